@@ -1,0 +1,55 @@
+"""What users are told. Each kind of mistake has its class; each message has the shapes and the remedy."""
+
+from __future__ import annotations
+
+
+class TilegradError(RuntimeError):
+    """Anything that tilegrad refuses to do."""
+
+
+class ShapeError(TilegradError, ValueError):
+    """Shapes that do not fit."""
+
+
+class DTypeError(TilegradError, TypeError):
+    """An element type that the operation does not take."""
+
+
+class AxisError(TilegradError, IndexError):
+    """An axis that the tensor does not have."""
+
+
+class IndexRangeError(TilegradError, IndexError):
+    """An index outside its axis."""
+
+
+class DeviceError(TilegradError):
+    """A device that does not exist, or tensors on different ones."""
+
+
+class GradientError(TilegradError):
+    """A derivative that cannot be taken."""
+
+
+class InPlaceError(TilegradError):
+    """A change in place of something that must not change."""
+
+
+class TraceError(TilegradError):
+    """Something that a traced function cannot do."""
+
+
+class KernelError(TilegradError):
+    """A tile kernel that is wrong."""
+
+
+class CompileError(TilegradError):
+    """A kernel that a backend could not compile."""
+
+
+class RuntimeFault(TilegradError):
+    """A program that failed while it ran."""
+
+
+class ArgumentError(TilegradError, ValueError):
+    """An argument that makes no sense."""

@@ -1,0 +1,123 @@
+"""Element types, and what two of them promote to."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import ml_dtypes
+import numpy as np
+
+from .node import Node
+
+Kind = Literal["bool", "uint", "int", "float"]
+
+
+class DType(Node):
+    """An element type. There is one object for each: compare with `is`."""
+
+    name: str
+    short: str
+    kind: Kind
+    bits: int
+
+    @property
+    def bytes(self) -> int:
+        return (self.bits + 7) // 8
+
+    @property
+    def itemsize(self) -> int:
+        return self.bytes
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_floating_point(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in ("int", "uint")
+
+    @property
+    def numpy(self) -> np.dtype:
+        return _NUMPY[self]
+
+    @property
+    def min(self) -> float | int:
+        """The least finite value."""
+        return (
+            float(ml_dtypes.finfo(self.numpy).min)
+            if self.is_float
+            else (0 if self.kind != "int" else -(1 << (self.bits - 1)))
+        )
+
+    @property
+    def max(self) -> float | int:
+        """The greatest finite value."""
+        if self.is_float:
+            return float(ml_dtypes.finfo(self.numpy).max)
+        return 1 if self.kind == "bool" else (1 << (self.bits - (self.kind == "int"))) - 1
+
+    def __repr__(self) -> str:
+        return f"tilegrad.{self.name}"
+
+    def __str__(self) -> str:
+        return self.short
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        return dtype_named, (self.name,)
+
+
+bool_ = DType("bool", "bool", "bool", 8)
+uint8 = DType("uint8", "u8", "uint", 8)
+uint16 = DType("uint16", "u16", "uint", 16)
+uint32 = DType("uint32", "u32", "uint", 32)
+uint64 = DType("uint64", "u64", "uint", 64)
+int8 = DType("int8", "i8", "int", 8)
+int16 = DType("int16", "i16", "int", 16)
+int32 = DType("int32", "i32", "int", 32)
+int64 = DType("int64", "i64", "int", 64)
+float16 = DType("float16", "f16", "float", 16)
+bfloat16 = DType("bfloat16", "bf16", "float", 16)
+float32 = DType("float32", "f32", "float", 32)
+float64 = DType("float64", "f64", "float", 64)
+
+DTYPES = (bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64, float16, bfloat16, float32, float64)
+
+_NUMPY = {d: np.dtype(ml_dtypes.bfloat16 if d is bfloat16 else d.name) for d in DTYPES}
+_BY_NAME = {d.name: d for d in DTYPES} | {d.short: d for d in DTYPES}
+_FROM_NUMPY = {n: d for d, n in _NUMPY.items()}
+
+
+def dtype_named(name: str) -> DType:
+    """The dtype with this long or short name."""
+    return _BY_NAME[name]
+
+
+def from_numpy_dtype(dtype: object) -> DType | None:
+    """The dtype that stores what this numpy dtype stores, or None."""
+    return _FROM_NUMPY.get(np.dtype(dtype))  # type: ignore[call-overload]
+
+
+def promote(x: DType, y: DType) -> DType:
+    """The type in which values of two types meet (PyTorch's table, for two tensors).
+
+    >>> promote(float16, bfloat16), promote(uint8, int8), promote(int64, float16)
+    (tilegrad.float32, tilegrad.int16, tilegrad.float16)
+    """
+    if x is y:
+        return x
+    if x.kind == "bool" or y.kind == "bool":
+        return y if x.kind == "bool" else x
+    if x.is_float != y.is_float:
+        return x if x.is_float else y
+    if x.kind == y.kind:
+        if x.bits == y.bits:
+            return float32  # float16 with bfloat16
+        return x if x.bits > y.bits else y
+    signed, unsigned = (x, y) if x.kind == "int" else (y, x)
+    if signed.bits > unsigned.bits:
+        return signed
+    return _BY_NAME[f"int{min(64, unsigned.bits * 2)}"]

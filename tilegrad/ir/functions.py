@@ -1,0 +1,225 @@
+"""The functions on single elements: one table that the scalar and the tile language share.
+
+A backend implements this table and nothing else of arithmetic. `evaluate` is the meaning, on numpy
+values; integer division by zero gives 0, and `maximum`/`minimum` pass NaN on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from .dtype import DType, bool_
+
+Result = Literal["same", "bool", "last", "given"]
+
+
+class Function(NamedTuple):
+    """One function on elements."""
+
+    name: str
+    arity: int
+    evaluate: Callable[..., Any] | None
+    result: Result = "same"
+    """The type of the result: that of the arguments, bool, that of the last argument, or named in the node."""
+    symbol: str = ""
+    """The operator it is printed with, if it has one."""
+    domain: str = "bif"
+    """Which arguments it takes: b(ool), i(nteger), f(loat)."""
+
+
+def _safely(divide: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Integer division that gives 0 where the divisor is 0."""
+
+    def divided(x: Any, y: Any) -> Any:
+        if np.issubdtype(np.asarray(y).dtype, np.integer):
+            y = np.asarray(y)
+            zero = y == 0
+            return np.where(zero, np.zeros_like(y), divide(x, np.where(zero, np.ones_like(y), y)))
+        return divide(x, y)
+
+    return divided
+
+
+def _truncated_division(x: Any, y: Any) -> Any:
+    if np.issubdtype(np.asarray(y).dtype, np.integer):
+        quotient = np.floor_divide(x, y)
+        return quotient + ((quotient * y != x) & ((np.asarray(x) < 0) != (np.asarray(y) < 0))).astype(quotient.dtype)
+    return np.trunc(np.divide(x, y))
+
+
+def _erf(x: Any) -> Any:
+    import math
+
+    return np.vectorize(math.erf, otypes=[np.float64])(np.asarray(x, np.float64)).astype(np.asarray(x).dtype)
+
+
+def _erfc(x: Any) -> Any:
+    import math
+
+    return np.vectorize(math.erfc, otypes=[np.float64])(np.asarray(x, np.float64)).astype(np.asarray(x).dtype)
+
+
+def _sigmoid(x: Any) -> Any:
+    x = np.asarray(x)
+    wide = x.astype(np.float64)
+    return np.where(wide >= 0, 1 / (1 + np.exp(-np.abs(wide))), np.exp(-np.abs(wide)) / (1 + np.exp(-np.abs(wide)))).astype(
+        x.dtype
+    )
+
+
+def _mulhi(x: Any, y: Any) -> Any:
+    return (np.asarray(x, np.uint64) * np.asarray(y, np.uint64) >> np.uint64(32)).astype(np.uint32)
+
+
+def _shift_left(x: Any, y: Any) -> Any:
+    bits = np.asarray(x).dtype.itemsize * 8
+    inside = (np.asarray(y) >= 0) & (np.asarray(y) < bits)
+    return np.where(inside, np.left_shift(x, np.where(inside, y, 0)), 0).astype(np.asarray(x).dtype)
+
+
+def _shift_right(x: Any, y: Any) -> Any:
+    bits = np.asarray(x).dtype.itemsize * 8
+    inside = (np.asarray(y) >= 0) & (np.asarray(y) < bits)
+    return np.right_shift(x, np.where(inside, y, bits - 1)).astype(np.asarray(x).dtype)
+
+
+def _power(x: Any, y: Any) -> Any:
+    """Integer powers wrap; a negative exponent gives what division to 0 would: 0, 1 or -1."""
+    x, y = np.asarray(x), np.asarray(y)
+    if x.dtype.kind not in "iu":
+        return np.power(x, y)
+    base, exponent, result = x.copy() + y * 0, np.where(y < 0, 0, y) + x * 0, np.ones_like(x + y)
+    while np.any(exponent > 0):
+        result = np.where(exponent & 1, result * base, result)
+        base, exponent = base * base, exponent >> 1
+    if y.dtype.kind == "u":
+        return result
+    inverse = np.where(x == 1, 1, np.where(x == -1, np.where(y & 1, -1, 1), 0)).astype(x.dtype)
+    return np.where(y < 0, inverse, result).astype(x.dtype)
+
+
+_LIST = (
+    # arithmetic
+    Function("add", 2, np.add, symbol="+", domain="if"),
+    Function("sub", 2, np.subtract, symbol="-", domain="if"),
+    Function("mul", 2, np.multiply, symbol="*", domain="if"),
+    Function("div", 2, np.divide, symbol="/", domain="f"),
+    Function("floordiv", 2, _safely(np.floor_divide), symbol="//", domain="if"),
+    Function("mod", 2, _safely(np.mod), symbol="%", domain="if"),
+    Function("truncdiv", 2, _safely(_truncated_division), domain="if"),
+    Function("fmod", 2, _safely(np.fmod), domain="if"),
+    Function("pow", 2, _power, domain="if"),
+    Function("neg", 1, np.negative, symbol="-", domain="if"),
+    Function("abs", 1, np.abs, domain="if"),
+    Function("maximum", 2, np.maximum),
+    Function("minimum", 2, np.minimum),
+    Function("fma", 3, lambda x, y, z: x * y + z, domain="f"),
+    Function("mulhi", 2, _mulhi, domain="i"),  # the upper 32 bits of a product of two uint32
+    Function("copysign", 2, np.copysign, domain="f"),
+    # comparison
+    Function("eq", 2, np.equal, "bool", "=="),
+    Function("ne", 2, np.not_equal, "bool", "!="),
+    Function("lt", 2, np.less, "bool", "<"),
+    Function("le", 2, np.less_equal, "bool", "<="),
+    Function("gt", 2, np.greater, "bool", ">"),
+    Function("ge", 2, np.greater_equal, "bool", ">="),
+    Function("isnan", 1, np.isnan, "bool", domain="f"),
+    Function("isinf", 1, np.isinf, "bool", domain="f"),
+    # bits; on bool these are the logical functions
+    Function("bitand", 2, np.bitwise_and, symbol="&", domain="bi"),
+    Function("bitor", 2, np.bitwise_or, symbol="|", domain="bi"),
+    Function("bitxor", 2, np.bitwise_xor, symbol="^", domain="bi"),
+    Function("invert", 1, np.invert, symbol="~", domain="bi"),
+    Function("shl", 2, _shift_left, symbol="<<", domain="i"),
+    Function("shr", 2, _shift_right, symbol=">>", domain="i"),
+    # rounding
+    Function("floor", 1, np.floor, domain="f"),
+    Function("ceil", 1, np.ceil, domain="f"),
+    Function("round", 1, np.round, domain="f"),  # ties to even
+    Function("trunc", 1, np.trunc, domain="f"),
+    # exponential and logarithmic
+    Function("exp", 1, np.exp, domain="f"),
+    Function("exp2", 1, np.exp2, domain="f"),
+    Function("expm1", 1, np.expm1, domain="f"),
+    Function("log", 1, np.log, domain="f"),
+    Function("log2", 1, np.log2, domain="f"),
+    Function("log10", 1, np.log10, domain="f"),
+    Function("log1p", 1, np.log1p, domain="f"),
+    Function("sqrt", 1, np.sqrt, domain="f"),
+    Function("rsqrt", 1, lambda x: 1 / np.sqrt(x), domain="f"),
+    Function("sigmoid", 1, _sigmoid, domain="f"),
+    # trigonometric and hyperbolic
+    Function("sin", 1, np.sin, domain="f"),
+    Function("cos", 1, np.cos, domain="f"),
+    Function("tan", 1, np.tan, domain="f"),
+    Function("asin", 1, np.arcsin, domain="f"),
+    Function("acos", 1, np.arccos, domain="f"),
+    Function("atan", 1, np.arctan, domain="f"),
+    Function("atan2", 2, np.arctan2, domain="f"),
+    Function("sinh", 1, np.sinh, domain="f"),
+    Function("cosh", 1, np.cosh, domain="f"),
+    Function("tanh", 1, np.tanh, domain="f"),
+    Function("asinh", 1, np.arcsinh, domain="f"),
+    Function("acosh", 1, np.arccosh, domain="f"),
+    Function("atanh", 1, np.arctanh, domain="f"),
+    Function("erf", 1, _erf, domain="f"),
+    Function("erfc", 1, _erfc, domain="f"),
+    # choice and conversion
+    Function("where", 3, np.where, "last"),
+    Function("cast", 1, None, "given"),
+    Function("bitcast", 1, None, "given"),
+)
+
+FUNCTIONS: dict[str, Function] = {f.name: f for f in _LIST}
+
+
+class Reducer(NamedTuple):
+    """A function that can run over an axis."""
+
+    fn: str
+    printed: str
+    """What the tile language calls it."""
+    scan: str
+    evaluate: Callable[..., Any]
+    accumulate: Callable[..., Any] | None
+
+
+REDUCERS: dict[str, Reducer] = {
+    "add": Reducer("add", "sum", "cumsum", np.add.reduce, np.add.accumulate),
+    "mul": Reducer("mul", "prod", "cumprod", np.multiply.reduce, np.multiply.accumulate),
+    "maximum": Reducer("maximum", "max", "cummax", np.maximum.reduce, np.maximum.accumulate),
+    "minimum": Reducer("minimum", "min", "cummin", np.minimum.reduce, np.minimum.accumulate),
+    "bitand": Reducer("bitand", "all", "", np.bitwise_and.reduce, None),
+    "bitor": Reducer("bitor", "any", "", np.bitwise_or.reduce, None),
+    "argmax": Reducer("argmax", "argmax", "", np.argmax, None),
+    "argmin": Reducer("argmin", "argmin", "", np.argmin, None),
+}
+
+
+def identity(fn: str, dtype: DType) -> float | int | bool:
+    """What a reduction over nothing gives."""
+    least = -float("inf") if dtype.is_float else dtype.min
+    greatest = float("inf") if dtype.is_float else dtype.max
+    if dtype is bool_:
+        least, greatest = False, True
+    values = {
+        "add": 0,
+        "mul": 1,
+        "maximum": least,
+        "minimum": greatest,
+        "bitand": -1 if dtype.kind == "int" else dtype.max,
+        "bitor": 0,
+        "argmax": 0,
+        "argmin": 0,
+    }
+    value = values[fn]
+    return bool(value) if dtype is bool_ else float(value) if dtype.is_float else int(value)
+
+
+def convert(x: Any, dtype: DType) -> Any:
+    """The meaning of `cast`: to bool is `!= 0`; a float beyond an integer's range is whatever the machine gives."""
+    with np.errstate(all="ignore"):
+        return np.asarray(x).astype(dtype.numpy)

@@ -1,0 +1,259 @@
+"""The graph language: a value is an operation together with the values it reads.
+
+    value ::= Input(declared, name) | one final subclass of Value per op (package `ops`)
+    graph ::= Graph(inputs, outputs)
+
+A `Value` is immutable and equal only to itself. Its class is all that the system knows about an op:
+three rules (`infer`, `element`, `gradient`) and a few traits for passes to ask.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal, TypeAlias, dataclass_transform, final
+
+from .dtype import DType
+from .location import Location, current_location
+from .node import Node, Structure
+from .scalar import Expr, Position
+from .size import Dim, Shape, product
+
+Reader: TypeAlias = "Callable[[Value, Position], Expr]"
+"""Gives the element of a value at a position: from memory, or by computing it on the spot."""
+
+Cost = Literal["free", "cheap", "dear"]
+
+
+class TensorType(Structure):
+    """What is known of a tensor before it has values."""
+
+    dtype: DType
+    shape: Shape
+    device: str = "cpu"
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def count(self) -> Dim:
+        return product(self.shape)
+
+    @property
+    def bytes(self) -> Dim:
+        return product(self.shape) * self.dtype.bytes
+
+    def with_shape(self, shape: Shape) -> TensorType:
+        return TensorType(self.dtype, shape, self.device)
+
+    def with_dtype(self, dtype: DType) -> TensorType:
+        return TensorType(dtype, self.shape, self.device)
+
+    def __str__(self) -> str:
+        place = "" if self.device == "cpu" else f" on {self.device}"
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]{place}"
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+class Value(Node, ABC):
+    """One tensor in a graph.
+
+    Fields annotated `Value` or `tuple[Value, ...]` are the values it reads, all others attributes.
+    """
+
+    cost: ClassVar[Cost] = "cheap"
+    """What computing an element again costs, compared with reading it from memory."""
+    opaque: ClassVar[bool] = False
+    """Whether the op has no element form, but kernels of its own."""
+    input_fields: ClassVar[tuple[str, ...]] = ()
+    attribute_fields: ClassVar[tuple[str, ...]] = ()
+
+    inputs: ClassVar[tuple[Value, ...]]  # these four are set in __init__, for each value
+    type: ClassVar[TensorType]
+    location: ClassVar[Location | None]
+    tracked: ClassVar[bool]
+    """Whether a gradient may be asked for something that this value is computed from."""
+
+    buffer: ClassVar[Any] = None
+    """The memory that holds the elements, once they have been computed."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        reads = ("Value", "tuple[Value, ...]")
+        cls.input_fields = tuple(n for n in cls.fields if cls.annotations[n] in reads)
+        cls.attribute_fields = tuple(n for n in cls.fields if cls.annotations[n] not in reads)
+
+    @classmethod
+    def init_lines(cls) -> list[str]:
+        many = [n if cls.annotations[n] == "Value" else f"*{n}" for n in cls.input_fields]
+        tracked = " or ".join(
+            f"{n}.tracked" if cls.annotations[n] == "Value" else f"any([v.tracked for v in {n}])"
+            for n in cls.input_fields
+        )
+        return [
+            f"own['inputs'] = ({''.join(n + ', ' for n in many)})",
+            "own['location'] = current_location()",
+            "own['type'] = type = self.infer()",
+            f"own['tracked'] = ({tracked or False}) and type.dtype.kind == 'float' and self.differentiable",
+        ]
+
+    @classmethod
+    def init_names(cls) -> dict[str, object]:
+        return {"current_location": current_location}
+
+    differentiable: ClassVar[bool] = True
+    """Whether gradients flow through the op at all."""
+
+    @abstractmethod
+    def infer(self) -> TensorType:
+        """The type of the value, or an error in the user's words if the inputs do not fit."""
+
+    @abstractmethod
+    def element(self, position: Position, read: Reader) -> Expr:
+        """The meaning of the op: its element at a position, from elements of its inputs."""
+
+    @abstractmethod
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        """For each input, its share of the upstream gradient (None: no gradient flows)."""
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+    @property
+    def shape(self) -> Shape:
+        return self.type.shape
+
+    @property
+    def device(self) -> str:
+        return self.type.device
+
+    @property
+    def attributes(self) -> tuple[Any, ...]:
+        own = self.__dict__
+        return tuple([own[n] for n in self.attribute_fields])
+
+    def hold(self, buffer: Any) -> None:
+        """Keeps the memory in which the elements were put: the value need not be computed again."""
+        self.__dict__["buffer"] = buffer
+
+    def with_inputs(self, inputs: Sequence[Value]) -> Value:
+        """The same op on other inputs; the same object if they are the same."""
+        if all(x is y for x, y in zip(inputs, self.inputs, strict=True)):
+            return self
+        remaining = iter(inputs)
+        changes: dict[str, Any] = {}
+        for name in self.input_fields:
+            if self.annotations[name] == "Value":
+                changes[name] = next(remaining)
+            else:
+                changes[name] = tuple(next(remaining) for _ in self.__dict__[name])
+        return self.replaced(**changes)  # type: ignore[no-any-return]
+
+    @property
+    def op(self) -> str:
+        """The name of the op, as it is printed."""
+        name = type(self).__name__
+        return "".join("_" + c.lower() if c.isupper() and n else c.lower() for n, c in enumerate(name))
+
+    def __str__(self) -> str:
+        shown = [f"{n}={_shown(self.__dict__[n])}" for n in self.attribute_fields]
+        return self.op + (f"[{', '.join(shown)}]" if shown else "")
+
+    def __repr__(self) -> str:
+        return f"<{self}: {self.type}>"
+
+
+def _shown(attribute: object) -> str:
+    return f"({', '.join(map(str, attribute))})" if isinstance(attribute, tuple) else str(attribute)
+
+
+@final
+class Input(Value):
+    """A tensor that is given: by the caller of a graph, or because it has been computed already."""
+
+    cost = "free"
+    declared: TensorType
+    name: str = ""
+
+    def infer(self) -> TensorType:
+        return self.declared
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        raise AssertionError("an input has no meaning but its memory")
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return ()
+
+    def __str__(self) -> str:
+        return self.name or "input"
+
+
+def topological(outputs: Sequence[Value], stop: Callable[[Value], bool] | None = None) -> list[Value]:
+    """Every value that the outputs are computed from, once, producers before consumers.
+
+    Where `stop` says so, what a value is computed from is left out.
+    """
+    seen: set[Value] = set()
+    order: list[Value] = []
+    stack: list[Value] = list(reversed(outputs))
+    entered: set[Value] = set()
+    while stack:
+        value = stack[-1]
+        if value in seen:
+            stack.pop()
+        elif value in entered or (stop is not None and stop(value)) or not value.inputs:
+            stack.pop()
+            seen.add(value)
+            order.append(value)
+        else:
+            entered.add(value)
+            for x in reversed(value.inputs):
+                if x not in seen:
+                    stack.append(x)
+    return order
+
+
+class Graph(Node):
+    """A tensor program: `outputs` computed from `inputs`."""
+
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+    def values(self) -> list[Value]:
+        """Every value once, producers before consumers; the inputs are where it ends."""
+        given = set(self.inputs)
+        return topological(self.outputs, lambda v: v in given)
+
+    def names(self) -> dict[Value, str]:
+        names = {x: (x.name if isinstance(x, Input) and x.name else f"x{n}") for n, x in enumerate(self.inputs)}
+        body = (v for v in self.values() if v not in names)
+        return names | {v: f"%{i}" for i, v in enumerate(body)}
+
+    def consumers(self) -> dict[Value, list[Value]]:
+        """For each value those that read it, once for each time that they do."""
+        given = set(self.inputs)
+        readers: dict[Value, list[Value]] = {v: [] for v in self.values()}
+        for v in list(readers):
+            if v not in given:
+                for x in v.inputs:
+                    readers[x].append(v)
+        return readers
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, marks: Mapping[Value, str] = {}) -> str:
+        """The graph in print, each marked value with its mark, the user's line at the end of each line."""
+        names = self.names()
+        given = set(self.inputs)
+        lines = []
+        for v in self.values():
+            if v not in given:
+                call = " ".join([str(v), *(names[x] for x in v.inputs)])
+                lines.append((f"  {marks.get(v, '')}{names[v]}: {v.type} = {call}", v.location))
+        width = min(72, max((len(line) for line, _ in lines), default=0))
+        body = [f"{line:{width}}  # {where}" if where else line for line, where in lines]
+        head = f"graph({', '.join(f'{names[x]}: {x.type}' for x in self.inputs)})"
+        return "\n".join([head, *body, f"  return {', '.join(names[v] for v in self.outputs)}"])

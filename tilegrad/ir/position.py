@@ -1,0 +1,355 @@
+"""Arithmetic on positions: a normal form in which equal positions are the same object.
+
+A position is kept as a sum of products with integer coefficients. Division and remainder are
+resolved by what is known of the ranges of indices, so that moving data about (reshape, slice,
+flip, ...) composes to plain strides wherever it can:
+
+>>> from .scalar import Index
+>>> i, j = Index("i", 4), Index("j", 8)
+>>> flat = i * 8 + j
+>>> print(flat // 8, flat % 8, flat // 16, (flat // 8) * 8 + flat % 8, flat < 32)
+i j (i // 2) ((i * 8) + j) True
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+from .dtype import bool_, int64
+from .scalar import FALSE, TRUE, Apply, Const, Expr, Index, Symbol, apply, const, where
+from .size import Dim, Size, _terms
+
+Product: TypeAlias = "tuple[Expr, ...]"
+Sum: TypeAlias = "dict[Product, int]"
+
+
+def normal(fn: str, args: tuple[Expr, ...]) -> Expr | None:
+    """The normal form of an application to int64 or bool, or None where there is nothing to do."""
+    x = args[0]
+    if x.dtype is bool_:
+        return _logical(fn, args)
+    match fn:
+        case "add" | "sub":
+            sign = 1 if fn == "add" else -1
+            total = dict(linear(x))
+            for product, c in linear(args[1]).items():
+                total[product] = total.get(product, 0) + sign * c
+            return _sum(total)
+        case "neg":
+            return _sum({product: -c for product, c in linear(x).items()})
+        case "mul":
+            return _sum(_multiplied(linear(x), linear(args[1])))
+        case "floordiv" | "mod":
+            return _divided(fn, x, args[1])
+        case "lt" | "le" | "gt" | "ge" | "eq" | "ne":
+            return _compared(fn, x, args[1])
+        case "maximum" | "minimum":
+            return _extreme(fn, x, args[1])
+    return None
+
+
+def _logical(fn: str, args: tuple[Expr, ...]) -> Expr | None:
+    if fn == "invert" and args[0] in (TRUE, FALSE):
+        return FALSE if args[0] is TRUE else TRUE
+    if fn not in ("bitand", "bitor"):
+        return None
+    neutral, absorbing = (TRUE, FALSE) if fn == "bitand" else (FALSE, TRUE)
+    x, y = args
+    if x is absorbing or y is absorbing:
+        return absorbing
+    if x is neutral or x is y:
+        return y
+    return x if y is neutral else None
+
+
+def linear(e: Expr) -> Sum:
+    """An int64 expression as a sum: {factors: coefficient}."""
+    known: Sum | None = e.__dict__.get("_linear")
+    if known is None:
+        match e:
+            case Const(value):
+                known = {(): int(value)} if value else {}
+            case Apply("add", (x, y)) if e.dtype is int64:
+                known = dict(linear(x))
+                for product, c in linear(y).items():
+                    known[product] = known.get(product, 0) + c
+            case Apply("mul", (x, y)) if e.dtype is int64:
+                known = _multiplied(linear(x), linear(y))
+            case _:
+                known = {(e,): 1}
+        e.__dict__["_linear"] = known
+    return known
+
+
+def _multiplied(x: Sum, y: Sum) -> Sum:
+    result: Sum = {}
+    for p, c in x.items():
+        for q, d in y.items():
+            product = tuple(sorted(p + q, key=str)) if p and q else p + q
+            result[product] = result.get(product, 0) + c * d
+    return result
+
+
+def _sum(total: Sum) -> Expr:
+    """The expression of a sum: large coefficients first, the constant last."""
+    total = _recombined({p: c for p, c in total.items() if c})
+    if not total:
+        return const(0, int64)
+    ordered = sorted(total.items(), key=lambda item: (item[0] == (), -abs(item[1]), [str(f) for f in item[0]]))
+    result: Expr | None = None
+    for product, c in ordered:
+        term: Expr | None = None
+        for factor in product:
+            term = factor if term is None else Apply("mul", (term, factor), int64)
+        if term is None:
+            term = const(c, int64)
+        elif c != 1:
+            term = Apply("mul", (term, const(c, int64)), int64)
+        result = term if result is None else Apply("add", (result, term), int64)
+    assert result is not None
+    result.__dict__.setdefault("_linear", total)
+    return result
+
+
+def _recombined(total: Sum) -> Sum:
+    """Puts `(x // c) * c + x % c` back together."""
+    for product, k in total.items():
+        for n, factor in enumerate(product):
+            if not (isinstance(factor, Apply) and factor.fn == "mod"):
+                continue
+            x, c = factor.args
+            rest = product[:n] + product[n + 1 :]
+            for other, coefficient in total.items():
+                if other == product:
+                    continue
+                whole = _complement(other, coefficient, rest, k, x, c)
+                if whole is None:
+                    continue
+                left = {p: v for p, v in total.items() if p not in (product, other)}
+                for p, v in _multiplied({rest: k}, linear(whole)).items():
+                    left[p] = left.get(p, 0) + v
+                return _recombined({p: v for p, v in left.items() if v})
+    return total
+
+
+def _complement(other: Product, coefficient: int, rest: Product, k: int, x: Expr, c: Expr) -> Expr | None:
+    """What `k * rest * (x % c)` and the other product make together, if they belong together."""
+    scale = _multiplied({rest: k}, linear(c))
+    if len(scale) != 1:
+        return None
+    ((factors, amount),) = scale.items()
+    if amount != coefficient:
+        return None
+    remaining = list(other)
+    for f in factors:
+        if f not in remaining:
+            return None
+        remaining.remove(f)
+    if len(remaining) != 1:
+        return None
+    high = remaining[0]
+    quotient = x // c
+    if high is quotient:
+        return x
+    if isinstance(high, Apply) and high.fn == "mod" and high.args[0] is quotient:
+        return x % (c * high.args[1])
+    return None
+
+
+def bounds(e: Expr) -> tuple[Dim | None, Dim | None]:
+    """The least and the greatest value an int64 expression can have, where that is known."""
+    known: tuple[Dim | None, Dim | None] | None = e.__dict__.get("_bounds")
+    if known is None:
+        known = e.__dict__["_bounds"] = _bounds(e)
+    return known
+
+
+def _bounds(e: Expr) -> tuple[Dim | None, Dim | None]:
+    match e:
+        case Const(value):
+            return int(value), int(value)
+        case Index(_, extent):
+            return 0, extent - 1
+        case Symbol(name):
+            return Size.named(name), Size.named(name)
+        case Apply("mod", (_, c)):
+            highest = bounds(c)[0]
+            return (0, highest - 1) if highest is not None and _surely_positive(highest) else (None, None)
+        case Apply("floordiv", (x, Const(c))) if c > 0:
+            low, high = bounds(x)
+            return (low // int(c) if type(low) is int else None, high // int(c) if type(high) is int else None)
+        case Apply("where", (_, x, y)):
+            (a, b), (c, d) = bounds(x), bounds(y)
+            low = min(a, c) if type(a) is int and type(c) is int else None
+            high = max(b, d) if type(b) is int and type(d) is int else None
+            return low, high
+        case Apply("add" | "mul") if e.dtype is int64:
+            return _bounds_of_sum(linear(e))
+        case _:
+            return None, None
+
+
+def _bounds_of_sum(total: Sum) -> tuple[Dim | None, Dim | None]:
+    low: Dim | None = 0
+    high: Dim | None = 0
+    for product, c in total.items():
+        least: Dim | None = 1
+        greatest: Dim | None = 1
+        for factor in product:
+            a, b = bounds(factor)
+            if least is None or a is None or not _surely_natural(a):
+                least = greatest = None
+                break
+            least = least * a
+            greatest = greatest * b if greatest is not None and b is not None else None
+        if c < 0:
+            least, greatest = greatest, least
+        low = low + least * c if low is not None and least is not None else None
+        high = high + greatest * c if high is not None and greatest is not None else None
+    return low, high
+
+
+def _surely_natural(x: Dim) -> bool:
+    """Whether a size is 0 or more, whatever its names stand for (2 or more each)."""
+    return sum(min(c, 0) for c in _terms(x).values()) == 0 or _least(x) >= 0
+
+
+def _least(x: Dim) -> float:
+    """A lower bound of a size whose names are all 2 or more."""
+    low = 0.0
+    for names, c in _terms(x).items():
+        if c < 0 and names:
+            return _least_of_difference(x)
+        low += c * 2 ** len(names)
+    return low
+
+
+def _least_of_difference(x: Dim) -> float:
+    """For a size like `4*n - n - 3` that has settled negative terms there is no bound without more knowledge."""
+    return -math.inf
+
+
+def _surely_positive(x: Dim) -> bool:
+    return _least(x) >= 1
+
+
+def _divided(fn: str, x: Expr, divisor: Expr) -> Expr | None:
+    """`x // divisor` or `x % divisor`: what is divisible comes out, what is smaller falls away."""
+    products = linear(divisor)
+    if len(products) != 1:
+        return None
+    ((factors, amount),) = products.items()
+    if amount <= 0:
+        return None
+    if not factors and amount == 1:
+        return x if fn == "floordiv" else const(0, int64)
+    quotient: Sum = {}
+    rest: Sum = {}
+    for product, c in linear(x).items():
+        remaining = list(product)
+        fits = all(f in remaining and remaining.remove(f) is None for f in factors)  # type: ignore[func-returns-value]
+        if fits and c % amount == 0:
+            quotient[tuple(remaining)] = c // amount
+        elif not factors and product == ():
+            quotient[()] = c // amount
+            rest[()] = c % amount
+        else:
+            rest[product] = c
+    low, high = _bounds_of_sum(rest)
+    if low is not None and high is not None and _surely_natural(low):
+        highest = bounds(divisor)[0]
+        if highest is not None and _least(highest - 1 - high) >= 0:
+            return _sum(quotient) if fn == "floordiv" else _sum(rest)
+    if not factors:
+        for step in sorted({math.gcd(c, amount) for c in rest.values()} - {1}, reverse=True):
+            fine = {p: c for p, c in rest.items() if c % step}
+            low, high = _bounds_of_sum(fine)
+            if fine and type(low) is int and type(high) is int and low >= 0 and high < step:
+                coarse = _sum({p: c for p, c in rest.items() if c % step == 0})
+                if fn == "floordiv":
+                    return _sum(_with(quotient, coarse // const(amount, int64)))
+                return _sum(_with(fine, coarse % const(amount, int64)))
+    left = _sum(rest)
+    common = math.gcd(amount, *rest.values()) if not factors else 1
+    if common > 1:
+        left = _sum({p: c // common for p, c in rest.items()})
+        divisor = const(amount // common, int64)
+    if fn == "floordiv":
+        return _sum(_with(quotient, _quotient(left, divisor)))
+    return _sum({p: c * common for p, c in linear(_remainder(left, divisor)).items()})
+
+
+def _with(total: Sum, e: Expr) -> Sum:
+    total = dict(total)
+    for product, c in linear(e).items():
+        total[product] = total.get(product, 0) + c
+    return total
+
+
+def _quotient(x: Expr, divisor: Expr) -> Expr:
+    if isinstance(x, Const) and isinstance(divisor, Const):
+        return const(int(x.value) // int(divisor.value), int64)
+    if isinstance(divisor, Const) and divisor.value == 1:
+        return x
+    match x, divisor:
+        case Apply("floordiv", (y, Const(c))), Const(d) if c > 0:
+            return y // const(c * d, int64)
+    return Apply("floordiv", (x, divisor), int64)
+
+
+def _remainder(x: Expr, divisor: Expr) -> Expr:
+    if isinstance(x, Const) and isinstance(divisor, Const):
+        return const(int(x.value) % int(divisor.value), int64)
+    if isinstance(divisor, Const) and divisor.value == 1:
+        return const(0, int64)
+    match x, divisor:
+        case Apply("mod", (y, Const(c))), Const(d) if c % d == 0:
+            return y % const(d, int64)
+    return Apply("mod", (x, divisor), int64)
+
+
+def _compared(fn: str, x: Expr, y: Expr) -> Expr | None:
+    """A comparison that the ranges of its sides decide."""
+    low, high = bounds(x - y)
+    always = {
+        "lt": high is not None and _least(-1 - high) >= 0,
+        "le": high is not None and _least(0 - high) >= 0,
+        "gt": low is not None and _least(low - 1) >= 0,
+        "ge": low is not None and _least(low) >= 0,
+        "eq": low == 0 and high == 0,
+        "ne": (high is not None and _least(-1 - high) >= 0) or (low is not None and _least(low - 1) >= 0),
+    }
+    opposite = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
+    if always[fn]:
+        return TRUE
+    return FALSE if always[opposite[fn]] else None
+
+
+def _extreme(fn: str, x: Expr, y: Expr) -> Expr | None:
+    if x is y:
+        return x
+    less = apply("le", x, y)
+    if less in (TRUE, FALSE):
+        return where(less, y, x) if fn == "maximum" else where(less, x, y)
+    return None
+
+
+def flat_position(position: tuple[Expr, ...], strides: tuple[Dim, ...]) -> Expr:
+    """The offset of a position in memory."""
+    from .scalar import size
+
+    offset: Expr = const(0, int64)
+    for index, stride in zip(position, strides, strict=True):
+        offset = offset + index * size(stride)
+    return offset
+
+
+def row_major(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """The strides, in elements, of a tensor whose last axis is contiguous."""
+    strides: list[Dim] = []
+    stride: Dim = 1
+    for extent in reversed(shape):
+        strides.append(stride)
+        stride = stride * extent
+    return tuple(reversed(strides))

@@ -1,0 +1,100 @@
+"""The program language: in which order kernels run, in which memory, on which device and stream.
+
+    program  ::= Program(name, sizes, buffers, inputs, outputs, steps, arena)
+    buffer   ::= Buffer(name, type, role, offset, alias)
+    step     ::= Allocate(buffer) | Launch(kernel, arguments, grid, stream) | Copy(source, target) | Free(buffer)
+               | Record(event, stream) | Wait(event, stream)
+    argument ::= the name of a buffer | a size
+
+`sizes` are the names that stand for axes which vary from call to call; everything else is settled.
+Before memory is planned a program has `Allocate` and `Free` steps; afterwards temporaries have an offset in the
+arena, and outputs that are updated in place have the name of the input whose memory they take (`alias`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from .graph import TensorType
+from .node import Structure
+from .size import Dim, known
+from .tile import Kernel
+
+Role = Literal["input", "output", "temporary", "constant"]
+
+
+class Buffer(Structure):
+    """Memory for one tensor, row-major and dense."""
+
+    name: str
+    type: TensorType
+    role: Role
+    offset: Dim | None = None
+    alias: str | None = None
+
+
+class Tiles(Structure):
+    """How many tiles of some extent cover an axis: an extent of a grid."""
+
+    extent: Dim
+    tile: int
+
+    def count(self, sizes: Mapping[str, int]) -> int:
+        return -(-known(self.extent, sizes) // self.tile)
+
+    def __str__(self) -> str:
+        return str(self.extent) if self.tile == 1 else f"cdiv({self.extent}, {self.tile})"
+
+
+Argument: TypeAlias = "str | Dim"
+
+
+class Allocate(Structure):
+    buffer: str
+
+
+class Free(Structure):
+    buffer: str
+
+
+class Launch(Structure):
+    kernel: Kernel
+    arguments: tuple[Argument, ...]
+    grid: tuple[Tiles, ...]
+    stream: int = 0
+    work: float = 0.0
+    """An estimate of the operations of one instance: decides how instances are dealt to threads."""
+
+
+class Copy(Structure):
+    source: str
+    target: str
+    stream: int = 0
+
+
+class Record(Structure):
+    event: int
+    stream: int
+
+
+class Wait(Structure):
+    event: int
+    stream: int
+
+
+Step: TypeAlias = "Allocate | Launch | Copy | Free | Record | Wait"
+
+
+class Program(Structure):
+    name: str
+    sizes: tuple[str, ...]
+    buffers: tuple[Buffer, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    steps: tuple[Step, ...]
+    arena: Dim = 0
+    """The bytes that all temporaries take together."""
+
+    def buffer(self, name: str) -> Buffer:
+        return next(b for b in self.buffers if b.name == name)

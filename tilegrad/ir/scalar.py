@@ -1,0 +1,321 @@
+"""The scalar language: what one element of a tensor is computed from.
+
+    expr ::= Const(value, dtype)                  a number
+           | Index(name, extent)                  where we are along an axis, 0 <= index < extent
+           | Symbol(name)                         a size that is known only when the program runs
+           | Read(source, position, dtype)        an element of a tensor in memory
+           | Apply(fn, args, dtype)               a function of `functions.FUNCTIONS`
+           | Reduce(fn, index, body, dtype)       fn over all values of an index
+           | Scan(fn, index, body, at, dtype)     fn over the values of an index up to `at`
+
+Positions are int64. There is one object per structure (`Interned`), so a part that is used twice is
+computed once: sharing needs no node of its own, and the printer shows it as `let`.
+Write expressions with the functions of this module and with operators, not with the constructors:
+those of int64 keep a normal form (`position.py`), so that equal positions are the same object.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, TypeAlias
+
+from .dtype import DType, bool_, int64
+from .functions import FUNCTIONS, REDUCERS
+from .node import Interned
+from .size import Dim, Size
+
+
+class Scalar(Interned):
+    """An expression. Operators build expressions: `x * 2 + y`."""
+
+    dtype: ClassVar[DType]
+
+    def __add__(self, other: Expr | float) -> Expr:
+        return apply("add", self, literal(other, self.dtype))
+
+    def __radd__(self, other: float) -> Expr:
+        return apply("add", literal(other, self.dtype), self)
+
+    def __sub__(self, other: Expr | float) -> Expr:
+        return apply("sub", self, literal(other, self.dtype))
+
+    def __rsub__(self, other: float) -> Expr:
+        return apply("sub", literal(other, self.dtype), self)
+
+    def __mul__(self, other: Expr | float) -> Expr:
+        return apply("mul", self, literal(other, self.dtype))
+
+    def __rmul__(self, other: float) -> Expr:
+        return apply("mul", literal(other, self.dtype), self)
+
+    def __truediv__(self, other: Expr | float) -> Expr:
+        return apply("div", self, literal(other, self.dtype))
+
+    def __rtruediv__(self, other: float) -> Expr:
+        return apply("div", literal(other, self.dtype), self)
+
+    def __floordiv__(self, other: Expr | float) -> Expr:
+        return apply("floordiv", self, literal(other, self.dtype))
+
+    def __mod__(self, other: Expr | float) -> Expr:
+        return apply("mod", self, literal(other, self.dtype))
+
+    def __neg__(self) -> Expr:
+        return apply("neg", self)
+
+    def __and__(self, other: Expr) -> Expr:
+        return apply("bitand", self, other)
+
+    def __or__(self, other: Expr) -> Expr:
+        return apply("bitor", self, other)
+
+    def __lt__(self, other: Expr | float) -> Expr:
+        return apply("lt", self, literal(other, self.dtype))
+
+    def __le__(self, other: Expr | float) -> Expr:
+        return apply("le", self, literal(other, self.dtype))
+
+    def __gt__(self, other: Expr | float) -> Expr:
+        return apply("gt", self, literal(other, self.dtype))
+
+    def __ge__(self, other: Expr | float) -> Expr:
+        return apply("ge", self, literal(other, self.dtype))
+
+    def __str__(self) -> str:
+        return show(self)
+
+
+class Const(Scalar):
+    value: float | int | bool
+    dtype: DType
+
+    @classmethod
+    def intern_key(cls, *args: Any) -> tuple[Any, ...]:
+        value, dtype = args
+        return (cls, value.hex() if isinstance(value, float) else value, dtype)
+
+
+class Index(Scalar):
+    name: str
+    extent: Dim
+    dtype: ClassVar[DType] = int64
+
+
+class Symbol(Scalar):
+    name: str
+    dtype: ClassVar[DType] = int64
+
+
+class Read(Scalar):
+    source: Any
+    """What is read: a graph value, or a name."""
+    position: tuple[Expr, ...]
+    dtype: DType
+
+
+class Apply(Scalar):
+    fn: str
+    args: tuple[Expr, ...]
+    dtype: DType
+
+
+class Reduce(Scalar):
+    fn: str
+    index: Index
+    body: Expr
+    dtype: DType
+
+
+class Scan(Scalar):
+    fn: str
+    index: Index
+    body: Expr
+    at: Expr
+    dtype: DType
+
+
+Expr: TypeAlias = Const | Index | Symbol | Read | Apply | Reduce | Scan
+Position: TypeAlias = tuple[Expr, ...]
+
+TRUE, FALSE = Const(True, bool_), Const(False, bool_)
+
+
+def const(value: float, dtype: DType) -> Const:
+    if dtype is bool_:
+        return Const(bool(value), dtype)
+    if dtype.is_float:
+        return Const(float(value), dtype)
+    wrapped = int(value) & ((1 << dtype.bits) - 1)
+    return Const(wrapped - (1 << dtype.bits) if dtype.kind == "int" and wrapped >> (dtype.bits - 1) else wrapped, dtype)
+
+
+def literal(x: Expr | float, dtype: DType) -> Expr:
+    """A Python number as an expression of a type; an expression as it is."""
+    return x if isinstance(x, Scalar) else const(x, dtype)  # type: ignore[arg-type,return-value]
+
+
+def size(extent: Dim) -> Expr:
+    """A size as an expression."""
+    if not isinstance(extent, Size):
+        return const(extent, int64)
+    total: Expr = const(0, int64)
+    for names, coefficient in extent.terms.items():
+        term: Expr = const(coefficient, int64)
+        for name in names:
+            term = term * Symbol(name)
+        total = total + term
+    return total
+
+
+def apply(fn: str, *args: Expr) -> Expr:
+    """A function of the table, in normal form if it is about positions."""
+    if args[0].dtype is int64 or args[0].dtype is bool_:
+        from .position import normal
+
+        settled = normal(fn, args)
+        if settled is not None:
+            return settled
+    function = FUNCTIONS[fn]
+    dtype = bool_ if function.result == "bool" else args[-1].dtype
+    return Apply(fn, args, dtype)
+
+
+def cast(x: Expr, dtype: DType) -> Expr:
+    if x.dtype is dtype:
+        return x
+    if isinstance(x, Const) and not (isinstance(x.value, float) and not math.isfinite(x.value) and not dtype.is_float):
+        from .functions import convert
+
+        return const(convert(const_array(x), dtype).item(), dtype)
+    return Apply("cast", (x,), dtype)
+
+
+def const_array(x: Const) -> Any:
+    import numpy as np
+
+    return np.array(x.value, x.dtype.numpy)
+
+
+def bitcast(x: Expr, dtype: DType) -> Expr:
+    return x if x.dtype is dtype else Apply("bitcast", (x,), dtype)
+
+
+def where(condition: Expr, x: Expr, y: Expr) -> Expr:
+    if condition is TRUE or x is y:
+        return x
+    return y if condition is FALSE else Apply("where", (condition, x, y), x.dtype)
+
+
+def reduce(fn: str, index: Index, body: Expr) -> Expr:
+    return Reduce(fn, index, body, int64 if fn.startswith("arg") else body.dtype)
+
+
+def scan(fn: str, index: Index, body: Expr, at: Expr) -> Expr:
+    return Scan(fn, index, body, at, int64 if fn.startswith("arg") else body.dtype)
+
+
+def parts(e: Expr) -> tuple[Expr, ...]:
+    """The expressions that an expression is made of directly."""
+    match e:
+        case Read(_, position):
+            return position
+        case Apply(_, args):
+            return args
+        case Reduce(_, index, body):
+            return (index, body)
+        case Scan(_, index, body, at):
+            return (index, body, at)
+        case _:
+            return ()
+
+
+def walk(*roots: Expr) -> Iterator[Expr]:
+    """Every expression below the roots once, parts before wholes."""
+    seen: set[Expr] = set()
+    stack = [(e, False) for e in reversed(roots)]
+    while stack:
+        e, ready = stack.pop()
+        if e in seen:
+            continue
+        if ready:
+            seen.add(e)
+            yield e
+        else:
+            stack.append((e, True))
+            stack.extend((part, False) for part in reversed(parts(e)) if part not in seen)
+
+
+def rebuild(roots: tuple[Expr, ...], change: Callable[[Expr], Expr | None]) -> tuple[Expr, ...]:
+    """The roots with every part that `change` gives something for replaced by it, from the inside out.
+
+    `change` sees an expression whose parts are changed already.
+    """
+    new: dict[Expr, Expr] = {}
+    for e in walk(*roots):
+        match e:
+            case Read(source, position, dtype):
+                made: Expr = Read(source, tuple([new[p] for p in position]), dtype)
+            case Apply("cast", (x,), dtype):
+                made = cast(new[x], dtype)
+            case Apply("bitcast", (x,), dtype):
+                made = bitcast(new[x], dtype)
+            case Apply("where", (c, x, y)):
+                made = where(new[c], new[x], new[y])
+            case Apply(fn, args):
+                changed = tuple([new[a] for a in args])
+                made = e if changed == args else apply(fn, *changed)
+            case Reduce(fn, index, body):
+                made = reduce(fn, new[index], new[body])  # type: ignore[arg-type]
+            case Scan(fn, index, body, at):
+                made = scan(fn, new[index], new[body], new[at])  # type: ignore[arg-type]
+            case _:
+                made = e
+        found = change(made)
+        new[e] = made if found is None else found
+    return tuple([new[e] for e in roots])
+
+
+def substitute(e: Expr, values: Mapping[Expr, Expr]) -> Expr:
+    """The expression with some of its parts (indices, mostly) replaced by others."""
+    return rebuild((e,), lambda part: values.get(part))[0]
+
+
+_counter = 0
+
+
+def fresh_index(extent: Dim) -> Index:
+    """An index that nothing else uses; lowering gives it its final name."""
+    global _counter
+    _counter += 1
+    return Index(f"_{_counter}", extent)
+
+
+def show(e: Expr, names: Mapping[Expr, str] = {}) -> str:
+    """An expression as a person would write it; parts that have names are shown by them."""
+    if e in names:
+        return names[e]
+
+    def of(part: Expr) -> str:
+        return show(part, names)
+
+    match e:
+        case Const(value, dtype):
+            if dtype is bool_ or dtype is int64:
+                return str(value)
+            return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else repr(value)
+        case Index(name) | Symbol(name):
+            return name
+        case Read(source, position):
+            return f"{source}[{', '.join(map(of, position))}]"
+        case Apply("cast" | "bitcast" as fn, (x,), dtype):
+            return f"{dtype}({of(x)})" if fn == "cast" else f"bitcast({of(x)}, {dtype})"
+        case Apply(fn, args):
+            symbol = FUNCTIONS[fn].symbol
+            if symbol and len(args) == 2:
+                return f"({of(args[0])} {symbol} {of(args[1])})"
+            return f"{symbol}{of(args[0])}" if symbol else f"{fn}({', '.join(map(of, args))})"
+        case Reduce(fn, index, body):
+            return f"{REDUCERS[fn].printed}({of(body)} for {index.name} in 0:{index.extent})"
+        case Scan(fn, index, body, at):
+            return f"{REDUCERS[fn].printed}({of(body)} for {index.name} in 0:{of(at)} + 1)"

@@ -1,0 +1,138 @@
+"""Sizes of axes: an int, or a polynomial over names where a size varies from call to call.
+
+    size ::= int | Size          Size = sum of coefficient * name * name ...
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+Dim: TypeAlias = "int | Size"
+Shape: TypeAlias = "tuple[Dim, ...]"
+Monomial: TypeAlias = tuple[str, ...]
+
+
+class Size:
+    """A size that is known only when the program runs. Such sizes are at least 2.
+
+    >>> n = Size.named("n")
+    >>> print(n * 4 + 2, (n * 4) // 2, n == 4)
+    4*n + 2 2*n False
+    """
+
+    __slots__ = ("terms",)
+    terms: Mapping[Monomial, int]
+
+    def __init__(self, terms: Mapping[Monomial, int]) -> None:
+        self.terms = {m: c for m, c in sorted(terms.items()) if c != 0}
+
+    @staticmethod
+    def named(name: str) -> Size:
+        return Size({(name,): 1})
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Size) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.terms.items()))
+
+    def __add__(self, other: Dim) -> Dim:
+        return _settled(_added(self.terms, _terms(other)))
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Dim:
+        return self * -1
+
+    def __sub__(self, other: Dim) -> Dim:
+        return self + other * -1
+
+    def __rsub__(self, other: Dim) -> Dim:
+        return self * -1 + other
+
+    def __mul__(self, other: Dim) -> Dim:
+        product: dict[Monomial, int] = {}
+        for m, c in self.terms.items():
+            for n, d in _terms(other).items():
+                key = tuple(sorted(m + n))
+                product[key] = product.get(key, 0) + c * d
+        return _settled(product)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Dim) -> Dim:
+        quotient = self.divided(other)
+        if quotient is None:
+            raise ValueError(f"{self} is not always divisible by {other}")
+        return quotient
+
+    def __mod__(self, other: Dim) -> Dim:
+        _ = self // other
+        return 0
+
+    def divided(self, other: Dim) -> Dim | None:
+        """The exact quotient by a number or a single product of names, or None."""
+        divisor = _terms(other)
+        if len(divisor) != 1:
+            return 1 if self == other else None
+        ((names, factor),) = divisor.items()
+        quotient: dict[Monomial, int] = {}
+        for m, c in self.terms.items():
+            rest = list(m)
+            for name in names:
+                if name not in rest:
+                    return None
+                rest.remove(name)
+            if c % factor:
+                return None
+            quotient[tuple(rest)] = c // factor
+        return _settled(quotient)
+
+    def value(self, known: Mapping[str, int]) -> int:
+        return sum(c * math.prod(known[name] for name in m) for m, c in self.terms.items())
+
+    def names(self) -> set[str]:
+        return {name for m in self.terms for name in m}
+
+    def __str__(self) -> str:
+        shown = []
+        for m, c in sorted(self.terms.items(), key=lambda item: (-len(item[0]), item[0])):
+            factors = [] if c == 1 and m else [str(c)]
+            shown.append("*".join([*factors, *m]))
+        return " + ".join(shown)
+
+    __repr__ = __str__
+
+
+def _terms(x: Dim) -> Mapping[Monomial, int]:
+    return x.terms if isinstance(x, Size) else {(): x}
+
+
+def _added(x: Mapping[Monomial, int], y: Mapping[Monomial, int]) -> dict[Monomial, int]:
+    return {m: x.get(m, 0) + y.get(m, 0) for m in {**x, **y}}
+
+
+def _settled(terms: Mapping[Monomial, int]) -> Dim:
+    size = Size(terms)
+    if not size.terms:
+        return 0
+    return size.terms[()] if list(size.terms) == [()] else size
+
+
+def product(shape: Iterable[Dim]) -> Dim:
+    """The number of elements of a shape."""
+    result: Dim = 1
+    for extent in shape:
+        result = result * extent
+    return result
+
+
+def known(size: Dim, values: Mapping[str, int]) -> int:
+    """The number that a size stands for once its names have values."""
+    return size.value(values) if isinstance(size, Size) else size
+
+
+def is_static(shape: Iterable[Dim]) -> bool:
+    return all(type(extent) is int for extent in shape)

@@ -1,0 +1,200 @@
+"""The tile language: what one program instance of a kernel does.
+
+    kernel    ::= Kernel(name, parameters, body, origin)
+    parameter ::= Parameter(name, dtype, pointer)
+    statement ::= Assign(name, value) | Store(pointer, value, mask)
+                | For(index, start, stop, step, body) | While(condition, body) | If(condition, body, otherwise)
+    tile      ::= Name(name) | Literal(value) | ProgramId(axis) | NumPrograms(axis) | Arange(start, stop)
+                | Load(pointer, mask, other) | Apply(fn, args) | Cast(x, dtype) | Bitcast(x, dtype)
+                | Full(shape, value, dtype) | Expand(x, axes) | BroadcastTo(x, shape) | Reshape(x, shape)
+                | Trans(x, permutation) | Reduce(fn, x, axis) | Scan(fn, x, axis) | Dot(x, y, accumulator)
+
+Every value is a tile: an array of static shape, `()` for a scalar. It is written as Triton is, and
+means what it means there:
+
+- Names are variables: assigned again inside `For`, `While` or `If` they carry a value on. A name first
+  assigned inside a block is known only there. All assignments of a name have one type.
+- `ProgramId`, `NumPrograms` and `Arange` are int32. A literal takes the type of what it meets, or is
+  int32, float32 or bool alone. Integers of two widths meet in the wider; nothing else is converted.
+- Shapes meet as in numpy (broadcasting).
+- A pointer plus integers is a tile of pointers; `Load` and `Store` go through it element by element. Where
+  `mask` is false nothing is read (the element is `other`, or unspecified) and nothing written.
+- The instances of a kernel run in any order, or at once. What is loaded must not be what another instance stores.
+- Arange may have any length. Integer overflow of an offset is an error of the kernel.
+- `Reduce` drops its axis; for argmax and argmin it gives int32, the first place where several are equal, or
+  that of the first NaN. `Dot` is float32 (float64, int32) inside for float (float64, integer) operands.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, TypeAlias
+
+from .dtype import DType
+from .node import Structure
+
+
+class Tile(Structure):
+    """An expression. `children` names the fields that are expressions."""
+
+    children: ClassVar[tuple[str, ...]] = ()
+
+    def __str__(self) -> str:
+        from .tile_printer import show_tile
+
+        return show_tile(self)
+
+
+class Name(Tile):
+    name: str
+
+
+class Literal(Tile):
+    value: int | float | bool
+
+    def field_values(self) -> tuple[Any, ...]:
+        """1, 1.0 and True are three literals; so are 0.0 and -0.0."""
+        return (type(self.value).__name__, repr(self.value))
+
+
+class ProgramId(Tile):
+    axis: int
+
+
+class NumPrograms(Tile):
+    axis: int
+
+
+class Arange(Tile):
+    """start, start + 1, ... stop - 1."""
+
+    start: int
+    stop: int
+
+
+class Load(Tile):
+    pointer: Tile
+    mask: Tile | None = None
+    other: Tile | None = None
+
+
+class Apply(Tile):
+    """A function of `functions.FUNCTIONS`, element by element."""
+
+    fn: str
+    args: tuple[Tile, ...]
+
+
+class Cast(Tile):
+    x: Tile
+    dtype: DType
+
+
+class Bitcast(Tile):
+    x: Tile
+    dtype: DType
+
+
+class Full(Tile):
+    shape: tuple[int, ...]
+    value: Tile
+    dtype: DType
+
+
+class Expand(Tile):
+    """`x[:, None]`: axes of extent 1, given by where they are in the result."""
+
+    x: Tile
+    axes: tuple[int, ...]
+
+
+class BroadcastTo(Tile):
+    x: Tile
+    shape: tuple[int, ...]
+
+
+class Reshape(Tile):
+    x: Tile
+    shape: tuple[int, ...]
+
+
+class Trans(Tile):
+    x: Tile
+    permutation: tuple[int, ...]
+
+
+class Reduce(Tile):
+    """`fn` is a key of `functions.REDUCERS`."""
+
+    fn: str
+    x: Tile
+    axis: int
+
+
+class Scan(Tile):
+    fn: str
+    x: Tile
+    axis: int
+
+
+class Dot(Tile):
+    """x (m, k) times y (k, n), added to the accumulator (m, n) if there is one."""
+
+    x: Tile
+    y: Tile
+    accumulator: Tile | None = None
+
+
+class Assign(Structure):
+    name: str
+    value: Tile
+
+
+class Store(Structure):
+    pointer: Tile
+    value: Tile
+    mask: Tile | None = None
+
+
+class For(Structure):
+    """index = start, start + step, ... as long as it is below stop; the step is positive."""
+
+    index: str
+    start: Tile
+    stop: Tile
+    step: Tile
+    body: tuple[Statement, ...]
+
+
+class While(Structure):
+    condition: Tile
+    body: tuple[Statement, ...]
+
+
+class If(Structure):
+    condition: Tile
+    body: tuple[Statement, ...]
+    otherwise: tuple[Statement, ...] = ()
+
+
+Statement: TypeAlias = "Assign | Store | For | While | If"
+
+
+class Parameter(Structure):
+    """A pointer to elements of a dtype, or (pointer=False) a number."""
+
+    name: str
+    dtype: DType
+    pointer: bool = True
+
+
+class Kernel(Structure):
+    name: str
+    parameters: tuple[Parameter, ...]
+    body: tuple[Statement, ...]
+    origin: str = ""
+    """A comment: which lines of the user it computes."""
+
+    def __str__(self) -> str:
+        from .tile_printer import show_kernel
+
+        return show_kernel(self)
