@@ -1,0 +1,43 @@
+# Needs Python (3.11 or newer) and make, nothing else: no compiler, no toolkit.
+PYTHON ?= python3
+VENV   ?= .venv
+WORKERS ?= 2
+BIN     = $(VENV)/bin
+FILES   = tilegrad tests bench
+
+.PHONY: demo test bench format clean
+
+demo: $(VENV)/installed ## train on the digits inside the package, show what was compiled
+	$(BIN)/python -m tilegrad demo
+
+test: $(VENV)/testing $(if $(PEERS),$(VENV)/peers) ## every check; PEERS=1 compares with PyTorch and JAX too
+	$(BIN)/ruff format --check $(FILES)
+	$(BIN)/ruff check $(FILES)
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+
+bench: $(VENV)/peers ## every workload against its peers; writes bench/results/ and docs/performance.md
+	$(BIN)/python -m bench.all
+
+format: $(VENV)/testing
+	$(BIN)/ruff check --fix $(FILES)
+	$(BIN)/ruff format $(FILES)
+
+clean:
+	rm -rf $(VENV)
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tilegrad needs Python 3.11 or newer: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install -q -e .
+	touch $@
+
+$(VENV)/testing: $(VENV)/installed
+	$(BIN)/python -m pip install -q -e '.[test]'
+	touch $@
+
+$(VENV)/peers: $(VENV)/testing
+	$(BIN)/python -m pip install -q torch==2.13.0 jax
+	touch $@

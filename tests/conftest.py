@@ -1,0 +1,59 @@
+"""What every test can ask for."""
+
+import gc
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+settings.register_profile("ci", derandomize=True, deadline=None, max_examples=25, suppress_health_check=SLOW)
+settings.register_profile("quick", derandomize=True, deadline=None, max_examples=10, suppress_health_check=SLOW)
+settings.register_profile("thorough", deadline=None, max_examples=1000, suppress_health_check=SLOW)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="accept what the code prints now")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[object], None]:
+    """Compares what something prints with golden/<test file>/<test>.txt beside the test."""
+    name = re.sub(r"[^\w.,=\[\]-]", "_", request.node.name)
+    path = Path(request.node.path).parent / "golden" / request.node.path.stem / f"{name}.txt"
+
+    def check(actual: object) -> None:
+        text = f"{actual}\n"
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        assert path.exists(), f"no {path}: run pytest --update-golden, and read the diff"
+        assert text == path.read_text()
+
+    return check
+
+
+@pytest.fixture
+def no_leak() -> Iterator[None]:
+    """The memory that live tensors hold is the same after the test as before it."""
+    import tilegrad as tg
+
+    gc.collect()
+    before = tg.live_bytes()
+    yield
+    gc.collect()
+    assert tg.live_bytes() == before, "tensors made in this test are still alive"
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """The folder of data sets that may stand beside the repository; the test skips where it does not."""
+    for folder in Path(__file__).resolve().parents:
+        if (folder / "shared" / "data").is_dir():
+            return folder / "shared" / "data"
+    pytest.skip("no folder shared/data beside the repository")
