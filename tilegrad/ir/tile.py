@@ -34,9 +34,42 @@ from .node import Structure
 
 
 class Tile(Structure):
-    """An expression. `children` names the fields that are expressions."""
+    """An expression. `children` names the fields that are expressions. Operators build expressions."""
 
     children: ClassVar[tuple[str, ...]] = ()
+
+    def __add__(self, other: Tile | float) -> Tile:
+        return Apply("add", (self, tile(other)))
+
+    def __sub__(self, other: Tile | float) -> Tile:
+        return Apply("sub", (self, tile(other)))
+
+    def __mul__(self, other: Tile | float) -> Tile:
+        return Apply("mul", (self, tile(other)))
+
+    def __floordiv__(self, other: Tile | float) -> Tile:
+        return Apply("floordiv", (self, tile(other)))
+
+    def __mod__(self, other: Tile | float) -> Tile:
+        return Apply("mod", (self, tile(other)))
+
+    def __and__(self, other: Tile | bool) -> Tile:
+        return Apply("bitand", (self, tile(other)))
+
+    def __or__(self, other: Tile | bool) -> Tile:
+        return Apply("bitor", (self, tile(other)))
+
+    def __lt__(self, other: Tile | float) -> Tile:
+        return Apply("lt", (self, tile(other)))
+
+    def __le__(self, other: Tile | float) -> Tile:
+        return Apply("le", (self, tile(other)))
+
+    def __gt__(self, other: Tile | float) -> Tile:
+        return Apply("gt", (self, tile(other)))
+
+    def __ge__(self, other: Tile | float) -> Tile:
+        return Apply("ge", (self, tile(other)))
 
     def __str__(self) -> str:
         from .tile_printer import show_tile
@@ -46,6 +79,11 @@ class Tile(Structure):
 
 class Name(Tile):
     name: str
+
+
+def tile(x: Tile | float) -> Tile:
+    """A Python number as an expression; an expression as it is."""
+    return x if isinstance(x, Tile) else Literal(x)
 
 
 class Literal(Tile):
