@@ -1,0 +1,133 @@
+"""Every knob of tilegrad: one frozen structure, each knob an environment variable with the prefix TILEGRAD_.
+
+>>> read({"TILEGRAD_THREADS": "3", "HOME": "/root"}).threads
+3
+>>> read({"TILEGRAD_TREADS": "3"})
+Traceback (most recent call last):
+    ...
+tilegrad.errors.ArgumentError: TILEGRAD_TREADS is not a knob of tilegrad (did you mean TILEGRAD_THREADS?). ...
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .errors import ArgumentError
+
+PREFIX = "TILEGRAD_"
+
+
+class Config(NamedTuple):
+    """The value of every knob; `ABOUT` says what each is for."""
+
+    device: str = "cpu"
+    threads: int = 0
+    spin: int = 60
+    cache: str = ""
+    cache_bytes: int = 1 << 30
+    memory: int = 0
+    huge_pages: bool = True
+    use: str = ""
+
+    @property
+    def cache_folder(self) -> Path | None:
+        """Where compiled code is kept between processes; None: nowhere."""
+        match self.cache:
+            case "off":
+                return None
+            case "":
+                base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+                return Path(base) / "tilegrad"
+            case folder:
+                return Path(folder)
+
+
+ABOUT = {
+    "device": "where tensors are made unless told otherwise: cpu, cuda:0, reference, null, ...",
+    "threads": "threads of the CPU device; 0: one for each core that this process may use",
+    "spin": "microseconds for which an idle worker thread stays awake, waiting for the next program",
+    "cache": "folder for compiled kernels; empty: ~/.cache/tilegrad; off: compile anew in each process",
+    "cache_bytes": "size to which that folder is kept (512, 64M, 2G); what was not used for longest goes first",
+    "memory": "free CPU memory kept for reuse (bytes, 64M, 2G); 0: an eighth of the machine's",
+    "huge_pages": "ask for pages of 2 MiB for large CPU buffers (1 or 0)",
+    "use": "kernels to put in place of generated ones: kernel:FILE, several separated by commas",
+}
+
+
+def read(environment: Mapping[str, str]) -> Config:
+    """The knobs as an environment sets them, or an error that lists all knobs."""
+    values: dict[str, Any] = {}
+    for variable, text in environment.items():
+        if not variable.startswith(PREFIX):
+            continue
+        knob = variable.removeprefix(PREFIX).lower()
+        if knob not in Config._fields:
+            raise ArgumentError(f"{variable} is not a knob of tilegrad{_guess(knob)}.\n{listing()}")
+        default = Config._field_defaults[knob]
+        try:
+            values[knob] = _PARSERS[type(default)](text)
+        except ValueError as e:
+            raise ArgumentError(f"{variable}={text!r}: {e}.\n{listing()}") from None
+    return Config(**values)
+
+
+def listing() -> str:
+    """All knobs, what they are for, and their defaults."""
+    lines = (f"  {PREFIX}{k.upper():12} {ABOUT[k]} [{_shown(Config._field_defaults[k])}]" for k in Config._fields)
+    return "\n".join(["The knobs are:", *lines])
+
+
+def settings() -> Config:
+    """The knobs of this process. The environment is read once, when the first knob is asked for."""
+    global _settings
+    if _settings is None:
+        _settings = read(os.environ)
+    return _settings
+
+
+@contextmanager
+def changed(**knobs: Any) -> Iterator[Config]:
+    """Within the block some knobs have other values. (What has been made already, such as threads, stays.)"""
+    global _settings
+    before = settings()
+    _settings = before._replace(**knobs)
+    try:
+        yield _settings
+    finally:
+        _settings = before
+
+
+_settings: Config | None = None
+
+
+def _shown(value: object) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _guess(knob: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(knob, Config._fields, 1)
+    return f" (did you mean {PREFIX}{near[0].upper()}?)" if near else ""
+
+
+def _whole(text: str) -> int:
+    scale = {"K": 10, "M": 20, "G": 30}.get(text[-1:].upper(), 0)
+    digits = text[:-1] if scale else text
+    if not digits.isdigit():
+        raise ValueError("a whole number is wanted, such as 4, 64M or 2G")
+    return int(digits) << scale
+
+
+def _switch(text: str) -> bool:
+    switches = {"1": True, "0": False, "true": True, "false": False, "on": True, "off": False}
+    if text.lower() not in switches:
+        raise ValueError("1 or 0 is wanted")
+    return switches[text.lower()]
+
+
+_PARSERS: dict[type, Callable[[str], Any]] = {str: str, int: _whole, bool: _switch}

@@ -1,0 +1,184 @@
+"""Devices: where memory is and programs run.
+
+To add one, write a folder `tilegrad/backend/<kind>` whose `__init__.py` has `devices() -> list[Device]`, or call
+`register` with an object. A device that has `allocate`, `from_host`, `to_host` and `compile` runs whole programs:
+`load` then gives an executor that walks their steps. A device that can do better has a `load` of its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from threading import RLock
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ..errors import DeviceError, RuntimeFault
+from ..ir.dtype import DType, uint8
+from ..ir.program import Program
+from ..ir.size import known
+from ..ir.tile import Kernel
+from .buffer import Buffer, Usage
+
+CompiledKernel: TypeAlias = "Callable[[Sequence[Buffer | int], tuple[int, ...]], None]"
+"""Runs all instances of a grid: called with the kernel's arguments in order, and the extents of the grid."""
+
+Runner: TypeAlias = "Callable[[Sequence[Buffer]], tuple[Buffer, ...]]"
+"""A program whose sizes are settled: outputs from inputs, nothing checked."""
+
+
+class Statistics(NamedTuple):
+    """The memory of a device, in bytes: held by live buffers (now, at most), taken from the system, and how often."""
+
+    live: int
+    peak: int
+    held: int
+    allocations: int
+
+
+class Executable(ABC):
+    """A program that is ready to run on its device."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    @abstractmethod
+    def bound(self, sizes: Mapping[str, int] = {}) -> Runner:
+        """The program with its sizes settled, the fastest way to call it: the inputs are not checked again.
+
+        Outputs are new buffers, but those with an `alias` are the buffer of that input, written in place.
+        """
+
+    def run(self, inputs: Sequence[Buffer], sizes: Mapping[str, int] = {}) -> tuple[Buffer, ...]:
+        """Checks the inputs, runs the program, and returns its outputs."""
+        self.check(inputs, sizes)
+        return self.bound(sizes)(inputs)
+
+    def check(self, inputs: Sequence[Buffer], sizes: Mapping[str, int]) -> None:
+        """Raises unless these are the inputs that the program wants."""
+        program = self.program
+        if len(inputs) != len(program.inputs):
+            raise RuntimeFault(f"{program.name} takes {len(program.inputs)} inputs, not {len(inputs)}")
+        missing = [name for name in program.sizes if name not in sizes]
+        if missing:
+            raise RuntimeFault(f"{program.name} wants to know the size {', '.join(missing)}")
+        for name, given in zip(program.inputs, inputs, strict=True):
+            wanted = known(program.buffer(name).type.bytes, sizes)
+            if given.bytes < wanted:
+                type = program.buffer(name).type
+                raise RuntimeFault(f"{program.name}: input {name} is {type}, {wanted} bytes, but has {given.bytes}")
+
+
+class Device(ABC):
+    """A place for tensors. There is one object for each: `device("cpu") is device("cpu")`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.usage = Usage()
+
+    @property
+    def kind(self) -> str:
+        """The name without its number: `cuda` for `cuda:1`."""
+        return self.name.partition(":")[0]
+
+    @abstractmethod
+    def allocate(self, bytes: int) -> Buffer:
+        """Memory with any contents."""
+
+    @abstractmethod
+    def from_host(self, array: np.ndarray) -> Buffer:
+        """A buffer with the elements of an array, row by row."""
+
+    @abstractmethod
+    def to_host(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
+        """A new array with the elements of a buffer."""
+
+    def view(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray | None:
+        """An array *on* the memory of a buffer, which it keeps alive; None where the host cannot reach it."""
+        return None
+
+    def adopt(self, array: np.ndarray) -> Buffer | None:
+        """A buffer on the memory of an array, which it keeps alive; None where this device cannot reach it."""
+        return None
+
+    def copy(self, source: Buffer) -> Buffer:
+        """A new buffer here with the contents of one of any device."""
+        return self.from_host(source.device.to_host(source, uint8, (source.bytes,)))
+
+    def overwrite(self, target: Buffer, source: Buffer) -> None:
+        """Puts the contents of one buffer of this device in another."""
+        array = self.to_host(source, uint8, (source.bytes,))
+        np.frombuffer(target.memory, np.uint8)[: source.bytes] = array
+
+    def compile(self, kernel: Kernel) -> CompiledKernel:
+        """One kernel as a function."""
+        raise DeviceError(f"{self.name} does not run kernels")
+
+    def load(self, program: Program) -> Executable:
+        """Compiles a program for this device."""
+        from .executor import StepExecutable
+
+        return StepExecutable(self, program)
+
+    def synchronize(self) -> None:
+        """Waits until everything that was started here is done."""
+
+    @property
+    def statistics(self) -> Statistics:
+        usage = self.usage
+        return Statistics(usage.live, usage.peak, usage.live, usage.allocations)
+
+    @property
+    def limits(self) -> Mapping[str, Any]:
+        """What the hardware can do, as measured: bytes and operations per second, cache sizes, units."""
+        return {}
+
+    def __repr__(self) -> str:
+        return f"<device {self.name}>"
+
+
+_devices: dict[str, Device] = {}
+_lock = RLock()
+_backends = f"{__package__.rpartition('.')[0]}.backend"  # by name: it stands below us and finds itself
+
+
+def register(device: Device) -> Device:
+    """Makes a device known by its name, in place of any that had it."""
+    with _lock:
+        _devices[device.name] = device
+    return device
+
+
+def device(name: str | Device) -> Device:
+    """The device with this name; `cuda` is short for `cuda:0`."""
+    if isinstance(name, Device):
+        return name
+    found = _devices.get(name)
+    return found if found is not None else _searched(name)
+
+
+def devices() -> list[Device]:
+    """All devices of this machine, the CPU first."""
+    for kind in importlib.import_module(_backends).kinds():
+        _add_kind(kind)
+    return sorted(_devices.values(), key=lambda d: (d.name != "cpu", d.name))
+
+
+def _searched(name: str) -> Device:
+    kind = name.partition(":")[0]
+    if kind in importlib.import_module(_backends).kinds():
+        _add_kind(kind)
+    found = _devices.get(name) or _devices.get(f"{name}:0")
+    if found is None:
+        known_names = ", ".join(d.name for d in devices())
+        raise DeviceError(f"there is no device {name!r} here. This machine has: {known_names}")
+    return found
+
+
+def _add_kind(kind: str) -> None:
+    with _lock:
+        found = getattr(importlib.import_module(f"{_backends}.{kind}"), "devices", list)
+        for new in found():
+            _devices.setdefault(new.name, new)
