@@ -53,3 +53,7 @@ class RuntimeFault(TilegradError):
 
 class ArgumentError(TilegradError, ValueError):
     """An argument that makes no sense."""
+
+
+class DataError(TilegradError, ValueError):
+    """A data file that is missing or damaged."""

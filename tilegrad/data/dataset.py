@@ -1,0 +1,144 @@
+"""Data sets: things with a length that give a sample for an index."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from ..errors import ArgumentError, ShapeError
+
+if TYPE_CHECKING:
+    from ..random import Generator
+
+Sample = TypeVar("Sample")
+
+
+class Dataset(ABC, Generic[Sample]):
+    """Samples by number. Subclasses give `__getitem__` and `__len__`."""
+
+    @abstractmethod
+    def __getitem__(self, index: int) -> Sample: ...
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    def __add__(self, other: Dataset[Sample]) -> ConcatDataset[Sample]:
+        return ConcatDataset([self, other])
+
+
+class ArrayDataset(Dataset[tuple[Any, ...]]):
+    """Rows of numpy arrays (or tensors) that belong together; a batch is cut out of each array at once.
+
+    >>> pairs = ArrayDataset(np.arange(6).reshape(3, 2), np.array([7, 8, 9]))
+    >>> len(pairs), pairs[1][0]
+    (3, array([2, 3]))
+    """
+
+    def __init__(self, *arrays: Any, transform: Callable[[Any], Any] | None = None) -> None:
+        if not arrays:
+            raise ArgumentError("a data set needs at least one array")
+        self.arrays = tuple(np.asarray(x) for x in arrays)
+        self.transform = transform
+        lengths = [x.shape[0] if x.ndim else -1 for x in self.arrays]
+        if len(set(lengths)) != 1 or lengths[0] < 0:
+            shapes = ", ".join(str(tuple(x.shape)) for x in self.arrays)
+            raise ShapeError(f"the arrays of a data set need the same number of rows, but their shapes are {shapes}")
+
+    def __len__(self) -> int:
+        return int(self.arrays[0].shape[0])
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        first, *others = (x[index] for x in self.arrays)
+        return (self.transform(first) if self.transform else first, *others)
+
+    def rows(self, indices: Sequence[int]) -> tuple[np.ndarray, ...] | None:
+        """The rows with these numbers, one array for each array; None where samples are transformed one by one."""
+        if self.transform is not None:
+            return None
+        chosen = np.asarray(indices, dtype=np.int64)
+        return tuple(x[chosen] for x in self.arrays)
+
+
+class TensorDataset(ArrayDataset):
+    """Rows of tensors that belong together."""
+
+    def __init__(self, *tensors: Any) -> None:
+        super().__init__(*(x.detach() if hasattr(x, "detach") else x for x in tensors))
+        self.tensors = tensors
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        return tuple(x[index] for x in self.tensors)
+
+
+class Subset(Dataset[Sample]):
+    """Some samples of a data set, by their numbers there."""
+
+    def __init__(self, dataset: Dataset[Sample], indices: Sequence[int]) -> None:
+        self.dataset = dataset
+        self.indices = list(indices)
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: int) -> Sample:
+        return self.dataset[self.indices[index]]
+
+    def rows(self, indices: Sequence[int]) -> tuple[np.ndarray, ...] | None:
+        inner = getattr(self.dataset, "rows", None)
+        return inner([self.indices[i] for i in indices]) if inner is not None else None
+
+
+class ConcatDataset(Dataset[Sample]):
+    """Several data sets, one after the other."""
+
+    def __init__(self, datasets: Sequence[Dataset[Sample]]) -> None:
+        if not datasets:
+            raise ArgumentError("ConcatDataset needs at least one data set")
+        self.datasets = list(datasets)
+        self.ends = list(accumulate(len(d) for d in self.datasets))
+
+    def __len__(self) -> int:
+        return self.ends[-1]
+
+    def __getitem__(self, index: int) -> Sample:
+        number = index + len(self) if index < 0 else index
+        if not 0 <= number < len(self):
+            raise IndexError(f"sample {index} of {len(self)}")
+        which = next(n for n, end in enumerate(self.ends) if number < end)
+        return self.datasets[which][number - self.ends[which] + len(self.datasets[which])]
+
+
+def random_split(
+    dataset: Dataset[Sample], lengths: Sequence[int | float], generator: Generator | None = None
+) -> list[Subset[Sample]]:
+    """Parts of a data set with these lengths (or these fractions of it), drawn at random without overlap."""
+    from ..random import randperm
+
+    counts = _counts(len(dataset), lengths)
+    order = randperm(len(dataset), generator=generator).tolist()
+    ends = list(accumulate(counts))
+    return [Subset(dataset, order[end - count : end]) for count, end in zip(counts, ends, strict=True)]
+
+
+def _counts(total: int, lengths: Sequence[int | float]) -> list[int]:
+    """Lengths as numbers of samples; what fractions leave over goes to the parts in turn.
+
+    >>> _counts(10, [0.75, 0.25]), _counts(10, [4, 6])
+    ([8, 2], [4, 6])
+    """
+    if any(isinstance(x, float) for x in lengths) and abs(sum(lengths) - 1) < 1e-6:
+        counts = [int(total * x) for x in lengths]
+        for n in range(total - sum(counts)):
+            counts[n % len(counts)] += 1
+    else:
+        counts = [int(x) for x in lengths]
+    if sum(counts) != total or min(counts, default=0) < 0:
+        raise ArgumentError(
+            f"random_split: the lengths {list(lengths)} do not add up to the {total} samples of the data set: "
+            "give counts that do, or fractions whose sum is 1"
+        )
+    return counts
