@@ -1,0 +1,153 @@
+"""What the elementwise ops share: inputs that broadcast, and numbers in place of tensors."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, TypeAlias
+
+from ..errors import DeviceError, DTypeError
+from ..ir.dtype import bool_
+from ..ir.functions import FUNCTIONS
+from ..ir.graph import Reader, TensorType, Value
+from ..ir.scalar import Expr, Position, apply
+from ..ir.size import Shape
+from .broadcasting import KINDS, Fill, align, broadcast_shapes, fill_like, require, shown, sum_to
+
+__all__ = [
+    "Binary",
+    "Elementwise",
+    "Operand",
+    "Unary",
+    "align",
+    "broadcast_shapes",
+    "broadcast_type",
+    "operand",
+    "pair",
+    "sum_to",
+    "zeros_like",
+]
+
+Operand: TypeAlias = "Value | float"
+"""What the functions that build values take: a value, or a number."""
+
+
+class Elementwise(Value):
+    """Ops whose element is a function of one element of each input.
+
+    Inputs may have different shapes (they broadcast), but have one dtype and one device.
+    """
+
+    fn: ClassVar[str] = ""
+    """The function of `FUNCTIONS` that the op is; an op that is more overrides `scalar`."""
+    takes: ClassVar[str] = "bif"
+    """The kinds of elements it takes: b(ool), i(nteger), f(loat)."""
+    predicate: ClassVar[bool] = False
+    """Whether the result is a bool."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "fn" in cls.__dict__:
+            cls.takes = FUNCTIONS[cls.fn].domain
+            cls.predicate = FUNCTIONS[cls.fn].result == "bool"
+            cls.differentiable = cls.differentiable and not cls.predicate
+
+    def scalar(self, *elements: Expr) -> Expr:
+        """The op on one element of each input."""
+        return apply(self.fn, *elements)
+
+    def infer(self) -> TensorType:
+        met = broadcast_type(self.op, self.inputs)
+        if KINDS[met.dtype.kind] not in self.takes:
+            require(self.takes, met.dtype, self.op)
+        return met.with_dtype(bool_) if self.predicate else met
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        return self.scalar(*[read(x, align(position, x.shape)) for x in self.inputs])
+
+
+class Unary(Elementwise):
+    """Ops on single elements."""
+
+    x: Value
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (self.share_x(upstream),)
+
+    @abstractmethod
+    def share_x(self, upstream: Value) -> Value | None:
+        """What of the upstream gradient goes to x."""
+
+
+class Binary(Elementwise):
+    """Ops on pairs of elements."""
+
+    x: Value
+    y: Value
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        x, y = self.x, self.y
+        to_x = self.share_x(upstream) if x.differentiable else None
+        to_y = self.share_y(upstream) if y.differentiable else None
+        return (
+            None if to_x is None else sum_to(to_x, x.shape),
+            None if to_y is None else sum_to(to_y, y.shape),
+        )
+
+    @abstractmethod
+    def share_x(self, upstream: Value) -> Value | None:
+        """What of the upstream gradient goes to x, before what was broadcast is summed."""
+
+    @abstractmethod
+    def share_y(self, upstream: Value) -> Value | None:
+        """What of the upstream gradient goes to y, before what was broadcast is summed."""
+
+
+def broadcast_type(op: str, values: Sequence[Value]) -> TensorType:
+    """The type in which values of one dtype and device meet."""
+    met = values[0].type
+    for x in values[1:]:
+        if x.type == met:
+            continue
+        if x.dtype is not met.dtype:
+            raise DTypeError(
+                f"{op}: elements of two types, {_listed(values)}; convert one side, as in y.to(tilegrad.{met.dtype.name})"
+            )
+        if x.device != met.device and x.shape and met.shape:
+            raise DeviceError(f"{op}: tensors on two devices, {_listed(values)}; move one, as in y.to({met.device!r})")
+        device = met.device if met.shape else x.device
+        met = TensorType(met.dtype, _met(met.shape, x.shape, op), device)
+    return met
+
+
+def _met(x: Shape, y: Shape, op: str) -> Shape:
+    if x == y or not y:
+        return x
+    return broadcast_shapes(x, y, op=op) if x else y
+
+
+def _listed(values: Sequence[Value]) -> str:
+    return " and ".join(f"{x.dtype.name} {shown(x.shape)} on {x.device}" for x in values)
+
+
+def operand(x: Operand, like: Value) -> Value:
+    """A number as a value without axes, of the dtype and on the device of another; a value as it is."""
+    if isinstance(x, Value):
+        return x
+    kind = like.dtype.kind
+    if kind != "float" and (isinstance(x, float) or (kind == "bool" and not isinstance(x, bool))):
+        raise DTypeError(f"the number {x} does not fit {like.dtype.name} elements; convert the tensor first")
+    return Fill(float(x) if kind == "float" else x, TensorType(like.dtype, (), like.device))
+
+
+def pair(x: Operand, y: Operand) -> tuple[Value, Value]:
+    """Two operands, of which at least one is a value, as values."""
+    if isinstance(x, Value):
+        return x, y if isinstance(y, Value) else operand(y, x)
+    assert isinstance(y, Value), "two numbers need no graph"
+    return operand(x, y), y
+
+
+def zeros_like(x: Value) -> Value:
+    """The gradient of what does not change when x changes a little."""
+    return fill_like(x, 0.0 if x.dtype.is_float else 0 if x.dtype is not bool_ else False)

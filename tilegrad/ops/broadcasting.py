@@ -1,0 +1,328 @@
+"""What makes shapes meet: one number everywhere, reshaping, repeating, and summing, which undoes repeating.
+
+Every gradient of an op that broadcasts is made of these four ops, so they stand below all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
+from typing import ClassVar, TypeAlias, final
+
+from ..errors import AxisError, DTypeError, ShapeError
+from ..ir.dtype import DType, bfloat16, float16, float32, int64
+from ..ir.graph import Cost, Reader, TensorType, Value
+from ..ir.position import flat_position, row_major
+from ..ir.scalar import Expr, Position, cast, const, fresh_index, reduce, size
+from ..ir.size import Dim, Shape, Size, product
+
+Axes: TypeAlias = "int | Iterable[int] | None"
+"""Some axes; negative ones count from the last, None means all."""
+
+ZERO = const(0, int64)
+KINDS = {"bool": "b", "int": "i", "uint": "i", "float": "f"}
+KIND_NAMES = {"b": "bool", "i": "integer", "f": "floating-point"}
+
+
+# --- shapes and axes ---------------------------------------------------------------------------
+
+
+def shown(shape: Shape) -> str:
+    """A shape as Python prints it.
+
+    >>> shown((2, 3)), shown((4,)), shown(())
+    ('(2, 3)', '(4,)', '()')
+    """
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def broadcast_shapes(*shapes: Shape, op: str = "broadcasting") -> Shape:
+    """The shape in which several shapes meet: from the last axis on, extents are equal, or 1.
+
+    >>> broadcast_shapes((4, 1, 3), (2, 1)), broadcast_shapes((Size.named("n"), 1), (5,))
+    ((4, 2, 3), (n, 5))
+    """
+    result: list[Dim] = []
+    for n, extents in enumerate(zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)):
+        extent: Dim = 1
+        for other in extents:
+            if extent == 1:
+                extent = other
+            elif other != 1 and other != extent:
+                raise ShapeError(
+                    f"{op}: shapes {' and '.join(map(shown, shapes))} do not fit: axis {-1 - n} has {extent} elements "
+                    f"in one and {other} in another; make them equal, or one of them 1 (unsqueeze, reshape)"
+                )
+        result.append(extent)
+    return tuple(reversed(result))
+
+
+def align(position: Position, shape: Shape) -> Position:
+    """Where an input of this shape is read for an element of what it is broadcast to."""
+    if len(position) != len(shape):
+        position = position[len(position) - len(shape) :]
+    return tuple([ZERO if extent == 1 else p for p, extent in zip(position, shape, strict=True)])
+
+
+def normal_axis(axis: int, rank: int, op: str = "this operation") -> int:
+    """An axis counted from the first. A tensor of rank 0 is taken to have one axis, as in PyTorch."""
+    if not -max(rank, 1) <= axis < max(rank, 1):
+        there = f"-{rank} to {rank - 1}" if rank else "0 or -1, for a tensor without axes"
+        raise AxisError(f"{op}: there is no axis {axis}; a tensor of {rank} axes takes {there}")
+    return axis % max(rank, 1)
+
+
+def normal_axes(axes: Axes, rank: int, op: str = "this operation") -> tuple[int, ...]:
+    """Axes counted from the first, in order, each once."""
+    if axes is None:
+        return tuple(range(rank))
+    listed = [axes] if isinstance(axes, int) else list(axes)
+    found = [normal_axis(axis, rank, op) for axis in listed]
+    if len(set(found)) != len(found):
+        raise AxisError(f"{op}: axes {shown(tuple(listed))} name an axis of a tensor of {rank} axes twice")
+    return tuple(sorted(found)) if rank else ()
+
+
+def accumulator(dtype: DType) -> DType:
+    """The type in which many elements of a type are added up."""
+    return float32 if dtype is float16 or dtype is bfloat16 else dtype
+
+
+def require(takes: str, dtype: DType, op: str) -> None:
+    """Refuses element types that an op does not take; `takes` has b(ool), i(nteger), f(loat)."""
+    if KINDS[dtype.kind] not in takes:
+        names = " or ".join(KIND_NAMES[letter] for letter in takes)
+        wanted = "float32" if "f" in takes else "int64" if "i" in takes else "bool"
+        raise DTypeError(
+            f"{op} takes {names} elements, not {dtype.name}; convert them first, as in x.to(tilegrad.{wanted})"
+        )
+
+
+# --- the ops -----------------------------------------------------------------------------------
+
+
+@final
+class Fill(Value):
+    """A tensor whose elements are all the same number."""
+
+    cost: ClassVar[Cost] = "free"
+    differentiable: ClassVar[bool] = False
+    value: float
+    declared: TensorType
+
+    def infer(self) -> TensorType:
+        return self.declared
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        return const(self.value, self.declared.dtype)
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return ()
+
+    def __str__(self) -> str:
+        return f"fill[{self.value:g}]" if isinstance(self.value, float) else f"fill[{self.value}]"
+
+
+@final
+class Reshape(Value):
+    """The same elements, in row-major order, in another shape."""
+
+    cost: ClassVar[Cost] = "free"
+    x: Value
+    sizes: Shape
+
+    def infer(self) -> TensorType:
+        if product(self.sizes) != product(self.x.shape):
+            raise ShapeError(
+                f"reshape: {shown(self.x.shape)} has {product(self.x.shape)} elements, "
+                f"{shown(self.sizes)} has {product(self.sizes)}; the numbers must agree (one size may be -1)"
+            )
+        return self.x.type.with_shape(self.sizes)
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        return read(self.x, reshaped_position(position, self.sizes, self.x.shape))
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (Reshape(upstream, self.x.shape),)
+
+
+@final
+class Expand(Value):
+    """Repeats axes of extent 1, and adds leading axes."""
+
+    cost: ClassVar[Cost] = "free"
+    x: Value
+    sizes: Shape
+
+    def infer(self) -> TensorType:
+        have = (1,) * (len(self.sizes) - self.x.type.rank) + self.x.shape
+        if len(have) != len(self.sizes) or any(a not in (1, b) for a, b in zip(have, self.sizes, strict=True)):
+            raise ShapeError(
+                f"expand: {shown(self.x.shape)} cannot become {shown(self.sizes)}: only axes of 1 element can be "
+                "repeated, and new axes only be put in front"
+            )
+        return self.x.type.with_shape(self.sizes)
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        return read(self.x, align(position, self.x.shape))
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (sum_to(upstream, self.x.shape),)
+
+
+class Reduction(Value):
+    """Ops that make one element of all elements along some axes."""
+
+    fn: ClassVar[str]
+    """The function of `REDUCERS` that runs over the axes."""
+    takes: ClassVar[str] = "bif"
+    empty: ClassVar[bool] = True
+    """Whether there is a result for no elements."""
+    x: Value
+    axes: tuple[int, ...]
+    keepdim: bool = False
+
+    def infer(self) -> TensorType:
+        require(self.takes, self.x.dtype, self.op)
+        shape = self.x.shape
+        if not self.empty and any(shape[axis] == 0 for axis in self.axes):
+            raise ShapeError(f"{self.op}: no elements along axes {shown(self.axes)} of {shown(shape)}, so no result")
+        return TensorType(self.result_dtype, self.kept_shape if self.keepdim else self.left_shape, self.x.device)
+
+    @property
+    def result_dtype(self) -> DType:
+        return self.x.dtype
+
+    @property
+    def kept_shape(self) -> Shape:
+        return tuple([1 if n in self.axes else extent for n, extent in enumerate(self.x.shape)])
+
+    @property
+    def left_shape(self) -> Shape:
+        return tuple([extent for n, extent in enumerate(self.x.shape) if n not in self.axes])
+
+    @property
+    def count(self) -> Dim:
+        """How many elements make one."""
+        return product(self.x.shape[axis] for axis in self.axes)
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        over = {axis: fresh_index(self.x.shape[axis]) for axis in self.axes}
+        outer = iter([p for n, p in enumerate(position) if n not in over] if self.keepdim else position)
+        at = tuple([over[n] if n in over else next(outer) for n in range(self.x.type.rank)])
+        result = cast(read(self.x, at), accumulator(self.x.dtype))
+        for axis in reversed(self.axes):
+            result = reduce(self.fn, over[axis], result)
+        return cast(result, self.result_dtype)
+
+    def kept(self, y: Value) -> Value:
+        """Something of the shape of the result, with the reduced axes there with extent 1."""
+        return y if self.keepdim else Reshape(y, self.kept_shape)
+
+    def spread(self, y: Value) -> Value:
+        """Something of the shape of the result, repeated for every element that was reduced."""
+        return Expand(self.kept(y), self.x.shape)
+
+
+@final
+class Sum(Reduction):
+    """The sum; half precision is added up in float32."""
+
+    fn: ClassVar[str] = "add"
+    takes: ClassVar[str] = "if"
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (self.spread(upstream),)
+
+
+# --- the functions that other ops use ----------------------------------------------------------
+
+
+def fill(value: float, shape: Shape, dtype: DType, device: str = "cpu") -> Value:
+    return Fill(value, TensorType(dtype, shape, device))
+
+
+def fill_like(x: Value, value: float) -> Value:
+    """A tensor of one number, with the type of another."""
+    return Fill(value, x.type)
+
+
+def reshape(x: Value, sizes: Sequence[Dim]) -> Value:
+    """The elements in another shape; one size may be -1, and follows from the others."""
+    wanted = tuple(sizes)
+    if -1 in wanted:
+        wanted = _completed(x, wanted)
+    return x if wanted == x.shape else Reshape(x, wanted)
+
+
+def _completed(x: Value, sizes: Shape) -> Shape:
+    others = product(extent for extent in sizes if extent != -1)
+    count = product(x.shape)
+    missing: Dim | None = None
+    if sizes.count(-1) == 1 and others != 0:
+        if isinstance(count, Size):
+            missing = count.divided(others)
+        elif isinstance(others, int) and count % others == 0:
+            missing = count // others
+    if missing is None:
+        raise ShapeError(
+            f"reshape: {shown(x.shape)} has {count} elements, which leaves no one size for the -1 in {shown(sizes)}"
+        )
+    return tuple(missing if extent == -1 else extent for extent in sizes)
+
+
+def expand(x: Value, sizes: Sequence[Dim]) -> Value:
+    """Repeats axes of extent 1; -1 leaves the extent of an axis as it is."""
+    wanted = tuple(sizes)
+    if -1 in wanted:
+        new = len(wanted) - x.type.rank
+        if new < 0 or -1 in wanted[:new]:
+            raise ShapeError(f"expand: {shown(wanted)} has a -1 where {shown(x.shape)} has no axis")
+        wanted = tuple(x.shape[n - new] if extent == -1 else extent for n, extent in enumerate(wanted))
+    return x if wanted == x.shape else Expand(x, wanted)
+
+
+def reduce_sum(x: Value, axes: Axes = None, keepdim: bool = False) -> Value:
+    found = normal_axes(axes, x.type.rank, "sum")
+    return Sum(x, found, keepdim) if found else x
+
+
+def sum_to(x: Value, shape: Shape) -> Value:
+    """The sum over everything that was repeated to broadcast `shape` to the shape of x."""
+    if x.shape == shape:
+        return x
+    new = x.type.rank - len(shape)
+    repeated = [n + new for n, extent in enumerate(shape) if extent == 1 and x.shape[n + new] != 1]
+    if not new:
+        return Sum(x, tuple(repeated), True)
+    return reshape(Sum(x, (*range(new), *repeated), False), shape)
+
+
+def reshaped_position(position: Position, sizes: Shape, shape: Shape) -> Position:
+    """Where in a tensor of `shape` the element stands that has a position in `sizes`.
+
+    Axes are taken in groups as small as possible, so that most positions pass through unchanged.
+
+    >>> from ..ir.scalar import Index
+    >>> i, j = Index("i", 6), Index("j", 4)
+    >>> print(*reshaped_position((i, j), (6, 4), (2, 3, 1, 4)))
+    (i // 3) (i % 3) 0 j
+    """
+    if 0 in shape:
+        return (ZERO,) * len(shape)
+    wide = [n for n, extent in enumerate(shape) if extent != 1]
+    given = [n for n, extent in enumerate(sizes) if extent != 1]
+    borders = {product(shape[n] for n in wide[:k]): k for k in range(len(wide) + 1)}
+    result: list[Expr] = [ZERO] * len(shape)
+    first_given = first_wide = 0
+    for k in range(1, len(given) + 1):
+        border = borders.get(product(sizes[n] for n in given[:k]))
+        if border is None:
+            continue
+        part, into = given[first_given:k], wide[first_wide:border]
+        flat = flat_position(tuple(position[n] for n in part), row_major(tuple(sizes[n] for n in part)))
+        for place, stride in zip(into, row_major(tuple(shape[n] for n in into)), strict=True):
+            whole = flat // size(stride)
+            result[place] = whole if place == into[0] else whole % size(shape[place])
+        first_given, first_wide = k, border
+    return tuple(result)
