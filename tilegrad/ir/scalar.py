@@ -253,27 +253,32 @@ def rebuild(roots: tuple[Expr, ...], change: Callable[[Expr], Expr | None]) -> t
     """
     new: dict[Expr, Expr] = {}
     for e in walk(*roots):
-        match e:
-            case Read(source, position, dtype):
-                made: Expr = Read(source, tuple([new[p] for p in position]), dtype)
-            case Apply("cast", (x,), dtype):
-                made = cast(new[x], dtype)
-            case Apply("bitcast", (x,), dtype):
-                made = bitcast(new[x], dtype)
-            case Apply("where", (c, x, y)):
-                made = where(new[c], new[x], new[y])
-            case Apply(fn, args):
-                changed = tuple([new[a] for a in args])
-                made = e if changed == args else apply(fn, *changed)
-            case Reduce(fn, index, body):
-                made = reduce(fn, new[index], new[body])  # type: ignore[arg-type]
-            case Scan(fn, index, body, at):
-                made = scan(fn, new[index], new[body], new[at])  # type: ignore[arg-type]
-            case _:
-                made = e
+        made = remade(e, new)
         found = change(made)
         new[e] = made if found is None else found
     return tuple([new[e] for e in roots])
+
+
+def remade(e: Expr, new: Mapping[Expr, Expr]) -> Expr:
+    """An expression made again from the new forms of its parts."""
+    match e:
+        case Read(source, position, dtype):
+            return Read(source, tuple([new[p] for p in position]), dtype)
+        case Apply("cast", (x,), dtype):
+            return cast(new[x], dtype)
+        case Apply("bitcast", (x,), dtype):
+            return bitcast(new[x], dtype)
+        case Apply("where", (c, x, y)):
+            return where(new[c], new[x], new[y])
+        case Apply(fn, args):
+            changed = tuple([new[a] for a in args])
+            return e if changed == args else apply(fn, *changed)
+        case Reduce(fn, index, body):
+            return reduce(fn, new[index], new[body])  # type: ignore[arg-type]
+        case Scan(fn, index, body, at):
+            return scan(fn, new[index], new[body], new[at])  # type: ignore[arg-type]
+        case _:
+            return e
 
 
 def substitute(e: Expr, values: Mapping[Expr, Expr]) -> Expr:

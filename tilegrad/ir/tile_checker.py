@@ -1,0 +1,170 @@
+"""Checks a kernel, and gives the types of everything in it.
+
+One pass over the statements; what a wrong one is told names the kernel, the statement and the reason.
+"""
+
+from __future__ import annotations
+
+from keyword import iskeyword
+
+from ..errors import KernelError
+from .dtype import bool_, int32
+from .tile import Assign, For, If, Kernel, Literal, Statement, Store, Tile, While
+from .tile_printer import show_statement
+from .tile_types import (
+    Refused,
+    TileType,
+    Types,
+    fit_literal,
+    literal_dtype,
+    mask_fits,
+    pointer_type,
+    spreads,
+    wider_integer,
+)
+
+__all__ = ["Checker", "Refused", "TileType", "Types", "check"]
+
+_RESERVED = frozenset({"tl", "tg", "range", "float"})
+"""What the printed form of a kernel uses."""
+
+
+def check(kernel: Kernel) -> Types:
+    """The types of a kernel's variables and expressions; KernelError if it is wrong.
+
+    >>> from .tile import Arange, Name, Parameter
+    >>> kernel = Kernel("k", (Parameter("n", int32, pointer=False),), (Assign("i", Arange(0, 8)),))
+    >>> types = check(kernel)
+    >>> print(types.variables["n"], types.variables["i"], types.of(Name("i")))
+    i32 i32[8] i32[8]
+    """
+    checker = Checker(kernel)
+    for statement in kernel.body:
+        checker.statement(statement)
+    return checker.finished()
+
+
+class Checker:
+    """Takes the statements of a kernel one after the other."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel.name
+        self.variables: dict[str, TileType] = {}
+        """Every name of the kernel: it has this type wherever it is known."""
+        self.types = Types({})
+        """What is known here: inside a block more than after it."""
+        self.beyond: dict[int, tuple[Tile, TileType]] = {}
+        """Types of expressions in blocks that have been left."""
+        self.indices: list[str] = []
+        for p in kernel.parameters:
+            if p.name in self.types.variables:
+                raise KernelError(f"kernel {self.kernel}: two parameters have the name `{p.name}`")
+            try:
+                self.bind(p.name, TileType(p.dtype, (), p.pointer))
+            except Refused as refused:
+                raise KernelError(f"kernel {self.kernel}: {refused.reason}") from None
+
+    def finished(self) -> Types:
+        """The types of the whole kernel, scopes forgotten."""
+        types = Types(self.variables)
+        types.known = {**self.beyond, **self.types.known}
+        return types
+
+    def statement(self, statement: Statement) -> None:
+        try:
+            self.check(statement)
+        except Refused as refused:
+            reason = self.explained(refused)
+            text = show_statement(statement).split("\n")[0]
+            raise KernelError(f"kernel {self.kernel}: in `{text}`: {reason}") from None
+
+    def explained(self, refused: Refused) -> str:
+        prefix = "there is no variable `"
+        name = refused.reason.removeprefix(prefix)[:-1]
+        if refused.reason.startswith(prefix) and name in self.variables:
+            return f"`{name}` is known only inside the block that assigns it: give it a value before that block"
+        return refused.reason
+
+    def check(self, statement: Statement) -> None:
+        match statement:
+            case Assign(name, value):
+                if name in self.indices:
+                    raise Refused(f"`{name}` counts the loop around it and cannot be assigned")
+                self.bind(name, self.types.of(value))
+            case Store(pointer, value, mask):
+                self.store(pointer, value, mask)
+            case For():
+                self.loop(statement)
+            case While(condition, body):
+                self.condition(condition)
+                self.block(body)
+            case If(condition, body, otherwise):
+                self.condition(condition)
+                self.block(body)
+                self.block(otherwise)
+            case _:
+                raise Refused(f"{type(statement).__name__} is no statement")
+
+    def bind(self, name: str, found: TileType) -> None:
+        """A name gets a value of a type: its first here, or another one."""
+        before = self.types.variables.get(name)
+        if before is None:
+            if not name.isidentifier() or iskeyword(name) or name in _RESERVED:
+                raise Refused(f"`{name}` cannot be the name of a variable")
+            before = self.variables.setdefault(name, found)
+            self.types.variables[name] = found
+        if before is not found and before != found:
+            raise Refused(f"`{name}` is {before} elsewhere and would be {found} here: take another name, or convert")
+
+    def store(self, pointer: Tile, value: Tile, mask: Tile | None) -> None:
+        target = pointer_type(self.types, pointer)
+        mask_fits(self.types, mask, target)
+        shape = self.types.takes(value, target.dtype, "the value")
+        if not spreads(shape, target.shape):
+            raise Refused(f"a value of shape {list(shape)} does not fit pointers of {list(target.shape)}", value)
+
+    def loop(self, loop: For) -> None:
+        dtype = int32
+        bounds = (loop.start, loop.stop, loop.step)
+        found = [self.types.number(x) for x in bounds]
+        firm = [t.dtype for x, t in zip(bounds, found, strict=True) if type(x) is not Literal]
+        if any(t.shape for t in found) or not all(t.dtype.is_integer for t in found):
+            raise Refused(f"the bounds of a loop are single integers, and not {', '.join(map(str, found))}")
+        for n, d in enumerate(firm or [literal_dtype(x) for x in bounds if isinstance(x, Literal)]):
+            wider = d if n == 0 else wider_integer(dtype, d)
+            if wider is None:
+                raise Refused(f"the bounds of a loop are {dtype} and {d}: convert one of them with .to(...)")
+            dtype = wider
+        for x in bounds:
+            if isinstance(x, Literal):
+                fit_literal(x, dtype)
+        if isinstance(loop.step, Literal) and loop.step.value <= 0:
+            raise Refused("the step of a loop is positive", loop.step)
+        if loop.index in self.types.variables:
+            raise Refused(f"`{loop.index}` is a variable already: take another name for the index")
+        self.indices.append(loop.index)
+        self.block(loop.body, {loop.index: TileType(dtype)})
+        self.indices.pop()
+
+    def condition(self, condition: Tile) -> None:
+        found = self.types.of(condition)
+        if found != TileType(bool_):
+            raise Refused(f"a condition is one bool, and `{condition}` is {found}: reduce it with tl.any or tl.all")
+
+    def block(self, body: tuple[Statement, ...], names: dict[str, TileType] = {}) -> None:
+        """Statements whose own names are forgotten after them, and with these the expressions that use them."""
+        outer = self.enter()
+        for name, found in names.items():
+            self.bind(name, found)
+        for statement in body:
+            self.statement(statement)
+        self.leave(outer)
+
+    def enter(self) -> Types:
+        outer, self.types = self.types, Types(dict(self.types.variables))
+        self.types.known = dict(outer.known)
+        return outer
+
+    def leave(self, outer: Types) -> None:
+        self.beyond.update(self.types.known)
+        self.types = outer

@@ -1,0 +1,223 @@
+"""Writes kernels as a person would have written them, in Triton's notation. `tile_parser` reads them back."""
+
+from __future__ import annotations
+
+import math
+
+from .dtype import bool_, int32
+from .functions import FUNCTIONS, REDUCERS
+from .tile import (
+    Apply,
+    Arange,
+    Assign,
+    Bitcast,
+    BroadcastTo,
+    Cast,
+    Dot,
+    Expand,
+    For,
+    Full,
+    If,
+    Kernel,
+    Literal,
+    Load,
+    Name,
+    NumPrograms,
+    Parameter,
+    ProgramId,
+    Reduce,
+    Reshape,
+    Scan,
+    Statement,
+    Store,
+    Tile,
+    Trans,
+    While,
+)
+from .tile_types import Refused, TileType, Types, dtype_text
+
+COMPARISON, UNARY, POWER, ATOM = 0, 7, 8, 9
+PRECEDENCE = {"|": 1, "^": 2, "&": 3, "<<": 4, ">>": 4, "+": 5, "-": 5, "*": 6, "/": 6, "//": 6, "%": 6}
+"""How tightly Python's operators bind; comparisons bind least, and are not chained."""
+
+SPELLED = {"mulhi": "umulhi"}
+"""Functions that Triton calls otherwise than we do."""
+
+
+def show_tile(tile: Tile, types: Types | None = None) -> str:
+    """An expression. Where the ranks of names are known, `x[:, None]` shows all axes.
+
+    >>> i = Name("i")
+    >>> print(Load(Name("x") + (i + 1) * 2, i < Name("n"), Literal(0.0)))
+    tl.load(x + (i + 1) * 2, mask=i < n, other=0.0)
+    """
+    return _Printer(types or Types({})).expression(tile)
+
+
+def show_statement(statement: Statement) -> str:
+    return "\n".join(_Printer(Types({})).statement(statement))
+
+
+def show_kernel(kernel: Kernel) -> str:
+    """A kernel as source.
+
+    >>> from .dtype import float32
+    >>> body = (Assign("i", ProgramId(0)), Store(Name("x") + Name("i"), Literal(1.0)))
+    >>> print(Kernel("ones", (Parameter("x", float32),), body, "demo.py:3"))
+    # demo.py:3
+    @tg.kernel
+    def ones(x: "*f32"):
+        i = tl.program_id(0)
+        tl.store(x + i, 1.0)
+    """
+    printer = _Printer(Types({p.name: TileType(p.dtype, (), p.pointer) for p in kernel.parameters}))
+    comment = [f"# {line}" if line else "#" for line in kernel.origin.split("\n")] if kernel.origin else []
+    head = f"def {kernel.name}({', '.join(map(_parameter, kernel.parameters))}):"
+    return "\n".join([*comment, "@tg.kernel", head, *printer.block(kernel.body)])
+
+
+def _parameter(p: Parameter) -> str:
+    return f'{p.name}: "{"*" if p.pointer else ""}{p.dtype}"'
+
+
+def _number(x: Literal) -> str:
+    if isinstance(x.value, float) and not math.isfinite(x.value):
+        return f'float("{x.value}")'
+    return repr(x.value)
+
+
+def zero(full: Full) -> bool:
+    """Whether it is what `tl.zeros` means."""
+    nought = False if full.dtype is bool_ else 0.0 if full.dtype.is_float else 0
+    return bool(full.shape) and full.value == Literal(nought)
+
+
+class _Printer:
+    """Learns the types of names on its way down, as far as there are any."""
+
+    def __init__(self, types: Types) -> None:
+        self.types = types
+
+    def block(self, body: tuple[Statement, ...]) -> list[str]:
+        lines = [line for statement in body for line in self.statement(statement)]
+        return ["    " + line for line in lines or ["pass"]]
+
+    def statement(self, statement: Statement) -> list[str]:
+        match statement:
+            case Assign(name, value):
+                line = self.assignment(name, value)
+                try:
+                    self.types.variables.setdefault(name, self.types.of(value))
+                except Refused:
+                    pass  # a wrong kernel is printed too
+                return [line]
+            case Store(pointer, value, mask):
+                masked = f", mask={self.expression(mask)}" if mask is not None else ""
+                return [f"tl.store({self.expression(pointer)}, {self.expression(value)}{masked})"]
+            case For(index, _, _, _, body):
+                self.types.variables.setdefault(index, TileType(int32))
+                return [f"for {index} in range({self.bounds(statement)}):", *self.block(body)]
+            case While(condition, body):
+                return [f"while {self.expression(condition)}:", *self.block(body)]
+            case If(condition, body, otherwise):
+                lines = [f"if {self.expression(condition)}:", *self.block(body)]
+                if len(otherwise) == 1 and isinstance(otherwise[0], If):
+                    first, *rest = self.statement(otherwise[0])
+                    return [*lines, "el" + first, *rest]
+                return [*lines, "else:", *self.block(otherwise)] if otherwise else lines
+
+    def assignment(self, name: str, value: Tile) -> str:
+        match value:
+            case Apply(fn, (Name(again), y)) if again == name and FUNCTIONS[fn].symbol in PRECEDENCE:
+                return f"{name} {FUNCTIONS[fn].symbol}= {self.expression(y)}"
+        return f"{name} = {self.expression(value)}"
+
+    def bounds(self, loop: For) -> str:
+        shown = [self.expression(x) for x in (loop.start, loop.stop, loop.step)]
+        if loop.step == Literal(1):
+            shown.pop()
+            if loop.start == Literal(0):
+                shown.pop(0)
+        return ", ".join(shown)
+
+    def expression(self, tile: Tile, binds: int = COMPARISON) -> str:
+        """In parentheses if what stands around it binds more tightly than it does itself."""
+        text, precedence = self.precise(tile)
+        return f"({text})" if precedence < binds else text
+
+    def precise(self, tile: Tile) -> tuple[str, int]:
+        match tile:
+            case Literal(value):
+                negative = not isinstance(value, bool) and math.copysign(1, value) < 0 and math.isfinite(value)
+                return _number(tile), UNARY if negative else ATOM
+            case Apply(fn, args):
+                return self.application(fn, args)
+            case Name(name):
+                return name, ATOM
+            case Expand(x, axes):
+                return f"{self.postfix(x)}[{self.places(x, axes)}]", ATOM
+            case Cast(x, dtype):
+                return f"{self.postfix(x)}.to({dtype_text(dtype)})", ATOM
+            case Bitcast(x, dtype):
+                return f"{self.postfix(x)}.to({dtype_text(dtype)}, bitcast=True)", ATOM
+        return f"tl.{self.call(tile)}", ATOM
+
+    def postfix(self, x: Tile) -> str:
+        """What stands before a dot or a bracket."""
+        shown = self.expression(x, ATOM)
+        return f"({shown})" if type(x) is Literal and shown[0] != "(" else shown
+
+    def places(self, x: Tile, axes: tuple[int, ...]) -> str:
+        try:
+            rank = len(self.types.of(x).shape) + len(axes)
+        except Refused:
+            rank = max(axes, default=0) + 1
+        return ", ".join("None" if n in axes else ":" for n in range(rank)) or ":"
+
+    def application(self, fn: str, args: tuple[Tile, ...]) -> tuple[str, int]:
+        symbol = FUNCTIONS[fn].symbol if fn in FUNCTIONS else ""
+        if symbol and len(args) == 1 and type(args[0]) is not Literal:
+            return symbol + self.expression(args[0], UNARY), UNARY
+        if symbol and len(args) == 2:
+            binds = PRECEDENCE.get(symbol, COMPARISON)
+            left = binds + (symbol not in PRECEDENCE)
+            x, y = self.expression(args[0], left), self.expression(args[1], binds + 1)
+            return f"{x} {symbol} {y}", binds
+        return f"tl.{SPELLED.get(fn, fn)}({self.listed(*args)})", ATOM
+
+    def listed(self, *tiles: Tile) -> str:
+        return ", ".join([self.expression(x) for x in tiles])
+
+    def call(self, tile: Tile) -> str:
+        """A function of `tl` with its arguments."""
+        match tile:
+            case ProgramId(axis):
+                return f"program_id({axis})"
+            case NumPrograms(axis):
+                return f"num_programs({axis})"
+            case Arange(start, stop):
+                return f"arange({start}, {stop})"
+            case Load(pointer, mask, other):
+                named = {"mask": mask, "other": other}
+                options = [f", {name}={self.expression(x)}" for name, x in named.items() if x is not None]
+                return f"load({self.expression(pointer)}{''.join(options)})"
+            case Full(shape, value, dtype):
+                if zero(tile):
+                    return f"zeros({list(shape)}, {dtype_text(dtype)})"
+                return f"full({list(shape)}, {self.expression(value)}, {dtype_text(dtype)})"
+            case BroadcastTo(x, shape):
+                return f"broadcast_to({self.expression(x)}, {list(shape)})"
+            case Reshape(x, shape):
+                return f"reshape({self.expression(x)}, {list(shape)})"
+            case Trans(x, permutation):
+                if permutation == (1, 0):
+                    return f"trans({self.expression(x)})"
+                return f"permute({self.expression(x)}, {list(permutation)})"
+            case Reduce(fn, x, axis):
+                return f"{REDUCERS[fn].printed if fn in REDUCERS else fn}({self.expression(x)}, axis={axis})"
+            case Scan(fn, x, axis):
+                return f"{REDUCERS[fn].scan or fn if fn in REDUCERS else fn}({self.expression(x)}, axis={axis})"
+            case Dot(x, y, accumulator):
+                operands = (x, y) if accumulator is None else (x, y, accumulator)
+                return f"dot({self.listed(*operands)})"
+        raise TypeError(f"{type(tile).__name__} is no expression of the tile language")

@@ -1,0 +1,124 @@
+"""Matrix products: the template into which operands and what follows them are fused.
+
+An instance computes a tile of the result, (m, n), in a loop over k:
+
+    acc = tl.dot(x tile (m, k), y tile (k, n), acc)
+
+Operands may be any elementwise expression (it is evaluated as the operand is packed), and anything
+elementwise may follow on the result before it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..ir import tile
+from ..ir.dtype import DType, float32, float64
+from ..ir.graph import Value
+from ..ir.scalar import Apply, Expr, Index, Read, Reduce, walk
+from ..ir.size import product
+from ..ir.tile import Assign, For, Literal, Name, Tile
+from .emit import Emitter
+from .flatten import FlatGroup
+from .fuse import free_indices, operands
+from .group import Group
+from .lower import Lowered, _divides, _extent, _least, _number, declare_programs, finished, kernel_names
+
+TILE_M, TILE_N, TILE_K = 64, 64, 256
+THREADS = 2
+"""The result is cut into at least this many tiles, if it is large enough to share."""
+
+
+def lower_contraction(group: Group, flat: FlatGroup, names: Mapping[Value, str]) -> Lowered:
+    total = next(e for e in walk(*flat.roots) if _is_whole(e, flat))
+    factors = operands(total, flat.rows, flat.columns)
+    assert factors is not None
+    x, y = factors
+    in_x, in_y = free_indices(x), free_indices(y)
+    m = [i for i in flat.rows if i in in_x and i not in in_y][-1]
+    n = [i for i in flat.rows if i in in_y and i not in in_x][-1]
+    k = flat.columns[-1]
+    block = _blocks(m, n, k, flat)
+    rows = tuple(i for i in flat.rows if i not in (m, n)) + (m, n)
+    emitter = Emitter((m, k, n), block, kernel_names(flat, names), flat.roots)
+    grid = declare_programs(emitter, rows, {m: block[m], n: block[n]})
+    accumulator = _accumulate(emitter, flat, (x, y), (m, k, n), total.dtype)
+    emitter.accumulated[total] = (accumulator, (m, n))
+    for s in flat.stores:
+        emitter.store(s.value, s.offset, s.expr)
+    depth = _number(product(i.extent for i in flat.columns))
+    work = 2.0 * block[m] * block[n] * depth
+    return finished(group, flat, emitter, emitter.names, grid, work)
+
+
+def _is_whole(e: Expr, flat: FlatGroup) -> bool:
+    return isinstance(e, Reduce) and e.index is flat.columns[0]
+
+
+def _blocks(m: Index, n: Index, k: Index, flat: FlatGroup) -> dict[Index, int]:
+    """Tiles as large as the result allows while every thread gets one."""
+    height, width = _least(m.extent, TILE_M), _least(n.extent, TILE_N)
+    others = 1
+    for i in flat.rows:
+        if i not in (m, n):
+            others *= _number(i.extent)
+    while others * -(-_number(m.extent) // height) * -(-_number(n.extent) // width) < THREADS:
+        if height * 2 > width and height >= 16:
+            height = -(-height // 2)
+        elif width >= 32:
+            width = -(-(width // 2) // 16) * 16
+        else:
+            break
+    return {m: height, n: width, k: _least(k.extent, TILE_K)}
+
+
+def _accumulate(
+    emitter: Emitter, flat: FlatGroup, factors: tuple[Expr, Expr], axes: tuple[Index, Index, Index], dtype: DType
+) -> Tile:
+    """Writes the loop over k (and over further columns around it) and gives the accumulator."""
+    m, k, n = axes
+    outer = flat.columns[:-1]
+    step = emitter.block[k]
+    start = tile.Full((emitter.block[m], emitter.block[n]), Literal(0.0 if dtype.is_float else 0), dtype)
+    single = not outer and k.extent == step
+    name = emitter.assign("acc", start)
+    before, known, masks = emitter.body, dict(emitter.known), dict(emitter.masks)
+    emitter.body = []
+    loops = []
+    for column in outer:
+        loops.append((column, emitter.fresh("k"), 1))
+        emitter.variables[column] = loops[-1][1]
+    lanes: Tile = tile.Arange(0, step)
+    if k.extent != step:
+        loops.append((k, emitter.fresh("k"), step))
+        lanes = tile.Apply("add", (Name(loops[-1][1]), lanes))
+        if not _divides(step, k.extent):
+            emitter.bound[k] = k.extent
+    emitter.variables[k] = emitter.assign("ks", lanes).name
+    x, y = (_operand(emitter, e, at) for e, at in zip(factors, ((m, k), (k, n)), strict=True))
+    emitter.body.append(Assign(name.name, tile.Dot(x, y, name)))
+    body = emitter.body
+    for column, variable, width in reversed(loops):
+        body = [For(variable, Literal(0), _extent(emitter, column.extent), Literal(width), tuple(body))]
+    emitter.body = before + body
+    if not single:
+        emitter.known, emitter.masks = known, masks
+    emitter.bound.pop(k, None)
+    return name
+
+
+def _operand(emitter: Emitter, e: Expr, axes: tuple[Index, Index]) -> Tile:
+    """A factor as a tile over two axes, 0 where it overhangs k; the dot widens it itself."""
+    match e:
+        case Apply("cast", (narrow,), dtype) if dtype in (float32, float64) and isinstance(narrow, Read):
+            e = narrow
+    value, have = emitter.emit(e)
+    k = axes[0] if axes[1] in emitter.axes[2:] else axes[1]
+    if k in emitter.bound:
+        value, have = emitter.inside("add", k, e, value, have)
+    if have == axes:
+        return value
+    lifted = emitter.lift(value, have, axes)
+    return tile.BroadcastTo(lifted, tuple(emitter.block[a] for a in axes))
+
+

@@ -1,0 +1,275 @@
+"""From scalar expressions to the statements of a tile kernel.
+
+Each index of the expressions is a variable of the kernel: a number, or a tile along one axis. An
+expression becomes a tile over the axes that it depends on, `x[:, None]` where those of its parts differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..ir import tile
+from ..ir.dtype import DType, bool_, int32, int64
+from ..ir.functions import REDUCERS, identity
+from ..ir.graph import Value
+from ..ir.position import bounds
+from ..ir.scalar import TRUE, Apply, Const, Expr, Index, Read, Reduce, Scan, Symbol, apply, parts, size, walk
+from ..ir.size import Dim, Size
+from ..ir.tile import Assign, Literal, Name, Statement, Store, Tile
+
+DEEPEST = 6
+"""How deep an expression may nest before its parts get names."""
+
+Axes = tuple[Index, ...]
+
+
+class Emitter:
+    """Writes the body of a kernel. `axes` are the indices that run along tile axes, in their order."""
+
+    def __init__(self, axes: Axes, block: Mapping[Index, int], names: dict[Value, str], roots: tuple[Expr, ...]):
+        self.axes = axes
+        self.block = dict(block)
+        self.names = names
+        self.body: list[Statement] = []
+        self.known: dict[tuple[Expr, Expr], tuple[Tile, Axes]] = {}
+        self.variables: dict[Index, str] = {}
+        self.bound: dict[Index, Dim] = {}
+        """The extents of the axes that tiles overhang: there, elements are masked."""
+        self.masks: dict[tuple[Index, ...], tuple[Tile, Axes]] = {}
+        self.used: set[str] = set(names.values())
+        self.uses: dict[Expr, int] = {}
+        self.depth: dict[Tile, int] = {}
+        self.unsafe: dict[Expr, bool] = {}
+        self.symbols: set[str] = set()
+        self.accumulated: dict[Expr, tuple[Tile, Axes]] = {}
+        for e in walk(*roots):
+            for part in parts(e):
+                self.uses[part] = self.uses.get(part, 0) + 1
+
+    def fresh(self, stem: str) -> str:
+        name, n = stem, 1
+        while name in self.used:
+            n += 1
+            name = f"{stem}{n}"
+        self.used.add(name)
+        return name
+
+    def assign(self, stem: str, value: Tile) -> Name:
+        name = self.fresh(stem)
+        self.body.append(Assign(name, value))
+        return Name(name)
+
+    def depends(self, e: Expr) -> Axes:
+        return self.emit(e)[1]
+
+    def emit(self, e: Expr, guard: Expr = TRUE) -> tuple[Tile, Axes]:
+        """An expression as a tile, and the axes it has; reads that may be out of range happen where `guard` holds."""
+        if e in self.accumulated:
+            return self.accumulated[e]
+        key = (e, guard if self._is_unsafe(e) else TRUE)
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = self._named(e, *self._emitted(e, key[1]))
+        return found
+
+    def _named(self, e: Expr, value: Tile, axes: Axes) -> tuple[Tile, Axes]:
+        """Gives a name to what is used twice, deep, or worth seeing."""
+        if isinstance(value, Name | Literal):
+            return value, axes
+        depth = self.depth.get(value, 1)
+        if isinstance(e, Read):
+            return self.assign(self.names[e.source] + "_", value), axes
+        if isinstance(e, Reduce | Scan):
+            return self.assign(REDUCERS[e.fn].printed, value), axes
+        if self.uses.get(e, 0) > 1 or depth > DEEPEST:
+            return self.assign("i" if e.dtype is int64 else "mask" if e.dtype is bool_ else "v", value), axes
+        return value, axes
+
+    def _emitted(self, e: Expr, guard: Expr) -> tuple[Tile, Axes]:
+        match e:
+            case Const(value, dtype):
+                return self._constant(value, dtype), ()
+            case Index():
+                return Name(self.variables[e]), (e,) if e in self.axes else ()
+            case Symbol(name):
+                self.symbols.add(name)
+                return Name(name), ()
+            case Read(source, (offset,), _):
+                return self._load(source, offset, guard)
+            case Apply("cast", (x,), dtype):
+                value, axes = self.emit(x, guard)
+                return self._deep(tile.Cast(self._strong(value, x.dtype), dtype), value), axes
+            case Apply("bitcast", (x,), dtype):
+                value, axes = self.emit(x, guard)
+                return self._deep(tile.Bitcast(self._strong(self._wide(x, value), x.dtype), dtype), value), axes
+            case Apply("where", (condition, x, y)):
+                otherwise = apply("invert", condition)
+                made = [
+                    self.emit(condition, guard),
+                    self.emit(x, apply("bitand", guard, condition)),
+                    self.emit(y, apply("bitand", guard, otherwise)),
+                ]
+                return self._applied("where", made, (condition, x, y))
+            case Apply(fn, args):
+                return self._applied(fn, [self.emit(a, guard) for a in args], args)
+            case Reduce(fn, index, body):
+                return self._reduced(fn, index, *self.inside(fn, index, body, *self.emit(body, guard)))
+            case Scan(fn, index, body, at):
+                assert at is index
+                value, axes = self.emit(body, guard)
+                value = self._wide(body, value)
+                if index not in axes:
+                    value, axes = self._spread(value, axes, index)
+                scanned: Tile = tile.Scan(fn, value, axes.index(index))
+                return (tile.Cast(scanned, int64) if fn.startswith("arg") else scanned), axes
+        raise NotImplementedError(str(e))
+
+    def _reduced(self, fn: str, index: Index, value: Tile, axes: Axes) -> tuple[Tile, Axes]:
+        if index not in axes:
+            value, axes = self._spread(value, axes, index)
+        reduced: Tile = tile.Reduce(fn, value, axes.index(index))
+        if fn.startswith("arg"):
+            reduced = tile.Cast(reduced, int64)
+        return reduced, tuple(a for a in axes if a is not index)
+
+    def inside(self, fn: str, index: Index, body: Expr, value: Tile, axes: Axes) -> tuple[Tile, Axes]:
+        """What a reduction takes in: where its tile overhangs the axis, something that changes nothing."""
+        value = self._wide(body, value)
+        if index not in self.bound:
+            return value, axes
+        mask, mask_axes = self._all_bounds((index,))
+        neutral = identity({"argmax": "maximum", "argmin": "minimum"}.get(fn, fn), body.dtype)
+        every = tuple(a for a in self.axes if a in axes or a is index)
+        lifted = self.lift(mask, mask_axes, every), self.lift(self._strong(value, body.dtype), axes, every)
+        return tile.Apply("where", (*lifted, Literal(neutral))), every
+
+    def _spread(self, value: Tile, axes: Axes, index: Index) -> tuple[Tile, Axes]:
+        """A tile that does not depend on an index, repeated along it."""
+        every = tuple(a for a in self.axes if a in axes or a is index)
+        lifted = self.lift(self._strong(value, None), axes, every)
+        return tile.BroadcastTo(lifted, tuple(self.block[a] for a in every)), every
+
+    def _constant(self, value: float | int | bool, dtype: DType) -> Tile:
+        return Literal(value)
+
+    def _strong(self, value: Tile, dtype: DType | None) -> Tile:
+        """A literal with its type, where nothing around it says which."""
+        if isinstance(value, Literal) and dtype is not None:
+            return tile.Full((), value, dtype)
+        return value
+
+    def _wide(self, e: Expr, value: Tile) -> Tile:
+        """Positions are computed in int32; where they are data they are int64."""
+        if e.dtype is int64 and not isinstance(value, Literal) and self._is_position(e):
+            return tile.Cast(value, int64)
+        return value
+
+    def _is_position(self, e: Expr) -> bool:
+        return not any(isinstance(p, Read | Reduce | Scan | Symbol) for p in walk(e))
+
+    def _applied(self, fn: str, made: list[tuple[Tile, Axes]], args: tuple[Expr, ...]) -> tuple[Tile, Axes]:
+        every = tuple(a for a in self.axes if any(a in axes for _, axes in made))
+        values = [self.lift(value, axes, every) for value, axes in made]
+        typed = [v for v, a in zip(values, args, strict=True) if not isinstance(v, Literal) and a.dtype is not bool_]
+        choices = args[1:] if fn == "where" else args
+        if not typed and choices[0].dtype is not bool_:
+            n = len(args) - len(choices)
+            values[n] = tile.Full((), values[n], choices[0].dtype)
+        elif all(isinstance(v, Literal) for v in values[len(args) - len(choices) :]):
+            values[-1] = tile.Full((), values[-1], choices[-1].dtype)
+        if args[-1].dtype is int64 and not self._fits(fn, args):
+            values = [self._wide(a, v) for a, v in zip(args, values, strict=True)]
+        return self._deep(tile.Apply(fn, tuple(values)), *values), every
+
+    def _fits(self, fn: str, args: tuple[Expr, ...]) -> bool:
+        """Whether int32 holds the result of an application to positions."""
+        if fn in ("lt", "le", "gt", "ge", "eq", "ne", "where", "floordiv", "mod", "minimum", "maximum"):
+            return True
+        if not all(self._is_position(a) for a in args):
+            return True  # the other operand is int64 already
+        low, high = bounds(apply(fn, *args))
+        return type(low) is int and type(high) is int and low >= -(1 << 31) and high < 1 << 31
+
+    def _deep(self, made: Tile, *inner: Tile) -> Tile:
+        self.depth[made] = 1 + max((self.depth.get(v, 0) for v in inner), default=0)
+        return made
+
+    def _load(self, source: Value, offset: Expr, guard: Expr) -> tuple[Tile, Axes]:
+        where, axes = self.emit(offset, guard)
+        mask, mask_axes = self.mask(axes, guard)
+        every = tuple(a for a in self.axes if a in axes or a in mask_axes)
+        pointer: Tile = Name(self.names[source])
+        if where != Literal(0) or every:
+            offsets = self.lift(where, axes, every)
+            if every and not axes:
+                offsets = tile.Full(tuple(self.block[a] for a in every), self._strong(where, int32), int32)
+            pointer = tile.Apply("add", (pointer, offsets))
+        lifted = None if mask is None else self.lift(mask, mask_axes, every)
+        return tile.Load(pointer, lifted, None), every
+
+    def mask(self, axes: Axes, guard: Expr = TRUE) -> tuple[Tile | None, Axes]:
+        """Where the elements over some axes exist, if not everywhere."""
+        overhanging = tuple(i for i in self.bound if i in axes or i not in self.axes)
+        if not overhanging:
+            return (None, ()) if guard is TRUE else self.emit(guard)
+        mask, every = self._all_bounds(overhanging)
+        if guard is TRUE:
+            return mask, every
+        condition, condition_axes = self.emit(guard)
+        union = tuple(a for a in self.axes if a in every or a in condition_axes)
+        both = (self.lift(mask, every, union), self.lift(condition, condition_axes, union))
+        return tile.Apply("bitand", both), union
+
+    def _all_bounds(self, indices: tuple[Index, ...]) -> tuple[Tile, Axes]:
+        found = self.masks.get(indices)
+        if found is None:
+            every = tuple(a for a in self.axes if a in indices)
+            mask: Tile | None = None
+            for index in indices:
+                extent = self.bound[index]
+                limit = Literal(extent) if type(extent) is int else self.emit(size(extent))[0]
+                one = tile.Apply("lt", (Name(self.variables[index]), limit))
+                lifted = self.lift(one, (index,) if index in self.axes else (), every)
+                mask = lifted if mask is None else tile.Apply("bitand", (mask, lifted))
+            assert mask is not None
+            found = self.masks[indices] = (self.assign("mask", mask), every)
+        return found
+
+    def _is_unsafe(self, e: Expr) -> bool:
+        found = self.unsafe.get(e)
+        if found is None:
+            for part in walk(e):
+                if part not in self.unsafe:
+                    self.unsafe[part] = self._reads_outside(part) or any(self.unsafe[p] for p in parts(part))
+            found = self.unsafe[e]
+        return found
+
+    def _reads_outside(self, e: Expr) -> bool:
+        if not isinstance(e, Read):
+            return False
+        low, high = bounds(e.position[0])
+        count: Dim = e.source.type.count
+        if type(low) is not int or low < 0 or high is None:
+            return True
+        room = count - 1 - high
+        return isinstance(room, Size) or room < 0
+
+    def lift(self, value: Tile, axes: Axes, every: Axes) -> Tile:
+        """A tile over some axes as one that meets tiles over more."""
+        if axes == every or not axes:
+            return value
+        missing = tuple(n for n, a in enumerate(every) if a not in axes)
+        return self._deep(tile.Expand(value, missing), value)
+
+    def store(self, value: Value, offset: Expr, expr: Expr) -> None:
+        made, made_axes = self.emit(expr)
+        made = self._wide(expr, made)
+        where, axes = self.emit(offset)
+        every = tuple(a for a in self.axes if a in axes or a in made_axes)
+        mask, mask_axes = self.mask(every)
+        every = tuple(a for a in self.axes if a in every or a in mask_axes)
+        pointer: Tile = Name(self.names[value])
+        if where != Literal(0) or every:
+            pointer = tile.Apply("add", (pointer, self.lift(where, axes, every)))
+        lifted = None if mask is None else self.lift(mask, mask_axes, every)
+        self.body.append(Store(pointer, self.lift(made, made_axes, every), lifted))

@@ -1,0 +1,152 @@
+"""Positions become offsets in memory, and axes that run through memory as one become one axis."""
+
+from __future__ import annotations
+
+from ..ir.node import Node
+from ..ir.position import flat_position, linear, row_major
+from ..ir.scalar import Expr, Index, Read, Reduce, Scan, fresh_index, parts, rebuild, remade, size, walk
+from ..ir.graph import Value
+from .group import Group
+
+
+class FlatStore(Node):
+    value: Value
+    offset: Expr
+    expr: Expr
+
+
+class FlatGroup(Node):
+    """A group in which every read and store has one offset instead of a position."""
+
+    rows: tuple[Index, ...]
+    columns: tuple[Index, ...]
+    stores: tuple[FlatStore, ...]
+
+    @property
+    def roots(self) -> tuple[Expr, ...]:
+        return tuple(e for s in self.stores for e in (s.offset, s.expr))
+
+
+def flatten(group: Group) -> FlatGroup:
+    """The group with offsets, and with as few axes as say the same.
+
+    Neighbouring axes `i, j` become one where every offset contains them as `i * extent(j) + j`.
+    """
+    stores = group.stores
+    flat = rebuild(tuple(s.expr for s in stores), _offset_of_read)
+    made = tuple(
+        FlatStore(s.value, flat_position(s.position, row_major(s.value.shape)), e)
+        for s, e in zip(stores, flat, strict=True)
+    )
+    result = FlatGroup(group.rows, group.columns, made)
+    for kind in ("rows", "columns"):
+        result = _collapsed(result, kind)
+    return result
+
+
+def _offset_of_read(e: Expr) -> Expr | None:
+    if not isinstance(e, Read) or (len(e.position) == 1 and len(e.source.shape) == 1):
+        return None
+    return Read(e.source, (flat_position(e.position, row_major(e.source.shape)),), e.dtype)
+
+
+def _collapsed(group: FlatGroup, kind: str) -> FlatGroup:
+    indices = list(getattr(group, kind))
+    n = len(indices) - 2
+    while n >= 0:
+        outer, inner = indices[n], indices[n + 1]
+        if _run_as_one(group, outer, inner):
+            both = fresh_index(outer.extent * inner.extent)
+            group = _replaced(group, outer, inner, both)
+            indices[n : n + 2] = [both]
+            group = group.replaced(**{kind: tuple(indices)})
+            n = min(n, len(indices) - 2)
+            continue
+        n -= 1
+    return group
+
+
+def _run_as_one(group: FlatGroup, outer: Index, inner: Index) -> bool:
+    """Whether two indices occur in nothing but offsets, and there as one; reductions run over both or none."""
+    data = _data(group)
+    if outer in data or inner in data:
+        return False
+    pair = (outer, inner)
+    for e in walk(*(s.expr for s in group.stores)):
+        match e:
+            case Read(_, (offset,)) if not _as_one(offset, outer, inner):
+                return False
+            case Reduce(fn, index, body) if index is outer:
+                if fn.startswith("arg") or not (isinstance(body, Reduce) and body.index is inner and body.fn == fn):
+                    return False
+            case Scan(_, index) if index in pair:
+                return False
+    whole = [e.body for e in data if isinstance(e, Reduce) and e.index is outer]
+    lone = [e for e in data if isinstance(e, Reduce) and e.index is inner and e not in whole]
+    return not lone and all(_as_one(s.offset, outer, inner) for s in group.stores)
+
+
+def _data(group: FlatGroup) -> set[Expr]:
+    """What is reached from the stores without going through an offset or the index of a loop."""
+    known: set[Expr] = set()
+    stack = [s.expr for s in group.stores]
+    while stack:
+        e = stack.pop()
+        if e not in known:
+            known.add(e)
+            match e:
+                case Read():
+                    pass
+                case Reduce(_, _, body) | Scan(_, _, body):
+                    stack.append(body)
+                case _:
+                    stack.extend(parts(e))
+    return known
+
+
+def _as_one(offset: Expr, outer: Index, inner: Index) -> bool:
+    total = linear(offset)
+    first: dict[tuple[Expr, ...], int] = {}
+    second: dict[tuple[Expr, ...], int] = {}
+    for product, c in total.items():
+        for factor in product:
+            if factor not in (outer, inner) and any(p in (outer, inner) for p in walk(factor)):
+                return False
+        for index, found in ((outer, first), (inner, second)):
+            if index in product:
+                rest = list(product)
+                rest.remove(index)
+                if outer in rest or inner in rest:
+                    return False
+                found[tuple(rest)] = c
+    expected: Expr = _as_sum(second) * size(inner.extent)
+    return _as_sum(first) is expected
+
+
+def _as_sum(terms: dict[tuple[Expr, ...], int]) -> Expr:
+    total: Expr = size(0)
+    for product, c in terms.items():
+        term: Expr = size(c)
+        for factor in product:
+            term = term * factor
+        total = total + term
+    return total
+
+
+def _replaced(group: FlatGroup, outer: Index, inner: Index, both: Index) -> FlatGroup:
+    """The group with one index for two; of two reductions over them one is left."""
+    new: dict[Expr, Expr] = {}
+    for e in walk(*group.roots):
+        match e:
+            case Index() if e is outer:
+                new[e] = both // size(inner.extent)
+            case Index() if e is inner:
+                new[e] = both % size(inner.extent)
+            case Reduce(_, index) if index is inner:
+                new[e] = e  # goes with the one around it
+            case Reduce(fn, index, Reduce(_, _, body)) if index is outer:
+                new[e] = Reduce(fn, both, new[body], e.dtype)
+            case _:
+                new[e] = remade(e, new)
+    stores = tuple(FlatStore(s.value, new[s.offset], new[s.expr]) for s in group.stores)
+    return FlatGroup(group.rows, group.columns, stores)

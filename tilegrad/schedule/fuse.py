@@ -1,0 +1,362 @@
+"""Puts the nodes of a graph into groups: what is in one group runs in one kernel.
+
+Two groups become one if every element that passes between them is read exactly where it is made:
+then it stays in registers. Producer and consumer are tried first, then groups that read the same memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..ir.graph import Graph, Value
+from ..ir.scalar import Const, Expr, Index, Read, Reduce, Scan, parts, substitute, walk
+from ..ir.size import Dim, product
+from .group import Group, Kind, Schedule, Store
+from .inline import Element, _typical, elements
+
+MOST_MEMBERS = 64
+MOST_BUFFERS = 24
+SMALL = 1 << 15
+"""Elements up to which a kernel need not be parallel."""
+FEW_ROWS = 4
+
+
+def fuse(graph: Graph) -> Schedule:
+    """Groups such that each value that passes between two of them is in memory, and few do.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ir.graph import Input, TensorType
+    >>> from ..ops.exponential import exp
+    >>> from ..ops.reduction import sum
+    >>> x = Input(TensorType(float32, (4, 8)), "x")
+    >>> print(fuse(Graph((x,), (sum(exp(x), (1,), True),))))
+    group 0: rows over i in 4; along k in 8
+      let t0 = sum(exp(x[i, k]) for k in 0:8)
+      store sum_1[i, 0] = t0
+    """
+    return _Fusion(graph).schedule()
+
+
+class _Fusion:
+    """The groups while they grow. `place` says in which group a node is."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.nodes = elements(graph)
+        self.groups: dict[int, Group] = {}
+        self.place: dict[Value, int] = {}
+        self.reads: dict[int, set[Value]] = {}
+        self.apart: dict[tuple[Value, Value], str] = {}
+        self.moved: dict[int, int] = {}
+        for number, (value, element) in enumerate(self.nodes.items()):
+            group = _alone(value, element)
+            self.groups[number] = group
+            self.place[value] = number
+            self.reads[number] = set(value.inputs) if value.opaque else group.reads()
+
+    def schedule(self) -> Schedule:
+        for value in list(self.nodes):
+            self._join_producers(value)
+        self._join_siblings()
+        order = self._ordered()
+        outputs = set(self.graph.outputs)
+        groups = []
+        for number in order:
+            group = self.groups[number]
+            needed = {x for other, reads in self.reads.items() if other != number for x in reads} | outputs
+            stored = tuple(m.value for m in group.members if m.value in needed)
+            groups.append(group.replaced(stored=stored))
+        apart = tuple((p, c, why) for (p, c), why in self.apart.items() if self.place[p] != self.place[c])
+        return Schedule(self.graph.inputs, self.graph.outputs, tuple(groups), apart)
+
+    def _join_producers(self, value: Value) -> None:
+        """Joins the group of a value with those it reads, nearest first, as long as one fits."""
+        refused: set[tuple[int, int]] = set()
+        joined = True
+        while joined:
+            joined = False
+            number = self.place[value]
+            producers = {self.place[x] for x in self.reads[number] if x in self.place} - {number}
+            for producer in sorted(producers, reverse=True):
+                if (producer, number) in refused:
+                    continue
+                reason = self._join(producer, number)
+                if not reason:
+                    joined = True
+                    break
+                refused.add((producer, number))
+                for x in self.reads[number]:
+                    if self.place.get(x) == producer:
+                        self.apart[(x, value)] = reason
+
+    def _join_siblings(self) -> None:
+        """Joins groups over the same rows and columns that read the same memory."""
+        readers: dict[Value, list[int]] = {}
+        for number, reads in self.reads.items():
+            for x in reads:
+                readers.setdefault(x, []).append(number)
+        for x, numbers in readers.items():
+            if _typical(product(x.shape)) < 256:
+                continue
+            current: list[int] = []
+            for number in sorted({self._alive(n) for n in numbers}):
+                if not any(self._join(other, number, siblings=True) == "" for other in list(current)):
+                    current.append(number)
+                else:
+                    current = [n for n in current if n in self.groups] + [number]
+
+    def _alive(self, number: int) -> int:
+        while number not in self.groups:
+            number = self.moved[number]
+        return number
+
+    def _join(self, first: int, second: int, siblings: bool = False) -> str:
+        """Puts the first group into the second; if that cannot be, says why not."""
+        if first not in self.groups or second not in self.groups or first == second:
+            return "gone"
+        a, b = self.groups[first], self.groups[second]
+        mapping = _same_space(a, b) if siblings else _alignment(a, b)
+        if isinstance(mapping, str):
+            return mapping
+        if len(a.members) + len(b.members) > MOST_MEMBERS:
+            return "the kernel would be too long"
+        if len(self.reads[first] | self.reads[second]) > MOST_BUFFERS:
+            return "the kernel would read too many tensors"
+        if self._between(first, second) or (siblings and self._between(second, first, direct=True)):
+            return "another kernel stands between them"
+        joined = _joined(a, b, mapping, self._needed_elsewhere(a, second))
+        if isinstance(joined, str):
+            return joined
+        self.groups[second] = joined
+        self.reads[second] = (self.reads[first] | self.reads[second]) - {m.value for m in joined.members}
+        del self.groups[first], self.reads[first]
+        self.moved[first] = second
+        for member in a.members:
+            self.place[member.value] = second
+        return ""
+
+    def _needed_elsewhere(self, group: Group, other: int) -> set[Value]:
+        own = {m.value for m in group.members}
+        outputs = own & set(self.graph.outputs)
+        return outputs | {x for n, reads in self.reads.items() if n != other for x in reads & own}
+
+    def _between(self, first: int, second: int, direct: bool = False) -> bool:
+        """Whether a way leads from the first group to the second through others (or, if asked, at all)."""
+        stack = [n for n in self._producers(second) if n != first or direct]
+        seen: set[int] = set()
+        while stack:
+            number = stack.pop()
+            if number == first:
+                return True
+            if number not in seen:
+                seen.add(number)
+                stack.extend(self._producers(number))
+        return False
+
+    def _producers(self, number: int) -> set[int]:
+        return {self.place[x] for x in self.reads[number] if x in self.place} - {number}
+
+    def _ordered(self) -> list[int]:
+        """The groups, producers first."""
+        order: list[int] = []
+        done: set[int] = set()
+        for root in sorted(self.groups):
+            stack = [(root, False)]
+            while stack:
+                number, ready = stack.pop()
+                if number in done:
+                    continue
+                if ready:
+                    done.add(number)
+                    order.append(number)
+                else:
+                    stack.append((number, True))
+                    stack.extend((n, False) for n in sorted(self._producers(number), reverse=True))
+        return order
+
+
+def _alone(value: Value, element: Element) -> Group:
+    """The group of one node."""
+    if value.opaque:
+        return Group("opaque", (), (), (Store(value, element.position, element.expr),), (value,))
+    position, expr = element.position, element.expr
+    rows = tuple(i for i in position if isinstance(i, Index))
+    loops = [e for e in walk(expr) if isinstance(e, Reduce | Scan)]
+    kind: Kind = "map"
+    columns: tuple[Index, ...] = ()
+    scans = [e for e in loops if isinstance(e, Scan)]
+    if len(loops) == 1 and scans and isinstance(scans[0].at, Index):
+        expr = substitute(expr, {scans[0].index: scans[0].at})
+        columns = (scans[0].at,)
+        rows = tuple(i for i in rows if i is not scans[0].at)
+        kind = "rows"
+    elif loops and not scans:
+        chain = _reduction_chain(expr)
+        if len(chain) == len(loops):
+            columns = tuple(e.index for e in chain)
+            kind = "contraction" if operands(expr, rows, columns) else "rows"
+    return Group(kind, rows, columns, (Store(value, position, expr),), (value,))
+
+
+def _reduction_chain(e: Expr) -> list[Reduce]:
+    """The reductions that stand directly inside one another around a body, under functions of one element."""
+    chain: list[Reduce] = []
+    while True:
+        match e:
+            case Reduce(_, _, body):
+                chain.append(e)
+                e = body
+            case _:
+                inner = [p for p in parts(e) if any(isinstance(x, Reduce) for x in walk(p))]
+                if len(inner) != 1 or (chain and not _is_cast(e)):
+                    return chain
+                e = inner[0]
+
+
+def _is_cast(e: Expr) -> bool:
+    return getattr(e, "fn", "") == "cast"
+
+
+def operands(expr: Expr, rows: tuple[Index, ...], columns: tuple[Index, ...]) -> tuple[Expr, Expr] | None:
+    """The two factors of a sum of products in which each has rows that the other has not."""
+    body = next((e for e in walk(expr) if isinstance(e, Reduce) and not isinstance(e.body, Reduce)), None)
+    if body is None or any(e.fn != "add" for e in walk(expr) if isinstance(e, Reduce)):
+        return None
+    match body.body:
+        case e if getattr(e, "fn", "") == "mul":
+            x, y = e.args  # type: ignore[union-attr]
+        case _:
+            return None
+    in_x, in_y = free_indices(x), free_indices(y)
+    if not (set(columns) <= in_x and set(columns) <= in_y):
+        return None
+    if not (in_x - in_y) or not (in_y - in_x) or set(rows) - in_x - in_y:
+        return None
+    first_x = min((n for n, i in enumerate(rows) if i in in_x - in_y), default=0)
+    first_y = min((n for n, i in enumerate(rows) if i in in_y - in_x), default=0)
+    return (x, y) if first_x < first_y else (y, x)
+
+
+def free_indices(e: Expr) -> set[Index]:
+    """The indices that an expression without reductions depends on."""
+    return {p for p in walk(e) if isinstance(p, Index)}
+
+
+Mapping = dict[Index, Index]
+
+
+def _alignment(a: Group, b: Group) -> Mapping | str:
+    """For each index of the producer that of the consumer with which it coincides, or why there is none."""
+    if "opaque" in (a.kind, b.kind):
+        return "one of them has a kernel of its own"
+    if b.kind == "contraction":
+        return "a matrix product reads its operands many times"
+    positions = {m.value: m.position for m in a.members}
+    mapping: Mapping = {}
+    for read in _reads_of(b, positions):
+        for own, at in zip(positions[read.source], read.position, strict=True):
+            if isinstance(own, Const):
+                continue
+            if not isinstance(at, Index) or not isinstance(own, Index):
+                return "elements are read elsewhere than where they are made"
+            if mapping.setdefault(own, at) is not at or own.extent != at.extent:
+                return "elements are read at two places"
+    if len(set(mapping.values())) < len(mapping):
+        return "a diagonal is read"
+    return mapping
+
+
+def _reads_of(group: Group, values: Iterable[Value]) -> list[Read]:
+    wanted = set(values)
+    return [e for m in group.members for e in walk(m.expr) if isinstance(e, Read) and e.source in wanted]
+
+
+def _same_space(a: Group, b: Group) -> Mapping | str:
+    """The indices of one group as those of another that reads the same memory and does as much."""
+    if a.kind not in ("map", "rows") or a.kind != b.kind:
+        return "they are of different kinds"
+    if [i.extent for i in a.rows] != [i.extent for i in b.rows]:
+        return "they have different rows"
+    if [i.extent for i in a.columns] != [i.extent for i in b.columns]:
+        return "they have different columns"
+    mapping = dict(zip(a.rows + a.columns, b.rows + b.columns, strict=True))
+    here = {e.source: e.position for m in b.members for e in walk(m.expr) if isinstance(e, Read)}
+    for m in a.members:
+        for e in walk(m.expr):
+            if isinstance(e, Read) and e.source in here and free_indices(e):
+                moved = substitute(e, mapping)  # type: ignore[arg-type]
+                if isinstance(moved, Read) and moved.position == here[e.source]:
+                    return mapping
+    return "they read different elements"
+
+
+def _joined(a: Group, b: Group, mapping: Mapping, needed: set[Value]) -> Group | str:
+    """The group of both, or why there is none."""
+    if a.kind == "contraction":
+        if b.kind != "map" or tuple(mapping.get(i) for i in a.rows) != b.rows:
+            return "only elementwise work on the same elements follows a matrix product"
+        return _merged(a, b, mapping, "contraction", b.rows, a.columns)
+    if a.kind == "map":
+        return _map_into(a, b, mapping, needed)
+    image = [mapping.get(i) for i in a.rows]
+    if None in image:
+        return "a row that is read is not that of the reader"
+    columns = b.columns
+    if b.kind == "map":
+        inside = {mapping[i] for i in a.columns if i in mapping}
+        left = tuple(i for i in b.rows if i not in image)
+        if inside and inside != set(left):
+            return "the columns of one are rows of the other"
+        columns = left
+    rows = tuple(i for i in b.rows if i not in columns)
+    if set(image) != set(rows):
+        return "they run along different axes"
+    if not columns:
+        columns = a.columns
+    if [i.extent for i in a.columns] != [i.extent for i in columns]:
+        return "their rows have different lengths"
+    for own, other in zip(a.columns, columns, strict=True):
+        if mapping.setdefault(own, other) is not other:
+            return "their columns are in a different order"
+    if b.kind == "map" and left and _too_few(rows, columns):
+        return "together they would have too few rows to share among threads"
+    return _merged(a, b, mapping, "rows", rows, columns)
+
+
+def _map_into(a: Group, b: Group, mapping: Mapping, needed: set[Value]) -> Group | str:
+    """Elementwise work that is read by another group."""
+    space = set(b.rows + b.columns)
+    image = set(mapping.values())
+    if set(mapping) != set(a.rows):
+        return "an axis of one does not exist in the other"
+    stays = any(m.value in needed for m in a.members)
+    if stays and image != space and not (b.columns and image == set(b.rows)):
+        return "it would be computed, and stored, once for each of its readers"
+    if stays and b.kind == "map" and tuple(mapping[i] for i in a.rows) != b.rows:
+        return "they run through their elements in different orders"
+    if stays and b.columns and _too_few(b.rows, b.columns):
+        return "together they would have too few rows to share among threads"
+    kind: Kind = "rows" if b.columns else b.kind
+    return _merged(a, b, mapping, kind, b.rows, b.columns)
+
+
+def _too_few(rows: tuple[Index, ...], columns: tuple[Index, ...]) -> bool:
+    count = _typical(product(i.extent for i in rows))
+    return count < FEW_ROWS and count * _typical(product(i.extent for i in columns)) > SMALL
+
+
+def _merged(
+    a: Group, b: Group, mapping: Mapping, kind: Kind, rows: tuple[Index, ...], columns: tuple[Index, ...]
+) -> Group:
+    members = a.members
+    if any(own is not other for own, other in mapping.items()):
+        changes: dict[Expr, Expr] = dict(mapping)
+        members = tuple(
+            Store(m.value, tuple(substitute(p, changes) for p in m.position), substitute(m.expr, changes))
+            for m in a.members
+        )
+    return Group(kind, rows, columns, members + b.members, a.stored + b.stored)
+
+
+def extents(indices: tuple[Index, ...]) -> tuple[Dim, ...]:
+    return tuple(i.extent for i in indices)

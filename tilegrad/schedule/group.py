@@ -1,0 +1,108 @@
+"""A group: what one kernel will compute, said in the scalar language.
+
+    group ::= Group(rows, columns, stores)    for all rows: for all columns: store value[position] = expr
+    store ::= Store(value, position, expr)
+
+Every element expression is about the same indices: `rows` are independent of each other, a reduction or
+a scan runs over `columns`. A reduction binds the very index objects that stand in `columns`, so that
+what it reads and what its readers compute from the same element is one expression, computed once.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ..ir.graph import Value
+from ..ir.node import Node
+from ..ir.scalar import Expr, Index, Read, Reduce, Scan, rebuild, show, walk
+
+Kind = Literal["map", "rows", "contraction", "opaque"]
+
+
+class Store(Node):
+    value: Value
+    position: tuple[Expr, ...]
+    expr: Expr
+
+
+class Group(Node):
+    kind: Kind
+    rows: tuple[Index, ...]
+    columns: tuple[Index, ...]
+    members: tuple[Store, ...]
+    """What is computed, producers first; a member reads another at that one's own position only."""
+    stored: tuple[Value, ...]
+    """Those of the members that others need: they get memory."""
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        """The stored members, each as one expression of what the group reads from memory."""
+        known: dict[Value, Expr] = {}
+        for member in self.members:
+
+            def inside(e: Expr) -> Expr | None:
+                return known.get(e.source) if isinstance(e, Read) else None
+
+            known[member.value] = rebuild((member.expr,), inside)[0]
+        return tuple(Store(m.value, m.position, known[m.value]) for m in self.members if m.value in self.stored)
+
+    def reads(self) -> set[Value]:
+        """The values outside of the group that it reads."""
+        own = {m.value for m in self.members}
+        found = {e.source for m in self.members for e in walk(m.expr) if isinstance(e, Read)}
+        return found - own
+
+    def text(self, names: dict[Value, str]) -> str:
+        """The group as a person would write it: shared parts as lets, then the stores."""
+        renamed = _letters(self.rows, self.columns)
+        shown: dict[Expr, str] = dict(renamed)
+        lines: list[str] = []
+        stores = self.stores
+        for e in walk(*(s.expr for s in stores)):
+            match e:
+                case Read(source, position):
+                    shown[e] = f"{names.get(source, source)}[{', '.join(show(p, shown) for p in position)}]"
+                case Reduce() | Scan():
+                    name = f"t{len(lines)}"
+                    lines.append(f"  let {name} = {show(e, shown)}")
+                    shown[e] = name
+        for s in stores:
+            place = f"{names.get(s.value, '?')}[{', '.join(show(p, shown) for p in s.position)}]"
+            lines.append(f"  store {place} = {show(s.expr, shown)}")
+        return "\n".join([self._head(renamed), *lines])
+
+    def _head(self, letters: dict[Expr, str]) -> str:
+        rows = ", ".join(f"{letters[i]} in {i.extent}" for i in self.rows)
+        columns = ", ".join(f"{letters[i]} in {i.extent}" for i in self.columns)
+        return f"{self.kind} over {rows or 'one'}" + (f"; along {columns}" if columns else "")
+
+
+def _letters(rows: tuple[Index, ...], columns: tuple[Index, ...]) -> dict[Expr, str]:
+    names: dict[Expr, str] = {i: ("ijlmnopq"[n] if n < 8 else f"i{n}") for n, i in enumerate(rows)}
+    names |= {i: ("k" if len(columns) == 1 else f"k{n}") for n, i in enumerate(columns)}
+    return names
+
+
+class Schedule(Node):
+    """The groups of a graph in an order in which they can run, and why neighbours stayed apart."""
+
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    groups: tuple[Group, ...]
+    apart: tuple[tuple[Value, Value, str], ...]
+    """(producer, consumer, reason) for each pair that was not fused."""
+
+    def names(self) -> dict[Value, str]:
+        names = {x: getattr(x, "name", "") or f"x{n}" for n, x in enumerate(self.inputs)}
+        for group in self.groups:
+            for value in group.stored:
+                names[value] = f"{value.op}_{len(names)}"
+        return names
+
+    def __str__(self) -> str:
+        names = self.names()
+        parts = [f"group {n}: {g.text(names)}" for n, g in enumerate(self.groups)]
+        reasons = [
+            f"apart: {names.get(p, p)} and {names.get(c, c)}: {reason}" for p, c, reason in self.apart if p in names
+        ]
+        return "\n".join(parts + reasons)

@@ -1,0 +1,111 @@
+"""Which values are computed where they are read, and what that makes of the others.
+
+Composing `element` rules is fusion of everything that only moves or transforms elements: a value that
+is *inlined* never exists in memory. What remains are the *nodes*: outputs, reductions, opaque values,
+and what is too dear to be computed again for each of its readers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..ir.graph import Graph, Value
+from ..ir.node import Node
+from ..ir.scalar import Expr, Index, Position, Read, Reduce, Scan, const, substitute, walk
+from ..ir.dtype import int64
+from ..ir.size import Dim, Size, product
+
+WEIGHTS = {"free": 0, "cheap": 1, "dear": 8}
+RECOMPUTED = 3
+"""The weight up to which elements are computed again for each reader rather than kept."""
+LONGEST = 48
+"""The weight at which a chain is kept in one piece: its readers refer to it instead of containing it."""
+TYPICAL_SIZE = 64
+"""What a size that varies is taken for where sizes are compared."""
+
+
+class Element(Node):
+    """The element of a value at canonical indices: `position` has an index per axis, 0 where the extent is 1."""
+
+    position: tuple[Expr, ...]
+    expr: Expr
+
+
+def canonical(shape: tuple[Dim, ...]) -> Position:
+    """The same indices for the same extents, so that elementwise chains compose without renaming."""
+    return tuple(const(0, int64) if extent == 1 else Index(f"i{n}", extent) for n, extent in enumerate(shape))
+
+
+def elements(graph: Graph) -> dict[Value, Element]:
+    """The nodes of a graph, each with its element in terms of inputs and other nodes."""
+    given = set(graph.inputs)
+    consumers = graph.consumers()
+    kept = set(graph.outputs) | {x for v in consumers if v.opaque for x in v.inputs}
+    nodes: dict[Value, Element] = {}
+    inlined: dict[Value, Element] = {}
+    weights: dict[Value, int] = {}
+    for value in graph.values():
+        if value in given:
+            continue
+        if value.opaque:
+            nodes[value] = Element(canonical(value.shape), const(0, int64))
+            continue
+        element = compose(value, inlined)
+        reads = [e for e in walk(element.expr) if isinstance(e, Read)]
+        weight = WEIGHTS[value.cost] + sum(weights.get(x, 0) for x in value.inputs)
+        if value in kept or _has_loop(element.expr) or _is_kept(value, weight, reads, consumers):
+            nodes[value] = element
+        else:
+            inlined[value] = element
+            weights[value] = weight
+    return nodes
+
+
+def _has_loop(e: Expr) -> bool:
+    return any(isinstance(part, Reduce | Scan) for part in walk(e))
+
+
+def _is_kept(value: Value, weight: int, reads: list[Expr], consumers: Mapping[Value, list[Value]]) -> bool:
+    """Whether elements are better computed once than for each reader."""
+    readers = consumers[value]
+    size = _typical(product(value.shape))
+    large = {r.source for r in reads if isinstance(r, Read) and _typical(product(r.source.shape)) * 4 > size}
+    if len(readers) > 1 and (weight > RECOMPUTED or len(large) > 1):
+        return True
+    repeats = max((_repeats(value, reader) for reader in readers), default=1)
+    return (repeats > 1 and weight > RECOMPUTED) or weight > LONGEST
+
+
+def _repeats(value: Value, reader: Value) -> float:
+    """How often a reader asks for each element."""
+    work = _typical(product(reader.shape))
+    if reader.op == "contract":
+        return 2  # each element meets a whole row or column of the other operand
+    return work / max(1, _typical(product(value.shape)))
+
+
+def _typical(size: Dim) -> int:
+    return size.value({name: TYPICAL_SIZE for name in size.names()}) if isinstance(size, Size) else size
+
+
+def compose(value: Value, inlined: Mapping[Value, Element]) -> Element:
+    """The element of a value, with those of inlined values put in place of their reads."""
+    position = canonical(value.shape)
+    known: dict[tuple[Value, Position], Expr] = {}
+
+    def read(x: Value, at: Position) -> Expr:
+        settled = tuple(const(0, int64) if extent == 1 else p for p, extent in zip(at, x.shape, strict=True))
+        element = inlined.get(x)
+        if element is None:
+            return Read(x, settled, x.dtype)
+        if settled == element.position:
+            return element.expr
+        key = (x, settled)
+        if key not in known:
+            moved = {i: p for i, p in zip(element.position, settled, strict=True) if isinstance(i, Index)}
+            known[key] = substitute(element.expr, moved)  # type: ignore[arg-type]
+        return known[key]
+
+    return Element(position, value.element(position, read))
+
+

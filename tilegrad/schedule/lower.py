@@ -1,0 +1,443 @@
+"""From a group to its kernel: which indices become programs, which run along tile axes, which loop.
+
+    map:    one tile of elements per instance
+    rows:   an instance has one row (or a few short ones) whole; or, where rows are too long for a tile or do
+            not lie along memory, it loops over the columns and accumulates
+    contraction: see `contract.py`;   opaque: the op brings its kernel
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from ..ir import tile
+from ..ir.dtype import int64
+from ..ir.functions import identity
+from ..ir.graph import Value
+from ..ir.node import Node
+from ..ir.position import linear
+from ..ir.program import Tiles
+from ..ir.scalar import Const, Expr, Index, Read, Reduce, Scan, parts, size, walk
+from ..ir.size import Dim, Size
+from ..ir.tile import Assign, For, Kernel, Literal, Name, Parameter, ProgramId, Statement, Tile
+from .emit import Emitter
+from .flatten import FlatGroup, FlatStore, flatten
+from .group import Group
+
+TILE = 2048
+"""Elements of a tile of elementwise work: its operands fit the first cache."""
+LONGEST_ROW = 16384
+"""Elements of a row that an instance takes in one piece."""
+ROW_BLOCK = 512
+"""Rows side by side in an instance that reduces across memory."""
+DEPTH = 8
+"""Columns that such an instance takes in at a time."""
+SQUARE = 32
+"""The side of a tile where memory is read across."""
+
+
+class Lowered(Node):
+    """A kernel with what it is called with; a value stands for the buffer that holds it."""
+
+    kernel: Kernel
+    arguments: tuple[Value | Dim, ...]
+    grid: tuple[Tiles, ...]
+    work: float
+    """Operations of one instance, about."""
+
+
+def lower(group: Group, names: Mapping[Value, str]) -> Lowered:
+    if group.kind == "opaque":
+        return _opaque(group)
+    flat = flatten(group)
+    if group.kind == "contraction":
+        from .contract import lower_contraction
+
+        return lower_contraction(group, flat, names)
+    return _Plan(group, flat, names).lowered()
+
+
+def _opaque(group: Group) -> Lowered:
+    (value,) = group.stored
+    kernel, grid = value.kernel()  # type: ignore[attr-defined]
+    return Lowered(kernel, (*value.inputs, value), grid, 1e4)
+
+
+class _Plan:
+    """The decisions about one map or rows group, and the writing of its kernel."""
+
+    def __init__(self, group: Group, flat: FlatGroup, names: Mapping[Value, str]) -> None:
+        self.flat = flat
+        self.group = group
+        self.names = kernel_names(flat, names)
+        self.block: dict[Index, int] = {}
+        """Extent of the tile axis of an index; indices without one are numbers."""
+        self.looped: dict[Index, int] = {}
+        """Columns that are looped over, and how many at a time."""
+        self.axes: tuple[Index, ...] = ()
+        if flat.columns:
+            self._choose_rows()
+        else:
+            self._choose_map()
+
+    def _choose_map(self) -> None:
+        rows = self.flat.rows
+        if not rows:
+            return
+        inner = rows[-1]
+        across = _crossing(self.flat, rows, inner)
+        if across is not None:
+            self.block = {across: _least(across.extent, SQUARE), inner: _least(inner.extent, SQUARE)}
+            self.axes = (across, inner)
+            return
+        width = _least(inner.extent, TILE)
+        self.block[inner] = width
+        self.axes = (inner,)
+        if len(rows) > 1 and width * 2 <= TILE:
+            outer = rows[-2]
+            height = _least(outer.extent, TILE // width)
+            if height > 1:
+                self.block[outer] = height
+                self.axes = (outer, inner)
+
+    def _choose_rows(self) -> None:
+        rows, columns = self.flat.rows, self.flat.columns
+        inner = columns[-1]
+        beside = None if _runs_along(self.flat, inner) else _fastest_row(self.flat, rows)
+        if beside is not None:
+            self._choose_beside(beside, columns)
+            return
+        whole = len(columns) == 1 and type(inner.extent) is int and inner.extent <= LONGEST_ROW
+        if whole or any(isinstance(e, Scan) for e in walk(*self.flat.roots)):
+            width = inner.extent
+            assert type(width) is int, "a scan along an axis that varies"
+            self.block[inner] = width
+            self.axes = (inner,)
+            if rows and width * 2 <= TILE:
+                height = _least(rows[-1].extent, TILE // max(1, width))
+                if height > 1:
+                    self.block[rows[-1]] = height
+                    self.axes = (rows[-1], inner)
+            self.looped = {c: 1 for c in columns[:-1]}
+            return
+        self.block[inner] = _least(inner.extent, TILE)
+        self.axes = (inner,)
+        self.looped = {c: 1 for c in columns[:-1]} | {inner: self.block[inner]}
+
+    def _choose_beside(self, beside: Index, columns: tuple[Index, ...]) -> None:
+        """Neighbouring rows lie side by side in memory: a tile has some of each of some columns."""
+        inner = columns[-1]
+        width = _least(beside.extent, ROW_BLOCK)
+        depth = _least(inner.extent, DEPTH)
+        self.block = {inner: depth, beside: width}
+        self.axes = (inner, beside)
+        self.looped = {c: 1 for c in columns[:-1]}
+        if inner.extent != depth:
+            self.looped[inner] = depth
+
+    def lowered(self) -> Lowered:
+        flat = self.flat
+        emitter = Emitter(self.axes, self.block, self.names, flat.roots)
+        grid = self._programs(emitter)
+        for column in flat.columns:
+            if column not in self.looped:
+                self._whole_axis(emitter, column)
+        if self.looped:
+            self._stages(emitter)
+        else:
+            for s in flat.stores:
+                emitter.store(s.value, s.offset, s.expr)
+        return finished(self.group, flat, emitter, self.names, grid, self._work())
+
+    def _work(self) -> float:
+        elements = math.prod(self.block.values())
+        for column, step in self.looped.items():
+            elements *= max(1, _number(column.extent) // step)
+        return float(elements * sum(_weight(e) for e in walk(*self.flat.roots)))
+
+    def _programs(self, emitter: Emitter) -> tuple[Tiles, ...]:
+        return declare_programs(emitter, self.flat.rows, self.block)
+
+    def _whole_axis(self, emitter: Emitter, column: Index) -> None:
+        name = emitter.fresh("k")
+        emitter.body.append(Assign(name, tile.Arange(0, self.block[column])))
+        emitter.variables[column] = name
+
+    def _stages(self, emitter: Emitter) -> None:
+        """One loop after another: each takes in what the results of the earlier ones allow."""
+        levels = _levels(self.flat)
+        reductions = [e for e in walk(*self.flat.roots) if self._is_looped(e)]
+        last = max((levels[e] for e in reductions), default=0)
+        pending = list(self.flat.stores)
+        for level in range(1, last + 1):
+            now = [e for e in reductions if levels[e] == level]
+            stores = [s for s in pending if self._in_loop(s) and levels[s.expr] < level]
+            self._loop(emitter, now, stores)
+            pending = [s for s in pending if s not in stores]
+            for s in [s for s in pending if not self._in_loop(s) and levels[s.expr] <= level]:
+                emitter.store(s.value, s.offset, s.expr)
+                pending.remove(s)
+        if pending:
+            self._loop(emitter, [], pending)
+
+    def _is_looped(self, e: Expr) -> bool:
+        """The outermost of the reductions that one loop nest computes."""
+        return isinstance(e, Reduce) and e.index in self.looped and not self._is_inner(e)
+
+    def _is_inner(self, e: Expr) -> bool:
+        return any(isinstance(o, Reduce) and o.body is e and o.index in self.looped for o in walk(*self.flat.roots))
+
+    def _in_loop(self, s: FlatStore) -> bool:
+        return any(i in self.looped for i in walk(s.offset)) or any(c in walk(s.offset) for c in self.flat.columns)
+
+    def _loop(self, emitter: Emitter, reductions: list[Reduce], stores: list[FlatStore]) -> None:
+        accumulators = [self._accumulator(emitter, e) for e in reductions]
+        outer_body, outer_known, outer_masks = emitter.body, dict(emitter.known), dict(emitter.masks)
+        emitter.body = []
+        indices = [(c, emitter.fresh("k")) for c in self.looped]
+        inner, start = indices[-1]
+        for column, name in indices:
+            emitter.variables[column] = name
+        if inner in self.block:
+            at = emitter.assign("at", tile.Apply("add", (Name(start), tile.Arange(0, self.block[inner]))))
+            emitter.variables[inner] = at.name
+            if not _divides(self.block[inner], inner.extent):
+                emitter.bound[inner] = inner.extent
+        for e, names in zip(reductions, accumulators, strict=True):
+            self._accumulate(emitter, e, names, start)
+        for s in stores:
+            emitter.store(s.value, s.offset, s.expr)
+        body = emitter.body
+        for column, name in reversed(indices):
+            step = self.looped[column]
+            loop = For(name, Literal(0), _extent(emitter, column.extent), Literal(step), tuple(body))
+            body = [loop]
+        emitter.body = outer_body + body
+        emitter.known, emitter.masks = outer_known, outer_masks
+        emitter.bound.pop(inner, None)
+        for column, _ in indices:
+            emitter.variables.pop(column, None)
+        for e, names in zip(reductions, accumulators, strict=True):
+            self._result(emitter, e, names)
+
+    def _innermost(self, e: Reduce) -> tuple[Reduce, Expr]:
+        inner: Expr = e
+        while isinstance(inner, Reduce) and isinstance(inner.body, Reduce):
+            inner = inner.body
+        assert isinstance(inner, Reduce)
+        return inner, inner.body
+
+    def _accumulator(self, emitter: Emitter, e: Reduce) -> tuple[str, ...]:
+        """The variables that a reduction keeps between the turns of a loop."""
+        inner, body = self._innermost(e)
+        if e.fn.startswith("arg"):
+            axes = tuple(a for a in self.axes if a is not inner.index)
+            shape = tuple(self.block[a] for a in axes)
+            first = identity("maximum" if e.fn == "argmax" else "minimum", body.dtype)
+            best = emitter.assign("best", tile.Full(shape, Literal(first), body.dtype))
+            place = emitter.assign("place", tile.Full(shape, Literal(0), e.dtype))
+            return best.name, place.name
+        shape = tuple(self.block[a] for a in self._kept(inner.index))
+        start = tile.Full(shape, Literal(identity(e.fn, body.dtype)), body.dtype)
+        return (emitter.assign("acc", start).name,)
+
+    def _kept(self, column: Index) -> tuple[Index, ...]:
+        """The axes of an accumulator: along a row it is a whole tile, across rows one number a row."""
+        return tuple(a for a in self.axes if a is not column) if self.axes[-1] is not column else self.axes
+
+    def _accumulate(self, emitter: Emitter, e: Reduce, names: tuple[str, ...], start: str) -> None:
+        inner, body = self._innermost(e)
+        value, axes = emitter.inside(e.fn, inner.index, body, *emitter.emit(body))
+        if e.fn.startswith("arg"):
+            self._accumulate_place(emitter, e, names, value, axes, inner, start)
+            return
+        kept = self._kept(inner.index)
+        if inner.index not in kept:
+            if inner.index not in axes:
+                value, axes = emitter._spread(value, axes, inner.index)
+            value = tile.Reduce(e.fn, value, axes.index(inner.index))
+            axes = tuple(a for a in axes if a is not inner.index)
+        lifted = emitter.lift(value, axes, kept)
+        emitter.body.append(Assign(names[0], tile.Apply(e.fn, (Name(names[0]), lifted))))
+
+    def _accumulate_place(
+        self, emitter: Emitter, e: Reduce, names: tuple[str, ...], value: Tile, axes: tuple[Index, ...], inner: Reduce, start: str
+    ) -> None:
+        if inner.index not in axes:
+            value, axes = emitter._spread(value, axes, inner.index)
+        axis = axes.index(inner.index)
+        value = emitter.assign("v", value)
+        best, place = Name(names[0]), Name(names[1])
+        top = emitter.assign("top", tile.Reduce("maximum" if e.fn == "argmax" else "minimum", value, axis))
+        where = tile.Apply("add", (tile.Cast(tile.Reduce(e.fn, value, axis), e.dtype), Name(start)))
+        better: Tile = tile.Apply("gt" if e.fn == "argmax" else "lt", (top, best))
+        if inner.body.dtype.is_float:
+            newly = tile.Apply("bitand", (tile.Apply("isnan", (top,)), tile.Apply("invert", (tile.Apply("isnan", (best,)),))))
+            better = tile.Apply("bitor", (better, newly))
+        chosen = emitter.assign("better", better)
+        emitter.body.append(Assign(names[1], tile.Apply("where", (chosen, where, place))))
+        emitter.body.append(Assign(names[0], tile.Apply("where", (chosen, top, best))))
+
+    def _result(self, emitter: Emitter, e: Reduce, names: tuple[str, ...]) -> None:
+        inner, _ = self._innermost(e)
+        kept = self._kept(inner.index)
+        if e.fn.startswith("arg"):
+            emitter.accumulated[e] = (Name(names[1]), tuple(a for a in self.axes if a is not inner.index))
+            return
+        total: Tile = Name(names[0])
+        axes = kept
+        if inner.index in kept:
+            total = emitter.assign(names[0] + "_", tile.Reduce(e.fn, total, kept.index(inner.index)))
+            axes = tuple(a for a in kept if a is not inner.index)
+        emitter.accumulated[e] = (total, axes)
+
+
+def declare_programs(emitter: Emitter, rows: tuple[Index, ...], block: Mapping[Index, int]) -> tuple[Tiles, ...]:
+    """Gives each row index its value from the program ids; the last one is fastest."""
+    order = list(reversed(rows))
+    grid = [Tiles(i.extent, block.get(i, 1)) for i in order[:2]]
+    rest = order[2:]
+    outer: Dim = 1
+    for i in rest:
+        outer = outer * _tiles(i.extent, block.get(i, 1))
+    if rest:
+        grid.append(Tiles(outer, 1))
+    for axis, index in enumerate(order[:2]):
+        _declare(emitter, index, ProgramId(axis), block, single=grid[axis].extent == grid[axis].tile)
+    if rest:
+        left: Tile = emitter.assign("outer", ProgramId(2)) if len(rest) > 1 else ProgramId(2)
+        for n, index in enumerate(rest):
+            count = _tiles(index.extent, block.get(index, 1))
+            last = n == len(rest) - 1
+            here = left if last else tile.Apply("mod", (left, _extent(emitter, count)))
+            _declare(emitter, index, here, block, single=False)
+            if not last:
+                left = emitter.assign("outer", tile.Apply("floordiv", (left, _extent(emitter, count))))
+    return tuple(grid) or (Tiles(1, 1),)
+
+
+def _tiles(extent: Dim, block: int) -> Dim:
+    if isinstance(extent, Size):
+        assert block == 1, "an outer axis that varies is not tiled"
+        return extent
+    return -(-extent // block)
+
+
+def _declare(emitter: Emitter, index: Index, program: Tile, block: Mapping[Index, int], single: bool) -> None:
+    width = block.get(index)
+    stem = "row" if index not in emitter.axes else "i"
+    name = emitter.fresh(stem)
+    value: Tile = program
+    if width is not None:
+        start: Tile | None = None if single else tile.Apply("mul", (program, Literal(width))) if width > 1 else program
+        lanes: Tile = tile.Arange(0, width)
+        value = lanes if start is None else tile.Apply("add", (start, lanes))
+        if not _divides(width, index.extent):
+            emitter.bound[index] = index.extent
+    emitter.body.append(Assign(name, value))
+    emitter.variables[index] = name
+
+
+def _extent(emitter: Emitter, extent: Dim) -> Tile:
+    if isinstance(extent, Size):
+        return emitter.emit(size(extent))[0]
+    return Literal(extent)
+
+
+def _divides(block: int, extent: Dim) -> bool:
+    return type(extent) is int and extent % block == 0
+
+
+def _least(extent: Dim, most: int) -> int:
+    return min(extent, most) if type(extent) is int else most
+
+
+def _number(extent: Dim) -> int:
+    return extent if type(extent) is int else 64
+
+
+def _weight(e: Expr) -> float:
+    from .inline import WEIGHTS
+
+    dear = ("exp", "log", "sin", "cos", "tan", "erf", "pow", "sigmoid", "sqrt", "div")
+    fn = getattr(e, "fn", "")
+    return WEIGHTS["dear"] if fn.startswith(dear) else 0.0 if isinstance(e, Const | Index) else 1.0
+
+
+def _levels(flat: FlatGroup) -> dict[Expr, int]:
+    """How many loops must have run before a value is known; a reduction adds one."""
+    levels: dict[Expr, int] = {}
+    for e in walk(*flat.roots):
+        below = max((levels[p] for p in parts(e)), default=0)
+        nested = isinstance(e, Reduce) and isinstance(e.body, Reduce)
+        levels[e] = below + (isinstance(e, Reduce) and not nested)
+    return levels
+
+
+def _offsets(flat: FlatGroup) -> list[Expr]:
+    return [e.position[0] for e in walk(*flat.roots) if isinstance(e, Read)] + [s.offset for s in flat.stores]
+
+
+def _stride(offset: Expr, index: Index) -> int | None:
+    """By how much an offset grows with an index, if it does so evenly."""
+    total = linear(offset)
+    if any(index in walk(f) and f is not index for product in total for f in product):
+        return None
+    return sum(c if product == (index,) else 1 << 40 for product, c in total.items() if index in product)
+
+
+def _runs_along(flat: FlatGroup, column: Index) -> bool:
+    """Whether the largest reads go through memory along the column."""
+    strides = [_stride(o, column) for o in _offsets(flat)]
+    along = sum(s in (1, -1) for s in strides)
+    across = sum(s is not None and abs(s) > 1 for s in strides)
+    return along > 0 and along >= across or across == 0
+
+
+def _fastest_row(flat: FlatGroup, rows: tuple[Index, ...]) -> Index | None:
+    offsets = _offsets(flat)
+    best = max(rows, key=lambda r: sum(_stride(o, r) == 1 for o in offsets), default=None)
+    return best if best is not None and any(_stride(o, best) == 1 for o in offsets) else None
+
+
+def _crossing(flat: FlatGroup, rows: tuple[Index, ...], inner: Index) -> Index | None:
+    """Another row index along which some read goes through memory, where the inner one jumps."""
+    for offset in _offsets(flat):
+        step = _stride(offset, inner)
+        if step is not None and step > 8:
+            for row in rows:
+                if row is not inner and _stride(offset, row) == 1 and _number(row.extent) >= 8:
+                    return row
+    return None
+
+
+def kernel_names(flat: FlatGroup, names: Mapping[Value, str]) -> dict[Value, str]:
+    """What each tensor is called in the kernel: reads in the order they occur, then stores."""
+    found: dict[Value, str] = {}
+    taken: set[str] = {"tl", "tg"}
+    reads = [e.source for e in walk(*flat.roots) if isinstance(e, Read)]
+    for value in [*reads, *(s.value for s in flat.stores)]:
+        if value not in found:
+            stem = "".join(c if c.isalnum() else "_" for c in names.get(value, "x"))
+            name, n = stem, 1
+            while name in taken or not name.isidentifier():
+                n += 1
+                name = f"{stem}_{n}" if stem[:1].isalpha() else f"x{stem}_{n}"
+            taken.add(name)
+            found[value] = name
+    return found
+
+
+def finished(
+    group: Group, flat: FlatGroup, emitter: Emitter, names: dict[Value, str], grid: tuple[Tiles, ...], work: float
+) -> Lowered:
+    """The kernel of what was written, with the parameters that it turned out to need."""
+    body = tuple(emitter.body)
+    parameters = [Parameter(name, value.dtype) for value, name in names.items()]
+    symbols = sorted(emitter.symbols)
+    parameters += [Parameter(s, int64, False) for s in symbols]
+    arguments: tuple[Value | Dim, ...] = (*names, *(Size.named(s) for s in symbols))
+    lines = {str(m.value.location): None for m in group.members if m.value.location}
+    title = "_".join(dict.fromkeys(s.value.op for s in flat.stores))[:48]
+    return Lowered(Kernel(title, tuple(parameters), body, ", ".join(lines)), arguments, grid, work)
