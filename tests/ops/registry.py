@@ -1,0 +1,87 @@
+"""Where examples of ops are kept: `example` adds one, `all_examples` gives them all.
+
+From an example follow the tests of the op: its type, its meaning, its gradients to second order, and
+on every backend the same values as the reference.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tilegrad.ir.dtype import from_numpy_dtype
+from tilegrad.ir.graph import Graph, Input, TensorType, Value
+
+
+class Example(NamedTuple):
+    name: str
+    op: type[Value] | None
+    """The op that this is an example of; None for one that is a composition of others."""
+    build: Callable[..., Any]
+    """Makes the value (or a tuple of values) from one value per array."""
+    arrays: tuple[np.ndarray, ...]
+    numpy: Callable[..., Any] | None
+    """The same with numpy arrays."""
+    torch: str | Callable[..., Any] | None
+    """The same with PyTorch: the name of a function in torch, or a function of torch and the tensors."""
+    gradient: bool
+    """Whether its gradients are checked, by finite differences and against PyTorch."""
+    tolerance: float
+
+    def graph(self) -> Graph:
+        inputs = tuple(given(array, f"x{n}") for n, array in enumerate(self.arrays))
+        made = self.build(*inputs)
+        return Graph(inputs, made if isinstance(made, tuple) else (made,))
+
+
+_examples: list[Example] = []
+
+
+def example(
+    op: type[Value] | None,
+    build: Callable[..., Any],
+    *arrays: Any,
+    numpy: Callable[..., Any] | None = None,
+    torch: str | Callable[..., Any] | None = None,
+    gradient: bool = True,
+    tolerance: float = 1e-9,
+    name: str = "",
+) -> None:
+    """Adds an example; gradients are checked only if all floating-point arrays are float64."""
+    given_arrays = tuple(np.asarray(array) for array in arrays)
+    called = name or (op.__name__ if op is not None else build.__name__)
+    same = sum(known.name.split("#")[0] == called for known in _examples)
+    called = f"{called}#{same + 1}" if same else called
+    _examples.append(Example(called, op, build, given_arrays, numpy, torch, gradient, tolerance))
+
+
+def all_examples() -> list[Example]:
+    """Every example of every module `examples*.py` in this folder."""
+    for path in sorted(Path(__file__).parent.glob("examples*.py")):
+        importlib.import_module(f"tests.ops.{path.stem}")
+    return list(_examples)
+
+
+def given(array: np.ndarray, name: str = "") -> Input:
+    """A placeholder for an array, for which gradients are taken if its elements are floating-point."""
+    dtype = from_numpy_dtype(array.dtype)
+    assert dtype is not None
+    made = Input(TensorType(dtype, array.shape), name)
+    made.__dict__["tracked"] = dtype.is_float
+    return made
+
+
+def floats(*shape: int, low: float = -2.0, high: float = 2.0, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng([seed, *shape]).uniform(low, high, shape)
+
+
+def ints(*shape: int, low: int = -9, high: int = 10, dtype: Any = np.int64, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng([seed, *shape]).integers(low, high, shape).astype(dtype)
+
+
+def bools(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng([seed, *shape]).integers(0, 2, shape).astype(np.bool_)
