@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 from .dtype import DType, bool_, int64
-from .functions import FUNCTIONS, REDUCERS
+from .functions import FUNCTIONS, REDUCERS, identity
 from .node import Interned
 from .size import Dim, Size
 
@@ -208,6 +208,8 @@ def where(condition: Expr, x: Expr, y: Expr) -> Expr:
 
 
 def reduce(fn: str, index: Index, body: Expr) -> Expr:
+    if index.extent == 0:
+        return const(identity(fn, body.dtype), int64 if fn.startswith("arg") else body.dtype)
     return Reduce(fn, index, body, int64 if fn.startswith("arg") else body.dtype)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from ..ir import tile
 from ..ir.dtype import int64
 from ..ir.functions import identity
-from ..ir.graph import Value
+from ..ir.graph import TensorType, Value
 from ..ir.node import Node
 from ..ir.position import linear
 from ..ir.program import Tiles
@@ -45,6 +45,8 @@ class Lowered(Node):
     grid: tuple[Tiles, ...]
     work: float
     """Operations of one instance, about."""
+    scratch: tuple[TensorType, ...] = ()
+    """Buffers that the kernel wants besides, between its buffers and its sizes."""
 
 
 def lower(group: Group, names: Mapping[Value, str]) -> Lowered:
@@ -59,9 +61,14 @@ def lower(group: Group, names: Mapping[Value, str]) -> Lowered:
 
 
 def _opaque(group: Group) -> Lowered:
+    """The kernel that an op brings; its numbers are the sizes in the types of its inputs, by name."""
     (value,) = group.stored
-    kernel, grid = value.kernel()  # type: ignore[attr-defined]
-    return Lowered(kernel, (*value.inputs, value), grid, 1e4)
+    code = value.kernel([x.type for x in value.inputs])  # type: ignore[attr-defined]
+    buffers = len(value.inputs) + 1 + len(code.scratch)
+    sizes = tuple(Size.named(p.name) for p in code.kernel.parameters[buffers:])
+    grid = tuple(Tiles(extent, 1) for extent in code.grid)
+    kernel = code.kernel.replaced(origin=str(value.location or ""))
+    return Lowered(kernel, (*value.inputs, value, *sizes), grid, 1e5, code.scratch)
 
 
 class _Plan:
@@ -415,17 +422,20 @@ def _crossing(flat: FlatGroup, rows: tuple[Index, ...], inner: Index) -> Index |
 def kernel_names(flat: FlatGroup, names: Mapping[Value, str]) -> dict[Value, str]:
     """What each tensor is called in the kernel: reads in the order they occur, then stores."""
     found: dict[Value, str] = {}
+    known: dict[str, str] = {}
     taken: set[str] = {"tl", "tg"}
     reads = [e.source for e in walk(*flat.roots) if isinstance(e, Read)]
     for value in [*reads, *(s.value for s in flat.stores)]:
-        if value not in found:
+        if names.get(value) in known:
+            found[value] = known[names[value]]  # written over what was read
+        elif value not in found:
             stem = "".join(c if c.isalnum() else "_" for c in names.get(value, "x"))
             name, n = stem, 1
             while name in taken or not name.isidentifier():
                 n += 1
                 name = f"{stem}_{n}" if stem[:1].isalpha() else f"x{stem}_{n}"
             taken.add(name)
-            found[value] = name
+            found[value] = known[names.get(value, name)] = name
     return found
 
 
@@ -434,7 +444,8 @@ def finished(
 ) -> Lowered:
     """The kernel of what was written, with the parameters that it turned out to need."""
     body = tuple(emitter.body)
-    parameters = [Parameter(name, value.dtype) for value, name in names.items()]
+    dtypes = {name: value.dtype for value, name in names.items()}
+    parameters = [Parameter(name, dtype) for name, dtype in dtypes.items()]
     symbols = sorted(emitter.symbols)
     parameters += [Parameter(s, int64, False) for s in symbols]
     arguments: tuple[Value | Dim, ...] = (*names, *(Size.named(s) for s in symbols))

@@ -1,0 +1,96 @@
+"""Computes what tensors stand for: from recorded values to elements in memory.
+
+Reading a tensor comes here. The graph that it needs is recognised by its structure, so that code that
+runs again (the next step of a training loop) finds its program in the cache and only runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import RLock
+from typing import Any
+
+from .compiler import Compiled, compile
+from .ir.graph import Graph, Input, Value
+from .runtime.buffer import Buffer
+from .runtime.device import Runner
+
+_programs: dict[tuple[Any, ...], tuple[Compiled, Runner]] = {}
+_lock = RLock()
+MOST_PROGRAMS = 4096
+
+
+def realize(values: Sequence[Value]) -> None:
+    """Computes values, all in one program, and lets them hold their elements."""
+    wanted = [v for v in dict.fromkeys(values) if v.buffer is None]
+    for place in {v.device for v in wanted}:
+        _realize_on_one_device([v for v in wanted if v.device == place])
+
+
+def _realize_on_one_device(wanted: list[Value]) -> None:
+    key, leaves, order = structure(wanted)
+    with _lock:
+        known = _programs.get(key)
+        if known is None:
+            if len(_programs) >= MOST_PROGRAMS:
+                _programs.clear()
+            compiled = compile(_graph_of(wanted, leaves))
+            known = _programs[key] = (compiled, compiled.executable.bound())
+    buffers: list[Buffer] = [v.buffer for v in leaves]
+    for value, buffer in zip(wanted, known[1](buffers), strict=True):
+        value.hold(buffer)
+
+
+def structure(wanted: Sequence[Value]) -> tuple[tuple[Any, ...], list[Value], list[Value]]:
+    """What makes two graphs the same program; with the values in memory that it starts from, and all others."""
+    number: dict[Value, int] = {}
+    leaves: list[Value] = []
+    order: list[Value] = []
+    key: list[Any] = []
+    stack = list(reversed(wanted))
+    while stack:
+        value = stack[-1]
+        if value in number:
+            stack.pop()
+            continue
+        own = value.__dict__
+        if own.get("buffer") is not None:
+            stack.pop()
+            key.append(own["type"])
+            leaves.append(value)
+            number[value] = len(number)
+            continue
+        inputs = own["inputs"]
+        waiting = [x for x in inputs if x not in number]
+        if waiting:
+            waiting.reverse()
+            stack.extend(waiting)
+            continue
+        stack.pop()
+        if not inputs and isinstance(value, Input):
+            raise AssertionError(f"{value!r} has no elements")
+        key.append((type(value), value.attributes, *[number[x] for x in inputs]))
+        order.append(value)
+        number[value] = len(number)
+    key.append(tuple([number[v] for v in wanted]))
+    return tuple(key), leaves, order
+
+
+def _graph_of(wanted: Sequence[Value], leaves: Sequence[Value]) -> Graph:
+    """The graph with its leaves replaced by plain inputs, so that the program keeps no memory alive."""
+    new: dict[Value, Value] = {v: Input(v.type, f"x{n}") for n, v in enumerate(leaves)}
+    stack = list(wanted)
+    while stack:
+        value = stack[-1]
+        if value in new:
+            stack.pop()
+            continue
+        waiting = [x for x in value.inputs if x not in new]
+        if waiting:
+            stack.extend(waiting)
+            continue
+        stack.pop()
+        new[value] = value.with_inputs([new[x] for x in value.inputs]) if value.inputs else value
+        if new[value] is not value:
+            new[value].__dict__["location"] = value.location
+    return Graph(tuple(new[v] for v in leaves), tuple(new[v] for v in wanted))

@@ -1,0 +1,9 @@
+"""The passes from graph to graph, in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..ir.graph import Graph
+
+PASSES: tuple[Callable[[Graph], Graph], ...] = ()
