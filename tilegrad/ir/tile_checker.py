@@ -8,30 +8,37 @@ from __future__ import annotations
 from keyword import iskeyword
 
 from ..errors import KernelError
-from .dtype import bool_, int32
+from .dtype import DType, bool_
 from .tile import Assign, For, If, Kernel, Literal, Statement, Store, Tile, While
 from .tile_printer import show_statement
 from .tile_types import (
     Refused,
     TileType,
     Types,
-    fit_literal,
-    literal_dtype,
     mask_fits,
     pointer_type,
     spreads,
-    wider_integer,
 )
 
-__all__ = ["Checker", "Refused", "TileType", "Types", "check"]
+__all__ = ["Checker", "Mistake", "Refused", "TileType", "Types", "check", "loop_dtype"]
 
 _RESERVED = frozenset({"tl", "tg", "range", "float"})
 """What the printed form of a kernel uses."""
 
 
+class Mistake(KernelError):
+    """A wrong statement: why, and which part of it."""
+
+    def __init__(self, kernel: str, statement: Statement, reason: str, tile: Tile | None) -> None:
+        text = show_statement(statement).split("\n")[0]
+        super().__init__(f"kernel {kernel}: in `{text}`: {reason}")
+        self.statement, self.reason, self.tile = statement, reason, tile
+
+
 def check(kernel: Kernel) -> Types:
     """The types of a kernel's variables and expressions; KernelError if it is wrong.
 
+    >>> from .dtype import int32
     >>> from .tile import Arange, Name, Parameter
     >>> kernel = Kernel("k", (Parameter("n", int32, pointer=False),), (Assign("i", Arange(0, 8)),))
     >>> types = check(kernel)
@@ -56,6 +63,8 @@ class Checker:
         self.beyond: dict[int, tuple[Tile, TileType]] = {}
         """Types of expressions in blocks that have been left."""
         self.indices: list[str] = []
+        if not kernel.name.isidentifier() or iskeyword(kernel.name):
+            raise KernelError(f"`{kernel.name}` cannot be the name of a kernel")
         for p in kernel.parameters:
             if p.name in self.types.variables:
                 raise KernelError(f"kernel {self.kernel}: two parameters have the name `{p.name}`")
@@ -74,9 +83,7 @@ class Checker:
         try:
             self.check(statement)
         except Refused as refused:
-            reason = self.explained(refused)
-            text = show_statement(statement).split("\n")[0]
-            raise KernelError(f"kernel {self.kernel}: in `{text}`: {reason}") from None
+            raise Mistake(self.kernel, statement, self.explained(refused), refused.tile) from None
 
     def explained(self, refused: Refused) -> str:
         prefix = "there is no variable `"
@@ -124,22 +131,7 @@ class Checker:
             raise Refused(f"a value of shape {list(shape)} does not fit pointers of {list(target.shape)}", value)
 
     def loop(self, loop: For) -> None:
-        dtype = int32
-        bounds = (loop.start, loop.stop, loop.step)
-        found = [self.types.number(x) for x in bounds]
-        firm = [t.dtype for x, t in zip(bounds, found, strict=True) if type(x) is not Literal]
-        if any(t.shape for t in found) or not all(t.dtype.is_integer for t in found):
-            raise Refused(f"the bounds of a loop are single integers, and not {', '.join(map(str, found))}")
-        for n, d in enumerate(firm or [literal_dtype(x) for x in bounds if isinstance(x, Literal)]):
-            wider = d if n == 0 else wider_integer(dtype, d)
-            if wider is None:
-                raise Refused(f"the bounds of a loop are {dtype} and {d}: convert one of them with .to(...)")
-            dtype = wider
-        for x in bounds:
-            if isinstance(x, Literal):
-                fit_literal(x, dtype)
-        if isinstance(loop.step, Literal) and loop.step.value <= 0:
-            raise Refused("the step of a loop is positive", loop.step)
+        dtype = loop_dtype(self.types, loop)
         if loop.index in self.types.variables:
             raise Refused(f"`{loop.index}` is a variable already: take another name for the index")
         self.indices.append(loop.index)
@@ -168,3 +160,14 @@ class Checker:
     def leave(self, outer: Types) -> None:
         self.beyond.update(self.types.known)
         self.types = outer
+
+
+def loop_dtype(types: Types, loop: For) -> DType:
+    """The dtype of a loop's index: the widest of its bounds, int32 for bounds that are all literals."""
+    bounds = (loop.start, loop.stop, loop.step)
+    found = [types.number(x) for x in bounds]
+    if any(t.shape for t in found) or not all(t.dtype.is_integer for t in found):
+        raise Refused(f"the bounds of a loop are single integers, and not {', '.join(map(str, found))}")
+    if isinstance(loop.step, Literal) and loop.step.value <= 0:
+        raise Refused("the step of a loop is positive", loop.step)
+    return types.meet(loop.stop, bounds)

@@ -1,0 +1,148 @@
+"""Reads kernels as `tile_printer` writes them, and as people write Triton.
+
+`parse(str(kernel)) == kernel` for every kernel that is right. What is wrong is told with its line.
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Mapping
+
+from ..errors import KernelError
+from .dtype import dtype_named
+from .tile import Assign, For, If, Kernel, Literal, Name, Parameter, Statement, Store, Tile, While
+from .tile_checker import Mistake, TileType, check, loop_dtype
+from .tile_expressions import BINARY, ExpressionParser, Source
+from .tile_types import Refused
+
+
+def parse(text: str) -> Kernel:
+    """The kernel that a text defines, checked.
+
+    >>> kernel = parse('''
+    ... # doubles
+    ... @tg.kernel
+    ... def double(x: "*f32", n: "i32"):
+    ...     i = tl.program_id(0) * 128 + tl.arange(0, 128)
+    ...     v = tl.load(x + i, mask=i < n)
+    ...     tl.store(x + i, v * 2, mask=i < n)
+    ... ''')
+    >>> print(kernel.name, kernel.origin, parse(str(kernel)) == kernel)
+    double doubles True
+    """
+    source = Source(textwrap.dedent(text))
+    try:
+        module = ast.parse(source.text)
+    except SyntaxError as error:
+        raise source.error_at(error.lineno or 1, (error.offset or 1) - 1, 1, error.msg) from None
+    functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
+    if len(functions) != 1:
+        raise KernelError(f"a kernel's text defines one function, and this one {len(functions)}")
+    return StatementParser(source, {}).kernel(functions[0])
+
+
+class StatementParser(ExpressionParser):
+    """Keeps from where each part came, so that the checker's words can be given their line."""
+
+    def __init__(self, source: Source, constants: Mapping[str, int | float | bool]) -> None:
+        super().__init__(source, constants)
+        self.statements: dict[int, tuple[Statement, ast.stmt]] = {}
+
+    def kernel(self, function: ast.FunctionDef) -> Kernel:
+        self.source.name = function.name
+        a = function.args
+        if a.vararg or a.kwarg or a.kwonlyargs or a.posonlyargs or a.defaults:
+            raise self.error(function, "the parameters of a kernel are plain names with a type")
+        parameters = tuple([self.parameter(a) for a in function.args.args])
+        for p in parameters:
+            self.types.variables[p.name] = TileType(p.dtype, (), p.pointer)
+        first = min([function.lineno, *(d.lineno for d in function.decorator_list)])
+        kernel = Kernel(function.name, parameters, self.block(function.body), self.source.comment_above(first))
+        try:
+            check(kernel)
+        except Mistake as mistake:
+            raise self.error(self.place(mistake), mistake.reason) from None
+        except KernelError as error:
+            raise self.error(function.args, str(error)) from None
+        return kernel
+
+    def place(self, mistake: Mistake) -> ast.AST:
+        if mistake.tile is not None and id(mistake.tile) in self.places:
+            return self.places[id(mistake.tile)][1]
+        return self.statements[id(mistake.statement)][1]
+
+    def parameter(self, argument: ast.arg) -> Parameter:
+        match argument.annotation:
+            case ast.Constant(value=str(written)):
+                try:
+                    return Parameter(argument.arg, dtype_named(written.removeprefix("*")), written.startswith("*"))
+                except KeyError:
+                    pass
+        remedy = f'say what it is: {argument.arg}: "*f32" for a pointer, {argument.arg}: "i64" for a number'
+        raise self.error(argument, f"the parameter `{argument.arg}` has no type; {remedy}")
+
+    def block(self, nodes: list[ast.stmt]) -> tuple[Statement, ...]:
+        body: list[Statement] = []
+        for node in nodes:
+            statement = self.statement(node)
+            if statement is not None:
+                self.statements[id(statement)] = (statement, node)
+                body.append(statement)
+        return tuple(body)
+
+    def statement(self, node: ast.stmt) -> Statement | None:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                return self.assign(name, self.tile(value))
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                return self.assign(name, self.tile(value))
+            case ast.AugAssign(target=ast.Name(id=name), op=op, value=value) if type(op) in BINARY:
+                left = self.placed(Name(name), node.target)
+                return self.assign(name, self.placed(self.binary(op, left, self.tile(value), node), node))
+            case ast.For(target=ast.Name(id=index), orelse=[]):
+                return self.loop(node, index)
+            case ast.While(test=test, body=body, orelse=[]):
+                return While(self.tile(test), self.block(body))
+            case ast.If(test=test, body=body, orelse=otherwise):
+                return If(self.tile(test), self.block(body), self.block(otherwise))
+            case ast.Expr(value=ast.Call() as call) if self.function_name(call.func) == "store":
+                return self.store(call)
+            case ast.Pass() | ast.Expr(value=ast.Constant(value=str())):
+                return None
+            case ast.Return():
+                raise self.error(node, "a kernel does not return: put what follows under an if")
+        raise self.error(
+            node, "this is no statement of the tile language: it has name = value, tl.store, for, while, if"
+        )
+
+    def assign(self, name: str, value: Tile) -> Assign:
+        try:
+            self.types.variables.setdefault(name, self.types.of(value))
+        except Refused:
+            pass  # the checker says so
+        return Assign(name, value)
+
+    def store(self, call: ast.Call) -> Store:
+        def store(pointer: ast.expr, value: ast.expr, mask: ast.expr | None = None) -> Store:
+            return Store(self.tile(pointer), self.tile(value), self.optional(mask))
+
+        made = self.bound(call, store)
+        assert isinstance(made, Store)
+        return made
+
+    def loop(self, node: ast.For, index: str) -> For:
+        match node.iter:
+            case ast.Call(func=called, args=[_, *_] as args, keywords=[]) if len(args) <= 3:
+                if self.function_name(called) in ("range", "static_range"):
+                    return self.range(index, [self.tile(a) for a in args], node.body)
+        raise self.error(node.iter, "a loop runs over range(start, stop, step)")
+
+    def range(self, index: str, bounds: list[Tile], body: list[ast.stmt]) -> For:
+        start, stop = (Literal(0), bounds[0]) if len(bounds) == 1 else bounds[:2]
+        step = bounds[2] if len(bounds) == 3 else Literal(1)
+        try:
+            self.types.variables.setdefault(index, TileType(loop_dtype(self.types, For(index, start, stop, step, ()))))
+        except Refused:
+            pass
+        return For(index, start, stop, step, self.block(body))
