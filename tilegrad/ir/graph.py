@@ -66,6 +66,8 @@ class Value(Node, ABC):
     """What computing an element again costs, compared with reading it from memory."""
     opaque: ClassVar[bool] = False
     """Whether the op has no element form, but kernels of its own."""
+    op: ClassVar[str]
+    """The name of the op, as it is printed."""
     input_fields: ClassVar[tuple[str, ...]] = ()
     attribute_fields: ClassVar[tuple[str, ...]] = ()
 
@@ -83,6 +85,7 @@ class Value(Node, ABC):
         reads = ("Value", "tuple[Value, ...]")
         cls.input_fields = tuple(n for n in cls.fields if cls.annotations[n] in reads)
         cls.attribute_fields = tuple(n for n in cls.fields if cls.annotations[n] not in reads)
+        cls.op = "".join("_" + c.lower() if c.isupper() and n else c.lower() for n, c in enumerate(cls.__name__))
 
     @classmethod
     def init_lines(cls) -> list[str]:
@@ -150,12 +153,6 @@ class Value(Node, ABC):
             else:
                 changes[name] = tuple(next(remaining) for _ in self.__dict__[name])
         return self.replaced(**changes)  # type: ignore[no-any-return]
-
-    @property
-    def op(self) -> str:
-        """The name of the op, as it is printed."""
-        name = type(self).__name__
-        return "".join("_" + c.lower() if c.isupper() and n else c.lower() for n, c in enumerate(name))
 
     def __str__(self) -> str:
         shown = [f"{n}={_shown(self.__dict__[n])}" for n in self.attribute_fields]

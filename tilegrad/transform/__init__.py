@@ -1,1 +1,1 @@
-
+"""Passes from graph to graph, one per file."""

@@ -1,0 +1,326 @@
+"""Reading and writing where other tensors say: gather and scatter, indexing by tensors, embedding.
+
+Reading is element by element; writing is done by a kernel (`scatter.py`). Each is the other's gradient.
+
+Indices may be negative (they count from the end). Positions are kept inside in any case: whether an index
+is out of range is asked separately (`index_bounds`), because the answer waits for the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+from ..errors import AxisError, DTypeError, GradientError, ShapeError
+from ..ir.dtype import int64
+from ..ir.graph import Reader, TensorType, Value
+from ..ir.position import row_major
+from ..ir.scalar import Expr, Position, apply, cast, const, size, where
+from ..ir.size import Dim, Shape, product
+from .broadcasting import broadcast_shapes, expand, fill, normal_axis, require, reshape, shown, sum_to
+from .opaque import Opaque, TileCode
+from .scatter import Column, Row, Scattering, broadcast_strides, kept_inside, scatter_kernel, scatter_reference
+
+
+def wrapped(index: Expr, extent: Dim) -> Expr:
+    """The position that an index means on an axis, which is inside of the axis for every index."""
+    i = cast(index, int64)
+    end = size(extent)
+    i = where(i < 0, i + end, i)
+    return apply("minimum", apply("maximum", i, const(0, int64)), end - 1)
+
+
+@final
+class TakeAlong(Value):
+    """For each element of the index the element of x there along one axis; elsewhere the same position."""
+
+    x: Value
+    index: Value
+    axis: int
+
+    def infer(self) -> TensorType:
+        x, index = self.x, self.index
+        require("i", index.dtype, "the index of gather")
+        if x.type.rank != index.type.rank:
+            raise ShapeError(
+                f"gather: the index has shape {shown(index.shape)}, the tensor {shown(x.shape)}; they need as many "
+                "axes (unsqueeze one of them)"
+            )
+        check_inside("gather", index.shape, x.shape, self.axis)
+        return x.type.with_shape(index.shape)
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        there = wrapped(read(self.index, position), self.x.shape[self.axis])
+        return read(self.x, (*position[: self.axis], there, *position[self.axis + 1 :]))
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        zero = fill(0, (), upstream.dtype, upstream.device)
+        return ScatterAlong(zero, self.index, upstream, self.axis, self.x.shape, "add"), None
+
+
+@final
+class Index(Value):
+    """The elements that several index tensors name together, each along one axis of x.
+
+    The indices have one shape (see `index`). It takes the place of the indexed axes if these are
+    neighbours, and comes first if they are not: what numpy and PyTorch do.
+    """
+
+    x: Value
+    indices: tuple[Value, ...]
+    axes: tuple[int, ...]
+
+    def infer(self) -> TensorType:
+        for index in self.indices:
+            require("i", index.dtype, "indexing")
+        return self.x.type.with_shape(indexed_shape(self.x.shape, self.indices[0].shape, self.axes))
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        place, rank = index_place(self.axes), self.indices[0].type.rank
+        at = position[place : place + rank]
+        rest = iter((*position[:place], *position[place + rank :]))
+        there = {
+            axis: wrapped(read(index, at), self.x.shape[axis])
+            for axis, index in zip(self.axes, self.indices, strict=True)
+        }
+        return read(self.x, tuple([there[n] if n in there else next(rest) for n in range(self.x.type.rank)]))
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        zero = fill(0, (), upstream.dtype, upstream.device)
+        share = Scatter(zero, self.indices, upstream, self.axes, self.x.shape, "add")
+        return share, *(None for _ in self.indices)
+
+
+class Scattered(Opaque):
+    """Ops that give a copy of a base with elements of a source written into it.
+
+    `base` may have any shape that broadcasts to `sizes`. Where the index names a place twice, the later
+    entry is written over the earlier, or added to it (`fn`: see `scatter.FUNCTIONS`).
+    """
+
+    base: Value
+    sizes: Shape
+    fn: str
+
+    def shares(self, upstream: Value, cleared: Value, taken: Value) -> tuple[Value, Value]:
+        """The gradients of base and source, from the upstream one without and at the places written to."""
+        if self.fn not in ("", "add"):
+            raise GradientError(f"{self.op}: no gradient for {self.fn!r}; use it without one (x.detach()), or add")
+        kept = upstream if self.fn else cleared
+        return sum_to(kept, self.base.shape), taken
+
+
+@final
+class ScatterAlong(Scattered):
+    """`torch.scatter`: each element of the source goes where the index says along one axis."""
+
+    base: Value
+    index: Value
+    source: Value
+    axis: int
+    sizes: Shape
+    fn: str = ""
+
+    def infer(self) -> TensorType:
+        require("i", self.index.dtype, "the index of scatter")
+        _check_same_dtype("scatter", self.base, self.source)
+        if self.index.shape != self.source.shape or self.index.type.rank != len(self.sizes):
+            raise ShapeError(
+                f"scatter: tensor {shown(self.sizes)}, index {shown(self.index.shape)} and source "
+                f"{shown(self.source.shape)} need as many axes, and the source at least the extents of the index"
+            )
+        check_inside("scatter", self.index.shape, self.sizes, self.axis)
+        return self.base.type.with_shape(self.sizes)
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        zero = fill(0, (), upstream.dtype, upstream.device)
+        zeros = expand(zero, self.index.shape)
+        cleared = ScatterAlong(upstream, self.index, zeros, self.axis, self.sizes)
+        to_base, to_source = self.shares(upstream, cleared, TakeAlong(upstream, self.index, self.axis))
+        return to_base, None, to_source
+
+    def reference(self, base: Any, index: Any, source: Any) -> Any:
+        at = list(np.indices(index.shape, sparse=True))
+        at[self.axis] = kept_inside(index, int(self.sizes[self.axis]))  # type: ignore[arg-type]
+        return scatter_reference(self.fn, base, self.sizes, tuple(at), source)  # type: ignore[arg-type]
+
+    def kernel(self) -> TileCode:
+        out, base = row_major(self.sizes), broadcast_strides(self.base.shape, self.sizes)
+        steps = row_major(self.index.shape)
+        reach = self.index.shape
+        columns = tuple(
+            Column(extent, out[n], base[n], steps[n], steps[n], reach[n] if reach[n] != extent else None)
+            for n, extent in enumerate(self.sizes)
+            if n != self.axis
+        )
+        n = self.axis
+        rows = (Row(self.sizes[n], out[n], base[n], "index"),)
+        work = Scattering(self.fn, columns, rows, True, reach[n], steps[n], steps[n])
+        inputs = {"base": self.base.type, "index": self.index.type, "source": self.source.type}
+        return scatter_kernel(work, inputs, self.type)
+
+
+@final
+class Scatter(Scattered):
+    """`base[i, j, ...] = source`: the places that several index tensors of one shape name together."""
+
+    base: Value
+    indices: tuple[Value, ...]
+    source: Value
+    axes: tuple[int, ...]
+    sizes: Shape
+    fn: str = ""
+
+    def infer(self) -> TensorType:
+        for index in self.indices:
+            require("i", index.dtype, "indexing")
+        _check_same_dtype("index_put", self.base, self.source)
+        wanted = indexed_shape(self.sizes, self.indices[0].shape, self.axes)
+        if self.source.shape != wanted:
+            raise ShapeError(
+                f"index_put: the places written to have shape {shown(wanted)}, the source {shown(self.source.shape)}; "
+                "the source must broadcast to it"
+            )
+        return self.base.type.with_shape(self.sizes)
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        zero = fill(0, (), upstream.dtype, upstream.device)
+        zeros = expand(zero, self.source.shape)
+        cleared = Scatter(upstream, self.indices, zeros, self.axes, self.sizes)
+        to_base, to_source = self.shares(upstream, cleared, Index(upstream, self.indices, self.axes))
+        return to_base, *(None for _ in self.indices), to_source
+
+    def reference(self, base: Any, *others: Any) -> Any:
+        *indices, source = others
+        shape = indices[0].shape
+        place, rest = index_place(self.axes), [n for n in range(len(self.sizes)) if n not in self.axes]
+        at: list[Any] = [None] * len(self.sizes)
+        for axis, index in zip(self.axes, indices, strict=True):
+            kept = kept_inside(index, int(self.sizes[axis]))  # type: ignore[arg-type]
+            at[axis] = kept.reshape(shape + (1,) * (len(rest) - place))
+        for k, axis in enumerate(rest):
+            behind = len(rest) - 1 - k + (len(shape) if k < place else 0)
+            at[axis] = np.arange(self.sizes[axis]).reshape((-1,) + (1,) * behind)  # type: ignore[arg-type]
+        return scatter_reference(self.fn, base, self.sizes, tuple(at), source)  # type: ignore[arg-type]
+
+    def kernel(self) -> TileCode:
+        out, base = row_major(self.sizes), broadcast_strides(self.base.shape, self.sizes)
+        source = row_major(self.source.shape)
+        place, rank = index_place(self.axes), self.indices[0].type.rank
+        rest = [n for n in range(len(self.sizes)) if n not in self.axes]
+        beside = [*source[:place], *source[place + rank :]]
+        columns = tuple(
+            Column(self.sizes[n], out[n], base[n], beside[k]) for k, n in enumerate(rest)
+        )
+        rows = tuple(Row(self.sizes[n], out[n], base[n], f"index{k}") for k, n in enumerate(self.axes))
+        step = product(self.source.shape[place + rank :])
+        work = Scattering(self.fn, columns, rows, False, product(self.indices[0].shape), 1, step)
+        indices = {f"index{k}": index.type for k, index in enumerate(self.indices)}
+        return scatter_kernel(work, {"base": self.base.type, **indices, "source": self.source.type}, self.type)
+
+
+def _check_same_dtype(op: str, base: Value, source: Value) -> None:
+    if base.dtype is not source.dtype:
+        raise DTypeError(
+            f"{op}: the tensor has {base.dtype.name} elements, the source {source.dtype.name}; convert it, as in "
+            f"source.to(tilegrad.{base.dtype.name})"
+        )
+
+
+def index_place(axes: tuple[int, ...]) -> int:
+    """Where the axes of the indices stand in the result."""
+    return axes[0] if axes[-1] - axes[0] == len(axes) - 1 else 0
+
+
+def indexed_shape(shape: Shape, index: Shape, axes: tuple[int, ...]) -> Shape:
+    rest = [extent for n, extent in enumerate(shape) if n not in axes]
+    place = index_place(axes)
+    return (*rest[:place], *index, *rest[place:])
+
+
+def check_inside(op: str, index: Shape, shape: Shape, axis: int) -> None:
+    """Refuses an index that is larger than the tensor along another axis than that it goes along."""
+    for n, (i, extent) in enumerate(zip(index, shape, strict=True)):
+        if n != axis and i != extent and not (isinstance(i, int) and isinstance(extent, int) and i < extent):
+            raise ShapeError(
+                f"{op}: the index of shape {shown(index)} has {i} elements along axis {n}, the tensor of shape "
+                f"{shown(shape)} only {extent}; slice the index, or expand the tensor"
+            )
+
+
+# --- the functions that build --------------------------------------------------------------------
+
+
+def take_along(x: Value, index: Value, axis: int) -> Value:
+    """`torch.gather`; a tensor without axes is taken to have one."""
+    if not x.type.rank or not index.type.rank:
+        flat = TakeAlong(reshape(x, (1,)) if not x.type.rank else x, reshape(index, (-1,)), 0)
+        return reshape(flat, index.shape)
+    return TakeAlong(x, index, normal_axis(axis, x.type.rank, "gather"))
+
+
+def index(x: Value, indices: Sequence[Value], axes: Sequence[int]) -> Value:
+    """`x[i, j, ...]` where the index tensors stand at some axes, and broadcast."""
+    return Index(x, *_spread("indexing", x, indices, axes))
+
+
+def _spread(op: str, x: Value, indices: Sequence[Value], axes: Sequence[int]) -> tuple[tuple[Value, ...], tuple[int, ...]]:
+    """The indices in one shape and in the order of their axes, and these."""
+    if len(set(axes)) != len(axes) or not all(0 <= axis < x.type.rank for axis in axes):
+        raise AxisError(f"{op}: {shown(tuple(axes))} are not different axes of a tensor of {x.type.rank} axes")
+    order = sorted(range(len(axes)), key=lambda n: axes[n])
+    shape = broadcast_shapes(*(i.shape for i in indices), op=op)
+    return tuple([expand(indices[n], shape) for n in order]), tuple([axes[n] for n in order])
+
+
+def index_select(x: Value, index_: Value, axis: int) -> Value:
+    """The slices of x along an axis that a list of indices names."""
+    if index_.type.rank > 1:
+        raise ShapeError(
+            f"index_select: the index must have one axis, not shape {shown(index_.shape)}; flatten it, or use x[index]"
+        )
+    if not x.type.rank:
+        return reshape(Index(reshape(x, (1,)), (reshape(index_, (-1,)),), (0,)), ())
+    return Index(x, (reshape(index_, (-1,)),), (normal_axis(axis, x.type.rank, "index_select"),))
+
+
+def embedding(weight: Value, index_: Value) -> Value:
+    """The rows of a table that the indices name."""
+    if weight.type.rank != 2:
+        raise ShapeError(f"embedding: the table must have two axes, not shape {shown(weight.shape)}")
+    return Index(weight, (index_,), (0,))
+
+
+def scatter_along(base: Value, index_: Value, source: Value | float, axis: int, fn: str = "") -> Value:
+    """`torch.scatter` and `scatter_add` (fn "add"); the source may reach further than the index."""
+    if not base.type.rank:
+        one = scatter_along(reshape(base, (1,)), reshape(index_, (-1,)), _flat(source), 0, fn)
+        return reshape(one, ())
+    axis = normal_axis(axis, base.type.rank, "scatter")
+    if not isinstance(source, Value):
+        source = expand(operand(source, base), index_.shape)
+    elif source.shape != index_.shape and source.type.rank == index_.type.rank:
+        check_inside("scatter", index_.shape, source.shape, -1)
+        source = slice_to(source, index_.shape)
+    return ScatterAlong(base, index_, source, axis, base.shape, fn)
+
+
+def _flat(source: Value | float) -> Value | float:
+    return reshape(source, (-1,)) if isinstance(source, Value) else source
+
+
+def index_put(base: Value, indices: Sequence[Value], axes: Sequence[int], source: Value | float, fn: str = "") -> Value:
+    """`base[i, j, ...] = source` (fn "add": `+=`, where each entry counts) as a new value."""
+    spread, ordered = _spread("index_put", base, indices, axes)
+    wanted = indexed_shape(base.shape, spread[0].shape, ordered)
+    given = operand(source, base)
+    if broadcast_shapes(given.shape, wanted, op="index_put") != wanted:
+        raise ShapeError(f"index_put: a source of shape {shown(given.shape)} does not fit places of shape {shown(wanted)}")
+    return Scatter(base, spread, expand(given, wanted), ordered, base.shape, fn)
+
+
+def index_add(base: Value, axis: int, index_: Value, source: Value) -> Value:
+    """Adds the slices of the source along an axis to those of the base that the index names."""
+    return index_put(base, (reshape(index_, (-1,)),), (normal_axis(axis, base.type.rank, "index_add"),), source, "add")

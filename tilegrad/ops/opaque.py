@@ -1,0 +1,156 @@
+"""Ops without an element form: what they compute stands in a tile kernel of their own.
+
+Parameters of the kernel, in this order: the inputs, the output (called `out`), and the names of sizes that
+vary (int64 numbers). A kernel that needs room to work in makes its output larger, and says what is left there.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from ..ir.dtype import int64
+from ..ir.graph import Cost, Reader, TensorType, Value
+from ..ir.node import Structure
+from ..ir.program import Tiles
+from ..ir.scalar import Expr, Position
+from ..ir.size import Dim, Shape, Size
+from ..ir.tile import Assign, Cast, Kernel, Literal, Name, Parameter, ProgramId, Statement, Tile
+
+
+class TileCode(NamedTuple):
+    """A kernel, how many instances of it run, and the sizes it is called with after its tensors."""
+
+    kernel: Kernel
+    grid: tuple[Tiles, ...]
+    sizes: tuple[Dim, ...] = ()
+
+
+class Opaque(Value):
+    """An op that is given by a kernel, not by the meaning of one element."""
+
+    opaque: ClassVar[bool] = True
+    cost: ClassVar[Cost] = "dear"
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        raise AssertionError(f"{self.op} has no element form")
+
+    @abstractmethod
+    def reference(self, *arrays: Any) -> Any:
+        """The meaning, on numpy arrays."""
+
+    @abstractmethod
+    def kernel(self) -> TileCode:
+        """The code that computes the op; it works on every backend."""
+
+
+def tile_code(
+    name: str,
+    inputs: Mapping[str, TensorType],
+    output: TensorType,
+    body: Sequence[Statement],
+    grid: tuple[Tiles, ...],
+) -> TileCode:
+    """Puts a kernel together from its body; the names of the inputs are those in the body."""
+    pointers = [Parameter(n, t.dtype) for n, t in {**inputs, "out": output}.items()]
+    names = _size_names([d for t in inputs.values() for d in t.shape])
+    parameters = (*pointers, *_size_parameters(names))
+    return TileCode(Kernel(name, parameters, tuple(body)), grid, tuple(map(Size.named, names)))
+
+
+def _size_names(dims: Sequence[Dim]) -> list[str]:
+    return sorted({name for d in dims if isinstance(d, Size) for name in d.names()})
+
+
+def _size_parameters(names: Sequence[str]) -> list[Parameter]:
+    return [Parameter(n, int64, pointer=False) for n in names]
+
+
+# --- writing tile code -------------------------------------------------------------------------
+
+
+def extent(size: Dim) -> Tile:
+    """A size as an expression of the tile language."""
+    if not isinstance(size, Size):
+        return Literal(size)
+    total: Tile | None = None
+    for names, coefficient in size.terms.items():
+        term: Tile = Literal(coefficient)
+        for name in names:
+            term = term * Name(name)
+        total = term if total is None else total + term
+    assert total is not None
+    return total
+
+
+def where_is(flat: Tile, shape: Shape) -> list[Tile]:
+    """The position, in a shape, of the element with this number in row-major order."""
+    position: list[Tile] = []
+    for size in reversed(shape[1:]):
+        position.append(flat % extent(size))
+        flat = flat // extent(size)
+    return [flat, *reversed(position)] if shape else []
+
+
+def offset(position: Sequence[Tile], strides: Sequence[Dim]) -> Tile:
+    """Where an element at a position lies, counted in elements."""
+    terms = [p if stride == 1 else p * extent(stride) for p, stride in zip(position, strides, strict=True)]
+    total: Tile = terms[0] if terms else Literal(0)
+    for term in terms[1:]:
+        total = total + term
+    return total
+
+
+def wide(x: Tile) -> Tile:
+    """A number as int64: offsets in large tensors do not fit int32."""
+    return Cast(x, int64)
+
+
+# --- kernels that do the work of another for each entry of an axis ------------------------------
+
+
+def repeated(code: TileCode, types: Sequence[TensorType], mapped: Sequence[bool], entries: Dim) -> TileCode:
+    """A kernel that does the work of another once per entry of a leading axis.
+
+    `types` are those of its tensors for one entry; `mapped` says which of them have the axis. The entry
+    is the last axis of the grid.
+    """
+    kernel, grid, _ = code
+    taken = _names(kernel)
+    entry = next(n for k in range(99) if (n := f"entry{k or ''}") not in taken)
+    moved: dict[Tile, Tile] = {
+        Name(p.name): Name(p.name) + Name(entry) * extent(t.count)
+        for p, t, has_axis in zip(kernel.parameters, types, mapped, strict=False)
+        if has_axis
+    }
+    body = changed(kernel.body, lambda part: moved.get(part) if isinstance(part, Tile) else None)
+    names = _size_names([entries, *(d for t in types for d in t.shape)])
+    pointers = [p for p in kernel.parameters if p.pointer]
+    made = Kernel(
+        f"{kernel.name}_each",
+        (*pointers, *_size_parameters(names)),
+        (Assign(entry, wide(ProgramId(len(grid)))), *body),
+        kernel.origin,
+    )
+    return TileCode(made, (*grid, Tiles(entries, 1)), tuple(map(Size.named, names)))
+
+
+def changed(part: Any, change: Callable[[Any], Any]) -> Any:
+    """Tile code with every part that `change` gives something for replaced by it, from the inside out."""
+    if isinstance(part, tuple):
+        return tuple([changed(p, change) for p in part])
+    if not isinstance(part, Structure):
+        return part
+    made = type(part)(*[changed(part.__dict__[name], change) for name in part.fields])
+    found = change(made)
+    return made if found is None else found
+
+
+def _names(part: Any) -> set[str]:
+    """Every name in tile code (and a few words that are none)."""
+    if isinstance(part, tuple):
+        return {name for p in part for name in _names(p)}
+    if isinstance(part, Structure):
+        return {name for field in part.fields for name in _names(part.__dict__[field])}
+    return {part} if isinstance(part, str) else set()

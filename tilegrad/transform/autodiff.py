@@ -1,0 +1,182 @@
+"""Differentiation: from a graph to the graph of its gradients.
+
+The recorded graph is walked in reverse topological order; every op turns the gradient of its result
+into shares of the gradients of its inputs (`Value.gradient`), and shares of one value are added. What
+comes out is graph, so it is optimised, printed and differentiated again like everything else.
+
+A gradient flows along values that are `tracked`, and only along those which lead to something whose
+gradient is wanted. What else this module reads in a value's dict, put there by whoever holds tensors:
+
+- `leaf`: history ends here, although the value was computed from others (an updated parameter).
+- `hooks`: functions that see the accumulated gradient and may give another.
+- `joint`: see `ops/joint.py`.
+- `released`: set here, by a walk that does not retain the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ..errors import GradientError
+from ..ir.graph import Input, TensorType, Value
+from ..ir.location import working_for
+from ..ops.arithmetic import add
+from ..ops.joint import Joint
+
+
+def gradients(
+    outputs: Sequence[Value], upstreams: Sequence[Value], inputs: Sequence[Value], retain: bool = True
+) -> list[Value | None]:
+    """The gradients of the inputs, from those of the outputs; None where nothing flows.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ir.graph import Graph
+    >>> x, u = tracked_input(TensorType(float32, (3,)), "x"), Input(TensorType(float32, (3,)), "u")
+    >>> y = add(x, x)
+    >>> print(Graph((x, u), tuple(gradients([y], [u], [x]))))
+    graph(x: f32[3], u: f32[3])
+      %0: f32[3] = add u u
+      return %0
+    """
+    wanted = set(inputs)
+    order = _order(outputs, lambda value: value in wanted)
+    found = _shares(order, zip(outputs, upstreams, strict=True), wanted.__contains__, retain)
+    return [found.get(value) for value in inputs]
+
+
+def leaf_gradients(outputs: Sequence[Value], upstreams: Sequence[Value], retain: bool = True) -> dict[Value, Value]:
+    """The gradients of all tracked leaves that the outputs are computed from."""
+    order = _order(outputs, is_leaf)
+    return _shares(order, zip(outputs, upstreams, strict=True), is_leaf, retain)
+
+
+def jvp(
+    outputs: Sequence[Value], inputs: Sequence[Value], tangents: Sequence[Value]
+) -> list[Value | None]:
+    """How the outputs change when the inputs move along the tangents.
+
+    A gradient is linear in the upstream gradient; its own gradient with respect to that is the
+    linear map the other way round.
+    """
+    upstreams = [tracked_input(value.type) for value in outputs]
+    pulled = gradients(outputs, upstreams, inputs)
+    pairs = [(g, tangent) for g, tangent in zip(pulled, tangents, strict=True) if g is not None]
+    return gradients([g for g, _ in pairs], [tangent for _, tangent in pairs], upstreams)
+
+
+def tracked_input(type: TensorType, name: str = "") -> Input:
+    """A placeholder that gradients are taken for."""
+    made = Input(type, name)
+    made.__dict__["tracked"] = True
+    return made
+
+
+def is_leaf(value: Value) -> bool:
+    """Whether history ends at a value."""
+    return not value.inputs or "leaf" in value.__dict__
+
+
+def _read_by(value: Value) -> tuple[Value, ...]:
+    """What a gradient of the value flows to."""
+    own = value.__dict__
+    if "leaf" in own:
+        return ()
+    return own["joint"].arguments if "joint" in own else own["inputs"]  # type: ignore[no-any-return]
+
+
+def _order(outputs: Iterable[Value], wanted: Callable[[Value], bool]) -> list[Value]:
+    """The values between the wanted ones and the outputs, producers first."""
+    needed: dict[Value, bool | None] = {}  # None: entered, but what it reads is not done
+    order = []
+    stack = [value for value in outputs if value.tracked]
+    while stack:
+        value = stack[-1]
+        if value not in needed:
+            needed[value] = None
+            stack.extend([x for x in _read_by(value) if x.tracked and x not in needed])
+        else:
+            stack.pop()
+            if needed[value] is None:
+                needed[value] = on_path = wanted(value) or True in [needed.get(x) for x in _read_by(value)]
+                if on_path:
+                    order.append(value)
+    return order
+
+
+def _shares(
+    order: Sequence[Value],
+    upstreams: Iterable[tuple[Value, Value]],
+    wanted: Callable[[Value], bool],
+    retain: bool,
+) -> dict[Value, Value]:
+    """Walks from the outputs down; gives the gradients of the wanted values."""
+    total: dict[Value, Value] = dict.fromkeys(order)  # type: ignore[arg-type]
+    _add_shares(total, upstreams)
+    found: dict[Value, Value] = {}
+    joints = _Siblings(order)
+    for value in reversed(order):
+        upstream = total.pop(value)
+        own = value.__dict__
+        with working_for(own["location"]):
+            if upstream is not None:
+                for hook in own.get("hooks", ()):
+                    replaced = hook(upstream)
+                    upstream = upstream if replaced is None else replaced
+                if wanted(value):
+                    found[value] = upstream
+            if "joint" in own and "leaf" not in own:
+                _add_shares(total, joints.shares(value, upstream))
+            elif upstream is not None and own["inputs"] and "leaf" not in own:
+                shares = value.gradient(upstream)
+                if "released" in own:
+                    _check_nothing_saved(value, upstream, shares)
+                if not retain:
+                    own["released"] = True
+                _add_shares(total, zip(own["inputs"], shares, strict=True))
+    return found
+
+
+def _add_shares(total: dict[Value, Value], shares: Iterable[tuple[Value, Value | None]]) -> None:
+    for value, share in shares:
+        if share is not None and value in total:
+            known = total[value]
+            total[value] = share if known is None else add(known, share)
+
+
+class _Siblings:
+    """Collects the upstream gradients of values that share a joint until all are known."""
+
+    def __init__(self, order: Sequence[Value]) -> None:
+        self.waiting: dict[int, int] = {}
+        self.upstreams: dict[Value, Value | None] = {}
+        for value in order:
+            if "joint" in value.__dict__:
+                key = id(value.__dict__["joint"])
+                self.waiting[key] = self.waiting.get(key, 0) + 1
+
+    def shares(self, value: Value, upstream: Value | None) -> Iterable[tuple[Value, Value | None]]:
+        """The shares of the inputs, once the last sibling has its gradient."""
+        joint: Joint = value.__dict__["joint"]
+        self.upstreams[value] = upstream
+        self.waiting[id(joint)] -= 1
+        known = [None if s is None else self.upstreams.get(s) for s in joint.outputs]
+        if self.waiting[id(joint)] or all(u is None for u in known):
+            return ()
+        return zip(joint.arguments, joint.rule(known), strict=True)
+
+
+def _check_nothing_saved(value: Value, upstream: Value, shares: Sequence[Value | None]) -> None:
+    """Refuses to use a released value again, unless its gradient needs nothing but the upstream gradient."""
+    saved = {value, *(x for x in value.inputs if x.tracked or x.type.shape)}
+    stack = [share for share in shares if share is not None]
+    while stack:
+        part = stack.pop()
+        if part is upstream:
+            continue
+        if part in saved:
+            raise GradientError(
+                f"{value.op} of shape {list(value.shape)} was differentiated before, and what it saved for that was "
+                "released. Call backward(retain_graph=True) the first time if you need a second"
+            )
+        stack.extend(part.inputs)
+

@@ -1,0 +1,30 @@
+"""Checkpointing: values between some inputs and outputs are computed again for the gradient, not kept.
+
+It trades work for memory: between the forward and the backward pass only the inputs stay alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.graph import Value, topological
+from ..ops.joint import Again, joint_outputs
+from .autodiff import gradients, is_leaf
+from .batch import substitute
+
+
+def checkpointed(outputs: Sequence[Value], inputs: Sequence[Value]) -> list[Value]:
+    """The outputs, with gradients for which everything between them and the inputs is computed again."""
+    given = set(inputs)
+    reached = topological(outputs, lambda v: v in given or is_leaf(v))
+    captured = [v for v in reached if v.tracked and is_leaf(v) and v not in given]
+    arguments = [*inputs, *captured]
+
+    def rule(upstreams: Sequence[Value | None]) -> Sequence[Value | None]:
+        flowing = [(y, u) for y, u in zip(outputs, upstreams, strict=True) if u is not None]
+        again: dict[Value, Value] = {x: Again(x, flowing[0][1]) for x in inputs}
+        anew = substitute([y for y, _ in flowing], again)
+        wanted = [again.get(x, x) for x in arguments]
+        return gradients(anew, [u for _, u in flowing], wanted)
+
+    return joint_outputs(outputs, arguments, rule)
