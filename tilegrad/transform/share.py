@@ -1,0 +1,51 @@
+"""Equal subexpressions become one value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir.graph import Graph, Input, Value
+
+
+def share(graph: Graph) -> Graph:
+    """Values of the same op, with the same attributes, of the same inputs, are computed once.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ir.graph import TensorType
+    >>> from ..ops.arithmetic import add
+    >>> from ..ops.exponential import exp
+    >>> x = Input(TensorType(float32, (3,)), "x")
+    >>> print(share(Graph((x,), (add(exp(x), exp(x)),))))
+    graph(x: f32[3])
+      %0: f32[3] = exp x
+      %1: f32[3] = add %0 %0
+      return %1
+    """
+    new: dict[Value, Value] = {}
+    known: dict[tuple[Any, ...], Value] = {}
+    changed = False
+    for value in graph.values():
+        if value in graph.inputs or isinstance(value, Input):
+            new[value] = value
+            continue
+        inputs = tuple([new[x] for x in value.inputs])
+        key = (type(value), _exact(value.attributes), inputs)
+        found = known.get(key)
+        if found is None:
+            found = known[key] = moved(value, inputs)
+        changed |= found is not value
+        new[value] = found
+    return Graph(graph.inputs, tuple(new[v] for v in graph.outputs)) if changed else graph
+
+
+def moved(value: Value, inputs: tuple[Value, ...]) -> Value:
+    """The same op on other inputs, still at the user's line."""
+    made = value.with_inputs(inputs)
+    if made is not value:
+        made.__dict__["location"] = value.location
+    return made
+
+
+def _exact(attributes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Attributes such that 0.0 and -0.0, 1 and 1.0 and True are different, and NaN equals itself."""
+    return tuple([(type(a), repr(a)) if isinstance(a, float | int) else a for a in attributes])
