@@ -14,6 +14,7 @@ from .compiler import Compiled, compile
 from .ir.graph import Graph, Input, Value
 from .runtime.buffer import Buffer
 from .runtime.device import Runner
+from .transform.share import moved
 
 _programs: dict[tuple[Any, ...], tuple[Compiled, Runner]] = {}
 _lock = RLock()
@@ -90,7 +91,5 @@ def _graph_of(wanted: Sequence[Value], leaves: Sequence[Value]) -> Graph:
             stack.extend(waiting)
             continue
         stack.pop()
-        new[value] = value.with_inputs([new[x] for x in value.inputs]) if value.inputs else value
-        if new[value] is not value:
-            new[value].__dict__["location"] = value.location
+        new[value] = moved(value, tuple([new[x] for x in value.inputs])) if value.inputs else value
     return Graph(tuple(new[v] for v in leaves), tuple(new[v] for v in wanted))

@@ -71,7 +71,8 @@ class Value(Node, ABC):
     input_fields: ClassVar[tuple[str, ...]] = ()
     attribute_fields: ClassVar[tuple[str, ...]] = ()
 
-    inputs: ClassVar[tuple[Value, ...]]  # these four are set in __init__, for each value
+    inputs: ClassVar[tuple[Value, ...]]  # these five are set in __init__, for each value
+    attributes: ClassVar[tuple[Any, ...]]
     type: ClassVar[TensorType]
     location: ClassVar[Location | None]
     tracked: ClassVar[bool]
@@ -96,6 +97,7 @@ class Value(Node, ABC):
         )
         return [
             f"own['inputs'] = ({''.join(n + ', ' for n in many)})",
+            f"own['attributes'] = ({''.join(n + ', ' for n in cls.attribute_fields)})",
             "own['location'] = current_location()",
             "own['type'] = type = self.infer()",
             f"own['tracked'] = ({tracked or False}) and type.dtype.kind == 'float' and self.differentiable",
@@ -131,11 +133,6 @@ class Value(Node, ABC):
     @property
     def device(self) -> str:
         return self.type.device
-
-    @property
-    def attributes(self) -> tuple[Any, ...]:
-        own = self.__dict__
-        return tuple([own[n] for n in self.attribute_fields])
 
     def hold(self, buffer: Any) -> None:
         """Keeps the memory in which the elements were put: the value need not be computed again."""

@@ -41,6 +41,8 @@ def user_location() -> Location | None:
         if inside is None:
             inside = _inside[file] = file.startswith((PACKAGE, "<string>"))
         if not inside:
+            if file.startswith("<doctest"):
+                return None
             return Location(frame.f_code, frame.f_lasti)
         frame = frame.f_back  # type: ignore[assignment]
     return None

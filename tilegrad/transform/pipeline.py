@@ -5,5 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..ir.graph import Graph
+from .share import share
 
-PASSES: tuple[Callable[[Graph], Graph], ...] = ()
+PASSES: tuple[Callable[[Graph], Graph], ...] = (share,)
