@@ -122,7 +122,7 @@ class Device(ABC):
 
         return StepExecutable(self, program)
 
-    def synchronize(self) -> None:
+    def synchronize(self) -> None:  # noqa: B027 - most devices have finished when they return
         """Waits until everything that was started here is done."""
 
     @property

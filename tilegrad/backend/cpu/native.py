@@ -1,0 +1,251 @@
+"""The native part of the CPU device (`runtime.ll`), its worker threads, and the functions it gives to Python."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import platform
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...config import settings
+from . import objects
+
+WORD = 8
+LINE = 8
+"""Words of a cache line."""
+
+
+class Machine(NamedTuple):
+    """What `runtime.ll` must be told about an instruction set (Linux)."""
+
+    pause: str
+    futex: int
+    nanosleep: int
+    gettid: int
+
+
+MACHINES = {"x86_64": Machine("pause", 202, 35, 186), "aarch64": Machine("yield", 98, 101, 178)}
+
+API = ("PyLong_AsLongLong", "PyErr_Occurred", "PyErr_SetString", "PyEval_SaveThread", "PyEval_RestoreThread")
+
+
+class Words:
+    """Memory of 8-byte words that starts at a cache line: what native code and Python both work on."""
+
+    def __init__(self, count: int) -> None:
+        self._owner = ctypes.create_string_buffer((count + LINE) * WORD)
+        start = ctypes.addressof(self._owner)
+        self.address = -(-start // (LINE * WORD)) * (LINE * WORD)
+        offset = self.address - start
+        self.view = memoryview(self._owner).cast("B")[offset : offset + count * WORD].cast("q")
+
+    def at(self, word: int) -> int:
+        """The address of a word."""
+        return self.address + word * WORD
+
+
+def has_threads() -> bool:
+    """Whether worker threads exist here: they wait on futexes, which are Linux's."""
+    return sys.platform == "linux" and platform.machine() in MACHINES
+
+
+def source() -> str:
+    """`runtime.ll` for this machine."""
+    text = (Path(__file__).parent / "runtime.ll").read_text()
+    for name, value in MACHINES[platform.machine()]._asdict().items():
+        text = text.replace("{" + name + "}", str(value))
+    return text
+
+
+@cache
+def code() -> objects.Code:
+    """The native part, compiled and linked."""
+    names = ("run_tasks", "copy_bytes", "pauses", "work", "wake", "retire", "call")
+    python = ctypes.pythonapi
+    symbols = {name: _address_of(getattr(python, name)) for name in (*API, "Py_IncRef")}
+    symbols["none"] = id(None)
+    symbols["type_error"] = ctypes.addressof(ctypes.c_void_p.in_dll(python, "PyExc_TypeError"))
+    image = objects.object_code("the runtime", source(), objects.host(), optimise=True)
+    return objects.link([image], names, symbols)
+
+
+def _address_of(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+METH_FASTCALL = 0x80
+
+
+@cache
+def _method() -> _MethodDef:
+    return _MethodDef(b"run", code().addresses["call"], METH_FASTCALL, b"run(address, ...): runs a program")
+
+
+def builtin(program: int) -> Callable[..., None]:
+    """The Python function that runs the program at an address: `run(*addresses of its inputs and outputs)`."""
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    make.restype = ctypes.py_object
+    return make(ctypes.addressof(_method()), program, None)  # type: ignore[no-any-return]
+
+
+# Words of a team in `runtime.ll`.
+GENERATION, PROGRAM, SLEEPERS = 8, 9, 10
+STOP, THREADS, SPARE, SPINS, WORKERS, WAKES, FOLLOW = 16, 17, 18, 19, 20, 21, 22
+HEAD, WORKER = 24, 8
+
+
+class Team:
+    """The caller and its worker threads, each worker on a core of its own.
+
+    Workers know nothing of Python. They are started when the first program comes that has work for them, end
+    with the interpreter, and are started anew in a forked child, which inherits none.
+    """
+
+    def __init__(self, threads: int, cores: Sequence[int]) -> None:
+        self.threads = threads
+        self.cores = list(cores)
+        self.words = Words(HEAD + WORKER * max(1, threads))
+        self._handles: list[int] = []
+        self._lock = threading.Lock()
+        self._lay_out()
+
+    @property
+    def address(self) -> int:
+        return self.words.address
+
+    @property
+    def wakes(self) -> int:
+        """How often sleeping workers had to be woken."""
+        return self.words.view[WAKES]
+
+    def _lay_out(self) -> None:
+        view = self.words.view
+        for n in range(len(view)):
+            view[n] = 0
+        view[THREADS] = self.threads
+        view[WORKERS] = self.words.at(HEAD)
+        pinned = self.threads > 1 and len(self.cores) >= self.threads
+        view[SPARE] = self.cores[0] if pinned else -1
+        view[FOLLOW] = pinned
+        for n in range(self.threads - 1):
+            at = HEAD + WORKER * n
+            view[at + 1] = self.cores[n + 1] if pinned else -1
+            view[at + 3], view[at + 4] = self.address, n + 1
+
+    def start(self) -> None:
+        """Starts the workers, unless they run."""
+        with self._lock:
+            if self._handles or self.threads < 2:
+                return
+            self.words.view[SPINS] = _spins(settings().spin)
+            libc = ctypes.CDLL(None)
+            create, work = libc.pthread_create, code().addresses["work"]
+            create.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+            with _signals_blocked():
+                for n in range(self.threads - 1):
+                    handle = ctypes.c_ulong()
+                    worker = self.words.at(HEAD + WORKER * n)
+                    if create(ctypes.addressof(handle), None, work, worker) != 0:
+                        break  # the system allows no more: the caller does their work
+                    self._handles.append(handle.value)
+            self._pin()
+
+    def _pin(self) -> None:
+        if not self.words.view[FOLLOW]:
+            return
+        for n in range(len(self._handles)):
+            at = HEAD + WORKER * n
+            while not self.words.view[at + 2]:  # until the thread has told its id
+                time.sleep(0)
+            try:
+                os.sched_setaffinity(self.words.view[at + 2], {self.words.view[at + 1]})
+            except OSError:
+                self.words.view[FOLLOW] = 0
+
+    def stop(self) -> None:
+        """Ends the workers. Programs still run, on their callers' threads."""
+        with self._lock:
+            if not self._handles:
+                return
+            self.words.view[STOP] = 1
+            ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code().addresses["wake"])(self.address)
+            join = ctypes.CDLL(None).pthread_join
+            join.argtypes = (ctypes.c_ulong, ctypes.c_void_p)
+            for handle in self._handles:
+                join(handle, None)
+            self._handles.clear()
+            self.words.view[STOP] = 0
+
+    def forget(self) -> None:
+        """In a forked child: the workers are the parent's, and nobody holds the lock."""
+        running = bool(self._handles)
+        self._handles.clear()
+        self._lock = threading.Lock()
+        self._lay_out()
+        if running:
+            self.start()
+
+    @property
+    def running(self) -> int:
+        """The number of worker threads that exist."""
+        return len(self._handles)
+
+
+class _signals_blocked:  # noqa: N801 - reads as what it is
+    """Threads started here leave signals to Python's own; faults still end the process with a report."""
+
+    FAULTS = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
+
+    def __enter__(self) -> None:
+        self.before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - self.FAULTS)
+
+    def __exit__(self, *error: object) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
+
+
+def _spins(microseconds: int) -> int:
+    """How many pauses last that long: they take 10 to 140 cycles, as processors please."""
+    pauses = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code().addresses["pauses"])
+    shortest = float("inf")
+    for _ in range(3):
+        start = time.perf_counter()
+        pauses(300)
+        shortest = min(shortest, time.perf_counter() - start)
+    return max(1, int(microseconds * 1e-6 / (shortest / 300)))
+
+
+def cores() -> list[int]:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+@cache
+def team() -> Team:
+    """The threads of this process."""
+    available = cores()
+    threads = (settings().threads or len(available)) if has_threads() else 1
+    made = Team(threads, available)
+    atexit.register(made.stop)  # their code goes with the interpreter
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=made.forget)
+    return made

@@ -1,0 +1,114 @@
+"""Compiled code and measurements on disk, found again by what they were made from.
+
+A key is the sha256 of everything that matters (`key`); a file holds a header, the key, a checksum and the payload.
+Files appear whole (written aside, then renamed), so that processes may share a folder; a file that is torn, foreign
+or of another version counts as absent and is written anew. When a folder grows over its size the entries that were
+not used for longest go. A folder that cannot be written is no error: the work is done again in the next process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from ..config import settings
+
+HEADER = b"tilegrad cache 1\n"
+SUFFIX = ".entry"
+ABANDONED = 3600.0
+"""Seconds after which a file that was being written aside belongs to a process that has died."""
+
+
+def key(*parts: object) -> str:
+    """The name of what is made from these parts.
+
+    >>> key("ab", "c") == key("a", "bc"), len(key())
+    (False, 64)
+    """
+    digest = hashlib.sha256(HEADER)
+    for part in parts:
+        data = part if isinstance(part, bytes) else str(part).encode()
+        digest.update(b"%d:" % len(data))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+class Cache:
+    """A folder of entries."""
+
+    def __init__(self, folder: Path | None, limit: int) -> None:
+        self.folder = folder
+        self.limit = limit
+        self._until_scan = 0  # bytes that may be written before the folder is measured again
+
+    def read(self, key: str) -> bytes | None:
+        """The payload that was written under this key, or None."""
+        if self.folder is None:
+            return None
+        path = self.folder / (key + SUFFIX)
+        try:
+            data = path.read_bytes()
+            os.utime(path)  # used now: the last to go
+        except OSError:
+            return None
+        start = len(HEADER) + 64
+        payload = data[start:]
+        if data[:start] != HEADER + bytes.fromhex(key) + hashlib.sha256(payload).digest():
+            return None
+        return payload
+
+    def write(self, key: str, payload: bytes) -> None:
+        """Keeps a payload under a key, in place of what was there."""
+        if self.folder is None:
+            return
+        data = HEADER + bytes.fromhex(key) + hashlib.sha256(payload).digest() + payload
+        aside = ""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle, aside = tempfile.mkstemp(suffix=".aside", dir=self.folder)
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            os.replace(aside, self.folder / (key + SUFFIX))
+            self._until_scan -= len(data)
+            if self._until_scan < 0:
+                self._evict()
+        except OSError:
+            if aside:
+                _remove(aside)
+
+    def _evict(self) -> None:
+        """Removes the entries that were not used for longest, until a tenth of the room is free."""
+        entries = []
+        for file in os.scandir(self.folder):
+            try:
+                status = file.stat()
+            except OSError:
+                continue  # another process was faster
+            if file.name.endswith(SUFFIX):
+                entries.append((status.st_mtime, status.st_size, file.path))
+            elif file.name.endswith(".aside") and time.time() - status.st_mtime > ABANDONED:
+                _remove(file.path)
+        total = sum(size for _, size, _ in entries)
+        if total > self.limit:
+            for _, size, path in sorted(entries):
+                if total <= self.limit * 9 // 10:
+                    break
+                _remove(path)
+                total -= size
+        self._until_scan = max(self.limit // 20, (self.limit - total) // 2)
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+def shared(name: str) -> Cache:
+    """The cache for one kind of thing, in a folder of its own under the one that the knobs name."""
+    folder = settings().cache_folder
+    return Cache(folder / name if folder else None, settings().cache_bytes)
