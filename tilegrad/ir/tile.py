@@ -13,13 +13,17 @@ Every value is a tile: an array of static shape, `()` for a scalar. It is writte
 means what it means there:
 
 - Names are variables: assigned again inside `For`, `While` or `If` they carry a value on. A name first
-  assigned inside a block is known only there. All assignments of a name have one type.
+  assigned inside a block is known only there. All assignments of a name in a kernel have one type, also in blocks
+  beside each other; so the type of an expression depends on nothing but the expression.
 - `ProgramId`, `NumPrograms` and `Arange` are int32. A literal takes the type of what it meets, or is
-  int32, float32 or bool alone. Integers of two widths meet in the wider; nothing else is converted.
+  int32 (int64 if it must), float32 or bool alone. Integers of two widths meet in the wider if that holds the
+  values of both; nothing else is converted.
 - Shapes meet as in numpy (broadcasting).
 - A pointer plus integers is a tile of pointers; `Load` and `Store` go through it element by element. Where
   `mask` is false nothing is read (the element is `other`, or unspecified) and nothing written.
+  A mask and `other` broadcast to the pointer's shape, and so does the value of a `Store`.
 - The instances of a kernel run in any order, or at once. What is loaded must not be what another instance stores.
+- Reductions and scans of float16 and bfloat16 accumulate in float32 and round at the end.
 - Arange may have any length. Integer overflow of an offset is an error of the kernel.
 - `Reduce` drops its axis; for argmax and argmin it gives int32, the first place where several are equal, or
   that of the first NaN. `Dot` is float32 (float64, int32) inside for float (float64, integer) operands.
@@ -37,6 +41,10 @@ class Tile(Structure):
     """An expression. `children` names the fields that are expressions. Operators build expressions."""
 
     children: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.children = tuple(n for n in cls.fields if "Tile" in cls.annotations[n])
 
     def __add__(self, other: Tile | float) -> Tile:
         return Apply("add", (self, tile(other)))
@@ -180,6 +188,22 @@ class Dot(Tile):
     x: Tile
     y: Tile
     accumulator: Tile | None = None
+
+
+def parts(x: Tile) -> tuple[Tile, ...]:
+    """The expressions that an expression is made of directly.
+
+    >>> parts(Load(Name("x") + Name("i"), Name("m")))
+    (Apply(fn='add', args=(Name(name='x'), Name(name='i'))), Name(name='m'))
+    """
+    found: list[Tile] = []
+    for name in x.children:
+        value = x.__dict__[name]
+        if isinstance(value, tuple):
+            found.extend(value)
+        elif value is not None:
+            found.append(value)
+    return tuple(found)
 
 
 class Assign(Structure):

@@ -94,12 +94,12 @@ class StatementParser(ExpressionParser):
     def statement(self, node: ast.stmt) -> Statement | None:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                return self.assign(name, self.tile(value))
+                return self.assign(name, self.tile(value), node)
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                return self.assign(name, self.tile(value))
+                return self.assign(name, self.tile(value), node)
             case ast.AugAssign(target=ast.Name(id=name), op=op, value=value) if type(op) in BINARY:
                 left = self.placed(Name(name), node.target)
-                return self.assign(name, self.placed(self.binary(op, left, self.tile(value), node), node))
+                return self.assign(name, self.placed(self.binary(op, left, self.tile(value), node), node), node)
             case ast.For(target=ast.Name(id=index), orelse=[]):
                 return self.loop(node, index)
             case ast.While(test=test, body=body, orelse=[]):
@@ -116,11 +116,11 @@ class StatementParser(ExpressionParser):
             node, "this is no statement of the tile language: it has name = value, tl.store, for, while, if"
         )
 
-    def assign(self, name: str, value: Tile) -> Assign:
+    def assign(self, name: str, value: Tile, node: ast.stmt) -> Assign:
         try:
             self.types.variables.setdefault(name, self.types.of(value))
-        except Refused:
-            pass  # the checker says so
+        except Refused as refused:
+            raise self.error(self.places.get(id(refused.tile), (None, node))[1], refused.reason) from None
         return Assign(name, value)
 
     def store(self, call: ast.Call) -> Store:

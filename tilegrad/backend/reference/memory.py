@@ -1,0 +1,110 @@
+"""The memory of a kernel's pointers, and in a checked run what became of each element."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...ir.dtype import DType
+
+NOBODY, SEVERAL = -1, -2
+
+
+class Pointer(NamedTuple):
+    """Places in the memory of a parameter."""
+
+    parameter: str
+    offsets: Any
+
+
+class Fault(Exception):
+    """What is wrong with a lane; the interpreter adds where it happened."""
+
+    def __init__(self, lane: tuple[int, ...], reason: str) -> None:
+        super().__init__(reason)
+        self.lane, self.reason = lane, reason
+
+
+class Memory:
+    """A flat array. `history` is of elements: who stored and read them."""
+
+    def __init__(self, name: str, array: Any) -> None:
+        self.name, self.array = name, array
+        self.history: History | None = None
+
+    def inside(self, offsets: Any, active: Any) -> None:
+        outside = active & ((offsets < 0) | (offsets >= self.array.size))
+        if outside.any():
+            lane = first(outside)
+            reason = f"index {offsets[lane]} is outside {self.name}, which has {self.array.size} elements"
+            raise Fault(lane, reason)
+
+    def load(self, offsets: Any, active: Any, other: Any, program: int) -> Any:
+        self.inside(offsets, active)
+        if self.history is not None:
+            self.history.read(self.name, offsets, active, program)
+        loaded = np.array(np.broadcast_to(other, offsets.shape), self.array.dtype)
+        loaded[active] = self.array[offsets[active]]
+        return loaded
+
+    def store(self, offsets: Any, active: Any, value: Any, program: int) -> None:
+        self.inside(offsets, active)
+        if self.history is not None:
+            self.history.write(self.name, offsets, active, value, self.array, program)
+        self.array[offsets[active]] = value[active]
+
+
+class History:
+    """Of each element: whether it has a value, which instance stored it and which have read it."""
+
+    def __init__(self, count: int, written: bool) -> None:
+        self.written = np.full(count, written)
+        self.writer = np.full(count, NOBODY, np.int64)
+        self.reader = np.full(count, NOBODY, np.int64)
+
+    def read(self, name: str, offsets: Any, active: Any, program: int) -> None:
+        at = np.where(active, offsets, 0)
+        complain(active & ~self.written[at], offsets, f"reads {name}[{{}}], which nobody has written")
+        by_another = (self.writer[at] != NOBODY) & (self.writer[at] != program)
+        complain(active & by_another, offsets, f"reads {name}[{{}}], which another instance of the kernel stores")
+        chosen = offsets[active]
+        alone = (self.reader[chosen] == NOBODY) | (self.reader[chosen] == program)
+        self.reader[chosen] = np.where(alone, program, SEVERAL)
+
+    def write(self, name: str, offsets: Any, active: Any, value: Any, array: Any, program: int) -> None:
+        at = np.where(active, offsets, 0)
+        by_another = (self.reader[at] != NOBODY) & (self.reader[at] != program)
+        complain(active & by_another, offsets, f"stores {name}[{{}}], which another instance of the kernel reads")
+        taken = (self.writer[at] != NOBODY) & (self.writer[at] != program) & different(array[at], value)
+        complain(active & taken, offsets, f"stores {name}[{{}}], where another instance stores another value")
+        last = array.copy()
+        last[offsets[active]] = value[active]
+        twice = active & different(last[at], value)
+        complain(twice, offsets, f"stores {name}[{{}}], where another lane stores another value")
+        self.writer[offsets[active]] = program
+        self.written[offsets[active]] = True
+
+
+def complain(bad: Any, offsets: Any, reason: str) -> None:
+    if bad.any():
+        lane = first(bad)
+        raise Fault(lane, reason.format(offsets[lane]))
+
+
+def first(lanes: Any) -> tuple[int, ...]:
+    """The place of the first True."""
+    return tuple(int(n) for n in np.unravel_index(int(np.argmax(lanes)), lanes.shape))
+
+
+def different(x: Any, y: Any) -> Any:
+    """Bit by bit: a NaN is not different from itself."""
+    bits = f"u{x.dtype.itemsize}"
+    return np.ascontiguousarray(x).view(bits).reshape(x.shape) != np.ascontiguousarray(y).view(bits).reshape(y.shape)
+
+
+def poison(dtype: DType) -> Any:
+    """What a checked run puts where a kernel must not look: it spoils every result that it gets into."""
+    if dtype.is_float:
+        return np.array(np.nan, dtype.numpy)
+    return np.array(True if dtype.kind == "bool" else int(dtype.max) // 3 * 2, dtype.numpy)

@@ -1,0 +1,302 @@
+"""Runs tile kernels with numpy, one instance after the other: slowly, and surely.
+
+Every element function is applied in the type of its arguments; those of 16-bit floats are computed in float32
+and rounded each time. What is outside the memory of a parameter is always refused. A checked run also refuses
+
+- to read elements that nobody has written (of the parameters named in `unwritten`),
+- what two instances, which may run at once, do to one element; what two lanes store in one element,
+- offsets that overflow,
+
+and puts a value that spoils results where the mask of a load is false and there is no `other`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from ...errors import KernelError
+from ...ir.dtype import DType
+from ...ir.functions import FUNCTIONS, REDUCERS, convert
+from ...ir.tile import (
+    Apply,
+    Arange,
+    Assign,
+    Bitcast,
+    BroadcastTo,
+    Cast,
+    Dot,
+    Expand,
+    For,
+    Full,
+    If,
+    Kernel,
+    Literal,
+    Load,
+    Name,
+    NumPrograms,
+    Parameter,
+    ProgramId,
+    Reduce,
+    Reshape,
+    Scan,
+    Statement,
+    Store,
+    Tile,
+    Trans,
+    While,
+)
+from ...ir.tile_checker import Types, check
+from ...ir.tile_printer import show_statement
+from ...ir.tile_types import dot_dtype
+from .memory import Fault, History, Memory, Pointer, first, poison
+from .positions import position_parts
+
+
+def run(
+    kernel: Kernel,
+    arguments: Sequence[Any] | Mapping[str, Any],
+    grid: Sequence[int],
+    *,
+    checked: bool = False,
+    unwritten: Collection[str] = (),
+) -> None:
+    """Runs all instances of a grid; what they store is then in the arrays among the arguments.
+
+    >>> from ...ir.tile_parser import parse
+    >>> kernel = parse('''
+    ... def iota(out: "*i32", n: "i32"):
+    ...     i = tl.program_id(0) * 4 + tl.arange(0, 4)
+    ...     tl.store(out + i, i * i, mask=i < n)
+    ... ''')
+    >>> out = np.zeros(6, np.int32)
+    >>> run(kernel, [out, 6], (2,))
+    >>> out
+    array([ 0,  1,  4,  9, 16, 25], dtype=int32)
+    """
+    by_name = _named(kernel, arguments)
+    memories: dict[str, Memory] = {}
+    names: dict[str, Any] = {}
+    for p in kernel.parameters:
+        if p.pointer:
+            memories[p.name] = _memory(kernel, p, by_name[p.name])
+            names[p.name] = Pointer(p.name, np.zeros((), np.int64))
+        else:
+            names[p.name] = _number(kernel, p, by_name[p.name])
+    if checked:
+        _remember(memories, unwritten)
+    extents = (*grid, 1, 1)[:3]
+    interpreter = Interpreter(kernel, check(kernel), memories, extents, checked)
+    with np.errstate(all="ignore"):
+        for number, (z, y, x) in enumerate(product(*(range(n) for n in reversed(extents)))):
+            interpreter.instance(number, (x, y, z), names)
+
+
+def _named(kernel: Kernel, arguments: Sequence[Any] | Mapping[str, Any]) -> Mapping[str, Any]:
+    wanted = [p.name for p in kernel.parameters]
+    named = arguments if isinstance(arguments, Mapping) else dict(zip(wanted, arguments, strict=False))
+    if len(arguments) != len(wanted) or set(named) != set(wanted):
+        given = ", ".join(named) if isinstance(arguments, Mapping) else f"{len(arguments)} arguments"
+        raise KernelError(f"kernel {kernel.name} takes ({', '.join(wanted)}) and was given {given}")
+    return named
+
+
+def _memory(kernel: Kernel, p: Parameter, given: Any) -> Memory:
+    if not isinstance(given, np.ndarray) or given.dtype != p.dtype.numpy or not given.flags.c_contiguous:
+        what = f"an array of {given.dtype}" if isinstance(given, np.ndarray) else type(given).__name__
+        raise KernelError(f"kernel {kernel.name}: `{p.name}` takes a dense array of {p.dtype.name}, and not {what}")
+    return Memory(p.name, given.reshape(-1))
+
+
+def _number(kernel: Kernel, p: Parameter, given: Any) -> Any:
+    value = np.asarray(given)
+    fits = value.shape == () and (
+        p.dtype.is_float or (value.dtype.kind in "biu" and p.dtype.min <= value <= p.dtype.max)
+    )
+    if not fits:
+        raise KernelError(f"kernel {kernel.name}: `{p.name}` takes a number of {p.dtype.name}, and not {given!r}")
+    return value.astype(p.dtype.numpy)
+
+
+def _remember(memories: Mapping[str, Memory], unwritten: Collection[str]) -> None:
+    """Parameters on the same memory have one history."""
+    histories: dict[int, History] = {}
+    for memory in memories.values():
+        address = memory.array.__array_interface__["data"][0] if memory.array.size else id(memory)
+        new = History(memory.array.size, memory.name not in unwritten)
+        memory.history = histories.setdefault(address, new)
+
+
+class Interpreter:
+    """One instance at a time."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        types: Types,
+        memories: Mapping[str, Memory],
+        grid: tuple[int, ...],
+        checked: bool,
+    ) -> None:
+        self.kernel, self.types, self.memories, self.grid, self.checked = kernel, types, memories, grid, checked
+        self.positions = position_parts(kernel) if checked else frozenset()
+        self.made: dict[int, Any] = {}
+        """The values of expressions within one statement: a part that is used twice is computed once."""
+
+    def instance(self, number: int, program: tuple[int, ...], names: Mapping[str, Any]) -> None:
+        self.number, self.program, self.names = number, program, dict(names)
+        self.block(self.kernel.body)
+
+    def block(self, body: tuple[Statement, ...]) -> None:
+        for statement in body:
+            try:
+                self.statement(statement)
+            except Fault as fault:
+                where = f"program ({', '.join(map(str, self.program))})"
+                lane = f", lane ({', '.join(map(str, fault.lane))})" if fault.lane else ""
+                text = show_statement(statement).split("\n")[0]
+                raise KernelError(f"kernel {self.kernel.name}, in `{text}`, {where}{lane}: {fault.reason}") from None
+
+    def statement(self, statement: Statement) -> None:
+        match statement:
+            case Assign(name, value):
+                self.names[name] = self.fresh(value)
+            case Store(pointer, value, mask):
+                self.store(pointer, value, mask)
+            case For():
+                self.loop(statement)
+            case While(condition, body):
+                while self.fresh(condition):
+                    self.block(body)
+            case If(condition, body, otherwise):
+                self.block(body if self.fresh(condition) else otherwise)
+
+    def loop(self, loop: For) -> None:
+        start, stop, step = (int(self.fresh(x)) for x in (loop.start, loop.stop, loop.step))
+        if step <= 0:
+            raise Fault((), f"the step of the loop is {step}, and not positive")
+        dtype = self.types.variables[loop.index].dtype.numpy
+        for index in range(start, stop, step):
+            self.names[loop.index] = np.array(index, dtype)
+            self.block(loop.body)
+
+    def store(self, pointer: Tile, value: Tile, mask: Tile | None) -> None:
+        self.made.clear()
+        target: Pointer = self.value(pointer)
+        dtype = self.types.of(pointer).dtype
+        stored = np.broadcast_to(self.operand(value, dtype), target.offsets.shape)
+        active = self.mask(mask, target.offsets.shape)
+        self.memories[target.parameter].store(target.offsets, active, stored, self.number)
+
+    def mask(self, mask: Tile | None, shape: tuple[int, ...]) -> Any:
+        return np.broadcast_to(True if mask is None else self.value(mask), shape)
+
+    def fresh(self, tile: Tile) -> Any:
+        self.made.clear()
+        return self.value(tile)
+
+    def value(self, tile: Tile) -> Any:
+        found = self.made.get(id(tile))
+        if found is None:
+            found = self.made[id(tile)] = _EVALUATE[type(tile)](self, tile)
+        return found
+
+    def operand(self, tile: Tile, dtype: DType) -> Any:
+        """The value of an operand that meets others in a dtype."""
+        if type(tile) is Literal:
+            return np.array(tile.value, dtype.numpy)
+        return np.asarray(self.value(tile)).astype(dtype.numpy, copy=False)
+
+
+def _load(run: Interpreter, x: Load) -> Any:
+    dtype = run.types.of(x).dtype
+    pointer: Pointer = run.value(x.pointer)
+    unspecified = poison(dtype) if run.checked else np.zeros((), dtype.numpy)
+    other = unspecified if x.other is None else run.operand(x.other, dtype)
+    active = run.mask(x.mask, pointer.offsets.shape)
+    return run.memories[pointer.parameter].load(pointer.offsets, active, other, run.number)
+
+
+def _apply(run: Interpreter, x: Apply) -> Any:
+    if run.types.of(x).pointer:
+        return _moved(run, x)
+    function = FUNCTIONS[x.fn].evaluate
+    assert function is not None
+    dtype = run.types.arguments(x)
+    args = [run.operand(a, dtype) for a in x.args[1:]]
+    first_arg = run.value(x.args[0]) if x.fn == "where" else run.operand(x.args[0], dtype)
+    result = _rounded(function, dtype, [first_arg, *args])
+    if id(x) in run.positions and x.fn in ("add", "sub", "mul") and dtype.kind == "int":
+        _overflow(x, function, [first_arg, *args], result)
+    return np.asarray(result).astype(run.types.of(x).dtype.numpy, copy=False)
+
+
+def _rounded(function: Callable[..., Any], dtype: DType, args: Sequence[Any]) -> Any:
+    if dtype.is_float and dtype.bits == 16:
+        args = [a if a.dtype == np.bool_ else a.astype(np.float32) for a in args]
+    return function(*args)
+
+
+def _overflow(x: Apply, function: Callable[..., Any], args: Sequence[Any], result: Any) -> None:
+    exact = function(*(np.asarray(a).astype(object) for a in args))
+    wrong = np.asarray(exact != np.asarray(result).astype(object), np.bool_)
+    if wrong.any():
+        raise Fault(first(wrong), f"`{x}` overflows {np.asarray(result).dtype}")
+
+
+def _moved(run: Interpreter, x: Apply) -> Pointer:
+    base, offset = (x.args[1], x.args[0]) if run.types.of(x.args[1]).pointer else x.args
+    pointer: Pointer = run.value(base)
+    distance = np.asarray(run.value(offset)).astype(np.int64)
+    return Pointer(pointer.parameter, np.asarray(pointer.offsets + (distance if x.fn == "add" else -distance)))
+
+
+def _reduce(run: Interpreter, x: Reduce) -> Any:
+    value = run.value(x.x)
+    dtype = run.types.of(x).dtype.numpy
+    return np.asarray(
+        _rounded(lambda v: REDUCERS[x.fn].evaluate(v, axis=x.axis), run.types.of(x.x).dtype, [value])
+    ).astype(dtype)
+
+
+def _scan(run: Interpreter, x: Scan) -> Any:
+    accumulate = REDUCERS[x.fn].accumulate
+    assert accumulate is not None
+    dtype = run.types.of(x).dtype
+    return _rounded(lambda v: accumulate(v, axis=x.axis, dtype=v.dtype), dtype, [run.value(x.x)]).astype(dtype.numpy)
+
+
+def _dot(run: Interpreter, x: Dot) -> Any:
+    dtype = dot_dtype(run.types.of(x.x).dtype).numpy
+    product = np.matmul(run.value(x.x).astype(dtype), run.value(x.y).astype(dtype))
+    return product if x.accumulator is None else run.value(x.accumulator) + product
+
+
+def _shaped(run: Interpreter, x: Tile, change: Callable[[Any], Any]) -> Any:
+    """A tile, or a tile of pointers, in another shape."""
+    value = run.value(x)
+    return value._replace(offsets=change(value.offsets)) if isinstance(value, Pointer) else change(value)
+
+
+_EVALUATE: dict[type, Callable[[Interpreter, Any], Any]] = {
+    Name: lambda run, x: run.names[x.name],
+    Literal: lambda run, x: np.array(x.value, run.types.of(x).dtype.numpy),
+    ProgramId: lambda run, x: np.array(run.program[x.axis], np.int32),
+    NumPrograms: lambda run, x: np.array(run.grid[x.axis], np.int32),
+    Arange: lambda run, x: np.arange(x.start, x.stop, dtype=np.int32),
+    Load: _load,
+    Apply: _apply,
+    Cast: lambda run, x: convert(run.value(x.x), x.dtype),
+    Bitcast: lambda run, x: np.asarray(run.value(x.x)).copy().view(x.dtype.numpy),
+    Full: lambda run, x: np.full(x.shape, run.operand(x.value, x.dtype)),
+    Expand: lambda run, x: _shaped(run, x.x, lambda v: np.expand_dims(v, x.axes)),
+    BroadcastTo: lambda run, x: _shaped(run, x.x, lambda v: np.broadcast_to(v, x.shape)),
+    Reshape: lambda run, x: _shaped(run, x.x, lambda v: np.reshape(v, x.shape)),
+    Trans: lambda run, x: _shaped(run, x.x, lambda v: np.transpose(v, x.permutation)),
+    Reduce: _reduce,
+    Scan: _scan,
+    Dot: _dot,
+}
