@@ -47,7 +47,10 @@ def class_bytes(bytes: int) -> int:
 
 
 class Pool:
-    """Hands out addresses. Taking a block that is free is one `list.pop`, giving it back one `append`."""
+    """Hands out addresses. Taking a block that is free is one `list.pop`, giving it back one `append`.
+
+    `peak` is as seen whenever the system was asked for memory, and whenever statistics were.
+    """
 
     def __init__(self, keep: int = 0) -> None:
         self.keep = keep or settings().memory or _memory_of_machine() // 8
@@ -73,10 +76,9 @@ class Pool:
         except IndexError:
             return self._fresh(blocks)
 
-    def give(self, blocks: FreeBlocks, address: int) -> None:
-        """Takes a block back."""
-        blocks.append(address)
-        if blocks.bytes >= LARGE and self.held > self.keep:
+    def relieve(self) -> None:
+        """To be called after a large block was given back (by `blocks.append`): keeps what is free within bounds."""
+        if self.held > self.keep and self.free > self.keep:
             self.trim(self.keep)
 
     @property

@@ -52,6 +52,24 @@ CHUNKS, LANES, FIRST_LANE, SEGMENT = 8, 9, 10, 16
 LANE = 8
 
 
+class _Handle(int):
+    """The address of a program, as the `self` of its native function: while somebody calls that, the memory stays."""
+
+    def __new__(cls, team: native.Team, words: native.Words, *, looked_at: bool) -> _Handle:
+        handle = super().__new__(cls, words.address)
+        handle.team, handle.words, handle.looked_at = team, words, looked_at
+        return handle
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.team: native.Team
+        self.words: native.Words
+        self.looked_at: bool
+
+    def __del__(self) -> None:
+        if self.looked_at:
+            bury(self.team, self.words)
+
+
 class Table:
     """A program in native memory. `run(*data)` runs it, where data are addresses (or numbers) to patch in.
 
@@ -94,16 +112,12 @@ class Table:
         self.words = draft.finish()
         if not self.alone:
             team.start()
-        self.run = native.builtin(self.words.address)
+        self.run = native.builtin(_Handle(team, self.words, looked_at=not self.alone))
 
     @property
     def times(self) -> list[int]:
         """When the last run started and each segment was done, in nanoseconds of the monotonic clock."""
         return self.words.view[self._times_at : self._times_at + 1 + len(self.segments)].tolist()
-
-    def __del__(self) -> None:
-        if hasattr(self, "words") and not self.alone:
-            bury(self.team, self.words)
 
 
 def _place_segment(draft: _Draft, segment: Segment, calls: Sequence[Call], slots: Sequence[int]) -> int:

@@ -1,0 +1,79 @@
+"""The CPU: memory from the pool, programs on the native runner."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ir.dtype import DType
+from ...ir.program import Program
+from ...runtime.buffer import Buffer
+from ...runtime.device import Device, Executable, Statistics
+from .memory import BorrowedBuffer, PoolBuffer, address_of, fill, view
+from .pool import ALIGNMENT, Pool
+
+
+class CpuDevice(Device):
+    """All cores that this process may use, as one device."""
+
+    def __init__(self) -> None:
+        super().__init__("cpu")
+        self.pool = Pool()
+        self.arena = self.allocate(ALIGNMENT)
+
+    def allocate(self, bytes: int) -> PoolBuffer:
+        blocks = self.pool.blocks(bytes)
+        return PoolBuffer(self, bytes, blocks, self.pool.take(blocks))
+
+    def from_host(self, array: np.ndarray) -> Buffer:
+        buffer = self.allocate(array.nbytes)
+        fill(buffer, array)
+        return buffer
+
+    def to_host(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
+        return view(buffer, dtype, shape).copy()
+
+    def view(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
+        return view(buffer, dtype, shape)
+
+    def adopt(self, array: np.ndarray) -> Buffer | None:
+        usable = array.flags.c_contiguous and array.flags.writeable and address_of(array) % array.itemsize == 0
+        return BorrowedBuffer(self, array) if usable else None
+
+    def copy(self, source: Buffer) -> Buffer:
+        if source.device is not self:
+            return super().copy(source)
+        target = self.allocate(source.bytes)
+        ctypes.memmove(target.address, source.address, source.bytes)
+        return target
+
+    def overwrite(self, target: Buffer, source: Buffer) -> None:
+        ctypes.memmove(target.address, source.address, source.bytes)
+
+    def load(self, program: Program) -> Executable:
+        from .executable import CpuExecutable  # loads LLVM
+
+        return CpuExecutable(self, program)
+
+    def grow_arena(self, bytes: int) -> None:
+        """Makes room for the temporaries of a program.
+
+        One arena does for all programs, since only one of them runs at a time. A program that is running
+        holds on to the one it started with.
+        """
+        if self.arena.bytes < bytes:
+            self.arena = self.allocate(bytes)
+
+    @property
+    def statistics(self) -> Statistics:
+        statistics = self.pool.statistics
+        return statistics._replace(live=statistics.live - self.arena.blocks.bytes)
+
+    @property
+    def limits(self) -> Mapping[str, Any]:
+        from .limits import limits
+
+        return limits()

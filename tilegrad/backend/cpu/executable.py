@@ -1,0 +1,244 @@
+"""Programs on the CPU: kernels compiled, sizes settled, dealt to threads, and called from Python.
+
+What depends on the sizes of a call (grids, bytes, offsets) is settled once for each set of sizes and kept as a
+`Table`; the code of the kernels is the same for all. A call then patches the addresses of this call's buffers into the
+table and runs it: one call of a native function.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...errors import RuntimeFault
+from ...ir.program import Allocate, Copy, Free, Launch, Program, Record, Wait
+from ...ir.size import Size, known
+from ...runtime import events
+from ...runtime.buffer import Buffer
+from ...runtime.device import Executable, Runner
+from . import native
+from .build import KernelCode, built
+from .deal import Call, deal
+from .memory import PoolBuffer
+from .table import Patch, Table
+
+if TYPE_CHECKING:
+    from .device import CpuDevice
+
+MOST_BINDINGS = 256
+"""Sets of sizes that are kept for one program."""
+LONG = 50_000.0
+"""Nanoseconds from which on a program runs without the interpreter's lock."""
+OPERATIONS = 4.0
+"""A guess of the operations in a nanosecond, until the program has been measured."""
+BYTES = 8.0
+"""A guess of the bytes moved in a nanosecond."""
+COPIED = 1 << 16
+"""What one instance of the kernel `copy_bytes` copies."""
+MEASURED_RUNS = 3
+"""A program is measured this often, beginning with its second run, before it is dealt for good."""
+
+
+class CpuExecutable(Executable):
+    """A compiled program."""
+
+    def __init__(self, device: CpuDevice, program: Program) -> None:
+        super().__init__(program)
+        self.device = device
+        self.code = built([step.kernel for step in program.steps if isinstance(step, Launch)])
+        self._bindings: OrderedDict[tuple[int, ...], Runner] = OrderedDict()
+
+    def bound(self, sizes: Mapping[str, int] = {}) -> Runner:
+        key = tuple([sizes[name] for name in self.program.sizes])
+        runner = self._bindings.get(key)
+        if runner is None:
+            runner = self._bindings[key] = self._binding(key).runner()
+            while len(self._bindings) > MOST_BINDINGS:
+                self._bindings.popitem(last=False)
+        else:
+            self._bindings.move_to_end(key)
+        return runner
+
+    def _binding(self, key: tuple[int, ...]) -> Binding:
+        return Binding(self.device, self.program, self.code, dict(zip(self.program.sizes, key, strict=True)))
+
+
+class Place(NamedTuple):
+    """Where a buffer of the program is in a call: at data[datum] + offset."""
+
+    datum: int
+    offset: int = 0
+
+
+class Binding:
+    """A program with its sizes settled.
+
+    The data of a call are the addresses of its inputs, of the outputs made for it, and of the arena.
+    """
+
+    def __init__(self, device: CpuDevice, program: Program, code: KernelCode, sizes: Mapping[str, int]) -> None:
+        self.device = device
+        self.program = program
+        self.code = code
+        self.sizes = sizes
+        self.made: list[int] = []
+        self.arena = known(self.program.arena, sizes)
+        self.places, self.results = self._placed()
+        self.calls, self.patches = self._settled()
+        self.device.grow_arena(self.arena)
+
+    def _placed(self) -> tuple[dict[str, Place], list[int]]:
+        """The place of each buffer, and for each output its datum."""
+        program, sizes = self.program, self.sizes
+        places = {name: Place(n) for n, name in enumerate(program.inputs)}
+        datum = len(program.inputs)
+        given = {b.name: b for b in program.buffers}
+        for name in program.outputs:
+            if name not in places and not given[name].alias:
+                places[name] = Place(datum)
+                self.made.append(known(given[name].type.bytes, sizes))
+                datum += 1
+        for b in program.buffers:
+            if b.name in places or b.alias:
+                continue
+            if b.role == "input" or b.role == "constant":
+                raise RuntimeFault(f"{program.name}: nothing gives {b.role} {b.name} its elements")
+            if b.offset is None:
+                self.arena = -(-self.arena // 64) * 64
+                places[b.name] = Place(datum, self.arena)
+                self.arena += known(b.type.bytes, sizes)
+            else:
+                places[b.name] = Place(datum, known(b.offset, sizes))
+        for b in program.buffers:
+            if b.alias:
+                places.setdefault(b.name, places[b.alias])
+        return places, [places[name].datum for name in program.outputs]
+
+    def _settled(self) -> tuple[list[Call], list[Patch]]:
+        calls: list[Call] = []
+        patches: list[Patch] = []
+
+        def settle(name: str, kernel: int, arguments: Sequence[str | int], grid: Sequence[int], work: float) -> None:
+            if math.prod(grid) == 0:
+                return
+            slots = []
+            for slot, argument in enumerate(arguments):
+                if isinstance(argument, str):
+                    place = self.places[argument]
+                    patches.append(Patch(place.datum, len(calls), slot, place.offset))
+                    slots.append(0)
+                else:
+                    slots.append(argument)
+            extents = (*grid, 1, 1, 1)[:3]
+            instances = math.prod(grid)
+            calls.append(Call(name, kernel, (*slots, *extents), instances, instances * work / OPERATIONS))
+
+        for step in self.program.steps:
+            match step:
+                case Launch(kernel, arguments, grid, _, work):
+                    values = [known(a, self.sizes) if isinstance(a, Size) else a for a in arguments]
+                    settle(kernel.name, self.code[kernel], values, [t.count(self.sizes) for t in grid], work)
+                case Copy(source, target):
+                    bytes = known(self.program.buffer(source).type.bytes, self.sizes)
+                    kernel_address = native.code().addresses["copy_bytes"]
+                    work = COPIED / BYTES * OPERATIONS
+                    settle(f"copy {target}", kernel_address, [source, target, bytes], [-(-bytes // COPIED)], work)
+                case Allocate() | Free() | Record() | Wait():
+                    pass  # memory is planned, and steps run in order
+        return calls, patches
+
+    def table(self, calls: Sequence[Call], *, timed: bool = False) -> Table:
+        team = native.team()
+        data = len(self.program.inputs) + len(self.made) + bool(self.arena)
+        total = sum(call.nanoseconds for call in calls)
+        segments = deal(calls, team.threads, merge=not timed)
+        return Table(team, calls, segments, self.patches, data, long=total > LONG, timed=timed)
+
+    def runner(self) -> Runner:
+        """The function that runs the program: its outputs from its inputs."""
+        device, pool = self.device, self.device.pool
+        made = [(bytes, pool.blocks(bytes)) for bytes in self.made]
+        results = self.results
+        straight = results == list(range(len(self.program.inputs), len(self.program.inputs) + len(made)))
+        needs_arena = self.arena > 0
+        listeners, take = events.listeners, pool.take
+        learner = _Learner(self)
+        run = learner.table.run
+
+        def runner(inputs: Sequence[Buffer]) -> tuple[Buffer, ...]:
+            nonlocal run
+            outputs = tuple([PoolBuffer(device, bytes, blocks, take(blocks)) for bytes, blocks in made])
+            data = [x.address for x in inputs]
+            data += [x.address for x in outputs]
+            if needs_arena:
+                arena = device.arena
+                data.append(arena.address)
+            if listeners:
+                learner.profiled(data)
+            else:
+                if learner.learning:
+                    run = learner.next()
+                run(*data)
+            if straight:
+                return outputs
+            everything = (*inputs, *outputs)
+            return tuple([everything[n] for n in results])
+
+        return runner
+
+
+class _Learner:
+    """Measures the first runs of a program, and deals it anew by what its launches took.
+
+    The first run is not measured: it meets fresh memory. Of the others the shortest counts, launch by launch, since
+    the system may take the core away at any time.
+    """
+
+    def __init__(self, binding: Binding) -> None:
+        self.binding = binding
+        self.calls = binding.calls
+        self.learning = bool(binding.calls)
+        self.table = binding.table(self.calls)
+        """Starts as a guess, and ends as measured."""
+        self._timed: Table | None = None
+        self._runs = 0
+
+    def next(self) -> Callable[..., None]:
+        """What the next run should call."""
+        if self._runs > 1 and self._timed is not None:
+            self._note(self._timed)
+        if self._runs == 0:
+            run = self.table.run
+        elif self._runs <= MEASURED_RUNS:
+            run = self._measuring().run
+        else:
+            self.table = self.binding.table(self.calls)
+            self.learning = False
+            run = self.table.run
+        self._runs += 1
+        return run
+
+    def _measuring(self) -> Table:
+        if self._timed is None:
+            self._timed = self.binding.table(self.calls, timed=True)
+        return self._timed
+
+    def _note(self, table: Table) -> None:
+        """Takes over what the last run measured."""
+        taken = []
+        times = table.times
+        for call, segment, start, stop in zip(self.calls, table.segments, times, times[1:], strict=False):
+            spent = max(0.0, float(stop - start)) * len(segment.lanes)
+            taken.append(call._replace(nanoseconds=spent if self._runs == 2 else min(call.nanoseconds, spent)))
+        self.calls = taken
+
+    def profiled(self, data: Sequence[int]) -> None:
+        """Runs, and tells those who listen how long each launch took."""
+        table = self._measuring()
+        table.run(*data)
+        times = table.times
+        for call, start, stop in zip(self.calls, times, times[1:], strict=False):
+            events.emit("launch", call.name, "cpu", start, stop)
+        events.emit("run", self.binding.program.name, "cpu", times[0], times[-1])

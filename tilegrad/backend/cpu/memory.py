@@ -1,0 +1,87 @@
+"""Buffers of the CPU: pieces of its pool, or memory that a numpy array owns."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...ir.dtype import DType
+from ...runtime.buffer import Buffer
+from .pool import LARGE, FreeBlocks
+
+if TYPE_CHECKING:
+    from .device import CpuDevice
+
+
+class PoolBuffer(Buffer):
+    """A block of the pool, given back when the buffer dies."""
+
+    __slots__ = ("blocks",)
+
+    def __init__(self, device: CpuDevice, bytes: int, blocks: FreeBlocks, address: int) -> None:
+        self.device = device
+        self.bytes = bytes
+        self.address = address
+        self.memory = None
+        self.blocks = blocks
+
+    def __del__(self) -> None:
+        blocks = self.blocks
+        blocks.append(self.address)
+        if blocks.bytes >= LARGE:
+            self.device.pool.relieve()  # type: ignore[attr-defined]
+
+
+class BorrowedBuffer(Buffer):
+    """The memory of an array, which is kept alive (`memory`)."""
+
+    __slots__ = ()
+
+    def __init__(self, device: CpuDevice, array: np.ndarray) -> None:
+        self.device = device
+        self.bytes = array.nbytes
+        self.address = address_of(array)
+        self.memory = array
+
+    def __del__(self) -> None:
+        pass  # nothing of the pool's
+
+
+def address_of(array: np.ndarray) -> int:
+    """Where the elements of an array start."""
+    return int(array.__array_interface__["data"][0])
+
+
+class _Window:
+    """What numpy asks for the memory of a buffer; an array made from it keeps the buffer alive."""
+
+    __slots__ = ("__array_interface__", "buffer")
+
+    def __init__(self, buffer: Buffer, count: int) -> None:
+        self.buffer = buffer
+        self.__array_interface__: dict[str, Any] = {
+            "version": 3,
+            "shape": (count,),
+            "typestr": "|u1",
+            "data": (buffer.address, False),
+        }
+
+
+def view(buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
+    """An array on the memory of a buffer."""
+    count = dtype.bytes
+    for extent in shape:
+        count *= extent
+    if count == 0:
+        return np.empty(shape, dtype.numpy)
+    return np.asarray(_Window(buffer, count)).view(dtype.numpy).reshape(shape)
+
+
+def fill(buffer: Buffer, array: np.ndarray) -> None:
+    """Puts the elements of an array, row by row, in a buffer."""
+    if array.nbytes:
+        dense = array if array.flags.c_contiguous else np.ascontiguousarray(array)
+        ctypes.memmove(buffer.address, address_of(dense), dense.nbytes)
