@@ -1,0 +1,108 @@
+"""What was asked of the system, by number, and which tests accept it.
+
+A test that accepts an item carries `@checklist(number)`; `python -m tests.checklist` prints the list.
+The letters: A tensors, devices, memory; B operators and modules; C differentiation; D graphs; E compiler.
+"""
+
+import ast
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+checklist = pytest.mark.checklist
+"""Marks a test as the acceptance of items."""
+
+ITEMS: dict[int, tuple[str, str]] = {
+    1: ("A", "a tensor's dtype, shape, strides, offset, storage and device are what numpy's would be"),
+    2: ("D", "a graph has operators and tensors, refuses cycles, orders itself and prints"),
+    3: ("C", "reverse-mode differentiation gives the lecture's two examples"),
+    5: ("D", "a function gives the same eagerly and captured, branches and loops included or refused"),
+    7: ("B", "every operator has its shape rule, its gradient and its kernels"),
+    8: ("B", "the kernel that ran has a name, and can be swapped"),
+    9: ("E", "matmuls that share an operand become one"),
+    11: ("B", "the mean over any axes, of odd and empty sizes"),
+    19: ("B", "a custom function trains inside a module"),
+    30: ("B", "an operator defined outside the package works everywhere"),
+    31: ("B", "a custom linear layer equals the built-in one"),
+    32: ("C", "both layouts of a weight have the gradients of the formula"),
+    34: ("B", "autograd.Function and nn.Module as in PyTorch"),
+    35: ("C", "a saved tensor that is changed in place raises, naming the op"),
+    36: ("B", "a Function whose methods are not static raises"),
+    37: ("C", "a gradient that nobody needs is not computed"),
+    38: ("B", "a layer without bias, and the gradient of the bias"),
+    39: ("B", "parameters, their names, state_dict and to()"),
+    41: ("A", "random values set in place, the same from the same seed everywhere"),
+    42: ("B", "a custom layer drops into a network"),
+    54: ("B", "inverted dropout, its modes, seeds and gradient"),
+    55: ("A", "views with -1, and what happens without contiguity"),
+    59: ("B", "an operator that lacks a rule fails when it is defined"),
+    73: ("A", "views of all kinds read right through every operator; versions count"),
+    74: ("A", "devices are found at run time, one object each"),
+    75: ("A", "a new device touches no other file"),
+    77: ("A", "live bytes return to the baseline"),
+    85: ("D", "one network, many executions that share its weights"),
+    86: ("D", "the order of execution is topological"),
+    87: ("D", "building a graph allocates nothing"),
+    88: ("D", "shapes are inferred, and errors name the layer"),
+    92: ("D", "several inputs and outputs everywhere"),
+    93: ("D", "branches, joins, skips and shared layers"),
+    94: ("D", "structure and shape may change from call to call"),
+    98: ("D", "operators composed of operators; losses are graphs"),
+    99: ("E", "kernels for every element type that is declared"),
+    100: ("A", "operands on two devices raise, naming both"),
+    101: ("A", "1,000 networks made and dropped leave nothing"),
+    104: ("B", "a 2x2 matrix learns sum and difference under the L1 loss"),
+    145: ("D", "the graph of a logistic regression can be drawn"),
+    147: ("C", "softmax cross-entropy is stable, its gradient is p - y"),
+    151: ("E", "passes keep the meaning of fuzzed graphs"),
+    152: ("C", "symbolic differentiation, and how expressions grow"),
+    153: ("C", "numerical differentiation, and its error against the step"),
+    154: ("C", "gradient checks catch every mutant"),
+    155: ("C", "what a tape and a gradient graph keep in memory"),
+    156: ("C", "gradients are graph"),
+    157: ("C", "the same passes run on gradients; gradients of gradients"),
+    159: ("C", "shares of a gradient are added without redundant nodes"),
+    168: ("E", "register tiles, and their count of loads"),
+    169: ("E", "cache tiles that fit"),
+    170: ("E", "matmul with packed operands, against the plain loop"),
+    172: ("E", "a search over tiles and fusions"),
+    196: ("B", "weights updated in place without allocation"),
+    198: ("B", "the arithmetic, map and reduce families with their gradients"),
+    201: ("E", "a compiled function: equal results, fewer kernels, no second compilation"),
+}
+"""The items of the letters A to E that the core answers for (those of the GPU and of later layers left out)."""
+
+
+def covered(folder: Path) -> dict[int, list[str]]:
+    """The tests that accept each item, found in the source of the tests."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for path in sorted(folder.rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                for number in _numbers(node.decorator_list):
+                    found[number].append(f"{path.relative_to(folder.parent)}::{node.name}")
+    return found
+
+
+def _numbers(decorators: list[ast.expr]) -> list[int]:
+    calls = [d for d in decorators if isinstance(d, ast.Call) and ast.unparse(d.func).split(".")[-1] == "checklist"]
+    return [a.value for call in calls for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, int)]
+
+
+def main() -> None:
+    found = covered(Path(__file__).parent)
+    for number, (letter, title) in ITEMS.items():
+        tests = found.get(number, [])
+        where = tests[0] + (f" and {len(tests) - 1} more" if len(tests) > 1 else "") if tests else "NO TEST"
+        print(f"{number:4} {letter}  {title:80}  {where}")
+    others = sorted(set(found) - set(ITEMS))
+    if others:
+        print(f"also: {', '.join(map(str, others))}")
+    print(f"{sum(n in found for n in ITEMS)} of {len(ITEMS)} items have a test")
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Optimizers against PyTorch, over several steps."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilegrad as tg
+from tests.checklist import checklist
+from tilegrad.errors import ArgumentError
+
+SETTINGS: list[tuple[str, dict[str, Any]]] = [
+    ("SGD", {"lr": 0.1}),
+    ("SGD", {"lr": 0.1, "weight_decay": 0.1}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.3, "weight_decay": 0.01}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
+    ("SGD", {"lr": 0.1, "maximize": True}),
+    ("Adam", {"lr": 0.05}),
+    ("Adam", {"lr": 0.05, "betas": (0.8, 0.95), "eps": 1e-4, "weight_decay": 0.1}),
+    ("Adam", {"lr": 0.05, "amsgrad": True}),
+    ("AdamW", {"lr": 0.05}),
+    ("AdamW", {"lr": 0.05, "weight_decay": 0.3, "amsgrad": True, "maximize": True}),
+]
+
+
+def starts() -> Iterator[np.ndarray]:
+    rng = np.random.default_rng(0)
+    for shape in [(4, 3), (3,), ()]:
+        yield rng.standard_normal(shape).astype(np.float32)
+
+
+def loss(parameters: list[Any]) -> Any:
+    """Something curved that mixes all the parameters."""
+    w, b, s = parameters
+    return ((w * b).tanh().sum() * s + (w * w).sum() * 0.1 + (b - 1).abs().sum()) * 0.5
+
+
+@pytest.mark.parametrize(("name", "settings"), SETTINGS, ids=str)
+@checklist(196)
+def test_ten_steps(name: str, settings: dict[str, Any]) -> None:
+    torch = pytest.importorskip("torch")
+    ours = [tg.tensor(x, requires_grad=True) for x in starts()]
+    theirs = [torch.tensor(x, requires_grad=True) for x in starts()]
+    mine, its = getattr(tg.optim, name)(ours, **settings), getattr(torch.optim, name)(theirs, **settings)
+    for step in range(10):
+        for parameters, optimizer in ((ours, mine), (theirs, its)):
+            optimizer.zero_grad()
+            loss(parameters).backward()
+            if step == 5:  # a schedule
+                optimizer.param_groups[0]["lr"] *= 0.5
+            optimizer.step()
+        for x, y in zip(ours, theirs):
+            np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=2e-5, atol=2e-6)
+
+
+def test_groups_closure_and_parameters_without_gradient() -> None:
+    w, b, unused = (tg.tensor(x, requires_grad=True) for x in starts())
+    optimizer = tg.optim.SGD([{"params": [w]}, {"params": [b, unused], "lr": 0.0}], lr=0.5)
+    before = [x.detach().numpy().copy() for x in (w, b, unused)]
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        value = (w * w).sum() + (b * b).sum()
+        value.backward()
+        return value
+
+    value = optimizer.step(closure)
+    assert value.item() == pytest.approx((before[0] ** 2).sum() + (before[1] ** 2).sum(), rel=1e-5)
+    np.testing.assert_allclose(w.detach().numpy(), 0 * before[0], atol=1e-6)
+    np.testing.assert_array_equal(b.detach().numpy(), before[1])
+    np.testing.assert_array_equal(unused.detach().numpy(), before[2])
+    assert unused.grad is None
+
+
+def test_the_update_is_seen_by_those_who_share_the_memory() -> None:
+    w = tg.tensor([1.0, 2.0], requires_grad=True)
+    shared = w.detach()
+    optimizer = tg.optim.SGD([w], lr=0.5)
+    w.sum().backward()
+    optimizer.step()
+    np.testing.assert_array_equal(shared.numpy(), [0.5, 1.5])
+
+
+def test_zero_grad() -> None:
+    w = tg.tensor([1.0, 2.0], requires_grad=True)
+    optimizer = tg.optim.SGD([w], lr=0.5)
+    w.sum().backward()
+    optimizer.zero_grad(set_to_none=False)
+    np.testing.assert_array_equal(w.grad.numpy(), [0, 0])
+    optimizer.zero_grad()
+    assert w.grad is None
+
+
+@pytest.mark.parametrize(("name", "settings"), SETTINGS, ids=str)
+def test_state_goes_on_after_saving(name: str, settings: dict[str, Any]) -> None:
+    """Six steps equal three, a save and a load into a new optimizer, and three more."""
+
+    def run(steps: int, parameters: list[Any], optimizer: Any) -> None:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss(parameters).backward()
+            optimizer.step()
+
+    whole = [tg.tensor(x, requires_grad=True) for x in starts()]
+    run(6, whole, getattr(tg.optim, name)(whole, **settings))
+    first = [tg.tensor(x, requires_grad=True) for x in starts()]
+    optimizer = getattr(tg.optim, name)(first, **settings)
+    run(3, first, optimizer)
+    second = [tg.tensor(x.detach().numpy().copy(), requires_grad=True) for x in first]
+    other = getattr(tg.optim, name)(second, lr=9.0)
+    other = getattr(tg.optim, name)(second, **settings | {"lr": 9.0})
+    other.load_state_dict(optimizer.state_dict())
+    assert other.param_groups[0]["lr"] == settings["lr"]
+    run(3, second, other)
+    for x, y in zip(whole, second):
+        np.testing.assert_array_equal(x.detach().numpy(), y.detach().numpy())
+
+
+def test_state_dict_has_pytorchs_form() -> None:
+    torch = pytest.importorskip("torch")
+    x = np.ones(3, np.float32)
+    states = []
+    for library in (tg, torch):
+        w = library.tensor(x, requires_grad=True)
+        optimizer = library.optim.Adam([w], lr=0.1)
+        (w * w).sum().backward()
+        optimizer.step()
+        states.append(optimizer.state_dict())
+    ours, theirs = states
+    assert set(ours["state"][0]) == set(theirs["state"][0])
+    assert set(ours["param_groups"][0]) <= set(theirs["param_groups"][0])
+    for name, value in theirs["state"][0].items():
+        np.testing.assert_allclose(ours["state"][0][name].numpy(), value.numpy(), rtol=1e-5)
+
+
+@checklist(104)
+def test_a_matrix_learns_sum_and_difference() -> None:
+    """The test that was commented out upstream: W learns [x0 + x1, x0 - x1] under the L1 loss."""
+    w = tg.zeros(2, 2, requires_grad=True)
+    optimizer = tg.optim.SGD([w], lr=0.02)
+    x = tg.tensor(np.random.default_rng(0).uniform(-1, 1, (64, 2)).astype(np.float32))
+    wanted = tg.stack([x[:, 0] + x[:, 1], x[:, 0] - x[:, 1]], 1)
+    for _ in range(400):
+        optimizer.zero_grad()
+        (x @ w - wanted).abs().mean().backward()
+        optimizer.step()
+    np.testing.assert_allclose(w.detach().numpy(), [[1, 1], [1, -1]], atol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda w: tg.optim.SGD([], lr=1), "got no parameters"),
+        (lambda w: tg.optim.SGD([w], lr=-1), "lr is -1"),
+        (lambda w: tg.optim.SGD([w], nesterov=True), "needs a momentum"),
+        (lambda w: tg.optim.SGD([w * 2]), "computed from other tensors"),
+        (lambda w: tg.optim.SGD([w, w]), "in another group already"),
+        (lambda w: tg.optim.SGD([3]), "parameter 0 is a int"),
+        (lambda w: tg.optim.SGD([{"params": [w], "momentun": 1}]), "has no momentun"),
+        (lambda w: tg.optim.Adam([w], betas=(0.9, 1.0)), "betas"),
+        (lambda w: tg.optim.SGD([w]).load_state_dict({"state": {}, "param_groups": []}), "groups here have"),
+    ],
+)
+def test_what_makes_no_sense(make: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        make(tg.tensor([1.0], requires_grad=True))

@@ -1,0 +1,126 @@
+"""Losses as modules."""
+
+from __future__ import annotations
+
+from ..tensor import Tensor
+from . import functional
+from .module import Module
+
+
+class _Loss(Module):
+    """A loss with nothing to set but its reduction."""
+
+    def __init__(self, reduction: str = "mean") -> None:
+        super().__init__()
+        self.reduction = reduction
+
+
+class MSELoss(_Loss):
+    """The mean of the squared differences."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return functional.mse_loss(input, target, self.reduction)
+
+
+class L1Loss(_Loss):
+    """The mean of the absolute differences."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return functional.l1_loss(input, target, self.reduction)
+
+
+class SmoothL1Loss(_Loss):
+    """Quadratic below `beta`, linear beyond."""
+
+    def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
+        super().__init__(reduction)
+        self.beta = beta
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return functional.smooth_l1_loss(input, target, self.reduction, self.beta)
+
+
+class HuberLoss(_Loss):
+    """Quadratic below `delta`, linear beyond."""
+
+    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
+        super().__init__(reduction)
+        self.delta = delta
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return functional.huber_loss(input, target, self.reduction, self.delta)
+
+
+class KLDivLoss(_Loss):
+    """The divergence of log-probabilities from probabilities."""
+
+    def __init__(self, reduction: str = "mean", log_target: bool = False) -> None:
+        super().__init__(reduction)
+        self.log_target = log_target
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return functional.kl_div(input, target, self.reduction, self.log_target)
+
+
+class _WeightedLoss(_Loss):
+    """A loss with weights, which are buffers: they move with the module."""
+
+    weight: Tensor | None
+
+    def __init__(self, reduction: str, **weights: Tensor | None) -> None:
+        super().__init__(reduction)
+        for name, weight in weights.items():
+            self.register_buffer(name, weight)
+
+
+class BCELoss(_WeightedLoss):
+    """The cross entropy of probabilities of yes and no."""
+
+    def __init__(self, weight: Tensor | None = None, reduction: str = "mean") -> None:
+        super().__init__(reduction, weight=weight)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return functional.binary_cross_entropy(input, target, self.weight, self.reduction)
+
+
+class BCEWithLogitsLoss(_WeightedLoss):
+    """The cross entropy of logits of yes."""
+
+    pos_weight: Tensor | None
+
+    def __init__(self, weight: Tensor | None = None, reduction: str = "mean", pos_weight: Tensor | None = None) -> None:
+        super().__init__(reduction, weight=weight, pos_weight=pos_weight)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return functional.binary_cross_entropy_with_logits(input, target, self.weight, self.reduction, self.pos_weight)
+
+
+class NLLLoss(_WeightedLoss):
+    """The negative log-likelihood of class numbers under log-probabilities."""
+
+    def __init__(self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean") -> None:
+        super().__init__(reduction, weight=weight)
+        self.ignore_index = ignore_index
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return functional.nll_loss(input, target, self.weight, self.ignore_index, self.reduction)
+
+
+class CrossEntropyLoss(_WeightedLoss):
+    """The cross entropy of class numbers, or of probabilities, under logits."""
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__(reduction, weight=weight)
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return functional.cross_entropy(
+            input, target, self.weight, self.ignore_index, self.reduction, self.label_smoothing
+        )

@@ -1,0 +1,182 @@
+"""Losses as functions. `reduction` says what becomes of the single losses: "none", "mean" or "sum"."""
+
+from __future__ import annotations
+
+from ..creation import arange
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..functional import where
+from ..tensor import Tensor
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """How badly the logits `input` (N, C, ...) predict the classes `target` (N, ...), or probabilities (N, C, ...).
+
+    A class number outside 0..C-1 that is not `ignore_index` gives a loss of NaN.
+    """
+    if not 0 <= label_smoothing <= 1:
+        raise ArgumentError(f"cross_entropy: label_smoothing={label_smoothing}: give a number from 0 to 1")
+    axis = 0 if input.dim() == 1 else 1
+    likelihood = input.log_softmax(axis)
+    if target.dtype.is_floating_point:
+        _same_shape("cross_entropy", input, target)
+        wanted = target * (1 - label_smoothing) + label_smoothing / input.shape[axis] if label_smoothing else target
+        losses = -(_weighted(likelihood * wanted, weight, axis)).sum(axis)
+        return losses.sum() / (losses.numel() if axis else 1) if reduction == "mean" else _reduced(losses, reduction)
+    hard = nll_loss(likelihood, target, weight, ignore_index, reduction)
+    if not label_smoothing:
+        return hard
+    share = label_smoothing / input.shape[axis]
+    smooth = where(target == ignore_index, 0.0, -_weighted(likelihood, weight, axis).sum(axis))
+    if reduction == "mean":
+        smooth = smooth.sum() / _class_weights(likelihood, target, weight, ignore_index, axis).sum()
+    return hard * (1 - label_smoothing) + _reduced(smooth, "sum" if reduction == "sum" else "none") * share
+
+
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """The negative of the log-probabilities `input` (N, C, ...) at the classes `target` (N, ...)."""
+    axis = 0 if input.dim() == 1 else 1
+    _check_classes(input, target, axis)
+    # Comparing with every class instead of gathering: the row is in registers anyway (it has just been
+    # normalised), and the gradient is a comparison again rather than a scatter.
+    chosen = _one_of(input, target, axis)
+    picked = where(chosen, _weighted(input, weight, axis), 0.0).sum(axis)
+    known = (target >= 0) & (target < input.shape[axis])
+    losses = where(target == ignore_index, 0.0, where(known, -picked, float("nan")))
+    if reduction != "mean":
+        return _reduced(losses, reduction)
+    return losses.sum() / _class_weights(input, target, weight, ignore_index, axis).sum()
+
+
+def _one_of(input: Tensor, target: Tensor, axis: int) -> Tensor:
+    """Whether a class is the target, for all classes along `axis`."""
+    classes = arange(input.shape[axis], device=input.device, dtype=target.dtype)
+    return target.unsqueeze(axis) == _along(classes, input.dim() - axis - 1)
+
+
+def _along(classes: Tensor, behind: int) -> Tensor:
+    """One number for each class, with as many axes behind it as the input has."""
+    return classes.reshape(-1, *(1,) * behind) if behind else classes
+
+
+def _weighted(values: Tensor, weight: Tensor | None, axis: int) -> Tensor:
+    if weight is None:
+        return values
+    if tuple(weight.shape) != (values.shape[axis],):
+        raise ShapeError(
+            f"the weight of the shape {tuple(weight.shape)} must have one number for each class of {values.shape[axis]}"
+        )
+    return values * _along(weight, values.dim() - axis - 1)
+
+
+def _class_weights(input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, axis: int) -> Tensor:
+    """What each target counts in the mean: the weight of its class, 0 where it is ignored."""
+    kept = target != ignore_index
+    if weight is None:
+        return kept.to(input.dtype)
+    of_class = where(_one_of(input, target, axis), _along(weight, input.dim() - axis - 1), 0.0).sum(axis)
+    return where(kept, of_class, 0.0)
+
+
+def _check_classes(input: Tensor, target: Tensor, axis: int) -> None:
+    if not target.dtype.is_integer:
+        raise DTypeError(f"the target has the dtype {target.dtype!r}: class numbers must be integers")
+    wanted = tuple(n for i, n in enumerate(input.shape) if i != axis)
+    if not input.dim() or tuple(target.shape) != wanted:
+        raise ShapeError(
+            f"an input of the shape {tuple(input.shape)}, with the classes on axis {axis}, needs a target of the shape "
+            f"{wanted}, but it has {tuple(target.shape)}"
+        )
+
+
+def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    _same_shape("mse_loss", input, target)
+    difference = input - target
+    return _reduced(difference * difference, reduction)
+
+
+def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    _same_shape("l1_loss", input, target)
+    return _reduced((input - target).abs(), reduction)
+
+
+def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
+    """Half the square (over beta) where the difference is below beta, linear beyond it."""
+    if beta == 0:
+        return l1_loss(input, target, reduction)
+    return huber_loss(input, target, reduction, beta) / beta
+
+
+def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
+    """Half the square where the difference is below delta, linear beyond it."""
+    _same_shape("huber_loss", input, target)
+    distance = (input - target).abs()
+    small = distance.clamp(max=delta)
+    return _reduced(small * (distance - 0.5 * small), reduction)
+
+
+def binary_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
+    """Of probabilities; logarithms end at -100, so that a wrong certainty has a finite price."""
+    _same_shape("binary_cross_entropy", input, target)
+    losses = -(target * input.log().clamp(min=-100) + (1 - target) * (-input).log1p().clamp(min=-100))
+    return _reduced(losses if weight is None else losses * weight, reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """Of logits, without overflow for large ones."""
+    _same_shape("binary_cross_entropy_with_logits", input, target)
+    softplus = (-input.abs()).exp().log1p() + (-input).clamp(min=0)
+    scale = 1 if pos_weight is None else (pos_weight - 1) * target + 1
+    losses = (1 - target) * input + scale * softplus
+    return _reduced(losses if weight is None else losses * weight, reduction)
+
+
+def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
+    """The divergence of the log-probabilities `input` from `target`; "batchmean" divides by the first axis."""
+    _same_shape("kl_div", input, target)
+    if log_target:
+        losses = target.exp() * (target - input)
+    else:
+        logarithm = where(target > 0, target, 1.0).log()
+        losses = target * logarithm - target * input
+    return losses.sum() / input.shape[0] if reduction == "batchmean" else _reduced(losses, reduction)
+
+
+def _same_shape(name: str, input: Tensor, target: Tensor) -> None:
+    if tuple(input.shape) != tuple(target.shape):
+        raise ShapeError(
+            f"{name}: the input has the shape {tuple(input.shape)} and the target {tuple(target.shape)}: they must be "
+            "equal; use view, reshape or expand on one of them"
+        )
+
+
+def _reduced(losses: Tensor, reduction: str) -> Tensor:
+    match reduction:
+        case "none":
+            return losses
+        case "mean":
+            return losses.mean()
+        case "sum":
+            return losses.sum()
+        case _:
+            raise ArgumentError(f"reduction is {reduction!r}: it must be 'none', 'mean' or 'sum'")

@@ -1,0 +1,322 @@
+"""Module: a part of a network that knows its parameters, its buffers and its own parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, NamedTuple, Self
+
+from ..errors import ArgumentError
+from ..tensor import Tensor
+from .loading import LoadResult, load
+from .parameter import Parameter
+
+Named = Iterator[tuple[str, Any]]
+
+
+class Hook(NamedTuple):
+    """A function that is called beside a module's `forward`."""
+
+    function: Callable[..., Any]
+    with_kwargs: bool
+
+
+class Handle:
+    """Takes a hook away again, by `remove()` or at the end of a `with`."""
+
+    def __init__(self, hooks: dict[int, Hook], hook: Hook, first: bool) -> None:
+        self._hooks = hooks
+        self._number = min(hooks, default=0) - 1 if first else max(hooks, default=0) + 1
+        hooks[self._number] = hook
+
+    def remove(self) -> None:
+        self._hooks.pop(self._number, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.remove()
+
+
+class Module:
+    """The base of all layers and networks, with PyTorch's interface.
+
+    An attribute that is a `Parameter` or a `Module` is found by `parameters()`, `state_dict()`, `to()`.
+    """
+
+    training: bool
+    _parameters: dict[str, Parameter | None]
+    _buffers: dict[str, Tensor | None]
+    _modules: dict[str, Module | None]
+    _passing: set[str]
+    """The names of buffers that are not part of the state."""
+    _before: dict[int, Hook]
+    _after: dict[int, Hook]
+
+    def __init__(self) -> None:
+        registries = dict.fromkeys(("_parameters", "_buffers", "_modules", "_before", "_after"))
+        self.__dict__.update({name: {} for name in registries}, _passing=set(), training=True)
+
+    # -- what happens when it is called
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no forward: define forward(self, x)")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not (self._before or self._after):
+            return self.forward(*args, **kwargs)
+        for hook in self._in_order(self._before):
+            changed = hook.function(self, args, kwargs) if hook.with_kwargs else hook.function(self, args)
+            if changed is not None and hook.with_kwargs:
+                args, kwargs = changed
+            elif changed is not None:
+                args = changed if isinstance(changed, tuple) else (changed,)
+        output = self.forward(*args, **kwargs)
+        for hook in self._in_order(self._after):
+            given = (args, kwargs) if hook.with_kwargs else (args,)
+            changed = hook.function(self, *given, output)
+            output = output if changed is None else changed
+        return output
+
+    @staticmethod
+    def _in_order(hooks: dict[int, Hook]) -> list[Hook]:
+        return [hooks[number] for number in sorted(hooks)]
+
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> Handle:
+        """Calls `hook(module, args)` before each forward; what it returns replaces the arguments, unless None."""
+        return Handle(self._before, Hook(hook, with_kwargs), prepend)
+
+    def register_forward_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> Handle:
+        """Calls `hook(module, args, output)` after each forward; what it returns replaces the output, unless None."""
+        return Handle(self._after, Hook(hook, with_kwargs), prepend)
+
+    # -- attributes
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = self.__dict__
+        if "_parameters" not in own:
+            if isinstance(value, (Parameter, Module)):
+                raise ArgumentError(f"{type(self).__name__}: call super().__init__() before assigning {name!r}")
+            own[name] = value
+        elif isinstance(value, Parameter):
+            self.register_parameter(name, value)
+        elif isinstance(value, Module):
+            self.add_module(name, value)
+        elif (registry := self._registry(name)) is None:
+            object.__setattr__(self, name, value)
+        elif value is None or (registry is self._buffers and isinstance(value, Tensor)):
+            registry[name] = value
+        else:
+            kind = {id(self._parameters): "Parameter", id(self._buffers): "Tensor"}.get(id(registry), "Module")
+            raise ArgumentError(
+                f"{type(self).__name__}.{name} is a {kind}: assign a {kind} or None, not a {type(value).__name__}"
+            )
+
+    def __getattr__(self, name: str) -> Any:
+        own = self.__dict__
+        for registry in ("_parameters", "_buffers", "_modules"):
+            if name in own.get(registry, ()):
+                return own[registry][name]
+        # a copy that is being made, or a class without super().__init__(), has no registries yet
+        near = get_close_matches(name, dir(self), n=1) if "_modules" in own else []
+        advice = f": did you mean {near[0]!r}?" if near else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{advice}", name=name, obj=self)
+
+    def __delattr__(self, name: str) -> None:
+        registry = self._registry(name)
+        if registry is None:
+            object.__delattr__(self, name)
+        else:
+            del registry[name]
+            self._passing.discard(name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *self._parameters, *self._buffers, *self._modules})
+
+    def _registry(self, name: str) -> dict[str, Any] | None:
+        return next((r for r in (self._parameters, self._buffers, self._modules) if name in r), None)
+
+    def _register(self, registry: dict[str, Any], name: str, value: Any) -> None:
+        if not name or "." in name:
+            raise ArgumentError(f"{type(self).__name__}: {name!r} cannot name a part of it: it is empty or has a dot")
+        old = self._registry(name)
+        if old is not None and old is not registry:
+            del old[name]
+        elif old is None and name not in self.__dict__ and hasattr(type(self), name):
+            raise ArgumentError(f"{type(self).__name__} already has an attribute {name!r}: choose another name")
+        self.__dict__.pop(name, None)
+        registry[name] = value
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        self._register(self._parameters, name, param)
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """A tensor that belongs to the state but is not trained."""
+        self._register(self._buffers, name, tensor)
+        (self._passing.discard if persistent else self._passing.add)(name)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        self._register(self._modules, name, module)
+
+    register_module = add_module
+
+    # -- what it consists of
+
+    def named_modules(self, prefix: str = "", remove_duplicate: bool = True) -> Iterator[tuple[str, Module]]:
+        """The module itself and all its parts, at any depth, each once."""
+        seen: set[Module] = set()
+        stack = [(prefix, self)]
+        while stack:
+            name, module = stack.pop()
+            if remove_duplicate and module in seen:
+                continue
+            seen.add(module)
+            yield name, module
+            inner = ((f"{name}.{k}" if name else k, m) for k, m in module._modules.items() if m is not None)
+            stack.extend(reversed(list(inner)))
+
+    def modules(self) -> Iterator[Module]:
+        return (module for _, module in self.named_modules())
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        return ((name, module) for name, module in self._modules.items() if module is not None)
+
+    def children(self) -> Iterator[Module]:
+        return (module for _, module in self.named_children())
+
+    def _tensors(self, registry: str, prefix: str, recurse: bool, remove_duplicate: bool) -> Named:
+        seen: set[int] = set()
+        for path, module in self.named_modules(prefix, remove_duplicate) if recurse else [(prefix, self)]:
+            for name, tensor in module.__dict__[registry].items():
+                if tensor is not None and not (remove_duplicate and id(tensor) in seen):
+                    seen.add(id(tensor))
+                    yield f"{path}.{name}" if path else name, tensor
+
+    def named_parameters(self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True) -> Named:
+        return self._tensors("_parameters", prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        return (parameter for _, parameter in self.named_parameters(recurse=recurse))
+
+    def named_buffers(self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True) -> Named:
+        return self._tensors("_buffers", prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        return (buffer for _, buffer in self.named_buffers(recurse=recurse))
+
+    def get_submodule(self, target: str) -> Module:
+        return self._at(target, Module)  # type: ignore[no-any-return]
+
+    def get_parameter(self, target: str) -> Parameter:
+        return self._at(target, Parameter)  # type: ignore[no-any-return]
+
+    def get_buffer(self, target: str) -> Tensor:
+        return self._at(target, Tensor)  # type: ignore[no-any-return]
+
+    def _at(self, path: str, kind: type) -> Any:
+        found: Any = self
+        for name in path.split(".") if path else []:
+            found = getattr(found, name)
+        if not isinstance(found, kind):
+            raise AttributeError(f"{type(self).__name__}.{path} is a {type(found).__name__}, not a {kind.__name__}")
+        return found
+
+    # -- its state
+
+    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Tensor]:
+        """All parameters and persistent buffers by name; they share memory with the module."""
+        state: dict[str, Tensor] = {}
+        for path, module in self.named_modules(remove_duplicate=False):
+            dotted = f"{prefix}{path}." if path else prefix
+            buffers = ((k, b) for k, b in module._buffers.items() if k not in module._passing)
+            for name, tensor in [*module._parameters.items(), *buffers]:
+                if tensor is not None:
+                    state[dotted + name] = tensor if keep_vars else tensor.detach()
+        return state
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> LoadResult:
+        """Copies a state into the module; what does not fit is said at once, and then nothing is changed."""
+        return load(type(self).__name__, self.state_dict(keep_vars=True), state_dict, strict)
+
+    # -- changes to the whole
+
+    def apply(self, fn: Callable[[Module], None]) -> Self:
+        """Calls `fn` on every part, inner ones first, and on the module itself."""
+        for child in self.children():
+            child.apply(fn)
+        fn(self)
+        return self
+
+    def train(self, mode: bool = True) -> Self:
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self) -> Self:
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        for parameter in self.parameters():
+            if set_to_none:
+                parameter.grad = None
+            elif parameter.grad is not None:
+                parameter.grad = parameter.grad.detach().zero_()
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """Moves everything to a device, or casts the floating-point part to a dtype; `x.to`'s arguments."""
+        return self._converted(lambda x: x.to(*args, **kwargs))
+
+    def float(self) -> Self:
+        return self._converted(lambda x: x.float())
+
+    def double(self) -> Self:
+        return self._converted(lambda x: x.double())
+
+    def half(self) -> Self:
+        return self._converted(lambda x: x.half())
+
+    def bfloat16(self) -> Self:
+        return self._converted(lambda x: x.bfloat16())
+
+    def cpu(self) -> Self:
+        return self.to("cpu")
+
+    def cuda(self, device: int | None = None) -> Self:
+        return self.to("cuda" if device is None else f"cuda:{device}")
+
+    def _converted(self, convert: Callable[[Tensor], Tensor]) -> Self:
+        for tensor in [*self.parameters(), *self.buffers()]:
+            changed = convert(tensor.data)
+            if changed.dtype is not tensor.dtype and not tensor.dtype.is_floating_point:
+                changed = tensor.data.to(changed.device)  # whole numbers stay what they are
+            tensor.data = changed
+            if tensor.grad is not None:
+                tensor.grad = convert(tensor.grad.data)
+        return self
+
+    # -- in print
+
+    def extra_repr(self) -> str:
+        """What stands between the parentheses of a module's printed form."""
+        return ""
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr()
+        inner = [f"({name}): {module!r}".replace("\n", "\n  ") for name, module in self._modules.items()]
+        name = self._get_name()
+        if not inner:
+            return f"{name}({extra})"
+        return "\n  ".join([f"{name}(", *extra.splitlines(), *inner]) + "\n)"
+
+    def _get_name(self) -> str:
+        return type(self).__name__

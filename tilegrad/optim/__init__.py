@@ -1,0 +1,7 @@
+"""Optimizers, under PyTorch's names."""
+
+from .adam import Adam, AdamW
+from .optimizer import Optimizer
+from .sgd import SGD
+
+__all__ = ["SGD", "Adam", "AdamW", "Optimizer"]
