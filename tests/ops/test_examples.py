@@ -142,7 +142,10 @@ def compare(found: Any, wanted: Any, tolerance: float) -> None:
         assert x.shape == np.shape(y)
         exact = x.dtype.kind in "biu"
         np.testing.assert_allclose(
-            x.astype(np.float64), np.asarray(y).astype(np.float64), rtol=0 if exact else tolerance, atol=0 if exact else tolerance
+            x.astype(np.float64),
+            np.asarray(y).astype(np.float64),
+            rtol=0 if exact else tolerance,
+            atol=0 if exact else tolerance,
         )
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "broadcast_type",
     "operand",
     "pair",
+    "require_alike",
     "sum_to",
     "zeros_like",
 ]
@@ -87,8 +88,8 @@ class Binary(Elementwise):
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         x, y = self.x, self.y
-        to_x = self.share_x(upstream) if x.differentiable else None
-        to_y = self.share_y(upstream) if y.differentiable else None
+        to_x = self.share_x(upstream) if x.tracked else None
+        to_y = self.share_y(upstream) if y.tracked else None
         return (
             None if to_x is None else sum_to(to_x, x.shape),
             None if to_y is None else sum_to(to_y, y.shape),
@@ -109,15 +110,23 @@ def broadcast_type(op: str, values: Sequence[Value]) -> TensorType:
     for x in values[1:]:
         if x.type == met:
             continue
-        if x.dtype is not met.dtype:
-            raise DTypeError(
-                f"{op}: elements of two types, {_listed(values)}; convert one side, as in y.to(tilegrad.{met.dtype.name})"
-            )
-        if x.device != met.device and x.shape and met.shape:
-            raise DeviceError(f"{op}: tensors on two devices, {_listed(values)}; move one, as in y.to({met.device!r})")
+        if x.dtype is not met.dtype or (x.device != met.device and x.shape and met.shape):
+            require_alike(op, values)
         device = met.device if met.shape else x.device
         met = TensorType(met.dtype, _met(met.shape, x.shape, op), device)
     return met
+
+
+def require_alike(op: str, values: Sequence[Value]) -> None:
+    """Refuses values of different dtypes or devices."""
+    met = values[0].type
+    for x in values:
+        if x.dtype is not met.dtype:
+            raise DTypeError(
+                f"{op}: elements of two types, {_listed(values)}; convert one, as in y.to(tilegrad.{met.dtype.name})"
+            )
+        if x.device != met.device:
+            raise DeviceError(f"{op}: tensors on two devices, {_listed(values)}; move one, as in y.to({met.device!r})")
 
 
 def _met(x: Shape, y: Shape, op: str) -> Shape:

@@ -1,0 +1,209 @@
+"""Exponentials, logarithms, roots and powers."""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+from ..ir.graph import Value
+from .arithmetic import absolute, add, clamp, div, maximum, mul, neg, reciprocal, square, sub
+from .base import Binary, Operand, Unary, pair, zeros_like
+from .bits import logical_and, logical_or
+from .broadcasting import Fill
+from .comparison import eq, ge, le
+from .control import where
+
+
+class Dear(Unary):
+    """Ops whose elements are better read than computed again."""
+
+    cost = "dear"
+
+
+@final
+class Exp(Dear):
+    fn = "exp"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return mul(upstream, self)
+
+
+@final
+class Exp2(Dear):
+    fn = "exp2"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return mul(upstream, mul(self, math.log(2)))
+
+
+@final
+class Expm1(Dear):
+    """exp(x) - 1, exact for small x too."""
+
+    fn = "expm1"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return mul(upstream, add(self, 1.0))
+
+
+@final
+class Log(Dear):
+    fn = "log"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return div(upstream, self.x)
+
+
+@final
+class Log2(Dear):
+    fn = "log2"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return div(upstream, mul(self.x, math.log(2)))
+
+
+@final
+class Log10(Dear):
+    fn = "log10"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return div(upstream, mul(self.x, math.log(10)))
+
+
+@final
+class Log1p(Dear):
+    """log(1 + x), exact for small x too."""
+
+    fn = "log1p"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return div(upstream, add(self.x, 1.0))
+
+
+@final
+class Sqrt(Dear):
+    fn = "sqrt"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return div(upstream, mul(self, 2.0))
+
+
+@final
+class Rsqrt(Dear):
+    """1 / sqrt(x)."""
+
+    fn = "rsqrt"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return mul(upstream, mul(mul(self, mul(self, self)), -0.5))
+
+
+@final
+class Power(Binary):
+    """x to the power y."""
+
+    fn = "pow"
+    cost = "dear"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        if isinstance(self.y, Fill) and not self.y.shape:
+            n = self.y.value
+            return zeros_like(upstream) if n == 0 else mul(upstream, mul(power(self.x, n - 1), n))
+        slope = mul(self.y, power(self.x, sub(self.y, 1.0)))
+        return where(eq(self.y, 0.0), 0.0, mul(upstream, slope))
+
+    def share_y(self, upstream: Value) -> Value | None:
+        at_zero = logical_and(eq(self.x, 0.0), ge(self.y, 0.0))
+        return where(at_zero, 0.0, mul(upstream, mul(self, log(self.x))))
+
+
+def exp(x: Value) -> Value:
+    return Exp(x)
+
+
+def exp2(x: Value) -> Value:
+    return Exp2(x)
+
+
+def expm1(x: Value) -> Value:
+    return Expm1(x)
+
+
+def log(x: Value) -> Value:
+    return Log(x)
+
+
+def log2(x: Value) -> Value:
+    return Log2(x)
+
+
+def log10(x: Value) -> Value:
+    return Log10(x)
+
+
+def log1p(x: Value) -> Value:
+    return Log1p(x)
+
+
+def sqrt(x: Value) -> Value:
+    return Sqrt(x)
+
+
+def rsqrt(x: Value) -> Value:
+    return Rsqrt(x)
+
+
+def power(x: Operand, y: Operand) -> Value:
+    """x to the power y; small whole and half exponents become products and roots."""
+    if isinstance(x, Value) and not isinstance(y, Value):
+        small = _small_power(x, y)
+        if small is not None:
+            return small
+    return Power(*pair(x, y))
+
+
+def _small_power(x: Value, n: float) -> Value | None:
+    if n == 1:
+        return x
+    if n == 2:
+        return square(x)
+    if n == 3:
+        return mul(square(x), x)
+    if not x.dtype.is_float:
+        return None
+    match n:
+        case 0.5:
+            return sqrt(x)
+        case -0.5:
+            return rsqrt(x)
+        case -1:
+            return reciprocal(x)
+        case -2:
+            return reciprocal(square(x))
+    return None
+
+
+def logaddexp(x: Value, y: Value) -> Value:
+    """log(exp(x) + exp(y)), without overflow on the way."""
+    same = eq(x, y)  # also where both are the same infinity
+    distance = where(same, 0.0, absolute(sub(x, y)))
+    return add(maximum(x, y), log1p(exp(neg(distance))))
+
+
+def logaddexp2(x: Value, y: Value) -> Value:
+    """log2(2**x + 2**y), without overflow on the way."""
+    distance = where(eq(x, y), 0.0, absolute(sub(x, y)))
+    return add(maximum(x, y), mul(log1p(exp2(neg(distance))), 1 / math.log(2)))
+
+
+def xlogy(x: Operand, y: Operand) -> Value:
+    """x * log(y), and 0 where x is 0 unless y is NaN."""
+    a, b = pair(x, y)
+    zero = logical_and(eq(a, 0.0), logical_or(le(b, 0.0), eq(b, math.inf)))
+    return where(zero, 0.0, mul(a, log(where(zero, 1.0, b))))
+
+
+def logit(x: Value, eps: float | None = None) -> Value:
+    """log(x / (1 - x)), the inverse of sigmoid; `eps` keeps x away from 0 and 1."""
+    inner = x if eps is None else clamp(x, eps, 1 - eps)
+    return log(div(inner, sub(1.0, inner)))

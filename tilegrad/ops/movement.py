@@ -1,0 +1,435 @@
+"""Elements put in other places. The gradient of each op puts them back.
+
+Permute <-> Permute        Slice <-> Pad        Cat -> Slices
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar, final
+
+from ..errors import ArgumentError, AxisError, IndexRangeError, ShapeError
+from ..ir.graph import Reader, TensorType, Value
+from ..ir.scalar import FALSE, TRUE, Expr, Position, apply, const, size
+from ..ir.scalar import where as choose
+from ..ir.size import Dim, Shape
+from .base import require_alike
+from .broadcasting import ZERO, expand, normal_axes, normal_axis, reshape, shown
+
+Item = TypeVar("Item")
+
+
+class Movement(Value):
+    """Ops that compute nothing."""
+
+    cost = "free"
+
+
+@final
+class Permute(Movement):
+    """Axes in another order: axis n of the result is axis `axes[n]` of x."""
+
+    x: Value
+    axes: tuple[int, ...]
+
+    def infer(self) -> TensorType:
+        return self.x.type.with_shape(tuple([self.x.shape[axis] for axis in self.axes]))
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        return read(self.x, tuple([position[n] for n in inverse(self.axes)]))
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (Permute(upstream, inverse(self.axes)),)
+
+
+@final
+class Slice(Movement):
+    """Along each axis `sizes[axis]` elements, from `starts[axis]` on, `steps[axis]` apart."""
+
+    x: Value
+    starts: Shape
+    steps: tuple[int, ...]
+    sizes: Shape
+
+    def infer(self) -> TensorType:
+        return self.x.type.with_shape(self.sizes)
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        axes = zip(position, self.starts, self.steps, strict=True)
+        return read(self.x, tuple([p * step + size(start) for p, start, step in axes]))
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (Pad(upstream, self.starts, self.steps, self.x.shape),)
+
+    def __str__(self) -> str:
+        axes = zip(self.x.shape, self.starts, self.steps, self.sizes, strict=True)
+        return f"slice[{', '.join(_shown_slice(*axis) for axis in axes)}]"
+
+
+@final
+class Pad(Movement):
+    """x placed in a tensor of one number: element n of an axis at `starts[axis] + n * steps[axis]`."""
+
+    x: Value
+    starts: Shape
+    steps: tuple[int, ...]
+    sizes: Shape
+    value: float = 0.0
+
+    def infer(self) -> TensorType:
+        return self.x.type.with_shape(self.sizes)
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        inside: Expr = TRUE
+        at: list[Expr] = []
+        for p, start, step, extent in zip(position, self.starts, self.steps, self.x.shape, strict=True):
+            distance = p - size(start) if step > 0 else size(start) - p
+            place = distance // abs(step)
+            inside = inside & (distance >= 0) & (place < size(extent))
+            if abs(step) != 1:
+                inside = inside & apply("eq", distance % abs(step), ZERO)
+            at.append(place)
+        outside = const(self.value, self.x.dtype)
+        return outside if inside is FALSE else choose(inside, read(self.x, tuple(at)), outside)
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (Slice(upstream, self.starts, self.steps, self.x.shape),)
+
+    def __str__(self) -> str:
+        axes = zip(self.sizes, self.starts, self.steps, self.x.shape, strict=True)
+        filled = f", value={self.value:g}" if self.value else ""
+        return f"pad[{', '.join(_shown_slice(*axis) for axis in axes)}{filled}]"
+
+
+@final
+class Cat(Movement):
+    """Tensors one after the other along an axis."""
+
+    tensors: tuple[Value, ...]
+    axis: int
+
+    def infer(self) -> TensorType:
+        first = self.tensors[0]
+        for x in self.tensors[1:]:
+            others = [n for n in range(first.type.rank) if n != self.axis]
+            if x.type.rank != first.type.rank or any(x.shape[n] != first.shape[n] for n in others):
+                raise ShapeError(
+                    f"cat: {shown(first.shape)} and {shown(x.shape)} do not fit along axis {self.axis}: "
+                    "all other axes must be equal"
+                )
+        require_alike("cat", self.tensors)
+        along: Dim = 0
+        for x in self.tensors:
+            along = along + x.shape[self.axis]
+        return first.type.with_shape(replaced(first.shape, self.axis, along))
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        return self._from(0, 0, position, read)
+
+    def _from(self, n: int, start: Dim, position: Position, read: Reader) -> Expr:
+        """The element, if it is in tensor n or in a later one; `start` is where tensor n begins."""
+        x = self.tensors[n]
+        p = position[self.axis]
+        here = read(x, replaced(position, self.axis, p - size(start)))
+        if n == len(self.tensors) - 1:
+            return here
+        end = start + x.shape[self.axis]
+        return choose(p < size(end), here, self._from(n + 1, end, position, read))
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        shares: list[Value | None] = []
+        start: Dim = 0
+        for x in self.tensors:
+            shares.append(narrow(upstream, self.axis, start, x.shape[self.axis]) if x.tracked else None)
+            start = start + x.shape[self.axis]
+        return shares
+
+
+# --- helpers -----------------------------------------------------------------------------------
+
+
+def inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
+    """Where each axis went.
+
+    >>> inverse((2, 0, 1))
+    (1, 2, 0)
+    """
+    places = [0] * len(axes)
+    for place, axis in enumerate(axes):
+        places[axis] = place
+    return tuple(places)
+
+
+def replaced(items: tuple[Item, ...], position: int, item: Item) -> tuple[Item, ...]:
+    return (*items[:position], item, *items[position + 1 :])
+
+
+def _shown_slice(extent: Dim, start: Dim, step: int, count: Dim) -> str:
+    """A slice as Python writes it."""
+    if (start, step, count) == (0, 1, extent):
+        return ":"
+    stop = start + count * step
+    end = "" if stop == extent or (step < 0 and stop == -1) else f"{stop}"
+    return f"{start}:{end}" + ("" if step == 1 else f":{step}")
+
+
+# --- the order of axes -------------------------------------------------------------------------
+
+
+def permute(x: Value, axes: Sequence[int]) -> Value:
+    order = tuple([normal_axis(axis, x.type.rank, "permute") for axis in axes])
+    if sorted(order) != list(range(x.type.rank)):
+        raise AxisError(f"permute: {shown(tuple(axes))} does not name each of the {x.type.rank} axes of x once")
+    return x if order == tuple(range(x.type.rank)) else Permute(x, order)
+
+
+def transpose(x: Value, axis1: int = -2, axis2: int = -1) -> Value:
+    """Two axes exchanged."""
+    if not x.shape:
+        return x
+    i, j = normal_axis(axis1, x.type.rank, "transpose"), normal_axis(axis2, x.type.rank, "transpose")
+    order = list(range(x.type.rank))
+    order[i], order[j] = j, i
+    return permute(x, order)
+
+
+def moveaxis(x: Value, source: int | Sequence[int], destination: int | Sequence[int]) -> Value:
+    """Axes moved to other places, the others staying in order."""
+    given = ((source,), (destination,)) if isinstance(source, int) else (source, destination)
+    start, end = ([normal_axis(n, x.type.rank, "movedim") for n in axes] for axes in given)  # type: ignore[union-attr]
+    if len(start) != len(end) or len(set(start)) != len(start) or len(set(end)) != len(end):
+        raise AxisError(f"movedim: cannot move axes {source} to {destination}: one place for each axis")
+    rest = iter([n for n in range(x.type.rank) if n not in start])
+    placed = dict(zip(end, start, strict=True))
+    return permute(x, [placed[n] if n in placed else next(rest) for n in range(x.type.rank)])
+
+
+# --- axes of extent 1, merged and split axes -----------------------------------------------------
+
+
+def unsqueeze(x: Value, axis: int) -> Value:
+    """A new axis of extent 1."""
+    n = normal_axis(axis, x.type.rank + 1, "unsqueeze")
+    return reshape(x, (*x.shape[:n], 1, *x.shape[n:]))
+
+
+def squeeze(x: Value, axes: int | Sequence[int] | None = None) -> Value:
+    """Without axes of extent 1: all of them, or those named that have it."""
+    named = normal_axes(axes, x.type.rank, "squeeze")
+    return reshape(x, [extent for n, extent in enumerate(x.shape) if n not in named or extent != 1])
+
+
+def flatten(x: Value, start: int = 0, end: int = -1) -> Value:
+    """Several axes as one."""
+    if not x.shape:
+        return reshape(x, (1,))
+    i, j = normal_axis(start, x.type.rank, "flatten"), normal_axis(end, x.type.rank, "flatten")
+    if i > j:
+        raise AxisError(f"flatten: the first axis, {start}, comes after the last, {end}")
+    merged: Dim = 1
+    for extent in x.shape[i : j + 1]:
+        merged = merged * extent
+    return reshape(x, (*x.shape[:i], merged, *x.shape[j + 1 :]))
+
+
+def unflatten(x: Value, axis: int, sizes: Sequence[Dim]) -> Value:
+    """One axis as several; one size may be -1."""
+    n = normal_axis(axis, x.type.rank, "unflatten")
+    inner = tuple(sizes)
+    if -1 in inner:
+        rest: Dim = 1
+        for extent in inner:
+            rest = rest * extent if extent != -1 else rest
+        if rest == 0 or (isinstance(rest, int) and isinstance(x.shape[n], int) and x.shape[n] % rest):
+            raise ShapeError(f"unflatten: axis {axis} of {shown(x.shape)} cannot be split into {shown(inner)}")
+        inner = tuple([x.shape[n] // rest if extent == -1 else extent for extent in inner])
+    return reshape(x, (*x.shape[:n], *inner, *x.shape[n + 1 :]))
+
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+def narrow(x: Value, axis: int, start: Dim, length: Dim) -> Value:
+    """`length` elements of an axis, from `start` on."""
+    n = normal_axis(axis, x.type.rank, "narrow")
+    extent = x.shape[n]
+    if isinstance(start, int) and isinstance(length, int) and isinstance(extent, int):
+        start = start + extent if start < 0 else start
+        if start < 0 or length < 0 or start + length > extent:
+            raise IndexRangeError(
+                f"narrow: elements {start} to {start + length} are not all in axis {axis} of {shown(x.shape)}"
+            )
+    return _sliced(x, n, start, 1, length)
+
+
+def slice_axis(
+    x: Value, axis: int, start: int | None = None, stop: int | None = None, step: int | None = None
+) -> Value:
+    """What `x[start:stop:step]` is in Python, along an axis."""
+    n = normal_axis(axis, x.type.rank, "slice")
+    extent = x.shape[n]
+    if step == 0:
+        raise ArgumentError("slice: the step must not be 0")
+    if isinstance(extent, int):
+        chosen = range(*slice(start, stop, step).indices(extent))
+        return _sliced(x, n, chosen.start if chosen else 0, chosen.step if chosen else 1, len(chosen))
+    jump = 1 if step is None else step
+    if (start, stop) == (None, None) and abs(jump) == 1:
+        return _sliced(x, n, 0 if jump == 1 else extent - 1, jump, extent)
+    if jump != 1 or (start or 0) < 0 or stop is None or stop >= 0:
+        if jump == 1 and stop is None and start is not None:
+            return _sliced(x, n, start if start >= 0 else extent + start, 1, extent - start if start >= 0 else -start)
+        raise ShapeError(
+            f"slice: axis {axis} of {shown(x.shape)} varies, and may be shorter than {start}:{stop}:{step} needs; "
+            "slice it from its end, or fix its size"
+        )
+    first = start or 0
+    return _sliced(x, n, first, 1, extent + stop - first)
+
+
+def _sliced(x: Value, axis: int, start: Dim, step: int, count: Dim) -> Value:
+    if (start, step, count) == (0, 1, x.shape[axis]):
+        return x
+    starts = replaced((0,) * x.type.rank, axis, start)
+    steps = replaced((1,) * x.type.rank, axis, step)
+    return Slice(x, starts, steps, replaced(x.shape, axis, count))
+
+
+def select(x: Value, axis: int, index: int) -> Value:
+    """The elements at one index of an axis, without the axis."""
+    n = normal_axis(axis, x.type.rank, "select")
+    extent = x.shape[n]
+    if not x.shape or (isinstance(extent, int) and not -extent <= index < extent):
+        raise IndexRangeError(f"index {index} is outside axis {axis} of {shown(x.shape)}")
+    at = _sliced(x, n, index if index >= 0 else extent + index, 1, 1)
+    return reshape(at, (*x.shape[:n], *x.shape[n + 1 :]))
+
+
+def flip(x: Value, axes: int | Sequence[int]) -> Value:
+    """The elements of some axes in reverse order."""
+    for n in normal_axes(axes, x.type.rank, "flip"):
+        x = _sliced(x, n, x.shape[n] - 1, -1, x.shape[n]) if x.shape[n] not in (0, 1) else x
+    return x
+
+
+def split(x: Value, sizes: int | Sequence[int], axis: int = 0) -> tuple[Value, ...]:
+    """Parts of these sizes along an axis; of one size each (the last may be smaller) if there is only one."""
+    n = normal_axis(axis, x.type.rank, "split")
+    extent = x.shape[n]
+    if not isinstance(extent, int):
+        raise ShapeError(f"split: axis {axis} of {shown(x.shape)} varies; split an axis of fixed size")
+    if isinstance(sizes, int):
+        if sizes < 0 or (sizes == 0 and extent):
+            raise ArgumentError(f"split: parts of {sizes} elements")
+        whole = [min(sizes, extent - start) for start in range(0, extent, sizes or 1)] or [0]
+    else:
+        whole = list(sizes)
+        if sum(whole) != extent or min(whole, default=0) < 0:
+            raise ShapeError(
+                f"split: sizes {whole} add up to {sum(whole)}, axis {axis} of {shown(x.shape)} has {extent}"
+            )
+    starts = [sum(whole[:k]) for k in range(len(whole))]
+    return tuple([narrow(x, n, start, length) for start, length in zip(starts, whole, strict=True)])
+
+
+def chunk(x: Value, count: int, axis: int = 0) -> tuple[Value, ...]:
+    """At most `count` parts, all of one size but the last."""
+    extent = x.shape[normal_axis(axis, x.type.rank, "chunk")]
+    if count <= 0:
+        raise ArgumentError(f"chunk: into {count} parts")
+    if not isinstance(extent, int):
+        part = extent // count
+        return tuple([narrow(x, axis, part * k, part) for k in range(count)])
+    return split(x, -(-extent // count), axis) if extent else tuple([x] * count)
+
+
+def unbind(x: Value, axis: int = 0) -> tuple[Value, ...]:
+    """What stands at each index of an axis."""
+    extent = x.shape[normal_axis(axis, x.type.rank, "unbind")] if x.shape else None
+    if not isinstance(extent, int):
+        raise ShapeError(f"unbind: {shown(x.shape)} has no axis {axis} of fixed size")
+    return tuple([select(x, axis, index) for index in range(extent)])
+
+
+# --- tensors put together ------------------------------------------------------------------------
+
+
+def cat(tensors: Sequence[Value], axis: int = 0) -> Value:
+    """Tensors one after the other along an axis; those of shape (0,) do not count, as in PyTorch."""
+    if not tensors:
+        raise ArgumentError("cat: no tensors")
+    some = [x for x in tensors if x.shape != (0,)] or [tensors[0]]
+    if not some[0].shape:
+        raise ShapeError("cat: a tensor without axes cannot be concatenated; use stack")
+    n = normal_axis(axis, some[0].type.rank, "cat")
+    return some[0] if len(some) == 1 else Cat(tuple(some), n)
+
+
+def stack(tensors: Sequence[Value], axis: int = 0) -> Value:
+    """Tensors of one shape along a new axis."""
+    if not tensors:
+        raise ArgumentError("stack: no tensors")
+    for x in tensors:
+        if x.shape != tensors[0].shape:
+            raise ShapeError(f"stack: {shown(tensors[0].shape)} and {shown(x.shape)} are not equal")
+    n = normal_axis(axis, tensors[0].type.rank + 1, "stack")
+    return Cat(tuple([unsqueeze(x, n) for x in tensors]), n) if len(tensors) > 1 else unsqueeze(tensors[0], n)
+
+
+def pad(x: Value, widths: Sequence[tuple[int, int]], value: float = 0) -> Value:
+    """A number put before and after the elements of each axis (negative widths cut off)."""
+    if len(widths) != x.type.rank:
+        raise ShapeError(f"pad: {len(widths)} pairs of widths for the {x.type.rank} axes of {shown(x.shape)}")
+    for n, (before, after) in enumerate(widths):
+        cut = max(0, -before) + max(0, -after)
+        if cut:
+            x = _sliced(x, n, max(0, -before), 1, x.shape[n] - cut)
+    if all(before <= 0 and after <= 0 for before, after in widths):
+        return x
+    grown = [extent + max(0, a) + max(0, b) for extent, (a, b) in zip(x.shape, widths, strict=True)]
+    starts = tuple([max(0, before) for before, _ in widths])
+    number = float(value) if x.dtype.is_float else value
+    return Pad(x, starts, (1,) * x.type.rank, tuple(grown), number)
+
+
+def roll(x: Value, shifts: int | Sequence[int], axes: int | Sequence[int] | None = None) -> Value:
+    """Elements moved along axes, those that leave at the end coming in at the start."""
+    if axes is None:
+        if not isinstance(shifts, int):
+            raise ArgumentError("roll: several shifts need as many axes")
+        return reshape(roll(reshape(x, (-1,)) if x.shape else reshape(x, (1,)), shifts, 0), x.shape)
+    distances = [shifts] if isinstance(shifts, int) else list(shifts)
+    places = [axes] if isinstance(axes, int) else list(axes)
+    if len(distances) != len(places):
+        raise ArgumentError(f"roll: {len(distances)} shifts for {len(places)} axes")
+    for distance, axis in zip(distances, places, strict=True):
+        n = normal_axis(axis, x.type.rank, "roll")
+        extent = x.shape[n] if x.shape else 1
+        moved = distance % extent if isinstance(extent, int) and extent else distance if extent else 0
+        if moved and isinstance(extent, int):
+            x = Cat((narrow(x, n, extent - moved, moved), narrow(x, n, 0, extent - moved)), n)
+        elif moved > 0:
+            x = Cat((_sliced(x, n, extent - moved, 1, moved), _sliced(x, n, 0, 1, extent - moved)), n)
+        elif moved < 0:
+            x = Cat((_sliced(x, n, -moved, 1, extent + moved), _sliced(x, n, 0, 1, -moved)), n)
+    return x
+
+
+def repeat(x: Value, counts: Sequence[int]) -> Value:
+    """The whole tensor several times along each axis; further counts stand for new leading axes."""
+    if len(counts) < x.type.rank:
+        raise ShapeError(f"repeat: {len(counts)} counts for the {x.type.rank} axes of {shown(x.shape)}")
+    shape = (1,) * (len(counts) - x.type.rank) + x.shape
+    apart = [n for extent in shape for n in (1, extent)]
+    wide = [n for count, extent in zip(counts, shape, strict=True) for n in (count, extent)]
+    whole = [count * extent for count, extent in zip(counts, shape, strict=True)]
+    return reshape(expand(reshape(x, apart), wide), whole)
+
+
+def repeat_interleave(x: Value, count: int, axis: int | None = None) -> Value:
+    """Each element several times, next to itself."""
+    if axis is None:
+        x, axis = reshape(x, (-1,)) if x.shape else reshape(x, (1,)), 0
+    n = normal_axis(axis, x.type.rank, "repeat_interleave")
+    wide = (*x.shape[: n + 1], count, *x.shape[n + 1 :])
+    return reshape(expand(unsqueeze(x, n + 1), wide), (*x.shape[:n], x.shape[n] * count, *x.shape[n + 1 :]))

@@ -1,0 +1,178 @@
+"""Running sums, products and extremes along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, final
+
+from ..ir.dtype import DType, bool_, int64, uint8
+from ..ir.graph import Reader, TensorType, Value
+from ..ir.scalar import Expr, Position, cast, fresh_index, scan
+from ..ir.size import Dim, Shape
+from .arithmetic import add, mul, sub
+from .broadcasting import accumulator, normal_axis, reduce_sum, require, reshape
+from .cast import cast as cast_value
+from .cast import detach, widened
+from .comparison import eq, isfinite, le
+from .control import masked, where
+from .creation import positions, zeros
+from .exponential import exp, log
+from .movement import flip, replaced, unsqueeze
+
+
+class Running(Value):
+    """Ops whose element comes from all elements of x up to the same place on an axis."""
+
+    fn: ClassVar[str]
+    takes: ClassVar[str] = "if"
+    cost = "dear"
+    x: Value
+    axis: int
+
+    def infer(self) -> TensorType:
+        require(self.takes, self.x.dtype, self.op)
+        return self.x.type.with_dtype(self.result_dtype)
+
+    @property
+    def result_dtype(self) -> DType:
+        return self.x.dtype
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        k = fresh_index(self.x.shape[self.axis])
+        body = cast(read(self.x, replaced(position, self.axis, k)), accumulator(self.x.dtype))
+        return cast(scan(self.fn, k, body, position[self.axis]), self.result_dtype)
+
+
+@final
+class Cumsum(Running):
+    """The sum of all elements up to this one; half precision is added up in float32."""
+
+    fn = "add"
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (flip(Cumsum(flip(upstream, self.axis), self.axis), self.axis),)
+
+
+@final
+class Cumprod(Running):
+    """The product of all elements up to this one; half precision is multiplied in float32."""
+
+    fn = "mul"
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        """x[i] counts in all products from i on, with the product of the others as its factor.
+
+        These are n * n factors, none of them found by dividing: elements may be 0.
+        """
+        axis, rank, n = self.axis, self.x.type.rank, self.x.shape[self.axis]
+        own = reshape(positions(n, self.x.device), _along(axis, rank + 1, n))
+        other = reshape(positions(n, self.x.device), _along(axis + 1, rank + 1, n))
+        factors = where(eq(own, other), 1.0, unsqueeze(self.x, axis))
+        weighted = mul(Cumprod(factors, axis + 1), unsqueeze(upstream, axis))
+        return (reduce_sum(masked(le(own, other), weighted), axis + 1),)
+
+
+class RunningExtreme(Running):
+    """The greatest or least element so far; the gradient goes to where it stands, the last such place."""
+
+    place: ClassVar[type[Running]]
+    takes = "bif"
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        axis, rank, n = self.axis, self.x.type.rank, self.x.shape[self.axis]
+        places = unsqueeze(self.place(self.x, axis), axis)
+        own = reshape(positions(n, self.x.device), _along(axis, rank + 1, n))
+        return (reduce_sum(masked(eq(own, places), unsqueeze(upstream, axis)), axis + 1),)
+
+
+class RunningPlace(Running):
+    """Where the greatest or least element so far stands; of equal ones, the last."""
+
+    takes = "bif"
+    differentiable = False
+
+    @property
+    def result_dtype(self) -> DType:
+        return int64
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (None,)
+
+
+@final
+class CumArgmax(RunningPlace):
+    fn = "argmax"
+
+
+@final
+class CumArgmin(RunningPlace):
+    fn = "argmin"
+
+
+@final
+class Cummax(RunningExtreme):
+    fn = "maximum"
+    place = CumArgmax
+
+
+@final
+class Cummin(RunningExtreme):
+    fn = "minimum"
+    place = CumArgmin
+
+
+def _along(axis: int, rank: int, n: Dim) -> Shape:
+    """The shape of something that varies along one axis only."""
+    ones: Shape = (1,) * rank
+    return replaced(ones, axis, n)
+
+
+def cumsum(x: Value, axis: int) -> Value:
+    n = normal_axis(axis, x.type.rank, "cumsum")
+    return Cumsum(x, n) if x.shape else x
+
+
+def cumprod(x: Value, axis: int) -> Value:
+    n = normal_axis(axis, x.type.rank, "cumprod")
+    return Cumprod(x, n) if x.shape else x
+
+
+def cummax(x: Value, axis: int) -> tuple[Value, Value]:
+    """The greatest elements so far, and where they stand."""
+    return _running(x, axis, Cummax, CumArgmax)
+
+
+def cummin(x: Value, axis: int) -> tuple[Value, Value]:
+    """The least elements so far, and where they stand."""
+    return _running(x, axis, Cummin, CumArgmin)
+
+
+def _running(x: Value, axis: int, values: type[Running], places: type[Running]) -> tuple[Value, Value]:
+    n = normal_axis(axis, x.type.rank, "cummax")
+    if not x.shape:
+        return x, zeros((), int64, x.device)
+    if x.dtype is bool_:
+        small = cast_value(x, uint8)
+        return cast_value(values(small, n), bool_), places(small, n)
+    return values(x, n), places(x, n)
+
+
+def logcumsumexp(x: Value, axis: int) -> Value:
+    """log of the running sum of exp(x): each sum relative to its own greatest element, so nothing overflows.
+
+    It takes n * n exponentials along an axis of n elements.
+    """
+    n = normal_axis(axis, x.type.rank, "logcumsumexp")
+    if not x.shape:
+        return x
+    wide = widened(x)
+    greatest = detach(cummax(wide, n)[0])
+    shift = where(isfinite(greatest), greatest, 0.0)
+    extent, rank = x.shape[n], x.type.rank + 1
+    upto = reshape(positions(extent, x.device), _along(n, rank, extent))
+    own = reshape(positions(extent, x.device), _along(n + 1, rank, extent))
+    earlier = le(own, upto)
+    powers = exp(where(earlier, sub(unsqueeze(wide, n), unsqueeze(shift, n + 1)), float("-inf")))
+    total = reduce_sum(powers, n + 1)
+    none = eq(total, 0.0)
+    return cast_value(add(where(none, float("-inf"), log(where(none, 1.0, total))), shift), x.dtype)

@@ -1,0 +1,222 @@
+"""Trigonometric and hyperbolic functions, and the error function."""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+from ..ir.graph import Value
+from .arithmetic import add, div, mul, neg, square, sub
+from .base import Binary, Operand, pair
+from .comparison import eq
+from .control import where
+from .exponential import Dear, exp, rsqrt
+
+
+@final
+class Sin(Dear):
+    fn = "sin"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return mul(upstream, cos(self.x))
+
+
+@final
+class Cos(Dear):
+    fn = "cos"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return mul(upstream, neg(sin(self.x)))
+
+
+@final
+class Tan(Dear):
+    fn = "tan"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return mul(upstream, add(square(self), 1.0))
+
+
+@final
+class Asin(Dear):
+    fn = "asin"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return mul(upstream, rsqrt(sub(1.0, square(self.x))))
+
+
+@final
+class Acos(Dear):
+    fn = "acos"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return mul(upstream, neg(rsqrt(sub(1.0, square(self.x)))))
+
+
+@final
+class Atan(Dear):
+    fn = "atan"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return div(upstream, add(square(self.x), 1.0))
+
+
+@final
+class Atan2(Binary):
+    """The angle of the point (y, x), in all four quadrants; here `x` is the first argument."""
+
+    fn = "atan2"
+    cost = "dear"
+
+    def _share(self, upstream: Value, other: Value) -> Value:
+        norm = add(square(self.x), square(self.y))
+        return mul(upstream, where(eq(norm, 0.0), 0.0, div(other, norm)))
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return self._share(upstream, self.y)
+
+    def share_y(self, upstream: Value) -> Value | None:
+        return self._share(upstream, neg(self.x))
+
+
+@final
+class Sinh(Dear):
+    fn = "sinh"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return mul(upstream, cosh(self.x))
+
+
+@final
+class Cosh(Dear):
+    fn = "cosh"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return mul(upstream, sinh(self.x))
+
+
+@final
+class Tanh(Dear):
+    fn = "tanh"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return mul(upstream, sub(1.0, square(self)))
+
+
+@final
+class Asinh(Dear):
+    fn = "asinh"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return mul(upstream, rsqrt(add(square(self.x), 1.0)))
+
+
+@final
+class Acosh(Dear):
+    fn = "acosh"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return mul(upstream, rsqrt(sub(square(self.x), 1.0)))
+
+
+@final
+class Atanh(Dear):
+    fn = "atanh"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return div(upstream, sub(1.0, square(self.x)))
+
+
+@final
+class Erf(Dear):
+    """The error function."""
+
+    fn = "erf"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return mul(upstream, mul(exp(neg(square(self.x))), 2 / math.sqrt(math.pi)))
+
+
+@final
+class Erfc(Dear):
+    """1 - erf(x), exact for large x too."""
+
+    fn = "erfc"
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return mul(upstream, mul(exp(neg(square(self.x))), -2 / math.sqrt(math.pi)))
+
+
+def sin(x: Value) -> Value:
+    return Sin(x)
+
+
+def cos(x: Value) -> Value:
+    return Cos(x)
+
+
+def tan(x: Value) -> Value:
+    return Tan(x)
+
+
+def asin(x: Value) -> Value:
+    return Asin(x)
+
+
+def acos(x: Value) -> Value:
+    return Acos(x)
+
+
+def atan(x: Value) -> Value:
+    return Atan(x)
+
+
+def atan2(y: Operand, x: Operand) -> Value:
+    return Atan2(*pair(y, x))
+
+
+def sinh(x: Value) -> Value:
+    return Sinh(x)
+
+
+def cosh(x: Value) -> Value:
+    return Cosh(x)
+
+
+def tanh(x: Value) -> Value:
+    return Tanh(x)
+
+
+def asinh(x: Value) -> Value:
+    return Asinh(x)
+
+
+def acosh(x: Value) -> Value:
+    return Acosh(x)
+
+
+def atanh(x: Value) -> Value:
+    return Atanh(x)
+
+
+def erf(x: Value) -> Value:
+    return Erf(x)
+
+
+def erfc(x: Value) -> Value:
+    return Erfc(x)
+
+
+def sinc(x: Value) -> Value:
+    """sin(pi x) / (pi x), and 1 at 0."""
+    zero = eq(x, 0.0)
+    angle = mul(where(zero, 1.0, x), math.pi)
+    return where(zero, 1.0, div(sin(angle), angle))
+
+
+def deg2rad(x: Value) -> Value:
+    return mul(x, math.pi / 180)
+
+
+def rad2deg(x: Value) -> Value:
+    return mul(x, 180 / math.pi)
