@@ -27,9 +27,9 @@ def fuse(graph: Graph) -> Schedule:
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType
     >>> from ..ops.exponential import exp
-    >>> from ..ops.reduction import sum
+    >>> from ..ops.broadcasting import reduce_sum
     >>> x = Input(TensorType(float32, (4, 8)), "x")
-    >>> print(fuse(Graph((x,), (sum(exp(x), (1,), True),))))
+    >>> print(fuse(Graph((x,), (reduce_sum(exp(x), (1,), True),))))
     group 0: rows over i in 4; along k in 8
       let t0 = sum(exp(x[i, k]) for k in 0:8)
       store sum_1[i, 0] = t0
