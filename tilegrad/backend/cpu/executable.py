@@ -157,36 +157,57 @@ class Binding:
         return Table(team, calls, segments, self.patches, data, long=total > LONG, timed=timed)
 
     def runner(self) -> Runner:
-        """The function that runs the program: its outputs from its inputs."""
-        device, pool = self.device, self.device.pool
-        made = [(bytes, pool.blocks(bytes)) for bytes in self.made]
-        results = self.results
-        straight = results == list(range(len(self.program.inputs), len(self.program.inputs) + len(made)))
-        needs_arena = self.arena > 0
-        listeners, take = events.listeners, pool.take
+        """The function that runs the program: its outputs from its inputs.
+
+        It is written for this program as a person would for one of so many inputs and outputs: loops over them would
+        take longer than the kernels of a small program.
+        """
         learner = _Learner(self)
-        run = learner.table.run
+        names = {
+            "device": self.device,
+            "take": self.device.pool.take,
+            "PoolBuffer": PoolBuffer,
+            "learner": learner,
+            "listeners": events.listeners,
+            "run": learner.table.run,
+        } | {f"blocks{n}": self.device.pool.blocks(bytes) for n, bytes in enumerate(self.made)}
+        source = runner_source(len(self.program.inputs), self.made, self.results, bool(self.arena))
+        exec(source, names)
+        return names["runner"]  # type: ignore[return-value]
 
-        def runner(inputs: Sequence[Buffer]) -> tuple[Buffer, ...]:
-            nonlocal run
-            outputs = tuple([PoolBuffer(device, bytes, blocks, take(blocks)) for bytes, blocks in made])
-            data = [x.address for x in inputs]
-            data += [x.address for x in outputs]
-            if needs_arena:
-                arena = device.arena
-                data.append(arena.address)
-            if listeners:
-                learner.profiled(data)
-            else:
-                if learner.learning:
-                    run = learner.next()
-                run(*data)
-            if straight:
-                return outputs
-            everything = (*inputs, *outputs)
-            return tuple([everything[n] for n in results])
 
-        return runner
+def runner_source(inputs: int, made: Sequence[int], results: Sequence[int], arena: bool) -> str:
+    """The text of a runner: `made` has the bytes of each new output, `results` the datum of each result.
+
+    >>> print(runner_source(2, [64], [2, 0], True))
+    def runner(inputs):
+        global run
+        x0, x1 = inputs
+        y0 = PoolBuffer(device, 64, blocks0, take(blocks0))
+        arena = device.arena
+        if listeners:
+            learner.profiled(x0.address, x1.address, y0.address, arena.address)
+            return (y0, x0,)
+        if learner.learning:
+            run = learner.next()
+        run(x0.address, x1.address, y0.address, arena.address)
+        return (y0, x0,)
+    """
+    given = [f"x{n}" for n in range(inputs)]
+    new = [f"y{n}" for n in range(len(made))]
+    data = ", ".join(f"{name}.address" for name in [*given, *new, *(["arena"] if arena else [])])
+    everything = given + new
+    result = f"return ({''.join(everything[n] + ', ' for n in results).rstrip()})"
+    lines = ["def runner(inputs):", "    global run"]
+    lines += [f"    {', '.join(given)}{',' if inputs == 1 else ''} = inputs"] if inputs else []
+    lines += [
+        f"    {y} = PoolBuffer(device, {bytes}, blocks{n}, take(blocks{n}))"
+        for n, (y, bytes) in enumerate(zip(new, made, strict=True))
+    ]
+    lines += ["    arena = device.arena"] if arena else []
+    lines += ["    if listeners:", f"        learner.profiled({data})", f"        {result}"]
+    lines += ["    if learner.learning:", "        run = learner.next()", f"    run({data})", f"    {result}"]
+    return "\n".join(lines)
 
 
 class _Learner:
@@ -234,7 +255,7 @@ class _Learner:
             taken.append(call._replace(nanoseconds=spent if self._runs == 2 else min(call.nanoseconds, spent)))
         self.calls = taken
 
-    def profiled(self, data: Sequence[int]) -> None:
+    def profiled(self, *data: int) -> None:
         """Runs, and tells those who listen how long each launch took."""
         table = self._measuring()
         table.run(*data)
