@@ -32,7 +32,7 @@ def evaluate(e: Expr, indices: tuple[Index, ...], array: Callable[[Any], Any], s
     result = made[e]
     shape = tuple(extent[i] for i in indices)
     result = result.reshape(result.shape[: len(indices)])
-    return np.ascontiguousarray(np.broadcast_to(result, shape)).astype(e.dtype.numpy)
+    return np.broadcast_to(result, shape).astype(e.dtype.numpy, order="C")
 
 
 def _value(
@@ -62,7 +62,7 @@ def _value(
         case Apply("cast", (x,), dtype):
             return convert(made[x], dtype)
         case Apply("bitcast", (x,), dtype):
-            return np.ascontiguousarray(made[x]).view(dtype.numpy)
+            return np.ascontiguousarray(made[x]).view(dtype.numpy).reshape(made[x].shape)
         case Apply(fn, args, dtype):
             function = FUNCTIONS[fn].evaluate
             assert function is not None
