@@ -1,0 +1,135 @@
+"""Einstein's notation for any number of operands, as a sequence of contractions of two."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from string import ascii_letters
+
+from ..errors import ArgumentError, ShapeError
+from ..ir.graph import Value
+from ..ir.size import Dim, Size, known
+from .arithmetic import mul
+from .broadcasting import reduce_sum, reshape, shown
+from .contraction import contract
+from .movement import permute
+from .windows import diagonal
+
+GUESS = 64
+"""What a size that varies is taken to be when orders are compared."""
+
+
+def einsum(equation: str, *operands: Value) -> Value:
+    """Products of elements of all operands, summed over the letters that the result lacks.
+
+    A letter that an operand has twice means its diagonal; `...` stands for further axes, which
+    broadcast. Without `->` the result has the letters that stand once, in alphabetical order.
+    """
+    terms, out = _parsed(equation, operands)
+    named = [_unique(x, term) for x, term in zip(operands, terms, strict=True)]
+    _check_extents(equation, named)
+    while len(named) > 1:
+        i, j = _cheapest(named, out)
+        (x, of_x), (y, of_y) = named[i], named[j]
+        rest = [pair for n, pair in enumerate(named) if n not in (i, j)]
+        needed = out + "".join(letters for _, letters in rest)
+        left = "".join(dict.fromkeys(a for a in of_x + of_y if a in needed))
+        if not rest:
+            left = out if set(left) == set(out) else left
+        named = [*rest, (_product(x, of_x, y, of_y, left), left)]
+    x, of_x = named[0]
+    gone = [n for n, a in enumerate(of_x) if a not in out]
+    x, of_x = (reduce_sum(x, gone), "".join(a for a in of_x if a in out)) if gone else (x, of_x)
+    return permute(x, [of_x.index(a) for a in out])
+
+
+def _product(x: Value, of_x: str, y: Value, of_y: str, out: str) -> Value:
+    """The contraction of two operands; without a sum, a product that broadcasts."""
+    if any(a in of_y and a not in out for a in of_x):
+        return contract(x, y, f"{of_x},{of_y}->{out}")
+    return mul(_spread(x, of_x, out), _spread(y, of_y, out))
+
+
+def _spread(x: Value, of_x: str, out: str) -> Value:
+    """The axes of x in the places where their letters stand in `out`."""
+    gone = [n for n, a in enumerate(of_x) if a not in out]
+    if gone:
+        x, of_x = reduce_sum(x, gone), "".join(a for a in of_x if a in out)
+    x = permute(x, [of_x.index(a) for a in out if a in of_x])
+    extents = iter(x.shape)
+    return reshape(x, [next(extents) if a in of_x else 1 for a in out])
+
+
+def _parsed(equation: str, operands: Sequence[Value]) -> tuple[list[str], str]:
+    """The letters of each operand and of the result, those that `...` stands for included."""
+    text = equation.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(operands):
+        raise ArgumentError(f"einsum: {equation!r} has {len(terms)} operands, but {len(operands)} were given")
+    for part in [*terms, right]:
+        plain = part.replace("...", "", 1)
+        if plain and not (plain.isascii() and plain.isalpha()):
+            raise ArgumentError(f"einsum: {part!r} in {equation!r}: only letters and one ... are allowed")
+    unused = [a for a in reversed(ascii_letters) if a not in text]
+    counts = [x.type.rank - len(t.replace("...", "")) for x, t in zip(operands, terms, strict=True)]
+    for x, term, count in zip(operands, terms, counts, strict=True):
+        if count < 0 or (count and "..." not in term):
+            raise ShapeError(
+                f"einsum: {term!r} in {equation!r} does not name the {x.type.rank} axes of {shown(x.shape)}"
+            )
+    dots = "".join(unused[: max([c for c, t in zip(counts, terms, strict=True) if "..." in t], default=0)])
+    whole = [t.replace("...", dots[len(dots) - c :]) for t, c in zip(terms, counts, strict=True)]
+    if arrow:
+        out = right.replace("...", dots)
+    else:
+        out = dots + "".join(sorted(a for a in set(left) & set(ascii_letters) if left.count(a) == 1))
+    if len(set(out)) != len(out) or not set(out) <= set("".join(whole)):
+        raise ArgumentError(f"einsum: each letter of the result of {equation!r} stands there once, and in an operand")
+    return whole, out
+
+
+def _unique(x: Value, term: str) -> tuple[Value, str]:
+    """An operand with each letter once: of a letter that it has twice the diagonal is taken."""
+    for letter in dict.fromkeys(term):
+        while term.count(letter) > 1:
+            i = term.index(letter)
+            j = term.index(letter, i + 1)
+            if x.shape[i] != x.shape[j]:
+                raise ShapeError(f"einsum: axes {i} and {j} of {shown(x.shape)} are both {letter!r}, but differ")
+            x = diagonal(x, 0, i, j)
+            term = term[:i] + term[i + 1 : j] + term[j + 1 :] + letter
+    return x, term
+
+
+def _check_extents(equation: str, named: Sequence[tuple[Value, str]]) -> None:
+    known_extents: dict[str, Dim] = {}
+    for x, term in named:
+        for letter, extent in zip(term, x.shape, strict=True):
+            before = known_extents.setdefault(letter, extent)
+            if before != extent and 1 not in (before, extent):
+                raise ShapeError(
+                    f"einsum: {letter!r} in {equation!r} is {before} in one operand and {extent} in another"
+                )
+            if before == 1:
+                known_extents[letter] = extent
+
+
+def _cheapest(named: Sequence[tuple[Value, str]], out: str) -> tuple[int, int]:
+    """The two operands whose product takes the fewest multiplications."""
+    if len(named) == 2:
+        return 0, 1
+    sizes: dict[str, int] = {}
+    for x, term in named:
+        for letter, extent in zip(term, x.shape, strict=True):
+            guessed = known(extent, dict.fromkeys(extent.names(), GUESS)) if isinstance(extent, Size) else extent
+            sizes[letter] = max(sizes.get(letter, 1), guessed)
+
+    def work(pair: tuple[int, int]) -> tuple[int, int]:
+        i, j = pair
+        letters = set(named[i][1]) | set(named[j][1])
+        needed = set(out).union(*(term for n, (_, term) in enumerate(named) if n not in pair))
+        made = math.prod(sizes[a] for a in letters & needed)
+        return math.prod(sizes[a] for a in letters), made
+
+    return min(((i, j) for j in range(len(named)) for i in range(j)), key=work)
