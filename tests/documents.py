@@ -1,0 +1,65 @@
+"""Reading the documents: the blocks that they tell people to type.
+
+    ```python              run here, with the names of the blocks before it; `>>>` makes it a doctest
+    ```python train.py     written to this file
+    ```console             each line `$ command` is run by a shell; what follows is its output
+    ```text                directly after a python block: what the block prints
+
+Outputs are compared where they are given; `...` stands for anything. A first line of words after the
+language says why a block is not run here: `skip: needs a GPU`, or `ci`, if .ci/run types it.
+"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+FENCE = re.compile(r"^```(\S*)[ \t]*([^\n]*)\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    """A fenced block of a document."""
+
+    path: Path
+    line: int
+    language: str
+    note: str
+    text: str
+    follows: bool
+    """Whether nothing but blank lines stands between it and the block before."""
+
+    def __str__(self) -> str:
+        return f"{self.path.name}:{self.line}"
+
+
+class Command(NamedTuple):
+    """A line to type in a shell, and what it should print (None: not said)."""
+
+    line: str
+    output: str | None
+
+
+def blocks(path: Path) -> list[Block]:
+    text = path.read_text()
+    found: list[Block] = []
+    end = 0
+    for match in FENCE.finditer(text):
+        language, note, body = match.groups()
+        line = text.count("\n", 0, match.start()) + 1
+        found.append(
+            Block(path, line, language, note.strip(), body, bool(found) and not text[end : match.start()].strip())
+        )
+        end = match.end()
+    return found
+
+
+def commands(block: Block) -> list[Command]:
+    """The commands of a console block."""
+    found: list[Command] = []
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        lines = part.split("\n")
+        count = 1
+        while lines[count - 1].endswith("\\"):
+            count += 1
+        output = "\n".join(lines[count:]).strip("\n")
+        found.append(Command("\n".join(lines[:count]), output or None))
+    return found

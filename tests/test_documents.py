@@ -1,0 +1,91 @@
+"""Everything that a document says to type is typed here."""
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.documents import Block, blocks, commands
+from tests.source import ROOT
+
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+PATIENCE = 120
+"""Seconds for a command."""
+
+
+def same(expected: str, actual: str, where: object) -> None:
+    checker = doctest.OutputChecker()
+    if not checker.check_output(expected + "\n", actual + "\n", OPTIONS):
+        example = doctest.Example("", expected + "\n")
+        raise AssertionError(f"{where}: {checker.output_difference(example, actual, OPTIONS)}")
+
+
+def run_python(block: Block, names: dict[str, Any]) -> str:
+    """Runs a block, with its lines where the document has them, and returns what it prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        if block.text.lstrip().startswith(">>>"):
+            test = doctest.DocTestParser().get_doctest(block.text, names, str(block), str(block.path), block.line)
+            runner = doctest.DocTestRunner(optionflags=OPTIONS)
+            runner.run(test, clear_globs=False)
+            names.update(test.globs)
+            assert not runner.failures, printed.getvalue()
+        else:
+            exec(compile("\n" * block.line + block.text, str(block.path), "exec"), names)
+    return printed.getvalue()
+
+
+def run_commands(block: Block, folder: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+    for command in commands(block):
+        done = subprocess.run(
+            ["bash", "-c", command.line], cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE
+        )
+        assert done.returncode == 0, f"{block}: $ {command.line}\n{done.stdout}{done.stderr}"
+        if command.output is not None:
+            same(command.output, done.stdout.strip("\n"), block)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_what_it_says_to_type(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": path.stem}
+    printed: str | None = None
+    for block in blocks(path):
+        if block.note.startswith(("skip:", "ci")):
+            printed = None
+        elif block.language == "python" and block.note.endswith(".py"):
+            Path(block.note).write_text(block.text)
+        elif block.language == "python":
+            printed = run_python(block, names)
+        elif block.language == "console":
+            run_commands(block, tmp_path)
+        elif block.language == "text" and block.follows and printed is not None:
+            same(block.text.strip("\n"), printed.strip("\n"), block)
+            printed = None
+
+
+def test_what_continuous_integration_types() -> None:
+    """A block marked `ci` is typed by .ci/run."""
+    typed = (ROOT / ".ci" / "run").read_text()
+    for path in DOCUMENTS:
+        for block in blocks(path):
+            for command in commands(block) if block.note == "ci" else []:
+                assert command.line in typed, f"{block}: .ci/run does not type {command.line!r}"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(path: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)", text):
+        if "://" not in target:
+            assert (path.parent / target).exists(), f"{path.name} points at {target}, which does not exist"

@@ -1,0 +1,40 @@
+"""Files of at most 500 lines, functions of at most 50."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.source import ROOT, parsed
+
+MOST_LINES = 500
+MOST_FUNCTION_LINES = 50
+
+EXCEPTIONS: dict[str, str] = {}
+"""`folder/file.py` or `folder/file.py::function`, and why it is better in one piece."""
+
+SOURCES = sorted(p for folder in ("tilegrad", "bench", "tests") for p in (ROOT / folder).rglob("*.py"))
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_size(path: Path) -> None:
+    lines = len(path.read_text().splitlines())
+    assert lines <= MOST_LINES or name(path) in EXCEPTIONS, f"{name(path)} has {lines} lines"
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            allowed = length <= MOST_FUNCTION_LINES or f"{name(path)}::{node.name}" in EXCEPTIONS
+            assert allowed, f"{name(path)}:{node.lineno}: {node.name} has {length} lines"
+
+
+def test_every_exception_is_needed() -> None:
+    for entry in EXCEPTIONS:
+        file, _, function = entry.partition("::")
+        lines = len((ROOT / file).read_text().splitlines())
+        found = [n for n in ast.walk(parsed(ROOT / file)) if isinstance(n, ast.FunctionDef) and n.name == function]
+        longest = max(((n.end_lineno or 0) - n.lineno + 1 for n in found), default=0)
+        assert longest > MOST_FUNCTION_LINES if function else lines > MOST_LINES, f"{entry} is short enough now"

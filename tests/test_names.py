@@ -1,0 +1,36 @@
+"""Names are words: what the package calls its own things."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.source import FILES, module_name, parsed
+
+FORBIDDEN = {"ctx", "src", "dst", "ret", "utils", "util", "helpers", "misc", "tmp", "foo"}
+
+
+def own_names(path: Path) -> Iterator[tuple[str, int]]:
+    """Every name that a file gives: to arguments, variables, fields, functions, classes, and to itself."""
+    yield path.stem, 1
+    for node in ast.walk(parsed(path)):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.name, node.lineno
+            case ast.arg():
+                yield node.arg, node.lineno
+            case ast.Name(id, ast.Store()):
+                yield id, node.lineno
+            case ast.Attribute(_, attr, ast.Store()):
+                yield attr, node.lineno
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_names(path: Path) -> None:
+    wrong = [
+        f"line {line}: {name}"
+        for name, line in own_names(path)
+        if name.strip("_") in FORBIDDEN or name.startswith("pm_") or "Manager" in name
+    ]
+    assert not wrong, f"{module_name(path)}: {'; '.join(wrong)}"
