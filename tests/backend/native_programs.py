@@ -55,7 +55,9 @@ _CODE = objects.compile_kernels([("mirror", MIRROR)], objects.host())
 class Mirrors:
     """`depth` launches from `x` to `y` and back, each of which mirrors the array and adds one."""
 
-    def __init__(self, count: int, depth: int, nanoseconds: float = 60_000.0, threads: int = 0, **options: bool) -> None:
+    def __init__(
+        self, count: int, depth: int, nanoseconds: float = 60_000.0, threads: int = 0, **options: bool
+    ) -> None:
         team = native.team()
         self.count, self.depth = count, depth
         self.x, self.y = native.Words(count), native.Words(count)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from ...ir.tile import Assign, For, If, Kernel, Load, Name, Statement, Store, Tile, While, parts
+from ...ir.tile import Assign, Kernel, Load, Name, Store, Tile, parts
+from ...ir.tile_access import roots, statements, walk
 
 
 def position_parts(kernel: Kernel) -> frozenset[int]:
@@ -12,7 +11,7 @@ def position_parts(kernel: Kernel) -> frozenset[int]:
 
     What is loaded ends the search: an index that was read from memory is data.
     """
-    statements = list(_all(kernel.body))
+    every = list(statements(kernel.body))
     found: set[int] = set()
     names: set[str] = set()
 
@@ -26,50 +25,16 @@ def position_parts(kernel: Kernel) -> frozenset[int]:
             for part in parts(x):
                 mark(part)
 
-    for statement in statements:
-        for root in _roots(statement):
-            for x in _walk(root):
-                if isinstance(x, Load):
-                    mark(x.pointer)
+    for statement in every:
+        for x in walk(*roots(statement)):
+            if isinstance(x, Load):
+                mark(x.pointer)
         if isinstance(statement, Store):
             mark(statement.pointer)
     before = -1
     while before != len(found) + len(names):
         before = len(found) + len(names)
-        for statement in statements:
+        for statement in every:
             if isinstance(statement, Assign) and statement.name in names:
                 mark(statement.value)
     return frozenset(found)
-
-
-def _all(body: tuple[Statement, ...]) -> Iterator[Statement]:
-    for statement in body:
-        yield statement
-        match statement:
-            case For(body=inner) | While(body=inner):
-                yield from _all(inner)
-            case If(_, then, otherwise):
-                yield from _all((*then, *otherwise))
-
-
-def _roots(statement: Statement) -> tuple[Tile, ...]:
-    match statement:
-        case Assign(_, value):
-            return (value,)
-        case Store(pointer, value, mask):
-            return (pointer, value) if mask is None else (pointer, value, mask)
-        case For(_, start, stop, step, _):
-            return (start, stop, step)
-        case While(condition) | If(condition):
-            return (condition,)
-
-
-def _walk(root: Tile) -> Iterator[Tile]:
-    seen: set[int] = set()
-    stack = [root]
-    while stack:
-        x = stack.pop()
-        if id(x) not in seen:
-            seen.add(id(x))
-            yield x
-            stack.extend(parts(x))

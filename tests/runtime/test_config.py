@@ -1,0 +1,41 @@
+"""Every knob, read from the environment."""
+
+import pytest
+
+from tilegrad import config
+from tilegrad.errors import ArgumentError
+
+
+def test_every_knob_has_a_text_and_the_defaults_are_valid() -> None:
+    assert set(config.ABOUT) == set(config.Config._fields)
+    assert config.read({}) == config.Config()
+    for knob in config.Config._fields:
+        assert f"TILEGRAD_{knob.upper()}" in config.listing()
+
+
+def test_values_are_read_by_type() -> None:
+    read = config.read({"TILEGRAD_CACHE_BYTES": "64M", "TILEGRAD_HUGE_PAGES": "0", "TILEGRAD_USE": "kernel:x.py"})
+    assert (read.cache_bytes, read.huge_pages, read.use) == (64 << 20, False, "kernel:x.py")
+
+
+@pytest.mark.parametrize(
+    "variable, value, message",
+    [
+        ("TILEGRAD_THREADS", "many", "whole number"),
+        ("TILEGRAD_THREADS", "-1", "whole number"),
+        ("TILEGRAD_HUGE_PAGES", "maybe", "1 or 0"),
+        ("TILEGRAD_CASHE", "x", "did you mean TILEGRAD_CACHE"),
+        ("TILEGRAD_", "x", "not a knob"),
+    ],
+)
+def test_a_bad_knob_is_refused_with_a_list_of_all(variable: str, value: str, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message) as caught:
+        config.read({variable: value})
+    assert "TILEGRAD_SPIN" in str(caught.value)
+
+
+def test_knobs_change_for_a_block() -> None:
+    before = config.settings()
+    with config.changed(cache="off"):
+        assert config.settings().cache_folder is None
+    assert config.settings() is before
