@@ -98,3 +98,8 @@ class Program(Structure):
 
     def buffer(self, name: str) -> Buffer:
         return next(b for b in self.buffers if b.name == name)
+
+    def __str__(self) -> str:
+        from .program_printer import show_program
+
+        return show_program(self)

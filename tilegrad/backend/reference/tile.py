@@ -63,8 +63,11 @@ def run(
     *,
     checked: bool = False,
     unwritten: Collection[str] = (),
+    types: Types | None = None,
 ) -> None:
     """Runs all instances of a grid; what they store is then in the arrays among the arguments.
+
+    `types` are those that the checker found, if the kernel has been checked already.
 
     >>> from ...ir.tile_parser import parse
     >>> kernel = parse('''
@@ -89,7 +92,7 @@ def run(
     if checked:
         _remember(memories, unwritten)
     extents = (*grid, 1, 1)[:3]
-    interpreter = Interpreter(kernel, check(kernel), memories, extents, checked)
+    interpreter = Interpreter(kernel, types or check(kernel), memories, extents, checked)
     with np.errstate(all="ignore"):
         for number, (z, y, x) in enumerate(product(*(range(n) for n in reversed(extents)))):
             interpreter.instance(number, (x, y, z), names)

@@ -1,0 +1,107 @@
+"""Checks every program and kernel, and counts what would have run. All elements are 0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...errors import RuntimeFault
+from ...ir.dtype import DType
+from ...ir.program import Copy, Launch, Program
+from ...ir.program_checker import check_program
+from ...ir.size import known
+from ...ir.tile import Kernel
+from ...ir.tile_checker import check
+from ...runtime.buffer import Buffer
+from ...runtime.device import CompiledKernel, Device, Executable, Runner
+
+
+class Counts(NamedTuple):
+    """What would have been done."""
+
+    programs: int = 0
+    kernels: int = 0
+    """Launches; a kernel that is launched twice counts twice."""
+    instances: int = 0
+    copies: int = 0
+    bytes: int = 0
+    """Of the buffers that kernels and copies are given, each once a step."""
+
+    def __add__(self, other: tuple[int, ...]) -> Counts:  # type: ignore[override]
+        return Counts(*(x + y for x, y in zip(self, other, strict=True)))
+
+
+class NullDevice(Device):
+    """`counts` grow with every run; set them to `Counts()` to start anew."""
+
+    def __init__(self, name: str = "null") -> None:
+        super().__init__(name)
+        self.counts = Counts()
+
+    def allocate(self, bytes: int) -> Buffer:
+        return Buffer(self, bytes)
+
+    def from_host(self, array: np.ndarray) -> Buffer:
+        return Buffer(self, array.nbytes)
+
+    def to_host(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
+        return np.zeros(shape, dtype.numpy)
+
+    def overwrite(self, target: Buffer, source: Buffer) -> None:
+        pass
+
+    def compile(self, kernel: Kernel) -> CompiledKernel:
+        check(kernel)
+
+        def compiled(arguments: Sequence[Buffer | int], grid: tuple[int, ...]) -> None:
+            if len(arguments) != len(kernel.parameters):
+                raise RuntimeFault(f"{kernel.name} takes {len(kernel.parameters)} arguments, not {len(arguments)}")
+            moved = sum(a.bytes for a in arguments if isinstance(a, Buffer))
+            self.counts += Counts(kernels=1, instances=int(np.prod(grid, dtype=np.int64)), bytes=moved)
+
+        return compiled
+
+    def load(self, program: Program) -> Executable:
+        check_program(program)
+        return NullExecutable(self, program)
+
+
+class NullExecutable(Executable):
+    """A program that has passed the checks."""
+
+    def __init__(self, device: NullDevice, program: Program) -> None:
+        super().__init__(program)
+        self.device = device
+
+    def bound(self, sizes: Mapping[str, int] = {}) -> Runner:
+        program, settled = self.program, dict(sizes)
+        once = counted(program, settled)
+
+        def runner(inputs: Sequence[Buffer]) -> tuple[Buffer, ...]:
+            self.device.counts += once
+            given = dict(zip(program.inputs, inputs, strict=True))
+            made: dict[str, Buffer] = {}
+            for name in program.outputs:
+                b = program.buffer(name)
+                old = given.get(b.alias or name)
+                made.setdefault(name, old or self.device.allocate(known(b.type.bytes, settled)))
+            return tuple([made[name] for name in program.outputs])
+
+        return runner
+
+
+def counted(program: Program, sizes: Mapping[str, int] = {}) -> Counts:
+    """What one run of a program does."""
+    total = Counts(programs=1)
+    bytes = {b.name: known(b.type.bytes, sizes) for b in program.buffers}
+    for step in program.steps:
+        match step:
+            case Launch(_, arguments, grid):
+                moved = sum(bytes[name] for name in {a for a in arguments if isinstance(a, str)})
+                instances = int(np.prod([tiles.count(sizes) for tiles in grid], dtype=np.int64))
+                total += Counts(kernels=1, instances=instances, bytes=moved)
+            case Copy(source, target):
+                total += Counts(copies=1, bytes=bytes[source] + bytes[target])
+    return total

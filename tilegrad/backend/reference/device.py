@@ -1,0 +1,76 @@
+"""The interpreter of kernels as a device. `Device.load` walks the steps of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...errors import RuntimeFault
+from ...ir.dtype import DType, uint8
+from ...ir.program import Program
+from ...ir.program_checker import check_program
+from ...ir.tile import Kernel
+from ...ir.tile_checker import check
+from ...runtime.buffer import Buffer
+from ...runtime.device import CompiledKernel, Device, Executable
+from .tile import run
+
+
+class ReferenceDevice(Device):
+    """Numpy's memory. With `checked`, kernels run under the interpreter's checks."""
+
+    def __init__(self, name: str = "reference", checked: bool = False) -> None:
+        super().__init__(name)
+        self.checked = checked
+
+    def allocate(self, bytes: int) -> Buffer:
+        """The contents are NaN for floats and -1 for integers: who reads them is found out."""
+        return Buffer(self, bytes, memory=np.full(bytes, 255, np.uint8))
+
+    def from_host(self, array: np.ndarray) -> Buffer:
+        data = np.array(array, order="C").reshape(-1).view(np.uint8)  # a copy: the memory is our own
+        return Buffer(self, data.size, memory=data)
+
+    def to_host(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
+        return _elements(buffer, dtype, int(np.prod(shape, dtype=np.int64))).reshape(shape).copy()
+
+    def view(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray | None:
+        return _elements(buffer, dtype, int(np.prod(shape, dtype=np.int64))).reshape(shape)
+
+    def adopt(self, array: np.ndarray) -> Buffer | None:
+        if not (array.flags.c_contiguous and array.flags.writeable):
+            return None
+        data = array.reshape(-1).view(np.uint8)
+        return Buffer(self, data.size, memory=data)
+
+    def overwrite(self, target: Buffer, source: Buffer) -> None:
+        target.memory[: source.bytes] = source.memory
+
+    def load(self, program: Program) -> Executable:
+        check_program(program)
+        return super().load(program)
+
+    def compile(self, kernel: Kernel) -> CompiledKernel:
+        types = check(kernel)
+
+        def compiled(arguments: Sequence[Buffer | int], grid: tuple[int, ...]) -> None:
+            if len(arguments) != len(kernel.parameters):
+                raise RuntimeFault(f"{kernel.name} takes {len(kernel.parameters)} arguments, not {len(arguments)}")
+            given = [
+                _elements(a, p.dtype, a.bytes // p.dtype.bytes) if isinstance(a, Buffer) else a
+                for a, p in zip(arguments, kernel.parameters, strict=True)
+            ]
+            run(kernel, given, grid, checked=self.checked, types=types)
+
+        return compiled
+
+
+def _elements(buffer: Buffer, dtype: DType, count: int) -> np.ndarray:
+    """The memory of a buffer as elements: an array on it."""
+    if count * dtype.bytes > buffer.bytes:
+        raise RuntimeFault(
+            f"{count} elements of {dtype.name} take {count * dtype.bytes} bytes: the buffer has {buffer.bytes}"
+        )
+    memory: np.ndarray = buffer.memory
+    return memory if dtype is uint8 and count == memory.size else memory[: count * dtype.bytes].view(dtype.numpy)

@@ -1,0 +1,89 @@
+"""Walks through kernels, and which memory a kernel reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .tile import Assign, For, If, Kernel, Load, Name, Statement, Store, Tile, While, parts
+from .tile_types import Types
+
+
+def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
+    """Every statement, those inside blocks too."""
+    for statement in body:
+        yield statement
+        match statement:
+            case For(body=inner) | While(body=inner):
+                yield from statements(inner)
+            case If(_, then, otherwise):
+                yield from statements(then)
+                yield from statements(otherwise)
+
+
+def roots(statement: Statement) -> tuple[Tile, ...]:
+    """The expressions of a statement itself."""
+    match statement:
+        case Assign(_, value):
+            return (value,)
+        case Store(pointer, value, mask):
+            return (pointer, value) if mask is None else (pointer, value, mask)
+        case For(_, start, stop, step, _):
+            return (start, stop, step)
+        case While(condition) | If(condition):
+            return (condition,)
+
+
+def walk(*tiles: Tile) -> Iterator[Tile]:
+    """Every expression object once, wholes before parts."""
+    seen: set[int] = set()
+    stack = list(reversed(tiles))
+    while stack:
+        x = stack.pop()
+        if id(x) not in seen:
+            seen.add(id(x))
+            yield x
+            stack.extend(reversed(parts(x)))
+
+
+class Accesses(NamedTuple):
+    """Names of pointer parameters."""
+
+    loaded: frozenset[str]
+    stored: frozenset[str]
+
+
+def accesses(kernel: Kernel, types: Types) -> Accesses:
+    """Through which parameters a kernel reads, and through which it writes.
+
+    >>> from .tile_checker import check
+    >>> from .tile_parser import parse
+    >>> kernel = parse('''
+    ... def copy(x: "*f32", out: "*f32", n: "i32"):
+    ...     p = x + n
+    ...     tl.store(out + n, tl.load(p))
+    ... ''')
+    >>> found = accesses(kernel, check(kernel))
+    >>> sorted(found.loaded), sorted(found.stored)
+    (['x'], ['out'])
+    """
+    every = list(statements(kernel.body))
+    moved = [s for s in every if isinstance(s, Assign) and types.variables[s.name].pointer]
+    bases = {p.name: {p.name} for p in kernel.parameters if p.pointer}
+    for _ in moved:  # a name may stand for another name, and so on
+        for assign in moved:
+            bases.setdefault(assign.name, set()).update(_bases(assign.value, bases, types))
+    loaded: set[str] = set()
+    stored: set[str] = set()
+    for s in every:
+        loaded.update(*(_bases(x.pointer, bases, types) for x in walk(*roots(s)) if isinstance(x, Load)))
+        if isinstance(s, Store):
+            stored |= _bases(s.pointer, bases, types)
+    return Accesses(frozenset(loaded), frozenset(stored))
+
+
+def _bases(pointer: Tile, bases: dict[str, set[str]], types: Types) -> set[str]:
+    """The parameters into whose memory a pointer may point."""
+    if isinstance(pointer, Name):
+        return bases.get(pointer.name, set())
+    return set().union(*(_bases(x, bases, types) for x in parts(pointer) if types.of(x).pointer))
