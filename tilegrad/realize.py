@@ -11,7 +11,8 @@ from threading import RLock
 from typing import Any
 
 from .compiler import Compiled, compile
-from .ir.graph import Graph, Input, Value
+from .errors import TraceError
+from .ir.graph import Graph, Input, Value, topological
 from .runtime.buffer import Buffer
 from .runtime.device import Runner
 from .transform.share import moved
@@ -42,6 +43,15 @@ def _realize_on_one_device(wanted: list[Value]) -> None:
         value.hold(buffer)
 
 
+def undetermined(value: Value) -> TraceError:
+    """The error for reading what depends on the arguments of a function that is being traced."""
+    return TraceError(
+        f"the elements of a tensor are asked for while a jitted function is traced, but they depend on what it will be "
+        f"called with ({value}: {value.type}). For a choice that depends on data write tilegrad.where or tilegrad.cond, "
+        "for a loop tilegrad.while_loop or tilegrad.scan; to print or log, return the tensor and look at it outside"
+    )
+
+
 def structure(wanted: Sequence[Value]) -> tuple[tuple[Any, ...], list[Value], list[Value]]:
     """What makes two graphs the same program; with the values in memory that it starts from, and all others."""
     number: dict[Value, int] = {}
@@ -69,7 +79,7 @@ def structure(wanted: Sequence[Value]) -> tuple[tuple[Any, ...], list[Value], li
             continue
         stack.pop()
         if not inputs and isinstance(value, Input):
-            raise AssertionError(f"{value!r} has no elements")
+            raise undetermined(value)
         key.append((type(value), value.attributes, *[number[x] for x in inputs]))
         order.append(value)
         number[value] = len(number)
@@ -79,17 +89,23 @@ def structure(wanted: Sequence[Value]) -> tuple[tuple[Any, ...], list[Value], li
 
 def _graph_of(wanted: Sequence[Value], leaves: Sequence[Value]) -> Graph:
     """The graph with its leaves replaced by plain inputs, so that the program keeps no memory alive."""
-    new: dict[Value, Value] = {v: Input(v.type, f"x{n}") for n, v in enumerate(leaves)}
-    stack = list(wanted)
-    while stack:
-        value = stack[-1]
-        if value in new:
-            stack.pop()
-            continue
-        waiting = [x for x in value.inputs if x not in new]
-        if waiting:
-            stack.extend(waiting)
-            continue
-        stack.pop()
-        new[value] = moved(value, tuple([new[x] for x in value.inputs])) if value.inputs else value
-    return Graph(tuple(new[v] for v in leaves), tuple(new[v] for v in wanted))
+    inputs: dict[Value, Value] = {v: Input(v.type, f"x{n}") for n, v in enumerate(leaves)}
+    return Graph(tuple(inputs.values()), tuple(_rebuilt(wanted, dict(inputs))))
+
+
+def plain_graph(outputs: Sequence[Value], given: Sequence[Value]) -> tuple[Graph, list[Buffer]]:
+    """The graph from given placeholders and whatever is in memory (further inputs, with their memory)."""
+    leaves = topological(outputs, lambda v: v.buffer is not None)
+    placeholders = set(given)
+    constants = [v for v in leaves if v.buffer is not None and v not in placeholders]
+    new: dict[Value, Value] = {v: v for v in given}
+    new |= {v: Input(v.type, f"constant{n}") for n, v in enumerate(constants)}
+    inputs = tuple(new.values())
+    return Graph(inputs, tuple(_rebuilt(outputs, new))), [v.buffer for v in constants]
+
+
+def _rebuilt(outputs: Sequence[Value], new: dict[Value, Value]) -> list[Value]:
+    for value in topological(outputs, new.__contains__):
+        if value not in new:
+            new[value] = moved(value, tuple([new[x] for x in value.inputs])) if value.inputs else value
+    return [new[v] for v in outputs]

@@ -323,6 +323,6 @@ def show(e: Expr, names: Mapping[Expr, str] = {}) -> str:
                 return f"({of(args[0])} {symbol} {of(args[1])})"
             return f"{symbol}{of(args[0])}" if symbol else f"{fn}({', '.join(map(of, args))})"
         case Reduce(fn, index, body):
-            return f"{REDUCERS[fn].printed}({of(body)} for {index.name} in 0:{index.extent})"
+            return f"{REDUCERS[fn].printed}({of(body)} for {of(index)} in 0:{index.extent})"
         case Scan(fn, index, body, at):
-            return f"{REDUCERS[fn].printed}({of(body)} for {index.name} in 0:{of(at)} + 1)"
+            return f"{REDUCERS[fn].printed}({of(body)} for {of(index)} in 0:{of(at)} + 1)"

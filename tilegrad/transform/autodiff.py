@@ -50,9 +50,7 @@ def leaf_gradients(outputs: Sequence[Value], upstreams: Sequence[Value], retain:
     return _shares(order, zip(outputs, upstreams, strict=True), is_leaf, retain)
 
 
-def jvp(
-    outputs: Sequence[Value], inputs: Sequence[Value], tangents: Sequence[Value]
-) -> list[Value | None]:
+def jvp(outputs: Sequence[Value], inputs: Sequence[Value], tangents: Sequence[Value]) -> list[Value | None]:
     """How the outputs change when the inputs move along the tangents.
 
     A gradient is linear in the upstream gradient; its own gradient with respect to that is the
@@ -110,7 +108,7 @@ def _shares(
     retain: bool,
 ) -> dict[Value, Value]:
     """Walks from the outputs down; gives the gradients of the wanted values."""
-    total: dict[Value, Value] = dict.fromkeys(order)  # type: ignore[arg-type]
+    total: dict[Value, Value | None] = dict.fromkeys(order)
     _add_shares(total, upstreams)
     found: dict[Value, Value] = {}
     joints = _Siblings(order)
@@ -136,7 +134,7 @@ def _shares(
     return found
 
 
-def _add_shares(total: dict[Value, Value], shares: Iterable[tuple[Value, Value | None]]) -> None:
+def _add_shares(total: dict[Value, Value | None], shares: Iterable[tuple[Value, Value | None]]) -> None:
     for value, share in shares:
         if share is not None and value in total:
             known = total[value]
@@ -179,4 +177,3 @@ def _check_nothing_saved(value: Value, upstream: Value, shares: Sequence[Value |
                 "released. Call backward(retain_graph=True) the first time if you need a second"
             )
         stack.extend(part.inputs)
-

@@ -6,5 +6,6 @@ from collections.abc import Callable
 
 from ..ir.graph import Graph
 from .share import share
+from .split import split
 
-PASSES: tuple[Callable[[Graph], Graph], ...] = (share,)
+PASSES: tuple[Callable[[Graph], Graph], ...] = (split, share)

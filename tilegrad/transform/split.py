@@ -1,0 +1,67 @@
+"""Long reductions to few results are cut into parts, so that every thread has some."""
+
+from __future__ import annotations
+
+from ..ir.functions import identity
+from ..ir.graph import Graph, Value
+from ..ir.location import working_for
+from ..ir.size import product
+from ..ops.broadcasting import Reduction, reshape
+from ..ops.movement import pad
+from .share import moved
+
+PARTS = 32
+FEW_RESULTS = 256
+LONG = 1 << 15
+
+
+def split(graph: Graph) -> Graph:
+    """A reduction of very many elements to few becomes one to more, and one of those.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ir.graph import Input, TensorType
+    >>> from ..ops.broadcasting import reduce_sum
+    >>> x = Input(TensorType(float32, (1048576,)), "x")
+    >>> print(split(Graph((x,), (reduce_sum(x),))))
+    graph(x: f32[1048576])
+      %0: f32[32,32768] = reshape[sizes=(32, 32768)] x
+      %1: f32[32] = sum[axes=(1), keepdim=False] %0
+      %2: f32[] = sum[axes=(0), keepdim=False] %1
+      return %2
+    """
+    new: dict[Value, Value] = {}
+    for value in graph.values():
+        if value in graph.inputs or not value.inputs:
+            new[value] = value
+            continue
+        made = moved(value, tuple([new[x] for x in value.inputs]))
+        new[value] = _in_parts(made) if isinstance(made, Reduction) and _is_long(made) else made
+    if all(x is y for x, y in new.items()):
+        return graph
+    return Graph(graph.inputs, tuple(new[v] for v in graph.outputs))
+
+
+def _is_long(value: Reduction) -> bool:
+    results, count = product(value.shape), value.count
+    return type(results) is int and type(count) is int and 0 < results <= FEW_RESULTS and count >= LONG
+
+
+def _in_parts(value: Reduction) -> Value:
+    """The same reduction over parts of its longest axis first."""
+    axis = max(value.axes, key=lambda a: value.x.shape[a])  # type: ignore[arg-type,return-value]
+    extent = value.x.shape[axis]
+    assert type(extent) is int
+    if extent < 2 * PARTS:
+        return value
+    with working_for(value.location):
+        length = -(-extent // PARTS)
+        x = value.x
+        if extent % PARTS:
+            widths = [(0, PARTS * length - extent) if n == axis else (0, 0) for n in range(x.type.rank)]
+            x = pad(x, widths, identity(value.fn, x.dtype))
+        cut = reshape(x, (*x.shape[:axis], PARTS, length, *x.shape[axis + 1 :]))
+        inner = tuple(a + (a >= axis) for a in value.axes)
+        parts = type(value)(cut, inner, False)
+        left = sum(a not in value.axes for a in range(axis))
+        whole = type(value)(parts, (left,), False)
+        return reshape(whole, value.shape)
