@@ -18,17 +18,14 @@ def assemble(schedule: Schedule, updates: Mapping[Value, Value] = {}, name: str 
     schedule, overwritten = place_updates(schedule, updates)
     names = _names(schedule, overwritten)
     steps: list[Step] = []
-    scratch: list[tuple[str, int, Buffer]] = []
     for group in schedule.groups:
         if all(v.type.count == 0 for v in group.stored):
             continue
-        lowered = lower(group, names)
-        steps.append(_launch(lowered, names, scratch, len(steps)))
+        steps.append(_launch(lower(group, names), names))
     copied = {out: old for out, old in updates.items() if out not in overwritten}
     steps.extend(Copy(names[out], names[old]) for out, old in copied.items())
     outputs = tuple(names[copied.get(v, v)] for v in schedule.outputs)
     buffers = _buffers(schedule, names, overwritten, set(outputs))
-    buffers += [buffer for _, _, buffer in scratch]
     placed, arena = _placed(buffers, steps, outputs)
     inputs = tuple(names[x] for x in schedule.inputs)
     return Program(name, _sizes(schedule), placed, inputs, outputs, tuple(steps), arena)
@@ -47,21 +44,15 @@ def _names(schedule: Schedule, overwritten: Mapping[Value, Value]) -> dict[Value
     return names | {out: names[old] for out, old in overwritten.items()}
 
 
-def _launch(lowered: Lowered, names: Mapping[Value, str], scratch: list[tuple[str, int, Buffer]], step: int) -> Launch:
+def _launch(lowered: Lowered, names: Mapping[Value, str]) -> Launch:
     arguments: list[str | Dim] = []
+    written = lowered.kernel.parameters
     for argument in lowered.arguments:
-        if isinstance(argument, Value):
-            if names[argument] not in arguments:
-                arguments.append(names[argument])
-        else:
+        if not isinstance(argument, Value):
             arguments.append(argument)
-    sizes = [a for a in arguments if not isinstance(a, str)]
-    arguments = [a for a in arguments if isinstance(a, str)]
-    for type in lowered.scratch:
-        name = f"scratch_{len(scratch)}"
-        scratch.append((name, step, Buffer(name, type, "temporary")))
-        arguments.append(name)
-    return Launch(lowered.kernel, (*arguments, *sizes), lowered.grid, 0, lowered.work)
+        elif len(written) == len(lowered.arguments) or names[argument] not in arguments:
+            arguments.append(names[argument])
+    return Launch(lowered.kernel, tuple(arguments), lowered.grid, 0, lowered.work)
 
 
 def _buffers(

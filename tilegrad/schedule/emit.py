@@ -200,12 +200,17 @@ class Emitter:
         every = tuple(a for a in self.axes if a in axes or a in mask_axes)
         pointer: Tile = Name(self.names[source])
         if where != Literal(0) or every:
-            offsets = self.lift(where, axes, every)
-            if every and not axes:
-                offsets = tile.Full(tuple(self.block[a] for a in every), self._strong(where, int32), int32)
-            pointer = tile.Apply("add", (pointer, offsets))
+            pointer = tile.Apply("add", (pointer, self._widened(where, axes, every)))
         lifted = None if mask is None else self.lift(mask, mask_axes, every)
         return tile.Load(pointer, lifted, None), every
+
+    def _widened(self, offset: Tile, axes: Axes, every: Axes) -> Tile:
+        """An offset as a tile that has all of the axes, as what meets a mask must."""
+        shape = tuple(self.block[a] for a in every)
+        if not axes:
+            return tile.Full(shape, offset, int32) if every else offset
+        lifted = self.lift(offset, axes, every)
+        return lifted if len(axes) == len(every) else tile.BroadcastTo(lifted, shape)
 
     def mask(self, axes: Axes, guard: Expr = TRUE) -> tuple[Tile | None, Axes]:
         """Where the elements over some axes exist, if not everywhere."""
@@ -270,6 +275,6 @@ class Emitter:
         every = tuple(a for a in self.axes if a in every or a in mask_axes)
         pointer: Tile = Name(self.names[value])
         if where != Literal(0) or every:
-            pointer = tile.Apply("add", (pointer, self.lift(where, axes, every)))
+            pointer = tile.Apply("add", (pointer, self._widened(where, axes, every)))
         lifted = None if mask is None else self.lift(mask, mask_axes, every)
         self.body.append(Store(pointer, self.lift(made, made_axes, every), lifted))

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from ..ir import tile
 from ..ir.dtype import int64
 from ..ir.functions import identity
-from ..ir.graph import TensorType, Value
+from ..ir.graph import Value
 from ..ir.node import Node
 from ..ir.position import linear
 from ..ir.program import Tiles
@@ -45,8 +45,6 @@ class Lowered(Node):
     grid: tuple[Tiles, ...]
     work: float
     """Operations of one instance, about."""
-    scratch: tuple[TensorType, ...] = ()
-    """Buffers that the kernel wants besides, between its buffers and its sizes."""
 
 
 def lower(group: Group, names: Mapping[Value, str]) -> Lowered:
@@ -61,14 +59,11 @@ def lower(group: Group, names: Mapping[Value, str]) -> Lowered:
 
 
 def _opaque(group: Group) -> Lowered:
-    """The kernel that an op brings; its numbers are the sizes in the types of its inputs, by name."""
+    """The kernel that an op brings."""
     (value,) = group.stored
-    code = value.kernel([x.type for x in value.inputs])  # type: ignore[attr-defined]
-    buffers = len(value.inputs) + 1 + len(code.scratch)
-    sizes = tuple(Size.named(p.name) for p in code.kernel.parameters[buffers:])
-    grid = tuple(Tiles(extent, 1) for extent in code.grid)
+    code = value.kernel()  # type: ignore[attr-defined]
     kernel = code.kernel.replaced(origin=str(value.location or ""))
-    return Lowered(kernel, (*value.inputs, value, *sizes), grid, 1e5, code.scratch)
+    return Lowered(kernel, (*value.inputs, value, *code.sizes), code.grid, 1e5)
 
 
 class _Plan:
