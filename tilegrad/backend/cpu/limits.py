@@ -1,0 +1,223 @@
+"""What this machine can do, measured once and kept: the figures beside which every speed is shown.
+
+A kernel that seems faster than these is measured wrongly.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import platform
+import time
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ...runtime.cache import key, shared
+from . import native, objects
+from .deal import Call, deal
+from .pool import Pool
+from .table import Patch, Table
+
+ACCUMULATORS = 12
+"""Independent sums: more than two units with a latency of five cycles can take, fewer than there are registers."""
+FMA_STEPS = 100_000
+SHORTEST = 0.15
+"""Seconds for which each figure is measured; the best run counts."""
+
+
+@cache
+def limits() -> Mapping[str, Any]:
+    """Bytes and float32 operations per second, sizes of caches in bytes, and units, by name."""
+    team = native.team()
+    store = shared("limits")
+    name = key("limits 1", *objects.host(), _model(), team.threads, tuple(team.cores))
+    found = store.read(name)
+    if found is None:
+        found = json.dumps(_measured(team)).encode()
+        store.write(name, found)
+    return json.loads(found) | {"amx_permitted": amx_permitted()}  # type: ignore[no-any-return]
+
+
+def vector_bits() -> int:
+    """The width of the vector registers."""
+    features = objects.host().features.split(",")
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return 128
+    return 512 if "+avx512f" in features else 256 if "+avx2" in features else 128
+
+
+@cache
+def amx_permitted() -> bool:
+    """Whether the system lets this process use the matrix unit; asks for it. (What CPUID says is not enough.)"""
+    if "+amx-tile" not in objects.host().features.split(",") or not native.has_threads():
+        return False
+    arch_prctl, request_permission, tile_data = 158, 0x1023, 18
+    return int(ctypes.CDLL(None).syscall(arch_prctl, request_permission, tile_data)) == 0
+
+
+def cache_sizes() -> dict[str, int]:
+    """Bytes of the caches of the first core: L1 (data), L2, L3."""
+    sizes = {}
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            level, kind, size = ((folder / f).read_text().strip() for f in ("level", "type", "size"))
+        except OSError:
+            continue
+        if kind != "Instruction":
+            sizes[f"L{level}"] = int(size.rstrip("KM")) << (20 if size.endswith("M") else 10)
+    return sizes
+
+
+def _model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
+
+def _measured(team: native.Team) -> dict[str, Any]:
+    caches = cache_sizes()
+    bytes = min(256 << 20, max(64 << 20, 4 * caches.get("L3", 0)))
+    pool = Pool()
+    blocks = pool.blocks(bytes)
+    x, y, z = (pool.take(blocks) for _ in range(3))
+    for address in (x, y, z):
+        ctypes.memset(address, 0, bytes)  # fresh pages are the system's work, not the memory's
+    names = ("read", "copy", "triad", "fma")
+    code = objects.compile_kernels([(name, _kernels()[name]) for name in names], objects.host())
+    lines = bytes // 256
+
+    def rate(name: str, work: float, instances: int, threads: int) -> float:
+        run = _runner(team, code.addresses[name], instances, threads)
+        return work / _best(lambda: run(x, y, z))
+
+    def flops(threads: int) -> float:
+        instances = 8 * threads
+        lanes = vector_bits() // 32
+        return rate("fma", 2.0 * lanes * ACCUMULATORS * FMA_STEPS * instances, instances, threads)
+
+    result = {
+        "model": _model(),
+        "threads": team.threads,
+        "vector_bits": vector_bits(),
+        "amx": "+amx-tile" in objects.host().features.split(","),
+        "read": rate("read", bytes, lines, team.threads),
+        "copy": rate("copy", 2.0 * bytes, lines, team.threads),
+        "triad": rate("triad", 3.0 * bytes, lines, team.threads),
+        "fma_core": flops(1),
+        "fma": flops(team.threads),
+        **caches,
+    }
+    pool.trim()
+    return result
+
+
+def _runner(team: native.Team, kernel: int, instances: int, threads: int) -> Callable[..., None]:
+    call = Call("limit", kernel, (0, 0, 0, instances, 1, 1), instances, 1e9)
+    patches = [Patch(n, 0, n) for n in range(3)]
+    return Table(team, [call], deal([call], threads), patches, 3, long=True).run
+
+
+def _best(run: Callable[[], None]) -> float:
+    run()
+    best, end = float("inf"), time.perf_counter() + SHORTEST
+    while time.perf_counter() < end:
+        start = time.perf_counter()
+        run()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def _kernels() -> dict[str, str]:
+    """Kernels whose instances go through 256 bytes of arrays x, y, z (fma: compute on their own)."""
+    vector = "<64 x float>"
+    load = "  %{0}.v = load {1}, ptr %{0}.at, align 64"
+    reads = {"read": "x", "copy": "x", "triad": "xy"}
+    bodies = {
+        "read": "  %sum.next = fadd <64 x float> %sum, %x.v",
+        "copy": "  store <64 x float> %x.v, ptr %z.at, align 64, !nontemporal !0",
+        "triad": "  %t = fmul <64 x float> %y.v, splat (float 3.0)\n  %r = fadd <64 x float> %x.v, %t\n"
+        "  store <64 x float> %r, ptr %z.at, align 64, !nontemporal !0",
+    }
+    kernels = {"fma": _fma()}
+    for name, body in bodies.items():
+        loads = "\n".join(load.format(array, vector) for array in reads[name])
+        kernels[name] = _loop(name, f"{loads}\n{body}", sums=name == "read")
+    return kernels
+
+
+def _loop(name: str, body: str, *, sums: bool) -> str:
+    pointers = "\n".join(
+        f"  %{array}.slot = getelementptr i64, ptr %arguments, i64 {n}\n  %{array} = load ptr, ptr %{array}.slot"
+        for n, array in enumerate("xyz")
+    )
+    places = "\n".join(f"  %{array}.at = getelementptr <64 x float>, ptr %{array}, i64 %i" for array in "xyz")
+    sum_in = "  %sum = phi <64 x float> [ zeroinitializer, %entry ], [ %sum.next, %body ]\n" if sums else ""
+    # One store at the end keeps the loads from being left out.
+    sum_out = "  store <64 x float> %sum, ptr %z, align 64\n" if sums else ""
+    return f"""define void @{name}(ptr %arguments, i64 %begin, i64 %end) {{
+entry:
+{pointers}
+  br label %test
+test:
+  %i = phi i64 [ %begin, %entry ], [ %next, %body ]
+{sum_in}  %more = icmp ult i64 %i, %end
+  br i1 %more, label %body, label %leave
+body:
+{places}
+{body}
+  %next = add i64 %i, 1
+  br label %test
+leave:
+{sum_out}  ret void
+}}
+!0 = !{{i32 1}}
+"""
+
+
+def _fma() -> str:
+    """Chains of multiply-adds in registers; an instance makes FMA_STEPS of them in each of ACCUMULATORS."""
+    vector = f"<{vector_bits() // 32} x float>"
+    intrinsic = f"@llvm.fma.v{vector_bits() // 32}f32"
+    phis = "\n".join(
+        f"  %a{n} = phi {vector} [ zeroinitializer, %test ], [ %b{n}, %body ]" for n in range(ACCUMULATORS)
+    )
+    steps = "\n".join(
+        f"  %b{n} = call {vector} {intrinsic}({vector} %a{n}, {vector} %factor, {vector} %factor)"
+        for n in range(ACCUMULATORS)
+    )
+    sums = "\n".join(
+        f"  %s{n} = fadd {vector} %{f's{n - 1}' if n > 1 else 'b0'}, %b{n}" for n in range(1, ACCUMULATORS)
+    )
+    return f"""declare {vector} {intrinsic}({vector}, {vector}, {vector})
+define void @fma(ptr %arguments, i64 %begin, i64 %end) {{
+entry:
+  %x = load ptr, ptr %arguments
+  %z.slot = getelementptr i64, ptr %arguments, i64 2
+  %z = load ptr, ptr %z.slot
+  %factor = load {vector}, ptr %x, align 4
+  br label %test
+test:
+  %i = phi i64 [ %begin, %entry ], [ %next, %done ]
+  %more = icmp ult i64 %i, %end
+  br i1 %more, label %body, label %leave
+body:
+  %n = phi i64 [ 0, %test ], [ %n.next, %body ]
+{phis}
+{steps}
+  %n.next = add i64 %n, 1
+  %again = icmp ult i64 %n.next, {FMA_STEPS}
+  br i1 %again, label %body, label %done
+done:
+{sums}
+  %place = getelementptr <64 x float>, ptr %z, i64 %i
+  store {vector} %s{ACCUMULATORS - 1}, ptr %place, align 4
+  %next = add i64 %i, 1
+  br label %test
+leave:
+  ret void
+}}
+"""

@@ -1,0 +1,151 @@
+"""What this machine offers, and what to do about what is missing: `python -m tilegrad doctor`."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..config import settings
+from ..runtime.device import device, devices
+
+
+class Finding(NamedTuple):
+    """One line of the report; `advice` says what would make it better."""
+
+    name: str
+    fact: str
+    advice: str = ""
+
+
+OPTIONAL = {
+    "cuda": ("kernels for NVIDIA GPUs", "tilegrad[cuda]"),
+    "mpi4py": ("several processes over MPI", "mpi4py mpich"),
+    "ray": ("jobs on several machines", "ray"),
+    "onnx": ("the checker of ONNX files", "onnx"),
+}
+
+
+def report() -> str:
+    """The report as text."""
+    lines = []
+    for finding in findings():
+        lines.append(f"{finding.name:16} {finding.fact}")
+        lines.extend(f"{'':16} -> {line}" for line in finding.advice.splitlines())
+    return "\n".join(lines)
+
+
+def findings() -> list[Finding]:
+    """Everything that was looked at. The first time this measures the machine, which takes two seconds."""
+    limits = device("cpu").limits
+    return [
+        _versions(),
+        *_processor(limits),
+        *_speeds(limits),
+        _huge_pages(),
+        _cache(),
+        *_graphics(),
+        *(_library(name, *about) for name, about in OPTIONAL.items()),
+    ]
+
+
+def _versions() -> Finding:
+    import llvmlite.binding as llvm
+    import numpy
+
+    llvm_version = ".".join(map(str, llvm.llvm_version_info))
+    system = f"{platform.system()} {platform.machine()}"
+    return Finding(
+        "software", f"Python {platform.python_version()}, numpy {numpy.__version__}, LLVM {llvm_version}, {system}"
+    )
+
+
+def _processor(limits: Mapping[str, Any]) -> list[Finding]:
+    cores, threads = os.cpu_count() or 1, limits["threads"]
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
+    advice = ""
+    if not sys.platform.startswith("linux"):
+        advice = "worker threads exist on Linux only: programs run on one core here"
+    elif threads != usable:
+        advice = f"TILEGRAD_THREADS={threads} is set; without it there would be {usable}"
+    elif usable < cores:
+        advice = f"this process may use {usable} of {cores} cores (taskset, or the limits of a container)"
+    units = "none"
+    advice_units = ""
+    if limits["amx"]:
+        units = "AMX" if limits["amx_permitted"] else "AMX, not permitted"
+        if not limits["amx_permitted"]:
+            advice_units = "the system refuses AMX to this process: Linux 5.16 or newer is needed, in the host too"
+    caches = ", ".join(f"{name} {_bytes(limits[name])}" for name in ("L1", "L2", "L3") if name in limits)
+    return [
+        Finding("processor", f"{limits['model'] or 'unknown'}, {threads} threads", advice),
+        Finding("vector units", f"{limits['vector_bits']} bits: {limits['vector_bits'] // 32} float32"),
+        Finding("matrix units", units, advice_units),
+        Finding("caches", caches or "unknown"),
+    ]
+
+
+def _speeds(limits: Mapping[str, Any]) -> list[Finding]:
+    return [
+        Finding(f"memory {kind}", f"{limits[kind] / 1e9:.1f} GB/s on {limits['threads']} threads")
+        for kind in ("read", "copy", "triad")
+    ] + [
+        Finding(
+            "multiply-add", f"{limits['fma'] / 1e9:.0f} GFLOP/s float32, {limits['fma_core'] / 1e9:.0f} on one core"
+        )
+    ]
+
+
+def _huge_pages() -> Finding:
+    path = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    try:
+        text = path.read_text()
+    except OSError:
+        return Finding("huge pages", "none")
+    chosen = text[text.index("[") + 1 : text.index("]")]
+    advice = f"large tensors are slower to touch first. As root: echo madvise > {path}" if chosen == "never" else ""
+    if not settings().huge_pages:
+        advice = "TILEGRAD_HUGE_PAGES=0 is set"
+    return Finding("huge pages", chosen, advice)
+
+
+def _cache() -> Finding:
+    folder = settings().cache_folder
+    if folder is None:
+        return Finding("disk cache", "off", "every process compiles its kernels anew: unset TILEGRAD_CACHE")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        sizes = [f.stat().st_size for f in folder.rglob("*") if f.is_file()]
+    except OSError as e:
+        return Finding("disk cache", f"{folder} cannot be used: {e}", "set TILEGRAD_CACHE to a folder you may write to")
+    advice = "" if os.access(folder, os.W_OK) else "not writable: set TILEGRAD_CACHE to a folder you may write to"
+    limit = _bytes(settings().cache_bytes)
+    return Finding("disk cache", f"{folder}: {len(sizes)} files, {_bytes(sum(sizes))} of at most {limit}", advice)
+
+
+def _graphics() -> list[Finding]:
+    found = [d for d in devices() if d.kind == "cuda"]
+    if found:
+        return [Finding(d.name, str(d.limits.get("model", ""))) for d in found]
+    advice = ""
+    if Path("/dev/nvidiactl").exists() and find_spec("cuda") is None:
+        advice = "there is an NVIDIA driver: pip install 'tilegrad[cuda]'"
+    return [Finding("GPUs", "none found", advice)]
+
+
+def _library(name: str, purpose: str, package: str) -> Finding:
+    present = find_spec(name) is not None
+    return Finding(
+        name, "present" if present else "absent", "" if present else f"for {purpose}: pip install '{package}'"
+    )
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.4g} {unit}"
+    return f"{count} bytes"
