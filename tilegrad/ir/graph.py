@@ -138,12 +138,11 @@ class Value(Node, ABC):
         """Keeps the memory in which the elements were put: the value need not be computed again."""
         self.__dict__["buffer"] = buffer
 
-    def with_inputs(self, inputs: Sequence[Value]) -> Value:
-        """The same op on other inputs; the same object if they are the same."""
-        if all(x is y for x, y in zip(inputs, self.inputs, strict=True)):
+    def with_inputs(self, inputs: Sequence[Value], **changes: Any) -> Value:
+        """The same op on other inputs (and with other attributes); the same object if they are the same."""
+        if not changes and all(x is y for x, y in zip(inputs, self.inputs, strict=True)):
             return self
         remaining = iter(inputs)
-        changes: dict[str, Any] = {}
         for name in self.input_fields:
             if self.annotations[name] == "Value":
                 changes[name] = next(remaining)

@@ -13,22 +13,34 @@ from typing import Any, final
 
 import numpy as np
 
-from ..errors import AxisError, DTypeError, GradientError, ShapeError
-from ..ir.dtype import int64
+from ..errors import AxisError, DTypeError, GradientError, InPlaceError, ShapeError
+from ..ir.dtype import bool_, int64
 from ..ir.graph import Reader, TensorType, Value
 from ..ir.position import row_major
-from ..ir.scalar import Expr, Position, apply, cast, const, size, where
+from ..ir.scalar import Expr, Position, apply, const, size
+from ..ir.scalar import cast as cast_element
+from ..ir.scalar import where as choose
 from ..ir.size import Dim, Shape, product
-from .broadcasting import broadcast_shapes, expand, fill, normal_axis, require, reshape, shown, sum_to
+from .arithmetic import neg
+from .base import Operand, operand
+from .bits import bitwise_and
+from .broadcasting import Reshape, broadcast_shapes, expand, fill, normal_axis, require, reshape, shown, sum_to
+from .cast import cast
+from .comparison import ge, lt
+from .control import where
+from .creation import number_of
+from .movement import Movement, narrow
 from .opaque import Opaque, TileCode
+from .reduction import reduce_all, reduce_max, reduce_min
 from .scatter import Column, Row, Scattering, broadcast_strides, kept_inside, scatter_kernel, scatter_reference
+from .windows import Unfold
 
 
 def wrapped(index: Expr, extent: Dim) -> Expr:
     """The position that an index means on an axis, which is inside of the axis for every index."""
-    i = cast(index, int64)
+    i = cast_element(index, int64)
     end = size(extent)
-    i = where(i < 0, i + end, i)
+    i = choose(i < 0, i + end, i)
     return apply("minimum", apply("maximum", i, const(0, int64)), end - 1)
 
 
@@ -56,8 +68,7 @@ class TakeAlong(Value):
         return read(self.x, (*position[: self.axis], there, *position[self.axis + 1 :]))
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        zero = fill(0, (), upstream.dtype, upstream.device)
-        return ScatterAlong(zero, self.index, upstream, self.axis, self.x.shape, "add"), None
+        return ScatterAlong(_zero(upstream), self.index, upstream, self.axis, self.x.shape, "add"), None
 
 
 @final
@@ -88,33 +99,17 @@ class Index(Value):
         return read(self.x, tuple([there[n] if n in there else next(rest) for n in range(self.x.type.rank)]))
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        zero = fill(0, (), upstream.dtype, upstream.device)
-        share = Scatter(zero, self.indices, upstream, self.axes, self.x.shape, "add")
+        share = Scatter(_zero(upstream), self.indices, upstream, self.axes, self.x.shape, "add")
         return share, *(None for _ in self.indices)
 
 
-class Scattered(Opaque):
-    """Ops that give a copy of a base with elements of a source written into it.
-
-    `base` may have any shape that broadcasts to `sizes`. Where the index names a place twice, the later
-    entry is written over the earlier, or added to it (`fn`: see `scatter.FUNCTIONS`).
-    """
-
-    base: Value
-    sizes: Shape
-    fn: str
-
-    def shares(self, upstream: Value, cleared: Value, taken: Value) -> tuple[Value, Value]:
-        """The gradients of base and source, from the upstream one without and at the places written to."""
-        if self.fn not in ("", "add"):
-            raise GradientError(f"{self.op}: no gradient for {self.fn!r}; use it without one (x.detach()), or add")
-        kept = upstream if self.fn else cleared
-        return sum_to(kept, self.base.shape), taken
-
-
 @final
-class ScatterAlong(Scattered):
-    """`torch.scatter`: each element of the source goes where the index says along one axis."""
+class ScatterAlong(Opaque):
+    """`torch.scatter`: each element of the source goes where the index says along one axis.
+
+    It gives a copy of a base (of any shape that broadcasts to `sizes`) with the source written into it. Where
+    the index names a place twice, the later element replaces the earlier, or meets it in `fn` ("add").
+    """
 
     base: Value
     index: Value
@@ -135,11 +130,12 @@ class ScatterAlong(Scattered):
         return self.base.type.with_shape(self.sizes)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        zero = fill(0, (), upstream.dtype, upstream.device)
-        zeros = expand(zero, self.index.shape)
-        cleared = ScatterAlong(upstream, self.index, zeros, self.axis, self.sizes)
-        to_base, to_source = self.shares(upstream, cleared, TakeAlong(upstream, self.index, self.axis))
-        return to_base, None, to_source
+        _check_differentiable(self.op, self.fn)
+        kept = upstream
+        if not self.fn:
+            zeros = expand(_zero(upstream), self.index.shape)
+            kept = ScatterAlong(upstream, self.index, zeros, self.axis, self.sizes)
+        return sum_to(kept, self.base.shape), None, TakeAlong(upstream, self.index, self.axis)
 
     def reference(self, base: Any, index: Any, source: Any) -> Any:
         at = list(np.indices(index.shape, sparse=True))
@@ -163,8 +159,11 @@ class ScatterAlong(Scattered):
 
 
 @final
-class Scatter(Scattered):
-    """`base[i, j, ...] = source`: the places that several index tensors of one shape name together."""
+class Scatter(Opaque):
+    """`base[i, j, ...] = source`: the places that several index tensors of one shape name together.
+
+    What is said of base and `fn` at `ScatterAlong` holds here too.
+    """
 
     base: Value
     indices: tuple[Value, ...]
@@ -186,11 +185,13 @@ class Scatter(Scattered):
         return self.base.type.with_shape(self.sizes)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        zero = fill(0, (), upstream.dtype, upstream.device)
-        zeros = expand(zero, self.source.shape)
-        cleared = Scatter(upstream, self.indices, zeros, self.axes, self.sizes)
-        to_base, to_source = self.shares(upstream, cleared, Index(upstream, self.indices, self.axes))
-        return to_base, *(None for _ in self.indices), to_source
+        _check_differentiable(self.op, self.fn)
+        kept = upstream
+        if not self.fn:
+            zeros = expand(_zero(upstream), self.source.shape)
+            kept = Scatter(upstream, self.indices, zeros, self.axes, self.sizes)
+        nothing = (None,) * len(self.indices)
+        return sum_to(kept, self.base.shape), *nothing, Index(upstream, self.indices, self.axes)
 
     def reference(self, base: Any, *others: Any) -> Any:
         *indices, source = others
@@ -211,9 +212,7 @@ class Scatter(Scattered):
         place, rank = index_place(self.axes), self.indices[0].type.rank
         rest = [n for n in range(len(self.sizes)) if n not in self.axes]
         beside = [*source[:place], *source[place + rank :]]
-        columns = tuple(
-            Column(self.sizes[n], out[n], base[n], beside[k]) for k, n in enumerate(rest)
-        )
+        columns = tuple(Column(self.sizes[n], out[n], base[n], beside[k]) for k, n in enumerate(rest))
         rows = tuple(Row(self.sizes[n], out[n], base[n], f"index{k}") for k, n in enumerate(self.axes))
         step = product(self.source.shape[place + rank :])
         work = Scattering(self.fn, columns, rows, False, product(self.indices[0].shape), 1, step)
@@ -227,6 +226,15 @@ def _check_same_dtype(op: str, base: Value, source: Value) -> None:
             f"{op}: the tensor has {base.dtype.name} elements, the source {source.dtype.name}; convert it, as in "
             f"source.to(tilegrad.{base.dtype.name})"
         )
+
+
+def _zero(like: Value) -> Value:
+    return fill(0.0, (), like.dtype, like.device)
+
+
+def _check_differentiable(op: str, fn: str) -> None:
+    if fn not in ("", "add"):
+        raise GradientError(f"{op}: {fn!r} has no gradient here; detach its inputs, or use 'add'")
 
 
 def index_place(axes: tuple[int, ...]) -> int:
@@ -266,7 +274,9 @@ def index(x: Value, indices: Sequence[Value], axes: Sequence[int]) -> Value:
     return Index(x, *_spread("indexing", x, indices, axes))
 
 
-def _spread(op: str, x: Value, indices: Sequence[Value], axes: Sequence[int]) -> tuple[tuple[Value, ...], tuple[int, ...]]:
+def _spread(
+    op: str, x: Value, indices: Sequence[Value], axes: Sequence[int]
+) -> tuple[tuple[Value, ...], tuple[int, ...]]:
     """The indices in one shape and in the order of their axes, and these."""
     if len(set(axes)) != len(axes) or not all(0 <= axis < x.type.rank for axis in axes):
         raise AxisError(f"{op}: {shown(tuple(axes))} are not different axes of a tensor of {x.type.rank} axes")
@@ -293,7 +303,7 @@ def embedding(weight: Value, index_: Value) -> Value:
     return Index(weight, (index_,), (0,))
 
 
-def scatter_along(base: Value, index_: Value, source: Value | float, axis: int, fn: str = "") -> Value:
+def scatter_along(base: Value, index_: Value, source: Operand, axis: int, fn: str = "") -> Value:
     """`torch.scatter` and `scatter_add` (fn "add"); the source may reach further than the index."""
     if not base.type.rank:
         one = scatter_along(reshape(base, (1,)), reshape(index_, (-1,)), _flat(source), 0, fn)
@@ -303,24 +313,61 @@ def scatter_along(base: Value, index_: Value, source: Value | float, axis: int, 
         source = expand(operand(source, base), index_.shape)
     elif source.shape != index_.shape and source.type.rank == index_.type.rank:
         check_inside("scatter", index_.shape, source.shape, -1)
-        source = slice_to(source, index_.shape)
+        for n, extent in enumerate(index_.shape):
+            source = narrow(source, n, 0, extent)
     return ScatterAlong(base, index_, source, axis, base.shape, fn)
 
 
-def _flat(source: Value | float) -> Value | float:
+def _flat(source: Operand) -> Value | float:
     return reshape(source, (-1,)) if isinstance(source, Value) else source
 
 
-def index_put(base: Value, indices: Sequence[Value], axes: Sequence[int], source: Value | float, fn: str = "") -> Value:
+def index_put(base: Value, indices: Sequence[Value], axes: Sequence[int], source: Operand, fn: str = "") -> Value:
     """`base[i, j, ...] = source` (fn "add": `+=`, where each entry counts) as a new value."""
     spread, ordered = _spread("index_put", base, indices, axes)
     wanted = indexed_shape(base.shape, spread[0].shape, ordered)
     given = operand(source, base)
     if broadcast_shapes(given.shape, wanted, op="index_put") != wanted:
-        raise ShapeError(f"index_put: a source of shape {shown(given.shape)} does not fit places of shape {shown(wanted)}")
+        raise ShapeError(
+            f"index_put: a source of shape {shown(given.shape)} does not fit places of shape {shown(wanted)}"
+        )
     return Scatter(base, spread, expand(given, wanted), ordered, base.shape, fn)
 
 
 def index_add(base: Value, axis: int, index_: Value, source: Value) -> Value:
     """Adds the slices of the source along an axis to those of the base that the index names."""
     return index_put(base, (reshape(index_, (-1,)),), (normal_axis(axis, base.type.rank, "index_add"),), source, "add")
+
+
+def put(base: Value, path: Sequence[Value], value: Operand) -> Value:
+    """The base with a view of it replaced: `base.T[1:] = value` as a new value.
+
+    `path` is how the view came from the base, movement by movement. The gradient of a movement puts things
+    back to where they were taken from: that is the meaning of writing through it.
+    """
+    view = path[-1] if path else base
+    given = operand(value, base)
+    _check_same_dtype("item assignment", base, given)
+    if broadcast_shapes(given.shape, view.shape, op="item assignment") != view.shape:
+        raise ShapeError(f"item assignment: {shown(given.shape)} does not fit the places of shape {shown(view.shape)}")
+    put_back, written = expand(given, view.shape), fill(True, view.shape, bool_, base.device)
+    for step in reversed(path):
+        if not isinstance(step, Movement | Reshape) or isinstance(step, Unfold):
+            raise InPlaceError(
+                f"item assignment through {step.op}: several of its elements may be one element of the base; "
+                "assign to the base, or to a clone()"
+            )
+        put_back, written = (step.gradient(x)[0] for x in (put_back, written))  # type: ignore[assignment]
+    return put_back if product(view.shape) == product(base.shape) else where(written, put_back, base)
+
+
+def inside(index_: Value, extent: Dim) -> Value:
+    """Whether all indices are in range, as one bool."""
+    wide = cast(index_, int64)
+    end = number_of(extent, int64, index_.device)
+    return reduce_all(bitwise_and(ge(wide, neg(end)), lt(wide, end)))
+
+
+def index_bounds(index_: Value) -> tuple[Value, Value]:
+    """The least and the greatest index."""
+    return reduce_min(cast(index_, int64)), reduce_max(cast(index_, int64))

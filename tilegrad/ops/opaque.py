@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from ..ir.dtype import int64
-from ..ir.graph import Cost, Reader, TensorType, Value
+from ..ir.graph import Cost, Input, Reader, TensorType, Value
 from ..ir.node import Structure
 from ..ir.program import Tiles
 from ..ir.scalar import Expr, Position
-from ..ir.size import Dim, Shape, Size
-from ..ir.tile import Assign, Cast, Kernel, Literal, Name, Parameter, ProgramId, Statement, Tile
+from ..ir.size import Dim, Shape, Size, known
+from ..ir.tile import Assign, Cast, Kernel, Literal, Name, Parameter, ProgramId, Tile
 
 
 class TileCode(NamedTuple):
@@ -45,66 +45,69 @@ class Opaque(Value):
         """The code that computes the op; it works on every backend."""
 
 
-def tile_code(
-    name: str,
-    inputs: Mapping[str, TensorType],
-    output: TensorType,
-    body: Sequence[Statement],
-    grid: tuple[Tiles, ...],
-) -> TileCode:
-    """Puts a kernel together from its body; the names of the inputs are those in the body."""
-    pointers = [Parameter(n, t.dtype) for n, t in {**inputs, "out": output}.items()]
-    names = _size_names([d for t in inputs.values() for d in t.shape])
-    parameters = (*pointers, *_size_parameters(names))
-    return TileCode(Kernel(name, parameters, tuple(body)), grid, tuple(map(Size.named, names)))
+def settled(value: Value, sizes: Mapping[str, int]) -> Value:
+    """The same op on placeholders, with its sizes as numbers."""
 
+    def number(part: Any) -> Any:
+        if isinstance(part, tuple):
+            return tuple([number(p) for p in part])
+        if isinstance(part, Value):
+            return settled(part, sizes)
+        return known(part, sizes) if isinstance(part, Size) else part
 
-def _size_names(dims: Sequence[Dim]) -> list[str]:
-    return sorted({name for d in dims if isinstance(d, Size) for name in d.names()})
-
-
-def _size_parameters(names: Sequence[str]) -> list[Parameter]:
-    return [Parameter(n, int64, pointer=False) for n in names]
+    inputs = [Input(x.type.with_shape(number(x.shape))) for x in value.inputs]
+    attributes = {name: number(value.__dict__[name]) for name in value.attribute_fields}
+    return value.with_inputs(inputs, **attributes)
 
 
 # --- writing tile code -------------------------------------------------------------------------
 
 
-def extent(size: Dim) -> Tile:
-    """A size as an expression of the tile language."""
-    if not isinstance(size, Size):
-        return Literal(size)
-    total: Tile | None = None
-    for names, coefficient in size.terms.items():
-        term: Tile = Literal(coefficient)
-        for name in names:
-            term = term * Name(name)
-        total = term if total is None else total + term
-    assert total is not None
-    return total
+def tile_code(text: str, inputs: Mapping[str, TensorType], output: TensorType, grid: tuple[Tiles, ...]) -> TileCode:
+    """A kernel from its text, in which `PARAMETERS` stands for the parameters."""
+    from ..ir.tile_parser import parse
+
+    names = _size_names([d for t in inputs.values() for d in t.shape])
+    pointers = [f'{n}: "*{t.dtype}"' for n, t in {**inputs, "out": output}.items()]
+    sizes = [f'{n}: "i64"' for n in names]
+    kernel = parse(text.replace("PARAMETERS", ", ".join([*pointers, *sizes])))
+    return TileCode(kernel, grid, tuple(map(Size.named, names)))
 
 
-def where_is(flat: Tile, shape: Shape) -> list[Tile]:
-    """The position, in a shape, of the element with this number in row-major order."""
-    position: list[Tile] = []
+def written(size: Dim) -> str:
+    """A size as it is written in tile code.
+
+    >>> written(3), written(Size.named("n") * 2 + 1)
+    ('3', '(2*n + 1)')
+    """
+    return f"({size})" if isinstance(size, Size) else str(size)
+
+
+def where_is(flat: str, shape: Shape) -> list[str]:
+    """The position, in a shape, of the element with this number in row-major order, in tile code.
+
+    >>> where_is("i", (2, 3, 4))
+    ['i // 4 // 3', 'i // 4 % 3', 'i % 4']
+    """
+    position: list[str] = []
     for size in reversed(shape[1:]):
-        position.append(flat % extent(size))
-        flat = flat // extent(size)
+        position.append(f"{flat} % {written(size)}")
+        flat = f"{flat} // {written(size)}"
     return [flat, *reversed(position)] if shape else []
 
 
-def offset(position: Sequence[Tile], strides: Sequence[Dim]) -> Tile:
-    """Where an element at a position lies, counted in elements."""
-    terms = [p if stride == 1 else p * extent(stride) for p, stride in zip(position, strides, strict=True)]
-    total: Tile = terms[0] if terms else Literal(0)
-    for term in terms[1:]:
-        total = total + term
-    return total
+def offset(position: Sequence[str], strides: Sequence[Dim], zero: str = "0") -> str:
+    """Where an element at a position lies, counted in elements, in tile code.
 
-
-def wide(x: Tile) -> Tile:
-    """A number as int64: offsets in large tensors do not fit int32."""
-    return Cast(x, int64)
+    >>> offset(["i // 4", "i % 4"], [8, 1]), offset(["i"], [0], "i * 0")
+    ('(i // 4) * 8 + (i % 4)', 'i * 0')
+    """
+    terms = [
+        f"({p})" if stride == 1 else f"({p}) * {written(stride)}"
+        for p, stride in zip(position, strides, strict=True)
+        if stride != 0
+    ]
+    return " + ".join(terms) or zero
 
 
 # --- kernels that do the work of another for each entry of an axis ------------------------------
@@ -120,7 +123,7 @@ def repeated(code: TileCode, types: Sequence[TensorType], mapped: Sequence[bool]
     taken = _names(kernel)
     entry = next(n for k in range(99) if (n := f"entry{k or ''}") not in taken)
     moved: dict[Tile, Tile] = {
-        Name(p.name): Name(p.name) + Name(entry) * extent(t.count)
+        Name(p.name): Name(p.name) + Name(entry) * _size_tile(t.count)
         for p, t, has_axis in zip(kernel.parameters, types, mapped, strict=False)
         if has_axis
     }
@@ -129,11 +132,28 @@ def repeated(code: TileCode, types: Sequence[TensorType], mapped: Sequence[bool]
     pointers = [p for p in kernel.parameters if p.pointer]
     made = Kernel(
         f"{kernel.name}_each",
-        (*pointers, *_size_parameters(names)),
-        (Assign(entry, wide(ProgramId(len(grid)))), *body),
+        (*pointers, *(Parameter(n, int64, pointer=False) for n in names)),
+        (Assign(entry, Cast(ProgramId(len(grid)), int64)), *body),
         kernel.origin,
     )
     return TileCode(made, (*grid, Tiles(entries, 1)), tuple(map(Size.named, names)))
+
+
+def _size_names(dims: Sequence[Dim]) -> list[str]:
+    return sorted({name for d in dims if isinstance(d, Size) for name in d.names()})
+
+
+def _size_tile(size: Dim) -> Tile:
+    """A size as an expression of the tile language."""
+    if not isinstance(size, Size):
+        return Literal(size)
+    total: Tile = Literal(0)
+    for names, coefficient in size.terms.items():
+        term: Tile = Literal(coefficient)
+        for name in names:
+            term = term * Name(name)
+        total = term if total == Literal(0) else total + term
+    return total
 
 
 def changed(part: Any, change: Callable[[Any], Any]) -> Any:

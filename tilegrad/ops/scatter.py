@@ -6,6 +6,7 @@ instance has some columns (positions along the axes without indices) and goes th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,24 +17,9 @@ from ..ir.node import Node
 from ..ir.position import row_major
 from ..ir.program import Tiles
 from ..ir.size import Dim, product
-from ..ir.tile import (
-    Apply,
-    Arange,
-    Assign,
-    BroadcastTo,
-    Expand,
-    For,
-    Literal,
-    Load,
-    Name,
-    ProgramId,
-    Statement,
-    Store,
-    Tile,
-)
-from .opaque import TileCode, extent, offset, tile_code, where_is, wide
+from .opaque import TileCode, offset, tile_code, where_is, written
 
-COLUMNS = 64
+BLOCK = 64
 """Columns of an instance: a cache line or more of each row, and still many instances."""
 COPIED = 512
 """Elements that are copied at a time."""
@@ -79,77 +65,86 @@ class Scattering(Node):
     source_step: Dim
 
 
+SCATTER = """
+@tg.kernel
+def scatter(PARAMETERS):
+    column = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = column < COLUMNS
+    out_at = OUT_COLUMN
+    base_at = BASE_COLUMN
+
+    # The columns of the base, some rows at a time.
+    for first in range((0).to(tl.int64), ROWS, STEP):
+        row = first + tl.arange(0, STEP)
+        copied = (row < ROWS)[:, None] & inside[None, :]
+        old = tl.load(base + ((BASE_ROW)[:, None] + base_at[None, :]), mask=copied)
+        tl.store(out + ((OUT_ROW)[:, None] + out_at[None, :]), old, mask=copied)
+
+    # The index, entry by entry.
+    reached = LIMITS
+    index_at = INDEX_COLUMN
+    source_at = SOURCE_COLUMN
+    for entry in range((0).to(tl.int64), COUNT):
+PLACES
+        place = out_at + OUT_PLACE
+        new = tl.load(source + (source_at + entry * SOURCE_STEP), mask=reached)
+        tl.store(out + place, NEW, mask=reached)
+"""
+
+PLACE = """
+        to = tl.load(INDEX).to(tl.int64)
+        to = tl.where(to < 0, to + EXTENT, to)
+        to = tl.minimum(tl.maximum(to, (0).to(tl.int64)), (EXTENT).to(tl.int64) - 1)
+"""
+
+MEETING = {
+    "": "new",
+    "add": "tl.load(out + place, mask=reached) + new",
+    "mul": "tl.load(out + place, mask=reached) * new",
+    "maximum": "tl.maximum(tl.load(out + place, mask=reached), new)",
+    "minimum": "tl.minimum(tl.load(out + place, mask=reached), new)",
+}
+
+
 def scatter_kernel(work: Scattering, inputs: dict[str, TensorType], output: TensorType) -> TileCode:
     """The kernel; the inputs are called `base`, `source` and as the rows say."""
-    columns = product(c.extent for c in work.columns)
-    block = min(COLUMNS, columns) if isinstance(columns, int) else COLUMNS
-    block = max(1, block)
-    at = where_is(Name("column"), tuple(c.extent for c in work.columns))
-    limited = [(p, c.limit) for p, c in zip(at, work.columns, strict=True) if c.limit is not None]
-
-
-    def along(strides: list[Dim]) -> Tile:
-        return wide(BroadcastTo(offset(at, strides), (block,)))
-
-    body: list[Statement] = [
-        Assign("column", wide(ProgramId(0) * block + Arange(0, block))),
-        Assign("inside", Name("column") < extent(columns)),
-        Assign("out_at", along([c.out for c in work.columns])),
-        Assign("base_at", along([c.base for c in work.columns])),
-        *_copying(work, block),
-        *[Assign("inside", Name("inside") & (p < extent(limit))) for p, limit in limited],
-        Assign("source_at", along([c.source for c in work.columns])),
-    ]
-    if work.per_column:
-        body.append(Assign("index_at", along([c.index for c in work.columns])))
-    body.append(For("entry", wide(Literal(0)), extent(work.count), Literal(1), tuple(_entry(work))))
-    name = f"scatter_{work.fn}" if work.fn else "scatter"
-    return tile_code(name, inputs, output, body, (Tiles(columns, block),))
-
-
-def _copying(work: Scattering, block: int) -> list[Statement]:
-    """The columns of the base, some rows at a time."""
-    rows = product(r.extent for r in work.rows)
+    columns, rows = product(c.extent for c in work.columns), product(r.extent for r in work.rows)
+    block = max(1, min(BLOCK, columns)) if isinstance(columns, int) else BLOCK
     step = max(1, COPIED // block)
-    step = min(step, max(1, rows)) if isinstance(rows, int) else step
-    at = where_is(Name("row"), tuple(r.extent for r in work.rows))
-    mask = Expand(Name("row") < extent(rows), (1,)) & Expand(Name("inside"), (0,))
+    step = max(1, min(step, rows)) if isinstance(rows, int) else step
+    column = where_is("column", tuple(c.extent for c in work.columns))
+    row = where_is("row", tuple(r.extent for r in work.rows))
+    limits = [f"({p} < {written(c.limit)})" for p, c in zip(column, work.columns, strict=True) if c.limit is not None]
+    parts = {
+        "BLOCK": str(block),
+        "COLUMNS": written(columns),
+        "OUT_COLUMN": offset(column, [c.out for c in work.columns], "column * 0"),
+        "BASE_COLUMN": offset(column, [c.base for c in work.columns], "column * 0"),
+        "ROWS": written(rows),
+        "STEP": str(step),
+        "BASE_ROW": offset(row, [r.base for r in work.rows], "row * 0"),
+        "OUT_ROW": offset(row, [r.out for r in work.rows], "row * 0"),
+        "LIMITS": " & ".join(["inside", *limits]),
+        "INDEX_COLUMN": offset(column, [c.index for c in work.columns], "column * 0"),
+        "SOURCE_COLUMN": offset(column, [c.source for c in work.columns], "column * 0"),
+        "COUNT": written(work.count),
+        "PLACES": "".join(_place(work, n) for n in range(len(work.rows))),
+        "OUT_PLACE": offset([f"to{n}" for n in range(len(work.rows))], [r.out for r in work.rows]),
+        "SOURCE_STEP": written(work.source_step),
+        "NEW": MEETING[work.fn],
+    }
+    text = re.sub("|".join(rf"\b{name}\b" for name in parts), lambda m: parts[m[0]], SCATTER)
+    text = text.replace("scatter(", f"scatter_{work.fn}(" if work.fn else "scatter(")
+    return tile_code(text, inputs, output, (Tiles(columns, block),))
 
-    def both(strides: list[Dim], columns: str) -> Tile:
-        return Expand(wide(BroadcastTo(offset(at, strides), (step,))), (1,)) + Expand(Name(columns), (0,))
 
-    copy = (
-        Assign("row", Name("first") + Arange(0, step)),
-        Assign("copied", Load(Name("base") + both([r.base for r in work.rows], "base_at"), mask)),
-        Store(Name("out") + both([r.out for r in work.rows], "out_at"), Name("copied"), mask),
+def _place(work: Scattering, n: int) -> str:
+    """The statements that find where an entry goes along the n-th axis."""
+    row, here = work.rows[n], f"entry * {written(work.index_step)}"
+    pointer = (
+        f"{row.index} + (index_at + {here}), mask=reached, other=0" if work.per_column else f"{row.index} + {here}"
     )
-    return [For("first", wide(Literal(0)), extent(rows), Literal(step), copy)]
-
-
-def _entry(work: Scattering) -> list[Statement]:
-    """One entry of the index, for all columns of an instance."""
-    here = offset([Name("entry")], [work.index_step])
-    mask = Name("inside") if work.per_column else None
-    body: list[Statement] = []
-    place: Tile = Name("out_at")
-    for n, row in enumerate(work.rows):
-        name = f"to{n}"
-        pointer = Name(row.index) + ((Name("index_at") + here) if work.per_column else here)
-        last = extent(row.extent)
-        body += [
-            Assign(name, wide(Load(pointer, mask, Literal(0) if work.per_column else None))),
-            Assign(name, Apply("where", (Name(name) < 0, Name(name) + last, Name(name)))),
-            Assign(name, Apply("minimum", (Apply("maximum", (Name(name), wide(Literal(0)))), wide(last - 1)))),
-        ]
-        place = place + offset([Name(name)], [row.out])
-    body += [
-        Assign("place", place),
-        Assign("new", Load(Name("source") + Name("source_at") + offset([Name("entry")], [work.source_step]), Name("inside"))),
-    ]
-    new: Tile = Name("new")
-    if work.fn:
-        new = Apply(work.fn, (Load(Name("out") + Name("place"), Name("inside")), new))
-    return [*body, Store(Name("out") + Name("place"), new, Name("inside"))]
+    return re.sub(r"\bto\b(?!\()", f"to{n}", PLACE.replace("INDEX", pointer).replace("EXTENT", written(row.extent)))
 
 
 def broadcast_strides(shape: tuple[Dim, ...], to: tuple[Dim, ...]) -> tuple[Dim, ...]:

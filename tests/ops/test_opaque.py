@@ -1,0 +1,101 @@
+"""The kernels of opaque ops do what their references say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.ops.registry import Example, all_examples
+from tests.ops.test_examples import DIFFERENTIABLE, backward
+from tilegrad.backend.reference.graph import interpret
+from tilegrad.backend.reference.tile import run
+from tilegrad.ir.dtype import float32, int32, int64
+from tilegrad.ir.graph import Graph, Input, TensorType, Value
+from tilegrad.ir.size import Size, known
+from tilegrad.ir.tile_parser import parse
+from tilegrad.ops.batched import Batched
+from tilegrad.ops.indexing import Index, Scatter, index_add
+from tilegrad.ops.opaque import Opaque, settled
+from tilegrad.ops.scatter import MEETING
+from tilegrad.ops.sorting import SortedKeys
+from tilegrad.transform.batch import batch
+
+GRAPHS = [(e, e.graph()) for e in all_examples()] + [(e, backward(e.graph())) for e in DIFFERENTIABLE]
+OPAQUE = [(e, g) for e, g in GRAPHS if any(v.opaque for v in g.values())]
+
+
+@pytest.mark.parametrize(("e", "graph"), OPAQUE, ids=lambda x: x.name if isinstance(x, Example) else "")
+def test_kernels_compute_what_references_do(e: Example, graph: Graph) -> None:
+    upstreams = [np.random.default_rng(4).uniform(0.5, 1.5, x.shape) for x in graph.inputs[len(e.arrays) :]]
+    for value in [v for v in graph.values() if v.opaque]:
+        inputs = interpret(Graph(graph.inputs, value.inputs), [*e.arrays, *upstreams])
+        check_kernel(value, inputs, {})
+
+
+def check_kernel(value: Value, inputs: list[Any], sizes: dict[str, int]) -> None:
+    assert isinstance(value, (Opaque, Batched))
+    fixed = settled(value, sizes)
+    assert isinstance(fixed, (Opaque, Batched))
+    wanted = fixed.reference(*inputs)
+    code = value.kernel()
+    assert parse(str(code.kernel)) == code.kernel
+    shape = tuple(known(extent, sizes) for extent in value.shape)
+    assert wanted.shape == shape
+    assert wanted.dtype == value.dtype.numpy
+    found = np.zeros(shape, value.dtype.numpy)
+    numbers = [known(size, sizes) for size in code.sizes]
+    run(code.kernel, [*inputs, found, *numbers], [tiles.count(sizes) for tiles in code.grid], checked=True)
+    np.testing.assert_array_equal(found, wanted)
+
+
+def given(dtype: Any, *shape: Any) -> Input:
+    return Input(TensorType(dtype, shape))
+
+
+def test_sizes_that_vary_are_parameters() -> None:
+    n, m = Size.named("n"), Size.named("m")
+    value = index_add(given(float32, n, m), 0, given(int64, 3), given(float32, 3, m))
+    random = np.random.default_rng(0)
+    base, source = random.random((5, 70), np.float32), random.random((3, 70), np.float32)
+    check_kernel(value, [base, np.array([4, -5, 0]), source], {"n": 5, "m": 70})
+    assert [str(size) for size in value.kernel().sizes] == ["m", "n"]  # type: ignore[attr-defined]
+
+
+def test_a_batch_of_a_size_that_varies() -> None:
+    n, m = Size.named("n"), Size.named("m")
+    one, many = given(int64, 4), given(int64, n, 4)
+    table, tables = given(float32, m, 3), given(float32, n, m, 3)
+    (value,) = batch([index_add(table, 0, one, given(float32, 4, 3))], {one: many, table: tables})
+    assert isinstance(value, Batched)
+    random = np.random.default_rng(0)
+    inputs = [random.random((2, 6, 3), np.float32), np.array([[1, 1, 5, -6], [0, 2, 0, 3]])]
+    check_kernel(value, [*inputs, random.random((4, 3), np.float32)], {"n": 2, "m": 6})
+
+
+def test_twice_batched() -> None:
+    keys = given(int32, 5)
+    inner = given(keys.dtype, 2, 5)
+    outer = given(keys.dtype, 3, 2, 5)
+    (once,) = batch([SortedKeys(keys)], {keys: inner})
+    (twice,) = batch([once], {inner: outer})
+    array = np.random.default_rng(0).integers(-9, 9, (3, 2, 5)).astype(np.int32)
+    check_kernel(twice, [array], {})
+
+
+@pytest.mark.parametrize("fn", MEETING)
+def test_every_way_to_meet_and_many_columns(fn: str) -> None:
+    random = np.random.default_rng(0)
+    base, source = random.random((4, 150), np.float32), random.random((9, 150), np.float32)
+    index = random.integers(-4, 4, 9)
+    value = Scatter(given(float32, 4, 150), (given(int64, 9),), given(float32, 9, 150), (0,), (4, 150), fn)
+    check_kernel(value, [base, index, source], {})
+
+
+def test_what_is_scattered_out_of_range_is_kept_inside() -> None:
+    value = Scatter(given(float32), (given(int64, 3),), given(float32, 3), (0,), (4,), "add")
+    check_kernel(value, [np.zeros((), np.float32), np.array([9, -9, 1]), np.ones(3, np.float32)], {})
+    read = Index(given(float32, 4), (given(int64, 3),), (0,))
+    (found,) = interpret(Graph(read.inputs, (read,)), [np.arange(4, dtype=np.float32), np.array([9, -9, 1])])
+    assert found.tolist() == [3, 0, 1]

@@ -1,0 +1,122 @@
+"""Choosing elements by a condition: masks, and lists of the places where something holds.
+
+How many places there are waits for the values. So `nonzero` takes the count, which the caller has computed and
+read before: `count_nonzero` first, then `nonzero` of a known size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+from ..errors import DTypeError, ShapeError
+from ..ir.dtype import bool_, int64
+from ..ir.graph import TensorType, Value
+from ..ir.position import row_major
+from ..ir.program import Tiles
+from ..ir.size import Dim, product
+from .arithmetic import floor_divide, remainder
+from .base import Operand, operand
+from .broadcasting import broadcast_shapes, expand, reshape, shown
+from .cast import cast, to_bool
+from .comparison import eq
+from .control import where
+from .creation import number_of, positions
+from .indexing import Index
+from .movement import stack
+from .opaque import Opaque, TileCode, tile_code, written
+from .scan import cumsum
+
+BLOCK = 512
+
+COMPACT = """
+@tg.kernel
+def compact(PARAMETERS):
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    chosen = tl.load(mask + place, mask=place < LENGTH, other=False)
+    target = tl.load(before + place, mask=place < LENGTH, other=0) - 1
+    tl.store(out + target, place, mask=chosen & (target < COUNT))
+"""
+
+
+@final
+class Compact(Opaque):
+    """The places where a list of bools is true; `before` is how many are, up to and with each place."""
+
+    differentiable = False
+    mask: Value
+    before: Value
+    count: Dim
+
+    def infer(self) -> TensorType:
+        if self.mask.dtype is not bool_ or self.before.type != self.mask.type.with_dtype(int64):
+            raise DTypeError(f"compact: takes bool and int64 of one shape, not {self.mask.type} and {self.before.type}")
+        return TensorType(int64, (self.count,), self.mask.device)
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return None, None
+
+    def reference(self, mask: Any, before: Any) -> Any:
+        return np.flatnonzero(mask).astype(np.int64)
+
+    def kernel(self) -> TileCode:
+        length = self.mask.shape[0]
+        parts = {"BLOCK": str(BLOCK), "LENGTH": written(length), "COUNT": written(self.count)}
+        text = COMPACT
+        for name, part in parts.items():
+            text = text.replace(name, part)
+        inputs = {"mask": self.mask.type, "before": self.before.type}
+        return tile_code(text, inputs, self.type, (Tiles(length, BLOCK),))
+
+
+def flat_nonzero(condition: Value, count: Dim) -> Value:
+    """The numbers, in row-major order, of the elements that are not 0; there are `count` of them."""
+    flat = reshape(to_bool(condition), (product(condition.shape),))
+    return Compact(flat, cumsum(cast(flat, int64), 0), count)
+
+
+def nonzero(condition: Value, count: Dim) -> Value:
+    """The positions of the elements that are not 0, one in each row."""
+    places = nonzero_along(condition, count)
+    return stack(places, 1) if places else expand(reshape(flat_nonzero(condition, count), (count, 1)), (count, 0))
+
+
+def nonzero_along(condition: Value, count: Dim) -> tuple[Value, ...]:
+    """The positions of the elements that are not 0: along each axis one list."""
+    if not condition.type.rank:
+        return ()
+    flat = flat_nonzero(condition, count)
+    places: list[Value] = []
+    for stride, extent in zip(row_major(condition.shape), condition.shape, strict=True):
+        whole = flat if stride == 1 else floor_divide(flat, number_of(stride, int64, flat.device))
+        places.append(remainder(whole, number_of(extent, int64, flat.device)) if places else whole)
+    return tuple(places)
+
+
+def masked_select(x: Value, mask: Value, count: Dim) -> Value:
+    """The elements where the mask, which broadcasts with x, is true; there are `count` of them."""
+    shape = broadcast_shapes(x.shape, mask.shape, op="masked_select")
+    flat = reshape(expand(x, shape), (product(shape),))
+    return Index(flat, (flat_nonzero(expand(mask, shape), count),), (0,))
+
+
+def masked_fill(x: Value, mask: Value, value: Operand) -> Value:
+    """x with one number where the mask is true."""
+    if mask.dtype is not bool_:
+        raise DTypeError(f"masked_fill: the mask has {mask.dtype.name} elements, not bool; compare it, as in mask != 0")
+    filler = operand(value, x)
+    if filler.type.rank:
+        raise ShapeError(
+            f"masked_fill: the value must be one number, not a tensor of shape {shown(filler.shape)}; use where"
+        )
+    return where(mask, filler, x)
+
+
+def one_hot(index: Value, classes: int) -> Value:
+    """int64 rows with a 1 where the index says."""
+    if not index.dtype.is_integer:
+        raise DTypeError(f"one_hot: the index has {index.dtype.name} elements, not integers")
+    wide = cast(index, int64)
+    return cast(eq(reshape(wide, (*wide.shape, 1)), positions(classes, index.device)), int64)

@@ -1,0 +1,242 @@
+"""Sorting along the last axis, and what is made of it: argsort, sort, topk, median, unique.
+
+What is sorted are int32 keys that order as the elements do (`sort_key`); so the kernel knows one type of
+element, and the order is stable in both directions, with NaN as the greatest element, as in PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..ir.dtype import bool_, float32, float64, int32, int64, uint32, uint64
+from ..ir.graph import TensorType, Value
+from ..ir.program import Tiles
+from ..ir.scalar import Expr, apply, bitcast, const
+from ..ir.scalar import cast as cast_element
+from ..ir.scalar import where as choose
+from ..ir.size import product
+from .base import Unary
+from .bits import bitwise_xor, shift_right
+from .broadcasting import fill, normal_axis, reshape, shown
+from .cast import cast
+from .comparison import isnan, ne
+from .control import where
+from .creation import zeros
+from .indexing import take_along
+from .movement import cat, moveaxis, narrow, select, squeeze
+from .opaque import Opaque, TileCode, tile_code, written
+
+LEAST = {int32: -(1 << 31), int64: -(1 << 63)}
+
+
+@final
+class SortKey(Unary):
+    """An integer for each element, such that integers are ordered as elements are to be sorted."""
+
+    differentiable = False
+    descending: bool = False
+
+    def infer(self) -> TensorType:
+        return self.x.type.with_dtype(int64 if self.x.dtype.bits == 64 or self.x.dtype is uint32 else int32)
+
+    def scalar(self, *elements: Expr) -> Expr:
+        (x,) = elements
+        key = _float_key(x) if x.dtype.is_float else _integer_key(x)
+        return apply("invert", key) if self.descending else key
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return None
+
+
+def _float_key(x: Expr) -> Expr:
+    """The bits of a number, those of negative numbers turned round; 0.0 and -0.0 are one, NaN is the greatest."""
+    x = x if x.dtype is float64 else cast_element(x, float32)
+    dtype = int64 if x.dtype is float64 else int32
+    greatest = const(-LEAST[dtype] - 1, dtype)
+    bits = bitcast(choose(apply("eq", x, const(0.0, x.dtype)), const(0.0, x.dtype), x), dtype)
+    ordered = choose(bits < 0, apply("bitxor", bits, greatest), bits)
+    return choose(apply("isnan", x), greatest, ordered)
+
+
+def _integer_key(x: Expr) -> Expr:
+    if x.dtype is uint64:
+        return apply("bitxor", bitcast(x, int64), const(LEAST[int64], int64))
+    return cast_element(x, int64 if x.dtype.bits == 64 or x.dtype is uint32 else int32)
+
+
+@final
+class SortedKeys(Opaque):
+    """For each row of int32 keys two rows: the stable ascending order of the keys, and the keys in that order.
+
+    >>> from ..ir.dtype import int32
+    >>> from ..ir.graph import Input
+    >>> SortedKeys(Input(TensorType(int32, (3,)))).reference(np.array([5, 2, 5], np.int32))
+    array([[1, 0, 2],
+           [2, 5, 5]])
+    """
+
+    differentiable = False
+    keys: Value
+
+    def infer(self) -> TensorType:
+        shape = self.keys.shape
+        if self.keys.dtype is not int32:
+            raise DTypeError(f"sorted_keys: keys are int32, not {self.keys.dtype.name}; use sort_key")
+        return self.keys.type.with_dtype(int64).with_shape((*shape[:-1], 2, shape[-1]))
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (None,)
+
+    def reference(self, keys: Any) -> Any:
+        order = np.argsort(keys, axis=-1, kind="stable").astype(np.int64)
+        return np.stack([order, np.take_along_axis(keys.astype(np.int64), order, -1)], -2)
+
+    def kernel(self) -> TileCode:
+        row = self.keys.shape[-1]
+        rows = product(self.keys.shape[:-1])
+        text = SORT_KEYS.replace("LENGTH", written(row))
+        return tile_code(text, {"keys": self.keys.type}, self.type, (Tiles(rows, 1),))
+
+
+SORT_KEYS = """
+@tg.kernel
+def sort_keys(PARAMETERS):
+    # A key and its place are one number, key << 32 | place: a comparison decides order and ties.
+    row = tl.program_id(0).to(tl.int64)
+    length = (LENGTH).to(tl.int64)
+    near = row * length * 2
+    far = near + length
+    for first in range((0).to(tl.int64), length, 256):
+        place = first + tl.arange(0, 256)
+        key = tl.load(keys + (row * length + place), mask=place < length).to(tl.int64)
+        tl.store(out + (near + place), key << (32).to(tl.int64) | place, mask=place < length)
+
+    # Neighbouring runs of 1, 2, 4 ... elements at `near` are merged to `far`; then these change roles.
+    run = (1).to(tl.int64)
+    while run < length:
+        for start in range((0).to(tl.int64), length, run * 2):
+            middle = tl.minimum(start + run, length)
+            end = tl.minimum(middle + run, length)
+            i = start
+            j = middle
+            for k in range(start, end):
+                x = tl.load(out + (near + i), mask=i < middle, other=9223372036854775807)
+                y = tl.load(out + (near + j), mask=j < end, other=9223372036854775807)
+                tl.store(out + (far + k), tl.minimum(x, y))
+                i += (x < y).to(tl.int64)
+                j += (x > y).to(tl.int64)
+        swapped = near
+        near = far
+        far = swapped
+        run *= 2
+
+    order = row * length * 2
+    for first in range((0).to(tl.int64), length, 256):
+        place = first + tl.arange(0, 256)
+        packed = tl.load(out + (near + place), mask=place < length)
+        tl.store(out + (order + place), packed & (4294967295).to(tl.int64), mask=place < length)
+        tl.store(out + (order + length + place), packed >> (32).to(tl.int64), mask=place < length)
+"""
+
+
+# --- the functions that build ----------------------------------------------------------------------
+
+
+class Sorted(NamedTuple):
+    """Elements in order, and where they were."""
+
+    values: Value
+    indices: Value
+
+
+def argsort(x: Value, axis: int = -1, descending: bool = False) -> Value:
+    """Where the elements stand in order along an axis; equal elements stay in order."""
+    if not x.type.rank:
+        return zeros((), int64, x.device)
+    n = normal_axis(axis, x.type.rank, "sort")
+    keys = SortKey(moveaxis(x, n, -1), descending)
+    if keys.dtype is int32:
+        return moveaxis(_order(keys), -1, n)
+    # Two stable passes: by the low words (as unsigned numbers), then by the high ones.
+    low = bitwise_xor(cast(keys, int32), -(1 << 31))
+    by_low = _order(low)
+    by_high = _order(take_along(cast(shift_right(keys, 32), int32), by_low, -1))
+    return moveaxis(take_along(by_low, by_high, -1), -1, n)
+
+
+def _order(keys: Value) -> Value:
+    return select(SortedKeys(keys), -2, 0)
+
+
+def sort(x: Value, axis: int = -1, descending: bool = False) -> Sorted:
+    """The elements in ascending (descending) order along an axis; equal elements stay in order, NaN is greatest."""
+    order = argsort(x, axis, descending)
+    return Sorted(take_along(x, order, axis), order)
+
+
+def topk(x: Value, k: int, axis: int = -1, largest: bool = True) -> Sorted:
+    """The k greatest (least) elements along an axis, in order."""
+    n = normal_axis(axis, x.type.rank, "topk")
+    extent = x.shape[n] if x.type.rank else 1
+    if k < 0 or (isinstance(extent, int) and k > extent):
+        raise ArgumentError(f"topk: axis {axis} of {shown(x.shape)} has {extent} elements, and k is {k}")
+    order = argsort(x, n, largest)
+    order = narrow(order, n, 0, k) if x.type.rank else order
+    return Sorted(take_along(x, order, n), order)
+
+
+def kthvalue(x: Value, k: int, axis: int = -1, keepdim: bool = False) -> Sorted:
+    """The k-th least element along an axis; the least is k = 1."""
+    n = normal_axis(axis, x.type.rank, "kthvalue")
+    extent = x.shape[n] if x.type.rank else 1
+    if k < 1 or (isinstance(extent, int) and k > extent):
+        raise ArgumentError(f"kthvalue: axis {axis} of {shown(x.shape)} has {extent} elements, and k is {k}")
+    order = argsort(x, n)
+    if not x.type.rank:
+        return Sorted(x, order)
+    return _at(x, n, narrow(order, n, k - 1, 1), keepdim)
+
+
+def median(x: Value, axis: int = -1, keepdim: bool = False) -> Sorted:
+    """The middle element along an axis (of two the lower); NaN if there is one."""
+    n = normal_axis(axis, x.type.rank, "median")
+    order = argsort(x, n)
+    if not x.type.rank:
+        return Sorted(x, order)
+    extent = x.shape[n]
+    if not isinstance(extent, int) or extent == 0:
+        raise ShapeError(f"median: axis {axis} of {shown(x.shape)} needs a known number of elements, at least one")
+    middle = narrow(order, n, (extent - 1) // 2, 1)
+    if x.dtype.is_float:
+        last = narrow(order, n, extent - 1, 1)
+        middle = where(isnan(take_along(x, last, n)), last, middle)
+    return _at(x, n, middle, keepdim)
+
+
+def _at(x: Value, axis: int, place: Value, keepdim: bool) -> Sorted:
+    found = take_along(x, place, axis)
+    return Sorted(found, place) if keepdim else Sorted(squeeze(found, axis), squeeze(place, axis))
+
+
+class Runs(NamedTuple):
+    """What `unique` needs before it knows how many runs of equal elements there are."""
+
+    values: Value
+    starts: Value
+    """Whether an element is the first of its run."""
+    order: Value
+
+
+def sorted_runs(x: Value) -> Runs:
+    """All elements in order, and where new ones begin. `masked_select(values, starts, count)` are the unique ones."""
+    values, order = sort(reshape(x, (product(x.shape),)))
+    length = values.shape[0]
+    if length == 0:
+        return Runs(values, cast(order, bool_), order)
+    changes = ne(narrow(values, 0, 1, length - 1), narrow(values, 0, 0, length - 1))
+    first = fill(True, (1,), bool_, x.device)
+    return Runs(values, cat([first, changes]), order)
