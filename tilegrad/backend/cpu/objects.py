@@ -56,27 +56,37 @@ class Code:
 def compile_kernels(
     kernels: Sequence[tuple[str, str]], host: Host, *, optimise: bool = False, symbols: Mapping[str, int] = {}
 ) -> Code:
-    """The code of some kernels, each given by the name of its function and a whole module of IR.
-
-    They are one entry of the cache: a program that was met in an earlier process starts with the reading of one
-    file. When it has to be compiled, kernels that other programs share with it are not compiled again.
-    """
-    names = [name for name, _ in kernels]
+    """The code of some kernels, each given by the name of its function and a whole module of IR."""
     objects = [object_code(name, ir, host, optimise=optimise) for name, ir in kernels]
-    return link(objects, names, symbols)
+    return link(objects, [name for name, _ in kernels], symbols)
 
 
 def object_code(name: str, ir: str, host: Host, *, optimise: bool = False) -> bytes:
     """The object file of one module of IR."""
     store = shared("objects")
-    version = ".".join(map(str, llvm.llvm_version_info))
-    name_of_object = key("object", ir, *host, version, "O2" if optimise else "O0")
+    name_of_object = key("object", ir, *host, version(), optimise)
     found = store.read(name_of_object)
     if found is None:
         with events.timed("compile", name, "cpu"):
-            found = _emitted(name, ir, host, optimise)
+            found = emitted(name, ir, host, optimise=optimise)
         store.write(name_of_object, found)
     return found
+
+
+def emitted(name: str, ir: str, host: Host, *, optimise: bool = False) -> bytes:
+    """The object file of one module of IR, compiled now."""
+    machine = _machine(host)
+    module = _module(name, ir, machine, optimise)
+    module.triple = host.triple
+    try:
+        return bytes(machine.emit_object(module))
+    except RuntimeError as e:
+        raise CompileError(f"kernel {name}: LLVM could not generate code: {e}") from e
+
+
+def version() -> str:
+    """The version of LLVM."""
+    return ".".join(map(str, llvm.llvm_version_info))
 
 
 def assembly(name: str, ir: str, host: Host, *, optimise: bool = False) -> str:
@@ -134,13 +144,3 @@ def _module(name: str, ir: str, machine: Any, optimise: bool) -> Any:
         builder = llvm.create_pass_builder(machine, options)
         builder.getModulePassManager().run(module, builder)
     return module
-
-
-def _emitted(name: str, ir: str, host: Host, optimise: bool) -> bytes:
-    machine = _machine(host)
-    module = _module(name, ir, machine, optimise)
-    module.triple = host.triple
-    try:
-        return bytes(machine.emit_object(module))
-    except RuntimeError as e:
-        raise CompileError(f"kernel {name}: LLVM could not generate code: {e}") from e
