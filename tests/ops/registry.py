@@ -28,8 +28,8 @@ class Example(NamedTuple):
     """The same with numpy arrays."""
     torch: str | Callable[..., Any] | None
     """The same with PyTorch: the name of a function in torch, or a function of torch and the tensors."""
-    gradient: bool
-    """Whether its gradients are checked, by finite differences and against PyTorch."""
+    gradient: bool | str
+    """Whether its gradients are checked, by finite differences and against PyTorch; "torch": only the latter."""
     tolerance: float
 
     def graph(self) -> Graph:
@@ -47,7 +47,7 @@ def example(
     *arrays: Any,
     numpy: Callable[..., Any] | None = None,
     torch: str | Callable[..., Any] | None = None,
-    gradient: bool = True,
+    gradient: bool | str = True,
     tolerance: float = 1e-9,
     name: str = "",
 ) -> None:
@@ -85,3 +85,23 @@ def ints(*shape: int, low: int = -9, high: int = 10, dtype: Any = np.int64, seed
 
 def bools(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng([seed, *shape]).integers(0, 2, shape).astype(np.bool_)
+
+
+nan, inf = float("nan"), float("inf")
+SPECIAL = np.array([nan, inf, -inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e300])
+PAIRS = tuple(a.ravel() for a in np.meshgrid(SPECIAL, SPECIAL))
+SMALL = floats(2, 3, 4)
+NONE = np.zeros((0, 3))
+
+
+def elementwise(op: Any, build: Any, torch: Any, *arrays: np.ndarray, special: bool = True) -> None:
+    """An example on ordinary numbers, and (values only) on special ones."""
+    example(op, build, *arrays, torch=torch)
+    if special:
+        given_arrays = (SPECIAL,) if len(arrays) == 1 else PAIRS
+        example(op, build, *given_arrays, torch=torch, gradient=False)
+
+
+def functional(name: str, *arguments: Any) -> Any:
+    """A function of torch.nn.functional."""
+    return lambda t, x, *more: getattr(t.nn.functional, name)(x, *more, *arguments)

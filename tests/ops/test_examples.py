@@ -16,7 +16,8 @@ from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.transform.autodiff import gradients
 
 EXAMPLES = all_examples()
-DIFFERENTIABLE = [e for e in EXAMPLES if e.gradient and all(a.dtype.name != "float32" for a in e.arrays)]
+
+DIFFERENTIABLE = [e for e in EXAMPLES if e.gradient is True and all(a.dtype.name != "float32" for a in e.arrays)]
 
 each = pytest.mark.parametrize("e", EXAMPLES, ids=lambda e: e.name)
 each_differentiable = pytest.mark.parametrize("e", DIFFERENTIABLE, ids=lambda e: e.name)
@@ -71,7 +72,7 @@ def test_means_what_pytorch_means(e: Example) -> None:
     tensors = [tensor(torch, array) for array in e.arrays]
     wanted = as_tuple(run_torch(torch, e, tensors))
     compare(interpret(e.graph(), e.arrays), [array_of(torch, w) for w in wanted], e.tolerance)
-    if e not in DIFFERENTIABLE or not any(w.requires_grad for w in wanted):
+    if not e.gradient or any(a.dtype.name == "float32" for a in e.arrays) or not any(w.requires_grad for w in wanted):
         return
     upstreams = [np.random.default_rng(1).uniform(0.5, 1.5, w.shape) for w in wanted if w.requires_grad]
     leaves = [x for x in tensors if x.requires_grad]

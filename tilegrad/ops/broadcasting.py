@@ -256,19 +256,20 @@ def reshape(x: Value, sizes: Sequence[Dim]) -> Value:
 
 
 def _completed(x: Value, sizes: Shape) -> Shape:
-    others = product(extent for extent in sizes if extent != -1)
     count = product(x.shape)
-    missing: Dim | None = None
-    if sizes.count(-1) == 1 and others != 0:
-        if isinstance(count, Size):
-            missing = count.divided(others)
-        elif isinstance(others, int) and count % others == 0:
-            missing = count // others
+    missing = quotient(count, product(extent for extent in sizes if extent != -1)) if sizes.count(-1) == 1 else None
     if missing is None:
         raise ShapeError(
             f"reshape: {shown(x.shape)} has {count} elements, which leaves no one size for the -1 in {shown(sizes)}"
         )
     return tuple(missing if extent == -1 else extent for extent in sizes)
+
+
+def quotient(x: Dim, y: Dim) -> Dim | None:
+    """x / y if that is a whole number whatever the sizes that vary."""
+    if isinstance(x, Size):
+        return x.divided(y) if y != 0 else None
+    return x // y if isinstance(y, int) and y != 0 and x % y == 0 else None
 
 
 def expand(x: Value, sizes: Sequence[Dim]) -> Value:

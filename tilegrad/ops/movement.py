@@ -12,9 +12,9 @@ from ..errors import ArgumentError, AxisError, IndexRangeError, ShapeError
 from ..ir.graph import Reader, TensorType, Value
 from ..ir.scalar import FALSE, TRUE, Expr, Position, apply, const, size
 from ..ir.scalar import where as choose
-from ..ir.size import Dim, Shape
+from ..ir.size import Dim, Shape, product
 from .base import require_alike
-from .broadcasting import ZERO, expand, normal_axes, normal_axis, reshape, shown
+from .broadcasting import ZERO, expand, normal_axes, normal_axis, quotient, reshape, shown
 
 Item = TypeVar("Item")
 
@@ -195,8 +195,10 @@ def transpose(x: Value, axis1: int = -2, axis2: int = -1) -> Value:
 
 def moveaxis(x: Value, source: int | Sequence[int], destination: int | Sequence[int]) -> Value:
     """Axes moved to other places, the others staying in order."""
-    given = ((source,), (destination,)) if isinstance(source, int) else (source, destination)
-    start, end = ([normal_axis(n, x.type.rank, "movedim") for n in axes] for axes in given)  # type: ignore[union-attr]
+    sources = [source] if isinstance(source, int) else source
+    destinations = [destination] if isinstance(destination, int) else destination
+    start = [normal_axis(n, x.type.rank, "movedim") for n in sources]
+    end = [normal_axis(n, x.type.rank, "movedim") for n in destinations]
     if len(start) != len(end) or len(set(start)) != len(start) or len(set(end)) != len(end):
         raise AxisError(f"movedim: cannot move axes {source} to {destination}: one place for each axis")
     rest = iter([n for n in range(x.type.rank) if n not in start])
@@ -237,12 +239,10 @@ def unflatten(x: Value, axis: int, sizes: Sequence[Dim]) -> Value:
     n = normal_axis(axis, x.type.rank, "unflatten")
     inner = tuple(sizes)
     if -1 in inner:
-        rest: Dim = 1
-        for extent in inner:
-            rest = rest * extent if extent != -1 else rest
-        if rest == 0 or (isinstance(rest, int) and isinstance(x.shape[n], int) and x.shape[n] % rest):
+        missing = quotient(x.shape[n], product(extent for extent in inner if extent != -1))
+        if missing is None:
             raise ShapeError(f"unflatten: axis {axis} of {shown(x.shape)} cannot be split into {shown(inner)}")
-        inner = tuple([x.shape[n] // rest if extent == -1 else extent for extent in inner])
+        inner = tuple([missing if extent == -1 else extent for extent in inner])
     return reshape(x, (*x.shape[:n], *inner, *x.shape[n + 1 :]))
 
 

@@ -102,7 +102,5 @@ def logsumexp(x: Value, axes: Axes = None, keepdim: bool = False) -> Value:
         return log(reduce_sum(exp(x), found, keepdim)) if found else x
     greatest = detach(amax(wide, found, keepdim=True))
     shift = where(isfinite(greatest), greatest, 0.0)
-    total = reduce_sum(exp(sub(wide, shift)), found, keepdim)
-    none = eq(total, 0.0)
-    logarithm = where(none, -math.inf, log(where(none, 1.0, total)))
-    return cast(add(logarithm, shift if keepdim else reshape(shift, total.shape)), x.dtype)
+    logarithm = log(reduce_sum(exp(sub(wide, shift)), found, keepdim))
+    return cast(add(logarithm, shift if keepdim else reshape(shift, logarithm.shape)), x.dtype)

@@ -1,0 +1,142 @@
+"""Examples of rounding, exponentials, trigonometry and activations."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.ops.registry import (
+    SMALL,
+    SPECIAL,
+    elementwise,
+    example,
+    floats,
+    functional,
+)
+from tilegrad.ops import activation, exponential, rounding, trigonometric
+
+WHOLE = np.arange(-9, 10)
+POSITIVE = floats(2, 3, low=0.1, high=3.0)
+ONE = np.array(0.7)
+
+# --- rounding, exponentials, trigonometry ------------------------------------------------------------
+
+elementwise(rounding.Floor, rounding.floor, "floor", SMALL)
+elementwise(rounding.Ceil, rounding.ceil, "ceil", SMALL)
+elementwise(rounding.Round, rounding.rounded, "round", SMALL)
+elementwise(rounding.Trunc, rounding.trunc, "trunc", SMALL)
+elementwise(None, rounding.frac, "frac", SMALL, special=False)
+example(rounding.Round, lambda x: rounding.rounded(x, 2), SMALL, torch=lambda t, x: t.round(x, decimals=2))
+for op, name, low, high in (
+    (exponential.Exp, "exp", -2, 2),
+    (exponential.Exp2, "exp2", -2, 2),
+    (exponential.Expm1, "expm1", -2, 2),
+    (exponential.Log, "log", 0.2, 3),
+    (exponential.Log2, "log2", 0.2, 3),
+    (exponential.Log10, "log10", 0.2, 3),
+    (exponential.Log1p, "log1p", -0.5, 3),
+    (exponential.Sqrt, "sqrt", 0.2, 3),
+    (exponential.Rsqrt, "rsqrt", 0.2, 3),
+    (trigonometric.Sin, "sin", -2, 2),
+    (trigonometric.Cos, "cos", -2, 2),
+    (trigonometric.Tan, "tan", -1, 1),
+    (trigonometric.Asin, "asin", -0.9, 0.9),
+    (trigonometric.Acos, "acos", -0.9, 0.9),
+    (trigonometric.Atan, "atan", -2, 2),
+    (trigonometric.Sinh, "sinh", -2, 2),
+    (trigonometric.Cosh, "cosh", -2, 2),
+    (trigonometric.Tanh, "tanh", -2, 2),
+    (trigonometric.Asinh, "asinh", -2, 2),
+    (trigonometric.Acosh, "acosh", 1.2, 3),
+    (trigonometric.Atanh, "atanh", -0.8, 0.8),
+    (trigonometric.Erf, "erf", -2, 2),
+    (trigonometric.Erfc, "erfc", -2, 2),
+):
+    module = exponential if hasattr(exponential, name) else trigonometric
+    elementwise(op, getattr(module, name), name, floats(2, 3, low=low, high=high))
+elementwise(trigonometric.Atan2, trigonometric.atan2, "atan2", SMALL, floats(4))
+elementwise(None, trigonometric.sinc, "sinc", SMALL, special=False)
+elementwise(None, trigonometric.deg2rad, "deg2rad", SMALL)
+elementwise(None, trigonometric.rad2deg, "rad2deg", SMALL)
+elementwise(exponential.Power, exponential.power, "pow", POSITIVE, floats(3))
+example(exponential.Power, exponential.power, WHOLE.reshape(-1, 1), np.arange(5), torch="pow")
+for n in (0.0, 0.5, 1.0, 2.0, 3.0, 4.0, -0.5, -1.0, -2.0, 1.7):
+    example(None, lambda x, n=n: exponential.power(x, n), POSITIVE, torch=lambda t, x, n=n: x**n, name=f"power {n}")
+example(exponential.Power, lambda x: exponential.power(2.0, x), SMALL, torch=lambda t, x: 2.0**x)
+example(
+    exponential.Power,
+    exponential.power,
+    np.array([0.0, 0.0, 2.0]),
+    np.array([2.0, 1.0, 0.0]),
+    torch="pow",
+    gradient="torch",
+)
+elementwise(None, exponential.logaddexp, "logaddexp", SMALL, floats(4))
+elementwise(None, exponential.logaddexp2, "logaddexp2", SMALL, floats(4))
+elementwise(None, exponential.xlogy, "xlogy", floats(2, 3), POSITIVE)
+example(None, exponential.logit, floats(3, low=0.1, high=0.9), torch="logit")
+example(None, lambda x: exponential.logit(x, 0.2), floats(3, low=0.1, high=0.9), torch=lambda t, x: t.logit(x, 0.2))
+
+# --- activations -------------------------------------------------------------------------------------
+
+elementwise(activation.Relu, activation.relu, "relu", SMALL)
+example(activation.Relu, activation.relu, SPECIAL[:-1], torch="relu", gradient="torch")
+elementwise(activation.Sigmoid, activation.sigmoid, "sigmoid", SMALL)
+CORNERS = np.array([-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0, 6.0, 100.0, -100.0, 800.0, -800.0])
+for build, name, arguments in (
+    (activation.relu6, "relu6", ()),
+    (activation.hardtanh, "hardtanh", ()),
+    (activation.hardsigmoid, "hardsigmoid", ()),
+    (activation.silu, "silu", ()),
+    (activation.gelu, "gelu", ()),
+    (activation.leaky_relu, "leaky_relu", ()),
+    (activation.elu, "elu", ()),
+    (activation.celu, "celu", ()),
+    (activation.selu, "selu", ()),
+    (activation.softplus, "softplus", ()),
+    (activation.log_sigmoid, "logsigmoid", ()),
+    (activation.mish, "mish", ()),
+    (activation.softsign, "softsign", ()),
+    (activation.tanhshrink, "tanhshrink", ()),
+    (activation.hardshrink, "hardshrink", ()),
+    (activation.softshrink, "softshrink", ()),
+):
+    tolerance = 1e-8 if name == "softplus" else 1e-9
+    example(
+        None, build, floats(3, 5, low=-4, high=4), torch=functional(name, *arguments), name=name, tolerance=tolerance
+    )
+    example(None, build, CORNERS, torch=functional(name, *arguments), name=name, gradient="torch", tolerance=tolerance)
+example(None, activation.hardswish, floats(3, 5, low=-4, high=4), torch=functional("hardswish"))
+example(
+    None,
+    lambda x: activation.gelu(x, "tanh"),
+    SMALL,
+    torch=lambda t, x: t.nn.functional.gelu(x, approximate="tanh"),
+    name="gelu tanh",
+)
+example(
+    None,
+    lambda x: activation.softplus(x, 2.0, 1.5),
+    SMALL,
+    torch=functional("softplus", 2.0, 1.5),
+    name="softplus beta",
+)
+example(
+    None,
+    lambda x: activation.threshold(x, 0.1, 20.0),
+    SMALL,
+    torch=functional("threshold", 0.1, 20.0),
+    name="threshold",
+)
+example(None, lambda x: activation.glu(x, 2), SMALL, torch=functional("glu", 2), name="glu")
+example(
+    None,
+    activation.prelu,
+    floats(3, 5),
+    ONE,
+    torch=lambda t, x, w: t.nn.functional.prelu(x, w.reshape(1)),
+    name="prelu",
+)
+for axis in (0, -1):
+    for name in ("softmax", "log_softmax", "softmin"):
+        build = getattr(activation, name)
+        example(None, lambda x, b=build, a=axis: b(x, a), SMALL * 50, torch=functional(name, axis), name=name)
