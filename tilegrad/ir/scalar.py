@@ -284,8 +284,12 @@ def remade(e: Expr, new: Mapping[Expr, Expr]) -> Expr:
 
 
 def substitute(e: Expr, values: Mapping[Expr, Expr]) -> Expr:
-    """The expression with some of its parts (indices, mostly) replaced by others."""
-    return rebuild((e,), lambda part: values.get(part))[0]
+    """The expression with some of its parts (indices, mostly) replaced by others, all at once."""
+    new: dict[Expr, Expr] = {}
+    for part in walk(e):
+        found = values.get(part)
+        new[part] = remade(part, new) if found is None else found
+    return new[e]
 
 
 _counter = 0

@@ -63,7 +63,8 @@ class Emitter:
         return self.emit(e)[1]
 
     def emit(self, e: Expr, guard: Expr = TRUE) -> tuple[Tile, Axes]:
-        """An expression as a tile, and the axes it has; reads that may be out of range happen where `guard` holds."""
+        """An expression as a tile, and the axes it has. Reads that may be out of range happen where `guard` holds:
+        what is known of the indices here. (Positions that depend on data are in range by themselves.)"""
         if e in self.accumulated:
             return self.accumulated[e]
         key = (e, guard if self._is_unsafe(e) else TRUE)
@@ -98,35 +99,47 @@ class Emitter:
                 return self._load(source, offset, guard)
             case Apply("cast", (x,), dtype):
                 value, axes = self.emit(x, guard)
-                return self._deep(tile.Cast(self._strong(value, x.dtype), dtype), value), axes
+                return self._deep(tile.Cast(self.strong(value, x.dtype), dtype), value), axes
             case Apply("bitcast", (x,), dtype):
                 value, axes = self.emit(x, guard)
-                return self._deep(tile.Bitcast(self._strong(self._wide(x, value), x.dtype), dtype), value), axes
+                return self._deep(tile.Bitcast(self.strong(self.wide(x, value), x.dtype), dtype), value), axes
             case Apply("where", (condition, x, y)):
-                otherwise = apply("invert", condition)
-                made = [
-                    self.emit(condition, guard),
-                    self.emit(x, apply("bitand", guard, condition)),
-                    self.emit(y, apply("bitand", guard, otherwise)),
-                ]
+                inside, outside = guard, guard
+                if not any(isinstance(p, Read | Reduce | Scan) for p in walk(condition)):
+                    inside = apply("bitand", guard, condition)
+                    outside = apply("bitand", guard, apply("invert", condition))
+                made = [self.emit(condition, guard), self.emit(x, inside), self.emit(y, outside)]
                 return self._applied("where", made, (condition, x, y))
             case Apply(fn, args):
                 return self._applied(fn, [self.emit(a, guard) for a in args], args)
             case Reduce(fn, index, body):
-                return self._reduced(fn, index, *self.inside(fn, index, body, *self.emit(body, guard)))
+                value, axes = self.inside(fn, index, body, *self.emit(body, guard))
+                return self._reduced(fn, index, value, axes, body.dtype)
             case Scan(fn, index, body, at):
                 assert at is index
-                value, axes = self.emit(body, guard)
-                value = self._wide(body, value)
-                if index not in axes:
-                    value, axes = self._spread(value, axes, index)
-                scanned: Tile = tile.Scan(fn, value, axes.index(index))
-                return (tile.Cast(scanned, int64) if fn.startswith("arg") else scanned), axes
+                return self._scanned(fn, index, body, *self.emit(body, guard))
         raise NotImplementedError(str(e))
 
-    def _reduced(self, fn: str, index: Index, value: Tile, axes: Axes) -> tuple[Tile, Axes]:
+    def _scanned(self, fn: str, index: Index, body: Expr, value: Tile, axes: Axes) -> tuple[Tile, Axes]:
+        """A scan along an axis; the places of running extremes by scanning the places where they are met."""
+        value = self.wide(body, value)
         if index not in axes:
-            value, axes = self._spread(value, axes, index)
+            value, axes = self.spread(self.strong(value, body.dtype), axes, index)
+        axis = axes.index(index)
+        if not fn.startswith("arg"):
+            return tile.Scan(fn, value, axis), axes
+        value = self.assign("v", value)
+        running = tile.Scan("maximum" if fn == "argmax" else "minimum", value, axis)
+        met: Tile = tile.Apply("ge" if fn == "argmax" else "le", (value, running))
+        if body.dtype.is_float:
+            met = tile.Apply("bitor", (met, tile.Apply("isnan", (value,))))
+        place = self.lift(Name(self.variables[index]), (index,), axes)
+        places = tile.Apply("where", (met, place, Literal(0)))
+        return tile.Cast(tile.Scan("maximum", places, axis), int64), axes
+
+    def _reduced(self, fn: str, index: Index, value: Tile, axes: Axes, dtype: DType) -> tuple[Tile, Axes]:
+        if index not in axes:
+            value, axes = self.spread(self.strong(value, dtype), axes, index)
         reduced: Tile = tile.Reduce(fn, value, axes.index(index))
         if fn.startswith("arg"):
             reduced = tile.Cast(reduced, int64)
@@ -134,31 +147,31 @@ class Emitter:
 
     def inside(self, fn: str, index: Index, body: Expr, value: Tile, axes: Axes) -> tuple[Tile, Axes]:
         """What a reduction takes in: where its tile overhangs the axis, something that changes nothing."""
-        value = self._wide(body, value)
+        value = self.wide(body, value)
         if index not in self.bound:
             return value, axes
         mask, mask_axes = self._all_bounds((index,))
         neutral = identity({"argmax": "maximum", "argmin": "minimum"}.get(fn, fn), body.dtype)
         every = tuple(a for a in self.axes if a in axes or a is index)
-        lifted = self.lift(mask, mask_axes, every), self.lift(self._strong(value, body.dtype), axes, every)
+        lifted = self.lift(mask, mask_axes, every), self.lift(self.strong(value, body.dtype), axes, every)
         return tile.Apply("where", (*lifted, Literal(neutral))), every
 
-    def _spread(self, value: Tile, axes: Axes, index: Index) -> tuple[Tile, Axes]:
+    def spread(self, value: Tile, axes: Axes, index: Index) -> tuple[Tile, Axes]:
         """A tile that does not depend on an index, repeated along it."""
         every = tuple(a for a in self.axes if a in axes or a is index)
-        lifted = self.lift(self._strong(value, None), axes, every)
+        lifted = self.lift(value, axes, every)
         return tile.BroadcastTo(lifted, tuple(self.block[a] for a in every)), every
 
     def _constant(self, value: float | int | bool, dtype: DType) -> Tile:
         return Literal(value)
 
-    def _strong(self, value: Tile, dtype: DType | None) -> Tile:
+    def strong(self, value: Tile, dtype: DType) -> Tile:
         """A literal with its type, where nothing around it says which."""
-        if isinstance(value, Literal) and dtype is not None:
+        if isinstance(value, Literal):
             return tile.Full((), value, dtype)
         return value
 
-    def _wide(self, e: Expr, value: Tile) -> Tile:
+    def wide(self, e: Expr, value: Tile) -> Tile:
         """Positions are computed in int32; where they are data they are int64."""
         if e.dtype is int64 and not isinstance(value, Literal) and self._is_position(e):
             return tile.Cast(value, int64)
@@ -178,7 +191,7 @@ class Emitter:
         elif all(isinstance(v, Literal) for v in values[len(args) - len(choices) :]):
             values[-1] = tile.Full((), values[-1], choices[-1].dtype)
         if args[-1].dtype is int64 and not self._fits(fn, args):
-            values = [self._wide(a, v) for a, v in zip(args, values, strict=True)]
+            values = [self.wide(a, v) for a, v in zip(args, values, strict=True)]
         return self._deep(tile.Apply(fn, tuple(values)), *values), every
 
     def _fits(self, fn: str, args: tuple[Expr, ...]) -> bool:
@@ -200,11 +213,11 @@ class Emitter:
         every = tuple(a for a in self.axes if a in axes or a in mask_axes)
         pointer: Tile = Name(self.names[source])
         if where != Literal(0) or every:
-            pointer = tile.Apply("add", (pointer, self._widened(where, axes, every)))
+            pointer = tile.Apply("add", (pointer, self.widened(where, axes, every)))
         lifted = None if mask is None else self.lift(mask, mask_axes, every)
         return tile.Load(pointer, lifted, None), every
 
-    def _widened(self, offset: Tile, axes: Axes, every: Axes) -> Tile:
+    def widened(self, offset: Tile, axes: Axes, every: Axes) -> Tile:
         """An offset as a tile that has all of the axes, as what meets a mask must."""
         shape = tuple(self.block[a] for a in every)
         if not axes:
@@ -268,13 +281,13 @@ class Emitter:
 
     def store(self, value: Value, offset: Expr, expr: Expr) -> None:
         made, made_axes = self.emit(expr)
-        made = self._wide(expr, made)
+        made = self.wide(expr, made)
         where, axes = self.emit(offset)
         every = tuple(a for a in self.axes if a in axes or a in made_axes)
         mask, mask_axes = self.mask(every)
         every = tuple(a for a in self.axes if a in every or a in mask_axes)
         pointer: Tile = Name(self.names[value])
         if where != Literal(0) or every:
-            pointer = tile.Apply("add", (pointer, self._widened(where, axes, every)))
+            pointer = tile.Apply("add", (pointer, self.widened(where, axes, every)))
         lifted = None if mask is None else self.lift(mask, mask_axes, every)
         self.body.append(Store(pointer, self.lift(made, made_axes, every), lifted))

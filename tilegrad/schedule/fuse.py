@@ -225,6 +225,8 @@ def operands(expr: Expr, rows: tuple[Index, ...], columns: tuple[Index, ...]) ->
     match body.body:
         case e if getattr(e, "fn", "") == "mul":
             x, y = e.args  # type: ignore[union-attr]
+            if not e.dtype.is_float:
+                return None
         case _:
             return None
     in_x, in_y = free_indices(x), free_indices(y)

@@ -257,7 +257,7 @@ class _Plan:
         kept = self._kept(inner.index)
         if inner.index not in kept:
             if inner.index not in axes:
-                value, axes = emitter._spread(value, axes, inner.index)
+                value, axes = emitter.spread(emitter.strong(value, body.dtype), axes, inner.index)
             value = tile.Reduce(e.fn, value, axes.index(inner.index))
             axes = tuple(a for a in axes if a is not inner.index)
         lifted = emitter.lift(value, axes, kept)
@@ -267,7 +267,7 @@ class _Plan:
         self, emitter: Emitter, e: Reduce, names: tuple[str, ...], value: Tile, axes: tuple[Index, ...], inner: Reduce, start: str
     ) -> None:
         if inner.index not in axes:
-            value, axes = emitter._spread(value, axes, inner.index)
+            value, axes = emitter.spread(emitter.strong(value, inner.body.dtype), axes, inner.index)
         axis = axes.index(inner.index)
         value = emitter.assign("v", value)
         best, place = Name(names[0]), Name(names[1])
