@@ -42,10 +42,10 @@ def built(kernels: Sequence[Kernel]) -> KernelCode:
             code = objects.link([kernel_object(kernel) for kernel in group], [kernel.name for kernel in group])
             for kernel in group:
                 codes[kernel] = _linked[kernel] = code
-        for kernel, code in codes.items():
-            assert code is not None
-            addresses[kernel] = code.addresses[kernel.name]
-            owners.append(code)
+        for kernel, found in codes.items():
+            assert found is not None
+            addresses[kernel] = found.addresses[kernel.name]
+            owners.append(found)
     return KernelCode(addresses, owners)
 
 

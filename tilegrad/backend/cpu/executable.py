@@ -16,7 +16,6 @@ from ...errors import RuntimeFault
 from ...ir.program import Allocate, Copy, Free, Launch, Program, Record, Wait
 from ...ir.size import Size, known
 from ...runtime import events
-from ...runtime.buffer import Buffer
 from ...runtime.device import Executable, Runner
 from . import native
 from .build import KernelCode, built
