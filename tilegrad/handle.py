@@ -1,0 +1,170 @@
+"""What a tensor is below its methods: a handle on a graph value, with or without a storage it shares."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from . import storage as sharing
+from .errors import InPlaceError, ShapeError
+from .ir.graph import Value
+from .ops.indexing import put
+from .storage import Base, Move, Storage
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+class Mode(threading.local):
+    """What is recorded, for each thread."""
+
+    enabled = True
+    """Whether gradients can be taken of what is computed now."""
+    inference = False
+
+
+mode = Mode()
+
+
+class Trace(Protocol):
+    """Somebody who watches which tensors a function reads, makes and writes (`jit`)."""
+
+    def read(self, tensor: Handle) -> Value:
+        """The value to take for a tensor."""
+
+    def made(self, tensor: Handle) -> None: ...
+
+    def stored(self, tensor: Handle, storage: Storage) -> None: ...
+
+    def read_whole(self, base: Base) -> Value: ...
+
+    def writing(self, tensor: Handle, base: Base) -> None: ...
+
+
+class State:
+    """Who watches; a plain attribute because every operation looks at it."""
+
+    __slots__ = ("trace",)
+
+    def __init__(self) -> None:
+        self.trace: Trace | None = None
+
+
+state = State()
+
+
+class Handle:
+    """The state of a tensor. Attributes that most tensors do not need have their default in the class."""
+
+    _value: Value
+    _base: Base | None = None
+    _moves: tuple[Move, ...] = ()
+    _seen: int = 0
+    _gradient: Tensor | None = None
+
+    @property
+    def value(self) -> Value:
+        """The graph value that the tensor has now."""
+        if state.trace is not None:
+            return state.trace.read(self)
+        return self._value if self._base is None else self.own_value()
+
+    def own_value(self) -> Value:
+        """The value, whoever watches."""
+        base = self._base
+        if base is None or self._seen == base.storage.changes:
+            return self._value
+        whole = base.current()
+        for move in self._moves:
+            whole = move(whole)
+        self._value = whole
+        self._seen = base.storage.changes
+        return whole
+
+    def base(self) -> Base:
+        """What the tensor is a view of: itself, if it is none."""
+        base = self._base
+        if base is None:
+            base = self._base = Base(Storage(self._value), self._value)
+            self._seen = base.seen
+            if state.trace is not None:
+                state.trace.stored(self, base.storage)
+        return base
+
+    def write(self, value: Value, op: str) -> None:
+        """Every element is replaced, for all who share the storage."""
+        base = self.base()
+        whole = current(base)
+        if mode.enabled and "leaf" in whole.__dict__ and not base.hidden:
+            raise InPlaceError(
+                f"{op}: a tensor of shape {_shape(self)} that requires gradients and was not computed from others cannot "
+                "be changed in place. Change it within `with tilegrad.no_grad():`, or work on a copy: x = x.clone()"
+            )
+        if value.shape != self._value.shape:
+            raise ShapeError(
+                f"{op}: the result has shape {list(value.shape)}, which does not fit the tensor of shape {_shape(self)} "
+                "that it is to be written to; in-place operations never enlarge: use the one without underscore"
+            )
+        cut = whole
+        for move in self._moves:
+            cut = move(cut)
+        part = put(whole, sharing.path_to(cut, whole), value) if self._moves else value
+        if not mode.enabled or base.hidden:
+            part = sharing.replaced(whole, part) if whole.tracked else sharing.detached(part)
+        if state.trace is not None:
+            state.trace.writing(self, base)
+        base.write(part, op)
+        self._value, self._seen = part, -1 if self._moves else base.seen
+
+
+def current(base: Base) -> Value:
+    """The elements of a storage, as they are now for whoever watches."""
+    return base.current() if state.trace is None else state.trace.read_whole(base)
+
+
+def _shape(tensor: Handle) -> list[Any]:
+    return list(tensor._value.shape)
+
+
+_new: Callable[[Any], Any] = object.__new__
+_class: Any = Handle
+
+
+def set_class(cls: type[Handle]) -> None:
+    """The class of which results are."""
+    global _class
+    _class = cls
+
+
+def wrap(value: Value) -> Tensor:
+    """A tensor that has a value."""
+    if value.tracked and not mode.enabled:
+        value = sharing.detached(value)
+    made = _new(_class)
+    made._value = value
+    if state.trace is not None:
+        state.trace.made(made)
+    return made  # type: ignore[no-any-return]
+
+
+def view(whole: Handle, move: Move) -> Tensor:
+    """A tensor that is part of another and shares its storage."""
+    base = whole.base()
+    value = move(whole.value)
+    made = wrap(value)
+    made._base = base
+    made._moves = (*whole._moves, move)
+    made._seen = base.storage.changes
+    return made
+
+
+def alias(of: Handle, hidden: bool = False) -> Tensor:
+    """A tensor on the same storage without history (`detach`; hidden: `.data`)."""
+    origin = of.base()
+    whole = sharing.detached(current(origin))
+    made = wrap(whole)
+    made._base = Base(origin.storage, whole, hidden)
+    made._moves = of._moves
+    made._seen = -1 if of._moves else origin.storage.changes
+    return made

@@ -1,0 +1,142 @@
+"""Memory that several tensors share: what a write through one of them changes for the others.
+
+Values never change; a write gives the storage a new one. A tensor that shares its storage is a `Base` (one
+history for gradients: the tensor that was made first, or one that was detached from it) and a chain of
+`Move`s (how its view is cut from the base). A write goes back through the chain and makes a new whole from
+the old whole and the new part (`ops.indexing.put`); whoever reads later runs its chain forwards on the new whole.
+
+A tensor that has neither views nor writes behind it has no storage at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from .ir.graph import Input, Value
+from .ir.location import Location, current_location
+from .ops.cast import Detach
+from .ops.joint import joint_outputs
+
+
+Move: TypeAlias = "Callable[[Value], Value]"
+"""Cuts a part out of a whole, by movement ops."""
+
+
+class Change(NamedTuple):
+    """What happened to a value that a tensor no longer has."""
+
+    op: str
+    location: Location | None
+    by: Value
+    """What the tensor has instead."""
+
+
+class Storage:
+    """One piece of memory, as users see it."""
+
+    __slots__ = ("__weakref__", "changes", "value", "version")
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+        self.version = 0
+        """Counts writes, for users and for the check of saved values."""
+        self.changes = 0
+        """Counts all writes, those through `.data` too, which hide from that check."""
+
+
+class Base:
+    """A storage together with one history for gradients."""
+
+    __slots__ = ("__weakref__", "hidden", "seen", "storage", "value")
+
+    def __init__(self, storage: Storage, value: Value, hidden: bool = False) -> None:
+        self.storage = storage
+        self.value = value
+        self.seen = storage.changes
+        self.hidden = hidden
+        """Whether writes hide from the check of saved values (`.data`)."""
+
+    def current(self) -> Value:
+        """The whole value, after what others wrote."""
+        storage = self.storage
+        if self.seen != storage.changes:
+            self.value = replaced(self.value, storage.value)
+            self.seen = storage.changes
+        return self.value
+
+    def write(self, value: Value, op: str) -> None:
+        """The whole has another value from now on."""
+        storage = self.storage
+        if not self.hidden:
+            change = Change(op, current_location(), value)
+            for old in {self.value, storage.value}:
+                old.__dict__["changed"] = change
+            mark_changes()
+            storage.version += 1
+        self.value = storage.value = value
+        storage.changes += 1
+        self.seen = storage.changes
+        for listener in write_listeners:
+            listener(self)
+
+
+write_listeners: list[Callable[[Base], None]] = []
+"""Called with each base that was written to."""
+
+changes_of_saved_values = False
+
+
+def mark_changes() -> None:
+    """From now on it can be that a value which a gradient needs was changed."""
+    global changes_of_saved_values
+    changes_of_saved_values = True
+
+
+def replaced(old: Value, new: Value) -> Value:
+    """New elements for a history: a leaf stays a leaf, a computed value keeps how gradients flow from it."""
+    if "leaf" in old.__dict__:
+        return leaf(new, old.__dict__["leaf"])
+    if old.tracked:
+        (kept,) = joint_outputs([detached(new)], [old], lambda upstreams: upstreams)
+        return kept
+    return detached(new)
+
+
+def detached(value: Value) -> Value:
+    """The same elements, without history."""
+    return _cut(value) if value.tracked else value
+
+
+def kept_separate(value: Value) -> Value:
+    """The same elements and history as a value of its own, so that changes to one are not taken for the other's."""
+    if not value.tracked:
+        return _cut(value)
+    (made,) = joint_outputs([_cut(value)], [value], lambda upstreams: upstreams)
+    return made
+
+
+def leaf(value: Value, holder: object) -> Value:
+    """The same elements as a place where gradients arrive; `holder` is a weak reference to who keeps them."""
+    made = _cut(value)
+    made.__dict__["leaf"] = holder
+    made.__dict__["tracked"] = True
+    return made
+
+
+def _cut(value: Value) -> Value:
+    if value.buffer is None:
+        return Detach(value)
+    made = Input(value.type)
+    made.hold(value.buffer)
+    return made
+
+
+
+def path_to(view: Value, whole: Value) -> list[Value]:
+    """The movements by which a view came from a whole, the first one first."""
+    path: list[Value] = []
+    while view is not whole:
+        path.append(view)
+        view = view.inputs[0]
+    return path[::-1]
