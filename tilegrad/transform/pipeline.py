@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ..ir.graph import Graph
 from .share import share
+from .simplify import simplify
 from .split import split
 
-PASSES: tuple[Callable[[Graph], Graph], ...] = (split, share)
+PASSES: tuple[Callable[[Graph], Graph], ...] = (simplify, share, split)
