@@ -7,6 +7,7 @@ from typing import Any
 
 from ...ir.graph import Graph, Value
 from ...ir.scalar import Expr, Index, Position, Read
+from ...ops.opaque import settled
 from .scalar import evaluate
 
 
@@ -21,7 +22,8 @@ def interpret(graph: Graph, inputs: Sequence[Any], sizes: Mapping[str, int] = {}
 
 def _computed(value: Value, arrays: Mapping[Value, Any], sizes: dict[str, int]) -> Any:
     if value.opaque:
-        return value.reference(*(arrays[x] for x in value.inputs))  # type: ignore[attr-defined]
+        op = settled(value, sizes) if sizes else value
+        return op.reference(*(arrays[x] for x in value.inputs))  # type: ignore[attr-defined]
 
     def read(x: Value, position: Position) -> Expr:
         return Read(x, position, x.dtype)
