@@ -190,3 +190,14 @@ def test_a_busy_neighbour_slows_little() -> None:
         assert min(ratios) < 5, ratios
     """)
     print(printed)
+
+
+def test_systems_without_futexes_run_on_one_thread() -> None:
+    in_child("""
+        native.has_threads = lambda: False
+        assert native.team().threads == 1
+        for options in ({}, {"long": True}, {"timed": True}):
+            program = Mirrors(50, 5, **options)
+            for n in range(20): program.check(n)
+        assert "declare i64 @syscall" not in native.source()
+    """)

@@ -142,3 +142,10 @@ def test_wrong_arguments(arguments: list[object], reason: str) -> None:
     with pytest.raises(KernelError) as raised:
         run(parse('def f(x: "*f32", n: "i32"):\n    pass'), arguments, (1,))
     assert reason in str(raised.value)
+
+
+def test_empty_memory_is_not_touched() -> None:
+    kernel = parse(
+        'def f(x: "*f32", n: "i32"):\n    i = tl.arange(0, 4)\n    tl.store(x + i, i.to(tl.float32), mask=i < n)'
+    )
+    run(kernel, [np.zeros(0, np.float32), 0], (1,), checked=True)

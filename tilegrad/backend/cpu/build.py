@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import RLock
 from weakref import WeakValueDictionary
 
+from ...errors import CompileError
 from ...ir.tile import Kernel
 from ...runtime import events
 from ...runtime.cache import key, shared
@@ -56,8 +57,11 @@ def kernel_object(kernel: Kernel) -> bytes:
     name = key("kernel", _generator(), *host, objects.version(), repr(kernel.replaced(origin="")))
     found = store.read(name)
     if found is None:
-        with events.timed("compile", kernel.name, "cpu"):
-            found = objects.emitted(kernel.name, kernel_ir(kernel), host)
+        try:
+            with events.timed("compile", kernel.name, "cpu"):
+                found = objects.emitted(kernel.name, kernel_ir(kernel), host)
+        except CompileError as e:
+            raise CompileError(f"{e}\n{kernel.origin}") from e
         store.write(name, found)
     return found
 

@@ -57,11 +57,27 @@ def has_threads() -> bool:
     return sys.platform == "linux" and platform.machine() in MACHINES
 
 
+LINUX_ONLY = {
+    "declare i64 @syscall(i64, ...)": "define private i64 @syscall(i64, ...) {\n  ret i64 0\n}",
+    "declare i32 @sched_yield()": "define private i32 @sched_yield() {\n  ret i32 0\n}",
+    "declare i32 @sched_getcpu()": "define private i32 @sched_getcpu() {\n  ret i32 0\n}",
+    "declare i32 @sched_setaffinity(i32, i64, ptr)":
+        "define private i32 @sched_setaffinity(i32, i64, ptr) {\n  ret i32 0\n}",
+    "declare i32 @clock_gettime(i32, ptr)":
+        "define private i32 @clock_gettime(i32 %clock, ptr %now) {\n  store i128 0, ptr %now\n  ret i32 0\n}",
+}  # fmt: skip
+"""What stands for the functions of Linux elsewhere, where there is one thread and nothing is waited for."""
+
+
 def source() -> str:
     """`runtime.ll` for this machine."""
     text = (Path(__file__).parent / "runtime.ll").read_text()
-    for name, value in MACHINES[platform.machine()]._asdict().items():
+    machine = MACHINES["x86_64" if platform.machine().lower() in ("x86_64", "amd64") else "aarch64"]
+    for name, value in machine._asdict().items():
         text = text.replace("{" + name + "}", str(value))
+    if not has_threads():
+        for declared, defined in LINUX_ONLY.items():
+            text = text.replace(declared, defined)
     return text
 
 

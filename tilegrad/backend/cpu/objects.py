@@ -124,7 +124,7 @@ def _initialise() -> None:
 @cache
 def _linker() -> Any:
     _initialise()
-    return llvm.create_lljit_compiler()
+    return llvm.create_lljit_compiler(suppress_errors=True)
 
 
 def _machine(host: Host) -> Any:

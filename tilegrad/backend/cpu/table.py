@@ -104,7 +104,7 @@ class Table:
         self._times_at = draft.place([0] * (1 + len(segments))) if timed else 0
         for field, value in ((SEGMENTS, len(segments)), (TEAM, team.address), (DATA, data), (PATCHES, len(patches))):
             draft.words[head + field] = value
-        draft.words[head + ALONE], draft.words[head + LONG] = int(self.alone), int(long)
+        draft.words[head + ALONE], draft.words[head + LONG] = int(self.alone), int(long and native.has_threads())
         draft.point(head + FIRST_SEGMENT, pointers)
         draft.point(head + FIRST_PATCH, first_patch)
         if timed:
