@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from typing import final
 
+from ..errors import ShapeError
 from ..ir.graph import Value
 from ..ir.scalar import Expr, apply, const
 from .arithmetic import absolute, add, div, maximum, minimum, mul, neg, sub
 from .base import Operand, Unary
-from .broadcasting import Axes, reduce_sum
+from .broadcasting import Axes, normal_axis, quotient, reduce_sum, shown
 from .cast import cast, detach, widened
 from .comparison import ge, gt, le, lt
 from .control import where
@@ -149,7 +150,9 @@ def threshold(x: Value, bound: float, value: Operand) -> Value:
 
 def glu(x: Value, axis: int = -1) -> Value:
     """The first half along an axis, times the sigmoid of the second."""
-    half = x.shape[axis] // 2
+    half = quotient(x.shape[normal_axis(axis, x.type.rank, "glu")], 2) if x.shape else None
+    if half is None:
+        raise ShapeError(f"glu: axis {axis} of {shown(x.shape)} has no two equal halves")
     return mul(narrow(x, axis, 0, half), sigmoid(narrow(x, axis, half, half)))
 
 

@@ -5,6 +5,7 @@ Every gradient of an op that broadcasts is made of these four ops, so they stand
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import ClassVar, TypeAlias, final
@@ -96,6 +97,20 @@ def require(takes: str, dtype: DType, op: str) -> None:
         raise DTypeError(
             f"{op} takes {names} elements, not {dtype.name}; convert them first, as in x.to(tilegrad.{wanted})"
         )
+
+
+def least(extent: Dim) -> float:
+    """The least that a size can be: what it is made of is at least 2.
+
+    >>> n = Size.named("n")
+    >>> least(n * 4 + 1), least(n - 3), least(7)
+    (9, -1, 7)
+    """
+    if not isinstance(extent, Size):
+        return extent
+    if any(c < 0 for names, c in extent.terms.items() if names):
+        return -math.inf
+    return extent.value(dict.fromkeys(extent.names(), 2))
 
 
 # --- the ops -----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from ..ir.scalar import FALSE, TRUE, Expr, Position, apply, const, size
 from ..ir.scalar import where as choose
 from ..ir.size import Dim, Shape, product
 from .base import require_alike
-from .broadcasting import ZERO, expand, normal_axes, normal_axis, quotient, reshape, shown
+from .broadcasting import ZERO, expand, least, normal_axes, normal_axis, quotient, reshape, shown
 
 Item = TypeVar("Item")
 
@@ -273,18 +273,22 @@ def slice_axis(
     if isinstance(extent, int):
         chosen = range(*slice(start, stop, step).indices(extent))
         return _sliced(x, n, chosen.start if chosen else 0, chosen.step if chosen else 1, len(chosen))
-    jump = 1 if step is None else step
-    if (start, stop) == (None, None) and abs(jump) == 1:
-        return _sliced(x, n, 0 if jump == 1 else extent - 1, jump, extent)
-    if jump != 1 or (start or 0) < 0 or stop is None or stop >= 0:
-        if jump == 1 and stop is None and start is not None:
-            return _sliced(x, n, start if start >= 0 else extent + start, 1, extent - start if start >= 0 else -start)
+    return _slice_of_varying(x, n, start, stop, 1 if step is None else step)
+
+
+def _slice_of_varying(x: Value, axis: int, start: int | None, stop: int | None, step: int) -> Value:
+    """A slice of an axis whose size varies, if it is the same whatever the size."""
+    extent = x.shape[axis]
+    if (start, stop, step) == (None, None, -1):
+        return _sliced(x, axis, extent - 1, -1, extent)
+    first = 0 if start is None else start if start >= 0 else extent + start
+    end = extent if stop is None else stop if stop >= 0 else extent + stop
+    if step != 1 or least(extent) < max(abs(start or 0), abs(stop or 0)) or least(end - first) < 0:
         raise ShapeError(
-            f"slice: axis {axis} of {shown(x.shape)} varies, and may be shorter than {start}:{stop}:{step} needs; "
-            "slice it from its end, or fix its size"
+            f"slice: axis {axis} of {shown(x.shape)} varies, and {start}:{stop}:{step} may not fit: "
+            "it can be as short as 2; fix its size"
         )
-    first = start or 0
-    return _sliced(x, n, first, 1, extent + stop - first)
+    return _sliced(x, axis, first, 1, end - first)
 
 
 def _sliced(x: Value, axis: int, start: Dim, step: int, count: Dim) -> Value:
@@ -338,7 +342,9 @@ def chunk(x: Value, count: int, axis: int = 0) -> tuple[Value, ...]:
     if count <= 0:
         raise ArgumentError(f"chunk: into {count} parts")
     if not isinstance(extent, int):
-        part = extent // count
+        part = quotient(extent, count)
+        if part is None:
+            raise ShapeError(f"chunk: axis {axis} of {shown(x.shape)} varies, and may not have {count} equal parts")
         return tuple([narrow(x, axis, part * k, part) for k in range(count)])
     return split(x, -(-extent // count), axis) if extent else tuple([x] * count)
 
@@ -405,13 +411,14 @@ def roll(x: Value, shifts: int | Sequence[int], axes: int | Sequence[int] | None
     for distance, axis in zip(distances, places, strict=True):
         n = normal_axis(axis, x.type.rank, "roll")
         extent = x.shape[n] if x.shape else 1
-        moved = distance % extent if isinstance(extent, int) and extent else distance if extent else 0
-        if moved and isinstance(extent, int):
-            x = Cat((narrow(x, n, extent - moved, moved), narrow(x, n, 0, extent - moved)), n)
-        elif moved > 0:
+        if isinstance(extent, int):
+            moved: Dim = distance % extent if extent else 0
+        elif least(extent) < abs(distance):
+            raise ShapeError(f"roll: axis {axis} of {shown(x.shape)} varies, and may be shorter than {distance}")
+        else:
+            moved = distance if distance >= 0 else extent + distance
+        if moved != 0:
             x = Cat((_sliced(x, n, extent - moved, 1, moved), _sliced(x, n, 0, 1, extent - moved)), n)
-        elif moved < 0:
-            x = Cat((_sliced(x, n, -moved, 1, extent + moved), _sliced(x, n, 0, 1, -moved)), n)
     return x
 
 

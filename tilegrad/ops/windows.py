@@ -15,7 +15,7 @@ from ..ir.scalar import cast as cast_element
 from ..ir.scalar import where as choose
 from ..ir.size import Dim
 from .arithmetic import sub
-from .broadcasting import ZERO, accumulator, normal_axis, reduce_sum, reshape, shown
+from .broadcasting import ZERO, accumulator, least, normal_axis, quotient, reduce_sum, reshape, shown
 from .comparison import ge, le
 from .control import masked
 from .creation import positions
@@ -32,18 +32,11 @@ class Diagonal(Movement):
     offset: int
     axis1: int
     axis2: int
+    length: Dim
 
     def infer(self) -> TensorType:
-        shape = self.x.shape
-        rows, columns = shape[self.axis1], shape[self.axis2]
-        if not (isinstance(rows, int) and isinstance(columns, int)):
-            if rows != columns or self.offset:
-                raise ShapeError(f"diagonal: the length of diagonal {self.offset} of {shown(shape)} is not known")
-            length: Dim = rows
-        else:
-            length = max(0, min(rows + min(self.offset, 0), columns - max(self.offset, 0)))
-        others = tuple([n for k, n in enumerate(shape) if k not in (self.axis1, self.axis2)])
-        return self.x.type.with_shape((*others, length))
+        others = tuple([n for k, n in enumerate(self.x.shape) if k not in (self.axis1, self.axis2)])
+        return self.x.type.with_shape((*others, self.length))
 
     def element(self, position: Position, read: Reader) -> Expr:
         i = position[-1]
@@ -78,7 +71,7 @@ class DiagonalEmbed(Movement):
         return choose(on, read(self.x, (*others, i)), const(0, self.x.dtype))
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        return (Diagonal(upstream, self.offset, self.axis1, self.axis2),)
+        return (Diagonal(upstream, self.offset, self.axis1, self.axis2, self.x.shape[-1]),)
 
 
 @final
@@ -87,15 +80,12 @@ class Unfold(Movement):
 
     x: Value
     axis: int
-    width: int
+    width: Dim
     step: int
+    windows: Dim
 
     def infer(self) -> TensorType:
-        extent = self.x.shape[self.axis]
-        if isinstance(extent, int) and self.width > extent:
-            raise ShapeError(f"unfold: windows of {self.width} do not fit in axis {self.axis} of {shown(self.x.shape)}")
-        windows = (extent - self.width + self.step) // self.step
-        return self.x.type.with_shape((*replaced(self.x.shape, self.axis, windows), self.width))
+        return self.x.type.with_shape((*replaced(self.x.shape, self.axis, self.windows), self.width))
 
     def element(self, position: Position, read: Reader) -> Expr:
         place = position[self.axis] * self.step + position[-1]
@@ -129,7 +119,7 @@ class Fold(Value):
         return cast_element(reduce("add", k, cast_element(part, accumulator(dtype))), dtype)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        return (Unfold(upstream, self.axis, int(self.x.shape[-1]), self.step),)  # type: ignore[arg-type]
+        return (Unfold(upstream, self.axis, self.x.shape[-1], self.step, self.x.shape[self.axis]),)
 
 
 def _with_axes(others: tuple[Item, ...], added: dict[int, Item]) -> tuple[Item, ...]:
@@ -149,7 +139,15 @@ def _two_axes(x: Value, axis1: int, axis2: int, op: str) -> tuple[int, int]:
 
 def diagonal(x: Value, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
     """A diagonal of two axes, as a new last axis; positive offsets are above the main one."""
-    return Diagonal(x, offset, *_two_axes(x, axis1, axis2, "diagonal"))
+    i, j = _two_axes(x, axis1, axis2, "diagonal")
+    rows, columns = x.shape[i], x.shape[j]
+    if isinstance(rows, int) and isinstance(columns, int):
+        length: Dim = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    elif rows == columns and least(rows) >= abs(offset):
+        length = rows - abs(offset)
+    else:
+        raise ShapeError(f"diagonal: the length of diagonal {offset} of {shown(x.shape)} is not known; fix the sizes")
+    return Diagonal(x, offset, i, j, length)
 
 
 def diagonal_embed(x: Value, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Value:
@@ -198,4 +196,11 @@ def unfold(x: Value, axis: int, width: int, step: int) -> Value:
     """All windows along an axis, the elements of a window as a new last axis."""
     if width < 0 or step <= 0:
         raise ArgumentError(f"unfold: windows of {width} elements, {step} apart")
-    return Unfold(x, normal_axis(axis, x.type.rank, "unfold"), width, step)
+    n = normal_axis(axis, x.type.rank, "unfold")
+    extent = x.shape[n] if x.shape else 1
+    if least(extent) < width:
+        raise ShapeError(f"unfold: windows of {width} do not (always) fit in axis {axis} of {shown(x.shape)}")
+    windows = (extent - width) // step + 1 if isinstance(extent, int) else quotient(extent - width + step, step)
+    if windows is None:
+        raise ShapeError(f"unfold: how many windows {step} apart are in axis {axis} of {shown(x.shape)} is not known")
+    return Unfold(x if x.shape else reshape(x, (1,)), n, width, step, windows)
