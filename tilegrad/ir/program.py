@@ -13,8 +13,8 @@ arena, and outputs that are updated in place have the name of the input whose me
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from .graph import TensorType
 from .node import Structure
@@ -99,7 +99,7 @@ class Program(Structure):
     def buffer(self, name: str) -> Buffer:
         return next(b for b in self.buffers if b.name == name)
 
-    def __str__(self) -> str:
-        from .program_printer import show_program
+    printer: ClassVar[Callable[[Any], str]] = repr  # program_printer puts itself here
 
-        return show_program(self)
+    def __str__(self) -> str:
+        return Program.printer(self)

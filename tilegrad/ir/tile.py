@@ -31,6 +31,7 @@ means what it means there:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, TypeAlias
 
 from .dtype import DType
@@ -41,6 +42,7 @@ class Tile(Structure):
     """An expression. `children` names the fields that are expressions. Operators build expressions."""
 
     children: ClassVar[tuple[str, ...]] = ()
+    printer: ClassVar[Callable[[Any], str]] = repr  # tile_printer puts itself here
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -80,9 +82,7 @@ class Tile(Structure):
         return Apply("ge", (self, tile(other)))
 
     def __str__(self) -> str:
-        from .tile_printer import show_tile
-
-        return show_tile(self)
+        return Tile.printer(self)
 
 
 class Name(Tile):
@@ -256,7 +256,7 @@ class Kernel(Structure):
     origin: str = ""
     """A comment: which lines of the user it computes."""
 
-    def __str__(self) -> str:
-        from .tile_printer import show_kernel
+    printer: ClassVar[Callable[[Any], str]] = repr
 
-        return show_kernel(self)
+    def __str__(self) -> str:
+        return Kernel.printer(self)

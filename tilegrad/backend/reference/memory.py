@@ -42,7 +42,7 @@ class Memory:
 
     def load(self, offsets: Any, active: Any, other: Any, program: int) -> Any:
         self.inside(offsets, active)
-        if self.history is not None:
+        if self.history is not None and active.any():
             self.history.read(self.name, offsets, active, program)
         loaded = np.array(np.broadcast_to(other, offsets.shape), self.array.dtype)
         loaded[active] = self.array[offsets[active]]
@@ -50,7 +50,7 @@ class Memory:
 
     def store(self, offsets: Any, active: Any, value: Any, program: int) -> None:
         self.inside(offsets, active)
-        if self.history is not None:
+        if self.history is not None and active.any():
             self.history.write(self.name, offsets, active, value, self.array, program)
         self.array[offsets[active]] = value[active]
 
