@@ -1,7 +1,7 @@
 """Choosing elements by a condition: masks, and lists of the places where something holds.
 
 How many places there are waits for the values. So `nonzero` takes the count, which the caller has computed and
-read before: `count_nonzero` first, then `nonzero` of a known size.
+read before: `count_true` first, then `nonzero` of a known size.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..ir.program import Tiles
 from ..ir.size import Dim, product
 from .arithmetic import floor_divide, remainder
 from .base import Operand, operand
-from .broadcasting import broadcast_shapes, expand, reshape, shown
+from .broadcasting import broadcast_shapes, expand, reduce_sum, reshape, shown
 from .cast import cast, to_bool
 from .comparison import eq
 from .control import where
@@ -69,6 +69,11 @@ class Compact(Opaque):
             text = text.replace(name, part)
         inputs = {"mask": self.mask.type, "before": self.before.type}
         return tile_code(text, inputs, self.type, (Tiles(length, BLOCK),))
+
+
+def count_true(condition: Value) -> Value:
+    """How many elements are not 0."""
+    return reduce_sum(cast(to_bool(condition), int64))
 
 
 def flat_nonzero(condition: Value, count: Dim) -> Value:
