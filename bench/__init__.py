@@ -1,0 +1,1 @@
+"""How fast tilegrad is beside its peers: every figure from one run, interleaved and verified."""

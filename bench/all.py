@@ -1,0 +1,24 @@
+"""Runs every workload against all peers and writes bench/results/cpu-DATE.json and docs/performance.md."""
+
+import json
+import sys
+
+from bench import report
+from bench.run import run
+from bench.turns import ROOT
+from bench.workloads import WORKLOADS
+
+PEERS = ("torch", "jax", "numpy")
+
+
+def main() -> None:
+    result = run(sys.argv[1:] or list(WORKLOADS), PEERS)
+    file = ROOT / "bench" / "results" / f"cpu-{result['date']}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(result, indent=1) + "\n")
+    report.write(file)
+    print(f"wrote {file.relative_to(ROOT)} and {report.PAGE.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""One module a library: what it does for each workload, as its users would write it.
+
+A module has a function for each workload that it takes part in: it is given the inputs and returns a
+call without arguments that does the work once and waits for it. `outputs` of what a call gives are
+arrays to compare. The variants of a library are its settings, each a contender of its own.
+"""
+
+from typing import NamedTuple
+
+MALLOC = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": "100000000000",
+    "MALLOC_TOP_PAD_": "268435456",
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
+"""Lets glibc keep memory instead of returning it to the system, in huge pages: what a careful user sets."""
+
+
+class Contender(NamedTuple):
+    """A library with settings."""
+
+    name: str
+    module: str
+    variant: str = ""
+    environment: dict[str, str] = {}
+    tuned: bool = False
+
+    @property
+    def library(self) -> str:
+        return self.name.split("-")[0]
+
+
+CONTENDERS = [
+    Contender("tilegrad", "ours"),
+    Contender("torch", "pytorch", "eager"),
+    Contender("torch-compile", "pytorch", "compile"),
+    Contender("torch-tuned", "pytorch", "eager", MALLOC, tuned=True),
+    Contender("torch-compile-tuned", "pytorch", "compile", MALLOC, tuned=True),
+    Contender("jax", "with_jax"),
+    Contender("numpy", "with_numpy"),
+]

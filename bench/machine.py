@@ -1,0 +1,68 @@
+"""The machine of a run, and what it can do at most: a figure above that is measured wrongly."""
+
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+from typing import Any
+
+from bench import turns
+from bench.contenders import CONTENDERS
+from bench.workloads import Size, Workload
+
+TOLERANCE = 1.15
+"""The limits are measured too."""
+
+
+class AboveLimit(Exception):
+    """A figure that the machine cannot reach."""
+
+
+def describe() -> dict[str, Any]:
+    """The processor, the versions, and the measured limits, in bytes and operations per second."""
+    code = "import json; from tilegrad.backend.cpu.limits import limits; print(json.dumps(dict(limits())))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=turns.environment(CONTENDERS[0])
+    )
+    limits = json.loads(done.stdout) if done.returncode == 0 else {"unknown": done.stderr.strip()[-200:]}
+    versions = {}
+    for package in ("numpy", "llvmlite", "torch", "jax"):
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "cpus": os.cpu_count(),
+        "threads": turns.THREADS,
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "versions": versions,
+        "limits": limits,
+    }
+
+
+def share_of_limit(workload: Workload, size: Size, seconds: float, limits: dict[str, Any]) -> float | None:
+    """How much of the machine's limit a time stands for: of arithmetic, or of memory where the caches are too small."""
+    shares = []
+    if workload.flops(size) and "fma" in limits:
+        shares.append(workload.flops(size) / seconds / limits["fma"])
+    bytes = workload.bytes(size)
+    if "triad" in limits and bytes > 2 * limits.get("L3", float("inf")):
+        shares.append(bytes / seconds / max(limits[name] for name in ("read", "copy", "triad")))
+    return max(shares, default=None)
+
+
+def check(workload: Workload, record: dict[str, Any], limits: dict[str, Any]) -> None:
+    """Refuses times that are too good; notes our share of the limit in the record."""
+    size = tuple(record["size"])
+    for name, times in record["times"].items():
+        share = share_of_limit(workload, size, times["median"] * workload.operations, limits)
+        if share is not None and share > TOLERANCE:
+            raise AboveLimit(
+                f"{workload.name} {workload.label(size)}: {name} at {1e3 * times['median']:.3f} ms would be "
+                f"{100 * share:.0f} % of what this machine can do: the measurement is wrong"
+            )
+        if share is not None and name == "tilegrad":
+            record["share_of_limit"] = share

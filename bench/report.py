@@ -1,0 +1,156 @@
+"""docs/performance.md from the records of a run: python -m bench.report bench/results/cpu-DATE.json"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench.turns import ROOT
+from bench.workloads import WORKLOADS, Workload
+
+PAGE = ROOT / "docs" / "performance.md"
+
+REASONS: dict[str, str] = {}
+"""For a workload (and size) whose goal is missed: why, found by profiling. `softmax`, or `softmax 64x64`."""
+
+HEAD = """# Performance
+
+Written by `make bench` from `{source}`; do not edit. Ratios are the best peer's time over ours: **more than 1 means
+that tilegrad is faster**. All contenders of a line ran in one run, each in a process of its own with {threads} threads, in
+alternating slices of 50 ms, the others stopped meanwhile. A ratio is the median of the ratios within each round,
+quartiles in brackets. Results were compared before any time counted, and a time above the machine's limit is refused.
+*Tuned* peers are PyTorch with malloc settings that keep memory (`bench/contenders/__init__.py`).
+
+{machine}
+
+| workload | size | goal | ratio | best peer | goal, tuned | ratio, tuned | of the limit | |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |
+"""
+
+
+def page(result: dict[str, Any], source: str) -> str:
+    lines, missed = [], []
+    for name, records in result["workloads"].items():
+        workload = WORKLOADS[name]
+        for record in records:
+            primary = record is records[0]
+            lines.append(_line(workload, record, primary))
+            reason = _missed(workload, record) if primary else ""
+            if reason:
+                missed.append(f"- **{workload.title}**: {reason}")
+    text = HEAD.format(source=source, threads=result["machine"]["threads"], machine=_machine(result))
+    text += "\n".join(lines) + "\n"
+    if missed:
+        text += "\n## Goals that are missed\n\n" + "\n".join(missed) + "\n"
+    return text + "\n## All times\n\n" + "\n".join(_times(result)) + "\n"
+
+
+def _machine(result: dict[str, Any]) -> str:
+    machine, limits = result["machine"], result["machine"]["limits"]
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    known = "limits not measured"
+    if "fma" in limits:
+        memory = max(limits[name] for name in ("read", "copy", "triad"))
+        known = f"{limits['fma'] / 1e9:.0f} GFLOP/s in float32, {memory / 1e9:.0f} GB/s from memory (measured)"
+    processor = limits.get("model", machine["system"])
+    return f"{result['date']}: {processor}, {machine['cpus']} cores; {known}. Python {machine['python']}, {versions}."
+
+
+def _line(workload: Workload, record: dict[str, Any], primary: bool) -> str:
+    size = workload.label(tuple(record["size"]))
+    goal, tuned = (workload.goal, workload.goal_tuned) if primary else (None, None)
+    share = record.get("share_of_limit")
+    cells = [
+        workload.title if primary else "",
+        size,
+        _goal(workload, goal),
+        _figure(workload, record),
+        record.get("best", ""),
+        f"{tuned}" if tuned else "",
+        f"{record['ratio_tuned']:.2f}" if "ratio_tuned" in record else "",
+        f"{100 * share:.0f} %" if share is not None else "",
+        ("missed" if _missed(workload, record) else "") if primary else "",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _goal(workload: Workload, goal: float | None) -> str:
+    if goal is None:
+        return ""
+    if workload.kind == "bytes":
+        return f"at most {goal / 1e6:.0f} MB"
+    return f"at most {goal}" if workload.while_busy or workload.name == "import" else f"{goal}"
+
+
+def _figure(workload: Workload, record: dict[str, Any]) -> str:
+    """What stands in the column of ratios."""
+    value = figure(workload, record)
+    if value is None:
+        return "not measured"
+    if workload.kind == "bytes":
+        return f"{value / 1e6:.0f} MB"
+    spread = record["ratios"].get(record.get("best", ""))
+    if workload.while_busy or workload.name == "import" or not spread:
+        others = {n: s for n, s in record.get("slowdowns", {}).items() if n != "tilegrad"}
+        beside = ", ".join(f"{name} {s:.1f}" for name, s in others.items())
+        return f"{value:.2f}" + (f" ({beside})" if beside else "")
+    return f"{value:.2f} [{spread['first']:.2f}, {spread['third']:.2f}]"
+
+
+def figure(workload: Workload, record: dict[str, Any]) -> float | None:
+    """The number that the goal speaks of."""
+    if workload.kind == "bytes":
+        return record["bytes"].get("tilegrad")
+    if workload.while_busy:
+        return record["slowdowns"].get("tilegrad")
+    if workload.name == "import":
+        return 1 / record["ratio"] if "ratio" in record else None
+    return record.get("ratio")
+
+
+def _missed(workload: Workload, record: dict[str, Any]) -> str:
+    """Why the goal is missed; nothing if it is met."""
+    value = figure(workload, record)
+    if workload.goal is None or value is None:
+        return "" if workload.goal is None else "not measured"
+    at_most = workload.kind == "bytes" or workload.while_busy or workload.name == "import"
+    met = value <= workload.goal if at_most else value >= workload.goal
+    if met and record.get("ratio_tuned", 9e9) >= (workload.goal_tuned or 0):
+        return ""
+    size = workload.label(tuple(record["size"]))
+    return REASONS.get(f"{workload.name} {size}", REASONS.get(workload.name, "the reason has not been looked for yet"))
+
+
+def _times(result: dict[str, Any]) -> list[str]:
+    lines = ["| workload | size | contender | median | quartiles | best |", "| --- | --- | --- | --- | --- | --- |"]
+    for name, records in result["workloads"].items():
+        for record in records:
+            size = WORKLOADS[name].label(tuple(record["size"]))
+            for who, times in record["times"].items():
+                spread = f"{_time(times['first'])} – {_time(times['third'])}"
+                lines.append(
+                    f"| {name} | {size} | {who} | {_time(times['median'])} | {spread} | {_time(times['best'])} |"
+                )
+            for who, reason in record.get("unable", {}).items():
+                lines.append(f"| {name} | {size} | {who} | did not take part: {reason.replace('|', ' ')} | | |")
+    return lines
+
+
+def _time(seconds: float) -> str:
+    """
+    >>> _time(0.0123), _time(4.2e-6), _time(1.5)
+    ('12.3 ms', '4.20 µs', '1.50 s')
+    """
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:.3g} {unit}" if seconds * scale >= 10 else f"{seconds * scale:.2f} {unit}"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def write(file: Path) -> None:
+    source = file.resolve().relative_to(ROOT) if file.resolve().is_relative_to(ROOT) else file
+    PAGE.write_text(page(json.loads(file.read_text()), str(source)))
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

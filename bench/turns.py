@@ -1,0 +1,180 @@
+"""Contenders in processes of their own that take turns, and the ratios of their times."""
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.contenders import Contender
+from bench.workloads import Size, Workload
+
+ROOT = Path(__file__).parent.parent
+THREADS = 2
+SLICE = 0.05
+"""Seconds: short enough that the machine's own swings hit all contenders alike."""
+ROUNDS = 21
+MOST_FOREIGN = 0.1
+"""Rounds in which others took more of the machine than this are dropped, where enough are left."""
+FEWEST_ROUNDS = 7
+START_PATIENCE = 300.0
+
+
+def environment(contender: Contender) -> dict[str, str]:
+    threads = {f"{name}_NUM_THREADS": str(THREADS) for name in ("OMP", "MKL", "OPENBLAS", "TILEGRAD")}
+    return {**os.environ, **threads, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", **contender.environment}
+
+
+class Player:
+    """A child process, stopped while it is not its turn."""
+
+    def __init__(self, contender: Contender, workload: Workload, size: Size) -> None:
+        self.contender = contender
+        self.rounds: list[float] = []
+        self.error = ""
+        command = [sys.executable, "-m", "bench.child", contender.name, workload.name, json.dumps(size)]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment(contender),
+        )
+        self._read()
+
+    def ask(self, **question: Any) -> dict[str, Any]:
+        if self.error:
+            return {}
+        assert self.process.stdin is not None
+        self.process.send_signal(signal.SIGCONT)
+        self.process.stdin.write(json.dumps(question) + "\n")
+        self.process.stdin.flush()
+        return self._read()
+
+    def _read(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        answer: dict[str, Any] = json.loads(line) if line else {"error": "the process ended"}
+        self.error = answer.get("error", "")
+        if not self.error:
+            self.process.send_signal(signal.SIGSTOP)
+        return answer
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def play(contenders: Sequence[Contender], workload: Workload, size: Size, rounds: int = ROUNDS) -> dict[str, Any]:
+    """The times of all contenders on one workload and size, after their results have been compared."""
+    players = [Player(c, workload, size) for c in contenders]
+    try:
+        checked = _verify(players, workload)
+        foreign = [_round([p for p in players if not p.error]) for _ in range(rounds)]
+    finally:
+        for player in players:
+            player.end()
+    able = [p for p in players if len(p.rounds) == rounds]
+    clean = [n for n, share in enumerate(foreign) if share <= MOST_FOREIGN]
+    kept = clean if len(clean) >= FEWEST_ROUNDS else list(range(rounds))
+    times = {p.contender.name: [p.rounds[n] / workload.operations for n in kept] for p in able}
+    return {
+        "size": list(size),
+        "rounds": len(kept),
+        "clean": len(clean) >= FEWEST_ROUNDS,
+        "verified": checked,
+        "unable": {p.contender.name: p.error for p in players if p.error},
+        "times": {name: summary(values) for name, values in times.items()},
+        "ratios": {name: ratios(values, times["tilegrad"]) for name, values in times.items()}
+        if "tilegrad" in times
+        else {},
+    }
+
+
+def _round(players: Sequence[Player]) -> float:
+    """A slice for each; gives the share of the machine that somebody else took meanwhile."""
+    others, start, own = _busy(), time.perf_counter(), 0.0
+    for player in players:
+        before = _cpu_of(player.process.pid)
+        times = player.ask(slice=SLICE).get("times", [])
+        own += _cpu_of(player.process.pid) - before
+        if times:
+            player.rounds.append(statistics.median(times))
+    available = (time.perf_counter() - start) * (os.cpu_count() or 1)
+    return max(0.0, _busy() - others - own) / available
+
+
+def _busy() -> float:
+    """Seconds that all processors together have worked, stolen time included."""
+    fields = [int(n) for n in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    user, nice, system, _, _, irq, softirq, steal = fields[:8]
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def _cpu_of(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _verify(players: Sequence[Player], workload: Workload) -> dict[str, float]:
+    """The greatest difference of each contender's results from the first peer's; those that disagree are out."""
+    with tempfile.TemporaryDirectory() as folder:
+        found: dict[str, list[np.ndarray]] = {}
+        for n, player in enumerate(players):
+            file = f"{folder}/{n}.npz"
+            player.ask(check=file)
+            if not player.error:
+                with np.load(file) as stored:
+                    found[player.contender.name] = [stored[name] for name in stored.files]
+    judges = [name for name in found if name != "tilegrad"]
+    if not judges:
+        return {}
+    wanted = found[judges[0]]
+    differences = {name: difference(results, wanted) for name, results in found.items()}
+    for player in players:
+        if not differences.get(player.contender.name, 0) <= workload.tolerance:
+            player.error = f"its results differ by {differences[player.contender.name]:.1e} from those of {judges[0]}"
+    return differences
+
+
+def difference(results: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> float:
+    """The greatest difference, relative to the greatest element of each array."""
+    if [x.shape for x in results] != [y.shape for y in wanted]:
+        return float("inf")
+    parts = []
+    for x, y in zip(results, wanted, strict=True):
+        scale = float(np.abs(y).max(initial=0)) or 1.0
+        parts.append(float(np.abs(x - y).max(initial=0)) / scale)
+    return float("inf") if np.isnan(parts).any() else max(parts)
+
+
+def summary(values: Sequence[float]) -> dict[str, float]:
+    """Median, quartiles and best, in seconds."""
+    first, median, third = quartiles(values)
+    return {"median": median, "first": first, "third": third, "best": min(values)}
+
+
+def ratios(theirs: Sequence[float], ours: Sequence[float]) -> dict[str, float]:
+    """How many times our time a peer takes: median and quartiles of the ratios within each round."""
+    first, median, third = quartiles([x / y for x, y in zip(theirs, ours, strict=True)])
+    return {"median": median, "first": first, "third": third}
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """
+    >>> quartiles([1.0, 2.0, 3.0, 4.0, 5.0])
+    (2.0, 3.0, 4.0)
+    """
+    if len(values) < 2:
+        return values[0], values[0], values[0]
+    first, median, third = statistics.quantiles(values, n=4, method="inclusive")
+    return first, median, third

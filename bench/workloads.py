@@ -1,0 +1,211 @@
+"""The workloads: what is computed, on what, how much of it there is, and what we want to reach.
+
+What each library does for a workload stands under the workload's name in bench/contenders/.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+Inputs = dict[str, np.ndarray]
+Size = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Something to compute again and again in one process."""
+
+    name: str
+    title: str
+    sizes: tuple[Size, ...]
+    """The first is the one with a goal; the others are its neighbours."""
+    inputs: Callable[[Size], Inputs]
+    bytes: Callable[[Size], float] = lambda size: 0.0
+    """What must be read and written at the least."""
+    flops: Callable[[Size], float] = lambda size: 0.0
+    goal: float | None = None
+    """The ratio to reach: the best peer's time over ours."""
+    goal_tuned: float | None = None
+    """The same against PyTorch with a tuned malloc too."""
+    tolerance: float = 1e-4
+    operations: int = 1
+    """By how much a time is divided where it is given per operation."""
+    against: tuple[str, ...] = ("torch", "jax", "numpy")
+    rival: str | None = None
+    """The one peer that the goal speaks of, where it is not the best."""
+    while_busy: bool = False
+    """Whether the figure is our slowdown while another process keeps a core busy."""
+    kind: Literal["calls", "processes", "bytes"] = field(default="calls")
+    """What is measured: calls in one process, whole processes, or bytes on disk."""
+
+    def label(self, size: Size) -> str:
+        return "x".join(map(str, size)) if size else ""
+
+
+def _normal(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+
+
+def _chain(size: Size) -> Inputs:
+    return {name: _normal(n, *size) for n, name in enumerate("xabc")}
+
+
+def _matrix(size: Size) -> Inputs:
+    return {"x": _normal(0, *size)}
+
+
+def _layer_norm(size: Size) -> Inputs:
+    weight, bias = 1 + 0.1 * _normal(1, size[1]), 0.1 * _normal(2, size[1])
+    return {"x": _normal(0, *size), "weight": weight, "bias": bias, "upstream": _normal(3, *size)}
+
+
+def _mlp(size: Size) -> Inputs:
+    """batch, inputs, hidden, classes."""
+    batch, features, hidden, classes = size
+    w1, w2 = _normal(1, hidden, features) / np.sqrt(features), _normal(2, classes, hidden) / np.sqrt(hidden)
+    labels = np.random.default_rng(3).integers(0, classes, batch)
+    parameters = {"w1": w1, "b1": 0.1 * _normal(4, hidden), "w2": w2, "b2": 0.1 * _normal(5, classes)}
+    return {"x": _normal(0, batch, features), "labels": labels, **parameters}
+
+
+def _mlp_flops(size: Size) -> float:
+    """Forward, and the gradients of both weights and of the hidden layer."""
+    batch, features, hidden, classes = size
+    return 2.0 * batch * (2 * features * hidden + 3 * hidden * classes)
+
+
+def _pair(size: Size) -> Inputs:
+    return {"x": _normal(0, *size), "y": _normal(1, *size)}
+
+
+def _elements(arrays: int) -> Callable[[Size], float]:
+    return lambda size: 4.0 * arrays * float(np.prod(size))
+
+
+ALL = [
+    Workload(
+        "chain",
+        "`relu(x*a+b)*sigmoid(x) + tanh(c)`",
+        ((4096, 4096), (1001, 1003), (37, 211)),
+        _chain,
+        bytes=_elements(5),
+        goal=1.5,
+        goal_tuned=1.5,
+    ),
+    Workload(
+        "softmax",
+        "softmax over the last axis",
+        ((4096, 4096), (4095, 4097), (64, 50257), (1000, 100)),
+        _matrix,
+        bytes=_elements(2),
+        goal=2.5,
+        goal_tuned=1.1,
+    ),
+    Workload(
+        "layer_norm",
+        "layer norm, forward",
+        ((4096, 1024), (4095, 1023), (512, 768)),
+        _layer_norm,
+        bytes=_elements(2),
+        goal=1.1,
+        goal_tuned=1.0,
+    ),
+    Workload(
+        "layer_norm_training",
+        "layer norm, forward and backward",
+        ((4096, 1024), (4095, 1023), (512, 768)),
+        _layer_norm,
+        bytes=_elements(4),
+        goal=1.5,
+        tolerance=1e-3,
+        against=("torch", "jax"),
+    ),
+    Workload(
+        "sum0",
+        "sum over axis 0",
+        ((4096, 4096), (4097, 4095), (1000, 1000)),
+        _matrix,
+        bytes=_elements(1),
+        goal=1.0,
+        goal_tuned=1.0,
+        tolerance=1e-3,
+    ),
+    Workload(
+        "sum1",
+        "sum over axis 1",
+        ((4096, 4096), (4097, 4095), (1000, 1000)),
+        _matrix,
+        bytes=_elements(1),
+        goal=1.0,
+        goal_tuned=1.0,
+        tolerance=1e-3,
+    ),
+    Workload(
+        "mlp",
+        "MLP, whole SGD step",
+        ((64, 784, 128, 10), (63, 783, 127, 11), (1, 784, 128, 10)),
+        _mlp,
+        flops=_mlp_flops,
+        goal=1.5,
+        tolerance=1e-3,
+    ),
+    Workload(
+        "mlp512",
+        "MLP, whole SGD step",
+        ((512, 784, 128, 10), (511, 783, 127, 11), (500, 784, 256, 10)),
+        _mlp,
+        flops=_mlp_flops,
+        goal=1.2,
+        tolerance=1e-3,
+    ),
+    Workload("add", "`jit`ted add, per call", ((16,), (17,)), _pair, goal=3.0, rival="jax"),
+    Workload(
+        "tiny",
+        "chain of 100 tiny operations, forward and backward, without `jit`, per operation",
+        ((16,),),
+        _pair,
+        goal=0.5,
+        rival="torch",
+        operations=100,
+        against=("torch",),
+        tolerance=1e-3,
+    ),
+    Workload(
+        "mlp_busy",
+        "MLP step while another process keeps one core busy: slowdown",
+        ((512, 784, 128, 10),),
+        _mlp,
+        goal=2.5,
+        tolerance=1e-3,
+        while_busy=True,
+        against=("torch", "jax"),
+    ),
+    Workload(
+        "cold",
+        "fresh process: import, build the MLP, one `jit`ted step, warm disk cache",
+        ((64, 784, 128, 10),),
+        _mlp,
+        goal=3.0,
+        rival="jax",
+        against=("torch", "jax"),
+        kind="processes",
+    ),
+    Workload("import", "`import`, against `import numpy`", ((),), lambda size: {}, goal=1.3, kind="processes"),
+    Workload("installed", "bytes on disk, dependencies included", ((),), lambda size: {}, goal=300e6, kind="bytes"),
+]
+WORKLOADS = {workload.name: workload for workload in ALL}
+
+
+def find(name: str) -> tuple[Workload, tuple[Size, ...]]:
+    """`softmax` (with its neighbours), or `softmax:4096x4096`.
+
+    >>> find("add:16")[1]
+    ((16,),)
+    """
+    word, _, size = name.partition(":")
+    if word not in WORKLOADS:
+        raise SystemExit(f"no workload {word!r}; there are {', '.join(WORKLOADS)}")
+    workload = WORKLOADS[word]
+    return workload, (tuple(int(n) for n in size.split("x")),) if size else workload.sizes

@@ -1,0 +1,117 @@
+"""The harness: what libraries compute agrees, ratios are those of rounds, impossible figures are refused."""
+
+import importlib
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench import machine, report, run, turns
+from bench.contenders import CONTENDERS
+from bench.workloads import ALL, WORKLOADS, find
+
+SMALL = {
+    "chain": (5, 7),
+    "softmax": (5, 7),
+    "layer_norm": (5, 8),
+    "layer_norm_training": (5, 8),
+    "sum0": (5, 7),
+    "sum1": (5, 7),
+    "mlp": (6, 9, 5, 3),
+    "add": (16,),
+    "tiny": (16,),
+}
+
+
+@pytest.mark.parametrize("library", ["ours", "pytorch", "with_jax"])
+@pytest.mark.parametrize("name", SMALL)
+def test_libraries_compute_the_same(name: str, library: str) -> None:
+    needed = {"pytorch": "torch", "with_jax": "jax"}.get(library)
+    if needed:
+        pytest.importorskip(needed)
+    module: Any = importlib.import_module(f"bench.contenders.{library}")
+    judge: Any = importlib.import_module("bench.contenders.with_numpy")
+    if not hasattr(module, name):
+        pytest.skip(f"{library} takes no part in {name}")
+    if not hasattr(judge, name):
+        judge = pytest.importorskip("bench.contenders.pytorch", exc_type=ImportError)
+    results = []
+    for side in (module, judge):
+        call = getattr(side, name)(WORKLOADS[name].inputs(SMALL[name]), "eager")
+        for _ in range(3):
+            result = call()
+        results.append([np.array(x) for x in side.outputs(result)])
+    assert len(results[0]) == len(results[1]) or name.startswith("layer_norm")
+    assert turns.difference(*results) < WORKLOADS[name].tolerance
+
+
+def test_every_contender_of_a_goal_exists() -> None:
+    libraries = {c.library for c in CONTENDERS}
+    for workload in ALL:
+        assert set(workload.against) <= libraries
+        assert workload.rival is None or workload.rival in workload.against
+    assert find("softmax:3x4") == (WORKLOADS["softmax"], ((3, 4),))
+    with pytest.raises(SystemExit, match="no workload 'sotfmax'"):
+        find("sotfmax")
+
+
+def test_ratios_are_those_within_rounds() -> None:
+    """A machine that halves its speed between rounds changes times, and no ratio."""
+    ours, theirs = [1.0, 2.0, 1.0, 2.0], [3.0, 6.0, 3.0, 6.0]
+    assert turns.ratios(theirs, ours) == {"median": 3.0, "first": 3.0, "third": 3.0}
+
+
+def test_results_that_differ_are_seen() -> None:
+    x = np.arange(4.0)
+    assert turns.difference([x], [x]) == 0
+    assert turns.difference([x * 1.01], [x]) == pytest.approx(0.01)
+    assert turns.difference([x[:2]], [x]) == float("inf")
+    assert turns.difference([x * np.nan], [x]) == float("inf")
+
+
+LIMITS = {"fma": 100e9, "read": 20e9, "copy": 15e9, "triad": 18e9, "L3": 1 << 20}
+
+
+def record(seconds: float) -> dict[str, Any]:
+    times = {"median": seconds, "first": seconds, "third": seconds, "best": seconds}
+    ratio = {"median": 3.0, "first": 2.9, "third": 3.1}
+    return {
+        "size": [4096, 4096],
+        "times": {"tilegrad": times, "torch": times},
+        "ratios": {"tilegrad": ratio | {"median": 1.0}, "torch": ratio, "torch-tuned": ratio | {"median": 0.9}},
+        "unable": {"jax": "ModuleNotFoundError: no jax"},
+    }
+
+
+def test_figures_above_the_limit_are_refused() -> None:
+    softmax = WORKLOADS["softmax"]
+    possible = record(0.01)
+    machine.check(softmax, possible, LIMITS)
+    assert possible["share_of_limit"] == pytest.approx(softmax.bytes((4096, 4096)) / 0.01 / 20e9)
+    with pytest.raises(machine.AboveLimit, match="168 % of what this machine can do"):
+        machine.check(softmax, record(0.004), LIMITS)
+    machine.check(softmax, record(1e-9) | {"size": [10, 10]}, LIMITS)  # caches have no limit here
+
+
+def test_page() -> None:
+    judged = record(0.01)
+    run.judge(WORKLOADS["softmax"], judged)
+    assert (judged["best"], judged["ratio"]) == ("torch", 3.0)
+    assert (judged["best_tuned"], judged["ratio_tuned"]) == ("torch-tuned", 0.9)
+    described = {
+        "threads": 2,
+        "cpus": 2,
+        "system": "Linux",
+        "python": "3",
+        "versions": {"numpy": "2"},
+        "limits": LIMITS,
+    }
+    installed = {"size": [], "bytes": {"tilegrad": 250e6}, "times": {}, "ratios": {}}
+    result = {"date": "2026-01-01", "machine": described, "workloads": {"softmax": [judged], "installed": [installed]}}
+    page = report.page(json.loads(json.dumps(result)), "file.json")
+    assert (
+        "| softmax over the last axis | 4096x4096 | 2.5 | 3.00 [2.90, 3.10] | torch | 1.1 | 0.90 |  | missed |" in page
+    )
+    assert "at most 300 MB | 250 MB" in page
+    assert "did not take part: ModuleNotFoundError: no jax" in page
