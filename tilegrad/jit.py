@@ -188,7 +188,8 @@ class Specialised:
             self.result_shape = flatten(fn(*args, **kwargs), self.results)
             self.result_values = [r.value if isinstance(r, Tensor) else None for r in self.results]
         self.changed_arguments = [
-            n for n, (t, p) in enumerate(zip(self.arguments, self.placeholders, strict=True))
+            n
+            for n, (t, p) in enumerate(zip(self.arguments, self.placeholders, strict=True))
             if t is not None and t._base is not None and t._base.storage.version > 0 and p is not None
         ]
 
@@ -241,7 +242,9 @@ class Specialised:
                 if x.__class__ is not Tensor and not isinstance(x, Tensor):
                     return None
                 have = x._value.type
-                if (have is not type and have != type and not _binds(type, have, sizes)) or x._value.tracked != self.tracked[n]:
+                if (
+                    have is not type and have != type and not _binds(type, have, sizes)
+                ) or x._value.tracked != self.tracked[n]:
                     return None
             elif n not in self.numbers:
                 known = self.leaves[n]
@@ -267,7 +270,9 @@ class Specialised:
         for n, placeholder in enumerate(self.placeholders):
             if placeholder is not None:
                 x = leaves[n]
-                buffers.append(_memory(x.value) if n not in self.numbers else _memory(tensor(x, dtype=placeholder.dtype).value))
+                buffers.append(
+                    _memory(x.value) if n not in self.numbers else _memory(tensor(x, dtype=placeholder.dtype).value)
+                )
         for n, base in enumerate(self.captured):
             buffers.append(self._captured_memory(n, base))
         for read in self.host:
@@ -289,8 +294,8 @@ class Specialised:
             argument = self.arguments[n]
             assert argument is not None
             leaves[n].write(_held(argument._value, next(outputs), sizes)._value, "jit")
-        for tensor, gradient in self.gradients:
-            tensor._gradient = None if gradient is None else _held(gradient._value, next(outputs), sizes)
+        for holder, gradient in self.gradients:
+            holder._gradient = None if gradient is None else _held(gradient._value, next(outputs), sizes)
         for n in self.updated:
             self.captured[n].storage.version += 1
         return unflatten(self.result_shape, iter(results))
@@ -378,7 +383,7 @@ def _generalised(known: Specialised, shape: Any, leaves: list[Any], types: list[
         return None
     names: dict[tuple[Dim, Dim], Size] = {}
     result: list[Any] = []
-    for x, type, before in zip(leaves, types, known.types, strict=True):
+    for _x, type, before in zip(leaves, types, known.types, strict=True):
         if type is None or before is None:
             if type is not before:
                 return None
@@ -393,7 +398,9 @@ def _generalised(known: Specialised, shape: Any, leaves: list[Any], types: list[
             elif isinstance(old, Size) or old < 2 or new < 2:
                 return None
             else:
-                extents.append(names.setdefault((old, new), Size.named("nmpq"[len(names) % 4] + "_" * (len(names) // 4))))
+                extents.append(
+                    names.setdefault((old, new), Size.named("nmpq"[len(names) % 4] + "_" * (len(names) // 4)))
+                )
         result.append(type.with_shape(tuple(extents)))
     return result if names else None
 

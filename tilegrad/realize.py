@@ -46,8 +46,8 @@ def _realize_on_one_device(wanted: list[Value]) -> None:
 def undetermined(value: Value) -> TraceError:
     """The error for reading what depends on the arguments of a function that is being traced."""
     return TraceError(
-        f"the elements of a tensor are asked for while a jitted function is traced, but they depend on what it will be "
-        f"called with ({value}: {value.type}). For a choice that depends on data write tilegrad.where or tilegrad.cond, "
+        f"the elements of a tensor are asked for while a jitted function is traced, but depend on what it will be called "
+        f"with ({value}: {value.type}). For a choice that depends on data write tilegrad.where or tilegrad.cond, "
         "for a loop tilegrad.while_loop or tilegrad.scan; to print or log, return the tensor and look at it outside"
     )
 

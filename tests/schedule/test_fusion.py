@@ -38,7 +38,15 @@ def test_a_matrix_product_takes_in_what_stands_around_it(m: int, k: int, n: int)
 
 @pytest.mark.parametrize(
     ("shape", "axes"),
-    [((5, 7), (1,)), ((5, 7), (0,)), ((5, 7), (0, 1)), ((4, 5, 6), (0, 2)), ((4, 5, 6), (1,)), ((40, 50, 60), (0, 2)), ((300, 7), (0,))],
+    [
+        ((5, 7), (1,)),
+        ((5, 7), (0,)),
+        ((5, 7), (0, 1)),
+        ((4, 5, 6), (0, 2)),
+        ((4, 5, 6), (1,)),
+        ((40, 50, 60), (0, 2)),
+        ((300, 7), (0,)),
+    ],
 )
 def test_softmax_is_one_kernel_along_any_axes(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
     (x,), arrays = given(shape)

@@ -15,6 +15,7 @@ from tilegrad.ir.tile_parser import parse
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.transform.autodiff import leaf_gradients
+from tilegrad.transform.pipeline import PASSES
 
 
 def execute(program: Program, arrays: list[np.ndarray], sizes: dict[str, int] = {}) -> list[np.ndarray]:
@@ -32,7 +33,10 @@ def execute(program: Program, arrays: list[np.ndarray], sizes: dict[str, int] = 
 
 
 def check(graph: Graph, arrays: list[np.ndarray]) -> None:
-    got = execute(assemble(fuse(graph)), arrays)
+    optimised = graph
+    for transform in PASSES:
+        optimised = transform(optimised)
+    got = execute(assemble(fuse(optimised)), arrays)
     for have, want in zip(got, interpret(graph, arrays), strict=True):
         assert have.dtype == want.dtype
         np.testing.assert_allclose(have.astype(np.float64), want.astype(np.float64), rtol=1e-5, atol=1e-6)

@@ -47,17 +47,15 @@ class DType(Node):
     @property
     def min(self) -> float | int:
         """The least finite value."""
-        return (
-            float(ml_dtypes.finfo(self.numpy).min)
-            if self.is_float
-            else (0 if self.kind != "int" else -(1 << (self.bits - 1)))
-        )
+        if self.is_float:
+            return float(ml_dtypes.finfo(self.numpy).min)  # type: ignore[no-untyped-call]
+        return 0 if self.kind != "int" else -(1 << (self.bits - 1))
 
     @property
     def max(self) -> float | int:
         """The greatest finite value."""
         if self.is_float:
-            return float(ml_dtypes.finfo(self.numpy).max)
+            return float(ml_dtypes.finfo(self.numpy).max)  # type: ignore[no-untyped-call]
         return 1 if self.kind == "bool" else (1 << (self.bits - (self.kind == "int"))) - 1
 
     def __repr__(self) -> str:

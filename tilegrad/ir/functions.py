@@ -65,9 +65,9 @@ def _erfc(x: Any) -> Any:
 def _sigmoid(x: Any) -> Any:
     x = np.asarray(x)
     wide = x.astype(np.float64)
-    return np.where(wide >= 0, 1 / (1 + np.exp(-np.abs(wide))), np.exp(-np.abs(wide)) / (1 + np.exp(-np.abs(wide)))).astype(
-        x.dtype
-    )
+    return np.where(
+        wide >= 0, 1 / (1 + np.exp(-np.abs(wide))), np.exp(-np.abs(wide)) / (1 + np.exp(-np.abs(wide)))
+    ).astype(x.dtype)
 
 
 def _mulhi(x: Any, y: Any) -> Any:

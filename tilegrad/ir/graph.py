@@ -10,7 +10,7 @@ three rules (`infer`, `element`, `gradient`) and a few traits for passes to ask.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias, dataclass_transform, final
 
 from .dtype import DType

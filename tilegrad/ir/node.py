@@ -31,7 +31,8 @@ class Node:
         own = {name: str(a) for name, a in written.items() if not str(a).startswith("ClassVar")}
         if own:
             cls.annotations = {**cls.annotations, **own}
-            cls.fields = cls.__match_args__ = tuple(cls.annotations)
+            cls.fields = tuple(cls.annotations)
+            setattr(cls, "__match_args__", cls.fields)  # noqa: B010 - a dataclass_transform forbids the plain form
             cls.__init__ = _first_init  # type: ignore[method-assign,assignment]
 
     @classmethod
@@ -65,8 +66,9 @@ class Node:
 def _first_init(self: Node, *args: Any, **kwargs: Any) -> None:
     """Writes the `__init__` of a class when its first node is made, and calls it."""
     cls = next(c for c in type(self).__mro__ if c.__dict__.get("__init__") is _first_init)
-    cls.__init__ = _written_init(cls)  # type: ignore[method-assign]
-    cls.__init__(self, *args, **kwargs)
+    written = _written_init(cls)
+    setattr(cls, "__init__", written)  # noqa: B010
+    written(self, *args, **kwargs)
 
 
 def _written_init(cls: type[Node]) -> Callable[..., None]:
@@ -90,7 +92,7 @@ class Structure(Node):
             return True
         if type(self) is not type(other) or hash(self) != hash(other):
             return False
-        return self.field_values() == other.field_values()  # type: ignore[attr-defined]
+        return self.field_values() == other.field_values()
 
     def __hash__(self) -> int:
         own = self.__dict__

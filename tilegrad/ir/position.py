@@ -167,8 +167,8 @@ def bounds(e: Expr) -> tuple[Dim | None, Dim | None]:
 
 def _bounds(e: Expr) -> tuple[Dim | None, Dim | None]:
     match e:
-        case Const(value):
-            return int(value), int(value)
+        case Const(number):
+            return int(number), int(number)
         case Index(_, extent):
             return 0, extent - 1
         case Symbol(name):
@@ -180,10 +180,10 @@ def _bounds(e: Expr) -> tuple[Dim | None, Dim | None]:
             low, high = bounds(x)
             return (low // int(c) if type(low) is int else None, high // int(c) if type(high) is int else None)
         case Apply("where", (_, x, y)):
-            (a, b), (c, d) = bounds(x), bounds(y)
-            low = min(a, c) if type(a) is int and type(c) is int else None
-            high = max(b, d) if type(b) is int and type(d) is int else None
-            return low, high
+            one, other = bounds(x), bounds(y)
+            least = min(one[0], other[0]) if type(one[0]) is int and type(other[0]) is int else None
+            most = max(one[1], other[1]) if type(one[1]) is int and type(other[1]) is int else None
+            return least, most
         case Apply("add" | "mul") if e.dtype is int64:
             return _bounds_of_sum(linear(e))
         case _:

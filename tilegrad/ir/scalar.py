@@ -25,6 +25,8 @@ from .functions import FUNCTIONS, REDUCERS, identity
 from .node import Interned
 from .size import Dim, Size
 
+Expr: TypeAlias = "Scalar"
+
 
 class Scalar(Interned):
     """An expression. Operators build expressions: `x * 2 + y`."""
@@ -88,7 +90,7 @@ class Scalar(Interned):
 
 class Const(Scalar):
     value: float | int | bool
-    dtype: DType
+    dtype: DType  # type: ignore[misc]
 
     @classmethod
     def intern_key(cls, *args: Any) -> tuple[Any, ...]:
@@ -111,20 +113,20 @@ class Read(Scalar):
     source: Any
     """What is read: a graph value, or a name."""
     position: tuple[Expr, ...]
-    dtype: DType
+    dtype: DType  # type: ignore[misc]
 
 
 class Apply(Scalar):
     fn: str
     args: tuple[Expr, ...]
-    dtype: DType
+    dtype: DType  # type: ignore[misc]
 
 
 class Reduce(Scalar):
     fn: str
     index: Index
     body: Expr
-    dtype: DType
+    dtype: DType  # type: ignore[misc]
 
 
 class Scan(Scalar):
@@ -132,10 +134,9 @@ class Scan(Scalar):
     index: Index
     body: Expr
     at: Expr
-    dtype: DType
+    dtype: DType  # type: ignore[misc]
 
 
-Expr: TypeAlias = Const | Index | Symbol | Read | Apply | Reduce | Scan
 Position: TypeAlias = tuple[Expr, ...]
 
 TRUE, FALSE = Const(True, bool_), Const(False, bool_)
@@ -152,7 +153,7 @@ def const(value: float, dtype: DType) -> Const:
 
 def literal(x: Expr | float, dtype: DType) -> Expr:
     """A Python number as an expression of a type; an expression as it is."""
-    return x if isinstance(x, Scalar) else const(x, dtype)  # type: ignore[arg-type,return-value]
+    return x if isinstance(x, Scalar) else const(x, dtype)
 
 
 def size(extent: Dim) -> Expr:
@@ -330,3 +331,4 @@ def show(e: Expr, names: Mapping[Expr, str] = {}) -> str:
             return f"{REDUCERS[fn].printed}({of(body)} for {of(index)} in 0:{index.extent})"
         case Scan(fn, index, body, at):
             return f"{REDUCERS[fn].printed}({of(body)} for {of(index)} in 0:{of(at)} + 1)"
+    raise NotImplementedError(type(e).__name__)

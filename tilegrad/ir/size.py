@@ -1,6 +1,6 @@
 """Sizes of axes: an int, or a polynomial over names where a size varies from call to call.
 
-    size ::= int | Size          Size = sum of coefficient * name * name ...
+size ::= int | Size          Size = sum of coefficient * name * name ...
 """
 
 from __future__ import annotations

@@ -89,5 +89,3 @@ def _sizes(schedule: Schedule) -> tuple[str, ...]:
     dims = [d for x in schedule.inputs for d in x.shape]
     dims += [d for g in schedule.groups for v in g.stored for d in v.shape]
     return tuple(sorted({name for d in dims if isinstance(d, Size) for name in d.names()}))
-
-

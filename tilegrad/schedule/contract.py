@@ -120,5 +120,3 @@ def _operand(emitter: Emitter, e: Expr, axes: tuple[Index, Index]) -> Tile:
         return value
     lifted = emitter.lift(value, have, axes)
     return tile.BroadcastTo(lifted, tuple(emitter.block[a] for a in axes))
-
-

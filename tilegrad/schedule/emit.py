@@ -88,8 +88,8 @@ class Emitter:
 
     def _emitted(self, e: Expr, guard: Expr) -> tuple[Tile, Axes]:
         match e:
-            case Const(value, dtype):
-                return self._constant(value, dtype), ()
+            case Const(number):
+                return Literal(number), ()
             case Index():
                 return Name(self.variables[e]), (e,) if e in self.axes else ()
             case Symbol(name):
@@ -161,9 +161,6 @@ class Emitter:
         every = tuple(a for a in self.axes if a in axes or a is index)
         lifted = self.lift(value, axes, every)
         return tile.BroadcastTo(lifted, tuple(self.block[a] for a in every)), every
-
-    def _constant(self, value: float | int | bool, dtype: DType) -> Tile:
-        return Literal(value)
 
     def strong(self, value: Tile, dtype: DType) -> Tile:
         """A literal with its type, where nothing around it says which."""

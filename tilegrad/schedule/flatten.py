@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ..ir.graph import Value
 from ..ir.node import Node
 from ..ir.position import flat_position, linear, row_major
 from ..ir.scalar import Expr, Index, Read, Reduce, Scan, fresh_index, parts, rebuild, remade, size, walk
-from ..ir.graph import Value
 from .group import Group
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..ir.graph import Graph, Value
-from ..ir.scalar import Const, Expr, Index, Read, Reduce, Scan, parts, substitute, walk
+from ..ir.scalar import Apply, Const, Expr, Index, Read, Reduce, Scan, parts, substitute, walk
 from ..ir.size import Dim, product
 from .group import Group, Kind, Schedule, Store
 from .inline import Element, _typical, elements
@@ -223,8 +223,7 @@ def operands(expr: Expr, rows: tuple[Index, ...], columns: tuple[Index, ...]) ->
     if body is None or any(e.fn != "add" for e in walk(expr) if isinstance(e, Reduce)):
         return None
     match body.body:
-        case e if getattr(e, "fn", "") == "mul":
-            x, y = e.args  # type: ignore[union-attr]
+        case Apply("mul", (x, y)) as e:
             if not e.dtype.is_float:
                 return None
         case _:
@@ -352,7 +351,7 @@ def _merged(
 ) -> Group:
     members = a.members
     if any(own is not other for own, other in mapping.items()):
-        changes: dict[Expr, Expr] = dict(mapping)
+        changes: dict[Expr, Expr] = dict(mapping.items())
         members = tuple(
             Store(m.value, tuple(substitute(p, changes) for p in m.position), substitute(m.expr, changes))
             for m in a.members

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..ir.dtype import int64
 from ..ir.graph import Graph, Value
 from ..ir.node import Node
 from ..ir.scalar import Expr, Index, Position, Read, Reduce, Scan, const, substitute, walk
-from ..ir.dtype import int64
 from ..ir.size import Dim, Size, product
 
 WEIGHTS = {"free": 0, "cheap": 1, "dear": 8}
@@ -65,11 +65,11 @@ def _has_loop(e: Expr) -> bool:
     return any(isinstance(part, Reduce | Scan) for part in walk(e))
 
 
-def _is_kept(value: Value, weight: int, reads: list[Expr], consumers: Mapping[Value, list[Value]]) -> bool:
+def _is_kept(value: Value, weight: int, reads: list[Read], consumers: Mapping[Value, list[Value]]) -> bool:
     """Whether elements are better computed once than for each reader."""
     readers = consumers[value]
     size = _typical(product(value.shape))
-    large = {r.source for r in reads if isinstance(r, Read) and _typical(product(r.source.shape)) * 4 > size}
+    large = {r.source for r in reads if _typical(product(r.source.shape)) * 4 > size}
     if len(readers) > 1 and (weight > RECOMPUTED or len(large) > 1):
         return True
     repeats = max((_repeats(value, reader) for reader in readers), default=1)
@@ -85,7 +85,7 @@ def _repeats(value: Value, reader: Value) -> float:
 
 
 def _typical(size: Dim) -> int:
-    return size.value({name: TYPICAL_SIZE for name in size.names()}) if isinstance(size, Size) else size
+    return size.value(dict.fromkeys(size.names(), TYPICAL_SIZE)) if isinstance(size, Size) else size
 
 
 def compose(value: Value, inlined: Mapping[Value, Element]) -> Element:
@@ -107,5 +107,3 @@ def compose(value: Value, inlined: Mapping[Value, Element]) -> Element:
         return known[key]
 
     return Element(position, value.element(position, read))
-
-

@@ -1,9 +1,9 @@
 """From a group to its kernel: which indices become programs, which run along tile axes, which loop.
 
-    map:    one tile of elements per instance
-    rows:   an instance has one row (or a few short ones) whole; or, where rows are too long for a tile or do
-            not lie along memory, it loops over the columns and accumulates
-    contraction: see `contract.py`;   opaque: the op brings its kernel
+map:    one tile of elements per instance
+rows:   an instance has one row (or a few short ones) whole; or, where rows are too long for a tile or do
+        not lie along memory, it loops over the columns and accumulates
+contraction: see `contract.py`;   opaque: the op brings its kernel
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ..ir.position import linear
 from ..ir.program import Tiles
 from ..ir.scalar import Const, Expr, Index, Read, Reduce, Scan, parts, size, walk
 from ..ir.size import Dim, Size
-from ..ir.tile import Assign, For, Kernel, Literal, Name, Parameter, ProgramId, Statement, Tile
-from .emit import Emitter
+from ..ir.tile import Assign, For, Kernel, Literal, Name, Parameter, ProgramId, Tile
+from .emit import Axes, Emitter
 from .flatten import FlatGroup, FlatStore, flatten
 from .group import Group
 
@@ -121,11 +121,11 @@ class _Plan:
                 if height > 1:
                     self.block[rows[-1]] = height
                     self.axes = (rows[-1], inner)
-            self.looped = {c: 1 for c in columns[:-1]}
+            self.looped = dict.fromkeys(columns[:-1], 1)
             return
         self.block[inner] = _least(inner.extent, TILE)
         self.axes = (inner,)
-        self.looped = {c: 1 for c in columns[:-1]} | {inner: self.block[inner]}
+        self.looped = dict.fromkeys(columns[:-1], 1) | {inner: self.block[inner]}
 
     def _choose_beside(self, beside: Index, columns: tuple[Index, ...]) -> None:
         """Neighbouring rows lie side by side in memory: a tile has some of each of some columns."""
@@ -134,7 +134,7 @@ class _Plan:
         depth = _least(inner.extent, DEPTH)
         self.block = {inner: depth, beside: width}
         self.axes = (inner, beside)
-        self.looped = {c: 1 for c in columns[:-1]}
+        self.looped = dict.fromkeys(columns[:-1], 1)
         if inner.extent != depth:
             self.looped[inner] = depth
 
@@ -169,7 +169,7 @@ class _Plan:
     def _stages(self, emitter: Emitter) -> None:
         """One loop after another: each takes in what the results of the earlier ones allow."""
         levels = _levels(self.flat)
-        reductions = [e for e in walk(*self.flat.roots) if self._is_looped(e)]
+        reductions = [e for e in walk(*self.flat.roots) if isinstance(e, Reduce) and self._is_looped(e)]
         last = max((levels[e] for e in reductions), default=0)
         pending = list(self.flat.stores)
         for level in range(1, last + 1):
@@ -264,7 +264,7 @@ class _Plan:
         emitter.body.append(Assign(names[0], tile.Apply(e.fn, (Name(names[0]), lifted))))
 
     def _accumulate_place(
-        self, emitter: Emitter, e: Reduce, names: tuple[str, ...], value: Tile, axes: tuple[Index, ...], inner: Reduce, start: str
+        self, emitter: Emitter, e: Reduce, names: tuple[str, ...], value: Tile, axes: Axes, inner: Reduce, start: str
     ) -> None:
         if inner.index not in axes:
             value, axes = emitter.spread(emitter.strong(value, inner.body.dtype), axes, inner.index)
@@ -275,8 +275,8 @@ class _Plan:
         where = tile.Apply("add", (tile.Cast(tile.Reduce(e.fn, value, axis), e.dtype), Name(start)))
         better: Tile = tile.Apply("gt" if e.fn == "argmax" else "lt", (top, best))
         if inner.body.dtype.is_float:
-            newly = tile.Apply("bitand", (tile.Apply("isnan", (top,)), tile.Apply("invert", (tile.Apply("isnan", (best,)),))))
-            better = tile.Apply("bitor", (better, newly))
+            known = tile.Apply("invert", (tile.Apply("isnan", (best,)),))
+            better = tile.Apply("bitor", (better, tile.Apply("bitand", (tile.Apply("isnan", (top,)), known))))
         chosen = emitter.assign("better", better)
         emitter.body.append(Assign(names[1], tile.Apply("where", (chosen, where, place))))
         emitter.body.append(Assign(names[0], tile.Apply("where", (chosen, top, best))))
