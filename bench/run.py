@@ -27,8 +27,9 @@ def judge(workload: Workload, record: dict[str, Any]) -> None:
     if rivals:
         record["best"] = min(rivals, key=rivals.__getitem__)
         record["ratio"] = rivals[record["best"]]
-    tuned = {n: r for n, r in peers.items() if n.endswith("-tuned")} | rivals
+    tuned = {n: r for n, r in peers.items() if n.endswith("-tuned")}
     if tuned and not workload.rival:
+        tuned |= rivals
         record["best_tuned"] = min(tuned, key=tuned.__getitem__)
         record["ratio_tuned"] = tuned[record["best_tuned"]]
 
