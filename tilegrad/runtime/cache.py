@@ -8,6 +8,7 @@ not used for longest go. A folder that cannot be written is no error: the work i
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import tempfile
@@ -111,4 +112,9 @@ def _remove(path: str) -> None:
 def shared(name: str) -> Cache:
     """The cache for one kind of thing, in a folder of its own under the one that the knobs name."""
     folder = settings().cache_folder
-    return Cache(folder / name if folder else None, settings().cache_bytes)
+    return _opened(folder / name if folder else None, settings().cache_bytes)
+
+
+@functools.cache
+def _opened(folder: Path | None, limit: int) -> Cache:
+    return Cache(folder, limit)

@@ -2,7 +2,8 @@
 
 A launch that takes long is cut into chunks of instances, enough of them that a thread which loses its core for
 a while leaves work for the others. Short launches stay whole, and neighbours that do are one chunk: between
-them nobody has to wait for anybody.
+them nobody has to wait for anybody. Neighbours that take long and touch no memory that the other writes (branches of
+a network) share a segment: they run at once.
 """
 
 from __future__ import annotations
@@ -18,6 +19,17 @@ MOST_PIECES = 32
 """Chunks for each thread, at most."""
 
 
+class Span(NamedTuple):
+    """Bytes `begin` to `end` of a memory."""
+
+    memory: int
+    begin: int
+    end: int
+
+    def meets(self, other: Span) -> bool:
+        return self.memory == other.memory and self.begin < other.end and other.begin < self.end
+
+
 class Call(NamedTuple):
     """A launch with everything settled: `slots` are the kernel's arguments and the three extents of the grid."""
 
@@ -27,6 +39,15 @@ class Call(NamedTuple):
     instances: int
     nanoseconds: float
     """What it takes one thread, by measurement or guess."""
+    reads: tuple[Span, ...] = ()
+    writes: tuple[Span, ...] = ()
+
+    def apart(self, other: Call) -> bool:
+        """Whether the two may run at once."""
+        mine, others = (*self.reads, *self.writes), (*other.reads, *other.writes)
+        return not any(w.meets(x) for w in self.writes for x in others) and not any(
+            w.meets(x) for w in other.writes for x in mine
+        )
 
 
 class Range(NamedTuple):
@@ -58,18 +79,20 @@ def deal(calls: Sequence[Call], threads: int, *, merge: bool = True) -> list[Seg
           [[Range(call=2, begin=3, end=4)], [Range(call=2, begin=4, end=6)]]]
     """
     segments: list[Segment] = []
-    mergeable = False
+    together: list[Call] = []
+    """The long launches of the last segment, or nothing if it is made of short ones."""
     for number, call in enumerate(calls):
-        pieces = _pieces(call, threads)
-        if pieces > 1:
-            segments.append(Segment(call.name, _lanes(number, call.instances, pieces, threads)))
-        elif merge and mergeable:
-            last = segments[-1]
-            last.lanes[0][0].append(Range(number, 0, call.instances))
-            segments[-1] = last._replace(name=f"{last.name}, {call.name}")
+        lanes = _lanes(number, call, threads)
+        is_long = threads > 1 and call.nanoseconds >= WHOLE
+        if merge and is_long and together and all(call.apart(other) for other in together):
+            segments[-1] = _beside(segments[-1], call.name, lanes, threads, calls)
+            together.append(call)
+        elif merge and not is_long and segments and not together:
+            segments[-1].lanes[0][0].extend(lanes[0][0])
+            segments[-1] = segments[-1]._replace(name=f"{segments[-1].name}, {call.name}")
         else:
-            segments.append(Segment(call.name, [[[Range(number, 0, call.instances)]]]))
-        mergeable = pieces == 1
+            segments.append(Segment(call.name, lanes))
+            together = [call] if is_long else []
     return segments
 
 
@@ -85,10 +108,29 @@ def _pieces(call: Call, threads: int) -> int:
     return min(call.instances, threads * each)
 
 
-def _lanes(number: int, instances: int, pieces: int, threads: int) -> list[list[Chunk]]:
+def _lanes(number: int, call: Call, threads: int) -> list[list[Chunk]]:
     """Even pieces, the same number of neighbours to each lane (the first lanes may have one more)."""
-    bounds = [instances * n // pieces for n in range(pieces + 1)]
+    pieces = _pieces(call, threads)
+    bounds = [call.instances * n // pieces for n in range(pieces + 1)]
     chunks = [[Range(number, begin, end)] for begin, end in zip(bounds, bounds[1:], strict=False)]
     lanes = min(threads, pieces)
     starts = [-(-pieces * n // lanes) for n in range(lanes + 1)]
     return [chunks[start:stop] for start, stop in zip(starts, starts[1:], strict=False)]
+
+
+def _beside(segment: Segment, name: str, lanes: list[list[Chunk]], threads: int, calls: Sequence[Call]) -> Segment:
+    """A segment with one more launch, each of its lanes where there is least to do."""
+    merged = [list(lane) for lane in segment.lanes]
+    merged += [[] for _ in range(min(len(lanes), threads - len(merged)))]
+    for lane in lanes:
+        least = min(range(len(merged)), key=lambda n: _nanoseconds(merged[n], calls))
+        merged[least] += lane
+    return Segment(f"{segment.name} | {name}", merged)
+
+
+def _nanoseconds(lane: Sequence[Chunk], calls: Sequence[Call]) -> float:
+    return sum(
+        calls[part.call].nanoseconds * (part.end - part.begin) / calls[part.call].instances
+        for chunk in lane
+        for part in chunk
+    )

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...errors import RuntimeFault
 from ...ir.program import Allocate, Copy, Free, Launch, Program, Record, Wait
 from ...ir.size import Size, known
+from ...ir.tile import Kernel, Name, Store
+from ...ir.tile_access import statements, walk
 from ...runtime import events
 from ...runtime.device import Executable, Runner
 from . import native
 from .build import KernelCode, built
-from .deal import Call, deal
+from .deal import Call, Span, deal
 from .memory import PoolBuffer
 from .table import Patch, Table
 
@@ -116,37 +118,52 @@ class Binding:
         return places, [places[name].datum for name in program.outputs]
 
     def _settled(self) -> tuple[list[Call], list[Patch]]:
+        """The launches that there are for these sizes, and where data go in their arguments."""
         calls: list[Call] = []
         patches: list[Patch] = []
 
-        def settle(name: str, kernel: int, arguments: Sequence[str | int], grid: Sequence[int], work: float) -> None:
-            if math.prod(grid) == 0:
+        def settle(
+            name: str, kernel: int, arguments: Sequence[str | int], grid: Sequence[int], written: set[str]
+        ) -> None:
+            instances = math.prod(grid)
+            if instances == 0:
                 return
-            slots = []
+            slots: list[int] = []
+            reads: list[Span] = []
+            writes: list[Span] = []
             for slot, argument in enumerate(arguments):
                 if isinstance(argument, str):
                     place = self.places[argument]
                     patches.append(Patch(place.datum, len(calls), slot, place.offset))
-                    slots.append(0)
-                else:
-                    slots.append(argument)
+                    (writes if argument in written else reads).append(self._span(argument))
+                slots.append(0 if isinstance(argument, str) else argument)
             extents = (*grid, 1, 1, 1)[:3]
-            instances = math.prod(grid)
-            calls.append(Call(name, kernel, (*slots, *extents), instances, instances * work / OPERATIONS))
+            calls.append(Call(name, kernel, (*slots, *extents), instances, 0.0, tuple(reads), tuple(writes)))
 
         for step in self.program.steps:
+            settled, work = len(calls), 0.0
             match step:
                 case Launch(kernel, arguments, grid, _, work):
                     values = [known(a, self.sizes) if isinstance(a, Size) else a for a in arguments]
-                    settle(kernel.name, self.code[kernel], values, [t.count(self.sizes) for t in grid], work)
+                    extents = [tiles.count(self.sizes) for tiles in grid]
+                    settle(kernel.name, self.code[kernel], values, extents, _written(kernel, values))
                 case Copy(source, target):
                     bytes = known(self.program.buffer(source).type.bytes, self.sizes)
-                    kernel_address = native.code().addresses["copy_bytes"]
+                    copy, pieces = native.code().addresses["copy_bytes"], -(-bytes // COPIED)
+                    settle(f"copy {target}", copy, [source, target, bytes], [pieces], {target})
                     work = COPIED / BYTES * OPERATIONS
-                    settle(f"copy {target}", kernel_address, [source, target, bytes], [-(-bytes // COPIED)], work)
                 case Allocate() | Free() | Record() | Wait():
                     pass  # memory is planned, and steps run in order
+            for n in range(settled, len(calls)):
+                calls[n] = calls[n]._replace(nanoseconds=calls[n].instances * work / OPERATIONS)
         return calls, patches
+
+    def _span(self, name: str) -> Span:
+        """The memory of a buffer. Inputs count as one: the caller may give the same buffer twice."""
+        place = self.places[name]
+        if place.datum < len(self.program.inputs):
+            return Span(-1, 0, 1)
+        return Span(place.datum, place.offset, place.offset + known(self.program.buffer(name).type.bytes, self.sizes))
 
     def table(self, calls: Sequence[Call], *, timed: bool = False) -> Table:
         team = native.team()
@@ -173,6 +190,19 @@ class Binding:
         source = runner_source(len(self.program.inputs), self.made, self.results, bool(self.arena))
         exec(source, names)
         return names["runner"]  # type: ignore[return-value]
+
+
+def _written(kernel: Kernel, arguments: Sequence[str | int]) -> set[str]:
+    """The buffers that a launch writes; all that it has where its stores do not say."""
+    pointers = {p.name: a for p, a in zip(kernel.parameters, arguments, strict=True) if isinstance(a, str)}
+    written = set()
+    for statement in statements(kernel.body):
+        if isinstance(statement, Store):
+            stored = {x.name for x in walk(statement.pointer) if isinstance(x, Name) and x.name in pointers}
+            if not stored:
+                return set(pointers.values())
+            written |= {pointers[name] for name in stored}
+    return written or set(pointers.values())
 
 
 def runner_source(inputs: int, made: Sequence[int], results: Sequence[int], arena: bool) -> str:
