@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, TypeAlias
 
 from ..errors import DeviceError, DTypeError
-from ..ir.dtype import bool_
+from ..ir.dtype import DType, bool_
 from ..ir.functions import FUNCTIONS
 from ..ir.graph import Reader, TensorType, Value
 from ..ir.scalar import Expr, Position, apply
@@ -108,12 +108,16 @@ def broadcast_type(op: str, values: Sequence[Value]) -> TensorType:
     """The type in which values of one dtype and device meet."""
     met = values[0].type
     for x in values[1:]:
-        if x.type == met:
+        other = x.type
+        if other is met:
             continue
-        if x.dtype is not met.dtype or (x.device != met.device and x.shape and met.shape):
+        if other.dtype is not met.dtype or (other.device != met.device and other.shape and met.shape):
             require_alike(op, values)
-        device = met.device if met.shape else x.device
-        met = TensorType(met.dtype, _met(met.shape, x.shape, op), device)
+        shape = _met(met.shape, other.shape, op)
+        if shape is not met.shape:
+            met = other if shape is other.shape else TensorType(met.dtype, shape, met.device)
+        elif not shape and other.device != "cpu":
+            met = other
     return met
 
 
@@ -130,9 +134,13 @@ def require_alike(op: str, values: Sequence[Value]) -> None:
 
 
 def _met(x: Shape, y: Shape, op: str) -> Shape:
-    if x == y or not y:
+    """The shape in which two meet: the same object as one of them if it is equal to it."""
+    new = len(x) - len(y)
+    if new >= 0 and x[new:] == y:
         return x
-    return broadcast_shapes(x, y, op=op) if x else y
+    if new < 0 and y[-new:] == x:
+        return y
+    return broadcast_shapes(x, y, op=op)
 
 
 def _listed(values: Sequence[Value]) -> str:
@@ -141,18 +149,28 @@ def _listed(values: Sequence[Value]) -> str:
 
 def operand(x: Operand, like: Value) -> Value:
     """A number as a value without axes, of the dtype and on the device of another; a value as it is."""
-    if isinstance(x, Value):
+    if not isinstance(x, (int, float)):  # faster than to ask whether it is a Value
         return x
-    kind = like.dtype.kind
-    if kind != "float" and (isinstance(x, float) or (kind == "bool" and not isinstance(x, bool))):
-        raise DTypeError(f"the number {x} does not fit {like.dtype.name} elements; convert the tensor first")
-    return Fill(float(x) if kind == "float" else x, TensorType(like.dtype, (), like.device))
+    dtype, device = like.type.dtype, like.type.device
+    kind = dtype.kind
+    if kind == "float":
+        x = float(x)
+    elif isinstance(x, float) or (kind == "bool" and not isinstance(x, bool)):
+        raise DTypeError(f"the number {x} does not fit {dtype.name} elements; convert the tensor first")
+    type = _numbers.get((dtype, device))
+    if type is None:
+        type = _numbers[dtype, device] = TensorType(dtype, (), device)
+    return Fill(x, type)
+
+
+_numbers: dict[tuple[DType, str], TensorType] = {}
+"""The types of numbers: most values that are made are of one of a few."""
 
 
 def pair(x: Operand, y: Operand) -> tuple[Value, Value]:
     """Two operands, of which at least one is a value, as values."""
-    if isinstance(x, Value):
-        return x, y if isinstance(y, Value) else operand(y, x)
+    if not isinstance(x, (int, float)):
+        return x, operand(y, x)
     assert isinstance(y, Value), "two numbers need no graph"
     return operand(x, y), y
 
