@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.ops.registry import bools, floats, given, ints
+from tests.ops.registry import floats, given, ints
 from tilegrad.backend.reference.graph import interpret
 from tilegrad.errors import AxisError, DTypeError, InPlaceError, ShapeError
 from tilegrad.ir.graph import Graph, Value
@@ -25,7 +25,6 @@ from tilegrad.ops.indexing import (
     take_along,
 )
 from tilegrad.ops.movement import flip, permute, slice_axis
-from tilegrad.ops.selection import count_true, masked_fill, masked_select, nonzero, one_hot
 from tilegrad.ops.windows import unfold
 
 
@@ -89,20 +88,6 @@ def test_ranges_are_asked_separately() -> None:
     assert computed(lambda i: index_bounds(i)[1], [3, -4]) == 3
 
 
-@pytest.mark.parametrize("shape", [(), (7,), (3, 4), (2, 0, 3), (600, 3)])
-def test_nonzero(shape: tuple[int, ...]) -> None:
-    x = bools(*shape)
-    count = int(computed(count_true, x))
-    found = computed(lambda v: nonzero(v, count), x)
-    np.testing.assert_array_equal(found, np.argwhere(x))
-
-
-def test_a_mask_broadcasts() -> None:
-    x, mask = floats(3, 4), bools(4)
-    found = computed(lambda v, m: masked_select(v, m, 3 * int(mask.sum())), x, mask)
-    np.testing.assert_array_equal(found, x[np.broadcast_to(mask, x.shape)])
-
-
 def value(*shape: int, dtype: Any = np.float64) -> Value:
     return given(np.zeros(shape, dtype))
 
@@ -128,9 +113,6 @@ INDEX = value(3, dtype=np.int64)
         (lambda: put(value(3, 1), (expand(value(3, 1), (3, 4)),), 1.0), InPlaceError, "clone"),
         (lambda: put(value(6), (unfold(value(6), 0, 3, 1),), 1.0), InPlaceError, "unfold"),
         (lambda: put(value(6), (), value(4)), ShapeError, r"\(4,\) and \(6,\)"),
-        (lambda: masked_fill(value(4), value(4), 1.0), DTypeError, "mask != 0"),
-        (lambda: masked_fill(value(4), value(4, dtype=np.bool_), value(4)), ShapeError, "use where"),
-        (lambda: one_hot(value(4), 3), DTypeError, "not integers"),
     ],
 )
 def test_what_is_refused(wrong: Callable[[], Value], error: type[Exception], message: str) -> None:

@@ -16,9 +16,8 @@ from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.size import Size, known
 from tilegrad.ir.tile_parser import parse
 from tilegrad.ops.batched import Batched
-from tilegrad.ops.indexing import Index, Scatter, index_add
+from tilegrad.ops.indexing import index_add
 from tilegrad.ops.opaque import Opaque, settled
-from tilegrad.ops.scatter import MEETING
 from tilegrad.ops.sorting import SortedKeys
 from tilegrad.transform.batch import batch
 
@@ -82,20 +81,3 @@ def test_twice_batched() -> None:
     (twice,) = batch([once], {inner: outer})
     array = np.random.default_rng(0).integers(-9, 9, (3, 2, 5)).astype(np.int32)
     check_kernel(twice, [array], {})
-
-
-@pytest.mark.parametrize("fn", MEETING)
-def test_every_way_to_meet_and_many_columns(fn: str) -> None:
-    random = np.random.default_rng(0)
-    base, source = random.random((4, 150), np.float32), random.random((9, 150), np.float32)
-    index = random.integers(-4, 4, 9)
-    value = Scatter(given(float32, 4, 150), (given(int64, 9),), given(float32, 9, 150), (0,), (4, 150), fn)
-    check_kernel(value, [base, index, source], {})
-
-
-def test_what_is_scattered_out_of_range_is_kept_inside() -> None:
-    value = Scatter(given(float32), (given(int64, 3),), given(float32, 3), (0,), (4,), "add")
-    check_kernel(value, [np.zeros((), np.float32), np.array([9, -9, 1]), np.ones(3, np.float32)], {})
-    read = Index(given(float32, 4), (given(int64, 3),), (0,))
-    (found,) = interpret(Graph(read.inputs, (read,)), [np.arange(4, dtype=np.float32), np.array([9, -9, 1])])
-    assert found.tolist() == [3, 0, 1]

@@ -27,7 +27,7 @@ def computed(build: Callable[[Value], Any], array: np.ndarray) -> list[Any]:
     return interpret(Graph((x,), made if isinstance(made, tuple) else (made,)), [array])
 
 
-@pytest.mark.parametrize("length", [0, 1, 2, 3, 7, 64, 255, 256, 257, 1000])
+@pytest.mark.parametrize("length", [0, 1, 2, 3, 7, 64, 257])
 def test_kernel_for_every_length_of_row(length: int) -> None:
     keys = ints(2, length, low=-50, high=50, dtype=np.int32)
     check_kernel(SortedKeys(given(keys)), [keys], {})

@@ -19,8 +19,9 @@ from ..ir.program import Tiles
 from ..ir.size import Dim, product
 from .opaque import TileCode, offset, tile_code, where_is, written
 
-BLOCK = 64
-"""Columns of an instance: a cache line or more of each row, and still many instances."""
+BLOCKS = (16, 32, 64)
+"""Columns of an instance: at least a cache line of each row, more if that leaves instances enough."""
+INSTANCES = 16
 COPIED = 512
 """Elements that are copied at a time."""
 
@@ -106,10 +107,17 @@ MEETING = {
 }
 
 
+def _block(columns: Dim) -> int:
+    if not isinstance(columns, int):
+        return BLOCKS[-1]
+    fitting = [block for block in BLOCKS if block * INSTANCES <= columns]
+    return max(1, min(columns, fitting[-1] if fitting else BLOCKS[0]))
+
+
 def scatter_kernel(work: Scattering, inputs: dict[str, TensorType], output: TensorType) -> TileCode:
     """The kernel; the inputs are called `base`, `source` and as the rows say."""
     columns, rows = product(c.extent for c in work.columns), product(r.extent for r in work.rows)
-    block = max(1, min(BLOCK, columns)) if isinstance(columns, int) else BLOCK
+    block = _block(columns)
     step = max(1, COPIED // block)
     step = max(1, min(step, rows)) if isinstance(rows, int) else step
     column = where_is("column", tuple(c.extent for c in work.columns))
