@@ -7,6 +7,7 @@ import pytest
 
 import tilegrad as tg
 from tests.checklist import checklist
+from tilegrad.errors import IndexRangeError
 from tilegrad.nn import functional as F
 
 torch = pytest.importorskip("torch")
@@ -156,7 +157,10 @@ def test_cross_entropy_of_huge_logits() -> None:
 
 
 def test_a_class_that_does_not_exist_is_not_passed_over() -> None:
-    assert np.isnan(F.cross_entropy(tg.tensor(random(2, 3)), tg.tensor([0, 3])).item())
+    logits, wrong = tg.tensor(random(2, 3)), tg.tensor([0, 3])
+    with pytest.raises(IndexRangeError, match="the class 3, but there are 3 classes, 0 to 2"):
+        F.cross_entropy(logits, wrong)
+    assert np.isnan(F.cross_entropy(logits, wrong + 0).item()), "classes that are not known yet"
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)

@@ -123,7 +123,7 @@ def as_tensors(sample: Any) -> Any:
 def default_collate(samples: Sequence[Any]) -> Any:
     """One batch of samples: numbers, arrays and tensors are stacked, in whatever they are nested."""
     from ..creation import tensor
-    from ..functional import stack
+    from ..joining import stack
     from ..tensor import Tensor
 
     first = samples[0]

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from math import pi, sqrt
 from typing import Any
 
+from ..arithmetic import where
 from ..creation import arange
 from ..errors import ArgumentError, ShapeError
-from ..functional import where
-from ..random import rand_like
+from ..random import dropout as random_dropout
+from ..selecting import embedding as rows_of
+from ..selecting import one_hot
 from ..tensor import Tensor
 from .losses import (
     binary_cross_entropy,
@@ -83,13 +85,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
     if padding_idx is not None:
         rows = arange(weight.shape[0], device=weight.device).unsqueeze(-1)
         weight = where(rows == padding_idx % weight.shape[0], weight.detach(), weight)
-    return weight[input]
-
-
-def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """1 where the class number is, 0 elsewhere; without `num_classes` the values are waited for."""
-    count = int(tensor.max().item()) + 1 if num_classes < 0 else num_classes
-    return (tensor.unsqueeze(-1) == arange(count, device=tensor.device)).long()
+    return rows_of(input, weight)
 
 
 def layer_norm(
@@ -119,7 +115,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         raise ArgumentError(f"dropout: p={p} is no probability: give a number from 0 to 1")
     if not training or p == 0:
         return input
-    kept = where(rand_like(input) >= p, input * (1 / (1 - p) if p < 1 else 0.0), 0.0)
+    kept = random_dropout(input, p)
     return input.copy_(kept) if inplace else kept
 
 

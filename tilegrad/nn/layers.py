@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import Any
 
-from ..autograd import no_grad
+from ..autograd.modes import no_grad
 from ..creation import empty
 from ..errors import ArgumentError
 from ..tensor import Tensor
@@ -75,7 +75,8 @@ class Embedding(Module):
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None) -> Embedding:
-        made = cls(*embeddings.shape, padding_idx=padding_idx, dtype=embeddings.dtype)
+        rows, width = embeddings.shape
+        made = cls(rows, width, padding_idx, dtype=embeddings.dtype)
         made.weight = Parameter(embeddings, requires_grad=not freeze)
         return made
 

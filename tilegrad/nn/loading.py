@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from ..autograd import no_grad
+from ..autograd.modes import no_grad
 from ..creation import as_tensor
 from ..errors import ArgumentError
 from ..tensor import Tensor

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ..arithmetic import where
 from ..creation import arange
-from ..errors import ArgumentError, DTypeError, ShapeError
-from ..functional import where
+from ..errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
+from ..evaluation import SMALL, array_of
+from ..jit import tracing
 from ..tensor import Tensor
 
 
@@ -18,7 +20,8 @@ def cross_entropy(
 ) -> Tensor:
     """How badly the logits `input` (N, C, ...) predict the classes `target` (N, ...), or probabilities (N, C, ...).
 
-    A class number outside 0..C-1 that is not `ignore_index` gives a loss of NaN.
+    A class number outside 0..C-1 that is not `ignore_index` raises, or gives a loss of NaN where the numbers are
+    not known yet.
     """
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(f"cross_entropy: label_smoothing={label_smoothing}: give a number from 0 to 1")
@@ -49,6 +52,7 @@ def nll_loss(
     """The negative of the log-probabilities `input` (N, C, ...) at the classes `target` (N, ...)."""
     axis = 0 if input.dim() == 1 else 1
     _check_classes(input, target, axis)
+    _check_range(target, input.shape[axis], ignore_index)
     # Comparing with every class instead of gathering: the row is in registers anyway (it has just been
     # normalised), and the gradient is a comparison again rather than a scatter.
     chosen = _one_of(input, target, axis)
@@ -98,6 +102,19 @@ def _check_classes(input: Tensor, target: Tensor, axis: int) -> None:
         raise ShapeError(
             f"an input of the shape {tuple(input.shape)}, with the classes on axis {axis}, needs a target of the shape "
             f"{wanted}, but it has {tuple(target.shape)}"
+        )
+
+
+def _check_range(target: Tensor, count: int, ignore_index: int) -> None:
+    """Raises if a class does not exist, where that can be seen without computing anything."""
+    if tracing() or target.value.buffer is None or target.numel() > SMALL:
+        return
+    classes = array_of(target)
+    wrong = classes[((classes < 0) | (classes >= count)) & (classes != ignore_index)]
+    if wrong.size:
+        raise IndexRangeError(
+            f"the target has the class {wrong[0]}, but there are {count} classes, 0 to {count - 1} (and {ignore_index} is "
+            "ignored)"
         )
 
 

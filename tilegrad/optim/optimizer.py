@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
-from ..autograd import enable_grad, no_grad
+from ..autograd.modes import enable_grad, no_grad
 from ..creation import as_tensor, zeros, zeros_like
 from ..errors import ArgumentError
+from ..evaluation import compute
 from ..ir.dtype import float32
 from ..jit import host_scalar, tracing
-from ..realize import realize
 from ..tensor import Tensor
 
 Group = dict[str, Any]
@@ -107,7 +107,7 @@ class Optimizer(ABC):
                         # a gradient that somebody still holds must not keep the old parameters alive
                         changed += [parameter, *state.values(), parameter.grad]
         if changed and not tracing():
-            realize(*changed)
+            compute(*changed)
         return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:

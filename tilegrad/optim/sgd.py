@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..arithmetic import where
 from ..errors import ArgumentError
-from ..functional import where
 from ..tensor import Tensor
 from .optimizer import Group, Optimizer, Params, step_count
 
