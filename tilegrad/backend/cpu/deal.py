@@ -43,7 +43,9 @@ class Call(NamedTuple):
     writes: tuple[Span, ...] = ()
 
     def apart(self, other: Call) -> bool:
-        """Whether the two may run at once."""
+        """Whether the two may run at once. Who does not say what it writes is apart from nobody."""
+        if not self.writes or not other.writes:
+            return False
         mine, others = (*self.reads, *self.writes), (*other.reads, *other.writes)
         return not any(w.meets(x) for w in self.writes for x in others) and not any(
             w.meets(x) for w in other.writes for x in mine

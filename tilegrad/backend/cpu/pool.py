@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+from pathlib import Path
 from threading import RLock
 
 from ...config import settings
@@ -167,7 +168,11 @@ def _map(size: int) -> tuple[mmap.mmap, int]:
 
 
 def _memory_of_machine() -> int:
+    """The bytes that this process may have: of the machine, or of its container."""
+    found = [8 << 30]
     try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+        found.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
     except (AttributeError, ValueError, OSError):
-        return 8 << 30
+        pass  # not Linux, or no limit ("max")
+    return min(found)
