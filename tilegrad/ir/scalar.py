@@ -211,6 +211,8 @@ def where(condition: Expr, x: Expr, y: Expr) -> Expr:
 def reduce(fn: str, index: Index, body: Expr) -> Expr:
     if index.extent == 0:
         return const(identity(fn, body.dtype), int64 if fn.startswith("arg") else body.dtype)
+    if index.extent == 1:
+        return const(0, int64) if fn.startswith("arg") else substitute(body, {index: const(0, int64)})
     return Reduce(fn, index, body, int64 if fn.startswith("arg") else body.dtype)
 
 

@@ -16,7 +16,7 @@ from ..ir import tile
 from ..ir.dtype import DType, float32, float64
 from ..ir.graph import Value
 from ..ir.scalar import Apply, Expr, Index, Read, Reduce, walk
-from ..ir.size import product
+from ..ir.size import Dim, product
 from ..ir.tile import Assign, For, Literal, Name, Tile
 from .emit import Emitter
 from .flatten import FlatGroup
@@ -24,7 +24,7 @@ from .fuse import free_indices, operands
 from .group import Group
 from .lower import Lowered, _divides, _extent, _least, _number, declare_programs, finished, kernel_names
 
-TILE_M, TILE_N, TILE_K = 64, 64, 256
+TILE_M, TILE_N, TILE_K = 64, 64, 512
 THREADS = 2
 """The result is cut into at least this many tiles, if it is large enough to share."""
 
@@ -69,7 +69,15 @@ def _blocks(m: Index, n: Index, k: Index, flat: FlatGroup) -> dict[Index, int]:
             width = -(-(width // 2) // 16) * 16
         else:
             break
-    return {m: height, n: width, k: _least(k.extent, TILE_K)}
+    return {m: height, n: width, k: _depth(k.extent)}
+
+
+def _depth(extent: Dim) -> int:
+    """How much of k an instance takes at a time: evenly, if there is a way."""
+    if type(extent) is not int:
+        return TILE_K // 2
+    even = (d for d in range(min(extent, TILE_K), TILE_K // 4 - 1, -1) if extent % d == 0)
+    return next(even, min(extent, TILE_K // 2))
 
 
 def _accumulate(
@@ -112,9 +120,9 @@ def _operand(emitter: Emitter, e: Expr, axes: tuple[Index, Index]) -> Tile:
     match e:
         case Apply("cast", (narrow,), dtype) if dtype in (float32, float64) and isinstance(narrow, Read):
             e = narrow
-    value, have = emitter.emit(e)
+    value, have = emitter.padded(e, 0.0) if isinstance(e, Read) else emitter.emit(e)
     k = axes[0] if axes[1] in emitter.axes[2:] else axes[1]
-    if k in emitter.bound:
+    if k in emitter.bound and not isinstance(e, Read):
         value, have = emitter.inside("add", k, e, value, have)
     if have == axes:
         return value

@@ -62,6 +62,11 @@ class Emitter:
     def depends(self, e: Expr) -> Axes:
         return self.emit(e)[1]
 
+    def padded(self, read: Read, padding: float) -> tuple[Tile, Axes]:
+        """A read that gives a number where there are no elements."""
+        value, axes = self._load(read.source, read.position[0], TRUE, Literal(padding))
+        return self.assign(self.names[read.source] + "_", value), axes
+
     def emit(self, e: Expr, guard: Expr = TRUE) -> tuple[Tile, Axes]:
         """An expression as a tile, and the axes it has. Reads that may be out of range happen where `guard` holds:
         what is known of the indices here. (Positions that depend on data are in range by themselves.)"""
@@ -204,7 +209,7 @@ class Emitter:
         self.depth[made] = 1 + max((self.depth.get(v, 0) for v in inner), default=0)
         return made
 
-    def _load(self, source: Value, offset: Expr, guard: Expr) -> tuple[Tile, Axes]:
+    def _load(self, source: Value, offset: Expr, guard: Expr, other: Tile | None = None) -> tuple[Tile, Axes]:
         where, axes = self.emit(offset, guard)
         mask, mask_axes = self.mask(axes, guard)
         every = tuple(a for a in self.axes if a in axes or a in mask_axes)
@@ -212,7 +217,7 @@ class Emitter:
         if where != Literal(0) or every:
             pointer = tile.Apply("add", (pointer, self.widened(where, axes, every)))
         lifted = None if mask is None else self.lift(mask, mask_axes, every)
-        return tile.Load(pointer, lifted, None), every
+        return tile.Load(pointer, lifted, None if mask is None else other), every
 
     def widened(self, offset: Tile, axes: Axes, every: Axes) -> Tile:
         """An offset as a tile that has all of the axes, as what meets a mask must."""

@@ -294,7 +294,7 @@ def _same_space(a: Group, b: Group) -> Mapping | str:
 def _joined(a: Group, b: Group, mapping: Mapping, needed: set[Value]) -> Group | str:
     """The group of both, or why there is none."""
     if a.kind == "contraction":
-        if b.kind != "map" or tuple(mapping.get(i) for i in a.rows) != b.rows:
+        if b.kind != "map" or {mapping.get(i) for i in a.rows} != set(b.rows) or len(a.rows) != len(b.rows):
             return "only elementwise work on the same elements follows a matrix product"
         return _merged(a, b, mapping, "contraction", b.rows, a.columns)
     if a.kind == "map":

@@ -37,6 +37,8 @@ class Group(Node):
     @property
     def stores(self) -> tuple[Store, ...]:
         """The stored members, each as one expression of what the group reads from memory."""
+        if "_stores" in self.__dict__:
+            return self.__dict__["_stores"]  # type: ignore[no-any-return]
         known: dict[Value, Expr] = {}
         for member in self.members:
 
@@ -44,7 +46,9 @@ class Group(Node):
                 return known.get(e.source) if isinstance(e, Read) else None
 
             known[member.value] = rebuild((member.expr,), inside)[0]
-        return tuple(Store(m.value, m.position, known[m.value]) for m in self.members if m.value in self.stored)
+        made = tuple(Store(m.value, m.position, known[m.value]) for m in self.members if m.value in self.stored)
+        self.__dict__["_stores"] = made
+        return made
 
     def reads(self) -> set[Value]:
         """The values outside of the group that it reads."""

@@ -6,6 +6,7 @@ from ..ir.functions import identity
 from ..ir.graph import Graph, Value
 from ..ir.location import working_for
 from ..ir.size import product
+from ..ops.base import Elementwise
 from ..ops.broadcasting import Reduction, reshape
 from ..ops.movement import pad
 from .share import moved
@@ -13,6 +14,8 @@ from .share import moved
 PARTS = 32
 FEW_RESULTS = 256
 LONG = 1 << 15
+DEEPEST = 24
+"""How many values are looked at to find out what a reduction is made of."""
 
 
 def split(graph: Graph) -> Graph:
@@ -35,7 +38,11 @@ def split(graph: Graph) -> Graph:
             new[value] = value
             continue
         made = moved(value, tuple([new[x] for x in value.inputs]))
-        new[value] = _in_parts(made) if isinstance(made, Reduction) and _is_long(made) else made
+        if isinstance(made, Reduction) and _is_long(made):
+            made = _in_parts(made)
+        elif isinstance(made, Reduction) and _follows_rows(made):
+            made = _rows_first(made)
+        new[value] = made
     if all(x is y for x, y in new.items()):
         return graph
     return Graph(graph.inputs, tuple(new[v] for v in graph.outputs))
@@ -65,3 +72,26 @@ def _in_parts(value: Reduction) -> Value:
         left = sum(a not in value.axes for a in range(axis))
         whole = type(value)(parts, (left,), False)
         return reshape(whole, value.shape)
+
+
+def _follows_rows(value: Reduction) -> bool:
+    """Whether something is reduced, along its last axis and others, that is made of reductions of its rows."""
+    last = value.x.type.rank - 1
+    if len(value.axes) < 2 or last not in value.axes or value.fn.startswith("arg"):
+        return False
+    stack, seen = [value.x], 0
+    while stack and seen < DEEPEST:
+        x = stack.pop()
+        seen += 1
+        if isinstance(x, Reduction) and x.axes == (last,) and x.keepdim:
+            return True
+        if isinstance(x, Elementwise):
+            stack.extend(x.inputs)
+    return False
+
+
+def _rows_first(value: Reduction) -> Value:
+    """The same reduction, first along the rows: that joins the kernel in which they are made."""
+    with working_for(value.location):
+        rows = type(value)(value.x, (value.axes[-1],), True)
+        return type(value)(rows, value.axes, value.keepdim)
