@@ -137,3 +137,17 @@ example(
         [x[0, :, 0], x[0, :, 1], x[0, :, 2] + x[1, :, 0], x[1, :, 1], x[1, :, 2] + x[2, :, 0], x[2, :, 1], x[2, :, 2]]
     ),
 )
+
+for times in range(4):
+    example(None, lambda x, k=times: movement.rot90(x, k), SMALL, torch=lambda t, x, k=times: x.rot90(k), name="rot90")
+for indexing in ("ij", "xy"):
+    example(
+        None,
+        lambda *xs, i=indexing: movement.meshgrid(xs, i),
+        floats(2),
+        floats(3),
+        floats(4),
+        torch=lambda t, *xs, i=indexing: t.meshgrid(*xs, indexing=i),
+        name="meshgrid",
+    )
+example(None, lambda x: movement.tile(x, (2,)), floats(2, 3), torch=lambda t, x: x.tile((2,)), name="tile")

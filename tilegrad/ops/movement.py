@@ -440,3 +440,40 @@ def repeat_interleave(x: Value, count: int, axis: int | None = None) -> Value:
     n = normal_axis(axis, x.type.rank, "repeat_interleave")
     wide = (*x.shape[: n + 1], count, *x.shape[n + 1 :])
     return reshape(expand(unsqueeze(x, n + 1), wide), (*x.shape[:n], x.shape[n] * count, *x.shape[n + 1 :]))
+
+
+def tile(x: Value, counts: Sequence[int]) -> Value:
+    """`repeat`, with ones in front of the counts for the axes that have none."""
+    return repeat(x, (1,) * (x.type.rank - len(counts)) + tuple(counts))
+
+
+def rot90(x: Value, times: int = 1, axes: Sequence[int] = (0, 1)) -> Value:
+    """Turned by right angles, from the first of two axes towards the second."""
+    i, j = (normal_axis(axis, x.type.rank, "rot90") for axis in axes)
+    if i == j:
+        raise AxisError(f"rot90: two different axes are needed, not {shown(tuple(axes))}")
+    match times % 4:
+        case 1:
+            return transpose(flip(x, j), i, j)
+        case 2:
+            return flip(x, (i, j))
+        case 3:
+            return flip(transpose(x, i, j), j)
+    return x
+
+
+def meshgrid(tensors: Sequence[Value], indexing: str = "ij") -> tuple[Value, ...]:
+    """Each vector along its own axis of a grid that all of them span; "xy" exchanges the first two axes."""
+    lines = [x if x.shape else reshape(x, (1,)) for x in tensors]
+    for x in lines:
+        if x.type.rank != 1:
+            raise ShapeError(f"meshgrid: takes vectors, not {shown(x.shape)}")
+    swapped = indexing == "xy" and len(lines) > 1
+    if swapped:
+        lines[:2] = lines[1], lines[0]
+    sizes = tuple([x.shape[0] for x in lines])
+    ones: Shape = (1,) * len(lines)
+    grids = [expand(reshape(x, replaced(ones, n, x.shape[0])), sizes) for n, x in enumerate(lines)]
+    if swapped:
+        grids[:2] = grids[1], grids[0]
+    return tuple(grids)
