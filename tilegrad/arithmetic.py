@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .errors import ArgumentError, DTypeError
@@ -229,6 +230,11 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
     return wrap(choose(test, constant(first, dtype, test.device), constant(second, dtype, test.device)))
 
 
+def where_method(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
+    """The elements where the condition holds, those of other where it does not."""
+    return where(condition, self, other)
+
+
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 below 0, 1 above, values at 0."""
     return wrap(ops.heaviside(*pair(input, values, "heaviside")))
@@ -379,8 +385,34 @@ def frac(input: Tensor) -> Tensor:
     return wrap(rounding.frac(value_of(input, "frac")))
 
 
+def nan_to_num(
+    input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
+    """Numbers in place of NaN and infinities: the greatest and least finite ones unless others are given."""
+    x = value_of(input, "nan_to_num")
+    if not x.dtype.is_float:
+        return input
+    high, low = (x.dtype.max if posinf is None else posinf), (x.dtype.min if neginf is None else neginf)
+    finite = where(isnan(input), nan, input)
+    finite = where(input == float("inf"), high, finite)
+    return where(input == float("-inf"), low, finite)
+
+
+def reflected(fn: Callable[[Operand, Operand], Tensor]) -> Callable[[Tensor, Operand], Tensor]:
+    """An operator with its operands exchanged: what Python calls for `2 / x`."""
+
+    def exchanged(self: Tensor, other: Operand) -> Tensor:
+        return fn(other, self)
+
+    return exchanged
+
+
 subtract, multiply, divide, true_divide, negative, absolute = sub, mul, div, div, neg, abs
 greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
 clip, fix = clamp, trunc
 
-__all__ = [n for n, f in list(globals().items()) if getattr(f, "__module__", "") == __name__ and not n.startswith("_")]
+__all__ = [
+    n
+    for n, f in list(globals().items())
+    if getattr(f, "__module__", "") == __name__ and not n.startswith("_") and n not in ("where_method", "reflected")
+]

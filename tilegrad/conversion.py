@@ -78,7 +78,7 @@ def cuda(self: Tensor, device: int | str | None = None) -> Tensor:
     return to(self, f"cuda:{device}" if isinstance(device, int) else device or "cuda:0")
 
 
-def type_(self: Tensor, dtype: DType | None = None) -> Tensor | str:
+def as_type(self: Tensor, dtype: DType | None = None) -> Tensor | str:
     """In another dtype; without one, the name of the dtype that it has."""
     return repr(self.value.dtype) if dtype is None else to(self, dtype)
 
@@ -88,7 +88,7 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     return to(self, other)
 
 
-def float_(self: Tensor) -> Tensor:
+def as_float(self: Tensor) -> Tensor:
     """As float32."""
     return to(self, float32)
 
@@ -103,7 +103,7 @@ def half(self: Tensor) -> Tensor:
     return to(self, float16)
 
 
-def bfloat16_(self: Tensor) -> Tensor:
+def as_bfloat16(self: Tensor) -> Tensor:
     """As bfloat16."""
     return to(self, bfloat16)
 
@@ -113,7 +113,7 @@ def long(self: Tensor) -> Tensor:
     return to(self, int64)
 
 
-def int_(self: Tensor) -> Tensor:
+def as_int(self: Tensor) -> Tensor:
     """As int32."""
     return to(self, int32)
 
@@ -133,7 +133,7 @@ def byte(self: Tensor) -> Tensor:
     return to(self, uint8)
 
 
-def bool__(self: Tensor) -> Tensor:
+def as_bool(self: Tensor) -> Tensor:
     """As bool: what is not zero is true."""
     return to(self, bool_)
 

@@ -114,7 +114,7 @@ class Handle:
             part = sharing.replaced(whole, part) if whole.tracked else sharing.detached(part)
         if state.trace is not None:
             state.trace.writing(self, base)
-        base.write(part, op)
+        base.write(part, op, value)
         self._value, self._seen = part, -1 if self._moves else base.seen
 
 

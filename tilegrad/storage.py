@@ -29,18 +29,20 @@ class Change(NamedTuple):
     op: str
     location: Location | None
     by: Value
-    """What the tensor has instead."""
+    """What the operation computed."""
 
 
 class Storage:
     """One piece of memory, as users see it."""
 
-    __slots__ = ("__weakref__", "changes", "value", "version")
+    __slots__ = ("__weakref__", "change", "changes", "value", "version")
 
     def __init__(self, value: Value) -> None:
         self.value = value
         self.version = 0
         """Counts writes, for users and for the check of saved values."""
+        self.change: Change | None = None
+        """The last of them."""
         self.changes = 0
         """Counts all writes, those through `.data` too, which hide from that check."""
 
@@ -65,11 +67,11 @@ class Base:
             self.seen = storage.changes
         return self.value
 
-    def write(self, value: Value, op: str) -> None:
-        """The whole has another value from now on."""
+    def write(self, value: Value, op: str, by: Value) -> None:
+        """The whole has another value from now on; `by` is what an operation computed for it, or for a part of it."""
         storage = self.storage
         if not self.hidden:
-            change = Change(op, current_location(), value)
+            change = storage.change = Change(op, current_location(), by)
             for old in {self.value, storage.value}:
                 old.__dict__["changed"] = change
             mark_changes()
@@ -96,7 +98,10 @@ def mark_changes() -> None:
 def replaced(old: Value, new: Value) -> Value:
     """New elements for a history: a leaf stays a leaf, a computed value keeps how gradients flow from it."""
     if "leaf" in old.__dict__:
-        return leaf(new, old.__dict__["leaf"])
+        renewed = leaf(new, old.__dict__["leaf"])
+        if "hooks" in old.__dict__:
+            renewed.__dict__["hooks"] = old.__dict__["hooks"]
+        return renewed
     if old.tracked:
         (kept,) = joint_outputs([detached(new)], [old], lambda upstreams: upstreams)
         return kept
@@ -110,9 +115,10 @@ def detached(value: Value) -> Value:
 
 def kept_separate(value: Value) -> Value:
     """The same elements and history as a value of its own, so that changes to one are not taken for the other's."""
+    copy = Detach(value)
     if not value.tracked:
-        return _cut(value)
-    (made,) = joint_outputs([_cut(value)], [value], lambda upstreams: upstreams)
+        return copy
+    (made,) = joint_outputs([copy], [value], lambda upstreams: upstreams)
     return made
 
 
@@ -129,6 +135,7 @@ def _cut(value: Value) -> Value:
         return Detach(value)
     made = Input(value.type)
     made.hold(value.buffer)
+    made.__dict__["shares"] = value  # who overwrites memory counts the references to its value
     return made
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .errors import ArgumentError, ShapeError
+from .errors import ArgumentError, InPlaceError, ShapeError
 from .handle import view as cut
 from .handle import wrap
 from .ir.dtype import DType
@@ -141,6 +141,23 @@ def t(input: Tensor) -> Tensor:
     return transpose(input, 0, 1) if len(input.shape) == 2 else cut(input, partial(reformed, sizes=input.shape))
 
 
+def reversed_axes(input: Tensor) -> Tensor:
+    """All dimensions in reverse order: `x.T`."""
+    return permute(input, *range(len(input.shape) - 1, -1, -1)) if input.shape else input
+
+
+def matrix_transposed(input: Tensor) -> Tensor:
+    """The last two dimensions exchanged: `x.mT`."""
+    if len(input.shape) < 2:
+        raise ShapeError(f"mT: a tensor of shape {shown(input.shape)} has fewer than two dimensions")
+    return transpose(input, -2, -1)
+
+
+def refused_in_place(input: Tensor, *_: Any) -> Tensor:
+    """Shapes are not changed in place."""
+    raise InPlaceError("the shape of a tensor is not changed in place; use the method without underscore: x = x.t()")
+
+
 def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """Dimensions moved to other places, the others staying in order."""
     return cut(input, partial(movement.moveaxis, source=source, destination=destination))
@@ -218,4 +235,9 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
 swapaxes = swapdims = transpose
 moveaxis = movedim
 
-__all__ = [n for n, f in list(globals().items()) if getattr(f, "__module__", "") == __name__ and not n.startswith("_")]
+_METHODS = ("sizes_of", "reversed_axes", "matrix_transposed", "refused_in_place")
+__all__ = [
+    n
+    for n, f in list(globals().items())
+    if getattr(f, "__module__", "") == __name__ and not n.startswith("_") and n not in _METHODS
+]

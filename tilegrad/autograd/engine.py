@@ -1,0 +1,177 @@
+"""Gradients of tensors: from what users ask (`backward`, `grad`) to the differentiation of graphs and back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from .. import storage as sharing
+from ..errors import ArgumentError, GradientError, ShapeError
+from ..evaluation import differentiated
+from ..handle import Handle, mode, wrap
+from ..ir.graph import Value
+from ..ops.arithmetic import add
+from ..ops.broadcasting import fill, shown
+from ..ops.cast import cast
+from ..promotion import kind_of
+from ..storage import detached
+from ..transform.autodiff import gradients, is_leaf, leaf_gradients
+from .saved import check_saved
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+class Walk(threading.local):
+    """What the gradient that is being taken keeps."""
+
+    retain = True
+
+
+walk = Walk()
+
+
+@contextmanager
+def walking(retain: bool, create_graph: bool) -> Iterator[None]:
+    """While gradients are taken: operations in user-written rules are recorded only for higher derivatives."""
+    before = walk.retain, mode.enabled
+    walk.retain, mode.enabled = retain, create_graph
+    try:
+        yield
+    finally:
+        walk.retain, mode.enabled = before
+
+
+def backward(
+    tensors: Tensor | Sequence[Tensor],
+    grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Tensor | Sequence[Tensor] | None = None,
+) -> None:
+    """Adds the gradients of the tensors (their sum) to `.grad` of the leaves that they are computed from."""
+    outputs = _listed(tensors)
+    upstreams = _upstreams(outputs, grad_tensors, "backward")
+    retain = create_graph if retain_graph is None else retain_graph
+    values = [x.value for x in outputs]
+    if sharing.changes_of_saved_values:
+        check_saved(values)
+    wanted = None if inputs is None else _listed(inputs)
+    with walking(retain, create_graph):
+        if wanted is None:
+            found = leaf_gradients(values, upstreams, retain)
+            arrived = [(_holder(leaf), g) for leaf, g in found.items()]
+        else:
+            given = gradients(values, upstreams, [x.value for x in wanted], retain)
+            arrived = [(x, g) for x, g in zip(wanted, given, strict=True) if g is not None]
+    for holder, gradient in arrived:
+        if holder is not None:
+            accumulate(holder, gradient if create_graph else detached(gradient), create_graph)
+    for x in outputs:
+        if x.value.buffer is None:
+            differentiated.add(x)
+
+
+def _holder(leaf: Value) -> Any:
+    reference = leaf.__dict__.get("leaf")
+    return None if reference is None else reference()
+
+
+def accumulate(x: Tensor, gradient: Value, create_graph: bool) -> None:
+    """Adds to the gradient that a leaf has."""
+    known = x._gradient
+    if known is None:
+        x._gradient = wrap(gradient)
+    elif create_graph:
+        x._gradient = wrap(add(known.value, gradient))
+    else:
+        before, mode.enabled = mode.enabled, False
+        try:
+            known.write(add(known.value, gradient), "backward")
+        finally:
+            mode.enabled = before
+    for after in x.__dict__.get("_after_gradient", ()):
+        after(x)
+
+
+def grad(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of the (sum of the) outputs with respect to the inputs."""
+    if is_grads_batched:
+        raise ArgumentError("grad: is_grads_batched is not there; use tilegrad.vmap over tilegrad.vjp")
+    results, wanted = _listed(outputs), _listed(inputs)
+    upstreams = _upstreams(results, grad_outputs, "grad")
+    retain = create_graph if retain_graph is None else retain_graph
+    for x in wanted:
+        if not x.requires_grad:
+            raise GradientError(
+                f"grad: an input of shape {shown(x.shape)} does not require gradients; call requires_grad_() on it before "
+                "anything is computed from it"
+            )
+    values = [x.value for x in results]
+    if sharing.changes_of_saved_values:
+        check_saved(values)
+    with walking(retain, create_graph):
+        found = gradients(values, upstreams, [x.value for x in wanted], retain)
+    if None in found and not (allow_unused or materialize_grads):
+        n = found.index(None)
+        raise GradientError(
+            f"grad: the outputs are not computed from input {n}, of shape {shown(wanted[n].shape)}; give "
+            "allow_unused=True to get None for it, or materialize_grads=True to get zeros"
+        )
+    made: list[Tensor | None] = []
+    for x, g in zip(wanted, found, strict=True):
+        if g is None:
+            made.append(wrap(fill(0.0, x.shape, x.dtype, x.value.device)) if materialize_grads else None)
+        else:
+            made.append(wrap(g if create_graph else detached(g)))
+    return tuple(made)
+
+
+def _listed(tensors: Any) -> list[Any]:
+    found = [tensors] if isinstance(tensors, Handle) else list(tensors)
+    for x in found:
+        if not isinstance(x, Handle):
+            raise ArgumentError(f"gradients are of tensors, not of {kind_of(x)}")
+    return found
+
+
+def _upstreams(outputs: Sequence[Tensor], given: Any, op: str) -> list[Value]:
+    """What flows into each output: ones for a single element, else what is given."""
+    ups = [None] * len(outputs) if given is None else [given] if isinstance(given, Handle) else list(given)
+    if len(ups) != len(outputs):
+        raise ArgumentError(f"{op}: {len(outputs)} outputs, but {len(ups)} gradients for them")
+    return [_upstream(x.value, up, op) for x, up in zip(outputs, ups, strict=True)]
+
+
+def _upstream(x: Value, given: Tensor | None, op: str) -> Value:
+    if not x.tracked:
+        if not x.dtype.is_float:
+            raise GradientError(f"{op}: {x.dtype.name} elements have no gradient; floating-point ones do: compute with x.float()")
+        raise GradientError(
+            f"{op}: the tensor of shape {shown(x.shape)} does not require gradients and was not computed from one that does "
+            "(or within no_grad, or was detached); make a leaf with requires_grad=True and compute from it"
+        )
+    if given is None:
+        if x.type.count != 1:
+            raise GradientError(
+                f"{op}: the tensor has shape {shown(x.shape)}; without `gradient` it must have one element. Reduce it, as in "
+                f"x.sum().{op if op == 'backward' else 'backward'}(), or say what flows into it: gradient=tilegrad.ones_like(x)"
+            )
+        return fill(1.0, x.shape, x.dtype, x.device)
+    if given.value.shape != x.shape:
+        raise ShapeError(f"{op}: the gradient has shape {shown(given.value.shape)}, the tensor {shown(x.shape)}; they must be equal")
+    return cast(given.value, x.dtype)
+
+
+__all__ = ["backward", "grad", "is_leaf", "walk", "walking"]

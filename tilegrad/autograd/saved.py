@@ -1,0 +1,65 @@
+"""The check that nothing which a gradient needs has been changed in place since it was recorded.
+
+Values do not change, so the gradient could still be computed; but what the user wrote would mean something
+else than it says (and, in PyTorch, fails). So it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import InPlaceError
+from ..ir.graph import Input, Value, topological
+from ..ops.broadcasting import Expand, Reshape
+from ..ops.cast import Cast, Detach
+from ..ops.movement import Movement
+from ..storage import Change
+from ..transform.autodiff import is_leaf
+
+
+def check_saved(outputs: Sequence[Value]) -> None:
+    """Raises if the gradient of the outputs would read a value that a tensor no longer has."""
+    for value in topological(outputs, lambda v: not v.tracked or is_leaf(v)):
+        if not value.tracked or is_leaf(value) or "joint" in value.__dict__:
+            continue
+        changed = {x: change for x in (value, *value.inputs) if (change := _change(x)) and not _by(change, value)}
+        if changed:
+            _refuse_if_read(value, changed)
+
+
+def _change(x: Value) -> Change | None:
+    """What happened to the memory of a value, or of the whole that it is a view of."""
+    while True:
+        change: Change | None = x.__dict__.get("changed")
+        if change is not None:
+            return change
+        if not isinstance(x, (Movement, Reshape, Expand, Detach)) or not x.inputs:
+            return None
+        x = x.inputs[0]
+
+
+def _by(change: Change, value: Value) -> bool:
+    """Whether the value is the very one that was written."""
+    written: Value = change.by
+    while written is not value:
+        if not isinstance(written, (Cast, Expand, Reshape)):
+            return False
+        written = written.inputs[0]
+    return True
+
+
+def _refuse_if_read(value: Value, changed: dict[Value, Change]) -> None:
+    shares = value.gradient(Input(value.type))
+    known = {value, *value.inputs}
+    stack = [share for x, share in zip(value.inputs, shares, strict=True) if share is not None and x.tracked]
+    while stack:
+        part = stack.pop()
+        change = changed.get(part)
+        if change is not None:
+            what = "its result" if part is value else f"an operand of shape {list(part.shape)}"
+            raise InPlaceError(
+                f"the gradient of {value.op} (recorded at {value.location}) needs {what}, which was changed in place by "
+                f"{change.op} at {change.location}. Use the operation without underscore there, or change a clone()"
+            )
+        if part not in known:
+            stack.extend(part.inputs)

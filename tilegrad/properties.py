@@ -1,0 +1,380 @@
+"""What all tensors are and can be asked: shape, type, gradients, and Python's protocols. (`tensor.py` has the methods.)"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Self
+
+from . import conversion, views
+from . import storage as sharing
+from .creation import from_array, full, ones, zeros
+from .creation import tensor as made
+from .errors import ArgumentError, GradientError, ShapeError
+from .evaluation import compute
+from .handle import Handle, alias, mode, state, wrap
+from .indexing import getitem, setitem
+from .ir.dtype import DType
+from .ir.graph import Value
+from .ops.broadcasting import normal_axis, shown
+from .printing import show
+from .runtime.device import Device, device
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+class GradFn:
+    """The operation that a tensor was computed by, as far as gradients go."""
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def name(self) -> str:
+        """The name of the operation, as PyTorch writes it."""
+        return f"{type(self.value).__name__}Backward0"
+
+    @property
+    def next_functions(self) -> tuple[tuple[GradFn | None, int], ...]:
+        """Those of its operands."""
+        return tuple([(GradFn(x) if x.tracked else None, 0) for x in self.value.inputs])
+
+    def __repr__(self) -> str:
+        return f"<{self.name()}>"
+
+
+class HookHandle:
+    """Takes a hook away again."""
+
+    def __init__(self, hooks: list[Any], hook: Any) -> None:
+        self.hooks, self.hook = hooks, hook
+
+    def remove(self) -> None:
+        if self.hook in self.hooks:
+            self.hooks.remove(self.hook)
+
+
+class Properties(Handle):
+    """A tensor without its operations."""
+
+    __array_priority__ = 1000
+    __hash__ = object.__hash__
+
+    # --- what it is ----------------------------------------------------------------------------
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the elements."""
+        return self._value.type.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The size of each dimension."""
+        return (self._value if state.trace is None else self.value).type.shape  # type: ignore[return-value]
+
+    @property
+    def device(self) -> Device:
+        """Where the elements are."""
+        return device(self._value.type.device)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._value.type.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self._value.type.dtype.bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.numel() * self.itemsize
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it is on an NVIDIA GPU."""
+        return self._value.type.device.startswith("cuda")
+
+    @property
+    def _version(self) -> int:
+        """How often it was changed in place."""
+        return 0 if self._base is None else self._base.storage.version
+
+    def size(self, dim: int | None = None) -> Any:
+        """The size of each dimension, or of one."""
+        if dim is None:
+            return self.shape
+        if not -self.ndim <= dim < self.ndim:
+            normal_axis(dim, self.ndim, "size")
+        return self.shape[dim]
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return self.value.type.count  # type: ignore[return-value]
+
+    def dim(self) -> int:
+        """The number of dimensions."""
+        return self.ndim
+
+    def element_size(self) -> int:
+        """Bytes of an element."""
+        return self.itemsize
+
+    def is_floating_point(self) -> bool:
+        """Whether the elements are floating-point numbers."""
+        return self.dtype.kind == "float"
+
+    def is_complex(self) -> bool:
+        """Never: there are no complex numbers."""
+        return False
+
+    def get_device(self) -> int:
+        """The number of the GPU, -1 on the CPU."""
+        name, _, number = self._value.type.device.partition(":")
+        return -1 if name == "cpu" else int(number or 0)
+
+    # --- gradients -----------------------------------------------------------------------------
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients can be taken with respect to it."""
+        return self.own_value().tracked
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it was made by the user, not computed from what requires gradients."""
+        value = self.own_value()
+        return not value.tracked or "leaf" in value.__dict__
+
+    @property
+    def grad_fn(self) -> GradFn | None:
+        """The operation it was computed by; None for a leaf."""
+        return None if self.is_leaf else GradFn(self.own_value())
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that has arrived here."""
+        return self._gradient
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            if not isinstance(value, Handle):
+                raise ArgumentError(f"grad must be a tensor or None, not a {type(value).__name__}")
+            if value.shape != self.shape:
+                raise ShapeError(f"grad has shape {shown(value.shape)}, the tensor {shown(self.shape)}; they must be equal")
+        self._gradient = value
+
+    @property
+    def data(self) -> Tensor:
+        """The same storage without history; changes through it go unnoticed by the check of saved values."""
+        return alias(self, hidden=True)
+
+    @data.setter
+    def data(self, other: Tensor) -> None:
+        value = sharing.detached(other.value)
+        if value.type == self._value.type:
+            alias(self, hidden=True).write(value, "data")
+            return
+        old = self.own_value()
+        self._base, self._moves = None, ()
+        self._value = sharing.leaf(value, weakref.ref(self)) if "leaf" in old.__dict__ else value
+
+    def detach(self) -> Tensor:
+        """The same storage without history."""
+        return alias(self)
+
+    def detach_(self) -> Tensor:
+        """Forgets its history."""
+        self._value = sharing.detached(self.value)
+        if self._base is not None and not self._moves:
+            self._base.value = self._value
+        return self
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Makes it a leaf for which gradients are taken, or one for which none are."""
+        value = self.value
+        if value.tracked == bool(requires_grad):
+            return self
+        if requires_grad:
+            if value.dtype.kind != "float":
+                raise GradientError(
+                    f"requires_grad_: {value.dtype.name} elements have no gradient; floating-point ones do: x.float()"
+                )
+            if self._moves:
+                self._base, self._moves = None, ()
+            new = sharing.leaf(value, weakref.ref(self))
+        else:
+            if "leaf" not in value.__dict__:
+                raise GradientError(
+                    "requires_grad can be switched off for leaves only; of what was computed take x.detach()"
+                )
+            new = sharing.detached(value)
+        self._value = new
+        if self._base is not None:
+            self._base.value = new
+        return self
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Adds the gradients of this tensor to `.grad` of the leaves that it was computed from."""
+        from .autograd.engine import backward
+
+        backward(self, gradient, retain_graph, create_graph, inputs)
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
+        """Calls a function with the gradient of this tensor, once it is known; it may return another one."""
+        value = self.value
+        if not value.tracked:
+            raise GradientError("register_hook: no gradient arrives at a tensor that does not require gradients")
+
+        def on_value(gradient: Value) -> Value | None:
+            changed = hook(wrap(gradient))
+            return None if changed is None else changed.value
+
+        hooks = value.__dict__.setdefault("hooks", [])
+        hooks.append(on_value)
+        return HookHandle(hooks, on_value)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> HookHandle:
+        """Calls a function with this leaf after a gradient was added to `.grad`."""
+        hooks: list[Any] = self.__dict__.setdefault("_after_gradient", [])
+        hooks.append(hook)
+        return HookHandle(hooks, hook)
+
+    def retain_grad(self) -> None:
+        """Keeps the gradient of a computed tensor in `.grad`, as leaves do."""
+        if self.is_leaf:
+            return
+        holder = weakref.ref(self)
+
+        def keep(gradient: Tensor) -> None:
+            kept = holder()
+            if kept is not None:
+                new = gradient if mode.enabled else gradient.detach()
+                kept._gradient = new if kept._gradient is None else kept._gradient + new
+
+        self.register_hook(keep)
+        self.__dict__["retains_grad"] = True
+
+    # --- Python's protocols --------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return show(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if self.ndim == 0 else object.__format__(self, spec)
+
+    def __bool__(self) -> bool:
+        if self.numel() != 1:
+            raise ArgumentError(
+                f"a tensor of {self.numel()} elements, of shape {shown(self.shape)}, is neither true nor false; use .any() or "
+                ".all()"
+            )
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.kind == "float" or self.numel() != 1:
+            raise ArgumentError(f"only an integer tensor of one element is an index, not {self.dtype.name} {shown(self.shape)}")
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise ArgumentError("len: a tensor without dimensions has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.shape:
+            raise ArgumentError("a tensor without dimensions cannot be iterated over; read it with item()")
+        return iter(views.unbind(self, 0))
+
+    def __contains__(self, element: Any) -> bool:
+        return bool((self == element).any())
+
+    def __copy__(self) -> Tensor:
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        copied.base()
+        self.base()
+        copied._base = self._base
+        return copied
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if not self.is_leaf:
+            raise GradientError("only leaves can be copied deeply, not what was computed from them; use x.detach().clone()")
+        copied = object.__new__(type(self))
+        memo[id(self)] = copied
+        copied._value = sharing.kept_separate(sharing.detached(self.value))
+        if state.trace is not None:
+            state.trace.made(copied)
+        compute(copied)
+        if self.requires_grad:
+            copied.requires_grad_()
+        copied._gradient = None if self._gradient is None else self._gradient.detach().clone()
+        return copied
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        array = conversion.numpy(self.detach(), force=True)
+        return _restored, (type(self), array, self._value.type.device, self.requires_grad)
+
+    __getitem__, __setitem__ = getitem, setitem
+    __array__, __dlpack__, __dlpack_device__ = conversion.__array__, conversion.__dlpack__, conversion.__dlpack_device__
+
+    # --- new tensors like this one ---------------------------------------------------------------
+
+    def new_tensor(self, data: Any, *, dtype: DType | None = None, requires_grad: bool = False) -> Tensor:
+        """Data as a tensor on the same device, by default in the same dtype."""
+        return made(data, dtype=dtype or self.dtype, device=self._value.type.device, requires_grad=requires_grad)
+
+    def new_zeros(self, *size: Any, dtype: DType | None = None, requires_grad: bool = False) -> Tensor:
+        """Zeros on the same device, by default in the same dtype."""
+        return zeros(*size, dtype=dtype or self.dtype, device=self._value.type.device, requires_grad=requires_grad)
+
+    def new_ones(self, *size: Any, dtype: DType | None = None, requires_grad: bool = False) -> Tensor:
+        """Ones on the same device, by default in the same dtype."""
+        return ones(*size, dtype=dtype or self.dtype, device=self._value.type.device, requires_grad=requires_grad)
+
+    def new_empty(self, *size: Any, dtype: DType | None = None, requires_grad: bool = False) -> Tensor:
+        """A tensor on the same device whose elements do not matter."""
+        return self.new_zeros(*size, dtype=dtype, requires_grad=requires_grad)
+
+    def new_full(self, size: Any, fill_value: Any, *, dtype: DType | None = None, requires_grad: bool = False) -> Tensor:
+        """One number on the same device, by default in the same dtype."""
+        made_of = dtype or self.dtype
+        return full(size, fill_value, dtype=made_of, device=self._value.type.device, requires_grad=requires_grad)
+
+    def realize(self) -> Self:
+        """Computes the elements now; reading them would do so as well."""
+        compute(self)
+        return self
+
+    def share_memory_(self) -> Self:
+        """As it is: threads share memory anyway."""
+        return self
+
+    def pin_memory(self) -> Self:
+        """As it is."""
+        return self
+
+
+def _restored(cls: type[Tensor], array: Any, name: str, requires_grad: bool) -> Tensor:
+    """A tensor from its pickled form."""
+    found = object.__new__(cls)
+    found._value = from_array(array.copy(), name).value
+    return found.requires_grad_() if requires_grad else found

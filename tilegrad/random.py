@@ -1,0 +1,306 @@
+"""Random tensors. The generator counts (Philox): same seed, same values, on every device and with any number of threads."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .creation import DeviceLike, from_array, place
+from .errors import ArgumentError, DTypeError
+from .evaluation import array_of
+from .handle import Handle, state, wrap
+from .ir.dtype import DType, int64
+from .ir.graph import Value
+from .ir.size import Dim, product
+from .ops import random as ops
+from .ops.cast import cast
+from .promotion import Number, get_default_dtype, kind_of
+from .views import sizes_of
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+class Generator:
+    """A source of random numbers: a seed, and how many numbers have been drawn."""
+
+    def __init__(self, device: DeviceLike = None) -> None:
+        self.device = place(device) if device is not None else "cpu"
+        self._tensor: Tensor | None = None
+
+    @property
+    def tensor(self) -> Tensor:
+        """The state: seed and count, as an int64 tensor."""
+        if self._tensor is None:
+            self.manual_seed(0)
+        assert self._tensor is not None
+        return self._tensor
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Starts anew from a seed."""
+        if not isinstance(seed, int):
+            raise ArgumentError(f"manual_seed takes an integer, not {kind_of(seed)}")
+        wrapped = (seed + (1 << 63)) % (1 << 64) - (1 << 63)
+        fresh = from_array(np.array([wrapped, 0], np.int64), self.device)
+        if self._tensor is None:
+            self._tensor = fresh
+        else:
+            self._tensor.write(fresh.value, "manual_seed")
+        return self
+
+    def seed(self) -> int:
+        """Starts anew from a seed that nobody can foretell, and returns it."""
+        seed = secrets.randbits(63)
+        self.manual_seed(seed)
+        return seed
+
+    def initial_seed(self) -> int:
+        """The seed that it started from."""
+        return int(array_of(self.tensor)[0])
+
+    def get_state(self) -> Tensor:
+        """The state, to be given to set_state."""
+        return self.tensor.clone()
+
+    def set_state(self, new_state: Tensor) -> Generator:
+        """Goes on from a state."""
+        self.tensor.write(cast(new_state.value, int64), "set_state")
+        return self
+
+    def draw(self, count: Dim) -> Value:
+        """The state to draw so many numbers from; the generator goes on behind them."""
+        tensor = self.tensor
+        before = tensor.value
+        if state.trace is not None or not isinstance(count, int):
+            tensor.write(ops.advanced(before, count), "draw")
+            return before
+        seed, offset = array_of(tensor).tolist()
+        tensor.write(from_array(np.array([seed, offset + count], np.int64), self.device).value, "draw")
+        return before
+
+
+default_generator = Generator()
+
+
+def manual_seed(seed: int) -> Generator:
+    """Starts the default generator anew from a seed."""
+    return default_generator.manual_seed(seed)
+
+
+def seed() -> int:
+    """Starts the default generator anew from a seed that nobody can foretell."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The seed of the default generator."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Tensor:
+    """The state of the default generator."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Tensor) -> None:
+    """Puts the default generator into a state."""
+    default_generator.set_state(new_state)
+
+
+def _drawn(count: Dim, generator: Generator | None, device: DeviceLike) -> Value:
+    """A state on the device on which numbers are wanted."""
+    source = generator or default_generator
+    found = source.draw(count)
+    where = place(device) if device is not None or generator is None else found.device
+    return found if found.device == where else wrap(found).to(where).value
+
+
+# --- new tensors -------------------------------------------------------------------------------
+
+
+def rand(
+    *size: Any,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Uniform in [0, 1)."""
+    shape = sizes_of(size, "rand")
+    return _asked(ops.rand(_drawn(product(shape), generator, device), shape, dtype or get_default_dtype()), requires_grad)
+
+
+def randn(
+    *size: Any,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Normal, with mean 0 and standard deviation 1."""
+    shape = sizes_of(size, "randn")
+    return _asked(ops.randn(_drawn(product(shape), generator, device), shape, dtype or get_default_dtype()), requires_grad)
+
+
+def randint(
+    low: int,
+    high: Any = None,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Whole numbers from low (0 if only one is given) to below high."""
+    if size is None:
+        if not isinstance(high, (tuple, list)):
+            raise ArgumentError("randint: the size is missing, as in randint(10, (3, 4))")
+        low, high, size = 0, low, high
+    shape = sizes_of((size,), "randint")
+    made = ops.randint(_drawn(product(shape), generator, device), int(low), int(high), shape, dtype or int64)
+    return _asked(made, requires_grad)
+
+
+def randperm(
+    n: int, *, generator: Generator | None = None, dtype: DType | None = None, device: DeviceLike = None
+) -> Tensor:
+    """The numbers 0 to n - 1 in random order."""
+    return wrap(ops.randperm(_drawn(n, generator, device), n, dtype or int64))
+
+
+def _asked(value: Value, requires_grad: bool) -> Tensor:
+    made = wrap(value)
+    return made.requires_grad_() if requires_grad else made
+
+
+def rand_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike = None, generator: Generator | None = None) -> Tensor:
+    """Uniform in [0, 1), as many as another tensor has elements."""
+    x = input.value
+    return rand(x.shape, dtype=dtype or x.dtype, device=device or x.device, generator=generator)
+
+
+def randn_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike = None, generator: Generator | None = None) -> Tensor:
+    """Normal, as many as another tensor has elements."""
+    x = input.value
+    return randn(x.shape, dtype=dtype or x.dtype, device=device or x.device, generator=generator)
+
+
+def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: DType | None = None) -> Tensor:
+    """Whole numbers from low to below high, as many as another tensor has elements."""
+    low, high = (0, low) if high is None else (low, high)
+    return randint(low, high, input.value.shape, dtype=dtype or input.value.dtype, device=input.value.device)
+
+
+def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
+    """1 with the probability that stands in the input (or p), else 0."""
+    x = input.value
+    if p is None and not x.dtype.is_float:
+        raise DTypeError(f"bernoulli takes floating-point probabilities, not {x.dtype.name}; convert them: x.float()")
+    found = _drawn(x.type.count, generator, x.device)
+    return wrap(cast(ops.bernoulli(found, x if p is None else p, x.shape), x.dtype))
+
+
+def normal(
+    mean: Tensor | float, std: Tensor | float = 1.0, size: Any = None, *, generator: Generator | None = None
+) -> Tensor:
+    """Normal, with these means and standard deviations."""
+    shape = size
+    if shape is None:
+        given = [x for x in (mean, std) if isinstance(x, Handle)]
+        if not given:
+            raise ArgumentError("normal: of two numbers the size is needed too, as in normal(0.0, 1.0, (3, 4))")
+        shape = (given[0] + given[-1]).shape  # type: ignore[operator]
+    return randn(shape, generator=generator) * std + mean
+
+
+def multinomial(
+    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
+) -> Tensor:
+    """Indices drawn with the probabilities (or weights) that stand in each row."""
+    if replacement:
+        steps = input.cumsum(-1)
+        drawn = rand(*input.shape[:-1], num_samples, dtype=input.dtype, generator=generator) * steps[..., -1:]
+        return (drawn.unsqueeze(-1) >= steps.unsqueeze(-2)).long().sum(-1).clamp(max=input.shape[-1] - 1)
+    if num_samples > input.shape[-1]:
+        raise ArgumentError(f"multinomial: {num_samples} of {input.shape[-1]} without replacement; give replacement=True")
+    waits = -(1 - rand(input.shape, dtype=input.dtype, generator=generator)).log() / input
+    return waits.topk(num_samples, -1, largest=False).indices
+
+
+def dropout(input: Tensor, p: float = 0.5, train: bool = True) -> Tensor:
+    """Each element 0 with probability p, the others scaled so that the mean stays; nothing if not in training."""
+    if not train or p == 0:
+        return input
+    x = input.value
+    return wrap(ops.dropout(x, _drawn(x.type.count, None, x.device), p))
+
+
+# --- in place ----------------------------------------------------------------------------------
+
+
+def uniform_(self: Tensor, from_: float = 0, to: float = 1, *, generator: Generator | None = None) -> Tensor:
+    """Every element is replaced by a number uniform in [from, to)."""
+    x = self.value
+    drawn = rand(x.shape, dtype=x.dtype, device=x.device, generator=generator)
+    self.write((drawn * (to - from_) + from_).value, "uniform_")
+    return self
+
+
+def normal_(self: Tensor, mean: float = 0, std: float = 1, *, generator: Generator | None = None) -> Tensor:
+    """Every element is replaced by a normally distributed number."""
+    x = self.value
+    drawn = randn(x.shape, dtype=x.dtype, device=x.device, generator=generator)
+    self.write((drawn * std + mean).value, "normal_")
+    return self
+
+
+def bernoulli_(self: Tensor, p: Tensor | float = 0.5, *, generator: Generator | None = None) -> Tensor:
+    """Every element is replaced by 1 with probability p, else 0."""
+    x = self.value
+    found = _drawn(x.type.count, generator, x.device)
+    chance = p.value if isinstance(p, Handle) else p
+    self.write(cast(ops.bernoulli(found, chance, x.shape), x.dtype), "bernoulli_")
+    return self
+
+
+def random_(self: Tensor, from_: int = 0, to: int | None = None, *, generator: Generator | None = None) -> Tensor:
+    """Every element is replaced by a whole number from `from` to below `to`; of one number, from 0 to below it."""
+    x = self.value
+    if to is None:
+        from_, to = (0, from_) if from_ else (0, 1 << (24 if x.dtype.is_float else min(x.dtype.bits - 1, 62)))
+    found = _drawn(x.type.count, generator, x.device)
+    self.write(cast(ops.randint(found, from_, to, x.shape, int64), x.dtype), "random_")
+    return self
+
+
+def exponential_(self: Tensor, lambd: Number = 1, *, generator: Generator | None = None) -> Tensor:
+    """Every element is replaced by an exponentially distributed number."""
+    x = self.value
+    drawn = rand(x.shape, dtype=x.dtype, device=x.device, generator=generator)
+    self.write((-(1 - drawn).log() / lambd).value, "exponential_")
+    return self
+
+
+__all__ = [
+    "Generator",
+    "bernoulli",
+    "default_generator",
+    "dropout",
+    "get_rng_state",
+    "initial_seed",
+    "manual_seed",
+    "multinomial",
+    "normal",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "randperm",
+    "seed",
+    "set_rng_state",
+]
