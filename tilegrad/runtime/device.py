@@ -179,6 +179,5 @@ def _searched(name: str) -> Device:
 
 def _add_kind(kind: str) -> None:
     with _lock:
-        found = getattr(importlib.import_module(f"{_backends}.{kind}"), "devices", list)
-        for new in found():
+        for new in importlib.import_module(f"{_backends}.{kind}").devices():
             _devices.setdefault(new.name, new)

@@ -1,6 +1,6 @@
 """What happens while programs run, told to whoever listens.
 
-    event ::= Event(kind, name, device, start, stop, bytes)     times in nanoseconds of `perf_counter_ns`
+    event ::= Event(kind, name, device, start, stop, bytes, operations)     times in ns of `perf_counter_ns`
 
 Emitted low (devices, pools, executors), read high (profiles, traces, tests). Where nobody listens an event costs
 one look at an empty list: write `if listeners: emit(...)`.
@@ -23,6 +23,8 @@ class Event(NamedTuple):
     start: int
     stop: int
     bytes: int = 0
+    """Of a launch: what its buffers have together, each once."""
+    operations: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -36,10 +38,12 @@ listeners: list[Listener] = []
 now = perf_counter_ns
 
 
-def emit(kind: Kind, name: str, device: str, start: int = 0, stop: int = 0, bytes: int = 0) -> None:
+def emit(
+    kind: Kind, name: str, device: str, start: int = 0, stop: int = 0, bytes: int = 0, operations: float = 0.0
+) -> None:
     """Tells every listener; an event without times has happened just now."""
     start = start or now()
-    event = Event(kind, name, device, start, stop or start, bytes)
+    event = Event(kind, name, device, start, stop or start, bytes, operations)
     for listener in tuple(listeners):
         listener(event)
 

@@ -41,6 +41,9 @@ class Call(NamedTuple):
     """What it takes one thread, by measurement or guess."""
     reads: tuple[Span, ...] = ()
     writes: tuple[Span, ...] = ()
+    bytes: int = 0
+    """What its buffers have together."""
+    operations: float = 0.0
 
     def apart(self, other: Call) -> bool:
         """Whether the two may run at once. Who does not say what it writes is apart from nobody."""

@@ -7,23 +7,19 @@ table and runs it: one call of a native function.
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from ...errors import RuntimeFault
-from ...ir.program import Allocate, Copy, Free, Launch, Program, Record, Wait
-from ...ir.size import Size, known
-from ...ir.tile import Kernel, Name, Store
-from ...ir.tile_access import statements, walk
+from ...ir.program import Launch, Program
 from ...runtime import events
 from ...runtime.device import Executable, Runner
 from . import native
 from .build import KernelCode, built
-from .deal import Call, Span, deal
+from .deal import Call, deal
 from .memory import PoolBuffer
-from .table import Patch, Table
+from .settle import settle
+from .table import Table
 
 if TYPE_CHECKING:
     from .device import CpuDevice
@@ -32,12 +28,6 @@ MOST_BINDINGS = 256
 """Sets of sizes that are kept for one program."""
 LONG = 50_000.0
 """Nanoseconds from which on a program runs without the interpreter's lock."""
-OPERATIONS = 4.0
-"""A guess of the operations in a nanosecond, until the program has been measured."""
-BYTES = 8.0
-"""A guess of the bytes moved in a nanosecond."""
-COPIED = 1 << 16
-"""What one instance of the kernel `copy_bytes` copies."""
 MEASURED_RUNS = 3
 """A program is measured this often, beginning with its second run, before it is dealt for good."""
 
@@ -66,111 +56,22 @@ class CpuExecutable(Executable):
         return Binding(self.device, self.program, self.code, dict(zip(self.program.sizes, key, strict=True)))
 
 
-class Place(NamedTuple):
-    """Where a buffer of the program is in a call: at data[datum] + offset."""
-
-    datum: int
-    offset: int = 0
-
-
 class Binding:
-    """A program with its sizes settled.
-
-    The data of a call are the addresses of its inputs, of the outputs made for it, and of the arena.
-    """
+    """A program with its sizes settled, and its code."""
 
     def __init__(self, device: CpuDevice, program: Program, code: KernelCode, sizes: Mapping[str, int]) -> None:
+        self.name = program.name
         self.device = device
-        self.program = program
         self.code = code
-        self.sizes = sizes
-        self.made: list[int] = []
-        self.arena = known(self.program.arena, sizes)
-        self.places, self.results = self._placed()
-        self.calls, self.patches = self._settled()
-        self.device.grow_arena(self.arena)
-
-    def _placed(self) -> tuple[dict[str, Place], list[int]]:
-        """The place of each buffer, and for each output its datum."""
-        program, sizes = self.program, self.sizes
-        places = {name: Place(n) for n, name in enumerate(program.inputs)}
-        datum = len(program.inputs)
-        given = {b.name: b for b in program.buffers}
-        for name in program.outputs:
-            if name not in places and not given[name].alias:
-                places[name] = Place(datum)
-                self.made.append(known(given[name].type.bytes, sizes))
-                datum += 1
-        for b in program.buffers:
-            if b.name in places or b.alias:
-                continue
-            if b.role == "input" or b.role == "constant":
-                raise RuntimeFault(f"{program.name}: nothing gives {b.role} {b.name} its elements")
-            if b.offset is None:
-                self.arena = -(-self.arena // 64) * 64
-                places[b.name] = Place(datum, self.arena)
-                self.arena += known(b.type.bytes, sizes)
-            else:
-                places[b.name] = Place(datum, known(b.offset, sizes))
-        for b in program.buffers:
-            if b.alias:
-                places.setdefault(b.name, places[b.alias])
-        return places, [places[name].datum for name in program.outputs]
-
-    def _settled(self) -> tuple[list[Call], list[Patch]]:
-        """The launches that there are for these sizes, and where data go in their arguments."""
-        calls: list[Call] = []
-        patches: list[Patch] = []
-
-        def settle(
-            name: str, kernel: int, arguments: Sequence[str | int], grid: Sequence[int], written: set[str]
-        ) -> None:
-            instances = math.prod(grid)
-            if instances == 0:
-                return
-            slots: list[int] = []
-            reads: list[Span] = []
-            writes: list[Span] = []
-            for slot, argument in enumerate(arguments):
-                if isinstance(argument, str):
-                    place = self.places[argument]
-                    patches.append(Patch(place.datum, len(calls), slot, place.offset))
-                    (writes if argument in written else reads).append(self._span(argument))
-                slots.append(0 if isinstance(argument, str) else argument)
-            extents = (*grid, 1, 1, 1)[:3]
-            calls.append(Call(name, kernel, (*slots, *extents), instances, 0.0, tuple(reads), tuple(writes)))
-
-        for step in self.program.steps:
-            settled, work = len(calls), 0.0
-            match step:
-                case Launch(kernel, arguments, grid, _, work):
-                    values = [known(a, self.sizes) if isinstance(a, Size) else a for a in arguments]
-                    extents = [tiles.count(self.sizes) for tiles in grid]
-                    settle(kernel.name, self.code[kernel], values, extents, _written(kernel, values))
-                case Copy(source, target):
-                    bytes = known(self.program.buffer(source).type.bytes, self.sizes)
-                    copy, pieces = native.code().addresses["copy_bytes"], -(-bytes // COPIED)
-                    settle(f"copy {target}", copy, [source, target, bytes], [pieces], {target})
-                    work = COPIED / BYTES * OPERATIONS
-                case Allocate() | Free() | Record() | Wait():
-                    pass  # memory is planned, and steps run in order
-            for n in range(settled, len(calls)):
-                calls[n] = calls[n]._replace(nanoseconds=calls[n].instances * work / OPERATIONS)
-        return calls, patches
-
-    def _span(self, name: str) -> Span:
-        """The memory of a buffer. Inputs count as one: the caller may give the same buffer twice."""
-        place = self.places[name]
-        if place.datum < len(self.program.inputs):
-            return Span(-1, 0, 1)
-        return Span(place.datum, place.offset, place.offset + known(self.program.buffer(name).type.bytes, self.sizes))
+        self.settled = settle(program, code.__getitem__, native.code().addresses["copy_bytes"], sizes)
+        device.grow_arena(self.settled.arena)
 
     def table(self, calls: Sequence[Call], *, timed: bool = False) -> Table:
-        team = native.team()
-        data = len(self.program.inputs) + len(self.made) + bool(self.arena)
-        total = sum(call.nanoseconds for call in calls)
+        """The program dealt to the threads as the calls' times suggest."""
+        team, settled = native.team(), self.settled
+        long = sum(call.nanoseconds for call in calls) > LONG
         segments = deal(calls, team.threads, merge=not timed)
-        return Table(team, calls, segments, self.patches, data, long=total > LONG, timed=timed)
+        return Table(team, calls, segments, settled.patches, settled.data, long=long, timed=timed)
 
     def runner(self) -> Runner:
         """The function that runs the program: its outputs from its inputs.
@@ -178,7 +79,7 @@ class Binding:
         It is written for this program as a person would for one of so many inputs and outputs: loops over them would
         take longer than the kernels of a small program.
         """
-        learner = _Learner(self)
+        learner, settled = _Learner(self), self.settled
         names = {
             "device": self.device,
             "take": self.device.pool.take,
@@ -186,23 +87,10 @@ class Binding:
             "learner": learner,
             "listeners": events.listeners,
             "run": learner.table.run,
-        } | {f"blocks{n}": self.device.pool.blocks(bytes) for n, bytes in enumerate(self.made)}
-        source = runner_source(len(self.program.inputs), self.made, self.results, bool(self.arena))
+        } | {f"blocks{n}": self.device.pool.blocks(bytes) for n, bytes in enumerate(settled.made)}
+        source = runner_source(settled.inputs, settled.made, settled.results, bool(settled.arena))
         exec(source, names)
         return names["runner"]  # type: ignore[return-value]
-
-
-def _written(kernel: Kernel, arguments: Sequence[str | int]) -> set[str]:
-    """The buffers that a launch writes; all that it has where its stores do not say."""
-    pointers = {p.name: a for p, a in zip(kernel.parameters, arguments, strict=True) if isinstance(a, str)}
-    written = set()
-    for statement in statements(kernel.body):
-        if isinstance(statement, Store):
-            stored = {x.name for x in walk(statement.pointer) if isinstance(x, Name) and x.name in pointers}
-            if not stored:
-                return set(pointers.values())
-            written |= {pointers[name] for name in stored}
-    return written or set(pointers.values())
 
 
 def runner_source(inputs: int, made: Sequence[int], results: Sequence[int], arena: bool) -> str:
@@ -248,8 +136,8 @@ class _Learner:
 
     def __init__(self, binding: Binding) -> None:
         self.binding = binding
-        self.calls = binding.calls
-        self.learning = bool(binding.calls)
+        self.calls = binding.settled.calls
+        self.learning = bool(self.calls)
         self.table = binding.table(self.calls)
         """Starts as a guess, and ends as measured."""
         self._timed: Table | None = None
@@ -290,5 +178,5 @@ class _Learner:
         table.run(*data)
         times = table.times
         for call, start, stop in zip(self.calls, times, times[1:], strict=False):
-            events.emit("launch", call.name, "cpu", start, stop)
-        events.emit("run", self.binding.program.name, "cpu", times[0], times[-1])
+            events.emit("launch", call.name, "cpu", start, stop, call.bytes, call.operations)
+        events.emit("run", self.binding.name, "cpu", times[0], times[-1])

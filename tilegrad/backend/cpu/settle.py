@@ -1,0 +1,159 @@
+"""A program with its sizes settled: which launches there are, and where the data of a call go in their arguments.
+
+The data of a call are the addresses of its inputs, of the outputs made for it, and of the arena, in this order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from ...errors import RuntimeFault
+from ...ir.program import Copy, Launch, Program
+from ...ir.size import Size, known
+from ...ir.tile import Kernel, Name, Store
+from ...ir.tile_access import statements, walk
+from .deal import Call, Span
+from .pool import ALIGNMENT
+from .table import Patch
+
+OPERATIONS = 4.0
+"""A guess of the operations in a nanosecond, until the program has been measured."""
+BYTES = 8.0
+"""A guess of the bytes copied in a nanosecond."""
+COPIED = 1 << 16
+"""What one instance of the kernel `copy_bytes` copies."""
+INPUTS = -1
+"""The memory of all inputs, as one: the caller may give the same buffer twice."""
+
+
+class Place(NamedTuple):
+    """Where a buffer of the program is in a call: at data[datum] + offset."""
+
+    datum: int
+    offset: int = 0
+
+
+class Settled(NamedTuple):
+    """`made` has the bytes of each new output, `results` the datum of each result, `arena` the bytes it needs."""
+
+    calls: list[Call]
+    patches: list[Patch]
+    inputs: int
+    made: list[int]
+    results: list[int]
+    arena: int
+
+    @property
+    def data(self) -> int:
+        return self.inputs + len(self.made) + bool(self.arena)
+
+
+def settle(program: Program, address: Callable[[Kernel], int], copy: int, sizes: Mapping[str, int]) -> Settled:
+    """The program for these sizes. `address` gives the code of a kernel, `copy` is that of `copy_bytes`."""
+    return _Settler(program, sizes).settled(address, copy)
+
+
+class _Settler:
+    def __init__(self, program: Program, sizes: Mapping[str, int]) -> None:
+        self.program = program
+        self.sizes = sizes
+        self.buffers = {b.name: b for b in program.buffers}
+        self.made: list[int] = []
+        self.arena = known(program.arena, sizes)
+        self.places = self._placed()
+        self.calls: list[Call] = []
+        self.patches: list[Patch] = []
+
+    def settled(self, address: Callable[[Kernel], int], copy: int) -> Settled:
+        for step in self.program.steps:
+            match step:
+                case Launch(kernel, arguments, grid, _, work):
+                    values = [known(a, self.sizes) if isinstance(a, Size) else a for a in arguments]
+                    extents = [tiles.count(self.sizes) for tiles in grid]
+                    self._add(kernel.name, address(kernel), values, extents, written(kernel, values), work)
+                case Copy(source, target):
+                    bytes = self.bytes(source)
+                    work = OPERATIONS * COPIED / BYTES
+                    self._add(f"copy {target}", copy, [source, target, bytes], [-(-bytes // COPIED)], {target}, work)
+                case _:
+                    pass  # memory is planned, and steps run in order
+        results = [self.places[name].datum for name in self.program.outputs]
+        return Settled(self.calls, self.patches, len(self.program.inputs), self.made, results, self.arena)
+
+    def _placed(self) -> dict[str, Place]:
+        places = {name: Place(n) for n, name in enumerate(self.program.inputs)}
+        for name in self.program.outputs:
+            if name not in places and not self.buffers[name].alias:
+                places[name] = Place(len(self.program.inputs) + len(self.made))
+                self.made.append(self.bytes(name))
+        arena = len(self.program.inputs) + len(self.made)
+        for b in self.program.buffers:
+            if b.name in places or b.alias:
+                continue
+            if b.role in ("input", "constant"):
+                raise RuntimeFault(f"{self.program.name}: nothing gives {b.role} {b.name} its elements")
+            if b.offset is None:  # the plan left it out: it gets a place at the end
+                self.arena = -(-self.arena // ALIGNMENT) * ALIGNMENT
+                places[b.name] = Place(arena, self.arena)
+                self.arena += self.bytes(b.name)
+            else:
+                places[b.name] = Place(arena, known(b.offset, self.sizes))
+        for b in self.program.buffers:
+            if b.alias:
+                places.setdefault(b.name, places[b.alias])
+        return places
+
+    def _add(
+        self,
+        name: str,
+        kernel: int,
+        arguments: Sequence[str | int],
+        grid: Sequence[int],
+        written: set[str],
+        work: float,
+    ) -> None:
+        instances = math.prod(grid)
+        if instances == 0:
+            return
+        for slot, argument in enumerate(arguments):
+            if isinstance(argument, str):
+                place = self.places[argument]
+                self.patches.append(Patch(place.datum, len(self.calls), slot, place.offset))
+        used = dict.fromkeys(a for a in arguments if isinstance(a, str))
+        self.calls.append(
+            Call(
+                name,
+                kernel,
+                tuple([0 if isinstance(a, str) else a for a in arguments]) + (*grid, 1, 1, 1)[:3],
+                instances,
+                instances * work / OPERATIONS,
+                tuple([self._span(b) for b in used if b not in written]),
+                tuple([self._span(b) for b in used if b in written]),
+                sum([self.bytes(b) for b in used]),
+                instances * work,
+            )
+        )
+
+    def _span(self, name: str) -> Span:
+        place = self.places[name]
+        if place.datum < len(self.program.inputs):
+            return Span(INPUTS, 0, 1)
+        return Span(place.datum, place.offset, place.offset + self.bytes(name))
+
+    def bytes(self, name: str) -> int:
+        return known(self.buffers[name].type.bytes, self.sizes)
+
+
+def written(kernel: Kernel, arguments: Sequence[str | int]) -> set[str]:
+    """The buffers that a launch writes; all that it has where its stores do not say."""
+    pointers = {p.name: a for p, a in zip(kernel.parameters, arguments, strict=True) if isinstance(a, str)}
+    found: set[str] = set()
+    for statement in statements(kernel.body):
+        if isinstance(statement, Store):
+            stored = {x.name for x in walk(statement.pointer) if isinstance(x, Name) and x.name in pointers}
+            if not stored:
+                return set(pointers.values())
+            found |= {pointers[name] for name in stored}
+    return found or set(pointers.values())
