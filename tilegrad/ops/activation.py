@@ -12,7 +12,7 @@ from typing import final
 from ..errors import ShapeError
 from ..ir.graph import Value
 from ..ir.scalar import Expr, apply, const
-from .arithmetic import absolute, add, div, maximum, minimum, mul, neg, sub
+from .arithmetic import absolute, add, div, maximum, minimum, mul, neg, reciprocal, sub
 from .base import Operand, Unary
 from .broadcasting import Axes, normal_axis, quotient, reduce_sum, shown
 from .cast import cast, detach, widened
@@ -162,7 +162,7 @@ def softmax(x: Value, axis: Axes = -1) -> Value:
         return exp(sub(x, x))
     wide = widened(x)
     powers = exp(sub(wide, detach(amax(wide, axis, keepdim=True))))
-    return cast(div(powers, reduce_sum(powers, axis, keepdim=True)), x.dtype)
+    return cast(mul(powers, reciprocal(reduce_sum(powers, axis, keepdim=True))), x.dtype)
 
 
 def log_softmax(x: Value, axis: Axes = -1) -> Value:

@@ -41,6 +41,11 @@ class Sub(Binary):
 class Mul(Binary):
     fn = "mul"
 
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        if self.x is self.y:
+            return Mul(upstream, mul(self.x, 2.0)), None
+        return super().gradient(upstream)
+
     def share_x(self, upstream: Value) -> Value | None:
         return Mul(upstream, self.y)
 

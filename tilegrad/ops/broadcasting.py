@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
-from typing import ClassVar, TypeAlias, final
+from typing import Any, ClassVar, TypeAlias, final
 
 from ..errors import AxisError, DTypeError, ShapeError
 from ..ir.dtype import DType, bfloat16, float16, float32, int64
@@ -113,6 +113,15 @@ def least(extent: Dim) -> float:
     return extent.value(dict.fromkeys(extent.names(), 2))
 
 
+def exact(number: float) -> float | str:
+    """A number as a key: -0.0 is not 0.0, and NaN equals itself.
+
+    >>> exact(-0.0) == exact(0.0), exact(math.nan) == exact(math.nan)
+    (False, True)
+    """
+    return number.hex() if isinstance(number, float) else number
+
+
 # --- the ops -----------------------------------------------------------------------------------
 
 
@@ -133,6 +142,10 @@ class Fill(Value):
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return ()
+
+    @property
+    def attributes(self) -> tuple[Any, ...]:  # type: ignore[override]
+        return exact(self.value), self.declared
 
     def __str__(self) -> str:
         return f"fill[{self.value:g}]" if isinstance(self.value, float) else f"fill[{self.value}]"

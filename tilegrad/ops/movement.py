@@ -6,7 +6,7 @@ Permute <-> Permute        Slice <-> Pad        Cat -> Slices
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar, final
+from typing import Any, TypeVar, final
 
 from ..errors import ArgumentError, AxisError, IndexRangeError, ShapeError
 from ..ir.graph import Reader, TensorType, Value
@@ -14,7 +14,7 @@ from ..ir.scalar import FALSE, TRUE, Expr, Position, apply, const, size
 from ..ir.scalar import where as choose
 from ..ir.size import Dim, Shape, product
 from .base import require_alike
-from .broadcasting import ZERO, expand, least, normal_axes, normal_axis, quotient, reshape, shown
+from .broadcasting import ZERO, exact, expand, least, normal_axes, normal_axis, quotient, reshape, shown
 
 Item = TypeVar("Item")
 
@@ -94,6 +94,10 @@ class Pad(Movement):
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return (Slice(upstream, self.starts, self.steps, self.x.shape),)
+
+    @property
+    def attributes(self) -> tuple[Any, ...]:  # type: ignore[override]
+        return self.starts, self.steps, self.sizes, exact(self.value)
 
     def __str__(self) -> str:
         axes = zip(self.sizes, self.starts, self.steps, self.x.shape, strict=True)
