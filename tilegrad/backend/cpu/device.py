@@ -12,7 +12,7 @@ from ...ir.dtype import DType
 from ...ir.program import Program
 from ...runtime.buffer import Buffer
 from ...runtime.device import Device, Executable, Statistics
-from .memory import BorrowedBuffer, PoolBuffer, address_of, fill, view
+from .memory import BorrowedBuffer, PoolBuffer, address_of, copied, fill, view
 from .pool import ALIGNMENT, Pool
 
 
@@ -34,7 +34,7 @@ class CpuDevice(Device):
         return buffer
 
     def to_host(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
-        return view(buffer, dtype, shape).copy()
+        return copied(buffer, dtype, shape)
 
     def view(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
         return view(buffer, dtype, shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -42,7 +43,7 @@ class _Draft:
         memory = native.Words(len(self.words))
         for at in self.pointers:
             self.words[at] = memory.at(self.words[at])
-        memory.view[:] = memoryview(b"".join([w.to_bytes(8, "little", signed=True) for w in self.words])).cast("q")
+        memory.view[:] = array("q", self.words)
         return memory
 
 
