@@ -37,6 +37,7 @@ from .tensor import Tensor
 
 if TYPE_CHECKING:
     from . import autograd, data, language, nn, optim
+    from .control import cond, scan, while_loop
     from .jitted import jit
     from .transforms import checkpoint, grad, jvp, value_and_grad, vjp, vmap
 
@@ -44,6 +45,7 @@ __version__ = "0.1.0"
 
 LATER = {
     "jit": "jitted",
+    **dict.fromkeys(("cond", "scan", "while_loop"), "control"),
     **dict.fromkeys(("checkpoint", "grad", "hessian", "jacobian", "jvp", "value_and_grad", "vjp", "vmap"), "transforms"),
 }
 """What is imported when it is first used, and from where."""

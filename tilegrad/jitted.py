@@ -28,6 +28,7 @@ from .runtime.device import Runner, device
 from .storage import Base, replaced
 from .tensor import Tensor
 from .tracing import Trace
+from .tree import flatten, unflatten
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -334,25 +335,6 @@ def _renewed(base: Base, value: Value) -> Value:
     base.seen = base.storage.changes
     new.__dict__["references"] = sys.getrefcount(new)
     return new
-
-
-def flatten(x: Any, leaves: list[Any]) -> Any:
-    """The structure of nested tuples, lists and dicts; what is in them goes to `leaves`."""
-    kind = x.__class__
-    if kind is tuple or kind is list:
-        return (kind, *[flatten(y, leaves) for y in x])
-    if kind is dict:
-        return (dict, tuple(x), *[flatten(y, leaves) for y in x.values()])
-    leaves.append(x)
-    return None
-
-
-def unflatten(shape: Any, leaves: Any) -> Any:
-    if shape is None:
-        return next(leaves)
-    if shape[0] is dict:
-        return {k: unflatten(s, leaves) for k, s in zip(shape[1], shape[2:], strict=True)}
-    return shape[0](unflatten(s, leaves) for s in shape[1:])
 
 
 def type_differs(x: object, y: object) -> bool:
