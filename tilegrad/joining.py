@@ -69,7 +69,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     shape = tuple([x.numel() for x in order])
     grids = [x.reshape([-1 if n == k else 1 for n in range(len(order))]).expand(shape) for k, x in enumerate(order)]
     if swapped:
-        grids = [grids[1].transpose(0, 1), grids[0].transpose(0, 1), *(g.transpose(0, 1) for g in grids[2:])]
+        grids = [grids[1], grids[0], *grids[2:]]
     return tuple(grids)
 
 

@@ -41,7 +41,7 @@ def _axes(dim: Dims, op: str) -> Dims:
     """Dimensions as the ops take them: none named means all, as in PyTorch."""
     if dim is None or isinstance(dim, int):
         return dim
-    if not all(isinstance(n, int) for n in dim):
+    if not builtins.all(isinstance(n, int) for n in dim):
         raise ArgumentError(f"{op}: dim is an integer or several, not {kind_of(dim)}")
     return tuple(dim) or None
 

@@ -1,0 +1,366 @@
+"""Functions made from functions, as in JAX: `grad`, `value_and_grad`, `vjp`, `jvp`, `vmap`, `checkpoint`.
+
+Arguments and results may be nested containers (`tree.py`), the transforms may be nested in any order.
+A transform runs the function once on stand-ins for its arguments and changes the graph that this records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+from . import tree
+from .autograd.engine import walking
+from .autograd.modes import enable_grad
+from .errors import ArgumentError, GradientError, ShapeError
+from .handle import Handle, wrap
+from .ir.graph import Input, Value, topological
+from .ops.broadcasting import fill, fill_like, normal_axis, shown
+from .ops.joint import joint_outputs
+from .ops.movement import moveaxis
+from .promotion import kind_of
+from .storage import detached
+from .transform.autodiff import gradients, is_leaf
+from .transform.autodiff import jvp as pushed
+from .transform.batch import batch
+from .transform.checkpoint import checkpointed
+
+
+# --- stand-ins ---------------------------------------------------------------------------------
+
+
+def stand_in(x: Any, op: str) -> Value:
+    """A value equal to an argument, which gradients are taken for; they flow on to the argument."""
+    if not isinstance(x, Handle):
+        raise ArgumentError(f"{op}: what is differentiated must be a tensor, not {kind_of(x)}; wrap it: tilegrad.tensor(...)")
+    value = x.value
+    if not value.dtype.is_float:
+        raise GradientError(f"{op}: {value.dtype.name} elements have no gradient; floating-point ones do: x.float()")
+    (made,) = joint_outputs([detached(value)], [value], lambda upstreams: upstreams)
+    made.__dict__["tracked"] = made.__dict__["at work"] = True
+    return made
+
+
+def freed(values: Sequence[Value | None]) -> list[Any]:
+    """Results without history, if that leads to no leaf and to no stand-in of a transform that is still at work."""
+    return [v if v is None or not v.tracked or _leads_outside(v) else detached(v) for v in values]
+
+
+def _leads_outside(value: Value) -> bool:
+    seen: set[Value] = set()
+    stack = [value]
+    while stack:
+        v = stack.pop()
+        own = v.__dict__
+        if v in seen or not v.tracked:
+            continue
+        seen.add(v)
+        if is_leaf(v) or "at work" in own:
+            return True
+        stack.extend(own["joint"].arguments if "joint" in own else v.inputs)
+    return False
+
+
+def _argnums(argnums: int | Sequence[int], args: Sequence[Any], op: str) -> tuple[int, ...]:
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for n in numbers:
+        if not -len(args) <= n < len(args):
+            raise ArgumentError(f"{op}: argnums names argument {n}, but there are {len(args)} (keyword arguments do not count)")
+    return tuple([n % len(args) for n in numbers])
+
+
+class Recorded:
+    """A function that ran on stand-ins for some of its arguments."""
+
+    def __init__(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Any, numbers: Sequence[int], op: str) -> None:
+        self.shapes = []
+        self.inputs: list[Value] = []
+        given = list(args)
+        for n in numbers:
+            leaves, shape = tree.flatten(args[n])
+            made = [stand_in(x, op) for x in leaves]
+            given[n] = tree.unflatten(shape, map(wrap, made))
+            self.shapes.append(shape)
+            self.inputs.extend(made)
+        with enable_grad():
+            self.result = fn(*given, **kwargs)
+
+    def finish(self) -> Recorded:
+        """From now on the stand-ins are nothing but what they stand for."""
+        for x in self.inputs:
+            del x.__dict__["at work"]
+        return self
+
+    def gradients(self, outputs: Sequence[Value], upstreams: Sequence[Value]) -> list[Value]:
+        """The gradients of all inputs."""
+        with walking(True, True):
+            found = gradients(outputs, upstreams, self.inputs)
+        return [fill_like(x, 0.0) if g is None else g for x, g in zip(self.inputs, found, strict=True)]
+
+    def arranged(self, values: Sequence[Value], single: bool) -> Any:
+        """Gradients in the form of the arguments."""
+        found = iter([wrap(v) for v in freed(values)])
+        made = tuple([tree.unflatten(shape, [next(found) for _ in range(_count(shape))]) for shape in self.shapes])
+        return made[0] if single else made
+
+    def result_of(self, x: Any) -> Any:
+        """Results as the caller may have them."""
+
+        def outside(y: Any) -> Any:
+            return wrap(freed([y.value])[0]) if isinstance(y, Handle) else y
+
+        return tree.mapped(outside, x)
+
+
+def _count(shape: tree.Tree) -> int:
+    return 1 if shape is tree.LEAF else sum(_count(part) for part in shape.parts)
+
+
+# --- reverse -----------------------------------------------------------------------------------
+
+
+def value_and_grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """A function that gives what fn gives, a single number, and its gradient by some arguments.
+
+    >>> import tilegrad as tg
+    >>> value_and_grad(lambda x: (x**3).sum())(tg.tensor([1.0, 2.0]))
+    (tensor(9.), tensor([ 3., 12.]))
+    """
+
+    @wraps(fn)
+    def both(*args: Any, **kwargs: Any) -> Any:
+        numbers = _argnums(argnums, args, "grad")
+        recorded = Recorded(fn, args, kwargs, numbers, "grad")
+        result = recorded.result
+        if has_aux:
+            if not isinstance(result, tuple) or len(result) != 2:
+                raise ArgumentError("grad: with has_aux=True the function returns a pair (value, anything else)")
+            result = result[0]
+        value = _single(result)
+        if value.tracked:
+            found = recorded.gradients([value], [fill(1.0, value.shape, value.dtype, value.device)])
+        else:
+            found = [fill_like(x, 0.0) for x in recorded.inputs]
+        recorded.finish()
+        return recorded.result_of(recorded.result), recorded.arranged(found, isinstance(argnums, int))
+
+    return both
+
+
+def _single(result: Any) -> Value:
+    if not isinstance(result, Handle):
+        raise GradientError(f"grad: the function must return a tensor, not {kind_of(result)}; for a pair give has_aux=True")
+    value = result.value
+    if value.shape:
+        raise GradientError(
+            f"grad: the function returns a tensor of shape {shown(value.shape)}; only that of a single number is a gradient. "
+            "Reduce it, as in .sum(), or use vjp"
+        )
+    return value
+
+
+def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """A function that gives the gradient of fn by some arguments.
+
+    >>> import tilegrad as tg
+    >>> grad(grad(lambda x: x**3))(tg.tensor(2.0))
+    tensor(12.)
+    """
+    both = value_and_grad(fn, argnums, has_aux)
+
+    @wraps(fn)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        result, found = both(*args, **kwargs)
+        return (found, result[1]) if has_aux else found
+
+    return gradient
+
+
+def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """What fn gives, and a function from upstream gradients of that to gradients of the arguments.
+
+    >>> import tilegrad as tg
+    >>> y, pull = vjp(lambda x: x * x, tg.tensor([1.0, 2.0]))
+    >>> pull(tg.tensor([1.0, 10.0]))
+    (tensor([ 2., 40.]),)
+    """
+    recorded = Recorded(fn, primals, {}, range(len(primals)), "vjp").finish()
+    result, extra = recorded.result if has_aux else (recorded.result, None)
+    leaves, shape = tree.flatten(result)
+
+    def pull(upstream: Any) -> Any:
+        given, its_shape = tree.flatten(upstream)
+        if its_shape != shape:
+            raise ArgumentError("vjp: the upstream gradients have another form than the results of the function")
+        pairs = [(y.value, u.value) for y, u in zip(leaves, given, strict=True) if y.value.tracked]
+        for y, u in pairs:
+            if y.shape != u.shape:
+                raise ShapeError(f"vjp: an upstream gradient has shape {shown(u.shape)}, the result {shown(y.shape)}")
+        return recorded.arranged(recorded.gradients([y for y, _ in pairs], [u for _, u in pairs]), False)
+
+    outside = recorded.result_of(result)
+    return (outside, pull, recorded.result_of(extra)) if has_aux else (outside, pull)
+
+
+# --- forward -----------------------------------------------------------------------------------
+
+
+def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
+    """What fn gives, and how that changes when the arguments move along the tangents.
+
+    >>> import tilegrad as tg
+    >>> jvp(lambda x: x * x, (tg.tensor(3.0),), (tg.tensor(1.0),))
+    (tensor(9.), tensor(6.))
+    """
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise ArgumentError("jvp: primals and tangents are tuples, one entry for each argument: jvp(fn, (x,), (v,))")
+    recorded = Recorded(fn, primals, {}, range(len(primals)), "jvp")
+    result, extra = recorded.result if has_aux else (recorded.result, None)
+    moves, shape = tree.flatten(tuple(tangents))
+    if shape != tree.flatten(tuple(primals))[1]:
+        raise ArgumentError("jvp: the tangents have another form than the primals")
+    for x, v in zip(recorded.inputs, moves, strict=True):
+        if x.shape != v.value.shape:
+            raise ShapeError(f"jvp: a tangent has shape {shown(v.value.shape)}, its primal {shown(x.shape)}")
+    leaves, form = tree.flatten(result)
+    with walking(True, True):
+        found = pushed([y.value for y in leaves], recorded.inputs, [v.value for v in moves])
+    changes = [fill_like(y.value, 0.0) if d is None else d for y, d in zip(leaves, found, strict=True)]
+    recorded.finish()
+    tangent = tree.unflatten(form, map(wrap, freed(changes)))
+    outside = recorded.result_of(result)
+    return (outside, tangent, recorded.result_of(extra)) if has_aux else (outside, tangent)
+
+
+# --- many at once ------------------------------------------------------------------------------
+
+
+def vmap(fn: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0) -> Callable[..., Any]:
+    """A function for single entries becomes one for all entries along a dimension of its arguments.
+
+    >>> import tilegrad as tg
+    >>> vmap(tg.dot)(tg.ones(3, 4), tg.ones(3, 4))
+    tensor([4., 4., 4.])
+    """
+
+    @wraps(fn)
+    def each(*args: Any, **kwargs: Any) -> Any:
+        dims = in_dims if isinstance(in_dims, (tuple, list)) else (in_dims,) * len(args)
+        if len(dims) != len(args):
+            raise ArgumentError(f"vmap: in_dims has {len(dims)} entries for {len(args)} arguments")
+        wholes: dict[Value, Value] = {}
+        given = [_entry(x, dim, wholes) for x, dim in zip(args, dims, strict=True)]
+        if not wholes:
+            raise ArgumentError("vmap: in_dims is None for all arguments; at least one must have a dimension to map over")
+        sizes = {whole.shape[0] for whole in wholes.values()}
+        if len(sizes) > 1:
+            raise ShapeError(f"vmap: the mapped dimensions have different sizes: {', '.join(map(str, sorted(sizes, key=str)))}")
+        leaves, shape = tree.flatten(fn(*given, **kwargs))
+        for y in leaves:
+            if not isinstance(y, Handle):
+                raise ArgumentError(f"vmap: the function returned {kind_of(y)}; it must return tensors")
+        done = batch([y.value for y in leaves], wholes)
+        places, form = _out_dims(out_dims, shape, len(leaves))
+        moved = [moveaxis(v, 0, normal_axis(n, v.type.rank, "vmap")) for v, n in zip(done, places, strict=True)]
+        return tree.unflatten(form, map(wrap, moved))
+
+    return each
+
+
+def _entry(x: Any, dim: Any, wholes: dict[Value, Value]) -> Any:
+    """The argument for one entry, with placeholders for what is mapped."""
+    if dim is None:
+        return x
+    leaves, shape = tree.flatten(x)
+    dims = [dim] * len(leaves) if isinstance(dim, int) else _dims_of(dim)
+    if len(dims) != len(leaves):
+        raise ArgumentError("vmap: an entry of in_dims has another form than its argument")
+    return tree.unflatten(shape, [_placeholder(y, d, wholes) for y, d in zip(leaves, dims, strict=True)])
+
+
+def _dims_of(dims: Any) -> list[int | None]:
+    if isinstance(dims, dict):
+        dims = tuple(dims.values())
+    return [d for part in dims for d in (_dims_of(part) if isinstance(part, (tuple, list, dict)) else [part])]
+
+
+def _placeholder(x: Any, dim: int | None, wholes: dict[Value, Value]) -> Any:
+    if dim is None:
+        return x
+    if not isinstance(x, Handle):
+        raise ArgumentError(f"vmap: only tensors are mapped over, not {kind_of(x)}; give in_dims=None for this argument")
+    value = x.value
+    if not value.shape:
+        raise ShapeError("vmap: a tensor without dimensions cannot be mapped over; give in_dims=None for this argument")
+    whole = moveaxis(value, normal_axis(dim, len(value.shape), "vmap"), 0)
+    one = Input(whole.type.with_shape(whole.shape[1:]))
+    one.__dict__["tracked"] = value.tracked
+    wholes[one] = whole
+    return wrap(one)
+
+
+def _out_dims(dims: Any, shape: tree.Tree, count: int) -> tuple[list[int], tree.Tree]:
+    if isinstance(dims, int):
+        return [dims] * count, shape
+    flat = [d for d in _dims_of(dims) if d is not None]
+    if len(flat) != count:
+        raise ArgumentError(f"vmap: out_dims has {len(flat)} entries for {count} results")
+    return flat, shape
+
+
+# --- all derivatives ---------------------------------------------------------------------------
+
+
+def jacobian(fn: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
+    """A function that gives all derivatives of all elements of the result: its shape, then the argument's."""
+
+    @wraps(fn)
+    def derivatives(*args: Any, **kwargs: Any) -> Any:
+        def of_one(x: Any) -> Any:
+            return fn(*args[:argnums], x, *args[argnums + 1 :], **kwargs)
+
+        result, pull = vjp(of_one, args[argnums])
+        count = result.numel()
+        ones = result.new_ones(count).diag().reshape(count, *result.shape)
+        (rows,) = vmap(pull)(ones)
+        return rows.reshape(*result.shape, *args[argnums].shape)
+
+    return derivatives
+
+
+def hessian(fn: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
+    """A function that gives all second derivatives of a single number."""
+    return jacobian(grad(fn, argnums), argnums)
+
+
+# --- memory for work ---------------------------------------------------------------------------
+
+
+def checkpoint(fn: Callable[..., Any], *args: Any) -> Any:
+    """fn(*args), whose intermediate values are computed again for the gradient and not kept; without arguments:
+    a function that does so."""
+    if not args:
+
+        @wraps(fn)
+        def later(*given: Any, **kwargs: Any) -> Any:
+            return _checkpointed(fn, given, kwargs)
+
+        return later
+    return _checkpointed(fn, args, {})
+
+
+def _checkpointed(fn: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
+    given, _ = tree.flatten((tuple(args), kwargs))
+    leaves, shape = tree.flatten(fn(*args, **kwargs))
+    inputs = [x.value for x in given if isinstance(x, Handle)]
+    places = [n for n, y in enumerate(leaves) if isinstance(y, Handle) and y.value.tracked]
+    made = checkpointed([leaves[n].value for n in places], inputs)
+    found = list(leaves)
+    for n, value in zip(places, made, strict=True):
+        found[n] = wrap(value)
+    return tree.unflatten(shape, found)
+
+
+__all__ = ["checkpoint", "grad", "hessian", "jacobian", "jvp", "value_and_grad", "vjp", "vmap"]
+
