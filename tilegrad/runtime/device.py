@@ -125,6 +125,17 @@ class Device(ABC):
     def synchronize(self) -> None:  # noqa: B027 - most devices have finished when they return
         """Waits until everything that was started here is done."""
 
+    def source(self, kernel: Kernel) -> str:
+        """What the backend makes of a kernel before the machine code: LLVM IR, CUDA C++; for people to read."""
+        return ""
+
+    def assembly(self, kernel: Kernel) -> str:
+        """The machine code of a kernel, in print."""
+        return ""
+
+    def trim(self) -> None:  # noqa: B027 - most devices keep none
+        """Returns memory that is kept for reuse to the system."""
+
     @property
     def statistics(self) -> Statistics:
         usage = self.usage

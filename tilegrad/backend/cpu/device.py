@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from threading import RLock
 from typing import Any
 
 import numpy as np
 
 from ...ir.dtype import DType
 from ...ir.program import Program
+from ...ir.tile import Kernel
 from ...runtime.buffer import Buffer
 from ...runtime.device import Device, Executable, Statistics
 from .memory import BorrowedBuffer, PoolBuffer, address_of, copied, fill, view
@@ -23,6 +25,7 @@ class CpuDevice(Device):
         super().__init__("cpu")
         self.pool = Pool()
         self.arena = self.allocate(ALIGNMENT)
+        self._growing = RLock()
 
     def allocate(self, bytes: int) -> PoolBuffer:
         blocks = self.pool.blocks(bytes)
@@ -58,14 +61,28 @@ class CpuDevice(Device):
 
         return CpuExecutable(self, program)
 
+    def source(self, kernel: Kernel) -> str:
+        from .build import kernel_ir
+
+        return kernel_ir(kernel)
+
+    def assembly(self, kernel: Kernel) -> str:
+        from .build import kernel_assembly
+
+        return kernel_assembly(kernel)
+
+    def trim(self) -> None:
+        self.pool.trim()
+
     def grow_arena(self, bytes: int) -> None:
         """Makes room for the temporaries of a program.
 
-        One arena does for all programs, since only one of them runs at a time. A program that is running
-        holds on to the one it started with.
+        One arena does for all programs, since only one of them runs at a time. A program that is running holds on to
+        the one it started with. It never shrinks: every program that was bound counts on its size.
         """
-        if self.arena.bytes < bytes:
-            self.arena = self.allocate(bytes)
+        with self._growing:
+            if self.arena.bytes < bytes:
+                self.arena = self.allocate(bytes)
 
     @property
     def statistics(self) -> Statistics:
