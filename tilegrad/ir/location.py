@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType
 from typing import NamedTuple
 
 PACKAGE = str(Path(__file__).parent.parent)
@@ -29,22 +29,29 @@ class Location(NamedTuple):
         return f"{Path(self.file).name}:{self.line}"
 
 
-_inside: dict[str, bool] = {}
+class _Inside(dict[str, bool]):
+    """Whether a file is part of this package (or written by it)."""
+
+    def __missing__(self, file: str) -> bool:
+        inside = self[file] = file.startswith((PACKAGE, "<string>"))
+        return inside
+
+
+_inside = _Inside()
+_frame, _new = sys._getframe, tuple.__new__
 
 
 def user_location() -> Location | None:
     """The innermost place on the stack that is not in this package."""
-    frame = sys._getframe(1)
+    return _outside(_frame(1))
+
+
+def _outside(frame: FrameType | None) -> Location | None:
     while frame is not None:
-        file = frame.f_code.co_filename
-        inside = _inside.get(file)
-        if inside is None:
-            inside = _inside[file] = file.startswith((PACKAGE, "<string>"))
-        if not inside:
-            if file.startswith("<doctest"):
-                return None
-            return Location(frame.f_code, frame.f_lasti)
-        frame = frame.f_back  # type: ignore[assignment]
+        code = frame.f_code
+        if not _inside[code.co_filename]:
+            return _new(Location, (code, frame.f_lasti))
+        frame = frame.f_back
     return None
 
 
@@ -52,8 +59,16 @@ _origin: Location | None = None
 
 
 def current_location() -> Location | None:
-    """The user's line that is being worked for."""
-    return _origin if _origin is not None else user_location()
+    """The user's line that is being worked for. Every value that is made asks, so this is `user_location` written out."""
+    if _origin is not None:
+        return _origin
+    frame: FrameType | None = _frame(1)
+    while frame is not None:
+        code = frame.f_code
+        if not _inside[code.co_filename]:
+            return _new(Location, (code, frame.f_lasti))
+        frame = frame.f_back
+    return None
 
 
 class working_for:
