@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 from .compiler import Compiled, compile
 from .creation import tensor
@@ -100,7 +100,22 @@ class Jitted(Generic[P, R]):
         program = self._specialise(args, kwargs, shape, leaves)
         sizes = program.fits(shape, leaves)
         assert sizes is not None
+        for watcher in watchers:
+            watcher(Prepared(self, program, leaves, sizes))
         return program.call(leaves, sizes)  # type: ignore[no-any-return]
+
+    def prepared(self, *args: Any, **kwargs: Any) -> Prepared:
+        """The program for these arguments, compiled if need be, not run."""
+        leaves: list[Any] = []
+        shape = flatten((args, kwargs), leaves)
+        for program in self.programs:
+            sizes = program.fits(shape, leaves)
+            if sizes is not None:
+                return Prepared(self, program, leaves, sizes)
+        program = self._specialise(args, kwargs, shape, leaves)
+        sizes = program.fits(shape, leaves)
+        assert sizes is not None
+        return Prepared(self, program, leaves, sizes)
 
     def _specialise(self, args: Any, kwargs: Any, shape: Any, leaves: list[Any]) -> Specialised:
         """Traces the function for arguments that no program fits."""
@@ -156,6 +171,23 @@ class Jitted(Generic[P, R]):
                         file=sys.stderr,
                     )
                     return
+
+
+class Prepared(NamedTuple):
+    """A program of a jitted function with the arguments of one call."""
+
+    function: Jitted[..., Any]
+    program: Specialised
+    leaves: list[Any]
+    sizes: dict[str, int]
+
+    def buffers(self) -> list[Buffer]:
+        """The memory of all inputs of the program, as it is now."""
+        return self.program._buffers(self.leaves)
+
+
+watchers: list[Callable[[Prepared], None]] = []
+"""Who is told when a function was compiled for another kind of arguments, before it runs."""
 
 
 class Specialised:
