@@ -86,6 +86,40 @@ def test_python_threads_share_the_runner() -> None:
     """)
 
 
+@pytest.mark.parametrize("workers", [2, 5])
+def test_threads_make_run_and_drop_programs_at_random(workers: int) -> None:
+    """From the first use on: the runtime itself is made by whoever comes first."""
+    in_child(
+        """
+        import random, threading, time
+        failures, end = [], time.time() + 3
+        def work(seed):
+            choose, live = random.Random(seed), []
+            try:
+                while time.time() < end:
+                    if len(live) < 6 or choose.random() < 0.02:
+                        nanoseconds = choose.choice([100.0, 20_000.0, 1e6])
+                        options = {"long": choose.random() < 0.5, "timed": choose.random() < 0.3}
+                        live.append(Mirrors(choose.randrange(1, 200), choose.randrange(1, 15), nanoseconds, **options))
+                    if len(live) > 6:
+                        live.pop(choose.randrange(len(live)))
+                    program = choose.choice(live)
+                    for _ in range(choose.randrange(20)):
+                        program.run()
+                    program.check(choose.randrange(1000))
+                    if choose.random() < 0.01:
+                        time.sleep(choose.random() * 0.003)
+            except BaseException as e:
+                failures.append(e)
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+        for t in threads: t.start()
+        for t in threads: t.join()
+        assert not failures, failures
+        """,
+        TILEGRAD_THREADS=str(workers),
+    )
+
+
 def test_a_forked_child_has_workers_of_its_own() -> None:
     in_child("""
         import os

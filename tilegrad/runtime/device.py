@@ -151,6 +151,8 @@ class Device(ABC):
 
 
 _devices: dict[str, Device] = {}
+_kinds: set[str] = set()
+"""The kinds whose devices are known."""
 _lock = RLock()
 _backends = f"{__package__.rpartition('.')[0]}.backend"  # by name: it stands below us and finds itself
 
@@ -190,5 +192,8 @@ def _searched(name: str) -> Device:
 
 def _add_kind(kind: str) -> None:
     with _lock:
+        if kind in _kinds:
+            return
         for new in importlib.import_module(f"{_backends}.{kind}").devices():
             _devices.setdefault(new.name, new)
+        _kinds.add(kind)

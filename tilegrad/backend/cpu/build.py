@@ -7,7 +7,6 @@ generates nothing: neither LLVM IR, nor code.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from threading import RLock
 from weakref import WeakValueDictionary
@@ -16,6 +15,7 @@ from ...errors import CompileError
 from ...ir.tile import Kernel
 from ...runtime import events
 from ...runtime.cache import key, shared
+from ...runtime.once import once
 from . import objects
 
 
@@ -79,7 +79,7 @@ def kernel_assembly(kernel: Kernel) -> str:
     return objects.assembly(kernel.name, kernel_ir(kernel), objects.host())
 
 
-@cache
+@once
 def _generator() -> str:
     """Which generator this is: code that another one made is not taken for its own."""
     package = Path(__file__).parents[2]

@@ -10,11 +10,11 @@ import json
 import platform
 import time
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ...runtime.cache import key, shared
+from ...runtime.once import once
 from . import native, objects
 from .deal import Call, deal
 from .pool import Pool
@@ -27,7 +27,7 @@ SHORTEST = 0.15
 """Seconds for which each figure is measured; the best run counts."""
 
 
-@cache
+@once
 def limits() -> Mapping[str, Any]:
     """Bytes and float32 operations per second, sizes of caches in bytes, and units, by name."""
     team = native.team()
@@ -48,7 +48,7 @@ def vector_bits() -> int:
     return 512 if "+avx512f" in features else 256 if "+avx2" in features else 128
 
 
-@cache
+@once
 def amx_permitted() -> bool:
     """Whether the system lets this process use the matrix unit; asks for it. (What CPUID says is not enough.)"""
     if "+amx-tile" not in objects.host().features.split(",") or not native.has_threads():

@@ -11,11 +11,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...config import settings
+from ...runtime.once import once
 from . import objects
 
 WORD = 8
@@ -81,7 +81,7 @@ def source() -> str:
     return text
 
 
-@cache
+@once
 def code() -> objects.Code:
     """The native part, compiled and linked."""
     names = ("run_tasks", "copy_bytes", "pauses", "work", "wake", "retire", "call")
@@ -109,7 +109,7 @@ class _MethodDef(ctypes.Structure):
 METH_FASTCALL = 0x80
 
 
-@cache
+@once
 def _method() -> _MethodDef:
     return _MethodDef(b"run", code().addresses["call"], METH_FASTCALL, b"run(address, ...): runs a program")
 
@@ -255,7 +255,7 @@ def cores() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-@cache
+@once
 def team() -> Team:
     """The threads of this process."""
     available = cores()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from functools import cache
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ import llvmlite.binding as llvm
 from ...errors import CompileError
 from ...runtime import events
 from ...runtime.cache import key, shared
+from ...runtime.once import once
 
 
 class Host(NamedTuple):
@@ -28,7 +28,7 @@ class Host(NamedTuple):
     features: str
 
 
-@cache
+@once
 def host() -> Host:
     """This machine's processor.
 
@@ -114,14 +114,14 @@ def link(objects: Sequence[bytes], names: Sequence[str], symbols: Mapping[str, i
 _libraries = count()
 
 
-@cache
+@once
 def _initialise() -> None:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     llvm.initialize_native_asmparser()
 
 
-@cache
+@once
 def _linker() -> Any:
     _initialise()
     return llvm.create_lljit_compiler(suppress_errors=True)

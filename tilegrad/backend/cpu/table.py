@@ -145,16 +145,19 @@ def _place_segment(draft: _Draft, segment: Segment, calls: Sequence[Call], slots
     return start
 
 
-_graveyard: list[native.Words] = []
+_graveyard: set[native.Words] = set()
 
 
 def bury(team: native.Team, words: native.Words) -> None:
     """Frees the memory of a program as soon as no worker can be looking at it.
 
     A worker that has lost its core may be in the middle of an old program for milliseconds, so this does not
-    wait: the memory is freed when a later program dies and finds all workers outside.
+    wait: the memory is freed when a later program dies and finds all workers outside. Only those may go that were
+    in the graveyard before the workers were looked at.
     """
-    _graveyard.append(words)
+    earlier = set(_graveyard)
     retire = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(native.code().addresses["retire"])
     if retire(team.address, words.address):
-        _graveyard.clear()
+        _graveyard.difference_update(earlier)
+    else:
+        _graveyard.add(words)
