@@ -13,7 +13,7 @@ from .errors import ShapeError, TraceError
 from .functional import stack, where
 from .handle import state
 from .tensor import Tensor
-from .tree import flatten, transformed, unflatten
+from .tree import flatten, mapped, unflatten
 
 
 def cond(condition: Tensor | bool, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:
@@ -48,26 +48,25 @@ def while_loop(
 
 def scan(body: Callable[[Any, Any], tuple[Any, Any]], initial: Any, xs: Any, length: int | None = None) -> Any:
     """`carry, y = body(carry, x)` along the first axis of the tensors in `xs`; gives the last carry and all y, stacked."""
-    leaves: list[Any] = []
-    structure = flatten(xs, leaves)
+    leaves, structure = flatten(xs)
     lengths = {int(x.shape[0]) for x in leaves if isinstance(x, Tensor)} | ({length} if length is not None else set())
     if len(lengths) != 1:
         raise ShapeError(f"scan: the first axes have lengths {sorted(lengths)}; they must be one length")
     made = []
     for n in range(lengths.pop()):
-        x = unflatten(structure, iter([leaf[n] if isinstance(leaf, Tensor) else leaf for leaf in leaves]))
+        x = unflatten(structure, [leaf[n] if isinstance(leaf, Tensor) else leaf for leaf in leaves])
         carry, y = body(initial, x)
         initial = _checked(initial, carry, "scan")
         made.append(y)
     if not made or made[0] is None:
         return initial, None
-    return initial, transformed(lambda *ys: stack(ys), made[0], *made[1:])
+    return initial, mapped(lambda *ys: stack(ys), made[0], *made[1:])
 
 
 def _chosen(condition: Tensor, one: Any, other: Any, op: str) -> Any:
     """One of two trees of tensors, by a condition that is not known yet."""
     _checked(one, other, op)
-    return transformed(lambda x, y: where(condition, x, y) if isinstance(x, Tensor) else x, one, other)
+    return mapped(lambda x, y: where(condition, x, y) if isinstance(x, Tensor) else x, one, other)
 
 
 def _checked(before: Any, after: Any, op: str) -> Any:
@@ -82,4 +81,4 @@ def _checked(before: Any, after: Any, op: str) -> Any:
 
 
 def _kind(tree: Any) -> Any:
-    return transformed(lambda x: f"{x.dtype} {list(x.shape)}" if isinstance(x, Tensor) else type(x).__name__, tree)
+    return mapped(lambda x: f"{x.dtype} {list(x.shape)}" if isinstance(x, Tensor) else type(x).__name__, tree)

@@ -58,6 +58,8 @@ class Trace:
         self.seen: dict[int, tuple[Handle, Any]] = {}
         """Captured tensors, with the gradient each had."""
         self.numbers: list[HostNumber] = []
+        self.guards: list[tuple[Callable[[], Any], Any]] = []
+        """What the function read of Python's state (whether a module trains), and how to read it again."""
 
     def read(self, tensor: Handle) -> Value:
         """The value of a tensor, or what stands for it."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .. import storage as sharing
 from ..errors import ArgumentError, GradientError, ShapeError
 from ..evaluation import differentiated
-from ..handle import Handle, mode, wrap
+from ..handle import Handle, mode, state, wrap
 from ..ir.graph import Value
 from ..ops.arithmetic import add
 from ..ops.broadcasting import fill, shown
@@ -69,9 +69,8 @@ def backward(
     for holder, gradient in arrived:
         if holder is not None:
             accumulate(holder, gradient if create_graph else detached(gradient), create_graph)
-    for x in outputs:
-        if x.value.buffer is None:
-            differentiated.add(x)
+    if state.trace is None:
+        differentiated.update(x for x in outputs if x.value.buffer is None)
 
 
 def _holder(leaf: Value) -> Any:
