@@ -167,6 +167,8 @@ class _Learner:
         """Takes over what the last run measured."""
         taken = []
         times = table.times
+        if not times[0]:
+            return  # another thread asked in between, and it has not run
         for call, segment, start, stop in zip(self.calls, table.segments, times, times[1:], strict=False):
             spent = max(0.0, float(stop - start)) * len(segment.lanes)
             taken.append(call._replace(nanoseconds=spent if self._runs == 2 else min(call.nanoseconds, spent)))
