@@ -1,5 +1,5 @@
 """The four languages: their data, printers, parsers and checkers. Nothing here computes."""
 
-from . import program_printer, tile_printer  # they give kernels and programs their printed form
+from . import position, program_printer, tile_printer  # normal forms of positions; kernels and programs in print
 
-__all__ = ["program_printer", "tile_printer"]
+__all__ = ["position", "program_printer", "tile_printer"]

@@ -17,7 +17,7 @@ import math
 from typing import TypeAlias
 
 from .dtype import bool_, int64
-from .scalar import FALSE, TRUE, Apply, Const, Expr, Index, Symbol, apply, const, where
+from .scalar import FALSE, NORMAL_FORMS, TRUE, Apply, Const, Expr, Index, Symbol, apply, const, size, where
 from .size import Dim, Size, _terms
 
 Product: TypeAlias = "tuple[Expr, ...]"
@@ -25,10 +25,8 @@ Sum: TypeAlias = "dict[Product, int]"
 
 
 def normal(fn: str, args: tuple[Expr, ...]) -> Expr | None:
-    """The normal form of an application to int64 or bool, or None where there is nothing to do."""
+    """The normal form of an application to int64, or None where there is nothing to do."""
     x = args[0]
-    if x.dtype is bool_:
-        return _logical(fn, args)
     match fn:
         case "add" | "sub":
             sign = 1 if fn == "add" else -1
@@ -49,7 +47,8 @@ def normal(fn: str, args: tuple[Expr, ...]) -> Expr | None:
     return None
 
 
-def _logical(fn: str, args: tuple[Expr, ...]) -> Expr | None:
+def logical(fn: str, args: tuple[Expr, ...]) -> Expr | None:
+    """The normal form of an application to bool, or None."""
     if fn == "invert" and args[0] in (TRUE, FALSE):
         return FALSE if args[0] is TRUE else TRUE
     if fn not in ("bitand", "bitor"):
@@ -337,8 +336,6 @@ def _extreme(fn: str, x: Expr, y: Expr) -> Expr | None:
 
 def flat_position(position: tuple[Expr, ...], strides: tuple[Dim, ...]) -> Expr:
     """The offset of a position in memory."""
-    from .scalar import size
-
     offset: Expr = const(0, int64)
     for index, stride in zip(position, strides, strict=True):
         offset = offset + index * size(stride)
@@ -353,3 +350,6 @@ def row_major(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
         strides.append(stride)
         stride = stride * extent
     return tuple(reversed(strides))
+
+
+NORMAL_FORMS |= {int64: normal, bool_: logical}

@@ -11,7 +11,7 @@
 Positions are int64. There is one object per structure (`Interned`), so a part that is used twice is
 computed once: sharing needs no node of its own, and the printer shows it as `let`.
 Write expressions with the functions of this module and with operators, not with the constructors:
-those of int64 keep a normal form (`position.py`), so that equal positions are the same object.
+those of int64 and bool keep a normal form (`position.py`), so that equal positions are the same object.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 from .dtype import DType, bool_, int64
-from .functions import FUNCTIONS, REDUCERS, identity
+from .functions import FUNCTIONS, REDUCERS, convert, identity
 from .node import Interned
 from .size import Dim, Size
 
@@ -139,6 +139,10 @@ class Scan(Scalar):
 
 Position: TypeAlias = tuple[Expr, ...]
 
+NormalForm: TypeAlias = Callable[[str, tuple[Expr, ...]], "Expr | None"]
+NORMAL_FORMS: dict[DType, NormalForm] = {}
+"""For a type of the first argument: what an application becomes, or None if it stays (see `position.py`)."""
+
 TRUE, FALSE = Const(True, bool_), Const(False, bool_)
 
 
@@ -170,10 +174,9 @@ def size(extent: Dim) -> Expr:
 
 
 def apply(fn: str, *args: Expr) -> Expr:
-    """A function of the table, in normal form if it is about positions."""
-    if args[0].dtype is int64 or args[0].dtype is bool_:
-        from .position import normal
-
+    """A function of the table, in normal form if its type has one."""
+    normal = NORMAL_FORMS.get(args[0].dtype)
+    if normal is not None:
         settled = normal(fn, args)
         if settled is not None:
             return settled
@@ -186,8 +189,6 @@ def cast(x: Expr, dtype: DType) -> Expr:
     if x.dtype is dtype:
         return x
     if isinstance(x, Const) and not (isinstance(x.value, float) and not math.isfinite(x.value) and not dtype.is_float):
-        from .functions import convert
-
         return const(convert(const_array(x), dtype).item(), dtype)
     return Apply("cast", (x,), dtype)
 
