@@ -9,24 +9,20 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from threading import RLock
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import DeviceError, RuntimeFault
+from ..errors import DeviceError
 from ..ir.dtype import DType, uint8
 from ..ir.program import Program
-from ..ir.size import known
 from ..ir.tile import Kernel
 from .buffer import Buffer, Usage
-
-CompiledKernel: TypeAlias = "Callable[[Sequence[Buffer | int], tuple[int, ...]], None]"
-"""Runs all instances of a grid: called with the kernel's arguments in order, and the extents of the grid."""
-
-Runner: TypeAlias = "Callable[[Sequence[Buffer]], tuple[Buffer, ...]]"
-"""A program whose sizes are settled: outputs from inputs, nothing checked."""
+from .executable import CompiledKernel as CompiledKernel
+from .executable import Executable as Executable
+from .executable import Runner as Runner
 
 
 class Statistics(NamedTuple):
@@ -36,39 +32,6 @@ class Statistics(NamedTuple):
     peak: int
     held: int
     allocations: int
-
-
-class Executable(ABC):
-    """A program that is ready to run on its device."""
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-
-    @abstractmethod
-    def bound(self, sizes: Mapping[str, int] = {}) -> Runner:
-        """The program with its sizes settled, the fastest way to call it: the inputs are not checked again.
-
-        Outputs are new buffers, but those with an `alias` are the buffer of that input, written in place.
-        """
-
-    def run(self, inputs: Sequence[Buffer], sizes: Mapping[str, int] = {}) -> tuple[Buffer, ...]:
-        """Checks the inputs, runs the program, and returns its outputs."""
-        self.check(inputs, sizes)
-        return self.bound(sizes)(inputs)
-
-    def check(self, inputs: Sequence[Buffer], sizes: Mapping[str, int]) -> None:
-        """Raises unless these are the inputs that the program wants."""
-        program = self.program
-        if len(inputs) != len(program.inputs):
-            raise RuntimeFault(f"{program.name} takes {len(program.inputs)} inputs, not {len(inputs)}")
-        missing = [name for name in program.sizes if name not in sizes]
-        if missing:
-            raise RuntimeFault(f"{program.name} wants to know the size {', '.join(missing)}")
-        for name, given in zip(program.inputs, inputs, strict=True):
-            wanted = known(program.buffer(name).type.bytes, sizes)
-            if given.bytes < wanted:
-                type = program.buffer(name).type
-                raise RuntimeFault(f"{program.name}: input {name} is {type}, {wanted} bytes, but has {given.bytes}")
 
 
 class Device(ABC):

@@ -12,7 +12,7 @@ from ..ir.program import Allocate, Copy, Free, Launch, Program, Record, Wait
 from ..ir.size import known
 from . import events
 from .buffer import Buffer
-from .device import CompiledKernel, Executable, Runner
+from .executable import CompiledKernel, Executable, Runner
 
 if TYPE_CHECKING:
     from .device import Device
