@@ -9,7 +9,8 @@ from ..ir.program import Buffer, Copy, Launch, Program, Role, Step
 from ..ir.size import Dim, Size
 from .group import Schedule
 from .inplace import place_updates
-from .lower import Lowered, lower
+from .instances import Lowered
+from .lower import lower
 from .memory import Lifetime, plan
 
 

@@ -22,7 +22,7 @@ from .emit import Emitter
 from .flatten import FlatGroup
 from .fuse import free_indices, operands
 from .group import Group
-from .lower import Lowered, _divides, _extent, _least, _number, declare_programs, finished, kernel_names
+from .instances import Lowered, at_most, declare_programs, divides, extent_of, finished, kernel_names, number_of
 
 TILE_M, TILE_N, TILE_K = 64, 64, 512
 THREADS = 2
@@ -46,7 +46,7 @@ def lower_contraction(group: Group, flat: FlatGroup, names: Mapping[Value, str])
     emitter.accumulated[total] = (accumulator, (m, n))
     for s in flat.stores:
         emitter.store(s.value, s.offset, s.expr)
-    depth = _number(product(i.extent for i in flat.columns))
+    depth = number_of(product(i.extent for i in flat.columns))
     work = 2.0 * block[m] * block[n] * depth
     return finished(group, flat, emitter, emitter.names, grid, work)
 
@@ -57,12 +57,12 @@ def _is_whole(e: Expr, flat: FlatGroup) -> bool:
 
 def _blocks(m: Index, n: Index, k: Index, flat: FlatGroup) -> dict[Index, int]:
     """Tiles as large as the result allows while every thread gets one."""
-    height, width = _least(m.extent, TILE_M), _least(n.extent, TILE_N)
+    height, width = at_most(m.extent, TILE_M), at_most(n.extent, TILE_N)
     others = 1
     for i in flat.rows:
         if i not in (m, n):
-            others *= _number(i.extent)
-    while others * -(-_number(m.extent) // height) * -(-_number(n.extent) // width) < THREADS:
+            others *= number_of(i.extent)
+    while others * -(-number_of(m.extent) // height) * -(-number_of(n.extent) // width) < THREADS:
         if height * 2 > width and height >= 16:
             height = -(-height // 2)
         elif width >= 32:
@@ -100,14 +100,14 @@ def _accumulate(
     if k.extent != step:
         loops.append((k, emitter.fresh("k"), step))
         lanes = tile.Apply("add", (Name(loops[-1][1]), lanes))
-        if not _divides(step, k.extent):
+        if not divides(step, k.extent):
             emitter.bound[k] = k.extent
     emitter.variables[k] = emitter.assign("ks", lanes).name
     x, y = (_operand(emitter, e, at) for e, at in zip(factors, ((m, k), (k, n)), strict=True))
     emitter.body.append(Assign(name.name, tile.Dot(x, y, name)))
     body = emitter.body
     for column, variable, width in reversed(loops):
-        body = [For(variable, Literal(0), _extent(emitter, column.extent), Literal(width), tuple(body))]
+        body = [For(variable, Literal(0), extent_of(emitter, column.extent), Literal(width), tuple(body))]
     emitter.body = before + body
     if not single:
         emitter.known, emitter.masks = known, masks

@@ -12,18 +12,18 @@ import math
 from collections.abc import Mapping
 
 from ..ir import tile
-from ..ir.dtype import int64
 from ..ir.functions import identity
 from ..ir.graph import Value
-from ..ir.node import Node
 from ..ir.position import linear
 from ..ir.program import Tiles
-from ..ir.scalar import Const, Expr, Index, Read, Reduce, Scan, parts, size, walk
-from ..ir.size import Dim, Size
-from ..ir.tile import Assign, For, Kernel, Literal, Name, Parameter, ProgramId, Tile
+from ..ir.scalar import Const, Expr, Index, Read, Reduce, Scan, parts, walk
+from ..ir.tile import Assign, For, Literal, Name, Tile
+from .contract import lower_contraction
 from .emit import Axes, Emitter
 from .flatten import FlatGroup, FlatStore, flatten
 from .group import Group
+from .inline import WEIGHTS
+from .instances import Lowered, at_most, declare_programs, divides, extent_of, finished, kernel_names, number_of
 
 TILE = 2048
 """Elements of a tile of elementwise work: its operands fit the first cache."""
@@ -37,23 +37,11 @@ SQUARE = 32
 """The side of a tile where memory is read across."""
 
 
-class Lowered(Node):
-    """A kernel with what it is called with; a value stands for the buffer that holds it."""
-
-    kernel: Kernel
-    arguments: tuple[Value | Dim, ...]
-    grid: tuple[Tiles, ...]
-    work: float
-    """Operations of one instance, about."""
-
-
 def lower(group: Group, names: Mapping[Value, str]) -> Lowered:
     if group.kind == "opaque":
         return _opaque(group)
     flat = flatten(group)
     if group.kind == "contraction":
-        from .contract import lower_contraction
-
         return lower_contraction(group, flat, names)
     return _Plan(group, flat, names).lowered()
 
@@ -90,15 +78,15 @@ class _Plan:
         inner = rows[-1]
         across = _crossing(self.flat, rows, inner)
         if across is not None:
-            self.block = {across: _least(across.extent, SQUARE), inner: _least(inner.extent, SQUARE)}
+            self.block = {across: at_most(across.extent, SQUARE), inner: at_most(inner.extent, SQUARE)}
             self.axes = (across, inner)
             return
-        width = _least(inner.extent, TILE)
+        width = at_most(inner.extent, TILE)
         self.block[inner] = width
         self.axes = (inner,)
         if len(rows) > 1 and width * 2 <= TILE:
             outer = rows[-2]
-            height = _least(outer.extent, TILE // width)
+            height = at_most(outer.extent, TILE // width)
             if height > 1:
                 self.block[outer] = height
                 self.axes = (outer, inner)
@@ -117,21 +105,21 @@ class _Plan:
             self.block[inner] = width
             self.axes = (inner,)
             if rows and width * 2 <= TILE:
-                height = _least(rows[-1].extent, TILE // max(1, width))
+                height = at_most(rows[-1].extent, TILE // max(1, width))
                 if height > 1:
                     self.block[rows[-1]] = height
                     self.axes = (rows[-1], inner)
             self.looped = dict.fromkeys(columns[:-1], 1)
             return
-        self.block[inner] = _least(inner.extent, TILE)
+        self.block[inner] = at_most(inner.extent, TILE)
         self.axes = (inner,)
         self.looped = dict.fromkeys(columns[:-1], 1) | {inner: self.block[inner]}
 
     def _choose_beside(self, beside: Index, columns: tuple[Index, ...]) -> None:
         """Neighbouring rows lie side by side in memory: a tile has some of each of some columns."""
         inner = columns[-1]
-        width = _least(beside.extent, ROW_BLOCK)
-        depth = _least(inner.extent, DEPTH)
+        width = at_most(beside.extent, ROW_BLOCK)
+        depth = at_most(inner.extent, DEPTH)
         self.block = {inner: depth, beside: width}
         self.axes = (inner, beside)
         self.looped = dict.fromkeys(columns[:-1], 1)
@@ -155,7 +143,7 @@ class _Plan:
     def _work(self) -> float:
         elements = math.prod(self.block.values())
         for column, step in self.looped.items():
-            elements *= max(1, _number(column.extent) // step)
+            elements *= max(1, number_of(column.extent) // step)
         return float(elements * sum(_weight(e) for e in walk(*self.flat.roots)))
 
     def _programs(self, emitter: Emitter) -> tuple[Tiles, ...]:
@@ -204,7 +192,7 @@ class _Plan:
         if inner in self.block:
             at = emitter.assign("at", tile.Apply("add", (Name(start), tile.Arange(0, self.block[inner]))))
             emitter.variables[inner] = at.name
-            if not _divides(self.block[inner], inner.extent):
+            if not divides(self.block[inner], inner.extent):
                 emitter.bound[inner] = inner.extent
         for e, names in zip(reductions, accumulators, strict=True):
             self._accumulate(emitter, e, names, start)
@@ -213,7 +201,7 @@ class _Plan:
         body = emitter.body
         for column, name in reversed(indices):
             step = self.looped[column]
-            loop = For(name, Literal(0), _extent(emitter, column.extent), Literal(step), tuple(body))
+            loop = For(name, Literal(0), extent_of(emitter, column.extent), Literal(step), tuple(body))
             body = [loop]
         emitter.body = outer_body + body
         emitter.known, emitter.masks = outer_known, outer_masks
@@ -295,73 +283,7 @@ class _Plan:
         emitter.accumulated[e] = (total, axes)
 
 
-def declare_programs(emitter: Emitter, rows: tuple[Index, ...], block: Mapping[Index, int]) -> tuple[Tiles, ...]:
-    """Gives each row index its value from the program ids; the last one is fastest."""
-    order = list(reversed(rows))
-    grid = [Tiles(i.extent, block.get(i, 1)) for i in order[:2]]
-    rest = order[2:]
-    outer: Dim = 1
-    for i in rest:
-        outer = outer * _tiles(i.extent, block.get(i, 1))
-    if rest:
-        grid.append(Tiles(outer, 1))
-    for axis, index in enumerate(order[:2]):
-        _declare(emitter, index, ProgramId(axis), block, single=grid[axis].extent == grid[axis].tile)
-    if rest:
-        left: Tile = emitter.assign("outer", ProgramId(2)) if len(rest) > 1 else ProgramId(2)
-        for n, index in enumerate(rest):
-            count = _tiles(index.extent, block.get(index, 1))
-            last = n == len(rest) - 1
-            here = left if last else tile.Apply("mod", (left, _extent(emitter, count)))
-            _declare(emitter, index, here, block, single=False)
-            if not last:
-                left = emitter.assign("outer", tile.Apply("floordiv", (left, _extent(emitter, count))))
-    return tuple(grid) or (Tiles(1, 1),)
-
-
-def _tiles(extent: Dim, block: int) -> Dim:
-    if isinstance(extent, Size):
-        assert block == 1, "an outer axis that varies is not tiled"
-        return extent
-    return -(-extent // block)
-
-
-def _declare(emitter: Emitter, index: Index, program: Tile, block: Mapping[Index, int], single: bool) -> None:
-    width = block.get(index)
-    stem = "row" if index not in emitter.axes else "i"
-    name = emitter.fresh(stem)
-    value: Tile = program
-    if width is not None:
-        start: Tile | None = None if single else tile.Apply("mul", (program, Literal(width))) if width > 1 else program
-        lanes: Tile = tile.Arange(0, width)
-        value = lanes if start is None else tile.Apply("add", (start, lanes))
-        if not _divides(width, index.extent):
-            emitter.bound[index] = index.extent
-    emitter.body.append(Assign(name, value))
-    emitter.variables[index] = name
-
-
-def _extent(emitter: Emitter, extent: Dim) -> Tile:
-    if isinstance(extent, Size):
-        return emitter.emit(size(extent))[0]
-    return Literal(extent)
-
-
-def _divides(block: int, extent: Dim) -> bool:
-    return type(extent) is int and extent % block == 0
-
-
-def _least(extent: Dim, most: int) -> int:
-    return min(extent, most) if type(extent) is int else most
-
-
-def _number(extent: Dim) -> int:
-    return extent if type(extent) is int else 64
-
-
 def _weight(e: Expr) -> float:
-    from .inline import WEIGHTS
-
     dear = ("exp", "log", "sin", "cos", "tan", "erf", "pow", "sigmoid", "sqrt", "div")
     fn = getattr(e, "fn", "")
     return WEIGHTS["dear"] if fn.startswith(dear) else 0.0 if isinstance(e, Const | Index) else 1.0
@@ -409,41 +331,6 @@ def _crossing(flat: FlatGroup, rows: tuple[Index, ...], inner: Index) -> Index |
         step = _stride(offset, inner)
         if step is not None and step > 8:
             for row in rows:
-                if row is not inner and _stride(offset, row) == 1 and _number(row.extent) >= 8:
+                if row is not inner and _stride(offset, row) == 1 and number_of(row.extent) >= 8:
                     return row
     return None
-
-
-def kernel_names(flat: FlatGroup, names: Mapping[Value, str]) -> dict[Value, str]:
-    """What each tensor is called in the kernel: reads in the order they occur, then stores."""
-    found: dict[Value, str] = {}
-    known: dict[str, str] = {}
-    taken: set[str] = {"tl", "tg"}
-    reads = [e.source for e in walk(*flat.roots) if isinstance(e, Read)]
-    for value in [*reads, *(s.value for s in flat.stores)]:
-        if names.get(value) in known:
-            found[value] = known[names[value]]  # written over what was read
-        elif value not in found:
-            stem = "".join(c if c.isalnum() else "_" for c in names.get(value, "x"))
-            name, n = stem, 1
-            while name in taken or not name.isidentifier():
-                n += 1
-                name = f"{stem}_{n}" if stem[:1].isalpha() else f"x{stem}_{n}"
-            taken.add(name)
-            found[value] = known[names.get(value, name)] = name
-    return found
-
-
-def finished(
-    group: Group, flat: FlatGroup, emitter: Emitter, names: dict[Value, str], grid: tuple[Tiles, ...], work: float
-) -> Lowered:
-    """The kernel of what was written, with the parameters that it turned out to need."""
-    body = tuple(emitter.body)
-    dtypes = {name: value.dtype for value, name in names.items()}
-    parameters = [Parameter(name, dtype) for name, dtype in dtypes.items()]
-    symbols = sorted(emitter.symbols)
-    parameters += [Parameter(s, int64, False) for s in symbols]
-    arguments: tuple[Value | Dim, ...] = (*names, *(Size.named(s) for s in symbols))
-    lines = {str(m.value.location): None for m in group.members if m.value.location}
-    title = "_".join(dict.fromkeys(s.value.op for s in flat.stores))[:48]
-    return Lowered(Kernel(title, tuple(parameters), body, ", ".join(lines)), arguments, grid, work)

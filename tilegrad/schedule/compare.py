@@ -1,0 +1,94 @@
+"""Whether two kernels compute the same, tried on random inputs by the interpreter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import TilegradError
+from ..ir.dtype import DType
+from ..ir.program import Buffer, Launch, Program
+from ..ir.size import known
+from ..runtime.buffer import Buffer as Memory
+from ..runtime.device import Device, device
+
+SIZES = (3, 37)
+"""What sizes that vary are tried with."""
+TOLERANCES = {"f64": 1e-9, "f32": 2e-4, "f16": 2e-2, "bf16": 6e-2}
+"""Of sums in another order."""
+
+
+def first_difference(program: Program, old: Launch, new: Launch) -> str:
+    """Where the results of two launches differ first, in words; empty if they do not.
+
+    The interpreter refuses what is outside of a buffer, so a kernel that is wrong does no harm.
+    """
+    place = device("reference")
+    trials = SIZES if program.sizes else SIZES[:1]
+    for trial, extent in enumerate(trials):
+        sizes = {name: extent + n for n, name in enumerate(program.sizes)}
+        arrays = _random(program, old, sizes, trial)
+        expected = _ran(place, program, old, arrays, sizes)
+        try:
+            got = _ran(place, program, new, arrays, sizes)
+        except TilegradError as problem:
+            return str(problem).rstrip(".")
+        for name, mine in expected.items():
+            difference = _difference(mine, got[name], program.buffer(name))
+            if difference:
+                return difference
+    return ""
+
+
+def _random(program: Program, launch: Launch, sizes: dict[str, int], seed: int) -> dict[str, Any]:
+    """Elements for every buffer of a launch. Whole numbers are small: they may be positions."""
+    rng = np.random.default_rng(seed)
+    arrays = {}
+    for name in dict.fromkeys(a for a in launch.arguments if isinstance(a, str)):
+        type = program.buffer(name).type
+        shape = tuple(known(d, sizes) for d in type.shape)
+        if type.dtype.is_float:
+            arrays[name] = rng.standard_normal(shape).astype(type.dtype.numpy)
+        else:
+            arrays[name] = rng.integers(0, 2, shape).astype(type.dtype.numpy)
+    return arrays
+
+
+def _ran(
+    place: Device, program: Program, launch: Launch, arrays: dict[str, Any], sizes: dict[str, int]
+) -> dict[str, Any]:
+    """What is in the buffers after a launch."""
+    memory: dict[str, Memory] = {name: place.from_host(array) for name, array in arrays.items()}
+    arguments = [memory[a] if isinstance(a, str) else known(a, sizes) for a in launch.arguments]
+    place.compile(launch.kernel)(arguments, tuple(tiles.count(sizes) for tiles in launch.grid))
+    return {
+        name: place.to_host(memory[name], _dtype(program, name), array.shape) for name, array in arrays.items()
+    }
+
+
+def _dtype(program: Program, name: str) -> DType:
+    return program.buffer(name).type.dtype
+
+
+def _difference(expected: Any, got: Any, buffer: Buffer) -> str:
+    dtype = buffer.type.dtype
+    wide, other = (expected, got)
+    if dtype.is_float:
+        wide, other = expected.astype(np.float64), got.astype(np.float64)
+        tolerance = TOLERANCES.get(str(dtype), 1e-4)
+        scale = float(np.max(np.abs(wide), initial=1.0, where=np.isfinite(wide)))
+        same = np.isclose(other, wide, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
+    else:
+        same = np.equal(wide, other)
+    if same.all():
+        return ""
+    place = np.unravel_index(int(np.argmin(same)), same.shape) if same.shape else ()
+    at = f"{buffer.name}[{', '.join(map(str, place))}]" if place else buffer.name
+    wrong = int(same.size - np.count_nonzero(same))
+    return f"{at} is {_number(got, place)} and should be {_number(expected, place)} ({wrong} of {same.size} differ)"
+
+
+def _number(array: Any, place: Any) -> str:
+    value = array[place]
+    return f"{float(value):.6g}" if array.dtype.kind not in "iub" else str(value)

@@ -1,0 +1,126 @@
+"""What kernels of every kind have in common: programs over rows, names, parameters, and the grid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..ir import tile
+from ..ir.dtype import int64
+from ..ir.graph import Value
+from ..ir.node import Node
+from ..ir.program import Tiles
+from ..ir.scalar import Index, Read, size, walk
+from ..ir.size import Dim, Size
+from ..ir.tile import Assign, Kernel, Literal, Parameter, ProgramId, Tile
+from .emit import Emitter
+from .flatten import FlatGroup
+from .group import Group
+
+
+class Lowered(Node):
+    """A kernel with what it is called with; a value stands for the buffer that holds it."""
+
+    kernel: Kernel
+    arguments: tuple[Value | Dim, ...]
+    grid: tuple[Tiles, ...]
+    work: float
+    """Operations of one instance, about."""
+
+
+def declare_programs(emitter: Emitter, rows: tuple[Index, ...], block: Mapping[Index, int]) -> tuple[Tiles, ...]:
+    """Gives each row index its value from the program ids; the last one is fastest."""
+    order = list(reversed(rows))
+    grid = [Tiles(i.extent, block.get(i, 1)) for i in order[:2]]
+    rest = order[2:]
+    outer: Dim = 1
+    for i in rest:
+        outer = outer * _tiles(i.extent, block.get(i, 1))
+    if rest:
+        grid.append(Tiles(outer, 1))
+    for axis, index in enumerate(order[:2]):
+        _declare(emitter, index, ProgramId(axis), block, single=grid[axis].extent == grid[axis].tile)
+    if rest:
+        left: Tile = emitter.assign("outer", ProgramId(2)) if len(rest) > 1 else ProgramId(2)
+        for n, index in enumerate(rest):
+            count = _tiles(index.extent, block.get(index, 1))
+            last = n == len(rest) - 1
+            here = left if last else tile.Apply("mod", (left, extent_of(emitter, count)))
+            _declare(emitter, index, here, block, single=False)
+            if not last:
+                left = emitter.assign("outer", tile.Apply("floordiv", (left, extent_of(emitter, count))))
+    return tuple(grid) or (Tiles(1, 1),)
+
+
+def _tiles(extent: Dim, block: int) -> Dim:
+    if isinstance(extent, Size):
+        assert block == 1, "an outer axis that varies is not tiled"
+        return extent
+    return -(-extent // block)
+
+
+def _declare(emitter: Emitter, index: Index, program: Tile, block: Mapping[Index, int], single: bool) -> None:
+    width = block.get(index)
+    stem = "row" if index not in emitter.axes else "i"
+    name = emitter.fresh(stem)
+    value: Tile = program
+    if width is not None:
+        start: Tile | None = None if single else tile.Apply("mul", (program, Literal(width))) if width > 1 else program
+        lanes: Tile = tile.Arange(0, width)
+        value = lanes if start is None else tile.Apply("add", (start, lanes))
+        if not divides(width, index.extent):
+            emitter.bound[index] = index.extent
+    emitter.body.append(Assign(name, value))
+    emitter.variables[index] = name
+
+
+def extent_of(emitter: Emitter, extent: Dim) -> Tile:
+    if isinstance(extent, Size):
+        return emitter.emit(size(extent))[0]
+    return Literal(extent)
+
+
+def divides(block: int, extent: Dim) -> bool:
+    return type(extent) is int and extent % block == 0
+
+
+def at_most(extent: Dim, most: int) -> int:
+    return min(extent, most) if type(extent) is int else most
+
+
+def number_of(extent: Dim) -> int:
+    return extent if type(extent) is int else 64
+
+
+def kernel_names(flat: FlatGroup, names: Mapping[Value, str]) -> dict[Value, str]:
+    """What each tensor is called in the kernel: reads in the order they occur, then stores."""
+    found: dict[Value, str] = {}
+    known: dict[str, str] = {}
+    taken: set[str] = {"tl", "tg"}
+    reads = [e.source for e in walk(*flat.roots) if isinstance(e, Read)]
+    for value in [*reads, *(s.value for s in flat.stores)]:
+        if names.get(value) in known:
+            found[value] = known[names[value]]  # written over what was read
+        elif value not in found:
+            stem = "".join(c if c.isalnum() else "_" for c in names.get(value, "x"))
+            name, n = stem, 1
+            while name in taken or not name.isidentifier():
+                n += 1
+                name = f"{stem}_{n}" if stem[:1].isalpha() else f"x{stem}_{n}"
+            taken.add(name)
+            found[value] = known[names.get(value, name)] = name
+    return found
+
+
+def finished(
+    group: Group, flat: FlatGroup, emitter: Emitter, names: dict[Value, str], grid: tuple[Tiles, ...], work: float
+) -> Lowered:
+    """The kernel of what was written, with the parameters that it turned out to need."""
+    body = tuple(emitter.body)
+    dtypes = {name: value.dtype for value, name in names.items()}
+    parameters = [Parameter(name, dtype) for name, dtype in dtypes.items()]
+    symbols = sorted(emitter.symbols)
+    parameters += [Parameter(s, int64, False) for s in symbols]
+    arguments: tuple[Value | Dim, ...] = (*names, *(Size.named(s) for s in symbols))
+    lines = {str(m.value.location): None for m in group.members if m.value.location}
+    title = "_".join(dict.fromkeys(s.value.op for s in flat.stores))[:48]
+    return Lowered(Kernel(title, tuple(parameters), body, ", ".join(lines)), arguments, grid, work)
