@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from . import storage as sharing
 from .errors import InPlaceError, ShapeError
-from .ir.graph import Value
+from .ir.graph import TensorType, Value
 from .ops.indexing import put
 from .storage import Base, Move, Storage
 
@@ -33,6 +33,9 @@ class Trace(Protocol):
     def read(self, tensor: Handle) -> Value:
         """The value to take for a tensor."""
 
+    guards: list[tuple[Callable[[], Any], Any]]
+    """What else was read, and how to see whether it is still the same."""
+
     def made(self, tensor: Handle) -> None: ...
 
     def stored(self, tensor: Handle, storage: Storage) -> None: ...
@@ -40,6 +43,8 @@ class Trace(Protocol):
     def read_whole(self, base: Base) -> Value: ...
 
     def writing(self, tensor: Handle, base: Base) -> None: ...
+
+    def number(self, read: Callable[[], float], type: TensorType) -> Value: ...
 
 
 class State:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 
 from ..errors import ArgumentError
 from ..tensor import Tensor
+from ..handle import state
 from .loading import LoadResult, load
 from .parameter import Parameter
 
@@ -45,7 +46,7 @@ class Module:
     An attribute that is a `Parameter` or a `Module` is found by `parameters()`, `state_dict()`, `to()`.
     """
 
-    training: bool
+    _training: bool
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
@@ -56,7 +57,7 @@ class Module:
 
     def __init__(self) -> None:
         registries = dict.fromkeys(("_parameters", "_buffers", "_modules", "_before", "_after"))
-        self.__dict__.update({name: {} for name in registries}, _passing=set(), training=True)
+        self.__dict__.update({name: {} for name in registries}, _passing=set(), _training=True)
 
     # -- what happens when it is called
 
@@ -96,6 +97,18 @@ class Module:
         return Handle(self._after, Hook(hook, with_kwargs), prepend)
 
     # -- attributes
+
+    @property
+    def training(self) -> bool:
+        """Whether the module behaves as in training. A traced function that asks is traced anew when it changes."""
+        own = self.__dict__
+        if state.trace is not None:
+            state.trace.guards.append((lambda: own["_training"], own["_training"]))
+        return own["_training"]  # type: ignore[no-any-return]
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        self.__dict__["_training"] = mode
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
