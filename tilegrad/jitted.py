@@ -17,10 +17,11 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from .creation import tensor
 from .errors import TilegradError, TraceError
-from .handle import state, wrap
+from .handle import mode, state, wrap
 from .ir.dtype import float64
 from .ir.graph import TensorType
 from .ir.size import Dim, Size
+from .shortcut import MISS, Shortcut, shortcut
 from .specialised import Call, Kind, Specialised
 from .tensor import Tensor
 from .tree import flatten
@@ -64,6 +65,7 @@ class Jitted(Generic[P, R]):
         self.varying_outside: set[int] = set()
         self.deciding: set[int] = set()
         """Numbers from outside that decide what is computed, so that they cannot be inputs."""
+        self.shortcut: Shortcut | None = None
         self.fixed: set[tuple[Any, ...]] = set()
         """Kinds with symbols for which the function cannot be traced."""
 
@@ -80,10 +82,14 @@ class Jitted(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if state.trace is not None:
             return self.fn(*args, **kwargs)
+        if self.shortcut is not None and not kwargs and len(args) == self.shortcut.count:
+            result = self.shortcut.call(*args)
+            if result is not MISS:
+                return result  # type: ignore[no-any-return]
         if self.watched is None:
             self.watched = numbers_of(self.fn)
         leaves, structure = flatten((args, kwargs))
-        call = Call(structure, leaves, [w.read() for w in self.watched])
+        call = Call(structure, leaves, [w.read() for w in self.watched], mode.enabled)
         for program in self.programs:
             sizes = program.kind.sizes(call)
             if sizes is not None and program.is_current():
@@ -92,6 +98,8 @@ class Jitted(Generic[P, R]):
             program = self._specialise(call)
             sizes = program.kind.sizes(call)
             assert sizes is not None
+        if not kwargs and not sizes:
+            self.shortcut = shortcut(program, self.watched)
         return program(leaves, sizes)  # type: ignore[no-any-return]
 
     def _specialise(self, call: Call) -> Specialised:
@@ -158,14 +166,16 @@ def _varies(x: Any, before: Any) -> bool:
 
 
 def _kind(call: Call, types: list[TensorType | None], inputs: set[int], outside: set[int]) -> Kind:
-    kept = Call(call.structure, [None if isinstance(x, Tensor) else x for x in call.leaves], call.numbers)
+    kept = Call(
+        call.structure, [None if isinstance(x, Tensor) else x for x in call.leaves], call.numbers, call.recorded
+    )
     tracked = [isinstance(x, Tensor) and x._value.tracked for x in call.leaves]
     return Kind(kept, types, tracked, frozenset(inputs), frozenset(outside))
 
 
 def _generalised(known: Kind, call: Call, types: list[TensorType | None]) -> list[TensorType | None] | None:
     """Types in which the sizes that differ from those of a known kind are symbols, or None."""
-    if known.call.structure != call.structure:
+    if known.call.structure != call.structure or known.call.recorded is not call.recorded:
         return None
     names: dict[tuple[Dim, Dim], Size] = {}
     result: list[TensorType | None] = []

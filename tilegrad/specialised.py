@@ -19,7 +19,7 @@ from .runtime.buffer import Buffer
 from .runtime.device import Runner, device
 from .storage import Base, replaced
 from .tensor import Tensor
-from .tracing import Trace
+from .tracing import HostNumber, Trace
 from .transform.autodiff import gradients
 from .tree import Tree, flatten, unflatten
 from .watched import Watched
@@ -31,6 +31,8 @@ class Call(Node):
     structure: Tree
     leaves: list[Any]
     numbers: list[Any]
+    recorded: bool
+    """Whether gradients can be taken of what is computed."""
 
 
 class Kind(Node):
@@ -49,7 +51,7 @@ class Kind(Node):
     def sizes(self, call: Call) -> dict[str, int] | None:
         """The values of the symbols in a call, or None if it is of another kind."""
         known = self.call
-        if call.structure != known.structure:
+        if call.structure != known.structure or call.recorded is not known.recorded:
             return None
         sizes: dict[str, int] = {}
         for n, (x, type) in enumerate(zip(call.leaves, self.types, strict=True)):
@@ -58,7 +60,9 @@ class Kind(Node):
                     return None
                 value = x._value
                 have = value.type
-                if value.tracked is not self.tracked[n] or not (have is type or have == type or _binds(type, have, sizes)):
+                if value.tracked is not self.tracked[n] or not (
+                    have is type or have == type or _binds(type, have, sizes)
+                ):
                     return None
             elif n in self.inputs:
                 if x.__class__ is not known.leaves[n].__class__:
@@ -151,13 +155,15 @@ class Specialised:
         self.captured = [c.base for _, c in captured]
         self.captured_types = [c.placeholder.type for _, c in captured]
         self.captured_standing = [trace.standing[c.base] for _, c in captured]
-        self.host = trace.numbers
+        self.host = [HostMemory(n) for n in trace.numbers]
         self.guards = trace.guards
         self.gradients = trace.changed_gradients
         given: list[Value] = [p for p in self.placeholders if p is not None]
         first = len(given)
         given += [c.placeholder for _, c in captured] + [n.placeholder for n in trace.numbers]
         self.given = given
+        self.forms = [None if v is None else Form(v.type) for v in self.result_values]
+        self.gradient_forms = [None if g is None else Form(g._value.type) for _, g in self.gradients]
         outputs = [v for v in self.result_values if v is not None]
         outputs += [t.own_value() for n in self.changed if (t := self.arguments[n]) is not None]
         outputs += [g.own_value() for _, g in self.gradients if g is not None]
@@ -184,7 +190,7 @@ class Specialised:
         runner = self.runners.get(key)
         if runner is None:
             runner = self.runners[key] = self.compiled.executable.bound(sizes)
-        return self._results(leaves, runner(self._buffers(leaves)), sizes)
+        return self.finished(leaves, runner(self._buffers(leaves)), sizes)
 
     def _buffers(self, leaves: Sequence[Any]) -> list[Buffer]:
         """The memory of all inputs."""
@@ -192,27 +198,33 @@ class Specialised:
         for x, placeholder in zip(leaves, self.placeholders, strict=True):
             if placeholder is not None:
                 buffers.append(memory_of(x if isinstance(x, Handle) else tensor(x, dtype=placeholder.dtype)))
+        return buffers + self.state() + self.constants
+
+    def state(self) -> list[Buffer]:
+        """The memory of captured storages, and of numbers of the host."""
+        buffers = []
         for n, base in enumerate(self.captured):
             value = base.current()
             if n in self.updated and _others_hold(value):
                 value = _renewed(base, value)
             buffers.append(_memory(value))
         for number in self.host:
-            buffers.append(memory_of(tensor(number.read(), dtype=number.placeholder.dtype)))
-        return buffers + self.constants
+            buffers.append(number.renewed())
+        return buffers
 
-    def _results(self, leaves: Sequence[Any], made: Sequence[Buffer], sizes: Mapping[str, int]) -> Any:
+    def finished(self, leaves: Sequence[Any], made: Sequence[Buffer], sizes: Mapping[str, int] = {}) -> Any:
+        """Hands out what the program made."""
         outputs = iter(made)
         results = [
-            r if value is None else held(value.type, next(outputs), sizes)
-            for r, value in zip(self.results, self.result_values, strict=True)
+            r if form is None else form.filled(next(outputs), sizes)
+            for r, form in zip(self.results, self.forms, strict=True)
         ]
         for n in self.changed:
             argument = self.arguments[n]
             assert argument is not None
-            leaves[n].write(held(argument._value.type, next(outputs), sizes)._value, "jit")
-        for holder, gradient in self.gradients:
-            holder._gradient = None if gradient is None else held(gradient._value.type, next(outputs), sizes)
+            leaves[n].write(Form(argument._value.type).filled(next(outputs), sizes)._value, "jit")
+        for (holder, _), form in zip(self.gradients, self.gradient_forms, strict=True):
+            holder._gradient = None if form is None else form.filled(next(outputs), sizes)
         for n in self.updated:
             self.captured[n].storage.version += 1
         if self.differentiable and mode.enabled:
@@ -244,13 +256,43 @@ class Specialised:
             results[n] = wrap(value)
 
 
-def held(type: TensorType, buffer: Buffer, sizes: Mapping[str, int] = {}) -> Tensor:
-    """A tensor on memory that a program filled."""
-    if sizes:
-        type = type.with_shape(tuple([settled(d, sizes) for d in type.shape]))
-    made = Input(type)
-    made.hold(buffer)
-    return wrap(made)
+class Form:
+    """What the tensors of one output have in common: everything but their memory."""
+
+    def __init__(self, type: TensorType) -> None:
+        self.type = type
+        self.varies = any(isinstance(d, Size) for d in type.shape)
+        self.shared = dict(Input(type).__dict__)
+
+    def filled(self, buffer: Buffer, sizes: Mapping[str, int] = {}) -> Tensor:
+        """A tensor on memory that a program filled."""
+        if self.varies:
+            type = self.type.with_shape(tuple([settled(d, sizes) for d in self.type.shape]))
+            return Form(type).filled(buffer)
+        value: Input = object.__new__(Input)
+        value.__dict__.update(self.shared, buffer=buffer)
+        made: Tensor = object.__new__(Tensor)
+        made._value = value
+        return made
+
+
+class HostMemory:
+    """A number of the host, with the memory in which programs find it."""
+
+    def __init__(self, number: HostNumber) -> None:
+        self.read = number.read
+        self.placeholder = number.placeholder
+        type = number.placeholder.type
+        self.device = device(type.device)
+        self.buffer = self.device.allocate(type.dtype.bytes)
+        self.array = self.device.view(self.buffer, type.dtype, ())
+
+    def renewed(self) -> Buffer:
+        """The memory, with what the number is now."""
+        if self.array is None:
+            return memory_of(tensor(self.read(), dtype=self.placeholder.dtype))
+        self.array[()] = self.read()
+        return self.buffer
 
 
 def settled(extent: Dim, sizes: Mapping[str, int]) -> int:
