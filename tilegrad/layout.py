@@ -98,8 +98,12 @@ def reshaped(shape: Shape, strides: Shape, sizes: Sequence[Dim]) -> Shape | None
             if isinstance(count, int) and isinstance(extent, int) and count > extent:
                 return None
         result.extend([inner * stride for inner in row_major(tuple(taken))])
-    found = iter(result)
-    return tuple([1 if extent == 1 else next(found) for extent in sizes])
+    complete: list[Dim] = []
+    behind: Dim = 1
+    for extent in reversed(sizes):
+        complete.append(behind if extent == 1 else result.pop())
+        behind = complete[-1] * extent
+    return tuple(reversed(complete))
 
 
 def _runs(axes: Sequence[tuple[Dim, Dim]]) -> list[tuple[Dim, Dim]]:

@@ -308,12 +308,9 @@ class Properties(Handle):
         return bool((self == element).any())
 
     def __copy__(self) -> Tensor:
-        copied = object.__new__(type(self))
-        copied.__dict__.update(self.__dict__)
-        copied.base()
-        self.base()
-        copied._base = self._base
-        return copied
+        copied = alias(self, hidden=True)
+        copied.__class__ = type(self)  # type: ignore[assignment]
+        return copied.requires_grad_(self.requires_grad and self.is_leaf)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:

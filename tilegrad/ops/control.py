@@ -47,4 +47,4 @@ def where(condition: Value, x: Operand, y: Operand) -> Value:
 
 def masked(condition: Value, x: Value) -> Value:
     """x where a condition holds, 0 elsewhere (also where x is NaN)."""
-    return where(condition, x, 0.0 if x.dtype.is_float else 0)
+    return where(condition, x, 0.0 if x.dtype.is_float else False if x.dtype.kind == "bool" else 0)
