@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 from .creation import tensor
 from .errors import TilegradError, TraceError
@@ -21,6 +21,7 @@ from .handle import mode, state, wrap
 from .ir.dtype import float64
 from .ir.graph import TensorType
 from .ir.size import Dim, Size
+from .runtime.buffer import Buffer
 from .shortcut import MISS, Shortcut, shortcut
 from .specialised import Call, Kind, Specialised
 from .tensor import Tensor
@@ -86,6 +87,13 @@ class Jitted(Generic[P, R]):
             result = self.shortcut.call(*args)
             if result is not MISS:
                 return result  # type: ignore[no-any-return]
+        _, program, leaves, sizes = self.prepared(*args, **kwargs)
+        if not kwargs and not sizes:
+            self.shortcut = shortcut(program, self.watched or [])
+        return program(leaves, sizes)  # type: ignore[no-any-return]
+
+    def prepared(self, *args: P.args, **kwargs: P.kwargs) -> Prepared:
+        """The program for these arguments, compiled if there is none yet; it is not run."""
         if self.watched is None:
             self.watched = numbers_of(self.fn)
         leaves, structure = flatten((args, kwargs))
@@ -93,14 +101,14 @@ class Jitted(Generic[P, R]):
         for program in self.programs:
             sizes = program.kind.sizes(call)
             if sizes is not None and program.is_current():
-                break
-        else:
-            program = self._specialise(call)
-            sizes = program.kind.sizes(call)
-            assert sizes is not None
-        if not kwargs and not sizes:
-            self.shortcut = shortcut(program, self.watched)
-        return program(leaves, sizes)  # type: ignore[no-any-return]
+                return Prepared(self, program, leaves, sizes)
+        program = self._specialise(call)
+        sizes = program.kind.sizes(call)
+        assert sizes is not None
+        made = Prepared(self, program, leaves, sizes)
+        for watcher in watchers:
+            watcher(made)
+        return made
 
     def _specialise(self, call: Call) -> Specialised:
         """Makes a program for a call that none fits."""
@@ -130,7 +138,7 @@ class Jitted(Generic[P, R]):
         outside = self.varying_outside - self.deciding
         try:
             return Specialised(self.fn, _kind(call, types, inputs, outside), call.leaves, self.watched)
-        except TraceError:
+        except (TilegradError, TypeError, ValueError, LookupError):
             if not inputs and not outside:
                 raise
             self.varying -= inputs  # its value decides what is computed: one program for each
@@ -159,6 +167,23 @@ class Jitted(Generic[P, R]):
                     line = f"tilegrad: {name}: axis {axis} of argument {n} varies ({sizes}): compiled for all sizes"
                     print(line, file=sys.stderr)
                     return
+
+
+class Prepared(NamedTuple):
+    """A program of a jitted function, with the arguments of one call."""
+
+    function: Jitted[..., Any]
+    program: Specialised
+    leaves: list[Any]
+    sizes: dict[str, int]
+
+    def buffers(self) -> list[Buffer]:
+        """The memory of all inputs of the program, as it is now."""
+        return self.program._buffers(self.leaves)
+
+
+watchers: list[Callable[[Prepared], None]] = []
+"""Who is told when a function has been compiled for another kind of calls, before it runs."""
 
 
 def _varies(x: Any, before: Any) -> bool:
