@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from .config import settings
 from .ir.graph import Graph
 from .ir.node import Node
 from .ir.program import Program
@@ -72,6 +73,10 @@ def compile(graph: Graph, updates: Mapping[int, int] = {}, name: str = "program"
     renewed = {graph.outputs[out]: graph.inputs[old] for out, old in updates.items()}
     schedule = stages.keep("fuse", lambda: fuse(graph))
     program = stages.keep("program", lambda: assemble(schedule, renewed, name))
+    if settings().use:
+        from .schedule.replace import replace
+
+        program = stages.keep("replace", lambda: replace(program), program)
     target = on or device(_device_of(graph))
     executable = stages.keep("load", lambda: target.load(program))
     return Compiled(program, executable, stages)

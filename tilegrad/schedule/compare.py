@@ -28,8 +28,7 @@ def first_difference(program: Program, old: Launch, new: Launch) -> str:
     trials = SIZES if program.sizes else SIZES[:1]
     for trial, extent in enumerate(trials):
         sizes = {name: extent + n for n, name in enumerate(program.sizes)}
-        arrays = _random(program, old, sizes, trial)
-        expected = _ran(place, program, old, arrays, sizes)
+        arrays, expected = _example(place, program, old, sizes, trial)
         try:
             got = _ran(place, program, new, arrays, sizes)
         except TilegradError as problem:
@@ -41,8 +40,24 @@ def first_difference(program: Program, old: Launch, new: Launch) -> str:
     return ""
 
 
-def _random(program: Program, launch: Launch, sizes: dict[str, int], seed: int) -> dict[str, Any]:
-    """Elements for every buffer of a launch. Whole numbers are small: they may be positions."""
+def _example(
+    place: Device, program: Program, launch: Launch, sizes: dict[str, int], seed: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Random elements for every buffer of a launch, and what it makes of them.
+
+    Whole numbers may be positions: they are so small that all are inside of what they point into.
+    """
+    for below in (100, 8, 2):
+        arrays = _random(program, launch, sizes, seed, below)
+        try:
+            return arrays, _ran(place, program, launch, arrays, sizes)
+        except TilegradError:
+            continue
+    arrays = _random(program, launch, sizes, seed, 1)
+    return arrays, _ran(place, program, launch, arrays, sizes)
+
+
+def _random(program: Program, launch: Launch, sizes: dict[str, int], seed: int, below: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     arrays = {}
     for name in dict.fromkeys(a for a in launch.arguments if isinstance(a, str)):
@@ -51,7 +66,7 @@ def _random(program: Program, launch: Launch, sizes: dict[str, int], seed: int) 
         if type.dtype.is_float:
             arrays[name] = rng.standard_normal(shape).astype(type.dtype.numpy)
         else:
-            arrays[name] = rng.integers(0, 2, shape).astype(type.dtype.numpy)
+            arrays[name] = rng.integers(0, min(below, type.dtype.max + 1), shape).astype(type.dtype.numpy)
     return arrays
 
 

@@ -1,0 +1,94 @@
+"""What a kernel has to do at least: bytes to move, and operations on floating-point numbers.
+
+Counted from the group that the kernel was made of, not from what it happens to do: each element that is needed
+is read once and written once, each value computed once. A function of one element (a product, an exponential)
+is one operation; choosing, converting and moving are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ..ir.graph import Value
+from ..ir.scalar import Apply, Expr, Index, Read, Reduce, Scan, parts, walk
+from ..ir.size import known
+from ..schedule.group import Group
+
+MOVES = ("cast", "bitcast", "where")
+"""Functions that compute nothing."""
+
+
+class Work(NamedTuple):
+    """Bytes read and written, and operations."""
+
+    read: int = 0
+    written: int = 0
+    operations: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return self.read + self.written
+
+    def plus(self, other: Work) -> Work:
+        return Work(*(x + y for x, y in zip(self, other, strict=True)))
+
+
+def work_of(group: Group, sizes: Mapping[str, int] = {}) -> Work:
+    """What the kernel of a group has to do, for some values of the sizes that vary.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ir.graph import Graph, Input, TensorType
+    >>> from ..ops.broadcasting import reduce_sum
+    >>> from ..ops.exponential import exp
+    >>> from ..schedule.fuse import fuse
+    >>> x = Input(TensorType(float32, (4, 8)), "x")
+    >>> (group,) = fuse(Graph((x,), (reduce_sum(exp(x), (1,)),))).groups
+    >>> work_of(group)
+    Work(read=128, written=16, operations=64)
+    """
+    written = sum(known(v.type.bytes, sizes) for v in group.stored)
+    if group.kind == "opaque":
+        inputs = dict.fromkeys(x for v in group.stored for x in v.inputs)
+        return Work(sum(known(x.type.bytes, sizes) for x in inputs), written)
+    free = _free_indices(group)
+    touched: dict[Value, int] = {}
+    operations = 0
+    for e, indices in free.items():
+        match e:
+            case Read(source):
+                touched[source] = touched.get(source, 0) + _count(indices, sizes)
+            case Apply(fn) if e.dtype.is_float and fn not in MOVES:
+                operations += _count(indices, sizes)
+            case Reduce(_, _, body) if body.dtype.is_float:
+                operations += _count(free[body], sizes)
+            case Scan(_, _, body, _) if body.dtype.is_float:
+                operations += _count(free[body], sizes)
+            case _:
+                pass
+    read = sum(min(n, known(x.type.count, sizes)) * x.dtype.bytes for x, n in touched.items())
+    return Work(read, written, operations)
+
+
+def _free_indices(group: Group) -> dict[Expr, frozenset[Index]]:
+    """Every expression of the group, with the indices that it depends on."""
+    free: dict[Expr, frozenset[Index]] = {}
+    for e in walk(*(s.expr for s in group.stores)):
+        inside: frozenset[Index] = frozenset().union(*(free[p] for p in parts(e)))
+        match e:
+            case Index():
+                free[e] = frozenset((e,))
+            case Reduce(_, index):
+                free[e] = inside - {index}
+            case Scan(_, index, _, at):
+                free[e] = (inside - {index}) | free[at]
+            case _:
+                free[e] = inside
+    return free
+
+
+def _count(indices: frozenset[Index], sizes: Mapping[str, int]) -> int:
+    total = 1
+    for index in indices:
+        total *= known(index.extent, sizes)
+    return total

@@ -1,0 +1,260 @@
+"""`tilegrad.explain`: every stage between a line of user code and the machine code, in print.
+
+    e = tilegrad.explain(step, x, y)
+    print(e)              everything
+    e["fuse"]             one stage, by name; e.stages has all names
+    e.kernels["softmax"]  a kernel as a person would write it
+    e.assembly.full       every instruction
+    e.save("step.html")   one file, without anything from elsewhere
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ..compiler import Compiled, Stage
+from ..errors import ArgumentError
+from ..ir.graph import Graph, Value
+from ..ir.program import Launch, Program
+from ..ir.program_printer import peak, show_program
+from ..jitted import Jitted, Prepared, jit
+from ..realize import plain_graph
+from ..runtime.buffer import Buffer
+from ..runtime.device import Device, device
+from ..schedule.group import Group, Schedule
+from ..schedule.inplace import place_updates
+from ..schedule.replace import launch_line
+from ..tensor import Tensor
+from .lines import Line, places_of, show_lines, user_lines
+from .listing import Listing
+from .measure import Measured, duration, measure
+
+SHOWN_LINES = 8
+"""Of the user's, at the head of a kernel."""
+
+
+class Kernels:
+    """The kernels of a program as source, each once; by name, or by the number of its launch."""
+
+    def __init__(self, program: Program, groups: Sequence[Group]) -> None:
+        self.launches = [s for s in program.steps if isinstance(s, Launch)]
+        self.texts = [
+            "\n".join([launch_line(program, launch), *_heading(group), _without_origin(launch)])
+            for launch, group in zip(self.launches, _padded(groups, len(self.launches)), strict=True)
+        ]
+
+    def __getitem__(self, which: str | int) -> str:
+        if isinstance(which, int):
+            return self.texts[which]
+        for launch, text in zip(self.launches, self.texts, strict=True):
+            if launch.kernel.name == which:
+                return text
+        names = ", ".join(dict.fromkeys(x.kernel.name for x in self.launches))
+        raise KeyError(f"there is no kernel {which!r}; there are: {names}")
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.texts)
+
+    def distinct(self) -> dict[str, tuple[list[int], Launch]]:
+        """Each text once, with the numbers of the launches that it is for."""
+        found: dict[str, tuple[list[int], Launch]] = {}
+        for n, (launch, text) in enumerate(zip(self.launches, self.texts, strict=True)):
+            found.setdefault(text, ([], launch))[0].append(n)
+        return found
+
+    def __str__(self) -> str:
+        return "\n\n".join(self.distinct())
+
+
+def _heading(group: Group | None) -> list[str]:
+    """The user's lines, as comments."""
+    places = [] if group is None else places_of(group)
+    lines = [f"# {place}: {place.text}".rstrip(": ") for place in places[:SHOWN_LINES]]
+    return lines + ([f"# and {len(places) - SHOWN_LINES} lines more"] if len(places) > SHOWN_LINES else [])
+
+
+def _without_origin(launch: Launch) -> str:
+    return str(launch.kernel.replaced(origin=""))
+
+
+def _padded(groups: Sequence[Group], count: int) -> list[Group | None]:
+    return [*groups, *[None] * count][:count]
+
+
+class Explanation:
+    """What became of a function: every stage, kept. Prints, and saves as one HTML file."""
+
+    def __init__(
+        self,
+        name: str,
+        compiled: Compiled,
+        inputs: Callable[[], Sequence[Buffer]],
+        sizes: Mapping[str, int],
+        function: Callable[..., Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.compiled = compiled
+        self.sizes = sizes
+        self._inputs = inputs
+        self._function = function
+
+    @property
+    def program(self) -> Program:
+        """The steps, with their buffers."""
+        return self.compiled.executable.program
+
+    @property
+    def graph(self) -> Graph:
+        """What was recorded, gradients included, before any pass."""
+        return self.compiled.stages["graph"].artifact  # type: ignore[return-value]
+
+    @property
+    def simplified(self) -> Graph:
+        """The graph after the last pass."""
+        graphs = [s.artifact for s in self.compiled.stages.made if isinstance(s.artifact, Graph)]
+        return graphs[-1]
+
+    @property
+    def schedule(self) -> Schedule:
+        """The groups, in the order in which they were found, and why neighbours stayed apart."""
+        return self.compiled.stages["fuse"].artifact  # type: ignore[return-value]
+
+    @property
+    def device(self) -> Device:
+        places = [v.device for v in (*self.graph.outputs, *self.graph.inputs)]
+        return device(places[0] if places else "cpu")
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The groups of the launches, in the order of the launches."""
+        graph, program = self.simplified, self.program
+        given = set(graph.inputs)
+        by_name = dict(zip(program.inputs, graph.inputs, strict=True))
+        renewed: dict[Value, Value] = {
+            v: by_name[name]
+            for v, name in zip(graph.outputs, program.outputs, strict=True)
+            if v not in given and name in by_name
+        }
+        schedule, _ = place_updates(self.schedule, renewed)
+        return [g for g in schedule.groups if any(v.type.count != 0 for v in g.stored)]
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        """The user's lines, each with the numbers of its kernels."""
+        return user_lines(self._function, self.groups)
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        return Kernels(self.program, self.groups)
+
+    @cached_property
+    def assembly(self) -> Listing:
+        """The machine code: printed, the inner loops; `.full` has all."""
+        launches = {s.kernel.name: s.kernel for s in reversed(self.kernels.launches)}
+        texts = {name: self.device.assembly(kernel) for name, kernel in reversed(launches.items())}
+        return Listing({name: text for name, text in texts.items() if text})
+
+    @cached_property
+    def measured(self) -> Measured:
+        """How long each launch takes. Measured when first looked at, on copies of the arguments."""
+        return measure(self.compiled.executable, self.device, self._inputs(), self.groups, self.sizes)
+
+    @property
+    def passes(self) -> list[Stage]:
+        """The stages between the graph as recorded and the groups."""
+        return [s for s in self.compiled.stages.made if s.name != "graph" and isinstance(s.artifact, Graph)]
+
+    @property
+    def stages(self) -> dict[str, Callable[[], object]]:
+        """All stages by name; each is made when it is called."""
+        found: dict[str, Callable[[], object]] = {"lines": lambda: show_lines(self.lines)}
+        for stage in self.compiled.stages.made:
+            if isinstance(stage.artifact, Graph | Schedule):
+                found[stage.name] = lambda s=stage: s.artifact if s.changed else "(unchanged)"  # type: ignore[misc]
+        found["kernels"] = lambda: self.kernels
+        found["program"] = lambda: show_program(self.program)
+        found["assembly"] = lambda: self.assembly if len(self.assembly) else f"({self.device.name} has none to show)"
+        found["measured"] = lambda: self.measured
+        return found
+
+    def __getitem__(self, name: str) -> Any:
+        """A stage by its name."""
+        if name not in self.stages:
+            raise KeyError(f"there is no stage {name!r}; there are: {', '.join(self.stages)}")
+        return self.stages[name]()
+
+    def summary(self) -> str:
+        """One line: how many operations became how many kernels, in how much memory, and how fast."""
+        operations = len(self.graph.values()) - len(self.graph.inputs)
+        temporaries, rest = peak(self.program)
+        whole = self.measured.whole
+        share = f", {100 * whole.share:.0f} % of what {self.device.name} allows" if whole.share else ""
+        return (
+            f"{self.name}: {operations} operations in {len(self.kernels)} kernels, "
+            f"{temporaries + rest} bytes ({temporaries} for temporaries), {duration(whole.seconds)} a run{share}"
+        )
+
+    def __str__(self) -> str:
+        parts = [self.summary()]
+        parts += [f"=== {name} ===\n{made()}" for name, made in self.stages.items()]
+        return "\n\n".join(parts)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes everything to one HTML file, which needs nothing else."""
+        from .page import page
+
+        target = Path(path)
+        target.write_text(page(self), encoding="utf-8")
+        return target
+
+
+def explain(thing: Any, *args: Any, **kwargs: Any) -> Explanation:
+    """What becomes of a function when it is called with these arguments, or of a tensor that is not computed yet.
+
+    >>> import tilegrad as tg
+    >>> e = explain(lambda x: x.exp().sum(), tg.ones(4, 8, device="reference"))
+    >>> print(e["fuse"])
+    group 0: rows over one; along k0 in 4, k1 in 8
+      let t0 = sum(exp(x0[k0, k1]) for k1 in 0:8)
+      let t1 = sum(t0 for k0 in 0:4)
+      store sum_1[] = t1
+    """
+    if isinstance(thing, Tensor):
+        if args or kwargs:
+            raise ArgumentError("explain: a tensor is explained alone; arguments go with a function")
+        return of_tensors([thing])
+    if isinstance(thing, Jitted):
+        return of_prepared(thing.prepared(*args, **kwargs))
+    if not callable(thing):
+        raise ArgumentError(
+            f"explain takes a function with its arguments, or a tensor that is not computed yet, not {type(thing)}"
+        )
+    function = thing if hasattr(thing, "__code__") or hasattr(thing, "__func__") else thing.__call__
+    return of_prepared(jit(function).prepared(*args, **kwargs))
+
+
+def of_prepared(prepared: Prepared) -> Explanation:
+    """The explanation of a program of a jitted function."""
+    function = prepared.function.fn
+    name = getattr(function, "__name__", "function")
+    return Explanation(name, prepared.program.compiled, prepared.buffers, prepared.sizes, function)
+
+
+def of_tensors(tensors: Sequence[Tensor]) -> Explanation:
+    """The explanation of what must be done to compute tensors."""
+    from ..compiler import compile
+
+    values = [x.value for x in tensors]
+    if all(v.buffer is not None for v in values):
+        raise ArgumentError(
+            "explain: the tensor is in memory already, nothing is left to compute. Explain it before it is "
+            "looked at, or explain the function that makes it: tilegrad.explain(fn, ...)"
+        )
+    graph, buffers = plain_graph(values, [])
+    return Explanation("tensor", compile(graph), lambda: buffers, {})

@@ -1,0 +1,90 @@
+"""The user's lines, and which kernels each of them became."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..schedule.group import Group
+
+
+class Place(NamedTuple):
+    """A line of a file."""
+
+    file: str
+    line: int
+
+    @property
+    def text(self) -> str:
+        return linecache.getline(self.file, self.line).strip()
+
+    def __str__(self) -> str:
+        return f"{Path(self.file).name}:{self.line}"
+
+
+class Line(NamedTuple):
+    """A line with the numbers of the kernels that compute something for it."""
+
+    place: Place
+    text: str
+    kernels: tuple[int, ...]
+
+
+def places_of(group: Group) -> list[Place]:
+    """The user's lines that a group computes, in the order of the lines."""
+    found = [m.value.location for m in group.members]
+    return sorted({Place(at.file, at.line) for at in found if at is not None})
+
+
+def user_lines(fn: Callable[..., Any] | None, groups: Sequence[Group]) -> list[Line]:
+    """The source of a function, then other lines that kernels were made for."""
+    kernels: dict[Place, list[int]] = {}
+    for number, group in enumerate(groups):
+        for place in places_of(group):
+            kernels.setdefault(place, []).append(number)
+    lines = [Line(p, text, tuple(kernels.pop(p, ()))) for p, text in _source(fn)]
+    others = [Line(p, linecache.getline(p.file, p.line).rstrip(), tuple(k)) for p, k in sorted(kernels.items())]
+    return lines + others
+
+
+def _source(fn: Callable[..., Any] | None) -> list[tuple[Place, str]]:
+    if fn is None:
+        return []
+    try:
+        texts, first = inspect.getsourcelines(fn)
+        file = inspect.getsourcefile(fn) or ""
+    except (OSError, TypeError):
+        return []
+    return [(Place(file, first + n), text.rstrip()) for n, text in enumerate(texts)]
+
+
+def show_lines(lines: Sequence[Line]) -> str:
+    """The lines with their numbers, and the kernels beside them."""
+    width = min(96, max((len(line.text) for line in lines), default=0))
+    shown: list[str] = []
+    file = ""
+    for line in lines:
+        if line.place.file != file:
+            file = line.place.file
+            shown.append(Path(file).name)
+        text = f"{line.place.line:5}  {line.text:{width}}"
+        shown.append((f"{text}  -> {kernel_numbers(line.kernels)}" if line.kernels else text).rstrip())
+    return "\n".join(shown)
+
+
+def kernel_numbers(kernels: Sequence[int]) -> str:
+    """
+    >>> kernel_numbers([0]), kernel_numbers([0, 1, 2, 5])
+    ('kernel 0', 'kernels 0-2, 5')
+    """
+    runs: list[list[int]] = []
+    for k in kernels:
+        if runs and runs[-1][-1] == k - 1:
+            runs[-1].append(k)
+        else:
+            runs.append([k])
+    shown = [str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs]
+    return f"kernel{'s' if len(kernels) > 1 else ''} {', '.join(shown)}"

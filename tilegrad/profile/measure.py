@@ -1,0 +1,162 @@
+"""Runs a program a few times on copies of its inputs, and says how long each launch took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from ..ir.program import Copy, Launch, Program
+from ..ir.program_printer import show_step
+from ..ir.size import known
+from ..runtime import events
+from ..runtime.buffer import Buffer
+from ..runtime.device import Device, Executable
+from ..schedule.group import Group
+from .count import Work, work_of
+from .limit import Limit, limit_of
+
+ENOUGH = 0.3
+"""Seconds for which a program is measured."""
+MOST_RUNS = 200
+SETTLING_RUNS = 5
+"""Runs before: the first meet fresh memory, and the CPU deals its work anew by what they took."""
+
+
+class Row(NamedTuple):
+    """A launch: what it has to do, how long it took (seconds; 0: not measured), and what the machine allows."""
+
+    number: int
+    name: str
+    step: str
+    work: Work
+    seconds: float
+    limit: Limit
+
+    @property
+    def share(self) -> float:
+        return self.limit.share(self.seconds)
+
+
+class Measured(NamedTuple):
+    """All launches of a program, and the whole: `seconds` is the time of a run from Python."""
+
+    rows: tuple[Row, ...]
+    whole: Row
+    runs: int
+
+    def __str__(self) -> str:
+        lines = [f"{'kernel':28} {'time':>9} {'GB/s':>7} {'GFLOP/s':>8} {'of limit':>9}  bound by"]
+        for row in (*self.rows, self.whole):
+            lines.append(" ".join(f"{cell:{form}}" for cell, form in zip(cells(row), FORMS, strict=True)).rstrip())
+        lines.append(f"{self.runs} runs, medians; bytes and operations are those needed at least")
+        return "\n".join(lines)
+
+
+FORMS = ("28", ">9", ">7", ">8", ">9", "")
+
+
+def cells(row: Row) -> tuple[str, str, str, str, str, str]:
+    """A row in words: name, time, GB/s, GFLOP/s, percent of the limit, what bounds it."""
+    if not row.seconds:
+        return (row.name, "-", "-", "-", "-", row.limit.bound)
+    bandwidth, speed = row.work.bytes / row.seconds / 1e9, row.work.operations / row.seconds / 1e9
+    share = f"{100 * row.share:.0f} %" if row.limit.bound else "-"
+    bound = f" {row.limit.bound}" if row.limit.bound else ""
+    return (row.name[:28], duration(row.seconds), _figure(bandwidth), _figure(speed), share, bound)
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(2.5), duration(0.0125), duration(3.21e-5), duration(4e-8)
+    ('2.50 s', '12.5 ms', '32.1 us', '40 ns')
+    """
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:.3g} {unit}" if seconds < 1 else f"{seconds:.2f} s"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def _figure(x: float) -> str:
+    return f"{x:.0f}" if x >= 100 else f"{x:.1f}" if x >= 1 else f"{x:.2f}" if x else "-"
+
+
+def measure(
+    executable: Executable,
+    device: Device,
+    inputs: Sequence[Buffer],
+    groups: Sequence[Group],
+    sizes: Mapping[str, int] = {},
+    runs: int | None = None,
+) -> Measured:
+    """Times each launch. The inputs are copied first: a training step may be measured without training."""
+    program = executable.program
+    runner = executable.bound(sizes)
+    copies = [device.copy(b) for b in inputs]
+    launches: list[list[float]] = []
+    wholes: list[float] = []
+    least, most = (1, runs) if runs is not None else (3, MOST_RUNS)
+    for _ in range(SETTLING_RUNS if runs is None else 0):
+        runner(copies)
+        if len(program.steps) and runs is None:
+            device.synchronize()
+    end = time.perf_counter() + ENOUGH
+    while len(wholes) < least or (len(wholes) < most and time.perf_counter() < end):
+        start = time.perf_counter()
+        runner(copies)
+        device.synchronize()
+        wholes.append(time.perf_counter() - start)
+        launches.append(_launch_times(runner, copies))
+    works = works_of(program, groups, sizes)
+    steps = [s for s in program.steps if isinstance(s, Launch | Copy)]
+    times = [median(column) for column in zip(*launches, strict=True)]
+    if len(times) != len(steps):
+        times = [0.0] * len(steps)
+    limits = device.limits
+    rows = tuple(
+        Row(n, _name(s), show_step(s), work, seconds, limit_of(work, limits))
+        for n, (s, work, seconds) in enumerate(zip(steps, works, times, strict=True))
+    )
+    return Measured(rows, _whole(rows, median(wholes)), len(wholes))
+
+
+def _launch_times(runner: object, inputs: Sequence[Buffer]) -> list[float]:
+    """The seconds of each launch and copy in one run, in order."""
+    seen: list[float] = []
+
+    def listen(event: events.Event) -> None:
+        if event.kind in ("launch", "copy"):
+            seen.append(event.seconds)
+
+    with events.listening(listen):
+        runner(inputs)  # type: ignore[operator]
+    return seen
+
+
+def _whole(rows: Sequence[Row], seconds: float) -> Row:
+    work = Work()
+    for row in rows:
+        work = work.plus(row.work)
+    return Row(len(rows), "the whole", "", work, seconds, Limit(sum(r.limit.seconds for r in rows), ""))
+
+
+def works_of(program: Program, groups: Sequence[Group], sizes: Mapping[str, int]) -> list[Work]:
+    """What each launch and copy has to do; `groups` are those that the launches were made of, in order."""
+    remaining = iter(groups)
+    found = []
+    for step in program.steps:
+        match step:
+            case Launch():
+                group = next(remaining, None)
+                found.append(work_of(group, sizes) if group is not None else Work())
+            case Copy(source):
+                bytes = known(program.buffer(source).type.bytes, sizes)
+                found.append(Work(bytes, bytes))
+            case _:
+                pass
+    return found
+
+
+def _name(step: Launch | Copy) -> str:
+    return step.kernel.name if isinstance(step, Launch) else f"copy {step.target}"
