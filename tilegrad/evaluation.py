@@ -11,7 +11,7 @@ import numpy as np
 from . import realize as runtime
 from .errors import GradientError, IndexRangeError
 from .handle import Handle, state
-from .ir.graph import Input, Value
+from .ir.graph import Input, Value, topological
 from .ir.location import Location, current_location
 from .ops.indexing import index_bounds
 from .ops.joint import joint_outputs
@@ -46,7 +46,7 @@ def compute(*tensors: Handle) -> None:
     company: list[Handle] = []
     if state.trace is None:
         if deferred_checks:
-            checks = deferred_checks.copy()
+            checks = [check for check in deferred_checks if _is_known(check.bounds)]
             deferred_checks.clear()
         if differentiated:
             company = list(differentiated)
@@ -58,6 +58,12 @@ def compute(*tensors: Handle) -> None:
     for check in checks:
         low, high = (int(_array(bound)) for bound in check.bounds)
         refuse_outside(low, high, check.extent, check.axis, check.op, check.location)
+
+
+def _is_known(values: Sequence[Value]) -> bool:
+    """Whether values can be computed: those of a function that was mapped or traced stand for nothing outside it."""
+    reached = topological(values, lambda v: v.buffer is not None)
+    return all(v.buffer is not None or not isinstance(v, Input) for v in reached)
 
 
 def settle(x: Handle) -> None:

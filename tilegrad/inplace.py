@@ -79,10 +79,15 @@ def fill_(self: R, value: Any) -> R:
         number = constant(int(value) if own.dtype.is_integer else value, own.dtype, own.device)
     else:
         raise DTypeError(f"fill_ takes a number, not {kind_of(value)}")
-    self.write(expand(number, own.shape), "fill_")
-    return self
+    return _filled(self, number, "fill_")
 
 
 def zero_(self: R) -> R:
     """Every element is replaced by 0."""
-    return fill_(self, 0)
+    own = self.value
+    return _filled(self, constant(0, own.dtype, own.device), "zero_")
+
+
+def _filled(x: R, number: Value, op: str) -> R:
+    x.write(expand(number, x.value.shape), op)
+    return x

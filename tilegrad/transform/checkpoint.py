@@ -25,6 +25,11 @@ def checkpointed(outputs: Sequence[Value], inputs: Sequence[Value]) -> list[Valu
         again: dict[Value, Value] = {x: Again(x, flowing[0][1]) for x in inputs}
         anew = substitute([y for y, _ in flowing], again)
         wanted = [again.get(x, x) for x in arguments]
-        return gradients(anew, [u for _, u in flowing], wanted)
+        for copy in again.values():
+            copy.__dict__["leaf"] = None  # what x was computed from gets its share through x
+        found = gradients(anew, [u for _, u in flowing], wanted)
+        for copy in again.values():
+            del copy.__dict__["leaf"]
+        return found
 
     return joint_outputs(outputs, arguments, rule)
