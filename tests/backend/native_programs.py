@@ -95,4 +95,5 @@ def in_child(source: str, timeout: float = 120, prefix: tuple[str, ...] = (), **
         timeout=timeout,
     )
     assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    assert not done.stderr, done.stderr[-4000:]
     return done.stdout

@@ -1,7 +1,9 @@
 """The CPU device: memory, programs with temporaries, varying sizes, updates in place; compiling and its cache."""
 
 import gc
+import sys
 import threading
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +11,14 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
+from tests.backend.native_programs import in_child
 from tilegrad import config
 from tilegrad.backend.cpu import build, objects
+from tilegrad.backend.cpu.memory import PoolBuffer
+from tilegrad.backend.cpu.moulds import maker, small_buffer
 from tilegrad.backend.cpu.pool import CHUNK, LARGE, Pool
 from tilegrad.errors import CompileError, RuntimeFault
-from tilegrad.ir.dtype import bfloat16, float32
+from tilegrad.ir.dtype import bfloat16, float32, uint8
 from tilegrad.ir.graph import TensorType
 from tilegrad.ir.program import Buffer, Copy, Launch, Program, Tiles
 from tilegrad.ir.size import Dim, Size
@@ -262,6 +267,61 @@ def test_arrays_come_and_go() -> None:
     assert cpu.adopt(array.T) is None
     empty = cpu.from_host(np.empty((0, 3), np.float32))
     assert cpu.to_host(empty, float32, (0, 3)).shape == (0, 3)
+
+
+def test_buffers_made_natively_are_buffers() -> None:
+    make = maker(cpu, 100)
+    buffer = make()
+    assert isinstance(buffer, PoolBuffer)
+    assert (buffer.bytes, buffer.device, buffer.memory) == (100, cpu, None)
+    assert repr(buffer) == "<100 bytes on cpu>"
+    watched, address = weakref.ref(buffer), buffer.address
+    cpu.view(buffer, uint8, (100,))[:] = 3  # type: ignore[index]
+    del buffer
+    assert watched() is None
+    assert make().address == address
+    before = cpu.statistics.live
+    kept = [make() for _ in range(1000)]
+    assert len({b.address for b in kept}) == 1000
+    assert cpu.statistics.live == before + 128_000
+    cycle: list[object] = [make()]
+    cycle.append(cycle)
+    del kept, cycle
+    gc.collect()
+    assert cpu.statistics.live == before
+    with pytest.raises(RuntimeFault, match="no memory"):
+        maker(cpu, 1 << 60)()
+
+
+def test_counts_of_references_stay() -> None:
+    """Neither the class, the device, nor the free list gains or loses references; nor do addresses leak."""
+    make, blocks = maker(cpu, 300), cpu.pool.blocks(300)
+    watched = (small_buffer(), cpu, blocks)
+    for _ in range(10):
+        make()
+    before = [sys.getrefcount(x) for x in watched]
+    for _ in range(1000):
+        make()
+    assert [sys.getrefcount(x) for x in watched] == before
+    address = make().address
+    assert sys.getrefcount(address) <= 4
+
+
+def test_buffers_may_outlive_everything() -> None:
+    printed = in_child("""
+        import builtins, sys
+        from tilegrad.runtime.device import device
+        from tilegrad.backend.cpu.moulds import maker
+        make = maker(device("cpu"), 64)
+        builtins.kept = [make() for _ in range(3)]
+        sys.kept = make()
+        class Cycle: pass
+        cycle = Cycle(); cycle.itself, cycle.kept = cycle, make()
+        def later(kept=make()): pass
+        import atexit; atexit.register(later)
+        print("end")
+    """)
+    assert printed == "end\n"
 
 
 # -------------------------------------------------------------------------------------------------- compiling

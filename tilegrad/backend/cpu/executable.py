@@ -17,7 +17,7 @@ from ...runtime.device import Executable, Runner
 from . import native
 from .build import KernelCode, built
 from .deal import Call, deal
-from .memory import PoolBuffer
+from .moulds import maker
 from .settle import settle
 from .table import Table
 
@@ -82,25 +82,23 @@ class Binding:
         learner, settled = _Learner(self), self.settled
         names = {
             "device": self.device,
-            "take": self.device.pool.take,
-            "PoolBuffer": PoolBuffer,
             "learner": learner,
             "listeners": events.listeners,
             "run": learner.table.run,
-        } | {f"blocks{n}": self.device.pool.blocks(bytes) for n, bytes in enumerate(settled.made)}
-        source = runner_source(settled.inputs, settled.made, settled.results, bool(settled.arena))
+        } | {f"make{n}": maker(self.device, bytes) for n, bytes in enumerate(settled.made)}
+        source = runner_source(settled.inputs, len(settled.made), settled.results, bool(settled.arena))
         exec(source, names)
         return names["runner"]  # type: ignore[return-value]
 
 
-def runner_source(inputs: int, made: Sequence[int], results: Sequence[int], arena: bool) -> str:
-    """The text of a runner: `made` has the bytes of each new output, `results` the datum of each result.
+def runner_source(inputs: int, made: int, results: Sequence[int], arena: bool) -> str:
+    """The text of a runner: `made` is the number of new outputs, `results` has the datum of each result.
 
-    >>> print(runner_source(2, [64], [2, 0], True))
+    >>> print(runner_source(2, 1, [2, 0], True))
     def runner(inputs):
         global run
         x0, x1 = inputs
-        y0 = PoolBuffer(device, 64, blocks0, take(blocks0))
+        y0 = make0()
         arena = device.arena
         if listeners:
             learner.profiled(x0.address, x1.address, y0.address, arena.address)
@@ -111,16 +109,13 @@ def runner_source(inputs: int, made: Sequence[int], results: Sequence[int], aren
         return (y0, x0,)
     """
     given = [f"x{n}" for n in range(inputs)]
-    new = [f"y{n}" for n in range(len(made))]
+    new = [f"y{n}" for n in range(made)]
     data = ", ".join(f"{name}.address" for name in [*given, *new, *(["arena"] if arena else [])])
     everything = given + new
     result = f"return ({''.join(everything[n] + ', ' for n in results).rstrip()})"
     lines = ["def runner(inputs):", "    global run"]
     lines += [f"    {', '.join(given)}{',' if inputs == 1 else ''} = inputs"] if inputs else []
-    lines += [
-        f"    {y} = PoolBuffer(device, {bytes}, blocks{n}, take(blocks{n}))"
-        for n, (y, bytes) in enumerate(zip(new, made, strict=True))
-    ]
+    lines += [f"    y{n} = make{n}()" for n in range(made)]
     lines += ["    arena = device.arena"] if arena else []
     lines += ["    if listeners:", f"        learner.profiled({data})", f"        {result}"]
     lines += ["    if learner.learning:", "        run = learner.next()", f"    run({data})", f"    {result}"]

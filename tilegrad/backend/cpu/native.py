@@ -34,7 +34,22 @@ class Machine(NamedTuple):
 
 MACHINES = {"x86_64": Machine("pause", 202, 35, 186), "aarch64": Machine("yield", 98, 101, 178)}
 
-API = ("PyLong_AsLongLong", "PyErr_Occurred", "PyErr_SetString", "PyEval_SaveThread", "PyEval_RestoreThread")
+API = (
+    "PyLong_AsLongLong",
+    "PyErr_Occurred",
+    "PyErr_SetString",
+    "PyEval_SaveThread",
+    "PyEval_RestoreThread",
+    "Py_IncRef",
+    "Py_DecRef",
+    "PyType_GenericAlloc",
+    "PyList_Size",
+    "PyList_GetItem",
+    "PyList_SetSlice",
+    "PyList_Append",
+    "PyObject_CallFunctionObjArgs",
+)
+"""What `runtime.ll` calls of Python, all of its stable interface."""
 
 
 class Words:
@@ -84,13 +99,17 @@ def source() -> str:
 @once
 def code() -> objects.Code:
     """The native part, compiled and linked."""
-    names = ("run_tasks", "copy_bytes", "pauses", "work", "wake", "retire", "call")
+    names = ["run_tasks", "copy_bytes", "pauses", "work", "wake", "retire", "call", "make", "drop"]
+    names += [f"at_{slot}" for slot in ("address", "blocks", "bytes", "device", "memory")]
     python = ctypes.pythonapi
-    symbols = {name: _address_of(getattr(python, name)) for name in (*API, "Py_IncRef")}
+    symbols = {name: _address_of(getattr(python, name)) for name in API}
     symbols["none"] = id(None)
     symbols["type_error"] = ctypes.addressof(ctypes.c_void_p.in_dll(python, "PyExc_TypeError"))
     image = objects.object_code("the runtime", source(), objects.host(), optimise=True)
-    return objects.link([image], names, symbols)
+    linked = objects.link([image], names, symbols)
+    for owner in (linked, objects.linker()):  # buffers may die after everything else in the interpreter
+        python.Py_IncRef(ctypes.py_object(owner))
+    return linked
 
 
 def _address_of(function: Any) -> int:
@@ -106,20 +125,34 @@ class _MethodDef(ctypes.Structure):
     )
 
 
-METH_FASTCALL = 0x80
+METH_NOARGS, METH_FASTCALL = 0x04, 0x80
 
 
 @once
-def _method() -> _MethodDef:
+def _run_method() -> _MethodDef:
     return _MethodDef(b"run", code().addresses["call"], METH_FASTCALL, b"run(address, ...): runs a program")
 
 
-def builtin(program: int) -> Callable[..., None]:
+@once
+def _make_method() -> _MethodDef:
+    return _MethodDef(b"make", code().addresses["make"], METH_NOARGS, b"make(): a buffer on a free block")
+
+
+def runs(program: int) -> Callable[..., None]:
     """The Python function that runs the program at an address: `run(*addresses of its inputs and outputs)`."""
+    return _builtin(_run_method(), program)
+
+
+def makes(mould: int) -> Callable[[], Any]:
+    """The Python function that makes a buffer after the mould at an address."""
+    return _builtin(_make_method(), mould)
+
+
+def _builtin(method: _MethodDef, self: int) -> Callable[..., Any]:
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
     make.restype = ctypes.py_object
-    return make(ctypes.addressof(_method()), program, None)  # type: ignore[no-any-return]
+    return make(ctypes.addressof(method), self, None)  # type: ignore[no-any-return]
 
 
 # Words of a team in `runtime.ll`.

@@ -106,7 +106,7 @@ def link(objects: Sequence[bytes], names: Sequence[str], symbols: Mapping[str, i
     for name in names:
         library.export_symbol(name)
     try:
-        return Code(library.link(_linker(), f"library{next(_libraries)}"), names)
+        return Code(library.link(linker(), f"library{next(_libraries)}"), names)
     except RuntimeError as e:
         raise CompileError(f"{', '.join(names[:3])}: the machine code does not link: {e}") from e
 
@@ -122,7 +122,8 @@ def _initialise() -> None:
 
 
 @once
-def _linker() -> Any:
+def linker() -> Any:
+    """What puts code in memory."""
     _initialise()
     return llvm.create_lljit_compiler(suppress_errors=True)
 

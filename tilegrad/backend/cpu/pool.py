@@ -75,7 +75,7 @@ class Pool:
         try:
             return blocks.pop()
         except IndexError:
-            return self._fresh(blocks)
+            return self.fresh(blocks)
 
     def relieve(self) -> None:
         """To be called after a large block was given back (by `blocks.append`): keeps what is free within bounds."""
@@ -110,7 +110,8 @@ class Pool:
                     if events.listeners:
                         events.emit("free", "pool", "cpu", bytes=size)
 
-    def _fresh(self, blocks: FreeBlocks) -> int:
+    def fresh(self, blocks: FreeBlocks) -> int:
+        """The address of a new block of this class."""
         with self._lock:
             size = blocks.bytes
             start = events.now()

@@ -45,6 +45,13 @@ declare void @PyErr_SetString(ptr, ptr)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare void @Py_IncRef(ptr)
+declare void @Py_DecRef(ptr)
+declare ptr @PyType_GenericAlloc(ptr, i64)
+declare i64 @PyList_Size(ptr)
+declare ptr @PyList_GetItem(ptr, i64)
+declare i32 @PyList_SetSlice(ptr, i64, i64, ptr)
+declare i32 @PyList_Append(ptr, ptr)
+declare ptr @PyObject_CallFunctionObjArgs(ptr, ...)
 @none = external global i8
 @type_error = external global ptr
 
@@ -625,4 +632,91 @@ retake:
 leave:
   call void @Py_IncRef(ptr @none)
   ret ptr @none
+}
+
+; --------------------------------------------------------------------------------------------------- buffers
+
+; Making and dropping a buffer takes Python four times as long as a kernel of a few elements. `moulds.py` finds out
+; where in an object its slots are.
+
+%mould = type { ptr, ptr, ptr, ptr, ptr }                                ; class, device, bytes, free blocks, fresh
+
+@at_address = global i64 0
+@at_blocks = global i64 0
+@at_bytes = global i64 0
+@at_device = global i64 0
+@at_memory = global i64 0
+
+define private void @set_slot(ptr %object, ptr %offset.at, ptr %value) {
+  %offset = load i64, ptr %offset.at
+  %slot = getelementptr i8, ptr %object, i64 %offset
+  call void @Py_IncRef(ptr %value)
+  store ptr %value, ptr %slot
+  ret void
+}
+
+; Python: make() -> a buffer on a free block, with the address of a mould as `self`. When no block is free, `fresh` is
+; called for an address.
+define ptr @make(ptr %self, ptr %unused) {
+entry:
+  %number = call i64 @PyLong_AsLongLong(ptr %self)
+  %mould = inttoptr i64 %number to ptr
+  %blocks.at = getelementptr %mould, ptr %mould, i64 0, i32 3
+  %blocks = load ptr, ptr %blocks.at
+  %count = call i64 @PyList_Size(ptr %blocks)
+  %any = icmp sgt i64 %count, 0
+  br i1 %any, label %pop, label %fresh
+pop:
+  %last = sub i64 %count, 1
+  %free = call ptr @PyList_GetItem(ptr %blocks, i64 %last)
+  call void @Py_IncRef(ptr %free)
+  %cut = call i32 @PyList_SetSlice(ptr %blocks, i64 %last, i64 %count, ptr null)
+  br label %build
+fresh:
+  %fresh.at = getelementptr %mould, ptr %mould, i64 0, i32 4
+  %function = load ptr, ptr %fresh.at
+  %new = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr %function, ptr %blocks, ptr null)
+  %made = icmp ne ptr %new, null
+  br i1 %made, label %build, label %failed
+build:
+  %address = phi ptr [ %free, %pop ], [ %new, %fresh ]
+  %class = load ptr, ptr %mould
+  %object = call ptr @PyType_GenericAlloc(ptr %class, i64 0)
+  %allocated = icmp ne ptr %object, null
+  br i1 %allocated, label %set, label %lost
+set:
+  %device.at = getelementptr %mould, ptr %mould, i64 0, i32 1
+  %device = load ptr, ptr %device.at
+  call void @set_slot(ptr %object, ptr @at_device, ptr %device)
+  %bytes.at = getelementptr %mould, ptr %mould, i64 0, i32 2
+  %bytes = load ptr, ptr %bytes.at
+  call void @set_slot(ptr %object, ptr @at_bytes, ptr %bytes)
+  call void @set_slot(ptr %object, ptr @at_memory, ptr @none)
+  call void @set_slot(ptr %object, ptr @at_blocks, ptr %blocks)
+  call void @set_slot(ptr %object, ptr @at_address, ptr %address)
+  call void @Py_DecRef(ptr %address)
+  ret ptr %object
+lost:
+  call void @Py_DecRef(ptr %address)
+  br label %failed
+failed:
+  ret ptr null
+}
+
+; Called by Python when a buffer dies: its block is free again.
+define void @drop(ptr %object) {
+entry:
+  %offset = load i64, ptr @at_blocks
+  %slot = getelementptr i8, ptr %object, i64 %offset
+  %blocks = load ptr, ptr %slot
+  %whole = icmp ne ptr %blocks, null
+  br i1 %whole, label %give, label %leave
+give:
+  %address.offset = load i64, ptr @at_address
+  %address.slot = getelementptr i8, ptr %object, i64 %address.offset
+  %address = load ptr, ptr %address.slot
+  %_ = call i32 @PyList_Append(ptr %blocks, ptr %address)
+  br label %leave
+leave:
+  ret void
 }

@@ -113,7 +113,7 @@ class Table:
         self.words = draft.finish()
         if not self.alone:
             team.start()
-        self.run = native.builtin(_Handle(team, self.words, looked_at=not self.alone))
+        self.run = native.runs(_Handle(team, self.words, looked_at=not self.alone))
 
     @property
     def times(self) -> list[int]:
