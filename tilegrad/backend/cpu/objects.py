@@ -116,8 +116,8 @@ _libraries = count()
 
 @once
 def _initialise() -> None:
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
+    llvm.initialize_native_target()  # all targets would take 6 ms
+    llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()
 
 
