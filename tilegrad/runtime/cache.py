@@ -11,8 +11,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import tempfile
 import time
+from itertools import count
 from pathlib import Path
 
 from ..config import settings
@@ -69,8 +69,8 @@ class Cache:
         aside = ""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            handle, aside = tempfile.mkstemp(suffix=".aside", dir=self.folder)
-            with os.fdopen(handle, "wb") as file:
+            aside = str(self.folder / f"{key}.{os.getpid()}.{next(_writes)}.aside")
+            with open(aside, "xb") as file:
                 file.write(data)
             os.replace(aside, self.folder / (key + SUFFIX))
             self._until_scan -= len(data)
@@ -100,6 +100,9 @@ class Cache:
                 _remove(path)
                 total -= size
         self._until_scan = max(self.limit // 20, (self.limit - total) // 2)
+
+
+_writes = count()
 
 
 def _remove(path: str) -> None:
