@@ -8,14 +8,13 @@ from weakref import WeakSet
 
 import numpy as np
 
-from . import realize as runtime
 from .errors import GradientError, IndexRangeError
 from .handle import Handle, state
 from .ir.graph import Input, Value, topological
 from .ir.location import Location, current_location
 from .ops.indexing import index_bounds
 from .ops.joint import joint_outputs
-from .runtime.device import device
+from .runtime.device import device, known_devices
 
 SMALL = 1 << 16
 """Indices up to so many, if they are in memory, are checked at once."""
@@ -52,7 +51,9 @@ def compute(*tensors: Handle) -> None:
             company = list(differentiated)
             differentiated.clear()
     wanted = [*values, *(x.own_value() for x in company), *(b for check in checks for b in check.bounds)]
-    runtime.realize(wanted)
+    from .realize import realize  # loads the compiler
+
+    realize(wanted)
     for x in (*tensors, *company):
         settle(x)
     for check in checks:
@@ -146,3 +147,7 @@ def refuse_outside(low: int, high: int, extent: int, axis: int, op: str, where: 
             + (f"; recorded at {where}" if where else "")
         )
 
+
+def live_bytes() -> int:
+    """The memory that live tensors hold, on all devices that were used."""
+    return sum(place.statistics.live for place in known_devices())

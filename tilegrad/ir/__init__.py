@@ -1,5 +1,5 @@
 """The four languages: their data, printers, parsers and checkers. Nothing here computes."""
 
-from . import position, program_printer, tile_printer  # normal forms of positions; kernels and programs in print
+from . import position  # the normal form of positions
 
-__all__ = ["position", "program_printer", "tile_printer"]
+__all__ = ["position"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-PACKAGE = str(Path(__file__).parent.parent)
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class Location(NamedTuple):
@@ -26,7 +26,7 @@ class Location(NamedTuple):
         return lines[self.instruction // 2][0] or self.code.co_firstlineno
 
     def __str__(self) -> str:
-        return f"{Path(self.file).name}:{self.line}"
+        return f"{os.path.basename(self.file)}:{self.line}"
 
 
 class _Inside(dict[str, bool]):
@@ -59,7 +59,7 @@ _origin: Location | None = None
 
 
 def current_location() -> Location | None:
-    """The user's line that is being worked for. Every value that is made asks, so this is `user_location` written out."""
+    """The user's line that is being worked for. Every value asks: this is `user_location` written out."""
     if _origin is not None:
         return _origin
     frame: FrameType | None = _frame(1)

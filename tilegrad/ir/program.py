@@ -13,8 +13,9 @@ arena, and outputs that are updated in place have the name of the input whose me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal, TypeAlias
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Literal, TypeAlias
 
 from .graph import TensorType
 from .node import Structure
@@ -99,7 +100,6 @@ class Program(Structure):
     def buffer(self, name: str) -> Buffer:
         return next(b for b in self.buffers if b.name == name)
 
-    printer: ClassVar[Callable[[Any], str]] = repr  # program_printer puts itself here
 
     def __str__(self) -> str:
-        return Program.printer(self)
+        return import_module(f"{__package__}.program_printer").show_program(self)  # type: ignore[no-any-return]

@@ -106,6 +106,3 @@ def _allocated(program: Program) -> Dim:
 def _peak(program: Program) -> str:
     temporary, rest = peak(program)
     return f"peak {temporary + rest} bytes: {temporary} for temporaries, {rest} for the rest"
-
-
-Program.printer = show_program

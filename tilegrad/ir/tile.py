@@ -31,18 +31,22 @@ means what it means there:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
 from typing import Any, ClassVar, TypeAlias
 
 from .dtype import DType
 from .node import Structure
 
 
+def printers() -> Any:
+    """How kernels are printed; loaded when one is."""
+    return import_module(f"{__package__}.tile_printer")
+
+
 class Tile(Structure):
     """An expression. `children` names the fields that are expressions. Operators build expressions."""
 
     children: ClassVar[tuple[str, ...]] = ()
-    printer: ClassVar[Callable[[Any], str]] = repr  # tile_printer puts itself here
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -82,7 +86,7 @@ class Tile(Structure):
         return Apply("ge", (self, tile(other)))
 
     def __str__(self) -> str:
-        return Tile.printer(self)
+        return printers().show_tile(self)  # type: ignore[no-any-return]
 
 
 class Name(Tile):
@@ -256,7 +260,6 @@ class Kernel(Structure):
     origin: str = ""
     """A comment: which lines of the user it computes."""
 
-    printer: ClassVar[Callable[[Any], str]] = repr
 
     def __str__(self) -> str:
-        return Kernel.printer(self)
+        return printers().show_kernel(self)  # type: ignore[no-any-return]

@@ -221,7 +221,3 @@ class _Printer:
                 operands = (x, y) if accumulator is None else (x, y, accumulator)
                 return f"dot({self.listed(*operands)})"
         raise TypeError(f"{type(tile).__name__} is no expression of the tile language")
-
-
-Tile.printer = show_tile
-Kernel.printer = show_kernel
