@@ -200,10 +200,16 @@ class Explanation:
             f"{temporaries + rest} bytes ({temporaries} for temporaries), {duration(whole.seconds)} a run{share}"
         )
 
-    def __str__(self) -> str:
+    def text(self, full: bool = False) -> str:
+        """All stages; with `full` every instruction, otherwise the inner loops."""
         parts = [self.summary()]
-        parts += [f"=== {name} ===\n{made()}" for name, made in self.stages.items()]
+        for name, made in self.stages.items():
+            shown = self.assembly.full if full and name == "assembly" and len(self.assembly) else made()
+            parts.append(f"=== {name} ===\n{shown}")
         return "\n\n".join(parts)
+
+    def __str__(self) -> str:
+        return self.text()
 
     def save(self, path: str | Path) -> Path:
         """Writes everything to one HTML file, which needs nothing else."""

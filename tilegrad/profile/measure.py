@@ -47,9 +47,11 @@ class Measured(NamedTuple):
     runs: int
 
     def __str__(self) -> str:
-        lines = [f"{'kernel':28} {'time':>9} {'GB/s':>7} {'GFLOP/s':>8} {'of limit':>9}  bound by"]
+        lines = [f"{'kernel':31} {'time':>9} {'GB/s':>7} {'GFLOP/s':>8} {'of limit':>9}  bound by"]
         for row in (*self.rows, self.whole):
-            lines.append(" ".join(f"{cell:{form}}" for cell, form in zip(cells(row), FORMS, strict=True)).rstrip())
+            number = f"{row.number:2}" if row is not self.whole else "  "
+            shown = [f"{cell:{form}}" for cell, form in zip(cells(row), FORMS, strict=True)]
+            lines.append(" ".join([number, *shown]).rstrip())
         lines.append(f"{self.runs} runs, medians; bytes and operations are those needed at least")
         return "\n".join(lines)
 
@@ -62,7 +64,7 @@ def cells(row: Row) -> tuple[str, str, str, str, str, str]:
     if not row.seconds:
         return (row.name, "-", "-", "-", "-", row.limit.bound)
     bandwidth, speed = row.work.bytes / row.seconds / 1e9, row.work.operations / row.seconds / 1e9
-    share = f"{100 * row.share:.0f} %" if row.limit.bound else "-"
+    share = f"{100 * row.share:.0f} %" if row.share else "-"
     bound = f" {row.limit.bound}" if row.limit.bound else ""
     return (row.name[:28], duration(row.seconds), _figure(bandwidth), _figure(speed), share, bound)
 

@@ -1,8 +1,10 @@
 """Puts kernels that a person has edited in the place of those that the compiler made.
 
-`TILEGRAD_USE=kernel:FILE` names a file with one kernel as `explain` prints it: its launch (what it is called with,
-and its grid), then its text. It takes the place of the kernel of the same name, parameters and shapes, once it has
-given the same results on random inputs. If it does not, that is an error: nothing is replaced in silence.
+`TILEGRAD_USE=kernel:FILE` names a file with one kernel as `explain` prints it: the line with its launch (grid, types
+of arguments, and a digest of the kernel that it replaces), then its text, of which everything but the name and the
+parameters may be changed, and in the launch line the grid. Without that line it takes the place of every kernel of
+its name and parameters. It is used once it has given the same results on random inputs; if it does not, that is an
+error: nothing is replaced in silence, and nothing is left out in silence.
 """
 
 from __future__ import annotations
@@ -17,23 +19,34 @@ from typing import NamedTuple
 
 from ..config import settings
 from ..errors import ArgumentError, KernelError
+from ..ir.graph import TensorType
 from ..ir.program import Launch, Program, Tiles
 from ..ir.size import Dim
 from ..ir.tile import Kernel
 from ..ir.tile_parser import parse
+from ..runtime.cache import key
 from .compare import first_difference
 
-LAUNCH = re.compile(r"^# launch: (\w+)\[(.*?)\]\((.*)\)$", re.MULTILINE)
+LAUNCH = re.compile(r"^# launch: \w+\[(?P<grid>.*?)\]\((?P<takes>.*)\)(?: of (?P<digest>[0-9a-f]+))?$", re.MULTILINE)
 TILES = re.compile(r"cdiv\(([^()]+), (\d+)\)|([^(),]+)")
 
 
 class Edited(NamedTuple):
-    """A kernel from a file. `takes` and `grid` are as its launch line says, empty if it has none."""
+    """A kernel from a file, with what its launch line says (empty if it has none)."""
 
     path: Path
     kernel: Kernel
-    takes: str
-    grid: str
+    grid: str = ""
+    takes: str = ""
+    digest: str = ""
+
+    def is_for(self, program: Program, launch: Launch) -> bool:
+        """Whether it is meant to take the place of a launch's kernel."""
+        if self.kernel.name != launch.kernel.name or self.takes not in ("", _takes(program, launch)):
+            return False
+        if self.digest:
+            return self.digest == _digest(launch.kernel)
+        return self.kernel.parameters == launch.kernel.parameters
 
 
 def replace(program: Program) -> Program:
@@ -46,22 +59,25 @@ def replace(program: Program) -> Program:
 def launch_line(program: Program, launch: Launch) -> str:
     """What a kernel is called with, as the first line of its file."""
     grid = ", ".join(map(str, launch.grid)) or "1"
-    return f"# launch: {launch.kernel.name}[{grid}]({_takes(program, launch)})"
+    return f"# launch: {launch.kernel.name}[{grid}]({_takes(program, launch)}) of {_digest(launch.kernel)}"
+
+
+def _digest(kernel: Kernel) -> str:
+    """Tells a kernel from others of its name."""
+    return key("kernel", repr(kernel.replaced(origin="")))[:8]
 
 
 def _takes(program: Program, launch: Launch) -> str:
-    types = [str(program.buffer(a).type) if isinstance(a, str) else str(a) for a in launch.arguments]
-    return ", ".join(types)
+    """The types of the arguments. (Where they are does not matter to a kernel's text.)"""
+    types = [program.buffer(a).type if isinstance(a, str) else a for a in launch.arguments]
+    return ", ".join(f"{t.dtype}[{','.join(map(str, t.shape))}]" if isinstance(t, TensorType) else str(t) for t in types)
 
 
 def _replaced(program: Program, launch: Launch, wanted: tuple[Edited, ...]) -> Launch:
     for edited in wanted:
-        if edited.kernel.name != launch.kernel.name or edited.takes not in ("", _takes(program, launch)):
+        if not edited.is_for(program, launch):
             continue
-        mine, theirs = launch.kernel.parameters, edited.kernel.parameters
-        if mine != theirs:
-            if not edited.takes:
-                continue
+        if edited.kernel.parameters != launch.kernel.parameters:
             raise KernelError(
                 f"{edited.path}: {edited.kernel.name} takes ({_parameters(edited.kernel)}), but is called with "
                 f"({_parameters(launch.kernel)}): keep the parameters, their order and their types"
@@ -80,13 +96,13 @@ def _parameters(kernel: Kernel) -> str:
 
 def _check(program: Program, old: Launch, new: Launch, edited: Edited) -> None:
     """Compares the two on random inputs, and says that the new one is used."""
+    _met.add(edited.path)
     difference = first_difference(program, old, new)
     if difference:
         raise KernelError(
             f"{edited.path}: {edited.kernel.name} does not compute what the kernel does that it should replace: "
             f"{difference}. It is not used: correct it, or unset TILEGRAD_USE"
         )
-    _used.add(edited.path)
     print(f"tilegrad: {edited.kernel.name}: using {edited.path} (same results on random inputs)", file=sys.stderr)
 
 
@@ -133,17 +149,17 @@ def _read(part: str) -> Edited:
     except KernelError as problem:
         raise KernelError(f"{path}: {problem}") from None
     launch = LAUNCH.search(text)
-    return Edited(path, kernel, launch[3] if launch else "", launch[2] if launch else "")
+    return Edited(path, kernel, **{k: v or "" for k, v in launch.groupdict().items()}) if launch else Edited(path, kernel)
 
 
-_used: set[Path] = set()
+_met: set[Path] = set()
 
 
 def _tell_unused(files: tuple[Edited, ...]) -> None:
     for edited in files:
-        if edited.path not in _used:
+        if edited.path not in _met:
             print(
                 f"tilegrad: {edited.path} was not used: no kernel {edited.kernel.name} with these parameters "
-                "and shapes was compiled",
+                "and shapes was compiled. Print it anew with explain, and edit that",
                 file=sys.stderr,
             )

@@ -1,0 +1,79 @@
+"""The command line: `python -m tilegrad`, or `tilegrad`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NoReturn
+
+from .errors import TilegradError
+
+
+class Parser(argparse.ArgumentParser):
+    """Mistakes are told in one line, with what was probably meant."""
+
+    def error(self, message: str) -> NoReturn:
+        known = [*self._option_string_actions, *_commands(self)]
+        wrong = next((word for word in sys.argv[1:] if word in message and word not in known), "")
+        near = get_close_matches(wrong, known, 1) if wrong else []
+        guess = f" (did you mean {near[0]}?)" if near else ""
+        self.exit(2, f"{self.prog}: {message}{guess}\nTry: {self.prog} --help\n")
+
+
+def _commands(parser: argparse.ArgumentParser) -> list[str]:
+    return [name for action in parser._actions if isinstance(action.choices, dict) for name in action.choices]
+
+
+def parser() -> Parser:
+    """What can be typed."""
+    made = Parser(prog="tilegrad", description="Tensors, differentiation, a graph compiler and generated kernels.")
+    from . import __version__
+
+    made.add_argument("--version", action="version", version=f"tilegrad {__version__}")
+    commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    demo = commands.add_parser("demo", help="train on handwritten digits, show what was compiled and how fast it is")
+    demo.add_argument("--seed", type=int, default=0, help="of all random numbers: the same seed, the same result")
+    demo.add_argument("--epochs", type=int, default=20, help="times that all images are gone through (default 20)")
+    demo.add_argument("--output", type=Path, default=Path("report.html"), help="the report (default report.html)")
+
+    explain = commands.add_parser("explain", help="run a script and show what became of its jitted functions")
+    explain.add_argument("--html", type=Path, metavar="FILE", help="write everything to one HTML file")
+    explain.add_argument("--full", action="store_true", help="print the assembly whole, not only its inner loops")
+    explain.add_argument("script", type=Path, metavar="SCRIPT", help="the script; what follows are its arguments")
+    explain.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...")
+
+    commands.add_parser("doctor", help="what this machine offers, and what to do about what is missing")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; its exit status."""
+    options = parser().parse_args(arguments)
+    try:
+        match options.command:
+            case "demo":
+                from .demo import run
+
+                return run(options.seed, options.epochs, options.output)
+            case "explain":
+                from .profile.script import explain_script
+
+                return explain_script(options.script, options.arguments, options.html, options.full)
+            case _:
+                from .profile.doctor import report
+
+                print(report())
+                return 0
+    except TilegradError as problem:
+        print(f"tilegrad {options.command}: {problem}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

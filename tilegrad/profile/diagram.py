@@ -1,0 +1,179 @@
+"""Drawings: a graph in layers, and memory over time. SVG, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import NamedTuple
+
+from ..ir.graph import Graph, Value
+from ..ir.program import Program
+from ..ir.size import Size
+from ..schedule.group import Group
+from .document import hue
+
+LETTER, HEIGHT, GAP, STEP = 6.7, 22, 14, 46
+MOST_NODES = 220
+"""Beyond this a drawing tells nobody anything."""
+
+
+class Box(NamedTuple):
+    """A thing in a drawing: `colour` is the number of a kernel, None for what is given; `reads` are other boxes."""
+
+    label: str
+    title: str
+    colour: int | None
+    reads: tuple[int, ...]
+
+
+def recorded(graph: Graph, kernels: Mapping[Value, Sequence[int]]) -> str:
+    """The values of a graph, each in the colour of the kernel that computes it."""
+    values = list(dict.fromkeys([*graph.inputs, *graph.values()]))
+    number = {v: n for n, v in enumerate(values)}
+    given, names = set(graph.inputs), graph.names()
+    boxes = []
+    for v in values:
+        leaf = v in given
+        title = f"{names[v]}: {v.type}" + (f" ({v.location})" if v.location and not leaf else "")
+        reads = () if leaf else tuple(dict.fromkeys(number[x] for x in v.inputs))
+        boxes.append(Box(names[v] if leaf else v.op, title, None if leaf else next(iter(kernels.get(v, ())), -1), reads))
+    return layered(boxes)
+
+
+def fused(graph: Graph, groups: Sequence[Group], kernels: Mapping[Value, Sequence[int]]) -> str:
+    """The kernels of a graph, and what is in memory between them."""
+    boxes = [Box(names, str(x.type), None, ()) for x, names in graph.names().items() if x in set(graph.inputs)]
+    place = {x: n for n, x in enumerate(graph.inputs)}
+    maker = {v: len(boxes) + n for n, g in enumerate(groups) for v in g.stored}
+    for n, group in enumerate(groups):
+        inside = [v.op for v in graph.values() if n in kernels.get(v, ())]
+        title = f"kernel {n}: {', '.join(inside)}"
+        read = group.stored[0].inputs if group.kind == "opaque" else group.reads()
+        reads = sorted({place[x] if x in place else maker[x] for x in read if x in place or x in maker})
+        count = f" ({len(inside)} ops)" if len(inside) > 1 else ""
+        boxes.append(Box(f"{n} {group.stored[-1].op}{count}", title, n, tuple(r for r in reads if r != len(boxes))))
+    return layered(boxes)
+
+
+def kernels_of(graph: Graph, groups: Sequence[Group]) -> dict[Value, list[int]]:
+    """For each value the kernels that compute it; some compute it again for themselves."""
+    found: dict[Value, list[int]] = {}
+    stored = {v for g in groups for v in g.stored} | set(graph.inputs)
+    for n, group in enumerate(groups):
+        stack = list(group.stored)
+        seen: set[Value] = set()
+        while stack:
+            v = stack.pop()
+            if v not in seen:
+                seen.add(v)
+                found.setdefault(v, []).append(n)
+                stack.extend(x for x in v.inputs if x not in stored)
+    return found
+
+
+def layered(boxes: Sequence[Box]) -> str:
+    """Boxes from top to bottom, each below all that it reads."""
+    if len(boxes) > MOST_NODES:
+        return f'<p class="soft">{len(boxes)} boxes are too many to draw.</p>'
+    level = [0] * len(boxes)
+    for n in _by_reads(boxes):
+        level[n] = max((level[r] + 1 for r in boxes[n].reads), default=0)
+    for n, box in enumerate(boxes):  # what is given stands right above those who read it
+        readers = [level[m] for m, other in enumerate(boxes) if n in other.reads]
+        if not box.reads and readers:
+            level[n] = min(readers) - 1
+    least = min(level, default=0)
+    rows: list[list[int]] = [[] for _ in range(max(level, default=0) - least + 1)]
+    for n in range(len(boxes)):
+        rows[level[n] - least].append(n)
+    return _drawn(boxes, rows)
+
+
+def _by_reads(boxes: Sequence[Box]) -> list[int]:
+    order: list[int] = []
+    done: set[int] = set()
+    stack = [(n, False) for n in reversed(range(len(boxes)))]
+    while stack:
+        n, ready = stack.pop()
+        if ready:
+            order.append(n)
+        elif n not in done:
+            done.add(n)
+            stack.append((n, True))
+            stack.extend((r, False) for r in boxes[n].reads)
+    return order
+
+
+def _drawn(boxes: Sequence[Box], rows: list[list[int]]) -> str:
+    width = [max(34.0, len(b.label) * LETTER + 14) for b in boxes]
+    middle = {n: 0.0 for n in range(len(boxes))}
+    for row in rows:  # near the middle of what is read
+        row.sort(key=lambda n: sum(middle[r] for r in boxes[n].reads) / len(boxes[n].reads) if boxes[n].reads else 0.0)
+        whole = sum(width[n] + GAP for n in row) - GAP
+        left = -whole / 2
+        for n in row:
+            middle[n] = left + width[n] / 2
+            left += width[n] + GAP
+    shift = -min((middle[n] - width[n] / 2 for n in middle), default=0.0) + 4
+    total = max((middle[n] + width[n] / 2 for n in middle), default=0.0) + shift + 4
+    top = {n: 4 + y * STEP for y, row in enumerate(rows) for n in row}
+    parts = []
+    for n, box in enumerate(boxes):
+        for r in box.reads:
+            x, y, u, v = middle[r] + shift, top[r] + HEIGHT, middle[n] + shift, top[n]
+            parts.append(f'<path class="edge" d="M{x:.0f} {y}C{x:.0f} {y + 16} {u:.0f} {v - 16} {u:.0f} {v}"/>')
+    for n, box in enumerate(boxes):
+        style = 'class="leaf"' if box.colour is None else f'class="box" style="--hue:{hue(box.colour)}"'
+        x = middle[n] + shift
+        parts.append(
+            f"<g><title>{escape(box.title)}</title>"
+            f'<rect {style} x="{x - width[n] / 2:.1f}" y="{top[n]}" width="{width[n]:.1f}" height="{HEIGHT}" rx="5"/>'
+            f'<text x="{x:.1f}" y="{top[n] + 15}" text-anchor="middle">{escape(box.label)}</text></g>'
+        )
+    return svg(total, len(rows) * STEP, "".join(parts))
+
+
+def svg(width: float, height: float, inside: str) -> str:
+    return (
+        f'<svg viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" role="img">{inside}</svg>'
+    )
+
+
+def memory_plan(program: Program) -> str:
+    """Which temporary is where in the arena (downwards), from which step to which (to the right)."""
+    placed = [b for b in program.buffers if b.offset is not None]
+    if not placed:
+        return '<p class="soft">There are no temporaries.</p>'
+    if isinstance(program.arena, Size) or any(isinstance(b.offset, Size) for b in placed):
+        return '<p class="soft">The plan depends on sizes that vary; the offsets stand in the list.</p>'
+    used: dict[str, list[int]] = {}
+    for n, step in enumerate(program.steps):
+        for name in _names(step):
+            used.setdefault(name, []).append(n)
+    across = max(14.0, min(60.0, 900 / len(program.steps)))
+    tall = 220
+    parts = []
+    for n in range(len(program.steps) + 1):
+        parts.append(f'<line class="grid" x1="{n * across:.1f}" y1="0" x2="{n * across:.1f}" y2="{tall}"/>')
+    for b in placed:
+        steps = used.get(b.name)
+        if steps is None:
+            continue
+        x, wide = steps[0] * across, (steps[-1] - steps[0] + 1) * across
+        y, high = tall * int(b.offset or 0) / program.arena, tall * int(b.type.bytes) / program.arena  # type: ignore
+        parts.append(
+            f"<g><title>{escape(f'{b.name}: {b.type}, {b.type.bytes} bytes at {b.offset}, steps {steps[0]}-{steps[-1]}')}"
+            f'</title><rect class="box" style="--hue:{hue(steps[0])}" x="{x + 1:.1f}" y="{y:.1f}" width="{wide - 2:.1f}" '
+            f'height="{max(2.0, high - 1):.1f}" rx="3"/>'
+            + (f'<text x="{x + 5:.1f}" y="{y + 12:.1f}">{escape(b.name[: int(wide / LETTER)])}</text>' if high > 14 else "")
+            + "</g>"
+        )
+    parts += [
+        f'<text class="soft" x="{n * across + 3:.1f}" y="{tall + 14}">{n}</text>' for n in range(len(program.steps))
+    ]
+    return svg(len(program.steps) * across + 2, tall + 18, "".join(parts))
+
+
+def _names(step: object) -> list[str]:
+    arguments = getattr(step, "arguments", None) or (getattr(step, "source", None), getattr(step, "target", None))
+    return [a for a in arguments if isinstance(a, str)]

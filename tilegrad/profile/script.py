@@ -1,0 +1,57 @@
+"""`python -m tilegrad explain SCRIPT`: runs a script, and explains the functions that it jits."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from .. import jitted
+from ..errors import ArgumentError
+from .explanation import Explanation, of_prepared
+
+
+def explain_script(script: Path, arguments: Sequence[str], html: Path | None, full: bool = False) -> int:
+    """Runs a script as its author would, then prints what became of each jitted function; the exit status."""
+    if not script.is_file():
+        raise ArgumentError(f"there is no script {script}")
+    found, status = watched_run(script, arguments)
+    if not found:
+        raise ArgumentError(
+            f"{script} called no jitted function: put @tilegrad.jit before the function to explain, and call it"
+            + (f" (the script ended with status {status})" if status else "")
+        )
+    if html is not None:
+        _save(found, html)
+    for explanation in found:
+        print(explanation.text(full=full) if html is None else explanation.summary())
+    if html is not None:
+        print(f"written to {html}")
+    return status
+
+
+def watched_run(script: Path, arguments: Sequence[str]) -> tuple[list[Explanation], int]:
+    """Runs a script; what it compiled, in the order in which it did, and how it ended."""
+    prepared: list[jitted.Prepared] = []
+    argv, path = sys.argv, list(sys.path)
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.parent))
+    jitted.watchers.append(prepared.append)
+    status = 0
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    finally:
+        jitted.watchers.remove(prepared.append)
+        sys.argv, sys.path[:] = argv, path
+    return [of_prepared(p) for p in prepared], status
+
+
+def _save(explanations: Sequence[Explanation], html: Path) -> None:
+    from .page import pages
+
+    html.write_text(pages(explanations), encoding="utf-8")
