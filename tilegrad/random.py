@@ -1,8 +1,9 @@
-"""Random tensors. The generator counts (Philox): same seed, same values, on every device and with any number of threads."""
+"""Random tensors. The generator counts (Philox): same seed, same values, on every device and with any "
+"number of threads."""
 
 from __future__ import annotations
 
-import secrets
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class Generator:
 
     def seed(self) -> int:
         """Starts anew from a seed that nobody can foretell, and returns it."""
-        seed = secrets.randbits(63)
+        seed = int.from_bytes(os.urandom(8)) >> 1
         self.manual_seed(seed)
         return seed
 
@@ -129,7 +130,9 @@ def rand(
 ) -> Tensor:
     """Uniform in [0, 1)."""
     shape = sizes_of(size, "rand")
-    return _asked(ops.rand(_drawn(product(shape), generator, device), shape, dtype or get_default_dtype()), requires_grad)
+    return _asked(
+        ops.rand(_drawn(product(shape), generator, device), shape, dtype or get_default_dtype()), requires_grad
+    )
 
 
 def randn(
@@ -141,7 +144,9 @@ def randn(
 ) -> Tensor:
     """Normal, with mean 0 and standard deviation 1."""
     shape = sizes_of(size, "randn")
-    return _asked(ops.randn(_drawn(product(shape), generator, device), shape, dtype or get_default_dtype()), requires_grad)
+    return _asked(
+        ops.randn(_drawn(product(shape), generator, device), shape, dtype or get_default_dtype()), requires_grad
+    )
 
 
 def randint(
@@ -176,13 +181,17 @@ def _asked(value: Value, requires_grad: bool) -> Tensor:
     return made.requires_grad_() if requires_grad else made
 
 
-def rand_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike = None, generator: Generator | None = None) -> Tensor:
+def rand_like(
+    input: Tensor, *, dtype: DType | None = None, device: DeviceLike = None, generator: Generator | None = None
+) -> Tensor:
     """Uniform in [0, 1), as many as another tensor has elements."""
     x = input.value
     return rand(x.shape, dtype=dtype or x.dtype, device=device or x.device, generator=generator)
 
 
-def randn_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike = None, generator: Generator | None = None) -> Tensor:
+def randn_like(
+    input: Tensor, *, dtype: DType | None = None, device: DeviceLike = None, generator: Generator | None = None
+) -> Tensor:
     """Normal, as many as another tensor has elements."""
     x = input.value
     return randn(x.shape, dtype=dtype or x.dtype, device=device or x.device, generator=generator)
@@ -225,7 +234,9 @@ def multinomial(
         drawn = rand(*input.shape[:-1], num_samples, dtype=input.dtype, generator=generator) * steps[..., -1:]
         return (drawn.unsqueeze(-1) >= steps.unsqueeze(-2)).long().sum(-1).clamp(max=input.shape[-1] - 1)
     if num_samples > input.shape[-1]:
-        raise ArgumentError(f"multinomial: {num_samples} of {input.shape[-1]} without replacement; give replacement=True")
+        raise ArgumentError(
+            f"multinomial: {num_samples} of {input.shape[-1]} without replacement; give replacement=True"
+        )
     waits = -(1 - rand(input.shape, dtype=input.dtype, generator=generator)).log() / input
     return waits.topk(num_samples, -1, largest=False).indices
 
