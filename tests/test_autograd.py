@@ -122,7 +122,9 @@ def test_modes() -> None:
         y = x * 2
         with tg.enable_grad():
             z = x * 2
-        assert not y.requires_grad and z.requires_grad and not tg.is_grad_enabled()
+        assert not y.requires_grad
+        assert z.requires_grad
+        assert not tg.is_grad_enabled()
 
     @tg.no_grad()
     def silent(t: tg.Tensor) -> tg.Tensor:
@@ -136,13 +138,15 @@ def test_modes() -> None:
     def inferred(t: tg.Tensor) -> tg.Tensor:
         return t * 2
 
-    assert not any(f(x).requires_grad for f in (silent, bare, inferred)) and (x * 2).requires_grad
+    assert not any(f(x).requires_grad for f in (silent, bare, inferred))
+    assert (x * 2).requires_grad
     with tg.set_grad_enabled(False):
         assert not (x * 2).requires_grad
     tg.set_grad_enabled(False)
     assert not (x * 2).requires_grad
     tg.set_grad_enabled(True)
-    assert (x * 2).requires_grad and x.detach().requires_grad is False
+    assert (x * 2).requires_grad
+    assert x.detach().requires_grad is False
     with pytest.raises(ZeroDivisionError), tg.no_grad():
         raise ZeroDivisionError
     assert tg.is_grad_enabled()
@@ -151,16 +155,21 @@ def test_modes() -> None:
 def test_leaves_and_history() -> None:
     x = leaf(1, 2)
     y = x * 2
-    assert x.is_leaf and x.grad_fn is None and not y.is_leaf
-    assert y.grad_fn.name() == "MulBackward0" and y.grad_fn.next_functions[0][0] is not None
-    assert y.detach().is_leaf and not y.detach().requires_grad
+    assert x.is_leaf
+    assert x.grad_fn is None
+    assert not y.is_leaf
+    assert y.grad_fn.name() == "MulBackward0"
+    assert y.grad_fn.next_functions[0][0] is not None
+    assert y.detach().is_leaf
+    assert not y.detach().requires_grad
     with pytest.raises(GradientError, match="detach"):
         y.requires_grad_(False)
     x.requires_grad_(False)
     assert not (x * 2).requires_grad
     w = tg.ones(2)
     w.requires_grad = True
-    assert w.is_leaf and w.requires_grad
+    assert w.is_leaf
+    assert w.requires_grad
 
 
 # --- in place ----------------------------------------------------------------------------------
@@ -178,7 +187,12 @@ def test_in_place_is_recorded() -> None:
 
 def test_leaf_is_protected() -> None:
     x = leaf(1, 2)
-    for change in (lambda: x.add_(1), lambda: x[0:1].zero_(), lambda: x.__setitem__(0, 1), lambda: x.view(2, 1).mul_(2)):
+    for change in (
+        lambda: x.add_(1),
+        lambda: x[0:1].zero_(),
+        lambda: x.__setitem__(0, 1),
+        lambda: x.view(2, 1).mul_(2),
+    ):
         with pytest.raises(InPlaceError, match="no_grad"):
             change()
     with tg.no_grad():
@@ -186,7 +200,8 @@ def test_leaf_is_protected() -> None:
         x[0] = 7
     x.data.mul_(2)
     close(x, [14, 6])
-    assert x.is_leaf and x.requires_grad
+    assert x.is_leaf
+    assert x.requires_grad
     (x * x).sum().backward()
     close(x.grad, [28, 12])
 
@@ -219,7 +234,8 @@ def test_changed_saved_value() -> None:
     for output, name in attempts():
         with pytest.raises(InPlaceError, match=name) as error:
             output.backward()
-        assert "test_autograd.py" in str(error.value) and "clone" in str(error.value)
+        assert "test_autograd.py" in str(error.value)
+        assert "clone" in str(error.value)
 
 
 def test_harmless_changes() -> None:

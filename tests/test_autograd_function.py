@@ -59,7 +59,9 @@ def test_needs_input_grad() -> None:
 
     x, w = doubles(3, 4, track=False), doubles(2, 4)
     Watched.apply(x, w).sum().backward()
-    assert seen == [(False, True)] and x.grad is None and w.grad is not None
+    assert seen == [(False, True)]
+    assert x.grad is None
+    assert w.grad is not None
 
 
 @checklist(35)
@@ -95,7 +97,8 @@ def test_several_results() -> None:
     x, y = doubles(3), doubles(3)
     s, d = SumAndDifference.apply(x, y)
     (s * 2 + d * 3).sum().backward()
-    assert x.grad.tolist() == [5] * 3 and y.grad.tolist() == [-1] * 3
+    assert x.grad.tolist() == [5] * 3
+    assert y.grad.tolist() == [-1] * 3
     x.grad = None
     SumAndDifference.apply(x, y)[1].sum().backward()
     assert x.grad.tolist() == [1] * 3
@@ -117,7 +120,9 @@ def test_integers_and_marks() -> None:
 
     x = doubles(3)
     y, place, rounded = WithPlace.apply(x, 3.0)
-    assert y.requires_grad and not place.requires_grad and not rounded.requires_grad
+    assert y.requires_grad
+    assert not place.requires_grad
+    assert not rounded.requires_grad
     y.sum().backward()
     assert x.grad.tolist() == [3] * 3
 
@@ -137,7 +142,8 @@ def test_setup_context() -> None:
             (x,) = ctx.saved_tensors
             return 2 * x * upstream
 
-    assert gradcheck(Square.apply, doubles(3)) and gradgradcheck(Square.apply, doubles(3))
+    assert gradcheck(Square.apply, doubles(3))
+    assert gradgradcheck(Square.apply, doubles(3))
 
 
 def test_dirty_and_identity() -> None:

@@ -26,7 +26,8 @@ def test_symbolic_equals_automatic() -> None:
 def test_derivatives_of_formulas_grow_faster() -> None:
     study = symbolic.growth(lambda f: f * (1 - f), range(1, 9))
     ratios = [d / f for f, d in zip(study.formulas, study.derivatives, strict=True)]
-    assert ratios == sorted(ratios) and ratios[-1] > 5 * ratios[0]
+    assert ratios == sorted(ratios)
+    assert ratios[-1] > 5 * ratios[0]
 
 
 @checklist(153)
@@ -34,7 +35,9 @@ def test_errors_of_differences_have_a_valley() -> None:
     study = numerical.error_study(math.sin, math.cos(1.0), 1.0)
     for errors in (study.forward, study.central):
         least = errors.index(min(errors))
-        assert 0 < least < len(errors) - 1 and errors[0] > 100 * errors[least] and errors[-1] > 100 * errors[least]
+        assert 0 < least < len(errors) - 1
+        assert errors[0] > 100 * errors[least]
+        assert errors[-1] > 100 * errors[least]
     assert min(study.central) < min(study.forward)
     print(study)
 

@@ -19,7 +19,11 @@ def plain(x: Any) -> Any:
     """Something in a form that can be compared: of tensors dtype, shape and elements."""
     if isinstance(x, (tg.Tensor, torch.Tensor)):
         array = np.asarray(x.detach())
-        return (str(array.dtype), array.shape, np.round(array.astype(np.float64), 4).tolist() if array.dtype.kind == "f" else array.tolist())
+        return (
+            str(array.dtype),
+            array.shape,
+            np.round(array.astype(np.float64), 4).tolist() if array.dtype.kind == "f" else array.tolist(),
+        )
     if isinstance(x, (list, tuple)):
         return [plain(y) for y in x]
     return x
@@ -100,10 +104,13 @@ def reads(t: Any) -> Any:
     x = grid(t)
     i, j, mask = t.tensor([1, 0, 1]), t.tensor([[1], [0]]), x[:, :, 0] > 5
     return [
-        x[1], x[-1, 2], x[0, 1, 3], x[:, 1:], x[..., 2], x[None].shape, x[:, None, ::2].shape, x[1:1], x[i], x[:, i], x[i, i],
-        x[j, i], x[0, :, i], x[:, :, [0, 3]], x[[0, 1], [2, 2]], x[mask], x[i, :, i], x[..., [1], 2], x[[]], x[True].shape,
+        x[1], x[-1, 2], x[0, 1, 3], x[:, 1:], x[..., 2], x[None].shape, x[:, None, ::2].shape, x[1:1], x[i], x[:, i],
+        x[i, i],
+        x[j, i], x[0, :, i], x[:, :, [0, 3]], x[[0, 1], [2, 2]], x[mask], x[i, :, i], x[..., [1], 2], x[[]],
+        x[True].shape,
         x[False].shape, x[i, None].shape, x[None, i].shape, x[:, j, i].shape, x[j, :, i].shape, x[(x > 3) & (x < 9)],
-        x[np.array([0, 1])], x[t.tensor(1)], x[1][t.tensor([True, False, True])], x[:, t.tensor([[True] * 4, [False] * 4, [True] * 4])],
+        x[np.array([0, 1])], x[t.tensor(1)], x[1][t.tensor([True, False, True])], x[:, t.tensor([[True] * 4,
+        [False] * 4, [True] * 4])],
     ]  # fmt: skip
 
 
@@ -111,12 +118,17 @@ def in_place_family(t: Any) -> Any:
     x = t.tensor([-2.5, 0.5, 3.0])
     made = []
     for change in (
-        lambda y: y.add_(1), lambda y: y.sub_(1, alpha=2), lambda y: y.mul_(x), lambda y: y.div_(2), lambda y: y.pow_(2),
-        lambda y: y.clamp_(min=0), lambda y: y.clamp_(-1, 1), lambda y: y.neg_(), lambda y: y.abs_(), lambda y: y.exp_(),
-        lambda y: y.fill_(3), lambda y: y.zero_(), lambda y: y.copy_(t.tensor([1, 2, 3])), lambda y: y.copy_(t.tensor(4)),
+        lambda y: y.add_(1), lambda y: y.sub_(1, alpha=2), lambda y: y.mul_(x), lambda y: y.div_(2),
+        lambda y: y.pow_(2),
+        lambda y: y.clamp_(min=0), lambda y: y.clamp_(-1, 1), lambda y: y.neg_(), lambda y: y.abs_(),
+        lambda y: y.exp_(),
+        lambda y: y.fill_(3), lambda y: y.zero_(), lambda y: y.copy_(t.tensor([1, 2, 3])),
+        lambda y: y.copy_(t.tensor(4)),
         lambda y: y.sigmoid_(), lambda y: y.relu_(), lambda y: y.round_(), lambda y: y.masked_fill_(x > 0, 9),
-        lambda y: y.index_fill_(0, t.tensor([0, 2]), 5), lambda y: y.lerp_(x * 2, 0.5), lambda y: y.addcmul_(x, x, value=2),
-        lambda y: y.scatter_(0, t.tensor([0]), 7.0), lambda y: y.floor_(), lambda y: y.remainder_(2), lambda y: y.eq_(0.5),
+        lambda y: y.index_fill_(0, t.tensor([0, 2]), 5), lambda y: y.lerp_(x * 2, 0.5), lambda y: y.addcmul_(x, x,
+        value=2),
+        lambda y: y.scatter_(0, t.tensor([0]), 7.0), lambda y: y.floor_(), lambda y: y.remainder_(2),
+        lambda y: y.eq_(0.5),
     ):  # fmt: skip
         y = x.clone()
         assert change(y) is y
@@ -175,11 +187,15 @@ def test_strides() -> None:
     def script(t: Any) -> Any:
         x = grid(t)
         cuts = [
-            x, x.mT, x.permute(1, 2, 0), x[:, 1], x[:, ::2, 1:], x.unsqueeze(1), x.expand(5, 2, 3, 4), x.diagonal(0, 1, 2),
-            x.unfold(2, 2, 1), x.transpose(0, 1).unsqueeze(-1), x.view(6, 4)[1:, 2:], x[0].t().unfold(0, 2, 2), x.squeeze(),
+            x, x.mT, x.permute(1, 2, 0), x[:, 1], x[:, ::2, 1:], x.unsqueeze(1), x.expand(5, 2, 3, 4), x.diagonal(0,
+            1, 2),
+            x.unfold(2, 2, 1), x.transpose(0, 1).unsqueeze(-1), x.view(6, 4)[1:, 2:], x[0].t().unfold(0, 2, 2),
+            x.squeeze(),
             x[1:, :, None], x.transpose(1, 2).flatten(1), t.zeros(0, 3), t.zeros(()),
         ]  # fmt: skip
-        return [(c.stride(), c.storage_offset(), c.is_contiguous(), c.contiguous().stride(), tuple(c.shape)) for c in cuts]
+        return [
+            (c.stride(), c.storage_offset(), c.is_contiguous(), c.contiguous().stride(), tuple(c.shape)) for c in cuts
+        ]
 
     alike(script)
 
@@ -220,7 +236,11 @@ def test_promotion(first: str) -> None:
 
     def script(t: Any) -> Any:
         x = t.ones(2, dtype=dtype(t, first))
-        rows = [t.ones(2, dtype=dtype(t, d)) for d in DTYPES] + [t.ones((), dtype=dtype(t, d)) for d in DTYPES] + [True, 2, 2.5]
+        rows = (
+            [t.ones(2, dtype=dtype(t, d)) for d in DTYPES]
+            + [t.ones((), dtype=dtype(t, d)) for d in DTYPES]
+            + [True, 2, 2.5]
+        )
         found = [repr((x * y).dtype) for y in rows] + [repr((y * x[0]).dtype) for y in rows]
         found += [repr((x / y).dtype) for y in rows] + [repr((x == y).dtype) for y in rows]
         found += [repr(t.where(x == x, x, y).dtype) for y in rows]
@@ -232,7 +252,16 @@ def test_promotion(first: str) -> None:
 def test_conversions() -> None:
     def script(t: Any) -> Any:
         x = t.tensor([-1.7, 0.0, 2.5])
-        return [x.int(), x.long(), x.bool(), x.double(), x.half().float(), x.short(), x.to(t.int8), x.type_as(t.ones(1).double())]
+        return [
+            x.int(),
+            x.long(),
+            x.bool(),
+            x.double(),
+            x.half().float(),
+            x.short(),
+            x.to(t.int8),
+            x.type_as(t.ones(1).double()),
+        ]
 
     alike(script)
 
@@ -241,11 +270,15 @@ def test_creation() -> None:
     def script(t: Any) -> Any:
         x = t.ones(2, 3, dtype=t.int32)
         return [
-            t.zeros(2, 3), t.zeros((2,)), t.ones([2], dtype=t.int64), t.full((2, 2), 7), t.full((2,), 1.5), t.full((1,), True),
+            t.zeros(2, 3), t.zeros((2,)), t.ones([2], dtype=t.int64), t.full((2, 2), 7), t.full((2,), 1.5),
+            t.full((1,), True),
             t.arange(5), t.arange(1, 4), t.arange(0, 1, 0.25), t.arange(5, 0, -2), t.arange(3.0), t.linspace(0, 1, 5),
-            t.logspace(0, 2, 3), t.eye(3), t.eye(2, 3), t.zeros_like(x), t.ones_like(x, dtype=t.float32), t.full_like(x, 4),
-            t.tensor([1, 2]), t.tensor([1.0, 2]), t.tensor([True]), t.tensor(3), t.tensor(2.5), t.tensor([]), t.tensor([[1], [2]]),
-            t.tensor(np.float64(2)), t.tensor(np.arange(3, dtype=np.int16)), t.as_tensor([1, 2]), x.new_zeros(2), x.new_ones((1,)),
+            t.logspace(0, 2, 3), t.eye(3), t.eye(2, 3), t.zeros_like(x), t.ones_like(x, dtype=t.float32),
+            t.full_like(x, 4),
+            t.tensor([1, 2]), t.tensor([1.0, 2]), t.tensor([True]), t.tensor(3), t.tensor(2.5), t.tensor([]),
+            t.tensor([[1], [2]]),
+            t.tensor(np.float64(2)), t.tensor(np.arange(3, dtype=np.int16)), t.as_tensor([1, 2]), x.new_zeros(2),
+            x.new_ones((1,)),
             x.new_full((2,), 3), x.new_tensor([1.5]), t.tril_indices(3, 3), t.triu_indices(2, 3, 1), t.scalar_tensor(3),
         ]  # fmt: skip
 
@@ -256,8 +289,21 @@ def test_properties() -> None:
     def script(t: Any) -> Any:
         made = []
         for x in (t.tensor(1.0), t.zeros(0, 2), t.ones(2, 3, 4, dtype=t.float64), t.tensor([True])):
-            made.append([tuple(x.shape), x.ndim, x.dim(), x.numel(), x.element_size(), x.itemsize, x.nbytes, x.is_floating_point()])
-            made.append([tuple(x.size()), x.is_leaf, x.requires_grad, x.grad_fn, x.grad, x.stride(), x.storage_offset()])
+            made.append(
+                [
+                    tuple(x.shape),
+                    x.ndim,
+                    x.dim(),
+                    x.numel(),
+                    x.element_size(),
+                    x.itemsize,
+                    x.nbytes,
+                    x.is_floating_point(),
+                ]
+            )
+            made.append(
+                [tuple(x.size()), x.is_leaf, x.requires_grad, x.grad_fn, x.grad, x.stride(), x.storage_offset()]
+            )
         return made
 
     alike(script)
@@ -271,8 +317,10 @@ def test_protocols() -> None:
         x = t.tensor([[1.5, 2.0], [3.0, 4.0]])
         one = t.tensor(2.25)
         return [
-            len(x), [r.tolist() for r in x], x.tolist(), one.item(), float(one), int(one), bool(one), f"{one:.1f}", 4.0 in x, 9 in x,
-            [10, 20, 30][t.tensor(1)], -x, +x, abs(-x), 2 - x, 2 / x, 2**x, x @ x, 7 // x, 7 % x, ~t.tensor([True]), x.T.tolist(),
+            len(x), [r.tolist() for r in x], x.tolist(), one.item(), float(one), int(one), bool(one), f"{one:.1f}",
+            4.0 in x, 9 in x,
+            [10, 20, 30][t.tensor(1)], -x, +x, abs(-x), 2 - x, 2 / x, 2**x, x @ x, 7 // x, 7 % x, ~t.tensor([True]),
+            x.T.tolist(),
             round(1.5), sum(x.tolist()[0]), max(x[0].tolist()),
         ]  # fmt: skip
 
@@ -303,11 +351,15 @@ def test_dlpack() -> None:
 def test_pickle_and_copies() -> None:
     x = tg.arange(6.0).reshape(2, 3).T.requires_grad_()
     for y in (pickle.loads(pickle.dumps(x)), copy.deepcopy(x)):
-        assert y.tolist() == x.tolist() and y.requires_grad and y.is_leaf and y.dtype is x.dtype
+        assert y.tolist() == x.tolist()
+        assert y.requires_grad
+        assert y.is_leaf
+        assert y.dtype is x.dtype
     half = tg.ones(2, dtype=tg.bfloat16)
     assert pickle.loads(pickle.dumps(half)).dtype is tg.bfloat16
 
 
 def test_views_share_memory() -> None:
     x = tg.arange(6.0).reshape(2, 3).clone()
-    assert x.T.data_ptr() == x.data_ptr() and x[1].data_ptr() == x.data_ptr() + 12
+    assert x.T.data_ptr() == x.data_ptr()
+    assert x[1].data_ptr() == x.data_ptr() + 12

@@ -22,16 +22,16 @@ AT = rng.integers(0, 3, (3, 4))
 ROWS = np.array([0, 2])
 EDGES = np.array([0.2, 0.5], np.float32)
 
-UNARY = """abs acos asin asinh atan atanh ceil cos cosh deg2rad erf erfc exp exp2 expm1 floor frac isfinite isinf isnan log
-log10 log1p log2 logical_not logit nan_to_num neg positive rad2deg reciprocal relu round rsqrt sigmoid sign signbit sin sinc
-sinh sqrt square tan tanh trunc"""
+UNARY = """abs acos asin asinh atan atanh ceil cos cosh deg2rad erf erfc exp exp2 expm1 floor frac isfinite isinf
+isnan log log10 log1p log2 logical_not logit nan_to_num neg positive rad2deg reciprocal relu round rsqrt sigmoid
+sign signbit sin sinc sinh sqrt square tan tanh trunc"""
 UNARY_OF_INTEGERS = "abs bitwise_not exp floor isnan logical_not neg relu round sigmoid sign sin sqrt square"
-BINARY = """add atan2 copysign div eq floor_divide fmod ge gt le logical_and logical_or logical_xor lt maximum minimum mul ne
-remainder sub xlogy"""
+BINARY = """add atan2 copysign div eq floor_divide fmod ge gt le logical_and logical_or logical_xor lt maximum minimum
+mul ne remainder sub xlogy"""
 WITH_NUMBERS = "add div eq floor_divide fmod lt mul remainder sub"
 REDUCTIONS = "all any argmax argmin count_nonzero max mean min norm prod std sum var"
-ALONG = """all amax amin any argmax argmin argsort count_nonzero cummax cummin cumprod cumsum diff logcumsumexp logsumexp max
-mean median min norm prod sort std sum var"""
+ALONG = """all amax amin any argmax argmin argsort count_nonzero cummax cummin cumprod cumsum diff
+logcumsumexp logsumexp max mean median min norm prod sort std sum var"""
 
 NO_GRADIENT = {"floor_divide", "heaviside", "scatter_reduce"}
 
@@ -54,31 +54,39 @@ def calls() -> Iterator[Case]:
 
 
 OTHERS: list[tuple[Any, ...]] = [
-    ("hypot", X, P), ("add", B, B), ("mul", B, B), ("add", B, 1), ("add", B, 1.5), ("pow", P, X), ("pow", 2.0, P), ("pow", I, 2),
+    ("hypot", X, P), ("add", B, B), ("mul", B, B), ("add", B, 1), ("add", B, 1.5), ("pow", P, X), ("pow", 2.0, P),
+    ("pow", I, 2),
     ("pow", I, 2.0), ("pow", P, 2.5), ("pow", X, 3), ("div", I, I + 7, {"rounding_mode": "floor"}),
     ("div", X, P, {"rounding_mode": "trunc"}), ("add", X, P, {"alpha": 2}), ("sub", I, I, {"alpha": 3}),
-    ("clamp", X, -0.5, 0.5), ("clamp", X, {"min": 0.0}), ("clamp", I, -2, 2.5), ("where", B, X, P), ("where", B, X, 1.0),
+    ("clamp", X, -0.5, 0.5), ("clamp", X, {"min": 0.0}), ("clamp", I, -2, 2.5), ("where", B, X, P), ("where", B, X,
+    1.0),
     ("where", B, I, 1.5), ("where", B, 1, 2), ("bitwise_and", I, I + 3), ("bitwise_or", B, ~B), ("bitwise_xor", I, 3),
-    ("bitwise_left_shift", I, 2), ("bitwise_right_shift", I, 1), ("lerp", X, P, 0.3), ("addcmul", X, P, P, {"value": 2}),
+    ("bitwise_left_shift", I, 2), ("bitwise_right_shift", I, 1), ("lerp", X, P, 0.3), ("addcmul", X, P, P,
+    {"value": 2}),
     ("addcdiv", X, P, P, {"value": 2}), ("heaviside", X, P), ("logaddexp", X, P), ("isclose", X, X), ("allclose", X, X),
     ("equal", X, P), ("sum", X, {"dim": (0, 1)}), ("sum", I), ("sum", B, {"dim": 1}), ("sum", X, ()), ("prod", I + 6),
     ("mean", D, {"dim": (0, 2)}), ("var", D, {"dim": (0, 2), "correction": 0}), ("var", X, {"unbiased": False}),
     ("var_mean", X, {"dim": 1}), ("std_mean", X), ("aminmax", X), ("amax", D, {"dim": (0, 1)}), ("norm", X, 1),
     ("norm", X, {"p": float("inf")}), ("cumsum", I, {"dim": 0}), ("cumsum", B, {"dim": 0}), ("any", I), ("median", X),
-    ("cat", [X, P], 1), ("cat", [I, P], 0), ("stack", [X, P], 1), ("hstack", [V, V]), ("vstack", [V, V]), ("flip", X, (0, 1)),
+    ("cat", [X, P], 1), ("cat", [I, P], 0), ("stack", [X, P], 1), ("hstack", [V, V]), ("vstack", [V, V]), ("flip", X,
+    (0, 1)),
     ("roll", X, 1), ("roll", X, (1, 2), (0, 1)), ("tile", V, (2, 2)), ("repeat_interleave", X, 2),
-    ("repeat_interleave", X, 2, {"dim": 1}), ("rot90", X), ("rot90", X, 2), ("diag", V), ("diag", X[:, :3]), ("diag_embed", X),
+    ("repeat_interleave", X, 2, {"dim": 1}), ("rot90", X), ("rot90", X, 2), ("diag", V), ("diag", X[:, :3]),
+    ("diag_embed", X),
     ("trace", X), ("tril", X), ("triu", X, 1), ("meshgrid", V, V, {"indexing": "ij"}),
     ("meshgrid", V, V[:2], {"indexing": "xy"}), ("split", X, 2, 1), ("chunk", X, 3, 1), ("tensor_split", X, 3, 1),
-    ("tensor_split", X, (1, 3), 1), ("unbind", X, 1), ("diagonal", D, 0, 1, 2), ("movedim", D, 0, 2), ("transpose", D, 0, 2),
+    ("tensor_split", X, (1, 3), 1), ("unbind", X, 1), ("diagonal", D, 0, 1, 2), ("movedim", D, 0, 2), ("transpose",
+    D, 0, 2),
     ("permute", D, (2, 0, 1)), ("squeeze", X[:1]), ("unsqueeze", X, -1), ("flatten", D, 1), ("narrow", X, 1, 1, 2),
     ("select", X, 1, 2), ("broadcast_to", V, (3, 4)), ("unflatten", D, 2, (2, 2)), ("ravel", D), ("swapaxes", D, 0, 1),
-    ("t", X), ("matmul", X, M), ("matmul", D, M.astype(np.float64)), ("matmul", V, M), ("matmul", X, V), ("matmul", V, V),
+    ("t", X), ("matmul", X, M), ("matmul", D, M.astype(np.float64)), ("matmul", V, M), ("matmul", X, V), ("matmul",
+    V, V),
     ("mm", X, M), ("mv", X, V), ("dot", V, V), ("outer", V, V), ("inner", X, X), ("kron", X, P), ("tensordot", X, M, 1),
     ("einsum", "ij,jk->ki", X, M), ("einsum", "bij->bj", D), ("addmm", M[:3], X, M, {"beta": 2, "alpha": 3}),
     ("bmm", D, D.swapaxes(1, 2)), ("gather", X, 0, AT), ("gather", X, 1, AT), ("take_along_dim", X, AT[:, :1], 1),
     ("take", X, AT), ("index_select", X, 1, ROWS), ("masked_select", X, B), ("nonzero", I), ("argwhere", I),
-    ("masked_fill", X, B, 2.0), ("scatter", X, 1, AT, 3.0), ("scatter_add", X, 1, AT, P), ("index_add", X, 0, ROWS, P[:2]),
+    ("masked_fill", X, B, 2.0), ("scatter", X, 1, AT, 3.0), ("scatter_add", X, 1, AT, P), ("index_add", X, 0, ROWS,
+    P[:2]),
     ("index_copy", X, 0, ROWS, P[:2]), ("index_fill", X, 0, ROWS, 1.0), ("scatter_reduce", X, 0, AT, P, "amax"),
     ("topk", X, 2), ("topk", X, 2, 0, False), ("kthvalue", X, 2), ("sort", X, 0, True), ("unique", I),
     ("unique", I, {"return_inverse": True, "return_counts": True}), ("bincount", np.array([1, 2, 2, 5])),

@@ -1,16 +1,18 @@
-"""tilegrad: tensors, automatic differentiation, a graph compiler, and generated kernels, readable from top to bottom."""
+"""tilegrad: tensors, automatic differentiation, a graph compiler, generated kernels: readable from top to bottom."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from . import errors, functional
 from .autograd.modes import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
-from .evaluation import compute
+from .evaluation import compute, live_bytes
 from .functional import *  # noqa: F403
-from .ir.dtype import DType as dtype
 from .ir.dtype import (
+    DType,
     bfloat16,
+    bool_,
     float16,
     float32,
     float64,
@@ -23,13 +25,6 @@ from .ir.dtype import (
     uint32,
     uint64,
 )
-from .ir.dtype import bool_ as bool
-from .ir.dtype import float16 as half
-from .ir.dtype import float32 as float
-from .ir.dtype import float64 as double
-from .ir.dtype import int16 as short
-from .ir.dtype import int32 as int
-from .ir.dtype import int64 as long
 from .printing import set_printoptions
 from .promotion import can_cast, get_default_dtype, promote_types, result_type, set_default_dtype
 from .runtime.device import Device, device, devices
@@ -37,16 +32,19 @@ from .tensor import Tensor
 
 if TYPE_CHECKING:
     from . import autograd, data, language, nn, optim
-    from .control import cond, scan, while_loop
-    from .jitted import jit
-    from .transforms import checkpoint, grad, jvp, value_and_grad, vjp, vmap
+    from .jit import jit
+    from .transforms import checkpoint, grad, hessian, jacobian, jvp, value_and_grad, vjp, vmap
 
 __version__ = "0.1.0"
 
+dtype, bool, half, float, double = DType, bool_, float16, float32, float64
+short, int, long = int16, int32, int64
+
 LATER = {
-    "jit": "jitted",
-    **dict.fromkeys(("cond", "scan", "while_loop"), "control"),
-    **dict.fromkeys(("checkpoint", "grad", "hessian", "jacobian", "jvp", "value_and_grad", "vjp", "vmap"), "transforms"),
+    "jit": "jit",
+    **dict.fromkeys(
+        ("checkpoint", "grad", "hessian", "jacobian", "jvp", "value_and_grad", "vjp", "vmap"), "transforms"
+    ),
 }
 """What is imported when it is first used, and from where."""
 ROOMS = ("autograd", "backend", "data", "language", "nn", "optim", "profile")
@@ -57,14 +55,17 @@ def __getattr__(name: str) -> Any:
     if name in ROOMS:
         return import_module(f"{__name__}.{name}")
     if name in LATER:
-        found = getattr(import_module(f"{__name__}.{LATER[name]}"), name)
-        globals()[name] = found
+        found = globals()[name] = getattr(import_module(f"{__name__}.{LATER[name]}"), name)
         return found
     raise AttributeError(f"module 'tilegrad' has no attribute {name!r}")
 
 
-def live_bytes() -> int:  # type: ignore[valid-type]
-    """The memory that live tensors hold, on all devices that were used."""
-    from .runtime.device import _devices
-
-    return sum(d.statistics.live for d in _devices.values())  # type: ignore[name-defined]
+__all__ = [
+    "Device", "DType", "Tensor", "autograd", "bfloat16", "bool", "bool_", "can_cast", "checkpoint", "compute",
+    "data", "device", "devices", "double", "dtype", "enable_grad", "errors", "float", "float16", "float32",
+    "float64", "get_default_dtype", "grad", "half", "hessian", "inference_mode", "int", "int16", "int32", "int64",
+    "int8", "is_grad_enabled", "jacobian", "jit", "jvp", "language", "live_bytes", "long", "nn", "no_grad", "optim",
+    "promote_types", "result_type", "set_default_dtype", "set_grad_enabled", "set_printoptions", "short", "uint16",
+    "uint32", "uint64", "uint8", "value_and_grad", "vjp", "vmap",
+]  # fmt: skip
+__all__ += functional.__all__

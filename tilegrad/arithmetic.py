@@ -105,7 +105,8 @@ def _power_by_number(x: Value, exponent: Number) -> Tensor:
     x = cast(x, result_type(x, exponent))
     if x.dtype.is_integer and exponent < 0:
         raise DTypeError(
-            f"pow: integers cannot be raised to the power {exponent}: the result is no integer; use x.float() ** {exponent}"
+            f"pow: integers cannot be raised to the power {exponent}: the result is no integer; use "
+            f"x.float() ** {exponent}"
         )
     return wrap(exponential.power(x, exponent if x.dtype.is_float else constant(exponent, x.dtype, x.device)))
 
@@ -220,7 +221,9 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
         return nonzero(condition, as_tuple=True)  # type: ignore[return-value]
     test = value_of(condition, "where")
     if test.dtype is not bool_:
-        raise DTypeError(f"where: the condition must be bool, not {test.dtype.name}; compare it with something, as in x != 0")
+        raise DTypeError(
+            f"where: the condition must be bool, not {test.dtype.name}; compare it with something, as in x != 0"
+        )
     if isinstance(input, Handle) or isinstance(other, Handle):
         return wrap(choose(test, *pair(input, other, "where")))
     first, second = as_number(input), as_number(other)
@@ -385,9 +388,7 @@ def frac(input: Tensor) -> Tensor:
     return wrap(rounding.frac(value_of(input, "frac")))
 
 
-def nan_to_num(
-    input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
-) -> Tensor:
+def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """Numbers in place of NaN and infinities: the greatest and least finite ones unless others are given."""
     x = value_of(input, "nan_to_num")
     if not x.dtype.is_float:
@@ -412,7 +413,73 @@ greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
 clip, fix = clamp, trunc
 
 __all__ = [
-    n
-    for n, f in list(globals().items())
-    if getattr(f, "__module__", "") == __name__ and not n.startswith("_") and n not in ("where_method", "reflected")
+    "abs",
+    "absolute",
+    "add",
+    "addcdiv",
+    "addcmul",
+    "allclose",
+    "bitwise_and",
+    "bitwise_left_shift",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "ceil",
+    "clamp",
+    "clamp_max",
+    "clamp_min",
+    "clip",
+    "copysign",
+    "div",
+    "divide",
+    "eq",
+    "equal",
+    "fix",
+    "floor",
+    "floor_divide",
+    "fmod",
+    "frac",
+    "ge",
+    "greater",
+    "greater_equal",
+    "gt",
+    "heaviside",
+    "hypot",
+    "isclose",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "le",
+    "lerp",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "lt",
+    "maximum",
+    "minimum",
+    "mul",
+    "multiply",
+    "nan_to_num",
+    "ne",
+    "neg",
+    "negative",
+    "not_equal",
+    "positive",
+    "pow",
+    "reciprocal",
+    "remainder",
+    "round",
+    "rsub",
+    "sign",
+    "signbit",
+    "square",
+    "sub",
+    "subtract",
+    "true_divide",
+    "trunc",
+    "where",
 ]

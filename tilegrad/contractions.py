@@ -65,7 +65,9 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
     if mat1.dim() != 2 or mat2.dim() != 2:
-        raise ShapeError(f"addmm: takes two matrices, not shapes {shown(mat1.shape)} and {shown(mat2.shape)}; use x + a @ b")
+        raise ShapeError(
+            f"addmm: takes two matrices, not shapes {shown(mat1.shape)} and {shown(mat2.shape)}; use x + a @ b"
+        )
     return wrap(ops.baddbmm(*_same("addmm", input, mat1, mat2), beta=beta, alpha=alpha))
 
 
@@ -103,11 +105,29 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     (2, 4)
     """
     if not isinstance(equation, str):
-        raise ArgumentError(f"einsum: the equation comes first, as in einsum('ij,jk->ik', x, y), not {kind_of(equation)}")
+        raise ArgumentError(
+            f"einsum: the equation comes first, as in einsum('ij,jk->ik', x, y), not {kind_of(equation)}"
+        )
     given = operands[0] if len(operands) == 1 and not isinstance(operands[0], Handle) else operands
     return wrap(summed(equation, *_same("einsum", *given)))
 
 
 ger = outer
 
-__all__ = [n for n, f in list(globals().items()) if getattr(f, "__module__", "") == __name__ and not n.startswith("_")]
+__all__ = [
+    "addmm",
+    "addmv",
+    "addr",
+    "baddbmm",
+    "bmm",
+    "dot",
+    "einsum",
+    "ger",
+    "inner",
+    "kron",
+    "matmul",
+    "mm",
+    "mv",
+    "outer",
+    "tensordot",
+]

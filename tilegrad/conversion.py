@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 # --- types and devices -------------------------------------------------------------------------
 
 
-def to(self: Tensor, *args: Any, dtype: DType | None = None, device: DeviceLike = None, copy: bool = False, **_: Any) -> Tensor:
+def to(
+    self: Tensor, *args: Any, dtype: DType | None = None, device: DeviceLike = None, copy: bool = False, **_: Any
+) -> Tensor:
     """In another dtype, on another device, or both: x.to(dtype), x.to(device), x.to(device, dtype), x.to(other)."""
     for given in args:
         if isinstance(given, DType):
@@ -155,7 +157,8 @@ def item(self: Tensor) -> Any:
     """The only element, as a Python number."""
     if self.value.type.count != 1:
         raise ArgumentError(
-            f"item: a tensor of shape {list(self.value.shape)} has {self.value.type.count} elements, not one; use tolist(), "
+            f"item: a tensor of shape {list(self.value.shape)} has {self.value.type.count} elements, not "
+            "one; use tolist(), "
             "or reduce it first, as in x.sum().item()"
         )
     return array_of(self).item()
@@ -190,7 +193,9 @@ def __dlpack__(self: Tensor, **options: Any) -> Any:
     if self.value.dtype is bfloat16:
         raise DTypeError("DLPack by numpy does not know bfloat16; convert it: x.float()")
     compute(self)
-    shared = array_of(self) if device(self.value.device).view(self.value.buffer, self.value.dtype, ()) is not None else None
+    shared = (
+        array_of(self) if device(self.value.device).view(self.value.buffer, self.value.dtype, ()) is not None else None
+    )
     if shared is None:
         raise DeviceError(f"the memory of {self.value.device} cannot be reached from here; copy it: x.cpu()")
     return shared.__dlpack__(**{k: v for k, v in options.items() if k == "stream"})
@@ -226,4 +231,3 @@ def data_ptr(self: Tensor) -> int:
     if self._moves and self.base().value.buffer is None:
         self.base().value.hold(whole.value.buffer)
     return int(whole.value.buffer.address) + int(storage_offset(self)) * self.value.dtype.bytes
-

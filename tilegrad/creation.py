@@ -135,7 +135,9 @@ def scalar_tensor(s: Number, *, dtype: DType | None = None, device: DeviceLike =
 # --- of one number -----------------------------------------------------------------------------
 
 
-def _filled(size: Sequence[Any], number: Number, dtype: DType | None, device: DeviceLike, requires_grad: bool) -> Tensor:
+def _filled(
+    size: Sequence[Any], number: Number, dtype: DType | None, device: DeviceLike, requires_grad: bool
+) -> Tensor:
     made = dtype or get_default_dtype()
     shape = sizes_of(size, "size")
     for extent in shape:
@@ -285,7 +287,24 @@ def triu_indices(row: int, col: int, offset: int = 0, *, device: DeviceLike = No
 
 
 __all__ = [
-    n
-    for n, f in list(globals().items())
-    if getattr(f, "__module__", "") == __name__ and not n.startswith("_") and n not in ("place", "from_array")
+    "arange",
+    "as_tensor",
+    "asarray",
+    "empty",
+    "empty_like",
+    "eye",
+    "from_dlpack",
+    "from_numpy",
+    "full",
+    "full_like",
+    "linspace",
+    "logspace",
+    "ones",
+    "ones_like",
+    "scalar_tensor",
+    "tensor",
+    "tril_indices",
+    "triu_indices",
+    "zeros",
+    "zeros_like",
 ]

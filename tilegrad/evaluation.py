@@ -143,8 +143,8 @@ def refuse_outside(low: int, high: int, extent: int, axis: int, op: str, where: 
     if low < -extent or high >= extent:
         wrong = low if low < -extent else high
         raise IndexRangeError(
-            f"{op}: index {wrong} is outside axis {axis}, which has {extent} elements (indices {-extent} to {extent - 1})"
-            + (f"; recorded at {where}" if where else "")
+            f"{op}: index {wrong} is outside axis {axis}, which has {extent} elements (indices {-extent} "
+            f"to {extent - 1})" + (f"; recorded at {where}" if where else "")
         )
 
 

@@ -103,12 +103,14 @@ class Handle:
         whole = current(base)
         if mode.enabled and "leaf" in whole.__dict__ and not base.hidden:
             raise InPlaceError(
-                f"{op}: a tensor of shape {_shape(self)} that requires gradients and was not computed from others cannot "
+                f"{op}: a tensor of shape {_shape(self)} that requires gradients and was not computed from "
+                "others cannot "
                 "be changed in place. Change it within `with tilegrad.no_grad():`, or work on a copy: x = x.clone()"
             )
         if value.shape != self._value.shape:
             raise ShapeError(
-                f"{op}: the result has shape {list(value.shape)}, which does not fit the tensor of shape {_shape(self)} "
+                f"{op}: the result has shape {list(value.shape)}, which does not fit the tensor of shape "
+                f"{_shape(self)} "
                 "that it is to be written to; in-place operations never enlarge: use the one without underscore"
             )
         cut = whole

@@ -69,7 +69,9 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
     if picks:
         indices = _indices(cut, picks)
         place = ops.indexed_shape(cut.value.shape, _met(indices), tuple(sorted(picks)))
-        cut.write(ops.index_put(cut.value, indices, list(picks), _without_leading(given, len(place))), "item assignment")
+        cut.write(
+            ops.index_put(cut.value, indices, list(picks), _without_leading(given, len(place))), "item assignment"
+        )
         return
     shape = cut.value.shape
     given = _without_leading(given, len(shape))
@@ -178,7 +180,9 @@ def _item(item: Any, x: Tensor) -> Any:
         return number
     if hasattr(item, "__index__"):
         return item.__index__()
-    raise DTypeError(f"indexing takes integers, slices, `...`, None and tensors of integers or bools, not {kind_of(item)}")
+    raise DTypeError(
+        f"indexing takes integers, slices, `...`, None and tensors of integers or bools, not {kind_of(item)}"
+    )
 
 
 def _whole(n: Any) -> int:
@@ -262,4 +266,3 @@ def _indices(cut: Tensor, picks: dict[int, Tensor]) -> list[Value]:
             value = pick.value
         found.append(value if value.dtype.bits >= 32 else cast(value, int64))
     return found
-

@@ -40,7 +40,8 @@ def store(x: Tensor, result: Value, op: str) -> None:
     if result.type.dtype is not own.dtype:
         if not can_cast(result.dtype, own.dtype):
             raise DTypeError(
-                f"{op}: the result is {result.dtype.name} and cannot be stored in place in a tensor of {own.dtype.name}; "
+                f"{op}: the result is {result.dtype.name} and cannot be stored in place in a tensor of "
+                f"{own.dtype.name}; "
                 f"use the one without underscore, or convert first: x = x.to({result.dtype!r})"
             )
         result = cast(result, own.dtype)

@@ -9,7 +9,7 @@ from .errors import ArgumentError
 from .handle import Handle, wrap
 from .ir.graph import Value
 from .ops import movement, windows
-from .ops.broadcasting import broadcast_shapes, expand
+from .ops.broadcasting import broadcast_shapes
 from .ops.cast import cast
 from .promotion import kind_of, result_type, value_of
 from .views import sizes_of
@@ -174,13 +174,31 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     return wrap(movement.pad(value_of(input, "pad"), widths, 0 if value is None else value))
 
 
-def expanded(x: Value, *others: Value) -> list[Value]:
-    """Values expanded to the shape in which they meet."""
-    shape = broadcast_shapes(x.shape, *(y.shape for y in others))
-    return [expand(v, shape) for v in (x, *others)]
-
-
 concat = concatenate = cat
 row_stack = vstack
 
-__all__ = [n for n, f in list(globals().items()) if getattr(f, "__module__", "") == __name__ and not n.startswith("_")]
+__all__ = [
+    "broadcast_tensors",
+    "cat",
+    "concat",
+    "concatenate",
+    "diag",
+    "diag_embed",
+    "flip",
+    "fliplr",
+    "flipud",
+    "hstack",
+    "meshgrid",
+    "pad",
+    "repeat",
+    "repeat_interleave",
+    "roll",
+    "rot90",
+    "row_stack",
+    "stack",
+    "tile",
+    "trace",
+    "tril",
+    "triu",
+    "vstack",
+]

@@ -1,4 +1,4 @@
-"""What all tensors are and can be asked: shape, type, gradients, and Python's protocols. (`tensor.py` has the methods.)"""
+"""What all tensors are and can be asked: shape, type, gradients, and Python's protocols."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from .runtime.device import Device, device
 
 if TYPE_CHECKING:
     from .tensor import Tensor
+
 
 class GradFn:
     """The operation that a tensor was computed by, as far as gradients go."""
@@ -167,7 +168,9 @@ class Properties(Handle):
             if not isinstance(value, Handle):
                 raise ArgumentError(f"grad must be a tensor or None, not a {type(value).__name__}")
             if value.shape != self.shape:
-                raise ShapeError(f"grad has shape {shown(value.shape)}, the tensor {shown(self.shape)}; they must be equal")
+                raise ShapeError(
+                    f"grad has shape {shown(value.shape)}, the tensor {shown(self.shape)}; they must be equal"
+                )
         self._gradient = value
 
     @property
@@ -278,7 +281,8 @@ class Properties(Handle):
     def __bool__(self) -> bool:
         if self.numel() != 1:
             raise ArgumentError(
-                f"a tensor of {self.numel()} elements, of shape {shown(self.shape)}, is neither true nor false; use .any() or "
+                f"a tensor of {self.numel()} elements, of shape {shown(self.shape)}, is neither true nor "
+                "false; use .any() or "
                 ".all()"
             )
         return bool(self.item())
@@ -291,7 +295,9 @@ class Properties(Handle):
 
     def __index__(self) -> int:
         if self.dtype.kind == "float" or self.numel() != 1:
-            raise ArgumentError(f"only an integer tensor of one element is an index, not {self.dtype.name} {shown(self.shape)}")
+            raise ArgumentError(
+                f"only an integer tensor of one element is an index, not {self.dtype.name} {shown(self.shape)}"
+            )
         return int(self.item())
 
     def __len__(self) -> int:
@@ -314,7 +320,9 @@ class Properties(Handle):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
-            raise GradientError("only leaves can be copied deeply, not what was computed from them; use x.detach().clone()")
+            raise GradientError(
+                "only leaves can be copied deeply, not what was computed from them; use x.detach().clone()"
+            )
         copied = object.__new__(type(self))
         memo[id(self)] = copied
         copied._value = sharing.kept_separate(sharing.detached(self.value))
@@ -351,7 +359,9 @@ class Properties(Handle):
         """A tensor on the same device whose elements do not matter."""
         return self.new_zeros(*size, dtype=dtype, requires_grad=requires_grad)
 
-    def new_full(self, size: Any, fill_value: Any, *, dtype: DType | None = None, requires_grad: bool = False) -> Tensor:
+    def new_full(
+        self, size: Any, fill_value: Any, *, dtype: DType | None = None, requires_grad: bool = False
+    ) -> Tensor:
         """One number on the same device, by default in the same dtype."""
         made_of = dtype or self.dtype
         return full(size, fill_value, dtype=made_of, device=self._value.type.device, requires_grad=requires_grad)

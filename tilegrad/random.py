@@ -1,5 +1,7 @@
-"""Random tensors. The generator counts (Philox): same seed, same values, on every device and with any "
-"number of threads."""
+"""Random tensors. The generator counts (Philox): same seed, same values, on every device.
+
+The number of threads does not matter either.
+"""
 
 from __future__ import annotations
 

@@ -57,7 +57,8 @@ def _averaged(x: Value, dtype: DType | None, op: str) -> Value:
     x = x if dtype is None else cast(x, dtype)
     if not x.dtype.is_float:
         raise DTypeError(
-            f"{op} takes floating-point elements, not {x.dtype.name}; convert them: x.float().{op}(), or {op}(x, dtype=...)"
+            f"{op} takes floating-point elements, not {x.dtype.name}; convert them: x.float().{op}(), or "
+            f"{op}(x, dtype=...)"
             if op == "mean"
             else f"{op} takes floating-point elements, not {x.dtype.name}; convert them: x.float().{op}()"
         )
@@ -247,4 +248,34 @@ def diff(input: Tensor, n: int = 1, dim: int = -1) -> Tensor:
     return input
 
 
-__all__ = [n for n, f in list(globals().items()) if getattr(f, "__module__", "") == __name__ and not n.startswith("_")]
+__all__ = [
+    "Extreme",
+    "StdMean",
+    "VarMean",
+    "all",
+    "amax",
+    "amin",
+    "aminmax",
+    "any",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "diff",
+    "logcumsumexp",
+    "logsumexp",
+    "max",
+    "mean",
+    "min",
+    "nansum",
+    "norm",
+    "prod",
+    "std",
+    "std_mean",
+    "sum",
+    "var",
+    "var_mean",
+]

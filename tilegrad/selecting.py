@@ -32,7 +32,9 @@ def _index(index: Tensor, x: Value, dim: int, op: str) -> Value:
     """An index as integers that are inside the dimension."""
     value = value_of(index, op)
     if not value.dtype.is_integer:
-        raise DTypeError(f"{op}: the index has {value.dtype.name} elements, not integers; convert it, as in index.long()")
+        raise DTypeError(
+            f"{op}: the index has {value.dtype.name} elements, not integers; convert it, as in index.long()"
+        )
     if x.shape:
         axis = normal_axis(dim, len(x.shape), op)
         check_index(value, x.shape[axis], axis, op)
@@ -141,7 +143,13 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 
 def scatter(
-    input: Tensor, dim: int, index: Tensor, src: Tensor | Number | None = None, *, reduce: str | None = None, value: Number | None = None
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor | Number | None = None,
+    *,
+    reduce: str | None = None,
+    value: Number | None = None,
 ) -> Tensor:
     """input with src[i, j, ...] put at index[i, j, ...] along the dimension."""
     x = value_of(input, "scatter")
@@ -161,13 +169,21 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return wrap(ops.scatter_along(x, _index(index, x, dim, "scatter_add"), value_of(src, "scatter_add"), dim, "add"))
 
 
-def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+def scatter_reduce(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
     """Like scatter_add, with "sum", "prod", "amax" or "amin"."""
     names = {"sum": "add", "prod": "mul", "amax": "maximum", "amin": "minimum"}
     if reduce not in names or not include_self:
-        raise ArgumentError(f"scatter_reduce: {reduce!r} with include_self={include_self}; 'sum', 'prod', 'amax', 'amin' are there")
+        raise ArgumentError(
+            f"scatter_reduce: {reduce!r} with include_self={include_self}; 'sum', 'prod', 'amax', 'amin' are there"
+        )
     x = value_of(input, "scatter_reduce")
-    return wrap(ops.scatter_along(x, _index(index, x, dim, "scatter_reduce"), value_of(src, "scatter_reduce"), dim, names[reduce]))
+    return wrap(
+        ops.scatter_along(
+            x, _index(index, x, dim, "scatter_reduce"), value_of(src, "scatter_reduce"), dim, names[reduce]
+        )
+    )
 
 
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
@@ -232,7 +248,11 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
 
 
 def unique(
-    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
     """The different elements, in order; also where each element's is, and how often each is there."""
     if dim is not None:
@@ -271,7 +291,9 @@ def bucketize(input: Tensor, boundaries: Tensor, *, right: bool = False) -> Tens
 def searchsorted(sorted_sequence: Tensor, values: Tensor, *, right: bool = False) -> Tensor:
     """Where each value would be put in a sorted vector."""
     if len(sorted_sequence.shape) != 1:
-        raise ArgumentError(f"searchsorted takes one sorted vector, not {kind_of(sorted_sequence)} of several dimensions")
+        raise ArgumentError(
+            f"searchsorted takes one sorted vector, not {kind_of(sorted_sequence)} of several dimensions"
+        )
     return bucketize(values, sorted_sequence, right=right)
 
 
@@ -285,4 +307,33 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     return given.new_zeros(max(most, minlength)).scatter_add(0, input.long(), given)
 
 
-__all__ = [n for n, f in list(globals().items()) if getattr(f, "__module__", "") == __name__ and not n.startswith("_")]
+__all__ = [
+    "Sorted",
+    "argsort",
+    "argwhere",
+    "bincount",
+    "bucketize",
+    "embedding",
+    "gather",
+    "index_add",
+    "index_copy",
+    "index_fill",
+    "index_put",
+    "index_select",
+    "kthvalue",
+    "masked_fill",
+    "masked_scatter",
+    "masked_select",
+    "median",
+    "nonzero",
+    "one_hot",
+    "scatter",
+    "scatter_add",
+    "scatter_reduce",
+    "searchsorted",
+    "sort",
+    "take",
+    "take_along_dim",
+    "topk",
+    "unique",
+]

@@ -18,7 +18,6 @@ from .ir.location import Location, current_location
 from .ops.cast import Detach
 from .ops.joint import joint_outputs
 
-
 Move: TypeAlias = "Callable[[Value], Value]"
 """Cuts a part out of a whole, by movement ops."""
 
@@ -137,7 +136,6 @@ def _cut(value: Value) -> Value:
     made.hold(value.buffer)
     made.__dict__["shares"] = value  # who overwrites memory counts the references to its value
     return made
-
 
 
 def path_to(view: Value, whole: Value) -> list[Value]:

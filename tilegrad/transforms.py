@@ -15,7 +15,7 @@ from .autograd.engine import walking
 from .autograd.modes import enable_grad
 from .errors import ArgumentError, GradientError, ShapeError
 from .handle import Handle, wrap
-from .ir.graph import Input, Value, topological
+from .ir.graph import Input, Value
 from .ops.broadcasting import fill, fill_like, normal_axis, shown
 from .ops.joint import joint_outputs
 from .ops.movement import moveaxis
@@ -26,14 +26,15 @@ from .transform.autodiff import jvp as pushed
 from .transform.batch import batch
 from .transform.checkpoint import checkpointed
 
-
 # --- stand-ins ---------------------------------------------------------------------------------
 
 
 def stand_in(x: Any, op: str) -> Value:
     """A value equal to an argument, which gradients are taken for; they flow on to the argument."""
     if not isinstance(x, Handle):
-        raise ArgumentError(f"{op}: what is differentiated must be a tensor, not {kind_of(x)}; wrap it: tilegrad.tensor(...)")
+        raise ArgumentError(
+            f"{op}: what is differentiated must be a tensor, not {kind_of(x)}; wrap it: tilegrad.tensor(...)"
+        )
     value = x.value
     if not value.dtype.is_float:
         raise GradientError(f"{op}: {value.dtype.name} elements have no gradient; floating-point ones do: x.float()")
@@ -66,14 +67,18 @@ def _argnums(argnums: int | Sequence[int], args: Sequence[Any], op: str) -> tupl
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     for n in numbers:
         if not -len(args) <= n < len(args):
-            raise ArgumentError(f"{op}: argnums names argument {n}, but there are {len(args)} (keyword arguments do not count)")
+            raise ArgumentError(
+                f"{op}: argnums names argument {n}, but there are {len(args)} (keyword arguments do not count)"
+            )
     return tuple([n % len(args) for n in numbers])
 
 
 class Recorded:
     """A function that ran on stand-ins for some of its arguments."""
 
-    def __init__(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Any, numbers: Sequence[int], op: str) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Any, numbers: Sequence[int], op: str
+    ) -> None:
         self.shapes = []
         self.inputs: list[Value] = []
         given = list(args)
@@ -120,7 +125,9 @@ def _count(shape: tree.Tree) -> int:
 # --- reverse -----------------------------------------------------------------------------------
 
 
-def value_and_grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
+def value_and_grad(
+    fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
     """A function that gives what fn gives, a single number, and its gradient by some arguments.
 
     >>> import tilegrad as tg
@@ -150,11 +157,14 @@ def value_and_grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has
 
 def _single(result: Any) -> Value:
     if not isinstance(result, Handle):
-        raise GradientError(f"grad: the function must return a tensor, not {kind_of(result)}; for a pair give has_aux=True")
+        raise GradientError(
+            f"grad: the function must return a tensor, not {kind_of(result)}; for a pair give has_aux=True"
+        )
     value = result.value
     if value.shape:
         raise GradientError(
-            f"grad: the function returns a tensor of shape {shown(value.shape)}; only that of a single number is a gradient. "
+            f"grad: the function returns a tensor of shape {shown(value.shape)}; only that of a single "
+            "number is a gradient. "
             "Reduce it, as in .sum(), or use vjp"
         )
     return value
@@ -252,10 +262,14 @@ def vmap(fn: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0) -> Callabl
         wholes: dict[Value, Value] = {}
         given = [_entry(x, dim, wholes) for x, dim in zip(args, dims, strict=True)]
         if not wholes:
-            raise ArgumentError("vmap: in_dims is None for all arguments; at least one must have a dimension to map over")
+            raise ArgumentError(
+                "vmap: in_dims is None for all arguments; at least one must have a dimension to map over"
+            )
         sizes = {whole.shape[0] for whole in wholes.values()}
         if len(sizes) > 1:
-            raise ShapeError(f"vmap: the mapped dimensions have different sizes: {', '.join(map(str, sorted(sizes, key=str)))}")
+            raise ShapeError(
+                f"vmap: the mapped dimensions have different sizes: {', '.join(map(str, sorted(sizes, key=str)))}"
+            )
         leaves, shape = tree.flatten(fn(*given, **kwargs))
         for y in leaves:
             if not isinstance(y, Handle):
@@ -289,7 +303,9 @@ def _placeholder(x: Any, dim: int | None, wholes: dict[Value, Value]) -> Any:
     if dim is None:
         return x
     if not isinstance(x, Handle):
-        raise ArgumentError(f"vmap: only tensors are mapped over, not {kind_of(x)}; give in_dims=None for this argument")
+        raise ArgumentError(
+            f"vmap: only tensors are mapped over, not {kind_of(x)}; give in_dims=None for this argument"
+        )
     value = x.value
     if not value.shape:
         raise ShapeError("vmap: a tensor without dimensions cannot be mapped over; give in_dims=None for this argument")
@@ -363,4 +379,3 @@ def _checkpointed(fn: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> A
 
 
 __all__ = ["checkpoint", "grad", "hessian", "jacobian", "jvp", "value_and_grad", "vjp", "vmap"]
-

@@ -137,7 +137,9 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
 def t(input: Tensor) -> Tensor:
     """A matrix transposed; a vector or a number as it is."""
     if len(input.shape) > 2:
-        raise ShapeError(f"t: takes at most two dimensions, not shape {shown(input.shape)}; use transpose(dim0, dim1) or mT")
+        raise ShapeError(
+            f"t: takes at most two dimensions, not shape {shown(input.shape)}; use transpose(dim0, dim1) or mT"
+        )
     return transpose(input, 0, 1) if len(input.shape) == 2 else cut(input, partial(reformed, sizes=input.shape))
 
 
@@ -235,9 +237,33 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
 swapaxes = swapdims = transpose
 moveaxis = movedim
 
-_METHODS = ("sizes_of", "reversed_axes", "matrix_transposed", "refused_in_place")
 __all__ = [
-    n
-    for n, f in list(globals().items())
-    if getattr(f, "__module__", "") == __name__ and not n.startswith("_") and n not in _METHODS
+    "atleast_1d",
+    "broadcast_to",
+    "chunk",
+    "diagonal",
+    "expand",
+    "expand_as",
+    "flatten",
+    "moveaxis",
+    "movedim",
+    "narrow",
+    "permute",
+    "ravel",
+    "reshape",
+    "reshape_as",
+    "select",
+    "split",
+    "squeeze",
+    "swapaxes",
+    "swapdims",
+    "t",
+    "tensor_split",
+    "transpose",
+    "unbind",
+    "unflatten",
+    "unfold",
+    "unsqueeze",
+    "view",
+    "view_as",
 ]

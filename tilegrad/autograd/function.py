@@ -38,7 +38,9 @@ class FunctionCtx:
         """Keeps tensors for backward, which finds them in `saved_tensors`."""
         for x in tensors:
             if x is not None and not isinstance(x, Handle):
-                raise ArgumentError(f"save_for_backward takes tensors, not {kind_of(x)}; set an attribute instead: ctx.n = n")
+                raise ArgumentError(
+                    f"save_for_backward takes tensors, not {kind_of(x)}; set an attribute instead: ctx.n = n"
+                )
         self._saved = list(tensors)
         self._versions = [0 if x is None else x._version for x in tensors]
 
@@ -48,7 +50,8 @@ class FunctionCtx:
         name = type(self).__name__
         if self._released:
             raise GradientError(
-                f"{name} was differentiated before, and what it saved was released. Call backward(retain_graph=True) the "
+                f"{name} was differentiated before, and what it saved was released. Call "
+                "backward(retain_graph=True) the "
                 "first time if you need a second"
             )
         for n, (x, version) in enumerate(zip(self._saved, self._versions, strict=True)):
@@ -56,7 +59,8 @@ class FunctionCtx:
                 change = x.base().storage.change
                 where = f" by {change.op} at {change.location}" if change else ""
                 raise InPlaceError(
-                    f"{name}: saved tensor {n}, of shape {shown(x.shape)}, was changed in place{where} after it was saved "
+                    f"{name}: saved tensor {n}, of shape {shown(x.shape)}, was changed in place{where} "
+                    "after it was saved "
                     f"(version {x._version}, expected {version}). Change a clone() instead"
                 )
         return tuple(self._saved)  # type: ignore[arg-type]
@@ -100,7 +104,8 @@ class Function(FunctionCtx):
             written = cls.__dict__.get(name)
             if written is not None and not isinstance(written, (staticmethod, classmethod)):
                 raise ArgumentError(
-                    f"{cls.__name__}.{name} must be static: write @staticmethod above `def {name}(ctx, ...)`; what it needs "
+                    f"{cls.__name__}.{name} must be static: write @staticmethod above `def {name}(ctx, "
+                    "...)`; what it needs "
                     "to remember goes to ctx"
                 )
 
@@ -129,7 +134,9 @@ class Function(FunctionCtx):
             return made
         results = list(made) if isinstance(made, (tuple, list)) else [made]
         recorded = _recorded(cls, ctx, args, results)
-        ctx._saved = [next((new for old, new in zip(results, recorded, strict=True) if old is x), x) for x in ctx._saved]
+        ctx._saved = [
+            next((new for old, new in zip(results, recorded, strict=True) if old is x), x) for x in ctx._saved
+        ]
         ctx._versions = [0 if x is None else x._version for x in ctx._saved]
         return tuple(recorded) if isinstance(made, (tuple, list)) else recorded[0]
 
@@ -180,7 +187,8 @@ def _checked(
         given.pop()
     if len(given) != count:
         raise GradientError(
-            f"{cls.__name__}.backward returned {len(given)} gradients, but forward takes {count} arguments; return one for "
+            f"{cls.__name__}.backward returned {len(given)} gradients, but forward takes {count} "
+            "arguments; return one for "
             "each, None for those that have none"
         )
     found: list[Value | None] = []
@@ -190,7 +198,9 @@ def _checked(
             found.append(None)
             continue
         if not isinstance(g, Handle):
-            raise GradientError(f"{cls.__name__}.backward returned {kind_of(g)} as gradient {n}; a tensor or None is needed")
+            raise GradientError(
+                f"{cls.__name__}.backward returned {kind_of(g)} as gradient {n}; a tensor or None is needed"
+            )
         value = cast(g.value, type.dtype)
         if value.shape != type.shape:
             try:
@@ -199,7 +209,8 @@ def _checked(
                 pass
             if value.shape != type.shape:
                 raise GradientError(
-                    f"{cls.__name__}.backward returned gradient {n} of shape {shown(g.value.shape)} for an argument of shape "
+                    f"{cls.__name__}.backward returned gradient {n} of shape {shown(g.value.shape)} for an "
+                    "argument of shape "
                     f"{shown(type.shape)}; they must be equal"
                 )
         found.append(value)

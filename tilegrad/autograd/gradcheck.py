@@ -55,7 +55,8 @@ def _check_input(func: Callable[..., Any], given: Sequence[Any], n: int, eps: fl
             worst = np.unravel_index(np.argmax(np.abs(np.nan_to_num(analytical - expected))), expected.shape)
             raise GradientError(
                 f"gradcheck: the gradient of output {k}, of shape {shown(y.shape)}, by input {n}, of shape "
-                f"{shown(given[n].shape)}, is wrong. Element {int(worst[1])} of the output by element {int(worst[0])} of the "
+                f"{shown(given[n].shape)}, is wrong. Element {int(worst[1])} of the output by element "
+                f"{int(worst[0])} of the "
                 f"input: {analytical[worst]:g}, but differences say {expected[worst]:g}.\nnumerical:\n{expected}\n"
                 f"analytical:\n{analytical}"
             )

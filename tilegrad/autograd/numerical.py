@@ -73,7 +73,9 @@ class ErrorStudy(NamedTuple):
 
     def __str__(self) -> str:
         lines = ["      h    forward    central"]
-        lines += [f"{h:7.0e} {f:10.2e} {c:10.2e}" for h, f, c in zip(self.steps, self.forward, self.central, strict=True)]
+        lines += [
+            f"{h:7.0e} {f:10.2e} {c:10.2e}" for h, f, c in zip(self.steps, self.forward, self.central, strict=True)
+        ]
         return "\n".join(lines)
 
     @property
@@ -83,7 +85,9 @@ class ErrorStudy(NamedTuple):
         return least[0], least[1]
 
 
-def error_study(fn: Callable[[float], float], exact: float, x: float, steps: Sequence[float] | None = None) -> ErrorStudy:
+def error_study(
+    fn: Callable[[float], float], exact: float, x: float, steps: Sequence[float] | None = None
+) -> ErrorStudy:
     """The error of differences against the step: large steps bend, small ones drown in rounding.
 
     >>> import math

@@ -142,6 +142,11 @@ def devices() -> list[Device]:
     return sorted(_devices.values(), key=lambda d: (d.name != "cpu", d.name))
 
 
+def known_devices() -> list[Device]:
+    """The devices that somebody has asked for."""
+    return list(_devices.values())
+
+
 def _searched(name: str) -> Device:
     kind = name.partition(":")[0]
     if kind in importlib.import_module(_backends).kinds():
