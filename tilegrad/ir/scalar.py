@@ -218,6 +218,8 @@ def reduce(fn: str, index: Index, body: Expr) -> Expr:
 
 
 def scan(fn: str, index: Index, body: Expr, at: Expr) -> Expr:
+    if index.extent == 1:
+        return const(0, int64) if fn.startswith("arg") else substitute(body, {index: const(0, int64)})
     return Scan(fn, index, body, at, int64 if fn.startswith("arg") else body.dtype)
 
 

@@ -135,12 +135,23 @@ class Emitter:
             return tile.Scan(fn, value, axis), axes
         value = self.assign("v", value)
         running = tile.Scan("maximum" if fn == "argmax" else "minimum", value, axis)
-        met: Tile = tile.Apply("ge" if fn == "argmax" else "le", (value, running))
-        if body.dtype.is_float:
+        places = self.places_met(Scan(fn, index, body, index, int64), value, running, axes)
+        return tile.Scan("maximum", places, axis), axes
+
+    def places_met(self, e: Scan, value: Tile, running: Tile, axes: Axes) -> Tile:
+        """Where a running extreme is met anew the place, elsewhere 0."""
+        met: Tile = tile.Apply("ge" if e.fn == "argmax" else "le", (value, running))
+        if e.body.dtype.is_float:
             met = tile.Apply("bitor", (met, tile.Apply("isnan", (value,))))
-        place = self.lift(Name(self.variables[index]), (index,), axes)
-        places = tile.Apply("where", (met, place, Literal(0)))
-        return tile.Cast(tile.Scan("maximum", places, axis), int64), axes
+        place = self.lift(tile.Cast(Name(self.variables[e.index]), int64), (e.index,), axes)
+        return self.assign("places", tile.Apply("where", (met, place, Literal(0))))
+
+    def lift_all(self, value: Tile, axes: Axes, dtype: DType) -> Tile:
+        """A tile over all axes that there are."""
+        if axes == self.axes:
+            return value
+        lifted = self.lift(self.strong(value, dtype), axes, self.axes)
+        return tile.BroadcastTo(lifted, tuple(self.block[a] for a in self.axes))
 
     def _reduced(self, fn: str, index: Index, value: Tile, axes: Axes, dtype: DType) -> tuple[Tile, Axes]:
         if index not in axes:
@@ -215,16 +226,17 @@ class Emitter:
         every = tuple(a for a in self.axes if a in axes or a in mask_axes)
         pointer: Tile = Name(self.names[source])
         if where != Literal(0) or every:
-            pointer = tile.Apply("add", (pointer, self.widened(where, axes, every)))
+            pointer = tile.Apply("add", (pointer, self.widened(offset, where, axes, every)))
         lifted = None if mask is None else self.lift(mask, mask_axes, every)
         return tile.Load(pointer, lifted, None if mask is None else other), every
 
-    def widened(self, offset: Tile, axes: Axes, every: Axes) -> Tile:
+    def widened(self, offset: Expr, where: Tile, axes: Axes, every: Axes) -> Tile:
         """An offset as a tile that has all of the axes, as what meets a mask must."""
         shape = tuple(self.block[a] for a in every)
         if not axes:
-            return tile.Full(shape, offset, int32) if every else offset
-        lifted = self.lift(offset, axes, every)
+            dtype = int32 if isinstance(where, Literal) or self._is_position(offset) else int64
+            return tile.Full(shape, where, dtype) if every else where
+        lifted = self.lift(where, axes, every)
         return lifted if len(axes) == len(every) else tile.BroadcastTo(lifted, shape)
 
     def mask(self, axes: Axes, guard: Expr = TRUE) -> tuple[Tile | None, Axes]:
@@ -290,6 +302,6 @@ class Emitter:
         every = tuple(a for a in self.axes if a in every or a in mask_axes)
         pointer: Tile = Name(self.names[value])
         if where != Literal(0) or every:
-            pointer = tile.Apply("add", (pointer, self.widened(where, axes, every)))
+            pointer = tile.Apply("add", (pointer, self.widened(offset, where, axes, every)))
         lifted = None if mask is None else self.lift(mask, mask_axes, every)
         self.body.append(Store(pointer, self.lift(made, made_axes, every), lifted))

@@ -58,7 +58,18 @@ def elements(graph: Graph) -> dict[Value, Element]:
         else:
             inlined[value] = element
             weights[value] = weight
-    return nodes
+    return _needed(nodes, graph.outputs)
+
+
+def _needed(nodes: dict[Value, Element], outputs: tuple[Value, ...]) -> dict[Value, Element]:
+    """The nodes without those that nothing reads, now that positions are known (along an axis of one element
+    nobody asks which)."""
+    wanted = set(outputs)
+    for value, element in reversed(nodes.items()):
+        if value in wanted:
+            read = value.inputs if value.opaque else [e.source for e in walk(element.expr) if isinstance(e, Read)]
+            wanted.update(read)
+    return {value: element for value, element in nodes.items() if value in wanted}
 
 
 def _has_loop(e: Expr) -> bool:
@@ -94,6 +105,8 @@ def compose(value: Value, inlined: Mapping[Value, Element]) -> Element:
     known: dict[tuple[Value, Position], Expr] = {}
 
     def read(x: Value, at: Position) -> Expr:
+        if 0 in x.shape:
+            return const(0, x.dtype)  # never asked for: it has no elements
         settled = tuple(const(0, int64) if extent == 1 else p for p, extent in zip(at, x.shape, strict=True))
         element = inlined.get(x)
         if element is None:

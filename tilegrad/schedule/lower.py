@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 
 from ..ir import tile
+from ..ir.dtype import int64
 from ..ir.functions import identity
 from ..ir.graph import Value
 from ..ir.position import linear
@@ -35,6 +36,10 @@ DEPTH = 8
 """Columns that such an instance takes in at a time."""
 SQUARE = 32
 """The side of a tile where memory is read across."""
+
+
+RUNNING = {"argmax": "maximum", "argmin": "minimum"}
+"""What decides about the running places of extremes."""
 
 
 def lower(group: Group, names: Mapping[Value, str]) -> Lowered:
@@ -99,10 +104,8 @@ class _Plan:
             self._choose_beside(beside, columns)
             return
         whole = len(columns) == 1 and type(inner.extent) is int and inner.extent <= LONGEST_ROW
-        if whole or any(isinstance(e, Scan) for e in walk(*self.flat.roots)):
-            width = inner.extent
-            assert type(width) is int, "a scan along an axis that varies"
-            self.block[inner] = width
+        if whole:
+            width = self.block[inner] = at_most(inner.extent, LONGEST_ROW)
             self.axes = (inner,)
             if rows and width * 2 <= TILE:
                 height = at_most(rows[-1].extent, TILE // max(1, width))
@@ -183,6 +186,8 @@ class _Plan:
 
     def _loop(self, emitter: Emitter, reductions: list[Reduce], stores: list[FlatStore]) -> None:
         accumulators = [self._accumulator(emitter, e) for e in reductions]
+        scans = self._scans(emitter, [e.body for e in reductions] + [s.expr for s in stores])
+        carried = [self._carried(emitter, e) for e in scans]
         outer_body, outer_known, outer_masks = emitter.body, dict(emitter.known), dict(emitter.masks)
         emitter.body = []
         indices = [(c, emitter.fresh("k")) for c in self.looped]
@@ -194,10 +199,14 @@ class _Plan:
             emitter.variables[inner] = at.name
             if not divides(self.block[inner], inner.extent):
                 emitter.bound[inner] = inner.extent
+        for scan, before in zip(scans, carried, strict=True):
+            emitter.accumulated[scan] = self._scan_on(emitter, scan, before)
         for e, names in zip(reductions, accumulators, strict=True):
             self._accumulate(emitter, e, names, start)
         for s in stores:
             emitter.store(s.value, s.offset, s.expr)
+        for scan in scans:
+            del emitter.accumulated[scan]
         body = emitter.body
         for column, name in reversed(indices):
             step = self.looped[column]
@@ -210,6 +219,50 @@ class _Plan:
             emitter.variables.pop(column, None)
         for e, names in zip(reductions, accumulators, strict=True):
             self._result(emitter, e, names)
+
+    def _scans(self, emitter: Emitter, roots: list[Expr]) -> list[Scan]:
+        """The scans on the way of a loop, inner ones first; what is known already is not looked into."""
+        found: list[Scan] = []
+        done: set[Expr] = set(emitter.accumulated)
+        stack = [(e, False) for e in reversed(roots)]
+        while stack:
+            e, ready = stack.pop()
+            if ready:
+                if isinstance(e, Scan) and e not in found:
+                    found.append(e)
+            elif e not in done:
+                done.add(e)
+                stack += [(e, True), *((part, False) for part in parts(e))]
+        return found
+
+    def _carried(self, emitter: Emitter, e: Scan) -> tuple[Name, ...]:
+        """The variables that a scan keeps between the turns of a loop: the running result, and where it was met."""
+        shape = tuple(self.block[a] for a in self.axes if a is not e.index)
+        fn = RUNNING.get(e.fn, e.fn)
+        last = emitter.assign("last", tile.Full(shape, Literal(identity(fn, e.body.dtype)), e.body.dtype))
+        if fn == e.fn:
+            return (last,)
+        return last, emitter.assign("place", tile.Full(shape, Literal(0), int64))
+
+    def _scan_on(self, emitter: Emitter, e: Scan, carried: tuple[Name, ...]) -> tuple[Tile, Axes]:
+        """Goes on with a scan from where the turn before left it."""
+        fn = RUNNING.get(e.fn, e.fn)
+        value, axes = emitter.inside(fn, e.index, e.body, *emitter.emit(e.body))
+        value = emitter.assign("v", emitter.lift_all(value, axes, e.body.dtype))
+        along = self.axes.index(e.index)
+        before = tuple(a for a in self.axes if a is not e.index)
+        last = emitter.lift(carried[0], before, self.axes)
+        running = emitter.assign("run", tile.Apply(fn, (last, tile.Scan(fn, value, along))))
+        result: Tile = running
+        if fn != e.fn:
+            places = emitter.places_met(e, value, running, self.axes)
+            place = emitter.lift(carried[1], before, self.axes)
+            result = emitter.assign("at", tile.Apply("maximum", (place, tile.Scan("maximum", places, along))))
+            met = tile.Apply("maximum", (carried[1], tile.Reduce("maximum", places, along)))
+            emitter.body.append(Assign(carried[1].name, met))
+        total = tile.Apply(fn, (carried[0], tile.Reduce(fn, value, along)))
+        emitter.body.append(Assign(carried[0].name, total))
+        return result, self.axes
 
     def _innermost(self, e: Reduce) -> tuple[Reduce, Expr]:
         inner: Expr = e

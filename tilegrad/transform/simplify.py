@@ -108,7 +108,10 @@ def constant_of(value: Value) -> float | None:
 
 
 def _folded(value: Value) -> Value | None:
-    """A value all of whose elements are one number that can be computed now; a cast that changes nothing."""
+    """A value all of whose elements are one number that can be computed now, or that has none; a cast that
+    changes nothing."""
+    if 0 in value.shape and not isinstance(value, Fill):
+        return Fill(value.dtype.numpy.type(0).item(), value.type)
     if isinstance(value, Expand | Reshape | Permute):
         constant = constant_of(value)
         return None if constant is None else Fill(constant, value.type)
