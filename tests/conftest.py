@@ -41,13 +41,14 @@ def golden(request: pytest.FixtureRequest) -> Callable[[object], None]:
 @pytest.fixture
 def no_leak() -> Iterator[None]:
     """The memory that live tensors hold is the same after the test as before it."""
-    import tilegrad as tg
+    from tilegrad.runtime.device import device
 
     gc.collect()
-    before = tg.live_bytes()
+    before = device("cpu").statistics.live
     yield
     gc.collect()
-    assert tg.live_bytes() == before, "tensors made in this test are still alive"
+    after = device("cpu").statistics.live
+    assert after == before, f"{after - before:,} bytes of tensors made in this test are still alive"
 
 
 @pytest.fixture

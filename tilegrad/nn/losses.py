@@ -6,7 +6,7 @@ from ..arithmetic import where
 from ..creation import arange
 from ..errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
 from ..evaluation import SMALL, array_of
-from ..jit import tracing
+from ..jitted import tracing
 from ..tensor import Tensor
 
 
@@ -113,8 +113,8 @@ def _check_range(target: Tensor, count: int, ignore_index: int) -> None:
     wrong = classes[((classes < 0) | (classes >= count)) & (classes != ignore_index)]
     if wrong.size:
         raise IndexRangeError(
-            f"the target has the class {wrong[0]}, but there are {count} classes, 0 to {count - 1} (and {ignore_index}, "
-            "which is ignored)"
+            f"the target has the class {wrong[0]}, but there are {count} classes, 0 to {count - 1} "
+            f"(and {ignore_index}, which is ignored)"
         )
 
 

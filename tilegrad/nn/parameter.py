@@ -5,17 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from ..creation import empty
+from ..errors import ArgumentError
+from ..handle import Handle, state
 from ..tensor import Tensor
 
 
 class Parameter(Tensor):
-    """A tensor that requires gradients and is found by the module whose attribute it is."""
+    """A tensor that requires gradients and is found by the module whose attribute it is.
 
-    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
-        made = (empty(0) if data is None else data).detach().requires_grad_(requires_grad)
-        return made.as_subclass(cls)  # type: ignore[no-any-return]
+    It shares the elements of the tensor that it is made from.
+    """
 
-    def __init__(self, data: Any = None, requires_grad: bool = True) -> None: ...
+    def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
+        given = empty(0) if data is None else data
+        if not isinstance(given, Handle):
+            raise ArgumentError(f"Parameter: give a tensor, not a {type(data).__name__}; tilegrad.tensor makes one")
+        self.__dict__.update(given.detach().__dict__)  # type: ignore[attr-defined]
+        if state.trace is not None:
+            state.trace.made(self)
+        self.requires_grad_(requires_grad)
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"

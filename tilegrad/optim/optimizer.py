@@ -11,7 +11,7 @@ from ..creation import as_tensor, zeros, zeros_like
 from ..errors import ArgumentError
 from ..evaluation import compute
 from ..ir.dtype import float32
-from ..jit import host_scalar, tracing
+from ..jitted import host_scalar, tracing
 from ..tensor import Tensor
 
 Group = dict[str, Any]
