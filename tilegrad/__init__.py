@@ -32,7 +32,9 @@ from .tensor import Tensor
 
 if TYPE_CHECKING:
     from . import autograd, data, language, nn, optim
-    from .jit import jit
+    from .control import cond, scan, while_loop
+    from .jitted import jit
+    from .profile.explanation import explain
     from .transforms import checkpoint, grad, hessian, jacobian, jvp, value_and_grad, vjp, vmap
 
 __version__ = "0.1.0"
@@ -41,7 +43,9 @@ dtype, bool, half, float, double = DType, bool_, float16, float32, float64
 short, int, long = int16, int32, int64
 
 LATER = {
-    "jit": "jit",
+    "jit": "jitted",
+    "explain": "profile.explanation",
+    **dict.fromkeys(("cond", "scan", "while_loop"), "control"),
     **dict.fromkeys(
         ("checkpoint", "grad", "hessian", "jacobian", "jvp", "value_and_grad", "vjp", "vmap"), "transforms"
     ),
@@ -61,11 +65,11 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "Device", "DType", "Tensor", "autograd", "bfloat16", "bool", "bool_", "can_cast", "checkpoint", "compute",
-    "data", "device", "devices", "double", "dtype", "enable_grad", "errors", "float", "float16", "float32",
+    "Device", "DType", "Tensor", "autograd", "bfloat16", "bool", "bool_", "can_cast", "checkpoint", "compute", "cond",
+    "data", "device", "devices", "double", "dtype", "enable_grad", "errors", "explain", "float", "float16", "float32",
     "float64", "get_default_dtype", "grad", "half", "hessian", "inference_mode", "int", "int16", "int32", "int64",
     "int8", "is_grad_enabled", "jacobian", "jit", "jvp", "language", "live_bytes", "long", "nn", "no_grad", "optim",
-    "promote_types", "result_type", "set_default_dtype", "set_grad_enabled", "set_printoptions", "short", "uint16",
-    "uint32", "uint64", "uint8", "value_and_grad", "vjp", "vmap",
+    "promote_types", "result_type", "scan", "set_default_dtype", "set_grad_enabled", "set_printoptions", "short", "uint16",
+    "uint32", "uint64", "uint8", "value_and_grad", "vjp", "vmap", "while_loop", "while_loop",
 ]  # fmt: skip
 __all__ += functional.__all__

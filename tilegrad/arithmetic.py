@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """input + alpha * other."""
     if alpha != 1:
-        other = mul(other, alpha)
+        other = mul(other, alpha) if isinstance(other, Handle) else other * alpha
     x, y = pair(input, other, "add")
     return wrap(ops.Add(x, y) if x.type.dtype is not bool_ else bits.bitwise_or(x, y))
 
@@ -45,7 +45,7 @@ def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
 def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """input - alpha * other."""
     if alpha != 1:
-        other = mul(other, alpha)
+        other = mul(other, alpha) if isinstance(other, Handle) else other * alpha
     return wrap(ops.Sub(*pair(input, other, "sub")))
 
 
@@ -56,8 +56,6 @@ def rsub(input: Tensor, other: Operand) -> Tensor:
 
 def mul(input: Operand, other: Operand) -> Tensor:
     """input * other."""
-    if not isinstance(input, Handle) and not isinstance(other, Handle):
-        return input * other
     x, y = pair(input, other, "mul")
     return wrap(ops.Mul(x, y) if x.type.dtype is not bool_ else bits.bitwise_and(x, y))
 
@@ -172,12 +170,14 @@ def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
 
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """input + value * tensor1 * tensor2."""
-    return wrap(ops.addcmul(*together([input, tensor1, tensor2], "addcmul"), value=value))
+    x, y, z = together([input, tensor1, tensor2], "addcmul")
+    return wrap(ops.addcmul(x, y, z, value))
 
 
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """input + value * tensor1 / tensor2."""
-    return wrap(ops.addcdiv(*together([input, tensor1, tensor2], "addcdiv"), value=value))
+    x, y, z = together([input, tensor1, tensor2], "addcdiv")
+    return wrap(ops.addcdiv(x, y, z, value))
 
 
 # --- the greater and the less ------------------------------------------------------------------

@@ -68,17 +68,20 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha:
         raise ShapeError(
             f"addmm: takes two matrices, not shapes {shown(mat1.shape)} and {shown(mat2.shape)}; use x + a @ b"
         )
-    return wrap(ops.baddbmm(*_same("addmm", input, mat1, mat2), beta=beta, alpha=alpha))
+    x, y, z = _same("addmm", input, mat1, mat2)
+    return wrap(ops.baddbmm(x, y, z, beta, alpha))
 
 
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
-    return wrap(ops.baddbmm(*_same("addmv", input, mat, vec), beta=beta, alpha=alpha))
+    x, y, z = _same("addmv", input, mat, vec)
+    return wrap(ops.baddbmm(x, y, z, beta, alpha))
 
 
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
-    return wrap(ops.baddbmm(*_same("baddbmm", input, batch1, batch2), beta=beta, alpha=alpha))
+    x, y, z = _same("baddbmm", input, batch1, batch2)
+    return wrap(ops.baddbmm(x, y, z, beta, alpha))
 
 
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
@@ -94,7 +97,8 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] = 2) -> Tensor:
     """Sums of products over pairs of dimensions."""
     axes = dims if isinstance(dims, int) else (tuple(dims[0]), tuple(dims[1]))
-    return wrap(ops.tensordot(*_same("tensordot", a, b), axes=axes))
+    x, y = _same("tensordot", a, b)
+    return wrap(ops.tensordot(x, y, axes))
 
 
 def einsum(equation: str, *operands: Any) -> Tensor:

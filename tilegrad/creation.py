@@ -172,7 +172,7 @@ def full(
 ) -> Tensor:
     """A tensor of one number."""
     if isinstance(fill_value, Handle):
-        return _asked(fill_value.to(device=device, dtype=dtype).expand(size).clone(), requires_grad)  # type: ignore[attr-defined]
+        return _asked(fill_value.to(device=device, dtype=dtype).expand(size).clone(), requires_grad)
     return _filled((size,), fill_value, dtype or number_dtype(fill_value), device, requires_grad)
 
 
@@ -227,10 +227,12 @@ def arange(
 ) -> Tensor:
     """start, start + step, ... up to, but without, end; of one number: from 0 up to it."""
     first, last = (0, start) if end is None else (start, end)
-    numbers = [x.item() if isinstance(x, (Handle, np.generic)) else x for x in (first, last, step)]  # type: ignore[union-attr]
+    given: tuple[Any, ...] = (first, last, step)
+    numbers = [x.item() if isinstance(x, (Handle, np.generic)) else x for x in given]
     whole = builtins.all(isinstance(x, int) for x in numbers)
     made = dtype or (int64 if whole else get_default_dtype())
-    return _asked(wrap(ops.arange(*numbers, made, place(device))), requires_grad)  # type: ignore[arg-type]
+    low, high, apart = numbers
+    return _asked(wrap(ops.arange(low, high, apart, made, place(device))), requires_grad)
 
 
 def linspace(

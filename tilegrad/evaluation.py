@@ -133,7 +133,8 @@ def check_index(index: Value, extent: Any, axis: int, op: str) -> None:
         array = _array(index)
         known = own["index_bounds"] = (int(array.min()), int(array.max()))
     if known is not None:
-        refuse_outside(*known, extent, axis, op, current_location())
+        low, high = known
+        refuse_outside(low, high, extent, axis, op, current_location())
         return
     deferred_checks.append(Check(index_bounds(index), extent, axis, op, current_location()))
 

@@ -24,7 +24,7 @@ def in_place(fn: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[R, 
     """The variant of a function that stores its result in its first argument."""
     name = f"{fn.__name__}_"
 
-    def changed(self: R, *args: P.args, **kwargs: P.kwargs) -> R:
+    def changed(self: R, /, *args: P.args, **kwargs: P.kwargs) -> R:
         store(self, fn(self, *args, **kwargs).value, name)
         return self
 

@@ -76,14 +76,19 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
 # --- repeated, moved ---------------------------------------------------------------------------
 
 
+def _counts(given: Sequence[Any], op: str) -> list[int]:
+    counts: Any = sizes_of(given, op)
+    return list(counts)
+
+
 def repeat(input: Tensor, *repeats: Any) -> Tensor:
     """The whole tensor several times along each dimension."""
-    return wrap(movement.repeat(value_of(input, "repeat"), [int(n) for n in sizes_of(repeats, "repeat")]))
+    return wrap(movement.repeat(value_of(input, "repeat"), _counts(repeats, "repeat")))
 
 
 def tile(input: Tensor, *dims: Any) -> Tensor:
     """Like repeat, but counts may be fewer than dimensions."""
-    counts = [int(n) for n in sizes_of(dims, "tile")]
+    counts = _counts(dims, "tile")
     return wrap(movement.repeat(value_of(input, "tile"), [1] * (len(input.shape) - len(counts)) + counts))
 
 
@@ -103,7 +108,7 @@ def repeat_interleave(input: Tensor, repeats: int | Tensor, dim: int | None = No
 
 def flip(input: Tensor, *dims: Any) -> Tensor:
     """The elements of some dimensions in reverse order, as a copy."""
-    return wrap(movement.flip(value_of(input, "flip"), [int(n) for n in sizes_of(dims, "flip")]))
+    return wrap(movement.flip(value_of(input, "flip"), _counts(dims, "flip")))
 
 
 def fliplr(input: Tensor) -> Tensor:

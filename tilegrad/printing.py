@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,9 +12,6 @@ from .evaluation import array_of
 from .handle import state
 from .ir.dtype import bool_, int64
 from .promotion import get_default_dtype
-
-if TYPE_CHECKING:
-    from .tensor import Tensor
 
 
 class Options(NamedTuple):
@@ -84,7 +81,7 @@ class Form:
         return self.text(n).rjust(self.width)
 
 
-def show(x: Tensor) -> str:
+def show(x: Any) -> str:
     """A tensor as PyTorch prints it."""
     if state.trace is not None:
         return f"<traced tensor {x.value.type}>"

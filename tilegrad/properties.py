@@ -58,6 +58,10 @@ class Properties(Handle):
     """A tensor without its operations."""
 
     __array_priority__ = 1000
+
+    if TYPE_CHECKING:
+        item: Callable[[], Any]
+
     __hash__ = object.__hash__
 
     # --- what it is ----------------------------------------------------------------------------
@@ -192,7 +196,7 @@ class Properties(Handle):
         """The same storage without history."""
         return alias(self)
 
-    def detach_(self) -> Tensor:
+    def detach_(self) -> Self:
         """Forgets its history."""
         self._value = sharing.detached(self.value)
         if self._base is not None and not self._moves:
@@ -233,7 +237,8 @@ class Properties(Handle):
         """Adds the gradients of this tensor to `.grad` of the leaves that it was computed from."""
         from .autograd.engine import backward
 
-        backward(self, gradient, retain_graph, create_graph, inputs)
+        own: Any = self
+        backward(own, gradient, retain_graph, create_graph, inputs)
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
         """Calls a function with the gradient of this tensor, once it is known; it may return another one."""
@@ -308,22 +313,24 @@ class Properties(Handle):
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:
             raise ArgumentError("a tensor without dimensions cannot be iterated over; read it with item()")
-        return iter(views.unbind(self, 0))
+        whole: Any = self
+        return iter(views.unbind(whole, 0))
 
     def __contains__(self, element: Any) -> bool:
         return bool((self == element).any())
 
-    def __copy__(self) -> Tensor:
-        copied = alias(self, hidden=True)
-        copied.__class__ = type(self)  # type: ignore[assignment]
-        return copied.requires_grad_(self.requires_grad and self.is_leaf)
+    def __copy__(self) -> Self:
+        copied: Any = alias(self, hidden=True)
+        copied.__class__ = type(self)
+        copied.requires_grad_(self.requires_grad and self.is_leaf)
+        return copied  # type: ignore[no-any-return]
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         if not self.is_leaf:
             raise GradientError(
                 "only leaves can be copied deeply, not what was computed from them; use x.detach().clone()"
             )
-        copied = object.__new__(type(self))
+        copied: Any = object.__new__(type(self))
         memo[id(self)] = copied
         copied._value = sharing.kept_separate(sharing.detached(self.value))
         if state.trace is not None:
@@ -332,7 +339,7 @@ class Properties(Handle):
         if self.requires_grad:
             copied.requires_grad_()
         copied._gradient = None if self._gradient is None else self._gradient.detach().clone()
-        return copied
+        return copied  # type: ignore[no-any-return]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         array = conversion.numpy(self.detach(), force=True)

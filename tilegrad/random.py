@@ -223,7 +223,7 @@ def normal(
         given = [x for x in (mean, std) if isinstance(x, Handle)]
         if not given:
             raise ArgumentError("normal: of two numbers the size is needed too, as in normal(0.0, 1.0, (3, 4))")
-        shape = (given[0] + given[-1]).shape  # type: ignore[operator]
+        shape = (given[0] + given[-1]).shape
     return randn(shape, generator=generator) * std + mean
 
 

@@ -46,7 +46,7 @@ def unflatten(shape: Tree, leaves: Iterable[Any]) -> Any:
 
 
 def _unflatten(shape: Tree, leaves: Iterator[Any]) -> Any:
-    kind = shape.kind
+    kind: Any = shape.kind
     if shape is LEAF or kind is None:
         return next(leaves)
     if kind is type(None):

@@ -126,7 +126,8 @@ def atleast_1d(input: Tensor) -> Tensor:
 
 def permute(input: Tensor, *dims: Any) -> Tensor:
     """The dimensions in another order."""
-    return cut(input, partial(movement.permute, axes=sizes_of(dims, "permute")))
+    axes: Any = sizes_of(dims, "permute")
+    return cut(input, partial(movement.permute, axes=axes))
 
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:

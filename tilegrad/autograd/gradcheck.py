@@ -68,7 +68,7 @@ def _tensors(made: Any) -> list[Any]:
 
 def _by_rows(y: Any, x: Any) -> np.ndarray[Any, Any]:
     """The derivatives of all elements of y by all elements of x; row: element of x."""
-    columns = []
+    columns: list[Any] = []
     if not y.requires_grad:
         return np.zeros((x.numel(), y.numel()))
     for place in range(y.numel()):
@@ -104,11 +104,11 @@ def gradgradcheck(
     def gradients(*args: Any) -> Any:
         own, flowing = args[: len(given)], args[len(given) :]
         made = [y for y in _tensors(func(*own)) if y.requires_grad]
-        wanted = [x for x in own if isinstance(x, Handle) and x.requires_grad]  # type: ignore[attr-defined]
+        wanted: list[Any] = [x for x in own if isinstance(x, Handle) and x.requires_grad]  # type: ignore[attr-defined]
         return grad(made, wanted, flowing, create_graph=True, allow_unused=True, materialize_grads=True)
 
     checks = {"eps": eps, "atol": atol, "rtol": rtol}
-    return gradcheck(gradients, (*given, *ups), raise_exception=raise_exception, **checks)  # type: ignore[arg-type]
+    return gradcheck(gradients, (*given, *ups), raise_exception=raise_exception, **checks)
 
 
 def _flowing(y: Any, n: int) -> Any:

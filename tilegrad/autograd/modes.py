@@ -78,7 +78,7 @@ class inference_mode(Recording, metaclass=_OrBare):
         mode.inference = not self.enabled
 
     def again(self) -> Recording:
-        return inference_mode(not self.enabled)  # type: ignore[no-any-return]
+        return inference_mode(not self.enabled)
 
 
 class set_grad_enabled(Recording):

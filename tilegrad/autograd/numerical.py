@@ -97,7 +97,7 @@ def error_study(
     """
     tried = tuple(steps) if steps is not None else tuple(10.0**-n for n in range(1, 15))
     scale = abs(exact) or 1.0
-    errors = [[abs(derivative(fn, x, h, s) - exact) / scale for h in tried] for s in ("forward", "central")]  # type: ignore[arg-type]
+    errors = [[abs(derivative(fn, x, h, s) - exact) / scale for h in tried] for s in ("forward", "central")]
     return ErrorStudy(tried, tuple(errors[0]), tuple(errors[1]))
 
 
