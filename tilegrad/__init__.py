@@ -69,7 +69,7 @@ __all__ = [
     "data", "device", "devices", "double", "dtype", "enable_grad", "errors", "explain", "float", "float16", "float32",
     "float64", "get_default_dtype", "grad", "half", "hessian", "inference_mode", "int", "int16", "int32", "int64",
     "int8", "is_grad_enabled", "jacobian", "jit", "jvp", "language", "live_bytes", "long", "nn", "no_grad", "optim",
-    "promote_types", "result_type", "scan", "set_default_dtype", "set_grad_enabled", "set_printoptions", "short", "uint16",
-    "uint32", "uint64", "uint8", "value_and_grad", "vjp", "vmap", "while_loop", "while_loop",
+    "promote_types", "result_type", "scan", "set_default_dtype", "set_grad_enabled", "set_printoptions", "short",
+    "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "vmap", "while_loop",
 ]  # fmt: skip
 __all__ += functional.__all__
