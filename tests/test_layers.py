@@ -21,8 +21,8 @@ LAYERS: list[set[str]] = [
     {TENSOR, "autograd"},  # with every other file of the top folder: tensor.py, functional.py, jit.py, ...
     {"nn", "optim", "data"},
     {"language"},
-    {"explain", "doctor", "demo", "profile", "sparse", "distributed", "serve", "interop"},
-    {"__main__", PACKAGE.name},
+    {"profile", "sparse", "distributed", "serve", "interop"},
+    {"__main__", "demo", PACKAGE.name},
 ]
 FEATURES = LAYERS[-2]
 """They import what stands above them, never each other."""

@@ -37,7 +37,7 @@ def parser() -> Parser:
 
     demo = commands.add_parser("demo", help="train on handwritten digits, show what was compiled and how fast it is")
     demo.add_argument("--seed", type=int, default=0, help="of all random numbers: the same seed, the same result")
-    demo.add_argument("--epochs", type=int, default=20, help="times that all images are gone through (default 20)")
+    demo.add_argument("--epochs", type=int, default=30, help="times that all images are gone through (default 30)")
     demo.add_argument("--output", type=Path, default=Path("report.html"), help="the report (default report.html)")
 
     explain = commands.add_parser("explain", help="run a script and show what became of its jitted functions")
