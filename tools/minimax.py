@@ -95,13 +95,22 @@ def fit(wanted: Fit) -> tuple[list[Real], Real]:
     points = [wanted.variable(x) for x in grid]
     weights = [wanted.weight(x) for x in grid]
     values = [wanted.f(x) for x in grid]
-    coefficients: list[Real] = []
-    for power in range(wanted.degree + 1):
-        rest = remez(values, points, weights, list(range(power, wanted.degree + 1)))
-        kept = rounded(rest[0], wanted.bits)
-        coefficients.append(kept)
-        values = [f - kept * v**power for f, v in zip(values, points, strict=True)]
-    return coefficients, max(w * abs(f) for w, f in zip(weights, values, strict=True))
+    powers = list(range(wanted.degree + 1))
+
+    def error(coefficients: list[Real]) -> Real:
+        fitted = [mp.polyval(coefficients[::-1], v) for v in points]
+        return max(w * abs(f - p) for w, f, p in zip(weights, values, fitted, strict=True))
+
+    at_once = [rounded(c, wanted.bits) for c in remez(values, points, weights, powers)]
+    in_turn: list[Real] = []
+    left = values
+    for power in powers:
+        kept = rounded(remez(left, points, weights, powers[power:])[0], wanted.bits)
+        in_turn.append(kept)
+        left = [f - kept * v**power for f, v in zip(left, points, strict=True)]
+    # Powers above 0 all vanish at 0: on both sides of it, what is left cannot always be fitted well.
+    best = min(at_once, in_turn, key=error)
+    return best, error(best)
 
 
 LN2 = mp.log(2)
@@ -151,27 +160,99 @@ def hyperbolic_tangent(bits: int, degree: int) -> Fit:
     return Fit("tanh", meaning, f, 0, 0.55, degree, bits, lambda x: x * x, lambda x: x**3 / mp.tanh(x))
 
 
+def hyperbolic_sine(bits: int, degree: int) -> Fit:
+    def f(x: Real) -> Real:
+        return (mp.sinh(x) - x) / x**3
+
+    meaning = "sinh(x) = x + x³ q(x²), x <= 1"
+    return Fit("sinh", meaning, f, 0, 1, degree, bits, lambda x: x * x, lambda x: x**3 / mp.sinh(x))
+
+
+def arc_tangent(bits: int, degree: int) -> Fit:
+    def f(x: Real) -> Real:
+        return (mp.atan(x) - x) / x**3
+
+    meaning = "atan(x) = x + x³ q(x²), x <= sqrt(2) - 1"
+    high = (mp.sqrt(2) - 1) * mpf("1.0001")
+    return Fit("atan", meaning, f, 0, high, degree, bits, lambda x: x * x, lambda x: x**3 / mp.atan(x))
+
+
+def arc_sine(bits: int, degree: int) -> Fit:
+    def f(x: Real) -> Real:
+        return (mp.asin(x) - x) / x**3
+
+    meaning = "asin(x) = x + x³ q(x²), x <= 1/2"
+    return Fit("asin", meaning, f, 0, 0.5, degree, bits, lambda x: x * x, lambda x: x**3 / mp.asin(x))
+
+
+def error_function(bits: int, degree: int, high: Real) -> Fit:
+    def f(x: Real) -> Real:
+        return mp.erf(x) / x - 1
+
+    meaning = f"erf(x) = x + x q(x²), x <= {high}"
+    return Fit("erf", meaning, f, 0, mpf(high), degree, bits, lambda x: x * x, lambda x: x / mp.erf(x))
+
+
+def area_tangent(name: str, terms: int, degree: int) -> Fit:
+    """2 atanh(s) less some terms of its series, from which logarithms are made: log(1 + f), s = f / (2 + f)."""
+
+    def f(s: Real) -> Real:
+        return (2 * mp.atanh(s) - sum(2 * s ** (2 * k + 1) / (2 * k + 1) for k in range(terms))) / s ** (2 * terms + 1)
+
+    meaning = f"2 atanh(s) = its first {terms} terms + s^{2 * terms + 1} q(s²), s <= (sqrt(2) - 1)²"
+    high = (mp.sqrt(2) - 1) ** 2 * mpf("1.0001")
+    weight: Callable[[Real], Real] = lambda s: s ** (2 * terms + 1) / (2 * mp.atanh(s))  # noqa: E731
+    return Fit(name, meaning, f, 0, high, degree, 53, lambda s: s * s, weight)
+
+
+def complement(degree: int) -> Fit:
+    """The complementary error function without its decay, on an axis that brings infinity near."""
+
+    def f(x: Real) -> Real:
+        return mp.erfc(x) * mp.exp(x * x) * (1 + 2 * x)
+
+    meaning = "(1 + 2x) e^x² erfc(x) = q((x - 3) / (x + 3)), 0.75 <= x <= 27.3"
+    return Fit("erfc", meaning, f, 0.75, 27.3, degree, 53, lambda x: (x - 3) / (x + 3), lambda x: 1 / f(x))
+
+
+def exp2_fit(name: str, degree: int) -> Fit:
+    def f(r: Real) -> Real:
+        return (mpf(2) ** r - 1) / r
+
+    return Fit(name, "2^r = 1 + r q(r)", f, -0.5, 0.5, degree, 24, weight=lambda r: abs(r) / mpf(2) ** r)
+
+
+def tail(degree: int) -> Fit:
+    meaning = "erfc(x) = 2^q(x), 0.875 <= x <= 3.93"
+    return Fit("erf tail", meaning, lambda x: mp.log(mp.erfc(x), 2), 0.875, 3.93, degree, weight=lambda x: mp.erfc(x))
+
+
 SINGLE = (
     exponential(24, 4),
-    Fit("exp2", "2^r = 1 + r q(r)", lambda r: (2**r - 1) / r, -0.5, 0.5, 5, 24, weight=lambda r: abs(r) / 2**r),
+    exp2_fit("exp2", 5),
+    exp2_fit("exp2 short", 4),
     logarithm(24, 7),
     hyperbolic_tangent(24, 4),
+    hyperbolic_sine(24, 3),
     sine(24, 2),
     cosine(24, 2),
-    Fit(
-        "erf", "erf(x) = x + x q(x²), |x| <= 1", lambda x: mp.erf(x) / x - 1, 0, 1, 6, 24, lambda x: x * x,
-        lambda x: x / mp.erf(x),
-    ),
-    Fit(
-        "erfc", "erfc(x) = 2^-q(x), 1 <= x <= 3.93", lambda x: -mp.log(mp.erfc(x), 2), 1, 3.93, 6, 24,
-        weight=lambda x: mp.erfc(x),
-    ),
-)  # fmt: skip
+    arc_tangent(24, 4),
+    arc_sine(24, 4),
+    error_function(24, 5, 0.875),
+    tail(6),
+)
 DOUBLE = (
     exponential(53, 10),
+    area_tangent("log", 1, 7),
+    area_tangent("log precise", 2, 6),
     hyperbolic_tangent(53, 11),
+    hyperbolic_sine(53, 7),
     sine(53, 6),
     cosine(53, 5),
+    arc_tangent(53, 11),
+    arc_sine(53, 13),
+    error_function(53, 12, 1),
+    complement(22),
 )
 
 
@@ -185,18 +266,22 @@ def parts(value: Real, *sizes: int) -> list[float]:
     return [*found, float(rounded(value, sizes[-1]))]
 
 
-CONSTANTS: dict[str, dict[str, list[float]]] = {
-    "single": {
-        "log2(e)": parts(1 / LN2, 24),
-        "ln(2)": parts(LN2, 24, 24),
-        "2/pi": parts(2 / mp.pi, 24),
-        "pi/2": parts(mp.pi / 2, 24, 24, 24),
-    },
-    "double": {
-        "log2(e)": parts(1 / LN2, 53),
-        "ln(2)": parts(LN2, 53, 53),
-    },
-}
+def constants(bits: int, exponent_bits: int) -> dict[str, list[float]]:
+    """Products of the exponent with the first part of ln(2) and log10(2) are exact."""
+    short = bits - exponent_bits
+    return {
+        "ln(2)": parts(LN2, bits, bits),
+        "ln(2) short": parts(LN2, short, bits),
+        "log10(2) short": parts(LN2 / mp.log(10), short, bits),
+        "log2(e)": parts(1 / LN2, bits, bits),
+        "log10(e)": parts(1 / mp.log(10), bits, bits),
+        "2/pi": parts(2 / mp.pi, bits),
+        "pi/2": parts(mp.pi / 2, bits, bits, bits),
+        "2/3": parts(mpf(2) / 3, bits, bits),
+    }
+
+
+CONSTANTS = {"single": constants(24, 8), "double": constants(53, 11)}
 
 HEAD = '''"""Coefficients, derived by `tools/minimax.py --write`: do not edit.
 
@@ -204,11 +289,14 @@ Lowest power first; `error` is the greatest weighted error of the rounded polyno
 """
 
 # fmt: off
+# ruff: noqa: E501
 '''
 
 
 def module() -> str:
-    text = f'{HEAD}\nTWO_OVER_PI = 0x{int(mp.floor(mp.ldexp(2 / mp.pi, 256))):X}\n"""2/pi * 2^256"""\n'
+    with mp.workdps(400):
+        two_over_pi = int(mp.floor(mp.ldexp(2 / mp.pi, 1280)))
+    text = f'{HEAD}\nTWO_OVER_PI = int(\n    "{two_over_pi:X}",\n    16,\n)\n"""2/pi * 2^1280"""\n'
     for precision, fits in (("single", SINGLE), ("double", DOUBLE)):
         text += f"\n{precision.upper()}: dict[str, tuple[float, ...]] = {{\n"
         for name, numbers in CONSTANTS[precision].items():

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..emit import Builder, Type, Value
-from . import error, exponential, logarithm, trigonometric
-from .vector import Vector
+from . import division, error, exponential, inverse, logarithm, power, trigonometric
+from .vector import Vector, convert
 
 Formula = Callable[..., Vector]
 
@@ -21,30 +21,43 @@ FORMULAS: dict[str, Formula] = {
     "expm1": exponential.expm1,
     "sigmoid": exponential.sigmoid,
     "tanh": exponential.tanh,
+    "sinh": exponential.sinh,
+    "cosh": exponential.cosh,
     "log": logarithm.log,
+    "log2": logarithm.log2,
+    "log10": logarithm.log10,
+    "log1p": logarithm.log1p,
+    "asinh": logarithm.asinh,
+    "acosh": logarithm.acosh,
+    "atanh": logarithm.atanh,
     "sin": trigonometric.sin,
     "cos": trigonometric.cos,
+    "tan": trigonometric.tan,
+    "asin": inverse.asin,
+    "acos": inverse.acos,
+    "atan": inverse.atan,
+    "atan2": inverse.atan2,
     "erf": error.erf,
+    "erfc": error.erfc,
+    "pow": power.power,
+    "fmod": division.fmod,
 }
 
-ACCURACY: dict[str, float] = {
-    "exp": 1.0,
-    "exp2": 1.0,
-    "expm1": 1.5,
-    "sigmoid": 2.0,
-    "tanh": 1.5,
-    "log": 1.0,
-    "sin": 1.5,
-    "cos": 1.5,
-    "erf": 1.0,
-}
+IN_FLOAT64 = frozenset({"tan", "atan2", "erfc", "asinh", "acosh", "atanh"})
+"""Computed in float64 for float32 too: what is rare may be slower, and is right to the last digit."""
 
 
 def has(fn: str, type: Type) -> bool:
     """Whether there is a formula for elements of this type."""
-    return fn in FORMULAS and type.element == "float"
+    return fn in FORMULAS and type.element in ("float", "double")
 
 
 def emit(b: Builder, fn: str, args: tuple[Value, ...]) -> Value:
     """The function `fn` of vectors or scalars of one float type."""
-    return FORMULAS[fn](*[Vector(b, x) for x in args]).value
+    return formula(fn, *[Vector(b, x) for x in args]).value
+
+
+def formula(fn: str, *args: Vector) -> Vector:
+    if fn in IN_FLOAT64 and args[0].element == "float":
+        return convert(FORMULAS[fn](*[convert(x, "double") for x in args]), "float")
+    return FORMULAS[fn](*args)

@@ -1,18 +1,38 @@
-"""The error function."""
+"""The error function and its complement."""
 
 from __future__ import annotations
 
-from .exponential import bias, power_of_two, rounded, table
+from .exponential import bias, exp_core, power_of_two, rounded, table
 from .vector import Vector, absolute, at_most, copysign, fma, polynomial, where
 
 
 def erf(x: Vector) -> Vector:
-    """An odd polynomial up to 1; beyond, 1 - 2^-q(x), which is 1 from 3.93 on."""
+    """An odd polynomial near 0; beyond, 1 - erfc(|x|), where erfc is a sixth and less: its errors hardly count."""
+    if x.element == "double":
+        size = absolute(x)
+        return copysign(where(size < 1.0, _near(size), 1.0 - _tail(size)), x)
     size = absolute(x)
-    square = size * size
-    near = fma(size, polynomial(square, table(x)["erf"]), size)
-    exponent = -polynomial(at_most(size, 3.93), table(x)["erfc"])
+    exponent = polynomial(at_most(size, 3.93), table(x)["erf tail"])
     n, k = rounded(exponent, 1.0, bias(x))
     r = exponent - n
-    tail = fma(r, polynomial(r, table(x)["exp2"]), 1.0) * power_of_two(k)
-    return copysign(where(size < 1.0, near, 1.0 - tail), x)
+    tail = fma(r, polynomial(r, table(x)["exp2 short"]), 1.0) * power_of_two(k)
+    return copysign(where(size < 0.875, _near(size), 1.0 - tail), x)
+
+
+def erfc(x: Vector) -> Vector:
+    """In float64 only."""
+    size = absolute(x)
+    tail = _tail(size)
+    return where(size < 0.75, 1.0 - copysign(_near(size), x), where(x < 0.0, 2.0 - tail, tail))
+
+
+def _near(size: Vector) -> Vector:
+    return fma(size, polynomial(size * size, table(size)["erf"]), size)
+
+
+def _tail(size: Vector) -> Vector:
+    """erfc above 0.75: a polynomial without the decay, times e^-x², x² with what its rounding loses."""
+    size = at_most(size, 27.5)
+    smooth = polynomial((size - 3.0) / (size + 3.0), table(size)["erfc"]) / fma(size, 2.0, 1.0)
+    square = size * size
+    return exp_core(-square, None, None, rest=-fma(size, size, -square)) * smooth

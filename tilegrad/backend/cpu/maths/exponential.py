@@ -67,14 +67,17 @@ def scaled(x: Vector, exponent: Vector) -> Vector:
     return x * power_of_two(half) * power_of_two(exponent - half)
 
 
-def exp_core(x: Vector, low: Number | None, high: Number | None, doubling: int = 0) -> Vector:
-    """e^x 2^doubling; `low` and `high` bound what may come in, beyond them the result is 0 or infinity."""
+def exp_core(
+    x: Vector, low: Number | None, high: Number | None, doubling: int = 0, rest: Vector | None = None
+) -> Vector:
+    """e^(x + rest) 2^doubling; beyond the bounds `low` and `high`, where there are any, the result is 0 or infinity."""
     if high is not None:
         x = at_most(x, high)
     if low is not None:
         x = at_least(x, low)
     n, k = rounded(x, table(x)["log2(e)"][0], 2 * bias(x))
-    p = minus_one(remainder(x, n)) + 1.0
+    r = remainder(x, n)
+    p = minus_one(r if rest is None else r + rest) + 1.0
     return scaled(p, k + doubling if doubling else k)
 
 
@@ -96,7 +99,9 @@ def exp2(x: Vector) -> Vector:
     x = at_least(at_most(x, bias(x) + 2.0), -(bias(x) + mantissa_bits(x) + 2.0))
     n, k = rounded(x, 1.0, 2 * bias(x))
     r = x - n
-    return scaled(fma(r, polynomial(r, table(x)["exp2"]), 1.0), k)
+    if x.element == "float":
+        return scaled(fma(r, polynomial(r, table(x)["exp2"]), 1.0), k)
+    return scaled(minus_one(r * table(x)["ln(2)"][0]) + 1.0, k)
 
 
 def expm1(x: Vector) -> Vector:
@@ -128,3 +133,17 @@ def tanh(x: Vector) -> Vector:
     square = size * size
     near = fma(size * square, polynomial(square, table(x)["tanh"]), size)
     return copysign(where(size < TANH_NEAR, near, far), x)
+
+
+def sinh(x: Vector) -> Vector:
+    """(e^|x| - e^-|x|) / 2 from e^|x| / 2, which does not overflow before the result; a polynomial up to 1."""
+    size = absolute(x)
+    half = exp_core(size, None, highest(x) + 1, -1)
+    square = size * size
+    near = fma(size * square, polynomial(square, table(x)["sinh"]), size)
+    return copysign(where(size < 1.0, near, half - 0.25 / half), x)
+
+
+def cosh(x: Vector) -> Vector:
+    half = exp_core(absolute(x), None, highest(x) + 1, -1)
+    return half + 0.25 / half

@@ -1,12 +1,12 @@
-"""Logarithms: log, log2, log10, log1p.
+"""Logarithms and the inverses of the hyperbolic functions: log, log2, log10, log1p, asinh, acosh, atanh.
 
-x = 2^e m with m between sqrt(1/2) and sqrt(2), so that near 1 the exponent is 0 and nothing cancels.
+x = 2^e (1 + f) with 1 + f between sqrt(1/2) and sqrt(2), so that near 1 the exponent is 0 and nothing cancels.
 """
 
 from __future__ import annotations
 
-from .exponential import mantissa_bits, table
-from .vector import Vector, bits_of, constant, convert, fma, from_bits, polynomial, where
+from .exponential import bias, mantissa_bits, table
+from .vector import Vector, absolute, bits_of, convert, copysign, fma, from_bits, polynomial, square_root, where
 
 INFINITY = float("inf")
 NAN = float("nan")
@@ -14,28 +14,107 @@ _HALF_ROOT = {"float": 0x3F3504F3, "double": 0x3FE6A09E667F3BCD}
 """The bits of sqrt(1/2)."""
 
 
-def split(x: Vector) -> tuple[Vector, Vector]:
-    """A positive normal number as e and m - 1."""
-    above = bits_of(x) - _HALF_ROOT[x.element]
-    e = above >> mantissa_bits(x)
-    m = from_bits(bits_of(x) - (e << mantissa_bits(x)))
-    return convert(e, x.element), m - 1.0
-
-
 def log(x: Vector) -> Vector:
-    shift = mantissa_bits(x)
-    small = x < 2.0 ** (-126 if shift == 23 else -1022)
-    e, f = split(where(small, x * 2.0**shift, x))
-    e = e - where(small, e.like(float(shift)), 0.0)
+    e, f = split_any(x)
     high, low = table(x)["ln(2)"]
-    square = f * f
-    tail = fma(fma(f, polynomial(f, table(x)["log"]), -0.5), square, e * low)
-    return at_the_ends(x, fma(e, high, f + tail))
+    return at_the_ends(x, fma(e, high, f + fma(e, low, bend(f))))
 
 
-def at_the_ends(x: Vector, result: Vector, argument_at_pole: float = 0.0) -> Vector:
+def log2(x: Vector) -> Vector:
+    return at_the_ends(x, in_base(x, "log2(e)", (1.0, 0.0)))
+
+
+def log10(x: Vector) -> Vector:
+    high, low = table(x)["log10(2) short"]
+    return at_the_ends(x, in_base(x, "log10(e)", (high, low)))
+
+
+def log1p(x: Vector) -> Vector:
+    """The logarithm of u = 1 + x, to whose fraction what the sum lost is given back."""
+    u = x + 1.0
+    kept = u - 1.0
+    lost = (1.0 - (u - kept)) + (x - kept)
+    exponent, f = split(u)
+    exponent_bounded = where(exponent > 60, 60, exponent)
+    f = f + lost * from_bits((bias(x) - exponent_bounded) << mantissa_bits(x))
+    e = convert(exponent, x.element)
+    high, low = table(x)["ln(2)"]
+    result = at_the_ends(x, fma(e, high, f + fma(e, low, bend(f))), -1.0)
+    return where(absolute(x) < 2.0 ** -(mantissa_bits(x) + 2), x, result)
+
+
+def asinh(x: Vector) -> Vector:
+    """log(|x| + sqrt(x² + 1)); log(2 |x|) where the 1 does not count."""
+    size = absolute(x)
+    square = size * size
+    great = size > 2.0**28
+    usual = size + square / (square_root(square + 1.0) + 1.0)
+    result = log1p(where(great, size, usual)) + where(great, x.like(_LN2), 0.0)
+    return copysign(result, x)
+
+
+def acosh(x: Vector) -> Vector:
+    """log(x + sqrt(x² - 1)), by t = x - 1."""
+    t = x - 1.0
+    great = x > 2.0**28
+    result = log1p(where(great, x, t + square_root(t * (t + 2.0)))) + where(great, x.like(_LN2), 0.0)
+    return where(x < 1.0, NAN, result)
+
+
+def atanh(x: Vector) -> Vector:
+    """log((1 + |x|) / (1 - |x|)) / 2."""
+    size = absolute(x)
+    twice = size + size
+    result = log1p(twice + twice * size / (1.0 - size)) * 0.5
+    return copysign(where(size > 1.0, NAN, result), x)
+
+
+_LN2 = 0.6931471805599453
+
+
+# Parts.
+
+
+def split(x: Vector) -> tuple[Vector, Vector]:
+    """The exponent, an integer, and the fraction of a positive normal number."""
+    exponent = (bits_of(x) - _HALF_ROOT[x.element]) >> mantissa_bits(x)
+    return exponent, from_bits(bits_of(x) - (exponent << mantissa_bits(x))) - 1.0
+
+
+def split_any(x: Vector) -> tuple[Vector, Vector]:
+    """The exponent, a float, and the fraction of a positive number, denormals too."""
+    shift = mantissa_bits(x)
+    small = x < 2.0 ** (1 - bias(x))
+    exponent, f = split(where(small, x * 2.0**shift, x))
+    e = convert(exponent, x.element)
+    return where(small, e - float(shift), e), f
+
+
+def bend(f: Vector) -> Vector:
+    """log(1 + f) - f. In float64 by s = f / (2 + f), whose series needs half as many terms."""
+    if f.element == "float":
+        return fma(f, polynomial(f, table(f)["log"]), -0.5) * (f * f)
+    s = f / (f + 2.0)
+    z = s * s
+    half_square = f * f * 0.5
+    return fma(s, fma(z, polynomial(z, table(f)["log"]), half_square), -half_square)
+
+
+def in_base(x: Vector, factor: str, unit: tuple[float, float]) -> Vector:
+    """e * unit + factor * log(1 + f), the product and the sum with what they lose."""
+    e, f = split_any(x)
+    bent = bend(f)
+    natural = f + bent
+    rest = bent - (natural - f)
+    high, low = table(x)[factor]
+    scaled = natural * high
+    scaled_rest = fma(natural, high, -scaled) + fma(natural, low, rest * high)
+    whole = e * unit[0]
+    total = whole + scaled
+    return total + ((scaled - (total - whole)) + fma(e, unit[1], scaled_rest))
+
+
+def at_the_ends(x: Vector, result: Vector, pole: float = 0.0) -> Vector:
     """-infinity at the pole, NaN left of it, infinity and NaN as they are."""
-    finite = bits_of(x) - 1
-    return where(
-        x > argument_at_pole, where(x < INFINITY, result, x), where(x.equals(argument_at_pole), x.like(-INFINITY), NAN)
-    )
+    inside = where(x < INFINITY, result, x)
+    return where(x > pole, inside, where(x.equals(pole), x.like(-INFINITY), NAN))

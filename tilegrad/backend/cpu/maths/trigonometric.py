@@ -1,63 +1,103 @@
-"""sin and cos.
+"""sin, cos, tan.
 
 The argument is brought to within pi/4 of a multiple of pi/2 (a number of quarter turns), which is subtracted in three
-parts by fma; two polynomials give the sine and the cosine of what is left, and the quarter turns choose between them and
-the sign. That holds up to 2^17 in float32. Vectors with a greater element take a branch in which each element's product
-with 2/pi is formed in integers of 128 bits.
+parts by fma; two polynomials give the sine and the cosine of what is left, and the quarter turns choose between them
+and the sign. That holds up to 2^17 in float32 and 2^30 in float64. Vectors with a greater element take a branch in
+which each element's product with 2/pi is formed in long integers.
 """
 
 from __future__ import annotations
 
 import math
 
-from ..emit import Builder, Type, Value
+from ..emit import Type, Value
 from .coefficients import TWO_OVER_PI
-from .exponential import rounded, table
-from .vector import (
-    Vector,
-    absolute,
-    any_lane,
-    bits_of,
-    convert,
-    fma,
-    from_bits,
-    polynomial,
-    where,
-)
+from .exponential import mantissa_bits, rounded, table
+from .rare import unless
+from .vector import Vector, absolute, bits_of, convert, fma, from_bits, polynomial, where
 
-HALF_PI_2_64 = math.pi / 2**65
-FAR = 2.0**17
+FAR = {"float": 2.0**17, "double": 2.0**30}
 """From here on the reduction in three parts loses digits."""
 
 
 def sin(x: Vector) -> Vector:
-    size = absolute(x)
-    n, quarter = rounded(size, table(x)["2/pi"][0], 0)
-    value = turned(less_quarters(size, n), quarter)
-    return beyond(x, "sin", from_bits(bits_of(value) ^ sign_of(x)))
+    size, quarter, r, rest = _reduced(x)
+    near = from_bits(bits_of(turned(r, rest, quarter)) ^ sign_of(x))
+    return unless(size < FAR[x.element], near, "sin", [x], great_sin)
 
 
 def cos(x: Vector) -> Vector:
+    size, quarter, r, rest = _reduced(x)
+    return unless(size < FAR[x.element], turned(r, rest, quarter + 1), "cos", [x], great_cos)
+
+
+def tan(x: Vector) -> Vector:
+    """float64 only."""
+    size, quarter, r, rest = _reduced(x)
+    near = from_bits(bits_of(tangent(r, rest, quarter)) ^ sign_of(x))
+    return unless(size < FAR[x.element], near, "tan", [x], great_tan)
+
+
+def great_sin(x: Vector) -> Vector:
+    r, rest, quarter = quarter_turns(x)
+    return _finite(x, from_bits(bits_of(convert(turned(r, rest, quarter), x.element)) ^ sign_of(x)))
+
+
+def great_cos(x: Vector) -> Vector:
+    r, rest, quarter = quarter_turns(x)
+    return _finite(x, convert(turned(r, rest, quarter + 1), x.element))
+
+
+def great_tan(x: Vector) -> Vector:
+    r, rest, quarter = quarter_turns(x)
+    return _finite(x, from_bits(bits_of(tangent(r, rest, quarter)) ^ sign_of(x)))
+
+
+def _finite(x: Vector, value: Vector) -> Vector:
+    return where(absolute(x) < float("inf"), value, float("nan"))
+
+
+# The parts.
+
+
+def _reduced(x: Vector) -> tuple[Vector, Vector, Vector, Vector | None]:
+    """|x|, the number of quarter turns, and what is left; in float64 with what its rounding lost."""
     size = absolute(x)
     n, quarter = rounded(size, table(x)["2/pi"][0], 0)
-    return beyond(x, "cos", turned(less_quarters(size, n), quarter + 1))
+    first, second, third = table(x)["pi/2"]
+    exact = fma(n, -first, size)
+    middle = fma(n, -second, exact)
+    r = fma(n, -third, middle)
+    if x.element == "float":
+        return size, quarter, r, None
+    return size, quarter, r, fma(n, -third, middle - r) + fma(n, -second, exact - middle)
 
 
-def less_quarters(x: Vector, n: Vector) -> Vector:
-    """x - n pi/2."""
-    for part in table(x)["pi/2"]:
-        x = fma(n, -part, x)
-    return x
-
-
-def turned(r: Vector, quarter: Vector) -> Vector:
-    """sin(r + quarter pi/2); above its two lowest bits `quarter` may be anything."""
+def _sine_and_cosine(r: Vector, rest: Vector | None) -> tuple[Vector, Vector]:
+    """Of r + rest."""
     square = r * r
-    sine = fma(r * square, polynomial(square, table(r)["sin"]), r)
-    cosine = fma(square, fma(square, polynomial(square, table(r)["cos"]), -0.5), 1.0)
-    top = r.bits - 1
-    value = where((quarter << top) < 0, cosine, sine)
-    return from_bits(bits_of(value) ^ ((quarter & 2) << (top - 1)))
+    sine_bend = r * square * polynomial(square, table(r)["sin"]) if rest is not None else None
+    bend = fma(square, polynomial(square, table(r)["cos"]), -0.5)
+    if rest is None or sine_bend is None:
+        return fma(r * square, polynomial(square, table(r)["sin"]), r), fma(square, bend, 1.0)
+    return r + (sine_bend + rest), 1.0 + fma(square, bend, -(r * rest))
+
+
+def _odd(quarter: Vector) -> Vector:
+    return (quarter << (quarter.bits - 1)) < 0
+
+
+def turned(r: Vector, rest: Vector | None, quarter: Vector) -> Vector:
+    """sin(r + rest + quarter pi/2); above its two lowest bits `quarter` may be anything."""
+    sine, cosine = _sine_and_cosine(r, rest)
+    value = where(_odd(quarter), cosine, sine)
+    return from_bits(bits_of(value) ^ ((quarter & 2) << (quarter.bits - 2)))
+
+
+def tangent(r: Vector, rest: Vector | None, quarter: Vector) -> Vector:
+    sine, cosine = _sine_and_cosine(r, rest)
+    odd = _odd(quarter)
+    return where(odd, -cosine, sine) / where(odd, sine, cosine)
 
 
 def sign_of(x: Vector) -> Vector:
@@ -65,70 +105,42 @@ def sign_of(x: Vector) -> Vector:
     return bits_of(x) & -(1 << (x.bits - 1))
 
 
-# Great arguments.
+def quarter_turns(x: Vector) -> tuple[Vector, Vector | None, Vector]:
+    """|x| less the nearest number of quarter turns, in float64 (of a float64 with a rest), and that number modulo 4.
 
-
-def beyond(x: Vector, fn: str, near: Vector) -> Vector:
-    """`near`, but where an element is great, infinite or NaN, what the slow function gives."""
-    b = x.builder
-    great = any_lane(near.of(b.compare("uge", absolute(x).value, x.like(FAR).value)))
-    b.open_branch("great")
-    far = _by_element(x, fn, near)
-    slow = b.close_branch()
-    b.open_branch("usual")
-    usual = b.close_branch()
-    (value,) = b.close_branches(great.value, slow, usual, [(far.value, near.value)])
-    return x.of(value)
-
-
-def _by_element(x: Vector, fn: str, near: Vector) -> Vector:
-    b, scalar = x.builder, Type(x.element)
-    name = f"tg.{fn}.{scalar.short}"
-    if name not in b.declarations:
-        define_slow(b, fn, name)
-
-    def slow(x: Value, near: Value) -> Value:
-        return b.instruction(f"call {scalar} @{name}({scalar} {x}, {scalar} {near})", scalar)
-
-    if not x.type.lanes:
-        return x.of(slow(x.value, near.value))
-    made = near.value
-    for lane in range(x.type.lanes):
-        one = slow(b.extract(x.value, lane), b.extract(near.value, lane))
-        made = b.pure(f"insertelement {x.type} {made}, {scalar} {one}, i64 {lane}", x.type, (made, one))
-    return x.of(made)
-
-
-def define_slow(user: Builder, fn: str, name: str) -> None:
-    """`float NAME(float x, float near)`: near itself where |x| is not great. `cold` keeps its cost out of the way."""
-    b = Builder()
-    scalar = Type("float")
-    x, near = Vector(b, Value("%x", scalar)), Vector(b, Value("%near", scalar))
-    quarter, r = quarter_turns(x)
-    value = turned(r, quarter.converted("zext", "i64") + (fn == "cos"))
-    result = convert(value, "float")
-    if fn == "sin":
-        result = from_bits(bits_of(result) ^ sign_of(x))
-    finite = where(absolute(x) < float("inf"), result, float("nan"))
-    chosen = where(absolute(x) < FAR, near, finite)
-    head = f"define internal float @{name}(float %x, float %near) cold noinline {{"
-    user.declarations |= b.declarations
-    user.declarations[name] = "\n".join([head, *b.scopes[0].lines, f"  ret float {chosen.value}", "}"])
-
-
-def quarter_turns(x: Vector) -> tuple[Vector, Vector]:
-    """|x| = (n + f) pi/2 of a great x: n modulo 4, and f pi/2 in float64, |f| <= 1/2.
-
-    |x| is m 2^e, m an integer. Of 2/pi, as 256 bits after the point, the 128 are taken whose products with m 2^e have
-    weights from 2 down to 2^-126: what stands above makes whole turns, what stands below is too small to count.
+    |x| is m 2^e, m an integer. Of 2/pi, as 1280 bits after the point, those are taken whose products with m 2^e have
+    weights from 2 down to 2^-126 (2^-190): what stands above makes whole turns, what stands below is too small.
     """
-    b = x.builder
-    pattern = bits_of(x)
-    m = ((pattern & 0x7FFFFF) | 0x800000).converted("zext", "i128")
-    e = ((pattern.shift_in_zeros(23) & 0xFF) - 150).converted("sext", "i256")
-    two_over_pi = e.of(Value(str(TWO_OVER_PI), Type("i256")))
-    window = two_over_pi.shift_in_zeros(256 + 2 - 128 - e).converted("trunc", "i128")
-    product = m * window
-    n = (product + (1 << 125)).shift_in_zeros(126).converted("trunc", "i32")
-    fraction = (product << 2).shift_in_zeros(64).converted("trunc", "i64")
-    return n, convert(fraction, "double") * HALF_PI_2_64
+    shift = mantissa_bits(x)
+    window, words = (128, 256) if shift == 23 else (192, 1280)
+    bits = bits_of(x)
+    m = ((bits & ((1 << shift) - 1)) | (1 << shift)).converted("zext", f"i{window}")
+    field = bits.shift_in_zeros(shift) & ((1 << (x.bits - 1 - shift)) - 1)
+    e = (field - ((1 << (x.bits - 2 - shift)) - 1 + shift)).converted("sext", f"i{words}")
+    two_over_pi = e.of(Value(str(TWO_OVER_PI >> (1280 - words)), Type(f"i{words}")))
+    product = m * two_over_pi.shift_in_zeros((words + 2 - window) - e).converted("trunc", f"i{window}")
+    quarter = (product + (1 << (window - 3))).shift_in_zeros(window - 2).converted("trunc", "i64")
+    fraction = product << 2
+    if shift == 23:
+        top = fraction.shift_in_zeros(window - 64).converted("trunc", "i64")
+        return convert(top, "double") * (math.pi / 2**65), None, quarter
+    return *_times_half_pi(fraction), quarter
+
+
+def _times_half_pi(fraction: Vector) -> tuple[Vector, Vector]:
+    """A signed fraction of 192 bits, by pi/2: the upper 128 bits are added up in four exact pieces."""
+    pieces = [convert(_piece(fraction, 192 - 32 * k), "double") * 2.0 ** (-32 * k) for k in (2, 3, 4)]
+    top = (fraction >> 160).converted("trunc", "i64")
+    first = convert(top, "double") * 2.0**-32
+    high = first + pieces[0]
+    low = (first - high) + pieces[0] + (pieces[1] + pieces[2])
+    total = high + low
+    low = (high - total) + low
+    half_pi, half_pi_rest, _ = table(high)["pi/2"]
+    r = total * half_pi
+    return r, fma(total, half_pi, -r) + fma(total, half_pi_rest, low * half_pi)
+
+
+def _piece(fraction: Vector, position: int) -> Vector:
+    """32 bits from a position on, as a positive integer."""
+    return fraction.shift_in_zeros(position).converted("trunc", "i64") & 0xFFFFFFFF

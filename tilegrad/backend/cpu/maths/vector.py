@@ -151,7 +151,7 @@ def fma(x: Vector, y: Vector | Number, z: Vector | Number) -> Vector:
 
 def where(condition: Vector, x: Vector | Number, y: Vector | Number) -> Vector:
     shape = x if isinstance(x, Vector) else y
-    assert isinstance(shape, Vector)
+    assert isinstance(shape, Vector), "a choice of two numbers has no type"
     return shape.of(shape.builder.select(condition.value, shape.like(x).value, shape.like(y).value))
 
 

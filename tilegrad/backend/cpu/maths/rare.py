@@ -1,0 +1,57 @@
+"""What only rare arguments need: a branch that no other vector takes, into a function on one element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..emit import Builder, Type, Value
+from .vector import Vector, any_lane, where
+
+Writer = Callable[..., Vector]
+"""From elements to the function's value; it writes into the elements' builder, loops too."""
+
+
+def unless(usual: Vector, near: Vector, fn: str, args: Sequence[Vector], write: Writer) -> Vector:
+    """`near` where `usual`, and what the function gives elsewhere; it is called only if there is an elsewhere."""
+    b, x = near.builder, args[0]
+    name = f"tg.{fn}.{Type(x.element).short}"
+    if name not in b.declarations:
+        _define(b, name, len(args), x.element, write)
+    every = any_lane(usual ^ True)
+    b.open_branch("rare")
+    far = where(usual, near, _by_element(name, args))
+    rare = b.close_branch()
+    b.open_branch("usual")
+    common = b.close_branch()
+    (value,) = b.close_branches(every.value, rare, common, [(far.value, near.value)])
+    return near.of(value)
+
+
+def _by_element(name: str, args: Sequence[Vector]) -> Vector:
+    b, type = args[0].builder, args[0].type
+    scalar = Type(type.element)
+
+    def called(elements: Sequence[Value]) -> Value:
+        shown = ", ".join(f"{scalar} {x}" for x in elements)
+        return b.instruction(f"call {scalar} @{name}({shown})", scalar)
+
+    if not type.lanes:
+        return args[0].of(called([x.value for x in args]))
+    made = Value("poison", type)
+    for lane in range(type.lanes):
+        one = called([b.extract(x.value, lane) for x in args])
+        made = b.instruction(f"insertelement {type} {made}, {scalar} {one}, i64 {lane}", type)
+    return args[0].of(made)
+
+
+def _define(user: Builder, name: str, arity: int, element: str, write: Writer) -> None:
+    """Puts the function beside the user's; `cold` keeps what the calls cost out of the usual way."""
+    b = Builder()
+    scalar = Type(element)
+    args = [Vector(b, Value(f"%x{n}", scalar)) for n in range(arity)]
+    value = write(*args).value
+    parameters = ", ".join(f"{scalar} {x.value}" for x in args)
+    head = f"define internal {scalar} @{name}({parameters}) cold noinline {{"
+    for other, text in b.declarations.items():
+        user.declarations.setdefault(other, text)
+    user.declarations[name] = "\n".join([head, "entry:", *b.scopes[0].lines, f"  ret {scalar} {value}", "}"])
