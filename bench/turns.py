@@ -19,6 +19,7 @@ from bench.workloads import Size, Workload
 
 ROOT = Path(__file__).parent.parent
 THREADS = 2
+THREAD_KNOBS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TILEGRAD_THREADS")
 SLICE = 0.05
 """Seconds: short enough that the machine's own swings hit all contenders alike."""
 ROUNDS = 21
@@ -29,7 +30,7 @@ START_PATIENCE = 300.0
 
 
 def environment(contender: Contender) -> dict[str, str]:
-    threads = {f"{name}_NUM_THREADS": str(THREADS) for name in ("OMP", "MKL", "OPENBLAS", "TILEGRAD")}
+    threads = {name: str(THREADS) for name in THREAD_KNOBS}
     return {**os.environ, **threads, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", **contender.environment}
 
 

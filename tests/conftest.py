@@ -41,13 +41,13 @@ def golden(request: pytest.FixtureRequest) -> Callable[[object], None]:
 @pytest.fixture
 def no_leak() -> Iterator[None]:
     """The memory that live tensors hold is the same after the test as before it."""
-    from tilegrad.runtime.device import device
+    from tilegrad import live_bytes
 
     gc.collect()
-    before = device("cpu").statistics.live
+    before = live_bytes()
     yield
     gc.collect()
-    after = device("cpu").statistics.live
+    after = live_bytes()
     assert after == before, f"{after - before:,} bytes of tensors made in this test are still alive"
 
 
