@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+
+def _nowhere() -> object:
+    return None
+
+
+locate: Callable[[], object] = _nowhere
+"""Finds the user's line; `ir/location.py` puts in what does."""
+
 
 class TilegradError(RuntimeError):
     """Anything that tilegrad refuses to do."""
+
+    def __init__(self, *message: object) -> None:
+        super().__init__(*message)
+        self.location = locate()
+        """The user's line that was being worked for."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return f"{text} [at {self.location}]" if self.location is not None else text
 
 
 class ShapeError(TilegradError, ValueError):

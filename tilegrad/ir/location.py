@@ -7,6 +7,8 @@ import sys
 from types import CodeType, FrameType
 from typing import NamedTuple
 
+from .. import errors
+
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -84,3 +86,6 @@ class working_for:
     def __exit__(self, *_: object) -> None:
         global _origin
         _origin = self.previous
+
+
+errors.locate = current_location
