@@ -472,8 +472,15 @@ def places_in(d: Drawing, extent: object) -> Value:
     """Whole numbers that are places in an axis."""
     if not isinstance(extent, int) or extent == 0:
         raise Unfit
-    found = d.pick(lambda x: x.dtype is int64 and x.type.rank < 3)
-    return arithmetic.remainder(found, extent)
+    if d.below(2):
+        return arithmetic.remainder(add(creation.positions((3, 5, 16)[d.below(3)]), d.below(9)), extent)
+    return arithmetic.remainder(d.pick(lambda x: x.dtype is int64 and x.type.rank < 3), extent)
+
+
+def places_like(x: Value, axis: int) -> Value:
+    """Something of the shape of x to be sorted along an axis."""
+    shape = [x.shape[axis] if n == axis else 1 for n in range(x.type.rank)]
+    return expand(reshape(creation.positions(x.shape[axis]), shape), x.shape)
 
 
 @move(3)
@@ -490,6 +497,13 @@ def taken_along(d: Drawing) -> Value:
     extent = x.shape[axis]
     if not isinstance(extent, int) or not extent:
         raise Unfit
+    if not d.below(2):
+        return d.like(
+            indexing.take_along(
+                x, sorting.argsort(x if d.exact(x) and not d.smooth else places_like(x, axis), axis), axis
+            ),
+            x,
+        )
     place = d.pick(lambda y: y.dtype is int64 and y.type.rank == x.type.rank)
     return d.like(indexing.take_along(x, arithmetic.remainder(place, extent), axis), x)
 
@@ -499,9 +513,9 @@ def scattered(d: Drawing) -> Value:
     x = d.pick(lambda x: x.type.rank > 0 and x.dtype is not bool_)
     axis = d.below(x.type.rank)
     index = places_in(d, x.shape[axis])
-    if index.type.rank != 1:
+    if index.type.rank != 1 or (d.smooth and not x.dtype.is_float):
         raise Unfit
-    source = movement.slice_axis(indexing.index(x, (index,), (axis,)), axis, 0, None, 1)
+    source = indexing.index(x, (index,), (axis,))
     more = depth(d, index, (0,)) + 1
     return d.like(indexing.index_add(x, axis, index, source), x, more=more)
 

@@ -44,8 +44,7 @@ def lower_contraction(group: Group, flat: FlatGroup, names: Mapping[Value, str])
     grid = declare_programs(emitter, rows, {m: block[m], n: block[n]})
     accumulator = _accumulate(emitter, flat, (x, y), (m, k, n), total.dtype)
     emitter.accumulated[total] = (accumulator, (m, n))
-    for s in flat.stores:
-        emitter.store(s.value, s.offset, s.expr)
+    emitter.store(flat.stores)
     depth = number_of(product(i.extent for i in flat.columns))
     work = 2.0 * block[m] * block[n] * depth
     return finished(group, flat, emitter, emitter.names, grid, work)

@@ -6,7 +6,7 @@ expression becomes a tile over the axes that it depends on, `x[:, None]` where t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ..ir import tile
 from ..ir.dtype import DType, bool_, int32, int64
@@ -16,6 +16,7 @@ from ..ir.position import bounds
 from ..ir.scalar import TRUE, Apply, Const, Expr, Index, Read, Reduce, Scan, Symbol, apply, parts, size, walk
 from ..ir.size import Dim, Size
 from ..ir.tile import Assign, Literal, Name, Statement, Store, Tile
+from .flatten import FlatStore
 
 DEEPEST = 6
 """How deep an expression may nest before its parts get names."""
@@ -293,15 +294,17 @@ class Emitter:
         missing = tuple(n for n, a in enumerate(every) if a not in axes)
         return self._deep(tile.Expand(value, missing), value)
 
-    def store(self, value: Value, offset: Expr, expr: Expr) -> None:
-        made, made_axes = self.emit(expr)
-        made = self.wide(expr, made)
-        where, axes = self.emit(offset)
-        every = tuple(a for a in self.axes if a in axes or a in made_axes)
-        mask, mask_axes = self.mask(every)
-        every = tuple(a for a in self.axes if a in every or a in mask_axes)
-        pointer: Tile = Name(self.names[value])
-        if where != Literal(0) or every:
-            pointer = tile.Apply("add", (pointer, self.widened(offset, where, axes, every)))
-        lifted = None if mask is None else self.lift(mask, mask_axes, every)
-        self.body.append(Store(pointer, self.lift(made, made_axes, every), lifted))
+    def store(self, stores: Iterable[FlatStore]) -> None:
+        """Stores values. All are computed before the first is written: it may go where another is read from."""
+        ready = [(s, *self.emit(s.expr)) for s in stores]
+        for s, made, made_axes in ready:
+            made = self.wide(s.expr, made)
+            where, axes = self.emit(s.offset)
+            every = tuple(a for a in self.axes if a in axes or a in made_axes)
+            mask, mask_axes = self.mask(every)
+            every = tuple(a for a in self.axes if a in every or a in mask_axes)
+            pointer: Tile = Name(self.names[s.value])
+            if where != Literal(0) or every:
+                pointer = tile.Apply("add", (pointer, self.widened(s.offset, where, axes, every)))
+            lifted = None if mask is None else self.lift(mask, mask_axes, every)
+            self.body.append(Store(pointer, self.lift(made, made_axes, every), lifted))

@@ -122,7 +122,7 @@ class _Fusion:
             return "the kernel would be too long"
         if len(self.reads[first] | self.reads[second]) > MOST_BUFFERS:
             return "the kernel would read too many tensors"
-        if self._between(first, second) or (siblings and self._between(second, first, direct=True)):
+        if self._between(first, second, siblings) or (siblings and self._between(second, first, True)):
             return "another kernel stands between them"
         joined = _joined(a, b, mapping, self._needed_elsewhere(a, second))
         if isinstance(joined, str):

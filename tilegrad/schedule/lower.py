@@ -139,8 +139,7 @@ class _Plan:
         if self.looped:
             self._stages(emitter)
         else:
-            for s in flat.stores:
-                emitter.store(s.value, s.offset, s.expr)
+            emitter.store(flat.stores)
         return finished(self.group, flat, emitter, self.names, grid, self._work())
 
     def _work(self) -> float:
@@ -168,11 +167,10 @@ class _Plan:
             stores = [s for s in pending if self._in_loop(s) and levels[s.expr] < level]
             self._loop(emitter, now, stores)
             pending = [s for s in pending if s not in stores]
-            for s in [s for s in pending if not self._in_loop(s) and levels[s.expr] <= level]:
-                emitter.store(s.value, s.offset, s.expr)
-                pending.remove(s)
-        if pending:
-            self._loop(emitter, [], pending)
+        streamed = [s for s in pending if self._in_loop(s)]
+        if streamed:
+            self._loop(emitter, [], streamed)
+        emitter.store(s for s in pending if not self._in_loop(s))
 
     def _is_looped(self, e: Expr) -> bool:
         """The outermost of the reductions that one loop nest computes."""
@@ -203,8 +201,7 @@ class _Plan:
             emitter.accumulated[scan] = self._scan_on(emitter, scan, before)
         for e, names in zip(reductions, accumulators, strict=True):
             self._accumulate(emitter, e, names, start)
-        for s in stores:
-            emitter.store(s.value, s.offset, s.expr)
+        emitter.store(stores)
         for scan in scans:
             del emitter.accumulated[scan]
         body = emitter.body
