@@ -34,7 +34,7 @@ class Optimizer(ABC):
         self.defaults = defaults
         self.state: dict[Tensor, dict[str, Tensor]] = {}
         self.param_groups: list[Group] = []
-        given = list(params) if not isinstance(params, Tensor) else [params]
+        given: list[Any] = [params] if isinstance(params, Tensor) else list(params)
         if not given:
             raise ArgumentError(f"{self.name} got no parameters: was the generator of parameters used before?")
         for group in given if isinstance(given[0], dict) else [{"params": given}]:
