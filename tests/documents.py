@@ -1,12 +1,16 @@
 """Reading the documents: the blocks that they tell people to type.
 
     ```python              run here, with the names of the blocks before it; `>>>` makes it a doctest
-    ```python train.py     written to this file
+    ```python train.py     written to this file; `train.py, at its end` is added to it
     ```console             each line `$ command` is run by a shell; what follows is its output
     ```text                directly after a python block: what the block prints
 
 Outputs are compared where they are given; `...` stands for anything. A first line of words after the
 language says why a block is not run here: `skip: needs a GPU`, or `ci`, if .ci/run types it.
+
+A document that says `<!-- typed in a copy of the repository -->` is typed in one: its files may be part of the
+package, and its commands see them. `pytest --update-golden` puts what is printed now into the blocks that differ,
+except those with `...`; where a document prints its own line numbers, run it twice.
 """
 
 import re
@@ -29,6 +33,21 @@ class Block(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.path.name}:{self.line}"
+
+
+def in_a_copy(path: Path) -> bool:
+    """Whether a document wants to be typed in a copy of the repository."""
+    return "<!-- typed in a copy of the repository -->" in path.read_text()
+
+
+def written(path: Path, printed: dict[int, str]) -> str:
+    """The document with other texts in the blocks that begin at some lines."""
+    lines = path.read_text().split("\n")
+    for block in reversed(blocks(path)):
+        if block.line in printed:
+            length = block.text.count("\n")
+            lines[block.line : block.line + length] = printed[block.line].strip("\n").split("\n")
+    return "\n".join(lines)
 
 
 class Command(NamedTuple):

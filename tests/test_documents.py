@@ -5,6 +5,7 @@ import doctest
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.documents import Block, blocks, commands
+from tests.documents import Block, blocks, commands, in_a_copy, written
 from tests.source import ROOT
 
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -43,9 +44,9 @@ def run_python(block: Block, names: dict[str, Any]) -> str:
     return printed.getvalue()
 
 
-def run_commands(block: Block, folder: Path) -> None:
+def run_commands(block: Block, folder: Path, package: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(package), "COLUMNS": "120"}
     for command in commands(block):
         done = subprocess.run(
             ["bash", "-c", command.line], cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE
@@ -55,23 +56,50 @@ def run_commands(block: Block, folder: Path) -> None:
             same(command.output, done.stdout.strip("\n"), block)
 
 
+def write_file(block: Block, folder: Path) -> None:
+    """Writes a block to the file that it names, or adds it to that."""
+    name, at_its_end, _ = block.note.partition(", at its end")
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    before = file.read_text() if at_its_end else ""
+    file.write_text(before + block.text)
+
+
+def copy_of_the_repository(folder: Path) -> None:
+    rubbish = shutil.ignore_patterns("__pycache__", "golden", ".*")
+    for part in ("tilegrad", "tests"):
+        shutil.copytree(ROOT / part, folder / part, ignore=rubbish)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_what_it_says_to_type(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_it_says_to_type(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     monkeypatch.chdir(tmp_path)
+    update = request.config.getoption("--update-golden")
+    if in_a_copy(path):
+        copy_of_the_repository(tmp_path)
     names: dict[str, Any] = {"__name__": path.stem}
     printed: str | None = None
+    new: dict[int, str] = {}
     for block in blocks(path):
         if block.note.startswith(("skip:", "ci")):
             printed = None
-        elif block.language == "python" and block.note.endswith(".py"):
-            Path(block.note).write_text(block.text)
+        elif block.language == "python" and ".py" in block.note:
+            write_file(block, tmp_path)
         elif block.language == "python":
             printed = run_python(block, names)
         elif block.language == "console":
-            run_commands(block, tmp_path)
+            run_commands(block, tmp_path, tmp_path if in_a_copy(path) else ROOT)
         elif block.language == "text" and block.follows and printed is not None:
-            same(block.text.strip("\n"), printed.strip("\n"), block)
+            if update and "..." not in block.text:
+                new[block.line] = printed
+            else:
+                same(block.text.strip("\n"), printed.strip("\n"), block)
             printed = None
+    if new:
+        path.write_text(written(path, new))
 
 
 def test_what_continuous_integration_types() -> None:
