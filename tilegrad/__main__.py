@@ -46,7 +46,8 @@ def parser() -> Parser:
     explain.add_argument("script", type=Path, metavar="SCRIPT", help="the script; what follows are its arguments")
     explain.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...")
 
-    commands.add_parser("doctor", help="what this machine offers, and what to do about what is missing")
+    doctor = commands.add_parser("doctor", help="what this machine offers, and what to do about what is missing")
+    doctor.add_argument("--measure", action="store_true", help="measure speeds again, and keep the best of all times")
     return made
 
 
@@ -66,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             case _:
                 from .profile.doctor import report
 
-                print(report())
+                print(report(options.measure))
                 return 0
     except TilegradError as problem:
         print(f"tilegrad {options.command}: {problem}", file=sys.stderr)

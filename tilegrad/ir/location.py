@@ -35,7 +35,7 @@ class _Inside(dict[str, bool]):
     """Whether a file is part of this package (or written by it)."""
 
     def __missing__(self, file: str) -> bool:
-        inside = self[file] = file.startswith((PACKAGE, "<string>"))
+        inside = self[file] = file.startswith((PACKAGE, "<string>", "<frozen"))
         return inside
 
 

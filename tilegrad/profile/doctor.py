@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..backend.cpu.limits import measure_again
 from ..config import settings
 from ..runtime.device import device, devices
 
@@ -30,8 +31,10 @@ OPTIONAL = {
 }
 
 
-def report() -> str:
-    """The report as text."""
+def report(measure: bool = False) -> str:
+    """The report as text; with `measure` the speeds are measured again, and the best ever seen are kept."""
+    if measure:
+        measure_again()
     lines = []
     for finding in findings():
         lines.append(f"{finding.name:16} {finding.fact}")
@@ -94,6 +97,11 @@ def _speeds(limits: Mapping[str, Any]) -> list[Finding]:
         Finding(f"memory {kind}", f"{limits[kind] / 1e9:.1f} GB/s on {limits['threads']} threads")
         for kind in ("read", "copy", "triad")
     ] + [
+        Finding(
+            "cache reads",
+            ", ".join(f"{c} {limits[f'{c}_read'] / 1e9:.0f} GB/s" for c in ("L1", "L2", "L3") if f"{c}_read" in limits)
+            or "not measured",
+        ),
         Finding(
             "multiply-add", f"{limits['fma'] / 1e9:.0f} GFLOP/s float32, {limits['fma_core'] / 1e9:.0f} on one core"
         )

@@ -23,6 +23,8 @@ from .table import Patch, Table
 ACCUMULATORS = 12
 """Independent sums: more than two units with a latency of five cycles can take, fewer than there are registers."""
 FMA_STEPS = 100_000
+CACHED = 1 << 20
+"""Lines of 256 bytes that are read to measure a cache."""
 SHORTEST = 0.15
 """Seconds for which each figure is measured; the best run counts."""
 
@@ -30,14 +32,25 @@ SHORTEST = 0.15
 @once
 def limits() -> Mapping[str, Any]:
     """Bytes and float32 operations per second, sizes of caches in bytes, and units, by name."""
+    found = shared("limits").read(_entry())
+    figures: dict[str, Any] = measure_again() if found is None else json.loads(found)
+    return figures | {"amx_permitted": amx_permitted()}
+
+
+def measure_again() -> dict[str, Any]:
+    """Measures, and keeps for each figure the best that was ever seen: other programs may have been in the way."""
+    store, name = shared("limits"), _entry()
+    before = json.loads(store.read(name) or b"{}")
+    measured = _measured(native.team())
+    best = {k: max(v, before.get(k, v)) if isinstance(v, float) else v for k, v in measured.items()}
+    store.write(name, json.dumps(best).encode())
+    return best
+
+
+def _entry() -> str:
+    """What the figures depend on."""
     team = native.team()
-    store = shared("limits")
-    name = key("limits 1", *objects.host(), _model(), team.threads, tuple(team.cores))
-    found = store.read(name)
-    if found is None:
-        found = json.dumps(_measured(team)).encode()
-        store.write(name, found)
-    return json.loads(found) | {"amx_permitted": amx_permitted()}  # type: ignore[no-any-return]
+    return key("limits 2", *objects.host(), _model(), team.threads, tuple(team.cores))
 
 
 def vector_bits() -> int:
@@ -86,8 +99,8 @@ def _measured(team: native.Team) -> dict[str, Any]:
     x, y, z = (pool.take(blocks) for _ in range(3))
     for address in (x, y, z):
         ctypes.memset(address, 0, bytes)  # fresh pages are the system's work, not the memory's
-    names = ("read", "copy", "triad", "fma")
-    code = objects.compile_kernels([(name, _kernels()[name]) for name in names], objects.host())
+    kernels = _kernels() | {f"{level}_read": _cached(level, size) for level, size in caches.items()}
+    code = objects.compile_kernels(list(kernels.items()), objects.host())
     lines = bytes // 256
 
     def rate(name: str, work: float, instances: int, threads: int) -> float:
@@ -109,6 +122,7 @@ def _measured(team: native.Team) -> dict[str, Any]:
         "triad": rate("triad", 3.0 * bytes, lines, team.threads),
         "fma_core": flops(1),
         "fma": flops(team.threads),
+        **{f"{level}_read": rate(f"{level}_read", 256.0 * CACHED, CACHED, team.threads) for level in caches},
         **caches,
     }
     pool.trim()
@@ -149,12 +163,22 @@ def _kernels() -> dict[str, str]:
     return kernels
 
 
-def _loop(name: str, body: str, *, sums: bool) -> str:
+def _cached(level: str, size: int) -> str:
+    """Reads the same lines over and over, half as many as there is room for."""
+    lines = 1 << (max(1, size // 512)).bit_length() - 1
+    load = "  %x.v = load <64 x float>, ptr %x.at, align 64\n  %sum.next = fadd <64 x float> %sum, %x.v"
+    return _loop(f"{level}_read", load, sums=True, lines=lines)
+
+
+def _loop(name: str, body: str, *, sums: bool, lines: int = 0) -> str:
     pointers = "\n".join(
         f"  %{array}.slot = getelementptr i64, ptr %arguments, i64 {n}\n  %{array} = load ptr, ptr %{array}.slot"
         for n, array in enumerate("xyz")
     )
-    places = "\n".join(f"  %{array}.at = getelementptr <64 x float>, ptr %{array}, i64 %i" for array in "xyz")
+    line = "line" if lines else "i"
+    places = "\n".join(f"  %{array}.at = getelementptr <64 x float>, ptr %{array}, i64 %{line}" for array in "xyz")
+    if lines:
+        places = f"  %line = and i64 %i, {lines - 1}\n{places}"
     sum_in = "  %sum = phi <64 x float> [ zeroinitializer, %entry ], [ %sum.next, %body ]\n" if sums else ""
     # One store at the end keeps the loads from being left out.
     sum_out = "  store <64 x float> %sum, ptr %z, align 64\n" if sums else ""
