@@ -47,6 +47,65 @@ IN_FLOAT64 = frozenset({"tan", "atan2", "erfc", "asinh", "acosh", "atanh"})
 """Computed in float64 for float32 too: what is rare may be slower, and is right to the last digit."""
 
 
+ACCURACY: dict[str, float] = {
+    "exp": 1.0,
+    "exp2": 1.0,
+    "expm1": 1.5,
+    "sigmoid": 2.0,
+    "tanh": 1.5,
+    "sinh": 1.75,
+    "cosh": 1.5,
+    "log": 1.0,
+    "log2": 1.0,
+    "log10": 1.0,
+    "log1p": 1.5,
+    "asinh": 0.51,
+    "acosh": 0.51,
+    "atanh": 0.51,
+    "sin": 1.6,
+    "cos": 1.6,
+    "tan": 0.51,
+    "asin": 1.6,
+    "acos": 1.25,
+    "atan": 2.0,
+    "atan2": 0.51,
+    "erf": 1.25,
+    "erfc": 0.51,
+    "pow": 0.51,
+    "fmod": 0.0,
+}
+"""For float32: the greatest error, over all arguments, in units of the last place of the exact result."""
+
+ACCURACY_FLOAT64: dict[str, float] = {
+    "exp": 1.0,
+    "exp2": 1.0,
+    "expm1": 1.75,
+    "sigmoid": 2.0,
+    "tanh": 1.5,
+    "sinh": 1.75,
+    "cosh": 1.5,
+    "log": 1.0,
+    "log2": 1.0,
+    "log10": 1.0,
+    "log1p": 1.25,
+    "asinh": 2.0,
+    "acosh": 2.0,
+    "atanh": 2.0,
+    "sin": 1.25,
+    "cos": 1.25,
+    "tan": 2.5,
+    "asin": 1.6,
+    "acos": 1.25,
+    "atan": 2.0,
+    "atan2": 1.5,
+    "erf": 1.25,
+    "erfc": 3.0,
+    "pow": 1.25,
+    "fmod": 0.0,
+}
+"""For float64, where not all arguments can be tried: no greater error was found."""
+
+
 def has(fn: str, type: Type) -> bool:
     """Whether there is a formula for elements of this type."""
     return fn in FORMULAS and type.element in ("float", "double")

@@ -31,8 +31,13 @@ def _near(size: Vector) -> Vector:
 
 
 def _tail(size: Vector) -> Vector:
-    """erfc above 0.75: a polynomial without the decay, times e^-x², x² with what its rounding loses."""
+    """erfc above 0.75: a polynomial without the decay, times e^-x². Of the square and the quotient the rests count."""
     size = at_most(size, 27.5)
-    smooth = polynomial((size - 3.0) / (size + 3.0), table(size)["erfc"]) / fma(size, 2.0, 1.0)
+    below = fma(size, 2.0, 1.0)
+    inverse = 1.0 / below
+    above = polynomial((size - 3.0) / (size + 3.0), table(size)["erfc"])
+    smooth = above * inverse
+    smooth_rest = fma(-smooth, below, fma(-smooth, fma(size, 2.0, 1.0 - below), above)) * inverse
     square = size * size
-    return exp_core(-square, None, None, rest=-fma(size, size, -square)) * smooth
+    decay = exp_core(-square, None, None, rest=-fma(size, size, -square))
+    return fma(decay, smooth, decay * smooth_rest)

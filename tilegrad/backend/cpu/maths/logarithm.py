@@ -10,6 +10,9 @@ from .vector import Vector, absolute, bits_of, convert, copysign, fma, from_bits
 
 INFINITY = float("inf")
 NAN = float("nan")
+_LN2 = 0.6931471805599453
+GREAT = 2.0**60
+"""Beside it a 1 does not count, and its square is far from overflow."""
 _HALF_ROOT = {"float": 0x3F3504F3, "double": 0x3FE6A09E667F3BCD}
 """The bits of sqrt(1/2)."""
 
@@ -47,7 +50,7 @@ def asinh(x: Vector) -> Vector:
     """log(|x| + sqrt(x² + 1)); log(2 |x|) where the 1 does not count."""
     size = absolute(x)
     square = size * size
-    great = size > 2.0**28
+    great = size > GREAT
     usual = size + square / (square_root(square + 1.0) + 1.0)
     result = log1p(where(great, size, usual)) + where(great, x.like(_LN2), 0.0)
     return copysign(result, x)
@@ -56,7 +59,7 @@ def asinh(x: Vector) -> Vector:
 def acosh(x: Vector) -> Vector:
     """log(x + sqrt(x² - 1)), by t = x - 1."""
     t = x - 1.0
-    great = x > 2.0**28
+    great = x > GREAT
     result = log1p(where(great, x, t + square_root(t * (t + 2.0)))) + where(great, x.like(_LN2), 0.0)
     return where(x < 1.0, NAN, result)
 
@@ -67,9 +70,6 @@ def atanh(x: Vector) -> Vector:
     twice = size + size
     result = log1p(twice + twice * size / (1.0 - size)) * 0.5
     return copysign(where(size > 1.0, NAN, result), x)
-
-
-_LN2 = 0.6931471805599453
 
 
 # Parts.

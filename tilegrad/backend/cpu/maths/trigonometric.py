@@ -14,7 +14,7 @@ from ..emit import Type, Value
 from .coefficients import TWO_OVER_PI
 from .exponential import mantissa_bits, rounded, table
 from .rare import unless
-from .vector import Vector, absolute, bits_of, convert, fma, from_bits, polynomial, where
+from .vector import Vector, absolute, bits_of, convert, fma, from_bits, polynomial, two_sum, where
 
 FAR = {"float": 2.0**17, "double": 2.0**30}
 """From here on the reduction in three parts loses digits."""
@@ -66,21 +66,24 @@ def _reduced(x: Vector) -> tuple[Vector, Vector, Vector, Vector | None]:
     n, quarter = rounded(size, table(x)["2/pi"][0], 0)
     first, second, third = table(x)["pi/2"]
     exact = fma(n, -first, size)
-    middle = fma(n, -second, exact)
-    r = fma(n, -third, middle)
     if x.element == "float":
-        return size, quarter, r, None
-    return size, quarter, r, fma(n, -third, middle - r) + fma(n, -second, exact - middle)
+        return size, quarter, fma(n, -third, fma(n, -second, exact)), None
+    product = n * -second
+    middle, lost = two_sum(exact, product)
+    lost = lost + fma(n, -second, -product)
+    r, lost_last = two_sum(middle, n * -third)
+    return size, quarter, r, lost + lost_last
 
 
 def _sine_and_cosine(r: Vector, rest: Vector | None) -> tuple[Vector, Vector]:
     """Of r + rest."""
     square = r * r
-    sine_bend = r * square * polynomial(square, table(r)["sin"]) if rest is not None else None
+    cube = r * square
+    curve = polynomial(square, table(r)["sin"])
     bend = fma(square, polynomial(square, table(r)["cos"]), -0.5)
-    if rest is None or sine_bend is None:
-        return fma(r * square, polynomial(square, table(r)["sin"]), r), fma(square, bend, 1.0)
-    return r + (sine_bend + rest), 1.0 + fma(square, bend, -(r * rest))
+    if rest is None:
+        return fma(cube, curve, r), fma(square, bend, 1.0)
+    return r + fma(cube, curve, rest), 1.0 + fma(square, bend, -(r * rest))
 
 
 def _odd(quarter: Vector) -> Vector:

@@ -149,6 +149,13 @@ def fma(x: Vector, y: Vector | Number, z: Vector | Number) -> Vector:
     return x.intrinsic("fma", y, z)
 
 
+def two_sum(x: Vector, y: Vector) -> tuple[Vector, Vector]:
+    """x + y, and exactly what rounding it lost."""
+    total = x + y
+    taken = total - x
+    return total, (x - (total - taken)) + (y - taken)
+
+
 def where(condition: Vector, x: Vector | Number, y: Vector | Number) -> Vector:
     shape = x if isinstance(x, Vector) else y
     assert isinstance(shape, Vector), "a choice of two numbers has no type"

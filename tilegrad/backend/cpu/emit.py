@@ -1,0 +1,413 @@
+"""Writes LLVM IR as text: values with types, and a builder that puts each where it belongs.
+
+The builder keeps a stack of *scopes* (the function, a loop, a branch). An instruction without effects goes
+to the outermost scope in which its operands are known, and is written only once there: what does not change in
+a loop stands before the loop, and equal expressions are one value, without LLVM's passes (which would take as long
+as the rest of the compilation).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from ...ir.dtype import DType, bfloat16, bool_, float16, float32, float64
+
+_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "half": 16, "float": 32, "double": 64, "ptr": 64}
+
+
+class Type(NamedTuple):
+    """An LLVM type: elements, and how many of them in a vector (0: a scalar).
+
+    >>> print(Type("float", 8), Type("i64"))
+    <8 x float> i64
+    """
+
+    element: str
+    lanes: int = 0
+
+    def __str__(self) -> str:
+        return f"<{self.lanes} x {self.element}>" if self.lanes else self.element
+
+    @property
+    def bits(self) -> int:
+        return _BITS.get(self.element) or int(self.element[1:])
+
+    @property
+    def is_float(self) -> bool:
+        return self.element in ("half", "float", "double")
+
+    @property
+    def short(self) -> str:
+        """How an intrinsic's name spells it."""
+        element = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0"}.get(self.element, self.element)
+        return f"v{self.lanes}{element}" if self.lanes else element
+
+    def of(self, element: str) -> Type:
+        """As many elements of another type."""
+        return Type(element, self.lanes)
+
+
+I1, I8, I32, I64, PTR = Type("i1"), Type("i8"), Type("i32"), Type("i64"), Type("ptr")
+
+
+def element_type(dtype: DType) -> str:
+    """How elements of a dtype are held in registers. bfloat16 is held as its bits."""
+    if dtype is bool_:
+        return "i1"
+    if dtype is bfloat16:
+        return "i16"
+    return {float16: "half", float32: "float", float64: "double"}.get(dtype, f"i{dtype.bits}")
+
+
+class Value:
+    """An operand: its text, its type, and the depth of the scope from which on it is known."""
+
+    __slots__ = ("level", "multiple", "negative", "text", "type")
+
+    def __init__(self, text: str, type: Type, level: int = 0, multiple: int = 1, negative: bool = True) -> None:
+        self.text, self.type, self.level = text, type, level
+        self.multiple = multiple
+        """A number that surely divides it."""
+        self.negative = negative
+        """Whether it can be negative."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"{self.type} {self.text}"
+
+    @property
+    def is_constant(self) -> bool:
+        return self.text[0] not in "%@"
+
+
+def constant(value: float | int | bool, type: Type) -> Value:
+    """A number, in all lanes.
+
+    >>> constant(1.5, Type("float", 8)), constant(True, Type("i1"))
+    (<8 x float> splat (float 0x3FF8000000000000), i1 true)
+    """
+    if type.element == "i1":
+        text = "true" if value else "false"
+    elif type.is_float:
+        text = _float_text(float(value), type.element)
+    else:
+        bits = type.bits
+        wrapped = int(value) & ((1 << bits) - 1)
+        text = str(wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped)
+    return Value(f"splat ({type.element} {text})" if type.lanes else text, type, 0)
+
+
+def dtype_constant(value: float | int | bool, dtype: DType, lanes: int = 0) -> Value:
+    """A number as a value of a dtype."""
+    if dtype is bfloat16:
+        bits = int(np.asarray(value, ml_dtypes.bfloat16).view(np.uint16))
+        return constant(bits, Type("i16", lanes))
+    return constant(value, Type(element_type(dtype), lanes))
+
+
+def _float_text(value: float, element: str) -> str:
+    with np.errstate(over="ignore"):
+        if element == "half":
+            return f"0xH{int(np.float16(value).view(np.uint16)):04X}"
+        wide = float(np.float32(value)) if element == "float" else value
+    return f"0x{struct.unpack('<Q', struct.pack('<d', wide))[0]:016X}"
+
+
+def lane_constants(values: Sequence[int | bool], element: str) -> Value:
+    """A vector of different numbers."""
+    shown = [("true" if v else "false") if element == "i1" else str(v) for v in values]
+    return Value("<" + ", ".join(f"{element} {v}" for v in shown) + ">", Type(element, len(values)))
+
+
+class Scope:
+    """A stretch of code: what is written in it, what is known in it, the basic block that it ends in."""
+
+    def __init__(self, label: str, pinned: bool) -> None:
+        self.lines: list[str] = []
+        self.known: dict[str, Value] = {}
+        self.label = label
+        self.pinned = pinned
+        """Whether it may not run at all, or memory may have changed when it does: loads stay inside."""
+
+
+class Loop(NamedTuple):
+    """An open loop: its counter and the values that it carries on."""
+
+    index: Value
+    carried: tuple[Value, ...]
+    label: str
+    start: Value
+    stop: Value
+    step: Value
+    initial: tuple[Value, ...]
+    guarded: bool
+
+
+class Builder:
+    """One function in the making."""
+
+    def __init__(self) -> None:
+        self.scopes = [Scope("entry", True)]
+        self.allocations: list[str] = []
+        self.declarations: dict[str, str] = {}
+        self.stack_bytes = 0
+        self._names: dict[str, int] = {}
+
+    @property
+    def level(self) -> int:
+        return len(self.scopes) - 1
+
+    def name(self, hint: str) -> str:
+        count = self._names.get(hint, 0)
+        self._names[hint] = count + 1
+        return f"%{hint}.{count}" if count else f"%{hint}"
+
+    def label(self, hint: str) -> str:
+        return self.name(hint)[1:]
+
+    def comment(self, text: str) -> None:
+        self.scopes[-1].lines.append(f"  ; {text}")
+
+    # Instructions without effects.
+
+    def pure(self, text: str, type: Type, operands: Sequence[Value], hint: str = "v", least: int = 0) -> Value:
+        """An instruction given by its text: written once, as far out as its operands (and `least`) allow."""
+        level = least
+        for x in operands:
+            if x.level > level:
+                level = x.level
+        for scope in self.scopes[level:]:
+            found = scope.known.get(text)
+            if found is not None:
+                return found
+        scope = self.scopes[level]
+        made = Value(self.name(hint), type, level)
+        scope.lines.append(f"  {made.text} = {text}")
+        scope.known[text] = made
+        return made
+
+    def op(self, opcode: str, x: Value, y: Value, hint: str = "v") -> Value:
+        """A binary instruction."""
+        return self.pure(f"{opcode} {x.type} {x}, {y}", x.type, (x, y), hint)
+
+    def compare(self, predicate: str, x: Value, y: Value, hint: str = "is") -> Value:
+        opcode = "fcmp" if x.type.is_float else "icmp"
+        return self.pure(f"{opcode} {predicate} {x.type} {x}, {y}", x.type.of("i1"), (x, y), hint)
+
+    def select(self, condition: Value, x: Value, y: Value, hint: str = "v") -> Value:
+        if x.text == y.text:
+            return x
+        text = f"select {condition.type} {condition}, {x.type} {x}, {y.type} {y}"
+        return self.pure(text, x.type, (condition, x, y), hint)
+
+    def convert(self, opcode: str, x: Value, element: str, hint: str = "v") -> Value:
+        """trunc, sext, fpext, bitcast, ... to another element type."""
+        target = x.type.of(element)
+        return x if target == x.type else self.pure(f"{opcode} {x.type} {x} to {target}", target, (x,), hint)
+
+    def call(self, function: str, type: Type, *args: Value, hint: str = "v", attributes: str = "") -> Value:
+        """A call of a function without effects, declared on the way."""
+        self.declare(function, type, args)
+        shown = ", ".join(f"{a.type} {a}" for a in args)
+        return self.pure(f"call {type} @{function}({shown}){attributes}", type, args, hint)
+
+    def intrinsic(self, name: str, *args: Value, hint: str = "v") -> Value:
+        """`llvm.NAME` on arguments of one type."""
+        return self.call(f"llvm.{name}.{args[0].type.short}", args[0].type, *args, hint=hint)
+
+    def declare(self, function: str, type: Type | str, args: Sequence[Value]) -> None:
+        if function not in self.declarations:
+            self.declarations[function] = f"declare {type} @{function}({', '.join(str(a.type) for a in args)})"
+
+    def splat(self, x: Value, lanes: int) -> Value:
+        """A scalar in all lanes."""
+        if x.type.lanes or not lanes:
+            return x
+        type = Type(x.type.element, lanes)
+        if x.is_constant:
+            return Value(f"splat ({x.type.element} {x.text})", type)
+        one = self.pure(f"insertelement {type} poison, {x.type} {x}, i64 0", type, (x,), "one")
+        return self.pure(f"shufflevector {type} {one}, {type} poison, <{lanes} x i32> zeroinitializer", type, (one,), "all")
+
+    def shuffle(self, x: Value, y: Value, lanes: Sequence[int], hint: str = "v") -> Value:
+        """The lanes of two vectors in a new order; -1 for any."""
+        type = Type(x.type.element, len(lanes))
+        mask = ", ".join("i32 poison" if n < 0 else f"i32 {n}" for n in lanes)
+        return self.pure(
+            f"shufflevector {x.type} {x}, {y.type} {y}, <{len(lanes)} x i32> <{mask}>", type, (x, y), hint
+        )
+
+    def extract(self, x: Value, lane: int, hint: str = "v") -> Value:
+        return self.pure(f"extractelement {x.type} {x}, i64 {lane}", Type(x.type.element), (x,), hint)
+
+    def offset(self, pointer: Value, element: str, index: Value, hint: str = "at") -> Value:
+        """The address `index` elements on (a vector of addresses for a vector of indices)."""
+        if index.text == "0":
+            return pointer
+        lanes = index.type.lanes
+        return self.pure(
+            f"getelementptr {element}, {pointer.type} {pointer}, {index.type} {index}",
+            Type("ptr", lanes or pointer.type.lanes),
+            (pointer, index),
+            hint,
+        )
+
+    # Memory.
+
+    def allocate(self, bytes: int, hint: str) -> Value:
+        """Memory of this instance, on the stack."""
+        name = self.name(hint)
+        size = -(-bytes // 64) * 64
+        self.allocations.append(f"  {name} = alloca [{size} x i8], align 64")
+        self.stack_bytes += size
+        return Value(name, PTR, 0)
+
+    def instruction(self, text: str, type: Type, hint: str = "v") -> Value:
+        """An instruction that must stay where it is."""
+        made = Value(self.name(hint), type, self.level)
+        self.scopes[-1].lines.append(f"  {made.text} = {text}")
+        return made
+
+    def effect(self, text: str) -> None:
+        self.scopes[-1].lines.append(f"  {text}")
+
+    def load_level(self) -> int:
+        """How far out a load of memory that never changes may go."""
+        return max(n for n, scope in enumerate(self.scopes) if scope.pinned)
+
+    # Control flow.
+
+    def open_loop(
+        self,
+        hint: str,
+        start: Value,
+        stop: Value,
+        step: Value,
+        carried: Sequence[tuple[str, Value]] = (),
+        *,
+        guarded: bool,
+        pinned: bool = False,
+    ) -> Loop:
+        """A loop `for index in range(start, stop, step)`; `guarded` if it may have no turn."""
+        if guarded:
+            self._open_guard(hint, start, stop)
+        label = self.label(hint + ".loop")
+        self.scopes.append(Scope(label, pinned))
+        level = self.level
+        negative = start.negative and not (start.is_constant and not start.text.startswith("-"))
+        index = Value(self.name(hint), start.type, level, _multiple_of(start, step), negative)
+        values = tuple(Value(self.name(name), x.type, level) for name, x in carried)
+        return Loop(index, values, label, start, stop, step, tuple(x for _, x in carried), guarded)
+
+    def _open_guard(self, hint: str, start: Value, stop: Value) -> None:
+        condition = self.compare("slt", start, stop, "some")
+        inside = self.label(hint + ".some")
+        self.scopes.append(Scope(inside, True))
+        self.scopes[-1].lines.append(f"  br i1 {condition}, label %{inside}, label %{{after}}")
+        self.scopes[-1].lines.append(f"{inside}:")
+
+    def close_loop(self, loop: Loop, following: Sequence[Value] = ()) -> tuple[Value, ...]:
+        """Ends a loop; gives what it carried, as it is afterwards."""
+        scope = self.scopes[-1]
+        following_index = self.instruction(f"add nsw {loop.index.type} {loop.index}, {loop.step}", loop.index.type, "next")
+        again = self.instruction(f"icmp slt {loop.index.type} {following_index}, {loop.stop}", I1, "again")
+        after = self.label(loop.label + ".end")
+        latch = scope.label
+        self.scopes.pop()
+        outer = self.scopes[-1]
+        before = outer.label
+        lines = [f"  br label %{loop.label}", f"{loop.label}:"]
+        for phi, first, then in zip(
+            (loop.index, *loop.carried), (loop.start, *loop.initial), (following_index, *following), strict=True
+        ):
+            lines.append(f"  {phi} = phi {phi.type} [ {first}, %{before} ], [ {then}, %{latch} ]")
+        lines += scope.lines
+        lines += [f"  br i1 {again}, label %{loop.label}, label %{after}", f"{after}:"]
+        outer.lines += lines
+        outer.label = after
+        # A value of the last turn is known after the loop, but not before it.
+        results = tuple(Value(x.text, x.type, self.level) for x in following)
+        return self._close_guard(loop, results, after) if loop.guarded else results
+
+    def _close_guard(self, loop: Loop, results: tuple[Value, ...], done: str) -> tuple[Value, ...]:
+        guard = self.scopes.pop()
+        after = self.label(loop.label + ".after")
+        outer = self.scopes[-1]
+        branch = guard.lines[0].replace("{after}", after)
+        outer.lines += [branch, *guard.lines[1:], f"  br label %{after}", f"{after}:"]
+        merged = []
+        for x, first in zip(results, loop.initial, strict=True):
+            name = self.name("merged")
+            outer.lines.append(f"  {name} = phi {x.type} [ {first}, %{outer.label} ], [ {x}, %{guard.label} ]")
+            merged.append(Value(name, x.type, self.level))
+        outer.label = after
+        return tuple(merged)
+
+    def open_branch(self, hint: str) -> None:
+        """The code of one way of a branch; `close_branches` puts it where it belongs."""
+        label = self.label(hint)
+        self.scopes.append(Scope(label, True))
+        self.scopes[-1].lines.append(f"{label}:")
+
+    def close_branch(self) -> Scope:
+        return self.scopes.pop()
+
+    def close_branches(
+        self, condition: Value, then: Scope, other: Scope, results: Sequence[tuple[Value, Value]] = ()
+    ) -> tuple[Value, ...]:
+        """Puts two ways behind a condition and merges what each computed."""
+        outer = self.scopes[-1]
+        after = self.label("join")
+        first, second = then.lines[0][:-1], other.lines[0][:-1]
+        outer.lines.append(f"  br i1 {condition}, label %{first}, label %{second}")
+        outer.lines += [*then.lines, f"  br label %{after}", *other.lines, f"  br label %{after}", f"{after}:"]
+        outer.label = after
+        merged = []
+        for x, y in results:
+            name = self.name("joined")
+            outer.lines.append(f"  {name} = phi {x.type} [ {x}, %{then.label} ], [ {y}, %{other.label} ]")
+            merged.append(Value(name, x.type, self.level))
+        return tuple(merged)
+
+    def open_while(self, carried: Sequence[tuple[str, Value]]) -> tuple[str, tuple[Value, ...]]:
+        """A loop whose condition is written next."""
+        label = self.label("while")
+        self.scopes.append(Scope(label, True))
+        return label, tuple(Value(self.name(name), x.type, self.level) for name, x in carried)
+
+    def enter_while(self, condition: Value) -> None:
+        """After the condition: the body."""
+        body = self.label("while.body")
+        scope = self.scopes[-1]
+        scope.lines += [f"  br i1 {condition}, label %{body}, label %{{after}}", f"{body}:"]
+        scope.label = body
+
+    def close_while(
+        self, label: str, carried: Sequence[Value], initial: Sequence[Value], following: Sequence[Value]
+    ) -> tuple[Value, ...]:
+        scope = self.scopes.pop()
+        outer = self.scopes[-1]
+        after = self.label("while.end")
+        lines = [f"  br label %{label}", f"{label}:"]
+        for phi, first, then in zip(carried, initial, following, strict=True):
+            lines.append(f"  {phi} = phi {phi.type} [ {first}, %{outer.label} ], [ {then}, %{scope.label} ]")
+        lines += [line.replace("{after}", after) for line in scope.lines]
+        outer.lines += [*lines, f"  br label %{label}", f"{after}:"]
+        outer.label = after
+        return tuple(Value(x.text, x.type, self.level) for x in carried)
+
+
+def _multiple_of(start: Value, step: Value) -> int:
+    """What divides every value of a loop's counter."""
+    from math import gcd
+
+    first = int(start.text) if start.is_constant else start.multiple
+    width = int(step.text) if step.is_constant else step.multiple
+    return gcd(first, width) or 1

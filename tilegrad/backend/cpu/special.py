@@ -1,0 +1,34 @@
+"""Exponentials, logarithms and their relatives, where there is no instruction for them."""
+
+from __future__ import annotations
+
+from ...ir.dtype import DType
+from . import maths
+from .emit import Builder, Type, Value
+
+
+def special(b: Builder, fn: str, dtype: DType, args: tuple[Value, ...]) -> Value:
+    """A function of the table on float32 or float64."""
+    if maths.has(fn, args[0].type):
+        return maths.emit(b, fn, args)
+    return _by_lane(b, fn, args)
+
+
+def _by_lane(b: Builder, fn: str, args: tuple[Value, ...]) -> Value:
+    """The C library's function, lane by lane."""
+    type = args[0].type
+    scalar = Type(type.element)
+    if fn == "sigmoid":
+        from .emit import constant
+
+        e = _by_lane(b, "exp", (b.pure(f"fneg {type} {args[0]}", type, args),))
+        one = constant(1.0, type)
+        return b.op("fdiv", one, b.op("fadd", one, e))
+    name = fn + ("f" if type.element == "float" else "")
+    if not type.lanes:
+        return b.call(name, type, *args)
+    made = Value("poison", type)
+    for lane in range(type.lanes):
+        one = b.call(name, scalar, *(b.extract(a, lane) for a in args))
+        made = b.pure(f"insertelement {type} {made}, {scalar} {one}, i64 {lane}", type, (made, one))
+    return made

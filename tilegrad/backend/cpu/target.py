@@ -1,0 +1,56 @@
+"""What the code generator asks of a processor: how wide its vectors are, how many it holds, how large its caches are."""
+
+from __future__ import annotations
+
+import platform
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Target(NamedTuple):
+    """A processor, as far as the generated code depends on it.
+
+    >>> Target("x86", 32, 16).lanes(4)
+    8
+    """
+
+    architecture: str
+    vector_bytes: int
+    registers: int
+    """Vector registers."""
+    first_cache: int = 32768
+    second_cache: int = 524288
+
+    def lanes(self, element_bytes: int) -> int:
+        """How many elements one vector register holds."""
+        return max(1, self.vector_bytes // element_bytes)
+
+
+@cache
+def target() -> Target:
+    """This machine."""
+    from . import objects
+
+    host = objects.host()
+    enabled = {f[1:] for f in host.features.split(",") if f.startswith("+")}
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        if {"avx512f", "avx512bw", "avx512vl", "avx512dq"} <= enabled:
+            return Target("x86", 64, 32, *_caches())
+        if {"avx2", "fma"} <= enabled:
+            return Target("x86", 32, 16, *_caches())
+        return Target("x86", 16, 16, *_caches())
+    return Target("arm", 16, 32, *_caches())
+
+
+def _caches() -> tuple[int, int]:
+    """The bytes of the first data cache and of the second cache of a core, where the system tells."""
+    found = {1: 32768, 2: 524288}
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
+        except OSError:
+            continue
+        if kind != "Instruction" and int(level) in found and size.endswith("K"):
+            found[int(level)] = int(size[:-1]) * 1024
+    return found[1], found[2]
