@@ -69,7 +69,7 @@ ACCURACY: dict[str, float] = {
     "acos": 1.25,
     "atan": 2.0,
     "atan2": 0.51,
-    "erf": 1.25,
+    "erf": 1.6,
     "erfc": 0.51,
     "pow": 0.51,
     "fmod": 0.0,

@@ -61,8 +61,8 @@ def _precise_log(x: Vector) -> tuple[Vector, Vector]:
     whole = e * unit
     high = whole + sum_
     low = (whole - high) + sum_ + fma(e, unit_rest, sum_rest)
-    at_end = x.equals(0.0) | x.equals(INFINITY)
-    return where(at_end, where(x.equals(0.0), x.like(-INFINITY), x), high), low
+    high = where(x < INFINITY, high, x)
+    return where(x.equals(0.0), -INFINITY, high), low
 
 
 def _quotient(f: Vector) -> tuple[Vector, Vector]:
