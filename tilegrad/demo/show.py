@@ -12,13 +12,13 @@ from ..errors import ArgumentError
 from ..profile import explain
 from ..profile.measure import duration
 from ..runtime.device import device
-from .training import BATCH, HIDDEN, Tested, Trained, test, train
+from .training import HIDDEN, Tested, Trained, test, train
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 SHADES = " ░▒▓█"
-SHOWN = 5
+SHOWN = 4
 """Digits that are drawn in the terminal."""
 WANTED = 0.97
 
@@ -35,18 +35,21 @@ def run(seed: int, epochs: int, output: Path) -> int:
 
     console = Console(highlight=False)
     begun = time.perf_counter()
-    console.print(f"1,437 handwritten digits of 8x8 pixels, 360 more to test with; 64-{HIDDEN}-{HIDDEN}-10, batches of {BATCH}")
+    console.print(f"1,437 handwritten digits to learn from, 360 to test with; a network of 64-{HIDDEN}-{HIDDEN}-10 neurons")
     trained = _train(console, seed, epochs)
     tested = test(trained.model)
     rate = (trained.steps - 1) / trained.seconds
+    wrong = int((tested.guesses != tested.labels).sum())
+    console.print(f"[bold]{100 * tested.accuracy:.1f} %[/] of the unseen digits are read right ({wrong} are not)")
     console.print(
-        f"[bold]{100 * tested.accuracy:.1f} %[/] of the digits it had not seen are read right "
-        f"({int((tested.guesses != tested.labels).sum())} of {len(tested.labels)} wrong), after {trained.steps} steps in "
-        f"{duration(trained.seconds)} ({rate:,.0f} steps/s) and {duration(trained.compile_seconds)} to compile"
+        f"{trained.steps} steps in {duration(trained.seconds)}, {rate:,.0f} a second; before that "
+        f"{duration(trained.compile_seconds)} to trace, compile and run the first"
     )
     explanation = explain(trained.step, *trained.example)
     console.print("\n[bold]What one training step became[/] (forward, backward and update in one program)")
     console.print(explanation.summary(), soft_wrap=True)
+    spent = [f"{s.name} {duration(s.seconds)}" for s in explanation.compiled.stages.made if s.seconds > 1e-3]
+    console.print(f"compiled: {', '.join(spent)}", style="dim", soft_wrap=True)
     console.print(str(explanation.measured), markup=False, soft_wrap=True)
     limits = device("cpu").limits
     console.print(
@@ -54,7 +57,7 @@ def run(seed: int, epochs: int, output: Path) -> int:
         style="dim",
     )
     console.print("\n[bold]Some digits that it had not seen[/]")
-    console.print(drawn(tested, _chosen(tested, seed)), markup=False)
+    console.print(drawn(tested, _chosen(tested, seed)), markup=False, soft_wrap=True)
     output.write_text(report(trained, tested, explanation, seed), encoding="utf-8")
     console.print(f"\nThe report, with every stage of the compilation: [bold]{output}[/]")
     console.print(f"all of it took {duration(time.perf_counter() - begun)}", style="dim")

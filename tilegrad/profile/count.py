@@ -60,6 +60,8 @@ def work_of(group: Group, sizes: Mapping[str, int] = {}) -> Work:
                 touched[source] = touched.get(source, 0) + _count(indices, sizes)
             case Apply(fn) if e.dtype.is_float and fn not in MOVES:
                 operations += _count(indices, sizes)
+            case Reduce(fn, _, Reduce(inner)) if fn == inner:
+                pass  # a sum over two axes adds each element once
             case Reduce(_, _, body) if body.dtype.is_float:
                 operations += _count(free[body], sizes)
             case Scan(_, _, body, _) if body.dtype.is_float:

@@ -13,7 +13,6 @@ import atexit
 import re
 import sys
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,6 +76,7 @@ def _replaced(program: Program, launch: Launch, wanted: tuple[Edited, ...]) -> L
     for edited in wanted:
         if not edited.is_for(program, launch):
             continue
+        _unused.pop(edited.path, None)
         if edited.kernel.parameters != launch.kernel.parameters:
             raise KernelError(
                 f"{edited.path}: {edited.kernel.name} takes ({_parameters(edited.kernel)}), but is called with "
@@ -96,7 +96,6 @@ def _parameters(kernel: Kernel) -> str:
 
 def _check(program: Program, old: Launch, new: Launch, edited: Edited) -> None:
     """Compares the two on random inputs, and says that the new one is used."""
-    _met.add(edited.path)
     difference = first_difference(program, old, new)
     if difference:
         raise KernelError(
@@ -126,13 +125,9 @@ def _grid(edited: Edited, launch: Launch) -> tuple[Tiles, ...]:
     return tuple(grid)
 
 
-@cache
 def edited_kernels(use: str) -> tuple[Edited, ...]:
-    """The kernels of the files that the knob names."""
-    found = tuple(_read(part) for part in use.split(",") if part)
-    if found:
-        atexit.register(_tell_unused, found)
-    return found
+    """The kernels of the files that the knob names, as they are now."""
+    return tuple(_read(part) for part in use.split(",") if part)
 
 
 def _read(part: str) -> Edited:
@@ -148,18 +143,23 @@ def _read(part: str) -> Edited:
         kernel = parse(text)
     except KernelError as problem:
         raise KernelError(f"{path}: {problem}") from None
+    if path not in _known:
+        _known.add(path)
+        _unused[path] = kernel.name
     launch = LAUNCH.search(text)
     return Edited(path, kernel, **{k: v or "" for k, v in launch.groupdict().items()}) if launch else Edited(path, kernel)
 
 
-_met: set[Path] = set()
+_known: set[Path] = set()
+_unused: dict[Path, str] = {}
+"""The kernels of files that nothing has been replaced by."""
 
 
-def _tell_unused(files: tuple[Edited, ...]) -> None:
-    for edited in files:
-        if edited.path not in _met:
-            print(
-                f"tilegrad: {edited.path} was not used: no kernel {edited.kernel.name} with these parameters "
-                "and shapes was compiled. Print it anew with explain, and edit that",
-                file=sys.stderr,
-            )
+@atexit.register
+def _tell_unused() -> None:
+    for path, name in _unused.items():
+        print(
+            f"tilegrad: {path} was not used: no kernel {name} with these parameters and shapes was compiled. "
+            "Print it anew with explain, and edit that",
+            file=sys.stderr,
+        )

@@ -1,0 +1,168 @@
+"""Every stage prints, by name; what is counted is right; the page stands alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilegrad as tg
+from tests.profile.example import attention_weights, two_layers
+from tilegrad.errors import ArgumentError
+from tilegrad.ir.tile_parser import parse
+from tilegrad.profile import explain
+from tilegrad.profile.count import Work
+from tilegrad.profile.explanation import Explanation
+
+STAGES = ("lines", "graph", "simplify", "fuse", "kernels", "program")
+
+
+def ones(*shape: int) -> tg.Tensor:
+    return tg.tensor(np.ones(shape, np.float32), device="reference")
+
+
+def softmax() -> Explanation:
+    return explain(attention_weights, ones(4, 8), ones(1))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_softmax(stage: str, golden: Callable[[object], None]) -> None:
+    golden(softmax()[stage])
+
+
+@pytest.mark.parametrize("stage", ["lines", "fuse", "kernels", "program"])
+def test_two_layers(stage: str, golden: Callable[[object], None]) -> None:
+    golden(explain(two_layers, ones(8, 16), ones(16, 4), ones(4, 2))[stage])
+
+
+def test_everything_prints_at_once() -> None:
+    e = softmax()
+    text = str(e)
+    for name in e.stages:
+        assert f"=== {name} ===" in text
+    assert "of limit" in text
+
+
+def test_an_unknown_stage_is_refused_with_those_there_are() -> None:
+    with pytest.raises(KeyError, match="there is no stage 'fusion'; there are: lines, graph"):
+        softmax()["fusion"]
+    with pytest.raises(KeyError, match="there is no kernel 'conv'; there are: "):
+        softmax().kernels["conv"]
+
+
+def test_kernels_print_as_they_are_read() -> None:
+    e = explain(two_layers, ones(8, 16), ones(16, 4), ones(4, 2))
+    for text, launch in zip(e.kernels, e.kernels.launches):
+        assert parse(text).replaced(origin="") == launch.kernel.replaced(origin="")
+
+
+def test_work_is_counted_from_what_is_computed() -> None:
+    e = explain(two_layers, ones(8, 16), ones(16, 4), ones(4, 2))
+    first, second = (row.work for row in e.measured.rows)
+    assert first.read == 4 * (8 * 16 + 16 * 4)
+    assert first.written == 4 * 8 * 4
+    assert 2 * 8 * 16 * 4 <= first.operations <= 2 * 8 * 16 * 4 + 8 * 4
+    assert second.operations >= 2 * 8 * 4 * 2
+
+
+def test_what_is_counted_of_a_gather_is_what_it_reads() -> None:
+    table, rows = ones(1000, 4), tg.tensor(np.arange(3), device="reference")
+    (row,) = explain(lambda t, r: t[r] * 2.0, table, rows).measured.rows[-1:]
+    assert row.work.read < 1000
+    assert row.work.operations == 12
+
+
+def test_a_jitted_training_step_is_not_run() -> None:
+    w = ones(4).requires_grad_()
+
+    @tg.jit
+    def step(x: tg.Tensor) -> tg.Tensor:
+        loss = (w * x).sum()
+        loss.backward()
+        with tg.no_grad():
+            w.sub_(w.grad * 0.5)
+        w.grad = None
+        return loss.detach()
+
+    e = explain(step, ones(4))
+    assert e.measured.whole.seconds > 0
+    assert w.tolist() == [1.0] * 4
+    step(ones(4))
+    assert w.tolist() == [0.5] * 4
+
+
+def test_a_recorded_tensor_is_explained() -> None:
+    e = explain(ones(4, 8).exp().sum())
+    assert "exp" in str(e["graph"])
+    assert e.measured.rows[0].work == Work(128, 4, 64)
+
+
+def test_what_is_computed_already_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="in memory already"):
+        explain(ones(3))
+    with pytest.raises(ArgumentError, match="a function with its arguments, or a tensor"):
+        explain(3)
+
+
+class Page(HTMLParser):
+    """Checks that tags close in order, and collects what a page refers to."""
+
+    VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.references: list[str] = []
+        self.places: set[str] = set()
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in self.VOID:
+            self.open.append(tag)
+        self.references += [v or "" for k, v in attrs if k in ("href", "src", "xlink:href", "srcset", "data")]
+        self.places |= {v or "" for k, v in attrs if k == "id"}
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open
+        assert self.open.pop() == tag
+
+
+def stands_alone(text: str) -> None:
+    """Nothing in a page comes from elsewhere, and every link leads to a place in it."""
+    page = Page(text)
+    assert "prefers-color-scheme: dark" in text
+    assert not re.search(r"https?://|@import|url\(|<script", text)
+    assert all(r.startswith("#") and r[1:] in page.places for r in page.references), page.references
+
+
+def test_the_page_is_one_file(tmp_path: Path) -> None:
+    saved = softmax().save(tmp_path / "softmax.html")
+    text = saved.read_text()
+    stands_alone(text)
+    for words in ("Your lines", "Groups", "Kernels", "Program and memory", "Measured", "tl.load", "<svg"):
+        assert words in text
+
+
+def test_a_page_of_several_functions_stands_alone() -> None:
+    from tilegrad.profile.page import pages
+
+    stands_alone(pages([softmax(), explain(two_layers, ones(8, 16), ones(16, 4), ones(4, 2))]))
+
+
+def test_sizes_that_vary_are_explained() -> None:
+    fn = tg.jit(lambda x: (x * 2.0).sum(0))
+    fn(ones(3, 2))
+    fn(ones(5, 2))
+    e = explain(fn, ones(7, 2))
+    assert e.sizes == {"n": 7}
+    assert e.measured.rows[0].work.read == 4 * 14
+    stands_alone(__import__("tilegrad.profile.page", fromlist=["page"]).page(e))
