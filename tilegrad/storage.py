@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
+from weakref import ref
 
 from .ir.graph import Input, Value
 from .ir.location import Location, current_location
@@ -27,8 +28,8 @@ class Change(NamedTuple):
 
     op: str
     location: Location | None
-    by: Value
-    """What the operation computed."""
+    by: ref[Value]
+    """What the operation computed; weak, as that is often computed from the value to which this happened."""
 
 
 class Storage:
@@ -70,7 +71,7 @@ class Base:
         """The whole has another value from now on; `by` is what an operation computed for it, or for a part of it."""
         storage = self.storage
         if not self.hidden:
-            change = storage.change = Change(op, current_location(), by)
+            change = storage.change = Change(op, current_location(), ref(by))
             for old in {self.value, storage.value}:
                 old.__dict__["changed"] = change
             mark_changes()

@@ -40,7 +40,7 @@ def _change(x: Value) -> Change | None:
 
 def _by(change: Change, value: Value) -> bool:
     """Whether the value is the very one that was written."""
-    written: Value = change.by
+    written = change.by()
     while written is not value:
         if not isinstance(written, (Cast, Expand, Reshape)):
             return False

@@ -51,9 +51,12 @@ class StepExecutable(Executable):
         def place(name: str) -> Buffer:
             """The memory of a buffer, made now if this is the first that is heard of it."""
             if name not in memory:
-                buffer = declared[name]
-                made = place(buffer.alias) if buffer.alias else self.device.allocate(known(buffer.type.bytes, sizes))
-                memory[name] = made
+                owner = name
+                while owner not in memory and (above := declared[owner].alias):
+                    owner = above
+                if owner not in memory:
+                    memory[owner] = self.device.allocate(known(declared[owner].type.bytes, sizes))
+                memory[name] = memory[owner]
             return memory[name]
 
         for step in program.steps:
