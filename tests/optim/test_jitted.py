@@ -1,0 +1,76 @@
+"""Training steps under `tg.jit`: the same numbers, one program, no growing memory."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilegrad as tg
+from tests.checklist import checklist
+
+MAKERS: dict[str, Callable[[Any], Any]] = {
+    "SGD": lambda p: tg.optim.SGD(p, lr=0.1),
+    "momentum": lambda p: tg.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.1, weight_decay=0.01),
+    "Adam": lambda p: tg.optim.Adam(p, lr=0.01, amsgrad=True),
+    "AdamW": lambda p: tg.optim.AdamW(p, lr=0.01),
+}
+
+
+class Training:
+    """A small network, its optimizer, and a step that can be traced."""
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        tg.manual_seed(0)
+        self.model = tg.nn.Sequential(tg.nn.Linear(6, 5), tg.nn.Tanh(), tg.nn.Linear(5, 3))
+        self.optimizer = make(self.model.parameters())
+
+    def step(self, x: Any, y: Any) -> Any:
+        self.optimizer.zero_grad()
+        loss = tg.nn.functional.cross_entropy(self.model(x), y)
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+
+def batches(count: int) -> list[tuple[Any, Any]]:
+    rng = np.random.default_rng(0)
+    return [(tg.tensor(rng.random((8, 6), np.float32)), tg.tensor(rng.integers(0, 3, 8))) for _ in range(count)]
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_a_traced_step_is_the_step(make: Callable[[Any], Any]) -> None:
+    """Also when the learning rate changes on the way, which must not be frozen into the program."""
+    eager, traced = Training(make), Training(make)
+    jitted = tg.jit(traced.step)
+    for n, (x, y) in enumerate(batches(8)):
+        if n == 4:
+            eager.optimizer.param_groups[0]["lr"] *= 0.25
+            traced.optimizer.param_groups[0]["lr"] *= 0.25
+        np.testing.assert_allclose(jitted(x, y).item(), eager.step(x, y).item(), rtol=1e-5)
+    for ours, wanted in zip(traced.model.parameters(), eager.model.parameters()):
+        np.testing.assert_allclose(ours.detach().numpy(), wanted.detach().numpy(), rtol=1e-5, atol=1e-6)
+    for state, wanted in zip(traced.optimizer.state.values(), eager.optimizer.state.values()):
+        for name in wanted:
+            np.testing.assert_allclose(state[name].numpy(), wanted[name].numpy(), rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@checklist(196, 77)
+def test_steps_do_not_grow_the_memory(traced: bool) -> None:
+    training = Training(MAKERS["Adam"])
+    step = tg.jit(training.step) if traced else training.step
+    x, y = batches(1)[0]
+    seen = []
+    for _ in range(12):
+        step(x, y)
+        seen.append(tg.live_bytes())
+    assert seen[-1] == seen[3], seen
+
+
+@checklist(101)
+def test_networks_that_are_dropped_leave_nothing(no_leak: None) -> None:
+    x, y = batches(1)[0]
+    for _ in range(20):
+        Training(MAKERS["momentum"]).step(x, y)
+    del x, y
