@@ -122,4 +122,3 @@ def test_a_grid_that_means_nothing_is_refused(printed: Path) -> None:
     edit(printed, "mul[cdiv(24, 24)]", "mul[cdiv(rows, 24)]")
     with pytest.raises(KernelError, match="`rows` in the grid of the launch line is neither a number nor a size"):
         run(printed)
-

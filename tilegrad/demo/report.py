@@ -104,7 +104,7 @@ def confusion(tested: Tested) -> str:
         strength = 0.0 if not count else 0.25 + 0.75 * share if row == column else min(1.0, 0.35 + 4 * share)
         x, y = (column + 1) * cell, (row + 1) * cell
         parts.append(
-            f'<g><title>{count} of {counts[row].sum()} images of {row} taken for {column}</title>'
+            f"<g><title>{count} of {counts[row].sum()} images of {row} taken for {column}</title>"
             f'<rect class="box" style="--hue:{colour};fill-opacity:{strength:.2f};stroke-opacity:.25" '
             f'x="{x}" y="{y}" width="{cell - 2}" height="{cell - 2}" rx="4"/>'
             + (f'<text x="{x + 14}" y="{y + 18}" text-anchor="middle">{count}</text>' if count else "")

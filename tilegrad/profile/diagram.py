@@ -13,7 +13,7 @@ from ..schedule.group import Group
 from .document import hue
 
 LETTER, HEIGHT, GAP, STEP = 6.7, 22, 14, 46
-MOST_NODES = 220
+MOST_NODES = 600
 """Beyond this a drawing tells nobody anything."""
 
 
@@ -28,15 +28,17 @@ class Box(NamedTuple):
 
 def recorded(graph: Graph, kernels: Mapping[Value, Sequence[int]]) -> str:
     """The values of a graph, each in the colour of the kernel that computes it."""
-    values = list(dict.fromkeys([*graph.inputs, *graph.values()]))
-    number = {v: n for n, v in enumerate(values)}
     given, names = set(graph.inputs), graph.names()
+    values = [v for v in dict.fromkeys([*graph.inputs, *graph.values()]) if v in given or v.inputs]  # no constants
+    number = {v: n for n, v in enumerate(values)}
     boxes = []
     for v in values:
         leaf = v in given
         title = f"{names[v]}: {v.type}" + (f" ({v.location})" if v.location and not leaf else "")
-        reads = () if leaf else tuple(dict.fromkeys(number[x] for x in v.inputs))
-        boxes.append(Box(names[v] if leaf else v.op, title, None if leaf else next(iter(kernels.get(v, ())), -1), reads))
+        reads = () if leaf else tuple(dict.fromkeys(number[x] for x in v.inputs if x in number))
+        boxes.append(
+            Box(names[v] if leaf else v.op, title, None if leaf else next(iter(kernels.get(v, ())), -1), reads)
+        )
     return layered(boxes)
 
 
@@ -53,22 +55,6 @@ def fused(graph: Graph, groups: Sequence[Group], kernels: Mapping[Value, Sequenc
         count = f" ({len(inside)} ops)" if len(inside) > 1 else ""
         boxes.append(Box(f"{n} {group.stored[-1].op}{count}", title, n, tuple(r for r in reads if r != len(boxes))))
     return layered(boxes)
-
-
-def kernels_of(graph: Graph, groups: Sequence[Group]) -> dict[Value, list[int]]:
-    """For each value the kernels that compute it; some compute it again for themselves."""
-    found: dict[Value, list[int]] = {}
-    stored = {v for g in groups for v in g.stored} | set(graph.inputs)
-    for n, group in enumerate(groups):
-        stack = list(group.stored)
-        seen: set[Value] = set()
-        while stack:
-            v = stack.pop()
-            if v not in seen:
-                seen.add(v)
-                found.setdefault(v, []).append(n)
-                stack.extend(x for x in v.inputs if x not in stored)
-    return found
 
 
 def layered(boxes: Sequence[Box]) -> str:
@@ -134,9 +120,7 @@ def _drawn(boxes: Sequence[Box], rows: list[list[int]]) -> str:
 
 
 def svg(width: float, height: float, inside: str) -> str:
-    return (
-        f'<svg viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" role="img">{inside}</svg>'
-    )
+    return f'<svg viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" role="img">{inside}</svg>'
 
 
 def memory_plan(program: Program) -> str:
@@ -165,7 +149,11 @@ def memory_plan(program: Program) -> str:
             f"<g><title>{escape(f'{b.name}: {b.type}, {b.type.bytes} bytes at {b.offset}, steps {steps[0]}-{steps[-1]}')}"
             f'</title><rect class="box" style="--hue:{hue(steps[0])}" x="{x + 1:.1f}" y="{y:.1f}" width="{wide - 2:.1f}" '
             f'height="{max(2.0, high - 1):.1f}" rx="3"/>'
-            + (f'<text x="{x + 5:.1f}" y="{y + 12:.1f}">{escape(b.name[: int(wide / LETTER)])}</text>' if high > 14 else "")
+            + (
+                f'<text x="{x + 5:.1f}" y="{y + 12:.1f}">{escape(b.name[: int(wide / LETTER)])}</text>'
+                if high > 14
+                else ""
+            )
             + "</g>"
         )
     parts += [

@@ -104,7 +104,7 @@ def _speeds(limits: Mapping[str, Any]) -> list[Finding]:
         ),
         Finding(
             "multiply-add", f"{limits['fma'] / 1e9:.0f} GFLOP/s float32, {limits['fma_core'] / 1e9:.0f} on one core"
-        )
+        ),
     ]
 
 

@@ -1,11 +1,11 @@
 """`tilegrad.explain`: every stage between a line of user code and the machine code, in print.
 
-    e = tilegrad.explain(step, x, y)
-    print(e)              everything
-    e["fuse"]             one stage, by name; e.stages has all names
-    e.kernels["softmax"]  a kernel as a person would write it
-    e.assembly.full       every instruction
-    e.save("step.html")   one file, without anything from elsewhere
+e = tilegrad.explain(step, x, y)
+print(e)              everything
+e["fuse"]             one stage, by name; e.stages has all names
+e.kernels["softmax"]  a kernel as a person would write it
+e.assembly.full       every instruction
+e.save("step.html")   one file, without anything from elsewhere
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..schedule.group import Group, Schedule
 from ..schedule.inplace import place_updates
 from ..schedule.replace import launch_line
 from ..tensor import Tensor
-from .lines import Line, places_of, show_lines, user_lines
+from .lines import Line, Place, places_of, show_lines, user_lines
 from .listing import Listing
 from .measure import Measured, duration, measure
 
@@ -39,11 +39,11 @@ SHOWN_LINES = 8
 class Kernels:
     """The kernels of a program as source, each once; by name, or by the number of its launch."""
 
-    def __init__(self, program: Program, groups: Sequence[Group]) -> None:
+    def __init__(self, program: Program, places: Sequence[Sequence[Place]]) -> None:
         self.launches = [s for s in program.steps if isinstance(s, Launch)]
         self.texts = [
-            "\n".join([launch_line(program, launch), *_heading(group), _without_origin(launch)])
-            for launch, group in zip(self.launches, _padded(groups, len(self.launches)), strict=True)
+            "\n".join([launch_line(program, launch), *_heading(found), _without_origin(launch)])
+            for launch, found in zip(self.launches, [*places, *[()] * len(self.launches)], strict=False)
         ]
 
     def __getitem__(self, which: str | int) -> str:
@@ -72,19 +72,14 @@ class Kernels:
         return "\n\n".join(self.distinct())
 
 
-def _heading(group: Group | None) -> list[str]:
+def _heading(places: Sequence[Place]) -> list[str]:
     """The user's lines, as comments."""
-    places = [] if group is None else places_of(group)
     lines = [f"# {place}: {place.text}".rstrip(": ") for place in places[:SHOWN_LINES]]
     return lines + ([f"# and {len(places) - SHOWN_LINES} lines more"] if len(places) > SHOWN_LINES else [])
 
 
 def _without_origin(launch: Launch) -> str:
     return str(launch.kernel.replaced(origin=""))
-
-
-def _padded(groups: Sequence[Group], count: int) -> list[Group | None]:
-    return [*groups, *[None] * count][:count]
 
 
 class Explanation:
@@ -145,13 +140,18 @@ class Explanation:
         return [g for g in schedule.groups if any(v.type.count != 0 for v in g.stored)]
 
     @cached_property
+    def places(self) -> list[list[Place]]:
+        """The user's lines of each launch."""
+        return places_of(self.simplified, self.groups)
+
+    @cached_property
     def lines(self) -> list[Line]:
         """The user's lines, each with the numbers of its kernels."""
-        return user_lines(self._function, self.groups)
+        return user_lines(self._function, self.places)
 
     @cached_property
     def kernels(self) -> Kernels:
-        return Kernels(self.program, self.groups)
+        return Kernels(self.program, self.places)
 
     @cached_property
     def assembly(self) -> Listing:

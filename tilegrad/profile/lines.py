@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..ir.graph import Graph, Value
 from ..schedule.group import Group
 
 
@@ -33,17 +34,38 @@ class Line(NamedTuple):
     kernels: tuple[int, ...]
 
 
-def places_of(group: Group) -> list[Place]:
-    """The user's lines that a group computes, in the order of the lines."""
-    found = [m.value.location for m in group.members]
-    return sorted({Place(at.file, at.line) for at in found if at is not None})
+def kernels_of(graph: Graph, groups: Sequence[Group]) -> dict[Value, list[int]]:
+    """For each value the kernels that compute it; some compute it again for themselves."""
+    found: dict[Value, list[int]] = {}
+    stored = {v for g in groups for v in g.stored} | set(graph.inputs)
+    for n, group in enumerate(groups):
+        stack = list(group.stored)
+        seen: set[Value] = set()
+        while stack:
+            v = stack.pop()
+            if v not in seen:
+                seen.add(v)
+                found.setdefault(v, []).append(n)
+                stack.extend(x for x in v.inputs if x not in stored)
+    return found
 
 
-def user_lines(fn: Callable[..., Any] | None, groups: Sequence[Group]) -> list[Line]:
+def places_of(graph: Graph, groups: Sequence[Group]) -> list[list[Place]]:
+    """For each group the user's lines that it computes something for, in the order of the lines."""
+    places: list[set[Place]] = [set() for _ in groups]
+    for value, kernels in kernels_of(graph, groups).items():
+        at = value.location
+        if at is not None and value.inputs:
+            for number in kernels:
+                places[number].add(Place(at.file, at.line))
+    return [sorted(found) for found in places]
+
+
+def user_lines(fn: Callable[..., Any] | None, places: Sequence[Sequence[Place]]) -> list[Line]:
     """The source of a function, then other lines that kernels were made for."""
     kernels: dict[Place, list[int]] = {}
-    for number, group in enumerate(groups):
-        for place in places_of(group):
+    for number, found in enumerate(places):
+        for place in found:
             kernels.setdefault(place, []).append(number)
     lines = [Line(p, text, tuple(kernels.pop(p, ()))) for p, text in _source(fn)]
     others = [Line(p, linecache.getline(p.file, p.line).rstrip(), tuple(k)) for p, k in sorted(kernels.items())]

@@ -8,8 +8,9 @@ from html import escape
 from ..ir.graph import Graph
 from ..ir.program_printer import peak, show_program
 from . import document as html
-from .diagram import fused, kernels_of, memory_plan, recorded
+from .diagram import fused, memory_plan, recorded
 from .explanation import Explanation
+from .lines import kernels_of
 from .measure import Row, cells, duration
 
 

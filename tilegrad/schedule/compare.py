@@ -77,9 +77,7 @@ def _ran(
     memory: dict[str, Memory] = {name: place.from_host(array) for name, array in arrays.items()}
     arguments = [memory[a] if isinstance(a, str) else known(a, sizes) for a in launch.arguments]
     place.compile(launch.kernel)(arguments, tuple(tiles.count(sizes) for tiles in launch.grid))
-    return {
-        name: place.to_host(memory[name], _dtype(program, name), array.shape) for name, array in arrays.items()
-    }
+    return {name: place.to_host(memory[name], _dtype(program, name), array.shape) for name, array in arrays.items()}
 
 
 def _dtype(program: Program, name: str) -> DType:

@@ -69,7 +69,9 @@ def _digest(kernel: Kernel) -> str:
 def _takes(program: Program, launch: Launch) -> str:
     """The types of the arguments. (Where they are does not matter to a kernel's text.)"""
     types = [program.buffer(a).type if isinstance(a, str) else a for a in launch.arguments]
-    return ", ".join(f"{t.dtype}[{','.join(map(str, t.shape))}]" if isinstance(t, TensorType) else str(t) for t in types)
+    return ", ".join(
+        f"{t.dtype}[{','.join(map(str, t.shape))}]" if isinstance(t, TensorType) else str(t) for t in types
+    )
 
 
 def _replaced(program: Program, launch: Launch, wanted: tuple[Edited, ...]) -> Launch:
@@ -147,7 +149,9 @@ def _read(part: str) -> Edited:
         _known.add(path)
         _unused[path] = kernel.name
     launch = LAUNCH.search(text)
-    return Edited(path, kernel, **{k: v or "" for k, v in launch.groupdict().items()}) if launch else Edited(path, kernel)
+    return (
+        Edited(path, kernel, **{k: v or "" for k, v in launch.groupdict().items()}) if launch else Edited(path, kernel)
+    )
 
 
 _known: set[Path] = set()
