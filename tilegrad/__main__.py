@@ -43,7 +43,9 @@ def parser() -> Parser:
     explain = commands.add_parser("explain", help="run a script and show what became of its jitted functions")
     explain.add_argument("--html", type=Path, metavar="FILE", help="write everything to one HTML file")
     explain.add_argument("--full", action="store_true", help="print the assembly whole, not only its inner loops")
-    explain.add_argument("script", type=Path, metavar="SCRIPT", help="the script; what follows are its arguments")
+    explain.add_argument(
+        "script", type=Path, metavar="SCRIPT", help="the script, or a module's name; then its arguments"
+    )
     explain.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...")
 
     doctor = commands.add_parser("doctor", help="what this machine offers, and what to do about what is missing")

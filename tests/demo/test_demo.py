@@ -27,6 +27,14 @@ def test_it_learns_to_read_and_reports(tmp_path: Path) -> None:
         assert words in text
 
 
+def test_every_stage_of_it_can_be_explained(tmp_path: Path) -> None:
+    done = tilegrad("explain", "tilegrad.demo", "--epochs", "1", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for stage in ("lines", "graph", "fuse", "kernels", "program", "assembly", "measured"):
+        assert f"=== {stage} ===" in done.stdout
+    assert "loss = cross_entropy(model(images), labels)" in done.stdout
+
+
 def test_the_same_seed_gives_the_same_network() -> None:
     def losses(seed: int) -> list[float]:
         return train(seed, 1, lambda epoch, loss, score: None).losses

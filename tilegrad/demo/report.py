@@ -36,9 +36,9 @@ def report(trained: Trained, tested: Tested, explanation: Explanation, seed: int
     if whole.share:
         facts["of the machine's limit"] = f"{100 * whole.share:.0f} %"
     words = (
-        f"A network of 64-{HIDDEN}-{HIDDEN}-10 neurons learned to read handwritten digits from 1,437 images in batches of {BATCH} "
-        f"(seed {seed}). Forward, backward and the update of all parameters run as one program; this page shows how "
-        "that program came about."
+        f"A network of 64-{HIDDEN}-{HIDDEN}-10 neurons learned to read handwritten digits from 1,437 images in batches "
+        f"of {BATCH} (seed {seed}). Forward, backward and the update of all parameters run as one program; this page "
+        "shows how that program came about."
     )
     head = f"<header><h1>Handwritten digits <small>tilegrad demo</small></h1><p>{words}</p>{html.cards(facts)}</header>"
     body = "\n".join(f'<h2 id="{name}">{escape(title)}</h2>\n{inside}' for name, (title, inside) in parts.items())
@@ -52,7 +52,7 @@ def report(trained: Trained, tested: Tested, explanation: Explanation, seed: int
 
 def learning(trained: Trained) -> str:
     """The loss of every step, and the test accuracy after every epoch."""
-    caption = f"Left the loss of each of the {trained.steps:,} steps; right the share of unseen digits read right after each epoch."
+    caption = f"Left the loss of each of the {trained.steps:,} steps, right the percentage of unseen digits read right."
     accuracy = [100 * s for s in trained.scores]
     return (
         f'<div class="pair"><figure>{curve(trained.losses, "step")}</figure>'
@@ -124,7 +124,7 @@ def mistakes(tested: Tested) -> str:
         left = place * 76
         for (y, x), p in np.ndenumerate(tested.images[n].reshape(8, 8)):
             parts.append(
-                f'<rect x="{left + 8 * x}" y="{8 * y}" width="8" height="8" style="fill:var(--ink);fill-opacity:{p:.2f}"/>'
+                f'<rect class="ink" x="{left + 8 * x}" y="{8 * y}" width="8" height="8" fill-opacity="{p:.2f}"/>'
             )
         guess = int(tested.guesses[n])
         words = f"{int(tested.labels[n])} as {guess}"

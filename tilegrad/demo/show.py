@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,17 +54,19 @@ def run(seed: int, epochs: int, output: Path) -> int:
     spent = [f"{s.name} {duration(s.seconds)}" for s in explanation.compiled.stages.made if s.seconds > 1e-3]
     console.print(f"compiled: {', '.join(spent)}", style="dim", soft_wrap=True)
     console.print(str(explanation.measured), markup=False, soft_wrap=True)
-    limits = device("cpu").limits
-    console.print(
-        f"this machine: {max(limits[x] for x in ('read', 'copy', 'triad')) / 1e9:.0f} GB/s, {limits['fma'] / 1e9:.0f} GFLOP/s on {limits['threads']} threads",
-        style="dim",
-    )
+    console.print(_machine(device("cpu").limits), style="dim")
     console.print("\n[bold]Some digits that it had not seen[/]")
     console.print(drawn(tested, _chosen(tested, seed)), markup=False, soft_wrap=True)
     output.write_text(report(trained, tested, explanation, seed), encoding="utf-8")
     console.print(f"\nThe report, with every stage of the compilation: [bold]{output}[/]")
     console.print(f"all of it took {duration(time.perf_counter() - begun)}", style="dim")
     return 0 if tested.accuracy >= WANTED or epochs < 10 else 1
+
+
+def _machine(limits: Mapping[str, Any]) -> str:
+    """What the figures stand beside."""
+    memory = max(limits[x] for x in ("read", "copy", "triad"))
+    return f"this machine: {memory / 1e9:.0f} GB/s, {limits['fma'] / 1e9:.0f} GFLOP/s on {limits['threads']} threads"
 
 
 def _train(console: Console, seed: int, epochs: int) -> Trained:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from .. import errors
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+OWN = (PACKAGE, "<string>", "<frozen", f"<doctest {os.path.basename(PACKAGE)}.")
 
 
 class Location(NamedTuple):
@@ -35,7 +36,7 @@ class _Inside(dict[str, bool]):
     """Whether a file is part of this package (or written by it)."""
 
     def __missing__(self, file: str) -> bool:
-        inside = self[file] = file.startswith((PACKAGE, "<string>", "<frozen"))
+        inside = self[file] = file.startswith(OWN)
         return inside
 
 

@@ -1,4 +1,4 @@
-"""What programs do and why: every stage explained, times and limits measured. Reads the events that the runtime emits."""
+"""What programs do and why: every stage explained, times beside limits. Reads the events that the runtime emits."""
 
 from .explanation import Explanation, explain
 

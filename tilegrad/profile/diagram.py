@@ -7,8 +7,8 @@ from html import escape
 from typing import NamedTuple
 
 from ..ir.graph import Graph, Value
-from ..ir.program import Program
-from ..ir.size import Size
+from ..ir.program import Buffer, Program
+from ..ir.size import Size, known
 from ..schedule.group import Group
 from .document import hue
 
@@ -92,7 +92,7 @@ def _by_reads(boxes: Sequence[Box]) -> list[int]:
 
 def _drawn(boxes: Sequence[Box], rows: list[list[int]]) -> str:
     width = [max(34.0, len(b.label) * LETTER + 14) for b in boxes]
-    middle = {n: 0.0 for n in range(len(boxes))}
+    middle = dict.fromkeys(range(len(boxes)), 0.0)
     for row in rows:  # near the middle of what is read
         row.sort(key=lambda n: sum(middle[r] for r in boxes[n].reads) / len(boxes[n].reads) if boxes[n].reads else 0.0)
         whole = sum(width[n] + GAP for n in row) - GAP
@@ -120,7 +120,8 @@ def _drawn(boxes: Sequence[Box], rows: list[list[int]]) -> str:
 
 
 def svg(width: float, height: float, inside: str) -> str:
-    return f'<svg viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" role="img">{inside}</svg>'
+    size = f"{width:.0f} {height:.0f}"
+    return f'<svg viewBox="0 0 {size}" width="{width:.0f}" height="{height:.0f}" role="img">{inside}</svg>'
 
 
 def memory_plan(program: Program) -> str:
@@ -139,27 +140,26 @@ def memory_plan(program: Program) -> str:
     parts = []
     for n in range(len(program.steps) + 1):
         parts.append(f'<line class="grid" x1="{n * across:.1f}" y1="0" x2="{n * across:.1f}" y2="{tall}"/>')
+    scale = tall / (program.arena or 1)
     for b in placed:
         steps = used.get(b.name)
-        if steps is None:
-            continue
-        x, wide = steps[0] * across, (steps[-1] - steps[0] + 1) * across
-        y, high = tall * int(b.offset or 0) / program.arena, tall * int(b.type.bytes) / program.arena  # type: ignore
-        parts.append(
-            f"<g><title>{escape(f'{b.name}: {b.type}, {b.type.bytes} bytes at {b.offset}, steps {steps[0]}-{steps[-1]}')}"
-            f'</title><rect class="box" style="--hue:{hue(steps[0])}" x="{x + 1:.1f}" y="{y:.1f}" width="{wide - 2:.1f}" '
-            f'height="{max(2.0, high - 1):.1f}" rx="3"/>'
-            + (
-                f'<text x="{x + 5:.1f}" y="{y + 12:.1f}">{escape(b.name[: int(wide / LETTER)])}</text>'
-                if high > 14
-                else ""
-            )
-            + "</g>"
-        )
+        if steps is not None:
+            x, wide = steps[0] * across, (steps[-1] - steps[0] + 1) * across
+            parts.append(_place(b, steps, x, wide, scale))
     parts += [
         f'<text class="soft" x="{n * across + 3:.1f}" y="{tall + 14}">{n}</text>' for n in range(len(program.steps))
     ]
     return svg(len(program.steps) * across + 2, tall + 18, "".join(parts))
+
+
+def _place(b: Buffer, steps: Sequence[int], x: float, wide: float, scale: float) -> str:
+    """One temporary in the plan."""
+    y, high = scale * known(b.offset or 0, {}), scale * known(b.type.bytes, {})
+    title = f"{b.name}: {b.type}, {b.type.bytes} bytes at {b.offset}, steps {steps[0]}-{steps[-1]}"
+    box = f'x="{x + 1:.1f}" y="{y:.1f}" width="{wide - 2:.1f}" height="{max(2.0, high - 1):.1f}" rx="3"'
+    name = escape(b.name[: int(wide / LETTER)])
+    text = f'<text x="{x + 5:.1f}" y="{y + 12:.1f}">{name}</text>' if high > 14 else ""
+    return f'<g><title>{escape(title)}</title><rect class="box" style="--hue:{hue(steps[0])}" {box}/>{text}</g>'
 
 
 def _names(step: object) -> list[str]:

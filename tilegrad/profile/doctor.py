@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import sys
@@ -51,6 +52,7 @@ def findings() -> list[Finding]:
         *_speeds(limits),
         _huge_pages(),
         _cache(),
+        _knobs(),
         *_graphics(),
         *(_library(name, *about) for name, about in OPTIONAL.items()),
     ]
@@ -135,14 +137,28 @@ def _cache() -> Finding:
     return Finding("disk cache", f"{folder}: {len(sizes)} files, {_bytes(sum(sizes))} of at most {limit}", advice)
 
 
+def _knobs() -> Finding:
+    chosen = settings()
+    changed = [f"TILEGRAD_{k.upper()}={v}" for k, v in chosen._asdict().items() if v != type(chosen)()._asdict()[k]]
+    return Finding("knobs", " ".join(changed) or "all as they are by default (listed in tilegrad/config.py)")
+
+
 def _graphics() -> list[Finding]:
     found = [d for d in devices() if d.kind == "cuda"]
     if found:
         return [Finding(d.name, str(d.limits.get("model", ""))) for d in found]
-    advice = ""
-    if Path("/dev/nvidiactl").exists() and find_spec("cuda") is None:
-        advice = "there is an NVIDIA driver: pip install 'tilegrad[cuda]'"
-    return [Finding("GPUs", "none found", advice)]
+    if not _has_driver():
+        return [Finding("GPUs", "none found: there is no NVIDIA driver (libcuda.so.1) here")]
+    advice = "pip install 'tilegrad[cuda]'" if find_spec("cuda") is None else ""
+    return [Finding("GPUs", "there is an NVIDIA driver, but no device that tilegrad can use", advice)]
+
+
+def _has_driver() -> bool:
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 def _library(name: str, purpose: str, package: str) -> Finding:

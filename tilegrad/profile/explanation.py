@@ -25,7 +25,6 @@ from ..realize import plain_graph
 from ..runtime.buffer import Buffer
 from ..runtime.device import Device, device
 from ..schedule.group import Group, Schedule
-from ..schedule.inplace import place_updates
 from ..schedule.replace import launch_line
 from ..tensor import Tensor
 from .lines import Line, Place, places_of, show_lines, user_lines
@@ -128,15 +127,7 @@ class Explanation:
     @cached_property
     def groups(self) -> list[Group]:
         """The groups of the launches, in the order of the launches."""
-        graph, program = self.simplified, self.program
-        given = set(graph.inputs)
-        by_name = dict(zip(program.inputs, graph.inputs, strict=True))
-        renewed: dict[Value, Value] = {
-            v: by_name[name]
-            for v, name in zip(graph.outputs, program.outputs, strict=True)
-            if v not in given and name in by_name
-        }
-        schedule, _ = place_updates(self.schedule, renewed)
+        schedule: Schedule = self.compiled.stages["order"].artifact  # type: ignore[assignment]
         return [g for g in schedule.groups if any(v.type.count != 0 for v in g.stored)]
 
     @cached_property
@@ -194,9 +185,10 @@ class Explanation:
         operations = len(self.graph.values()) - len(self.graph.inputs)
         temporaries, rest = peak(self.program)
         whole = self.measured.whole
+        kernels = f"{len(self.kernels)} kernel{'' if len(self.kernels) == 1 else 's'}"
         share = f", {100 * whole.share:.0f} % of what {self.device.name} allows" if whole.share else ""
         return (
-            f"{self.name}: {operations} operations in {len(self.kernels)} kernels, "
+            f"{self.name}: {operations} operations in {kernels}, "
             f"{temporaries + rest} bytes ({temporaries} for temporaries), {duration(whole.seconds)} a run{share}"
         )
 

@@ -1,10 +1,11 @@
-"""`python -m tilegrad explain SCRIPT`: runs a script, and explains the functions that it jits."""
+"""`python -m tilegrad explain SCRIPT`: runs a script (or a module, by its name with dots), and explains the functions that it jits."""
 
 from __future__ import annotations
 
 import runpy
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from .. import jitted
@@ -14,8 +15,8 @@ from .explanation import Explanation, of_prepared
 
 def explain_script(script: Path, arguments: Sequence[str], html: Path | None, full: bool = False) -> int:
     """Runs a script as its author would, then prints what became of each jitted function; the exit status."""
-    if not script.is_file():
-        raise ArgumentError(f"there is no script {script}")
+    if not script.is_file() and not _is_module(str(script)):
+        raise ArgumentError(f"there is no script {script}, and no module of that name")
     found, status = watched_run(script, arguments)
     if not found:
         raise ArgumentError(
@@ -40,7 +41,10 @@ def watched_run(script: Path, arguments: Sequence[str]) -> tuple[list[Explanatio
     jitted.watchers.append(prepared.append)
     status = 0
     try:
-        runpy.run_path(str(script), run_name="__main__")
+        if script.is_file():
+            runpy.run_path(str(script), run_name="__main__")
+        else:
+            runpy.run_module(str(script), run_name="__main__", alter_sys=True)
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
         if isinstance(end.code, str):
@@ -49,6 +53,13 @@ def watched_run(script: Path, arguments: Sequence[str]) -> tuple[list[Explanatio
         jitted.watchers.remove(prepared.append)
         sys.argv, sys.path[:] = argv, path
     return [of_prepared(p) for p in prepared], status
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def _save(explanations: Sequence[Explanation], html: Path) -> None:

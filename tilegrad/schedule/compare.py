@@ -66,7 +66,7 @@ def _random(program: Program, launch: Launch, sizes: dict[str, int], seed: int, 
         if type.dtype.is_float:
             arrays[name] = rng.standard_normal(shape).astype(type.dtype.numpy)
         else:
-            arrays[name] = rng.integers(0, min(below, type.dtype.max + 1), shape).astype(type.dtype.numpy)
+            arrays[name] = rng.integers(0, min(below, int(type.dtype.max) + 1), shape).astype(type.dtype.numpy)
     return arrays
 
 

@@ -86,7 +86,7 @@ def _replaced(program: Program, launch: Launch, wanted: tuple[Edited, ...]) -> L
             )
         origin = f"{launch.kernel.origin}; edited in {edited.path}".removeprefix("; ")
         kernel = edited.kernel.replaced(origin=origin)
-        new = launch.replaced(kernel=kernel, grid=_grid(edited, launch))
+        new: Launch = launch.replaced(kernel=kernel, grid=_grid(edited, launch))
         _check(program, launch, new, edited)
         return new
     return launch
