@@ -36,17 +36,15 @@ def run(seed: int, epochs: int, output: Path) -> int:
 
     console = Console(highlight=False)
     begun = time.perf_counter()
-    console.print(
-        f"1,437 handwritten digits to learn from, 360 to test with; a network of 64-{HIDDEN}-{HIDDEN}-10 neurons"
-    )
+    console.print(f"1,437 handwritten digits to learn from, 360 to test with; neurons: 64-{HIDDEN}-{HIDDEN}-10")
     trained = _train(console, seed, epochs)
     tested = test(trained.model)
     rate = (trained.steps - 1) / trained.seconds
     wrong = int((tested.guesses != tested.labels).sum())
     console.print(f"[bold]{100 * tested.accuracy:.1f} %[/] of the unseen digits are read right ({wrong} are not)")
     console.print(
-        f"{trained.steps} steps in {duration(trained.seconds)}, {rate:,.0f} a second; before that "
-        f"{duration(trained.compile_seconds)} to trace, compile and run the first"
+        f"{trained.steps} steps in {duration(trained.seconds)}, {rate:,.0f} a second; "
+        f"the first, traced and compiled, in {duration(trained.compile_seconds)}"
     )
     explanation = explain(trained.step, *trained.example)
     console.print("\n[bold]What one training step became[/] (forward, backward and update in one program)")

@@ -10,6 +10,8 @@ from typing import NamedTuple
 from .. import errors
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+DEMO = os.path.join(PACKAGE, "demo")
+"""Written as a user would: its lines are shown."""
 OWN = (PACKAGE, "<string>", "<frozen", f"<doctest {os.path.basename(PACKAGE)}.")
 
 
@@ -36,7 +38,7 @@ class _Inside(dict[str, bool]):
     """Whether a file is part of this package (or written by it)."""
 
     def __missing__(self, file: str) -> bool:
-        inside = self[file] = file.startswith(OWN)
+        inside = self[file] = file.startswith(OWN) and not file.startswith(DEMO)
         return inside
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..compiler import Compiled, Stage
 from ..errors import ArgumentError
-from ..ir.graph import Graph, Value
+from ..ir.graph import Graph
 from ..ir.program import Launch, Program
 from ..ir.program_printer import peak, show_program
 from ..jitted import Jitted, Prepared, jit

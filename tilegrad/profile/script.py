@@ -1,4 +1,4 @@
-"""`python -m tilegrad explain SCRIPT`: runs a script (or a module, by its name with dots), and explains the functions that it jits."""
+"""`python -m tilegrad explain SCRIPT`: runs a script (or a module), and explains the functions that it jits."""
 
 from __future__ import annotations
 
