@@ -21,7 +21,7 @@ def judge(workload: Workload, record: dict[str, Any]) -> None:
     peers = {n: r["median"] for n, r in record["ratios"].items() if n != "tilegrad"}
     rivals = {n: r for n, r in peers.items() if not n.endswith("-tuned")}
     if workload.rival:
-        rivals = {n: r for n, r in rivals.items() if n.split("-")[0] == workload.rival}
+        rivals = {n: r for n, r in rivals.items() if n == workload.rival}
     if workload.name == "import":
         rivals = {n: r for n, r in rivals.items() if n == "numpy"}
     if rivals:

@@ -34,7 +34,7 @@ class Workload:
     """By how much a time is divided where it is given per operation."""
     against: tuple[str, ...] = ("torch", "jax", "numpy")
     rival: str | None = None
-    """The one peer that the goal speaks of, where it is not the best."""
+    """The one contender that the goal speaks of, where it is not the best peer."""
     while_busy: bool = False
     """Whether the figure is our slowdown while another process keeps a core busy."""
     kind: Literal["calls", "processes", "bytes"] = field(default="calls")
