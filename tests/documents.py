@@ -9,8 +9,8 @@ Outputs are compared where they are given; `...` stands for anything. A first li
 language says why a block is not run here: `skip: needs a GPU`, or `ci`, if .ci/run types it.
 
 A document that says `<!-- typed in a copy of the repository -->` is typed in one: its files may be part of the
-package, and its commands see them. `pytest --update-golden` puts what is printed now into the blocks that differ,
-except those with `...`; where a document prints its own line numbers, run it twice.
+package, and its commands see them. `pytest --update-golden` puts what is printed now into the blocks that differ
+(read the diff, above all around `...`); where a document prints its own line numbers, run it twice.
 """
 
 import re
@@ -48,6 +48,38 @@ def written(path: Path, printed: dict[int, str]) -> str:
             length = block.text.count("\n")
             lines[block.line : block.line + length] = printed[block.line].strip("\n").split("\n")
     return "\n".join(lines)
+
+
+def abridged(old: str, new: str) -> str:
+    """The lines of a new output that stand where those of an old one did, which leaves some out.
+
+    After each `...` the text goes on where the new output looks, numbers aside, as the old one did.
+
+    >>> print(abridged("a 1\\n...\\nb 2\\nc", "a 3\\nx\\ny\\nb 4\\nd\\ne"))
+    a 3
+    ...
+    b 4
+    d
+    """
+    lines, at = new.split("\n"), 0
+    parts = re.split(r"^\.\.\.$", old, flags=re.MULTILINE)
+    made = []
+    for part in parts:
+        wanted = part.strip("\n").split("\n") if part.strip() else []
+        if wanted:
+            like = _numberless(wanted[0])
+            at = next((n for n in range(at, len(lines)) if _numberless(lines[n]).startswith(like)), at)
+            now = lines[at : at + len(wanted)] if len(parts) > 1 else lines
+            at += len(now)
+            kept = [a if "..." in a and _numberless(b).startswith(_numberless(a)) else b for a, b in zip(wanted, now)]
+            made.append("\n".join([*kept, *now[len(kept) :]]))
+        else:
+            made.append("")
+    return "\n...\n".join(made).strip("\n")
+
+
+def _numberless(line: str) -> str:
+    return re.sub(r"\d+", "#", line.partition("...")[0]).rstrip()
 
 
 class Command(NamedTuple):
