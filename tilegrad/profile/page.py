@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
 from ..ir.graph import Graph
 from ..ir.program_printer import peak, show_program
 from . import document as html
 from .diagram import fused, memory_plan, recorded
-from .explanation import Explanation
 from .lines import kernels_of
 from .measure import Row, cells, duration
+
+if TYPE_CHECKING:
+    from .explanation import Explanation
 
 
 def page(e: Explanation) -> str:
