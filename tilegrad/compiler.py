@@ -18,6 +18,7 @@ from .ir.program import Program
 from .runtime.device import Device, Executable, device
 from .schedule.assemble import assemble
 from .schedule.fuse import fuse
+from .schedule.order import order
 from .transform.pipeline import PASSES
 
 Artifact = TypeVar("Artifact")
@@ -70,9 +71,9 @@ def compile(graph: Graph, updates: Mapping[int, int] = {}, name: str = "program"
     graph = stages.keep("graph", lambda: graph)
     for transform in PASSES:
         graph = stages.keep(transform.__name__, lambda t=transform, g=graph: t(g), graph)
-    renewed = {graph.outputs[out]: graph.inputs[old] for out, old in updates.items()}
-    schedule = stages.keep("fuse", lambda: fuse(graph))
-    program = stages.keep("program", lambda: assemble(schedule, renewed, name))
+    found = stages.keep("fuse", lambda: fuse(graph))
+    schedule = stages.keep("order", lambda: order(found, updates), found)
+    program = stages.keep("program", lambda: assemble(schedule, updates, name))
     if settings().use:
         from .schedule.replace import replace
 

@@ -10,13 +10,14 @@ import numpy as np
 from tests.fuzz.graphs import Drawn, compare
 from tilegrad.backend.reference.graph import interpret
 from tilegrad.backend.reference.tile import run
-from tilegrad.ir.graph import Graph, Input, Value
+from tilegrad.ir.graph import Graph
 from tilegrad.ir.program import Buffer, Copy, Launch, Program
 from tilegrad.ir.program_checker import check_program
 from tilegrad.ir.size import known
 from tilegrad.ir.tile_parser import parse
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
+from tilegrad.schedule.order import order
 from tilegrad.transform.autodiff import leaf_gradients
 from tilegrad.transform.pipeline import PASSES
 from tilegrad.transform.share import share
@@ -56,7 +57,7 @@ def optimised(graph: Graph) -> Graph:
 
 def check_road(d: Drawn) -> None:
     """The kernels of a graph compute what it means; memory is shared without harm."""
-    program = assemble(fuse(optimised(d.graph)))
+    program = assemble(order(fuse(optimised(d.graph))))
     check_program(program)
     for step in program.steps:
         if isinstance(step, Launch):
@@ -79,23 +80,21 @@ def check_gradients(d: Drawn) -> None:
 
 def check_updates(d: Drawn) -> None:
     """Outputs written over inputs give the same as outputs beside them."""
-    updates: dict[Value, Value] = {}
-    for out in d.graph.outputs:
-        fitting = [x for x in d.graph.inputs if x.type == out.type and x not in updates.values()]
-        if fitting and not isinstance(out, Input):
-            updates[out] = fitting[0]
+    updates: dict[int, int] = {}
+    for n, out in enumerate(d.graph.outputs):
+        fitting = [k for k, x in enumerate(d.graph.inputs) if x.type == out.type and k not in updates.values()]
+        if fitting:
+            updates[n] = fitting[-1]
     graph = optimised(d.graph)
-    renewed = {new: updates[old] for old, new in zip(d.graph.outputs, graph.outputs) if old in updates}
-    program = assemble(fuse(graph), renewed)
+    program = assemble(order(fuse(graph), updates), updates)
     check_program(program)
     want = meaning(d.graph, d.arrays, d.sizes)
     memory: dict[str, np.ndarray] = {}
     got = execute(program, d.arrays, d.sizes, True, memory)
     for n, (a, b, exact) in enumerate(zip(got, want, d.exact, strict=True)):
         compare(a, b, exact, f"updates\n{d}\n{program}")
-        old = renewed.get(graph.outputs[n])
-        if old is not None:
-            name = program.inputs[graph.inputs.index(old)]
+        if n in updates:
+            name = program.inputs[updates[n]]
             compare(memory[name].reshape(b.shape), b, exact, f"{name} is not renewed\n{d}\n{program}")
 
 

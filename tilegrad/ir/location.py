@@ -12,7 +12,6 @@ from .. import errors
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DEMO = os.path.join(PACKAGE, "demo")
 """Written as a user would: its lines are shown."""
-OWN = (PACKAGE, "<string>", "<frozen", f"<doctest {os.path.basename(PACKAGE)}.")
 
 
 class Location(NamedTuple):
@@ -30,6 +29,10 @@ class Location(NamedTuple):
         lines = list(self.code.co_positions())
         return lines[self.instruction // 2][0] or self.code.co_firstlineno
 
+    def __bool__(self) -> bool:
+        """Whether there is a file to open: an example in a docstring has none."""
+        return not self.file.startswith("<doctest")
+
     def __str__(self) -> str:
         return f"{os.path.basename(self.file)}:{self.line}"
 
@@ -38,7 +41,7 @@ class _Inside(dict[str, bool]):
     """Whether a file is part of this package (or written by it)."""
 
     def __missing__(self, file: str) -> bool:
-        inside = self[file] = file.startswith(OWN) and not file.startswith(DEMO)
+        inside = self[file] = file.startswith((PACKAGE, "<string>", "<frozen")) and not file.startswith(DEMO)
         return inside
 
 

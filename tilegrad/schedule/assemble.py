@@ -8,41 +8,93 @@ from ..ir.graph import Value
 from ..ir.program import Buffer, Copy, Launch, Program, Role, Step
 from ..ir.size import Dim, Size
 from .group import Schedule
-from .inplace import place_updates
 from .instances import Lowered
 from .lower import lower
 from .memory import Lifetime, plan
 
 
-def assemble(schedule: Schedule, updates: Mapping[Value, Value] = {}, name: str = "program") -> Program:
-    """The program of a schedule. `updates` says which inputs get new values, and from which outputs."""
-    schedule, overwritten = place_updates(schedule, updates)
-    names = _names(schedule, overwritten)
-    steps: list[Step] = []
-    for group in schedule.groups:
-        if all(v.type.count == 0 for v in group.stored):
-            continue
-        steps.append(_launch(lower(group, names), names))
-    copied = {out: old for out, old in updates.items() if out not in overwritten}
-    steps.extend(Copy(names[out], names[old]) for out, old in copied.items())
-    outputs = tuple(names[copied.get(v, v)] for v in schedule.outputs)
-    buffers = _buffers(schedule, names, overwritten, set(outputs))
-    placed, arena = _placed(buffers, steps, outputs)
-    inputs = tuple(names[x] for x in schedule.inputs)
-    return Program(name, _sizes(schedule), placed, inputs, outputs, tuple(steps), arena)
+def assemble(schedule: Schedule, updates: Mapping[int, int] = {}, name: str = "program") -> Program:
+    """The program of a schedule. `updates` says which outputs (by number) are new values of which inputs: where
+    kernels do not overwrite them already, they are copied there."""
+    return _Assembly(schedule, updates).program(name)
 
 
-def _names(schedule: Schedule, overwritten: Mapping[Value, Value]) -> dict[Value, str]:
+class _Assembly:
+    """Buffers and steps while they are put together. What has no kernel is copied."""
+
+    def __init__(self, schedule: Schedule, updates: Mapping[int, int]) -> None:
+        self.schedule = schedule
+        self.updates = updates
+        overwritten = dict(schedule.overwritten)
+        self.names = _names(schedule) | {new: _names(schedule)[old] for new, old in overwritten.items()}
+        self.renewed = {schedule.inputs[old] for old in updates.values()}
+        self.extra: list[Buffer] = []
+        self.first: list[Step] = []
+        self.last: list[Step] = []
+        self.saved: dict[Value, str] = {}
+        self.outputs = tuple([self._output(n, v) for n, v in enumerate(schedule.outputs)])
+
+    def _output(self, n: int, value: Value) -> str:
+        """The buffer in which an output is in the end."""
+        name = self.names[value]
+        if n in self.updates:
+            place = self.names[self.schedule.inputs[self.updates[n]]]
+            if name != place:
+                self.last.append(Copy(self._source(value), place))
+            return place
+        in_place = value in dict(self.schedule.overwritten)
+        if not in_place and value not in self.renewed:
+            return name
+        own = self._added(value, "output")  # the memory that it is in belongs to somebody else
+        (self.last if in_place else self.first).append(Copy(name, own))
+        return own
+
+    def _source(self, value: Value) -> str:
+        """Where a value is at the end: an input that is overwritten until then is saved at the beginning."""
+        if value not in self.renewed:
+            return self.names[value]
+        if value not in self.saved:
+            self.saved[value] = self._added(value, "temporary")
+            self.first.append(Copy(self.names[value], self.saved[value]))
+        return self.saved[value]
+
+    def _added(self, value: Value, role: Role) -> str:
+        taken = {*self.names.values(), *(b.name for b in self.extra)}
+        made = Buffer(_unique(f"{self.names[value]}_copy", taken), value.type, role)
+        self.extra.append(made)
+        return made.name
+
+    def program(self, name: str) -> Program:
+        schedule, names = self.schedule, self.names
+        groups = [g for g in schedule.groups if any(v.type.count != 0 for v in g.stored)]
+        launches = [_launch(lower(g, names), names) for g in groups]
+        steps = (*self.first, *launches, *self.last)
+        placed, arena = _placed([*self._buffers(), *self.extra], steps)
+        inputs = tuple(names[x] for x in schedule.inputs)
+        return Program(name, _sizes(schedule), placed, inputs, self.outputs, steps, arena)
+
+    def _buffers(self) -> list[Buffer]:
+        buffers = {self.names[x]: Buffer(self.names[x], x.type, "input") for x in self.schedule.inputs}
+        for group in self.schedule.groups:
+            for value in group.stored:
+                role: Role = "output" if self.names[value] in self.outputs else "temporary"
+                buffers.setdefault(self.names[value], Buffer(self.names[value], value.type, role))
+        return list(buffers.values())
+
+
+def _names(schedule: Schedule) -> dict[Value, str]:
     names: dict[Value, str] = {}
-    taken: set[str] = set()
     for value, stem in schedule.names().items():
-        name, n = stem, 1
-        while name in taken:
-            n += 1
-            name = f"{stem}_{n}"
-        taken.add(name)
-        names[value] = name
-    return names | {out: names[old] for out, old in overwritten.items()}
+        names[value] = _unique(stem, set(names.values()))
+    return names
+
+
+def _unique(stem: str, taken: set[str]) -> str:
+    name, n = stem, 1
+    while name in taken:
+        n += 1
+        name = f"{stem}_{n}"
+    return name
 
 
 def _launch(lowered: Lowered, names: Mapping[Value, str]) -> Launch:
@@ -56,21 +108,7 @@ def _launch(lowered: Lowered, names: Mapping[Value, str]) -> Launch:
     return Launch(lowered.kernel, tuple(arguments), lowered.grid, 0, lowered.work)
 
 
-def _buffers(
-    schedule: Schedule, names: Mapping[Value, str], overwritten: Mapping[Value, Value], outputs: set[str]
-) -> list[Buffer]:
-    buffers = [Buffer(names[x], x.type, "input") for x in schedule.inputs]
-    known = {b.name for b in buffers}
-    for group in schedule.groups:
-        for value in group.stored:
-            if names[value] not in known:
-                role: Role = "output" if names[value] in outputs else "temporary"
-                buffers.append(Buffer(names[value], value.type, role))
-                known.add(names[value])
-    return buffers
-
-
-def _placed(buffers: list[Buffer], steps: list[Step], outputs: tuple[str, ...]) -> tuple[tuple[Buffer, ...], Dim]:
+def _placed(buffers: list[Buffer], steps: tuple[Step, ...]) -> tuple[tuple[Buffer, ...], Dim]:
     """Gives temporaries their place in the arena."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}

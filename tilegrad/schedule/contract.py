@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..ir import tile
-from ..ir.dtype import DType, float32, float64
+from ..ir.dtype import DType, bfloat16, float16, float32
 from ..ir.graph import Value
 from ..ir.scalar import Apply, Expr, Index, Read, Reduce, walk
 from ..ir.size import Dim, product
@@ -102,7 +102,7 @@ def _accumulate(
         if not divides(step, k.extent):
             emitter.bound[k] = k.extent
     emitter.variables[k] = emitter.assign("ks", lanes).name
-    x, y = (_operand(emitter, e, at) for e, at in zip(factors, ((m, k), (k, n)), strict=True))
+    x, y = (_operand(emitter, e, at) for e, at in zip(_narrow(*factors), ((m, k), (k, n)), strict=True))
     emitter.body.append(Assign(name.name, tile.Dot(x, y, name)))
     body = emitter.body
     for column, variable, width in reversed(loops):
@@ -114,11 +114,17 @@ def _accumulate(
     return name
 
 
+def _narrow(x: Expr, y: Expr) -> tuple[Expr, Expr]:
+    """The factors, in half precision if both are widened from it: the dot widens them itself."""
+    match x, y:
+        case Apply("cast", (Read() as a,), to), Apply("cast", (Read() as b,), _):
+            if to is float32 and a.dtype is b.dtype and a.dtype in (float16, bfloat16):
+                return a, b
+    return x, y
+
+
 def _operand(emitter: Emitter, e: Expr, axes: tuple[Index, Index]) -> Tile:
-    """A factor as a tile over two axes, 0 where it overhangs k; the dot widens it itself."""
-    match e:
-        case Apply("cast", (narrow,), dtype) if dtype in (float32, float64) and isinstance(narrow, Read):
-            e = narrow
+    """A factor as a tile over two axes, 0 where it overhangs k."""
     value, have = emitter.padded(e, 0.0) if isinstance(e, Read) else emitter.emit(e)
     k = axes[0] if axes[1] in emitter.axes[2:] else axes[1]
     if k in emitter.bound and not isinstance(e, Read):

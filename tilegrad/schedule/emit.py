@@ -242,13 +242,13 @@ class Emitter:
 
     def mask(self, axes: Axes, guard: Expr = TRUE) -> tuple[Tile | None, Axes]:
         """Where the elements over some axes exist, if not everywhere."""
-        overhanging = tuple(i for i in self.bound if i in axes or i not in self.axes)
+        condition, condition_axes = (None, ()) if guard is TRUE else self.emit(guard)
+        overhanging = tuple(i for i in self.bound if i in (*axes, *condition_axes) or i not in self.axes)
         if not overhanging:
-            return (None, ()) if guard is TRUE else self.emit(guard)
+            return condition, condition_axes
         mask, every = self._all_bounds(overhanging)
-        if guard is TRUE:
+        if condition is None:
             return mask, every
-        condition, condition_axes = self.emit(guard)
         union = tuple(a for a in self.axes if a in every or a in condition_axes)
         both = (self.lift(mask, every, union), self.lift(condition, condition_axes, union))
         return tile.Apply("bitand", both), union

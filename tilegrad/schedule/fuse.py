@@ -12,7 +12,7 @@ from ..ir.graph import Graph, Value
 from ..ir.scalar import Apply, Const, Expr, Index, Read, Reduce, Scan, parts, substitute, walk
 from ..ir.size import Dim, product
 from .group import Group, Kind, Schedule, Store
-from .inline import Element, _typical, elements
+from .inline import Element, elements, typical
 
 MOST_MEMBERS = 64
 MOST_BUFFERS = 24
@@ -96,7 +96,7 @@ class _Fusion:
             for x in reads:
                 readers.setdefault(x, []).append(number)
         for x, numbers in readers.items():
-            if _typical(product(x.shape)) < 256:
+            if typical(product(x.shape)) < 256:
                 continue
             current: list[int] = []
             for number in sorted({self._alive(n) for n in numbers}):
@@ -342,8 +342,8 @@ def _map_into(a: Group, b: Group, mapping: Mapping, needed: set[Value]) -> Group
 
 
 def _too_few(rows: tuple[Index, ...], columns: tuple[Index, ...]) -> bool:
-    count = _typical(product(i.extent for i in rows))
-    return count < FEW_ROWS and count * _typical(product(i.extent for i in columns)) > SMALL
+    count = typical(product(i.extent for i in rows))
+    return count < FEW_ROWS and count * typical(product(i.extent for i in columns)) > SMALL
 
 
 def _merged(

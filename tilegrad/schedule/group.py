@@ -56,6 +56,10 @@ class Group(Node):
         found = {e.source for m in self.members for e in walk(m.expr) if isinstance(e, Read)}
         return found - own
 
+    def needs(self) -> set[Value]:
+        """The values that its kernel is given."""
+        return set(self.stored[0].inputs) if self.kind == "opaque" else self.reads()
+
     def text(self, names: dict[Value, str]) -> str:
         """The group as a person would write it: shared parts as lets, then the stores."""
         renamed = _letters(self.rows, self.columns)
@@ -95,6 +99,8 @@ class Schedule(Node):
     groups: tuple[Group, ...]
     apart: tuple[tuple[Value, Value, str], ...]
     """(producer, consumer, reason) for each pair that was not fused."""
+    overwritten: tuple[tuple[Value, Value], ...] = ()
+    """(new, old) for each value that is written in the memory of an input."""
 
     def names(self) -> dict[Value, str]:
         names = {x: getattr(x, "name", "") or f"x{n}" for n, x in enumerate(self.inputs)}

@@ -79,8 +79,8 @@ def _has_loop(e: Expr) -> bool:
 def _is_kept(value: Value, weight: int, reads: list[Read], consumers: Mapping[Value, list[Value]]) -> bool:
     """Whether elements are better computed once than for each reader."""
     readers = consumers[value]
-    size = _typical(product(value.shape))
-    large = {r.source for r in reads if _typical(product(r.source.shape)) * 4 > size}
+    size = typical(product(value.shape))
+    large = {r.source for r in reads if typical(product(r.source.shape)) * 4 > size}
     if len(readers) > 1 and (weight > RECOMPUTED or len(large) > 1):
         return True
     repeats = max((_repeats(value, reader) for reader in readers), default=1)
@@ -89,13 +89,14 @@ def _is_kept(value: Value, weight: int, reads: list[Read], consumers: Mapping[Va
 
 def _repeats(value: Value, reader: Value) -> float:
     """How often a reader asks for each element."""
-    work = _typical(product(reader.shape))
+    work = typical(product(reader.shape))
     if reader.op == "contract":
         return 2  # each element meets a whole row or column of the other operand
-    return work / max(1, _typical(product(value.shape)))
+    return work / max(1, typical(product(value.shape)))
 
 
-def _typical(size: Dim) -> int:
+def typical(size: Dim) -> int:
+    """A size as a number, for comparing."""
     return size.value(dict.fromkeys(size.names(), TYPICAL_SIZE)) if isinstance(size, Size) else size
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..ir.graph import Graph
+from .casts import casts
+from .fold import fold
+from .merge import merge
 from .share import share
 from .simplify import simplify
 from .split import split
 
-PASSES: tuple[Callable[[Graph], Graph], ...] = (simplify, share, split)
+PASSES: tuple[Callable[[Graph], Graph], ...] = (fold, simplify, share, casts, merge, split)

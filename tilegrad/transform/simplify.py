@@ -5,19 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import numpy as np
+
+from ..ir.dtype import float32, float64, int32, int64
 from ..ir.functions import FUNCTIONS
 from ..ir.graph import Graph, Input, Value
-from ..ir.location import working_for
 from ..ops.base import Elementwise
-from ..ops.broadcasting import Expand, Fill, Reshape
+from ..ops.broadcasting import Expand, Fill, Reduction, Reshape, accumulator
 from ..ops.cast import Cast
-from ..ops.movement import Permute
+from ..ops.control import Where
+from ..ops.movement import Cat, Pad, Permute, Slice
+from .rewrite import rewrite
 from .rules import RULES, Rule
-from .share import moved
 
 KINDS = {"float": "f", "int": "i", "uint": "i", "bool": "b"}
 EXACT = ("add", "sub", "mul", "div", "neg", "abs", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "sqrt")
 """Functions that are computed alike everywhere, so that a constant may be computed now."""
+
+DIGITS = {float32: 24, float64: 53, int32: 31, int64: 63}
+"""The bits in which whole numbers of a type are added up without rounding."""
 
 _by_op: dict[type[Value], list[Rule]] = {}
 for _rule in RULES:
@@ -36,23 +42,7 @@ def simplify(graph: Graph) -> Graph:
       %0: f32[3] = add x x
       return %0
     """
-    new: dict[Value, Value] = {}
-    given = set(graph.inputs)
-    for value in graph.values():
-        if value in given or isinstance(value, Input):
-            new[value] = value
-            continue
-        made = moved(value, tuple([new[x] for x in value.inputs]))
-        with working_for(value.location):
-            for _ in range(8):
-                simpler = _simpler(made)
-                if simpler is None:
-                    break
-                made = simpler
-        new[value] = made
-    if all(x is y for x, y in new.items()):
-        return graph
-    return Graph(graph.inputs, tuple(new[v] for v in graph.outputs))
+    return rewrite(graph, lambda value, _: _simpler(value))
 
 
 def _simpler(value: Value) -> Value | None:
@@ -102,22 +92,46 @@ def _typed(number: float, value: Value) -> float:
 
 def constant_of(value: Value) -> float | None:
     """The number that all elements of a value are, where that is plain."""
-    while isinstance(value, Expand | Reshape | Permute):
+    while isinstance(value, Expand | Reshape | Permute | Slice):
         value = value.x
     return value.value if isinstance(value, Fill) else None
 
 
 def _folded(value: Value) -> Value | None:
-    """A value all of whose elements are one number that can be computed now, or that has none; a cast that
-    changes nothing."""
-    if 0 in value.shape and not isinstance(value, Fill):
+    """A value that needs no computing: it has no elements, or all are one number that can be known now."""
+    if isinstance(value, Fill):
+        return None
+    if 0 in value.shape:
         return Fill(value.dtype.numpy.type(0).item(), value.type)
-    if isinstance(value, Expand | Reshape | Permute):
-        constant = constant_of(value)
-        return None if constant is None else Fill(constant, value.type)
-    if isinstance(value, Cast):
-        return _folded_cast(value)
-    if not isinstance(value, Elementwise) or value.fn not in EXACT or value.dtype.bits < 32:
+    constant = None
+    match value:
+        case Expand() | Reshape() | Permute() | Slice():
+            constant = constant_of(value)
+        case Pad(x):
+            constant = _if_equal([constant_of(x), value.value])
+        case Cat(tensors):
+            constant = _if_equal([constant_of(x) for x in tensors])
+        case Cast():
+            return _folded_cast(value)
+        case Where():
+            return _folded_choice(value)
+        case Reduction():
+            constant = _reduced(value)
+        case Elementwise():
+            constant = _computed(value)
+    return None if constant is None else Fill(constant, value.type)
+
+
+def _if_equal(numbers: list[float | None]) -> float | None:
+    """The number that all of these are."""
+    first = numbers[0]
+    if first is None or any(n is None or not _same(n, first) for n in numbers):
+        return None
+    return first
+
+
+def _computed(value: Elementwise) -> float | None:
+    if value.fn not in EXACT or any(x.dtype.bits < 32 and x.dtype.is_float for x in value.inputs):
         return None
     numbers = [constant_of(x) for x in value.inputs]
     if any(n is None for n in numbers):
@@ -125,11 +139,39 @@ def _folded(value: Value) -> Value | None:
     evaluate = FUNCTIONS[value.fn].evaluate
     assert evaluate is not None
     typed = [x.dtype.numpy.type(n) for x, n in zip(value.inputs, numbers, strict=True)]
-    return Fill(value.dtype.numpy.type(evaluate(*typed)).item(), value.type)
+    with np.errstate(all="ignore"):
+        return value.dtype.numpy.type(evaluate(*typed)).item()  # type: ignore[no-any-return]
+
+
+def _folded_choice(value: Where) -> Value | None:
+    condition = constant_of(value.condition)
+    if condition is None:
+        return None
+    chosen = value.x if condition else value.y
+    return chosen if chosen.shape == value.shape else Expand(chosen, value.shape)
+
+
+def _reduced(value: Reduction) -> float | None:
+    """A reduction of equal elements, where every way to do it gives the same number."""
+    constant, count = constant_of(value.x), value.count
+    if constant is None or type(count) is not int or constant != constant:
+        return None
+    digits = DIGITS.get(accumulator(value.x.dtype), 0)
+    exact = float(constant).is_integer() and abs(constant) * count < 1 << digits and not _same(constant, -0.0)
+    match value.fn:
+        case "maximum" | "minimum" | "bitand" | "bitor" if count:
+            return value.dtype.numpy.type(constant).item()  # type: ignore[no-any-return]
+        case "argmax" | "argmin" if count:
+            return 0
+        case "mul" if constant == 1:
+            return constant
+        case "add" if exact:
+            return value.dtype.numpy.type(constant * count).item()  # type: ignore[no-any-return]
+    return None
 
 
 def _folded_cast(value: Cast) -> Value | None:
-    if isinstance(value.x, Cast) and value.x.x.dtype is value.dtype and _holds(value.x.dtype.short, value.dtype.short):
+    if isinstance(value.x, Cast) and value.x.x.dtype is value.dtype and holds(value.x.dtype.short, value.dtype.short):
         return value.x.x
     constant = constant_of(value.x)
     if constant is None or (isinstance(constant, float) and not math.isfinite(constant)):
@@ -149,5 +191,5 @@ WIDER = {
 """Types that hold every element of a type: a cast there and back gives the element."""
 
 
-def _holds(wide: str, narrow: str) -> bool:
+def holds(wide: str, narrow: str) -> bool:
     return wide in WIDER.get(narrow, ())

@@ -1,0 +1,91 @@
+"""In which order kernels run: one in which little memory is needed at a time, and inputs can be overwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..ir.graph import Value
+from .group import Schedule
+from .inline import typical
+from .inplace import Before, in_order, place_updates
+
+
+def order(schedule: Schedule, updates: Mapping[int, int] = {}) -> Schedule:
+    """The same groups, each after those it needs, and such that few temporaries live at the same time.
+
+    `updates` says which outputs (by number) are new values of which inputs. Of the order in which the groups
+    were found, and one that always goes on with what sets most memory free, that with the lower peak is taken.
+    """
+    pairs = [(schedule.outputs[out], schedule.inputs[old]) for out, old in updates.items()]
+    before, taken = place_updates(schedule, pairs)
+    memory = _Memory(schedule)
+    orders = [in_order(before), _thrifty(before, memory)]
+    best = min(orders, key=memory.peak)
+    if best == list(range(len(best))) and not taken:
+        return schedule
+    groups = tuple([schedule.groups[n] for n in best])
+    return Schedule(schedule.inputs, schedule.outputs, groups, schedule.apart, tuple(taken.items()))
+
+
+class _Memory:
+    """What each group makes and needs, in bytes of temporaries."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        kept = set(schedule.outputs) | set(schedule.inputs)
+        self.bytes: dict[Value, int] = {}
+        self.made: list[list[Value]] = []
+        self.needed: list[list[Value]] = []
+        self.readers: dict[Value, int] = {}
+        for group in schedule.groups:
+            own = [v for v in group.stored if v not in kept]
+            self.made.append(own)
+            self.bytes |= {v: typical(v.type.bytes) for v in own}
+        for group in schedule.groups:
+            read = [v for v in group.needs() if v in self.bytes]
+            self.needed.append(read)
+            for v in read:
+                self.readers[v] = self.readers.get(v, 0) + 1
+
+    def peak(self, order: Sequence[int]) -> int:
+        """The most bytes that are needed at a time."""
+        left = dict(self.readers)
+        live = most = 0
+        for n in order:
+            live += sum(self.bytes[v] for v in self.made[n])
+            most = max(most, live)
+            live -= self.freed(n, left)
+        return most
+
+    def freed(self, n: int, left: dict[Value, int]) -> int:
+        """The bytes that nobody needs after a group; counts down the readers that are left."""
+        total = sum(self.bytes[v] for v in self.made[n] if v not in self.readers)
+        for v in self.needed[n]:
+            left[v] -= 1
+            total += 0 if left[v] else self.bytes[v]
+        return total
+
+    def growth(self, n: int, left: Mapping[Value, int]) -> int:
+        """By how much the memory in use grows if a group runs now."""
+        return sum(self.bytes[v] for v in self.made[n]) - sum(self.bytes[v] for v in self.needed[n] if left[v] == 1)
+
+
+def _thrifty(before: Before, memory: _Memory) -> list[int]:
+    """Always the group next that lets memory grow least."""
+    waiting = [len(b) for b in before]
+    after: list[list[int]] = [[] for _ in before]
+    for n, needs in enumerate(before):
+        for x in needs:
+            after[x].append(n)
+    ready = [n for n, count in enumerate(waiting) if not count]
+    left = dict(memory.readers)
+    order: list[int] = []
+    while ready:
+        n = min(ready, key=lambda n: (memory.growth(n, left), n))
+        ready.remove(n)
+        order.append(n)
+        memory.freed(n, left)
+        for x in after[n]:
+            waiting[x] -= 1
+            if not waiting[x]:
+                ready.append(x)
+    return order

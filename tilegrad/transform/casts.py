@@ -1,0 +1,67 @@
+"""Conversions of element types where there are the fewest elements, and the narrowest."""
+
+from __future__ import annotations
+
+from ..ir.graph import Graph, Value
+from ..ir.size import Dim, product
+from ..ops.broadcasting import Expand, Reshape
+from ..ops.cast import Cast
+from ..ops.indexing import Index, TakeAlong
+from ..ops.movement import Permute, Slice
+from ..ops.reduction import Max, Min
+from .rewrite import rewrite
+from .simplify import holds
+
+MOVEMENTS = (Expand, Reshape, Permute, Slice, Index, TakeAlong)
+
+
+def casts(graph: Graph) -> Graph:
+    """Casts move past what only moves elements: to where there are fewer of them; of as many, narrower ones move.
+
+    A cast costs little where it is computed, but a value that is kept in memory should be kept narrow, and what
+    is gathered, sliced or repeated should not be converted first if most of it is left behind.
+
+    >>> from ..ir.dtype import float16, float32
+    >>> from ..ir.graph import Input, TensorType
+    >>> from ..ops.movement import slice_axis
+    >>> x = Input(TensorType(float16, (100, 8)), "x")
+    >>> print(casts(Graph((x,), (slice_axis(Cast(x, float32), 0, 5, 7),))))
+    graph(x: f16[100,8])
+      %0: f16[2,8] = slice[5:7, :] x
+      %1: f32[2,8] = cast[f32] %0
+      return %1
+    """
+    return rewrite(graph, _placed)
+
+
+def _placed(value: Value, busy: set[Value]) -> Value | None:
+    match value:
+        case Cast(Expand() | Index() | TakeAlong() | Permute() | Reshape() as moved, to) if moved not in busy:
+            return _before(value, moved) if _fewer(moved.x, value, narrow=to.bits < moved.dtype.bits) else None
+        case Expand(Cast() as x) | Index(Cast() as x) | TakeAlong(Cast() as x) if x not in busy:
+            return _after(value, x) if _fewer(value, x, narrow=False) else None
+        case Permute(Cast() as x) | Reshape(Cast() as x) | Slice(Cast() as x) if x not in busy:
+            return _after(value, x) if _fewer(value, x, narrow=x.dtype.bits > x.x.dtype.bits) else None
+        case Max(Cast() as x) | Min(Cast() as x) if x not in busy and holds(x.dtype.short, x.x.dtype.short):
+            return _after(value, x)  # of the narrow elements it is the same one
+    return None
+
+
+def _fewer(there: Value, here: Value, narrow: bool) -> bool:
+    """Whether a cast is better there than here: of fewer elements, or of as many if that moves narrower ones."""
+    a, b = _count(there), _count(here)
+    return a is not None and b is not None and (a < b or (a == b and narrow)) or (there.shape == here.shape and narrow)
+
+
+def _count(value: Value) -> int | None:
+    count: Dim = product(value.shape)
+    return count if type(count) is int else None
+
+
+def _before(cast: Cast, moved: Value) -> Value:
+    inputs = moved.inputs
+    return moved.with_inputs([Cast(inputs[0], cast.to), *inputs[1:]])
+
+
+def _after(value: Value, cast: Cast) -> Value:
+    return Cast(value.with_inputs([cast.x, *value.inputs[1:]]), cast.to)

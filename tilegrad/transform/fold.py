@@ -1,0 +1,151 @@
+"""Movement that comes to nothing, or to one movement instead of two."""
+
+from __future__ import annotations
+
+from ..ir.graph import Graph, Value
+from ..ir.size import Dim
+from ..ops.broadcasting import Expand, Reshape, exact
+from ..ops.cast import Detach
+from ..ops.movement import Cat, Pad, Permute, Slice, narrow
+from .rewrite import rewrite
+
+
+def fold(graph: Graph) -> Graph:
+    """Elements that are put back where they came from, or moved twice, are not moved, or once.
+
+    The kernels would come out alike, as positions are composed; but equal values are recognised only where
+    they are written alike, and the fewer there are, the faster is everything that follows.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ir.graph import Input, TensorType
+    >>> from ..ops.arithmetic import add
+    >>> from ..ops.movement import cat, permute, slice_axis
+    >>> x = Input(TensorType(float32, (4, 6)), "x")
+    >>> whole = cat([slice_axis(x, 1, 0, 2), slice_axis(x, 1, 2, 6)], 1)
+    >>> print(fold(Graph((x,), (add(whole, permute(permute(x, (1, 0)), (1, 0))),))))
+    graph(x: f32[4,6])
+      %0: f32[4,6] = add x x
+      return %0
+    """
+    return rewrite(graph, lambda value, _: _folded(value))
+
+
+def _folded(value: Value) -> Value | None:
+    match value:
+        case Detach(x):
+            return x  # gradients have been taken by now
+        case Permute(x, axes):
+            if axes == tuple(range(len(axes))):
+                return x
+            return Permute(x.x, tuple([x.axes[n] for n in axes])) if isinstance(x, Permute) else None
+        case Reshape(x, sizes):
+            if sizes == x.shape:
+                return x
+            return Reshape(x.x, sizes) if isinstance(x, Reshape) else None
+        case Expand(x, sizes):
+            if sizes == x.shape:
+                return x
+            return Expand(x.x, sizes) if isinstance(x, Expand) else None
+        case Slice():
+            return _folded_slice(value)
+        case Pad():
+            return _folded_pad(value)
+        case Cat():
+            return _folded_cat(value)
+    return None
+
+
+def _folded_slice(value: Slice) -> Value | None:
+    x = value.x
+    if value.sizes == x.shape and _is_whole(value.starts, value.steps):
+        return x
+    match x:
+        case Slice():
+            starts, steps = _one_after_the_other(x, value)
+            return Slice(x.x, starts, steps, value.sizes)
+        case Pad() if (x.starts, x.steps, x.x.shape) == (value.starts, value.steps, value.sizes):
+            return x.x
+        case Cat():
+            return _slice_of_part(value, x)
+    return None
+
+
+def _is_whole(starts: tuple[Dim, ...], steps: tuple[int, ...]) -> bool:
+    return not any(starts) and all(step == 1 for step in steps)
+
+
+def _one_after_the_other(inner: Slice | Pad, outer: Slice | Pad) -> tuple[tuple[Dim, ...], tuple[int, ...]]:
+    """Where the first elements are after two movements, and how far apart the others."""
+    far, near = (outer, inner) if isinstance(outer, Pad) else (inner, outer)
+    axes = list(zip(far.starts, far.steps, near.starts, near.steps, strict=True))
+    return tuple([a + c * b for a, b, c, _ in axes]), tuple([b * d for _, b, _, d in axes])
+
+
+def _folded_pad(value: Pad) -> Value | None:
+    x = value.x
+    if value.sizes == x.shape and _is_whole(value.starts, value.steps):
+        return x
+    if isinstance(x, Pad) and exact(x.value) == exact(value.value):
+        starts, steps = _one_after_the_other(x, value)
+        return Pad(x.x, starts, steps, value.sizes, value.value)
+    return None
+
+
+def _slice_of_part(value: Slice, x: Cat) -> Value | None:
+    """Elements all of which are in one of the tensors that were put together."""
+    axis = x.axis
+    start, step, size = value.starts[axis], value.steps[axis], value.sizes[axis]
+    if type(start) is not int or type(size) is not int or not size:
+        return None
+    last = start + (size - 1) * step
+    begin: Dim = 0
+    for part in x.tensors:
+        end = begin + part.shape[axis]
+        if type(begin) is not int or type(end) is not int:
+            return None
+        if begin <= min(start, last) and max(start, last) < end:
+            starts = (*value.starts[:axis], start - begin, *value.starts[axis + 1 :])
+            return Slice(part, starts, value.steps, value.sizes)
+        begin = end
+    return None
+
+
+def _folded_cat(value: Cat) -> Value | None:
+    axis = value.axis
+    parts: list[Value] = []
+    for x in value.tensors:
+        if isinstance(x, Cat) and x.axis == axis:
+            parts += x.tensors
+        elif x.shape[axis] != 0:
+            parts.append(x)
+    joined: list[Value] = []
+    for x in parts:
+        both = _neighbours(joined[-1], x, axis) if joined else None
+        if both is None:
+            joined.append(x)
+        else:
+            joined[-1] = both
+    if not joined:
+        return value.tensors[0]
+    if len(joined) == 1:
+        return joined[0]
+    return Cat(tuple(joined), axis) if len(joined) < len(value.tensors) or joined != list(value.tensors) else None
+
+
+def _neighbours(x: Value, y: Value, axis: int) -> Value | None:
+    """Two slices of one tensor that follow each other, as one."""
+    if not (isinstance(x, Slice) and isinstance(y, Slice) and x.x is y.x):
+        return None
+    whole = x.x.shape
+    alone = (
+        set(x.steps) == set(y.steps) == {1}
+        and all(s == 0 for s in (*_without(x.starts, axis), *_without(y.starts, axis)))
+        and _without(x.sizes, axis) == _without(y.sizes, axis) == _without(whole, axis)
+    )
+    if not alone or x.starts[axis] + x.sizes[axis] != y.starts[axis]:
+        return None
+    return narrow(x.x, axis, x.starts[axis], x.sizes[axis] + y.sizes[axis])
+
+
+def _without(shape: tuple[Dim, ...], axis: int) -> tuple[Dim, ...]:
+    return (*shape[:axis], *shape[axis + 1 :])
