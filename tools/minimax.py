@@ -255,6 +255,16 @@ DOUBLE = (
     complement(22),
 )
 
+MIXED = (
+    exponential(53, 5),
+    area_tangent("log", 1, 4),
+    sine(53, 3),
+    cosine(53, 3),
+    arc_tangent(53, 5),
+    error_function(53, 7, 1),
+    complement(11),
+)
+
 
 def parts(value: Real, *sizes: int) -> list[float]:
     """A number as a sum of floats of so many bits each, all but the last cut off rather than rounded."""
@@ -281,11 +291,12 @@ def constants(bits: int, exponent_bits: int) -> dict[str, list[float]]:
     }
 
 
-CONSTANTS = {"single": constants(24, 8), "double": constants(53, 11)}
+CONSTANTS = {"single": constants(24, 8), "double": constants(53, 11), "mixed": constants(53, 11)}
 
 HEAD = '''"""Coefficients, derived by `tools/minimax.py --write`: do not edit.
 
-Lowest power first; `error` is the greatest weighted error of the rounded polynomial, evaluated exactly.
+MIXED is for float32 computed in float64, with fewer terms. The lowest power stands first; `error` is the greatest
+weighted error of the rounded polynomial, evaluated exactly.
 """
 
 # fmt: off
@@ -297,7 +308,7 @@ def module() -> str:
     with mp.workdps(400):
         two_over_pi = int(mp.floor(mp.ldexp(2 / mp.pi, 1280)))
     text = f'{HEAD}\nTWO_OVER_PI = int(\n    "{two_over_pi:X}",\n    16,\n)\n"""2/pi * 2^1280"""\n'
-    for precision, fits in (("single", SINGLE), ("double", DOUBLE)):
+    for precision, fits in (("single", SINGLE), ("double", DOUBLE), ("mixed", MIXED)):
         text += f"\n{precision.upper()}: dict[str, tuple[float, ...]] = {{\n"
         for name, numbers in CONSTANTS[precision].items():
             text += f'    "{name}": ({", ".join(map(repr, numbers))},),\n'

@@ -32,12 +32,14 @@ def _near(size: Vector) -> Vector:
 
 def _tail(size: Vector) -> Vector:
     """erfc above 0.75: a polynomial without the decay, times e^-x². Of the square and the quotient the rests count."""
-    size = at_most(size, 27.5)
+    size = at_most(size, 11.0 if size.for_float32 else 27.5)
     below = fma(size, 2.0, 1.0)
     inverse = 1.0 / below
     above = polynomial((size - 3.0) / (size + 3.0), table(size)["erfc"])
     smooth = above * inverse
-    smooth_rest = fma(-smooth, below, fma(-smooth, fma(size, 2.0, 1.0 - below), above)) * inverse
     square = size * size
     decay = exp_core(-square, None, None, rest=-fma(size, size, -square))
+    if size.for_float32:
+        return decay * smooth
+    smooth_rest = fma(-smooth, below, fma(-smooth, fma(size, 2.0, 1.0 - below), above)) * inverse
     return fma(decay, smooth, decay * smooth_rest)

@@ -27,7 +27,9 @@ TANH_NEAR = 0.55
 
 
 def table(x: Vector) -> dict[str, tuple[float, ...]]:
-    return coefficients.SINGLE if x.element == "float" else coefficients.DOUBLE
+    if x.element == "float":
+        return coefficients.SINGLE
+    return coefficients.MIXED if x.for_float32 else coefficients.DOUBLE
 
 
 def mantissa_bits(x: Vector) -> int:
@@ -75,20 +77,22 @@ def exp_core(
         x = at_most(x, high)
     if low is not None:
         x = at_least(x, low)
-    n, k = rounded(x, table(x)["log2(e)"][0], 2 * bias(x))
+    n, k = rounded(x, table(x)["log2(e)"][0], bias(x) if x.for_float32 else 2 * bias(x))
     r = remainder(x, n)
     p = minus_one(r if rest is None else r + rest) + 1.0
+    if x.for_float32:  # float64 has powers of two enough
+        return p * power_of_two(k)
     return scaled(p, k + doubling if doubling else k)
 
 
 def lowest(x: Vector) -> float:
     """Below this e^x is 0 when rounded."""
-    return -104.0 if x.element == "float" else -746.0
+    return -104.0 if x.element == "float" or x.for_float32 else -746.0
 
 
 def highest(x: Vector) -> float:
     """Above this e^x is infinite; 2^n is not yet beyond twice the greatest power of two."""
-    return 89.0 if x.element == "float" else 710.0
+    return 89.0 if x.element == "float" or x.for_float32 else 710.0
 
 
 def exp(x: Vector) -> Vector:

@@ -38,9 +38,10 @@ def log1p(x: Vector) -> Vector:
     kept = u - 1.0
     lost = (1.0 - (u - kept)) + (x - kept)
     exponent, f = split(u)
-    exponent_bounded = where(exponent > 60, 60, exponent)
-    f = f + lost * from_bits((bias(x) - exponent_bounded) << mantissa_bits(x))
-    e = convert(exponent, x.element)
+    last = offset(x) + 60  # beyond 2^60 what was lost counts for nothing, and its scale could not be written
+    bounded = where(exponent > last, last, exponent)
+    f = fma(lost, from_bits((bias(x) + offset(x) - bounded) << mantissa_bits(x)), f)
+    e = floating(exponent, x)
     high, low = table(x)["ln(2)"]
     result = at_the_ends(x, fma(e, high, f + fma(e, low, bend(f))), -1.0)
     return where(absolute(x) < 2.0 ** -(mantissa_bits(x) + 2), x, result)
@@ -76,17 +77,33 @@ def atanh(x: Vector) -> Vector:
 
 
 def split(x: Vector) -> tuple[Vector, Vector]:
-    """The exponent, an integer, and the fraction of a positive normal number."""
-    exponent = (bits_of(x) - _HALF_ROOT[x.element]) >> mantissa_bits(x)
-    return exponent, from_bits(bits_of(x) - (exponent << mantissa_bits(x))) - 1.0
+    """e + offset, an integer, and f of a positive normal number."""
+    shift = mantissa_bits(x)
+    zero = offset(x) << shift
+    moved = bits_of(x) + (zero - _HALF_ROOT[x.element])
+    exponent = moved.shift_in_zeros(shift) if zero else moved >> shift
+    mantissa = bits_of(x) - (exponent << shift)
+    return exponent, from_bits(mantissa + zero if zero else mantissa) - 1.0
+
+
+def offset(x: Vector) -> int:
+    """What keeps exponents of float64 positive: before AVX-512 there is neither a signed shift nor a conversion."""
+    return 0 if x.element == "float" else bias(x)
+
+
+def floating(exponent: Vector, x: Vector) -> Vector:
+    """e as a float; in 64 bits by way of the bits of 2^52 + e + offset."""
+    if x.element == "float":
+        return convert(exponent, "float")
+    return from_bits(exponent | 0x4330000000000000) - (2.0**52 + offset(x))
 
 
 def split_any(x: Vector) -> tuple[Vector, Vector]:
-    """The exponent, a float, and the fraction of a positive number, denormals too."""
+    """e, a float, and f of a positive number, denormals too."""
     shift = mantissa_bits(x)
     small = x < 2.0 ** (1 - bias(x))
     exponent, f = split(where(small, x * 2.0**shift, x))
-    e = convert(exponent, x.element)
+    e = floating(exponent, x)
     return where(small, e - float(shift), e), f
 
 

@@ -9,14 +9,27 @@ from __future__ import annotations
 from .exponential import exp_core, highest, lowest, table
 from .logarithm import INFINITY, NAN, log, split_any
 from .trigonometric import sign_of
-from .vector import Vector, absolute, at_least, at_most, bits_of, convert, fma, from_bits, polynomial, truncated, where
+from .vector import (
+    Vector,
+    absolute,
+    at_least,
+    at_most,
+    bits_of,
+    convert,
+    fma,
+    from_bits,
+    polynomial,
+    truncated,
+    where,
+    widened,
+)
 
 
 def power(x: Vector, y: Vector) -> Vector:
     """By C99: pow(1, y) and pow(x, 0) are 1 even of NaN; a negative x has integer powers only."""
     single = x.element == "float"
     if single:
-        x, y = convert(x, "double"), convert(y, "double")
+        x, y = widened(x), widened(y)
     size = absolute(x)
     if single:
         value = exp_core(log(size) * y, lowest(x), highest(x))

@@ -24,10 +24,12 @@ Number = float | int
 class Vector:
     """A value of LLVM, a vector or a scalar, with the builder that it came from."""
 
-    __slots__ = ("builder", "value")
+    __slots__ = ("builder", "for_float32", "value")
 
-    def __init__(self, builder: Builder, value: Value) -> None:
+    def __init__(self, builder: Builder, value: Value, for_float32: bool = False) -> None:
         self.builder, self.value = builder, value
+        self.for_float32 = for_float32
+        """Whether a float64 is on the way to a float32 result, so that shorter polynomials do."""
 
     @property
     def type(self) -> Type:
@@ -44,7 +46,7 @@ class Vector:
     # Operands and instructions.
 
     def of(self, value: Value) -> Vector:
-        return Vector(self.builder, value)
+        return Vector(self.builder, value, self.for_float32)
 
     def like(self, x: Vector | Number) -> Vector:
         """The operand beside this one: a vector as it is, a number in all lanes."""
@@ -213,6 +215,12 @@ def convert(x: Vector, element: str) -> Vector:
     if not x.type.is_float:
         return x.converted("sitofp", element)
     return x.converted("fpext" if Type(element).bits > x.bits else "fptrunc", element)
+
+
+def widened(x: Vector) -> Vector:
+    """A float32 in float64, where its function is computed to no more digits than float32 has."""
+    wide = convert(x, "double")
+    return Vector(wide.builder, wide.value, for_float32=True)
 
 
 def any_lane(condition: Vector) -> Vector:
