@@ -7,6 +7,7 @@ node is): `import tilegrad` defines some hundreds of them and has a tenth of a s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn, dataclass_transform
 from weakref import WeakValueDictionary
@@ -28,7 +29,7 @@ class Node:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         written = cls.__dict__.get("__annotations__", {})
-        own = {name: str(a) for name, a in written.items() if not str(a).startswith("ClassVar")}
+        own = {name: as_written(a) for name, a in written.items() if "ClassVar" not in str(a)}
         if own:
             cls.annotations = {**cls.annotations, **own}
             cls.fields = tuple(cls.annotations)
@@ -61,6 +62,19 @@ class Node:
     def replaced(self, **changes: Any) -> Any:
         """The same node with some fields changed."""
         return type(self)(**{name: changes.get(name, self.__dict__[name]) for name in self.fields})
+
+
+def as_written(annotation: object) -> str:
+    """An annotation as its source, also where a module has evaluated it.
+
+    >>> as_written("Value"), as_written(int), as_written(tuple[Node, ...])
+    ('Value', 'int', 'tuple[Node, ...]')
+    """
+    if isinstance(annotation, str):
+        return annotation
+    if isinstance(annotation, type) and not hasattr(annotation, "__args__"):
+        return annotation.__name__
+    return re.sub(r"(\w+\.)+", "", str(annotation))
 
 
 def _first_init(self: Node, *args: Any, **kwargs: Any) -> None:
