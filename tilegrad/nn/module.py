@@ -7,8 +7,8 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple, Self
 
 from ..errors import ArgumentError
-from ..tensor import Tensor
 from ..handle import state
+from ..tensor import Tensor
 from .loading import LoadResult, load
 from .parameter import Parameter
 
