@@ -39,7 +39,9 @@ def _by_element(name: str, args: Sequence[Vector]) -> Vector:
         return args[0].of(called([x.value for x in args]))
     made = Value("poison", type)
     for lane in range(type.lanes):
-        one = called([b.extract(x.value, lane) for x in args])
+        # Not `extract`, which would put these where the vectors are known: before the branch.
+        elements = [b.instruction(f"extractelement {type} {x.value}, i64 {lane}", scalar) for x in args]
+        one = called(elements)
         made = b.instruction(f"insertelement {type} {made}, {scalar} {one}, i64 {lane}", type)
     return args[0].of(made)
 
