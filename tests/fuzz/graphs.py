@@ -24,7 +24,7 @@ DTYPES = (float64, float32, float64, int64, float32, int32, bool_, float16, uint
 DIGITS = {float64: 50, float32: 22, float16: 10, bfloat16: 7}
 """The bits in which sums and products of a type are exact."""
 TOLERANCE = {float64: 1e-7, float32: 2e-3, float16: 5e-2, bfloat16: 3e-1}
-MOST_ELEMENTS = 20000
+MOST_ELEMENTS = 8000
 WILD = 5
 """The logarithm from which on inexact numbers are too large to go on with."""
 

@@ -22,6 +22,7 @@ from .size import Dim, Size, _terms
 
 Product: TypeAlias = "tuple[Expr, ...]"
 Sum: TypeAlias = "dict[Product, int]"
+Bounds: TypeAlias = "tuple[Dim | None, Dim | None]"
 
 
 def normal(fn: str, args: tuple[Expr, ...]) -> Expr | None:
@@ -156,15 +157,15 @@ def _complement(other: Product, coefficient: int, rest: Product, k: int, x: Expr
     return None
 
 
-def bounds(e: Expr) -> tuple[Dim | None, Dim | None]:
+def bounds(e: Expr) -> Bounds:
     """The least and the greatest value an int64 expression can have, where that is known."""
-    known: tuple[Dim | None, Dim | None] | None = e.__dict__.get("_bounds")
+    known: Bounds | None = e.__dict__.get("_bounds")
     if known is None:
         known = e.__dict__["_bounds"] = _bounds(e)
     return known
 
 
-def _bounds(e: Expr) -> tuple[Dim | None, Dim | None]:
+def _bounds(e: Expr) -> Bounds:
     match e:
         case Const(number):
             return int(number), int(number)
@@ -183,13 +184,28 @@ def _bounds(e: Expr) -> tuple[Dim | None, Dim | None]:
             least = min(one[0], other[0]) if type(one[0]) is int and type(other[0]) is int else None
             most = max(one[1], other[1]) if type(one[1]) is int and type(other[1]) is int else None
             return least, most
+        case Apply("minimum" | "maximum" as fn, (x, y)):
+            return _bounds_of_extreme(fn == "maximum", bounds(x), bounds(y))
         case Apply("add" | "mul") if e.dtype is int64:
             return _bounds_of_sum(linear(e))
         case _:
             return None, None
 
 
-def _bounds_of_sum(total: Sum) -> tuple[Dim | None, Dim | None]:
+def _bounds_of_extreme(greater: bool, x: Bounds, y: Bounds) -> Bounds:
+    """Of the two, the side on which one of them suffices, and that on which both must be known."""
+    one = 0 if greater else 1
+    a, b = x[one], y[one]
+    near = b if a is None else a if b is None or (_least(a - b) >= 0) is greater else b
+    a, b = x[1 - one], y[1 - one]
+    far: Dim | None = None
+    if a is not None and b is not None:
+        far = a if _least((a - b) if greater else (b - a)) >= 0 else None
+        far = b if far is None and _least((b - a) if greater else (a - b)) >= 0 else far
+    return (near, far) if greater else (far, near)
+
+
+def _bounds_of_sum(total: Sum) -> Bounds:
     low: Dim | None = 0
     high: Dim | None = 0
     for product, c in total.items():

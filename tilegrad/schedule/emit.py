@@ -70,7 +70,7 @@ class Emitter:
 
     def emit(self, e: Expr, guard: Expr = TRUE) -> tuple[Tile, Axes]:
         """An expression as a tile, and the axes it has. Reads that may be out of range happen where `guard` holds:
-        what is known of the indices here. (Positions that depend on data are in range by themselves.)"""
+        what is known here of the indices, and of data if positions depend on it."""
         if e in self.accumulated:
             return self.accumulated[e]
         key = (e, guard if self._is_unsafe(e) else TRUE)
@@ -111,7 +111,7 @@ class Emitter:
                 return self._deep(tile.Bitcast(self.strong(self.wide(x, value), x.dtype), dtype), value), axes
             case Apply("where", (condition, x, y)):
                 inside, outside = guard, guard
-                if not any(isinstance(p, Read | Reduce | Scan) for p in walk(condition)):
+                if not _has_data(condition) or any(_reads_where_data_says(e) for e in (x, y)):
                     inside = apply("bitand", guard, condition)
                     outside = apply("bitand", guard, apply("invert", condition))
                 made = [self.emit(condition, guard), self.emit(x, inside), self.emit(y, outside)]
@@ -308,3 +308,11 @@ class Emitter:
                 pointer = tile.Apply("add", (pointer, self.widened(s.offset, where, axes, every)))
             lifted = None if mask is None else self.lift(mask, mask_axes, every)
             self.body.append(Store(pointer, self.lift(made, made_axes, every), lifted))
+
+
+def _has_data(e: Expr) -> bool:
+    return any(isinstance(p, Read | Reduce | Scan) for p in walk(e))
+
+
+def _reads_where_data_says(e: Expr) -> bool:
+    return any(isinstance(p, Read) and any(map(_has_data, p.position)) for p in walk(e))

@@ -67,7 +67,9 @@ class _Plan(NamedTuple):
 
 def _plans(product: Contract, given: set[Value]) -> list[_Plan]:
     of_x, of_y, out = letters(product.equation)
-    found = []
+    found: list[_Plan] = []
+    if product.x is product.y:
+        return found
     for own, other, weight, shared in ((of_y, of_x, product.y, product.x), (of_x, of_y, product.x, product.y)):
         free = [letter for letter in own if letter in out and letter not in other]
         if len(free) == 1 and _is_weight(weight, given) and product.dtype.is_float and _is_small(product):
