@@ -68,7 +68,7 @@ def kernel_object(kernel: Kernel) -> bytes:
 
 def kernel_ir(kernel: Kernel) -> str:
     """The LLVM IR of a kernel."""
-    from .lower import lower
+    from .code.lower import lower
     from .target import target
 
     return lower(kernel, target())

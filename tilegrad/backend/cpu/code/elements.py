@@ -1,0 +1,294 @@
+"""Elements of tile expressions as registers: one, or a vector of neighbours along the last axis.
+
+An expression is evaluated where it is needed, inside the loops that need it. Names stand for registers (numbers),
+for memory on the stack (tiles that are worth keeping), or for the expression that they were given (`lazy`), which
+is evaluated in the same way. Loads become vector loads where the address grows by one element from lane to lane.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ....ir import tile as ir
+from ....ir.dtype import DType, bool_, int32, int64
+from ....ir.tile_types import TileType, Types, literal_dtype
+from .. import vectors
+from ..emit import I32, I64, Builder, Type, Value, constant, dtype_constant, element_type, lane_constants
+
+At = list[Value]
+"""A position: an int64 for each axis. With lanes, that of the first."""
+
+
+class Memory(NamedTuple):
+    """A tile (or number) on the stack, row by row; a vector may run over the end of a row."""
+
+    address: Value
+    dtype: DType
+    shape: tuple[int, ...]
+    pointer: bool = False
+
+    @property
+    def element(self) -> str:
+        return "ptr" if self.pointer else vectors.memory_element(self.dtype)
+
+    @property
+    def element_bytes(self) -> int:
+        return 8 if self.pointer else self.dtype.bytes
+
+
+class Elements:
+    """Evaluates the expressions of one kernel."""
+
+    def __init__(self, types: Types, b: Builder) -> None:
+        self.types, self.b = types, b
+        self.registers: dict[str, Value] = {}
+        """Numbers that are assigned once, and the addresses of parameters."""
+        self.memory: dict[str, Memory] = {}
+        self.lazy: dict[str, ir.Tile] = {}
+        self.made: dict[int, Memory] = {}
+        """Where reductions, scans, products and reshapes of the present statement were put."""
+        self.memo: dict[Any, Value] = {}
+        """What is known in the present turn of the innermost loop."""
+        self.active: int | None = None
+        """How many lanes exist, in the last vector of a row."""
+        self.ids: list[Value] = []
+        self.grid: list[Value] = []
+
+    # --- memory ----------------------------------------------------------------------------------
+
+    def allocate(self, dtype: DType, shape: tuple[int, ...], hint: str, pointer: bool = False) -> Memory:
+        count = 1
+        for extent in shape:
+            count *= extent
+        bytes = 8 if pointer else dtype.bytes
+        return Memory(self.b.allocate(count * bytes + 64, f"{hint}.tile"), dtype, shape, pointer)
+
+    def place(self, memory: Memory, at: At) -> Value:
+        """The address of an element."""
+        b = self.b
+        flat = constant(0, I64)
+        for index, extent in zip(at, memory.shape, strict=True):
+            flat = index if flat.text == "0" else b.op("add", b.op("mul", flat, constant(extent, I64)), index)
+        return b.offset(memory.address, memory.element, flat)
+
+    def load(self, memory: Memory, at: At, lanes: int) -> Value:
+        type = Type(memory.element, lanes)
+        address = self.place(memory, at)
+        raw = self.b.instruction(f"load {type}, ptr {address}, align {memory.element_bytes}", type)
+        return raw if memory.pointer else vectors.from_memory(self.b, raw, memory.dtype)
+
+    def keep(self, memory: Memory, at: At, value: Value, lanes: int) -> None:
+        """Puts elements in memory of our own; lanes that do not exist are left out."""
+        value = self.b.splat(value, lanes)
+        raw = value if memory.pointer else vectors.to_memory(self.b, value, memory.dtype)
+        self.write(self.place(memory, at), raw, memory.element_bytes, self.existing(lanes))
+
+    def write(self, address: Value, raw: Value, bytes: int, mask: Value | None) -> None:
+        b = self.b
+        if mask is None:
+            b.effect(f"store {raw.type} {raw}, ptr {address}, align {bytes}")
+            return
+        name = f"llvm.masked.store.{raw.type.short}.p0"
+        b.declarations.setdefault(name, f"declare void @{name}({raw.type}, ptr, i32, {mask.type})")
+        b.effect(f"call void @{name}({raw.type} {raw}, ptr {address}, i32 {bytes}, {mask.type} {mask})")
+
+    def existing(self, lanes: int) -> Value | None:
+        """The lanes that exist, if not all do."""
+        if self.active is None or not lanes:
+            return None
+        return lane_constants([n < self.active for n in range(lanes)], "i1")
+
+    # --- expressions -----------------------------------------------------------------------------
+
+    def shape(self, x: ir.Tile) -> tuple[int, ...]:
+        return () if isinstance(x, ir.Literal) else self.types.of(x).shape
+
+    def dtype(self, x: ir.Tile, default: DType) -> DType:
+        return default if isinstance(x, ir.Literal) else self.types.of(x).dtype
+
+    def part(self, x: ir.Tile, at: At, shape: tuple[int, ...], lanes: int, dtype: DType) -> Value:
+        """The elements of an operand that is broadcast to a shape."""
+        own = self.shape(x)
+        if not own:
+            return self.of(x, [], 0, dtype)
+        whole = shape[len(shape) - len(own) :]
+        inner = at[len(at) - len(own) :]
+        aligned = [constant(0, I64) if e == 1 and w != 1 else i for i, e, w in zip(inner, own, whole, strict=True)]
+        return self.of(x, aligned, lanes if own[-1] == whole[-1] else 0, dtype)
+
+    def of(self, x: ir.Tile, at: At, lanes: int, dtype: DType) -> Value:
+        """The element of an expression at a position, or so many along the last axis from there."""
+        if isinstance(x, ir.Literal):
+            return dtype_constant(x.value, dtype, 0)
+        if isinstance(x, ir.Name) and x.name in self.registers:
+            return self.registers[x.name]
+        key = (x.name if isinstance(x, ir.Name) else id(x), lanes, *[i.text for i in at])
+        found = self.memo.get(key)
+        if found is None or found.level > self.b.level:
+            found = self._of(x, at, lanes, self.types.of(x))
+            self.memo[key] = found
+        return found
+
+    def _of(self, x: ir.Tile, at: At, lanes: int, t: TileType) -> Value:
+        b = self.b
+        made = self.made.get(id(x))
+        if made is not None:
+            return self.load(made, at, lanes)
+        match x:
+            case ir.Name(name):
+                lazy = self.lazy.get(name)
+                return self.load(self.memory[name], at, lanes) if lazy is None else self.of(lazy, at, lanes, t.dtype)
+            case ir.ProgramId(axis):
+                return self.ids[axis]
+            case ir.NumPrograms(axis):
+                return self.grid[axis]
+            case ir.Arange(start, _):
+                first = b.op("add", b.convert("trunc", at[-1], "i32"), constant(start, I32))
+                return b.op("add", b.splat(first, lanes), lane_constants(range(lanes), "i32")) if lanes else first
+            case ir.Load():
+                return self._load(x, at, lanes, t)
+            case ir.Cast(y, target):
+                have = literal_dtype(y) if isinstance(y, ir.Literal) else self.types.of(y).dtype
+                return vectors.cast(b, self.of(y, at, lanes, have), have, target)
+            case ir.Bitcast(y, target):
+                return vectors.bitcast(b, self.of(y, at, lanes, self.types.of(y).dtype), target)
+            case ir.Full(_, value, dtype):
+                have = self.dtype(value, dtype)
+                return vectors.cast(b, self.of(value, [], 0, have), have, dtype)
+            case ir.Expand(y, axes):
+                inner = [i for n, i in enumerate(at) if n not in axes]
+                return self.of(y, inner, 0 if len(t.shape) - 1 in axes else lanes, t.dtype)
+            case ir.BroadcastTo(y, shape):
+                return self.part(y, at, shape, lanes, t.dtype)
+            case ir.Trans(y, permutation):
+                return self._transposed(y, permutation, at, lanes, t)
+            case ir.Apply():
+                return self._address(x, at, lanes, t) if t.pointer else self._apply(x, at, lanes, t)
+        raise NotImplementedError(type(x).__name__)
+
+    def _apply(self, x: ir.Apply, at: At, lanes: int, t: TileType) -> Value:
+        meeting = self.types.arguments(x)
+        wanted = (bool_, meeting, meeting) if x.fn == "where" else (meeting,) * len(x.args)
+        args = []
+        for a, dtype in zip(x.args, wanted, strict=True):
+            have = self.dtype(a, dtype)
+            args.append(vectors.cast(self.b, self.part(a, at, t.shape, lanes, have), have, dtype))
+        return vectors.apply(self.b, x.fn, meeting, tuple(args))
+
+    def _address(self, x: ir.Apply, at: At, lanes: int, t: TileType) -> Value:
+        b = self.b
+        base, offset = x.args
+        if isinstance(base, ir.Literal) or not self.types.of(base).pointer:
+            base, offset = offset, base
+        address = self.part(base, at, t.shape, lanes, t.dtype)
+        have = self.dtype(offset, int32)
+        index = vectors.cast(b, self.part(offset, at, t.shape, lanes, have), have, int64)
+        if x.fn == "sub":
+            index = b.op("sub", constant(0, index.type), index)
+        return b.offset(address, vectors.memory_element(t.dtype), b.splat(index, address.type.lanes))
+
+    def _transposed(self, y: ir.Tile, permutation: tuple[int, ...], at: At, lanes: int, t: TileType) -> Value:
+        b = self.b
+
+        def one(position: At) -> Value:
+            return self.of(y, [position[permutation.index(n)] for n in range(len(permutation))], 0, t.dtype)
+
+        if not lanes:
+            return one(at)
+        made = Value("poison", Type(element_type(t.dtype), lanes))
+        for n in range(lanes if self.active is None else self.active):
+            x = one([*at[:-1], b.op("add", at[-1], constant(n, I64))])
+            made = b.pure(f"insertelement {made.type} {made}, {x.type} {x}, i64 {n}", made.type, (made, x))
+        return made
+
+    # --- loads -----------------------------------------------------------------------------------
+
+    def _load(self, x: ir.Load, at: At, lanes: int, t: TileType) -> Value:
+        b = self.b
+        step = self.step(x.pointer) if lanes else 0
+        mask = None if x.mask is None else self.part(x.mask, at, t.shape, lanes, bool_)
+        other = None if x.other is None else self.part(x.other, at, t.shape, lanes, t.dtype)
+        if step == 0 and (mask is None or not mask.type.lanes):
+            return self._load_one(self.of(x.pointer, at, 0, t.dtype), mask, other, t.dtype)
+        existing = self.existing(lanes)
+        if mask is not None:
+            mask = b.splat(mask, lanes)
+            existing = mask if existing is None else b.op("and", mask, existing)
+        type = Type(vectors.memory_element(t.dtype), lanes)
+        default = b.splat(dtype_constant(0, t.dtype) if other is None else other, lanes)
+        default = vectors.to_memory(b, default, t.dtype)
+        if step == 1:
+            raw = self._load_along(self.of(x.pointer, at, 0, t.dtype), type, existing, default, t.dtype.bytes)
+        else:
+            address = b.splat(self.of(x.pointer, at, lanes, t.dtype), lanes)
+            existing = constant(True, Type("i1", lanes)) if existing is None else existing
+            raw = self._gather(address, type, existing, default, t.dtype.bytes)
+        return vectors.from_memory(b, raw, t.dtype)
+
+    def _load_one(self, address: Value, mask: Value | None, other: Value | None, dtype: DType) -> Value:
+        b = self.b
+        type = Type(vectors.memory_element(dtype))
+
+        def read() -> Value:
+            return vectors.from_memory(
+                b, b.instruction(f"load {type}, ptr {address}, align {dtype.bytes}", type), dtype
+            )
+
+        if mask is None or mask.text == "true":
+            return read()
+        b.open_branch("read")
+        value = read()
+        then = b.close_branch()
+        b.open_branch("skip")
+        skip = b.close_branch()
+        return b.close_branches(mask, then, skip, [(value, dtype_constant(0, dtype) if other is None else other)])[0]
+
+    def _load_along(self, address: Value, type: Type, mask: Value | None, default: Value, bytes: int) -> Value:
+        b = self.b
+        if mask is None:
+            return b.instruction(f"load {type}, ptr {address}, align {bytes}", type)
+        name = f"llvm.masked.load.{type.short}.p0"
+        b.declarations.setdefault(name, f"declare {type} @{name}(ptr, i32, {mask.type}, {type})")
+        text = f"call {type} @{name}(ptr {address}, i32 {bytes}, {mask.type} {mask}, {type} {default})"
+        return b.instruction(text, type)
+
+    def _gather(self, address: Value, type: Type, mask: Value, default: Value, bytes: int) -> Value:
+        b = self.b
+        name = f"llvm.masked.gather.{type.short}.{address.type.short}"
+        b.declarations.setdefault(name, f"declare {type} @{name}({address.type}, i32, {mask.type}, {type})")
+        text = f"call {type} @{name}({address.type} {address}, i32 {bytes}, {mask.type} {mask}, {type} {default})"
+        return b.instruction(text, type)
+
+    def step(self, x: ir.Tile, axis: int = -1) -> int | None:
+        """By how much an integer or an address grows from element to element along an axis, if it does so evenly."""
+        if isinstance(x, ir.Literal | ir.ProgramId | ir.NumPrograms):
+            return 0
+        shape = self.types.of(x).shape
+        if len(shape) < -axis or shape[axis] == 1:
+            return 0
+        match x:
+            case ir.Arange():
+                return 1
+            case ir.Name(name):
+                return self.step(self.lazy[name], axis) if name in self.lazy else None
+            case ir.Cast(y, target):
+                return self.step(y, axis) if target.is_integer else None
+            case ir.Full():
+                return 0
+            case ir.Expand(y, axes):
+                place = len(shape) + axis
+                return 0 if place in axes else self.step(y, axis + sum(a > place for a in axes))
+            case ir.BroadcastTo(y, _):
+                return self.step(y, axis)
+            case ir.Apply("add" | "sub" as fn, (y, z)):
+                one, two = self.step(y, axis), self.step(z, axis)
+                return None if one is None or two is None else one + two if fn == "add" else one - two
+            case ir.Apply("mul", (y, z)):
+                y, z = (z, y) if isinstance(y, ir.Literal) else (y, z)
+                one, two = self.step(y, axis), self.step(z, axis)
+                if one == 0 and two == 0:
+                    return 0
+                return one * int(z.value) if isinstance(z, ir.Literal) and one is not None else None
+            case ir.Apply(_, args):
+                return 0 if all(self.step(a, axis) == 0 for a in args) else None
+        return None

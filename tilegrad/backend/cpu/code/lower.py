@@ -1,0 +1,233 @@
+"""From a tile kernel to LLVM IR.
+
+An instance is one turn of the outermost loop. Each statement becomes loops over the shape of its tile
+(`nests.py`, `dot.py`); what is computed at an element is evaluated inside them (`elements.py`). A tile that has a
+name is evaluated anew where it is used, if that costs little and nothing has been stored where it was loaded from;
+otherwise it is kept on the stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....errors import CompileError
+from ....ir import tile as ir
+from ....ir.dtype import DType, bool_
+from ....ir.tile_access import roots, statements, walk
+from ....ir.tile_checker import check
+from .. import vectors
+from .dot import dot
+from .elements import Elements, Memory
+from ..emit import I64, PTR, Builder, Type, Value, constant
+from .nests import Nests
+from ..target import Target
+
+LOOPS = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
+"""Expressions that need loops of their own."""
+DEAR = frozenset(
+    "exp exp2 expm1 log log2 log10 log1p sigmoid sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf "
+    "erfc pow div sqrt rsqrt mod floordiv fmod truncdiv".split()
+)
+CHEAP = 6
+"""Functions of an expression that is rather evaluated twice than kept."""
+MOST_STACK = 4 << 20
+
+
+def lower(kernel: ir.Kernel, target: Target) -> str:
+    """The LLVM IR of a kernel: `void NAME(ptr arguments, i64 begin, i64 end)` runs instances begin to end - 1."""
+    return _Lowering(kernel, target).text()
+
+
+class _Lowering:
+    def __init__(self, kernel: ir.Kernel, target: Target) -> None:
+        self.kernel, self.target = kernel, target
+        self.b = Builder()
+        for name in ("entry", "arguments", "begin", "end"):
+            self.b.name(name)
+        self.e = Elements(check(kernel), self.b)
+        self.nests = Nests(self.e, target)
+        self.assigned: dict[str, int] = {}
+        self.used: dict[str, int] = {}
+        self.stored: set[str] = set()
+        for statement in statements(kernel.body):
+            self._note(statement)
+
+    def _note(self, statement: ir.Statement) -> None:
+        for name in {x.name for root in roots(statement) for x in walk(root) if isinstance(x, ir.Name)}:
+            self.used[name] = self.used.get(name, 0) + 1
+        if isinstance(statement, ir.Assign):
+            self.assigned[statement.name] = self.assigned.get(statement.name, 0) + 1
+        elif isinstance(statement, ir.Store):
+            self.stored |= {x.name for x in walk(statement.pointer) if isinstance(x, ir.Name)}
+
+    def text(self) -> str:
+        b, e = self.b, self.e
+        arguments = Value("%arguments", PTR)
+        slots = [b.offset(arguments, "i64", constant(n, I64), "slot") for n in range(len(self.kernel.parameters) + 3)]
+        for p, slot in zip(self.kernel.parameters, slots, strict=False):
+            self._parameter(p, slot)
+        grid = [b.instruction(f"load i64, ptr {slot}, align 8", I64, "grid") for slot in slots[-3:]]
+        e.grid = [b.convert("trunc", g, "i32") for g in grid]
+        loop = b.open_loop(
+            "instance", Value("%begin", I64), Value("%end", I64), constant(1, I64), guarded=True, pinned=True
+        )
+        rest = b.op("udiv", loop.index, grid[0])
+        ids = (b.op("urem", loop.index, grid[0]), b.op("urem", rest, grid[1]), b.op("udiv", rest, grid[1]))
+        e.ids = [b.convert("trunc", n, "i32", "program") for n in ids]
+        self._block(self.kernel.body)
+        b.close_loop(loop)
+        if b.stack_bytes > MOST_STACK:
+            raise CompileError(
+                f"kernel {self.kernel.name}: its tiles take {b.stack_bytes} bytes of the stack, of {MOST_STACK}; take smaller tiles"
+            )
+        return self._function()
+
+    def _function(self) -> str:
+        b = self.b
+        bits = self.target.vector_bytes * 8
+        width = f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
+        head = [f"; {line}" for line in [*self.kernel.origin.splitlines(), f"kernel {self.kernel.name}"]]
+        signature = f"define void @{self.kernel.name}(ptr noalias %arguments, i64 %begin, i64 %end) #0 {{"
+        body = [signature, "entry:", *b.allocations, *b.scopes[0].lines, "  ret void", "}"]
+        return "\n".join([*head, *b.declarations.values(), *body, f"attributes #0 = {{ nounwind {width} }}", ""])
+
+    def _parameter(self, p: ir.Parameter, slot: Value) -> None:
+        b = self.b
+        element = "ptr" if p.pointer else vectors.memory_element(p.dtype)
+        raw = b.instruction(f"load {element}, ptr {slot}, align 8", Type(element), p.name)
+        value = raw if p.pointer else vectors.from_memory(b, raw, p.dtype)
+        if p.name in self.assigned:
+            self._memory(p.name, p.dtype, (), p.pointer)
+            self.e.keep(self.e.memory[p.name], [], value, 0)
+        else:
+            self.e.registers[p.name] = value
+
+    def _memory(self, name: str, dtype: DType, shape: tuple[int, ...], pointer: bool) -> Memory:
+        if name not in self.e.memory:
+            self.e.memory[name] = self.e.allocate(dtype, shape, name, pointer)
+        return self.e.memory[name]
+
+    # --- statements ------------------------------------------------------------------------------
+
+    def _block(self, body: Sequence[ir.Statement]) -> None:
+        for statement in body:
+            self.e.made, self.e.memo = {}, {}
+            for root in roots(statement):
+                self._prepare(root)
+            match statement:
+                case ir.Assign(name, value):
+                    self._assign(name, value)
+                case ir.Store(pointer, value, mask):
+                    self.nests.store(pointer, value, mask)
+                case ir.For():
+                    self._for(statement)
+                case ir.While(condition, inner):
+                    self._while(condition, inner)
+                case ir.If(condition, then, other):
+                    self._if(condition, then, other)
+        self.e.made, self.e.memo = {}, {}
+
+    def _assign(self, name: str, value: ir.Tile) -> None:
+        t = self.e.types.variables[name]
+        if self.assigned[name] == 1 and not t.shape:
+            found = self.e.of(value, [], 0, t.dtype)
+            self.e.registers[name] = found
+            return
+        if self.assigned[name] == 1 and self._is_lazy(name, value):
+            self.e.lazy[name] = value
+            return
+        memory = self._memory(name, t.dtype, t.shape, t.pointer)
+        if isinstance(value, ir.Dot) and self.e.made.get(id(value)) == memory:
+            return
+        if self._moves(value, name):
+            fresh = self.e.allocate(t.dtype, t.shape, name, t.pointer)
+            self.nests.keep(fresh, value)
+            self.nests.copy(memory, fresh)
+        else:
+            self.nests.keep(memory, value)
+
+    def _is_lazy(self, name: str, value: ir.Tile) -> bool:
+        """Whether a tile is evaluated where it is used."""
+        cost = 0
+        for x in walk(value):
+            match x:
+                case ir.Reduce() | ir.Scan() | ir.Dot() | ir.Reshape() | ir.Trans():
+                    return False
+                case ir.Name(other) if self.assigned.get(other, 0) > 1 or other in self.e.memory:
+                    return False
+                case ir.Load(pointer):
+                    if any(isinstance(p, ir.Name) and p.name in self.stored for p in walk(pointer)):
+                        return False
+                case ir.Apply(fn):
+                    cost += 10 if fn in DEAR and self.e.types.of(x).dtype.is_float else 1
+        return cost <= CHEAP or self.used.get(name, 0) <= 1 or not self.e.types.of(value).dtype.is_float
+
+    def _moves(self, value: ir.Tile, name: str) -> bool:
+        """Whether elements of the new tile depend on other elements of the old one."""
+        match value:
+            case ir.Name() | ir.Literal():
+                return False
+            case ir.Apply() | ir.Cast():
+                return any(self._moves(x, name) for x in ir.parts(value))
+            case ir.Dot():
+                return False
+        return any(isinstance(x, ir.Name) and x.name == name for x in walk(value))
+
+    def _for(self, loop: ir.For) -> None:
+        b, e = self.b, self.e
+        dtype = e.types.variables[loop.index].dtype
+        limits = []
+        for x in (loop.start, loop.stop, loop.step):
+            have = e.dtype(x, dtype)
+            limits.append(vectors.cast(b, e.of(x, [], 0, have), have, dtype))
+        opened = b.open_loop(loop.index, *limits, guarded=True, pinned=True)
+        e.registers[loop.index] = opened.index
+        self._block(loop.body)
+        b.close_loop(opened)
+
+    def _while(self, condition: ir.Tile, body: Sequence[ir.Statement]) -> None:
+        label, _ = self.b.open_while([])
+        self.e.made, self.e.memo = {}, {}
+        self._prepare(condition)
+        self.b.enter_while(self.e.of(condition, [], 0, bool_))
+        self._block(body)
+        self.b.close_while(label, (), (), ())
+
+    def _if(self, condition: ir.Tile, then: Sequence[ir.Statement], other: Sequence[ir.Statement]) -> None:
+        chosen = self.e.of(condition, [], 0, bool_)
+        self.b.open_branch("then")
+        self._block(then)
+        first = self.b.close_branch()
+        self.b.open_branch("else")
+        self._block(other)
+        self.b.close_branches(chosen, first, self.b.close_branch())
+
+    # --- what needs loops of its own -------------------------------------------------------------
+
+    def _prepare(self, x: ir.Tile) -> None:
+        """Computes the reductions, scans, products and reshapes in an expression."""
+        if isinstance(x, ir.Name):
+            if x.name in self.e.lazy:
+                self._prepare(self.e.lazy[x.name])
+            return
+        for part in ir.parts(x):
+            self._prepare(part)
+        if not isinstance(x, LOOPS) or id(x) in self.e.made:
+            return
+        t = self.e.types.of(x)
+        match x:
+            case ir.Dot(y, z, accumulator):
+                out = self.e.memory.get(accumulator.name) if isinstance(accumulator, ir.Name) else None
+                out = out or self.e.allocate(t.dtype, t.shape, "dot")
+                dot(self.nests, out, y, z, accumulator)
+            case ir.Reduce(fn, y, axis):
+                out = self.e.allocate(t.dtype, t.shape, "reduced")
+                self.nests.reduce(out, fn, y, axis)
+            case ir.Scan(fn, y, axis):
+                out = self.e.allocate(t.dtype, t.shape, "scanned")
+                self.nests.scan(out, fn, y, axis)
+            case ir.Reshape(y, _):
+                out = self.e.allocate(t.dtype, t.shape, "reshaped")
+                self.nests.keep(out, y, self.e.shape(y))
+        self.e.made[id(x)] = out
+        self.e.memo = {}

@@ -1,0 +1,265 @@
+"""Loop nests over tiles: stores, tiles that are kept, reductions, scans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....ir import tile as ir
+from ....ir.dtype import DType, bfloat16, bool_, float16, float32, int32
+from ....ir.functions import identity
+from ....ir.tile_types import TileType
+from .. import vectors
+from .elements import At, Elements, Memory
+from ..emit import I1, I64, Value, constant, dtype_constant, lane_constants
+from ..target import Target
+
+Body = Callable[[At, int], None]
+"""What is done at a position, for so many lanes (0: one element)."""
+
+UNROLLED = 16
+"""Up to so many rows are reduced in straight code."""
+CHAINS = 4
+"""Sums along memory are kept in so many registers, to be added at the end: one waits for the one before it."""
+
+
+class Nests:
+    """Writes the loops of one kernel."""
+
+    def __init__(self, elements: Elements, target: Target) -> None:
+        self.e, self.b, self.target = elements, elements.b, target
+
+    def over(self, shape: tuple[int, ...], body: Body, dtype: DType, vectorised: bool = True) -> None:
+        """Runs a body over a shape; along the last axis by vectors, the last of which may be short."""
+        if not shape:
+            self.e.memo = {}
+            body([], 0)
+            return
+        if 0 in shape:
+            return
+        opened, at = [], []
+        for extent in shape[:-1]:
+            if extent == 1:
+                at.append(constant(0, I64))
+                continue
+            opened.append(self.loop("row", 0, extent, 1))
+            at.append(opened[-1].index)
+        if vectorised and shape[-1] > 1:
+            self._along(shape[-1], self.target.lanes(max(4, dtype.bytes)), at, body)
+        elif shape[-1] == 1:
+            self.e.memo = {}
+            body([*at, constant(0, I64)], 0)
+        else:
+            loop = self.loop("at", 0, shape[-1], 1)
+            body([*at, loop.index], 0)
+            self.b.close_loop(loop)
+        for loop in reversed(opened):
+            self.b.close_loop(loop)
+        self.e.memo = {}
+
+    def _along(self, extent: int, lanes: int, at: At, body: Body) -> None:
+        full = extent // lanes * lanes
+        if full == lanes:
+            self.e.memo = {}
+            body([*at, constant(0, I64)], lanes)
+        elif full:
+            loop = self.loop("column", 0, full, lanes)
+            body([*at, loop.index], lanes)
+            self.b.close_loop(loop)
+        if extent > full:
+            self.e.memo = {}
+            self.e.active = extent - full
+            body([*at, constant(full, I64)], lanes)
+            self.e.active = None
+
+    def loop(self, hint: str, start: int, stop: int, step: int, carried: list[tuple[str, Value]] = []):  # type: ignore[no-untyped-def]
+        self.e.memo = {}
+        first, last, width = (constant(n, I64) for n in (start, stop, step))
+        return self.b.open_loop(hint, first, last, width, carried, guarded=False, pinned=True)
+
+    # --- tiles that are kept, and stores ---------------------------------------------------------
+
+    def keep(self, memory: Memory, value: ir.Tile, shape: tuple[int, ...] | None = None) -> None:
+        """Puts the elements of an expression in memory of our own."""
+
+        def write(at: At, lanes: int) -> None:
+            self.e.keep(memory, at, self.e.of(value, at, lanes, memory.dtype), lanes)
+
+        if shape is None or shape == memory.shape:
+            self.over(memory.shape, write, memory.dtype)
+        else:  # a reshape: the same elements in the same order
+            self.over(
+                shape,
+                lambda at, lanes: self.e.keep(
+                    memory._replace(shape=shape), at, self.e.of(value, at, lanes, memory.dtype), lanes
+                ),
+                memory.dtype,
+            )
+
+    def copy(self, target: Memory, source: Memory) -> None:
+        self.over(
+            target.shape, lambda at, lanes: self.e.keep(target, at, self.e.load(source, at, lanes), lanes), target.dtype
+        )
+
+    def store(self, pointer: ir.Tile, value: ir.Tile, mask: ir.Tile | None) -> None:
+        t = self.e.types.of(pointer)
+        along = self.e.step(pointer) == 1 if t.shape else False
+
+        def write(at: At, lanes: int) -> None:
+            e, b = self.e, self.b
+            raw = vectors.to_memory(b, b.splat(e.part(value, at, t.shape, lanes, t.dtype), lanes), t.dtype)
+            where = None if mask is None else b.splat(e.part(mask, at, t.shape, lanes, bool_), lanes)
+            if not lanes:
+                self._store_one(e.of(pointer, at, 0, t.dtype), raw, where, t.dtype)
+                return
+            existing = e.existing(lanes)
+            if existing is not None:
+                where = existing if where is None else b.op("and", where, existing)
+            if along:
+                e.write(e.of(pointer, at, 0, t.dtype), raw, t.dtype.bytes, where)
+            else:
+                self._scatter(b.splat(e.of(pointer, at, lanes, t.dtype), lanes), raw, where, t.dtype.bytes)
+
+        self.over(t.shape, write, t.dtype)
+
+    def _store_one(self, address: Value, raw: Value, mask: Value | None, dtype: DType) -> None:
+        b = self.b
+        text = f"store {raw.type} {raw}, ptr {address}, align {dtype.bytes}"
+        if mask is None or mask.text == "true":
+            b.effect(text)
+            return
+        b.open_branch("write")
+        b.effect(text)
+        then = b.close_branch()
+        b.open_branch("skip")
+        b.close_branches(mask, then, b.close_branch())
+
+    def _scatter(self, address: Value, raw: Value, mask: Value | None, bytes: int) -> None:
+        b = self.b
+        mask = constant(True, raw.type.of("i1")) if mask is None else mask
+        name = f"llvm.masked.scatter.{raw.type.short}.{address.type.short}"
+        b.declarations.setdefault(name, f"declare void @{name}({raw.type}, {address.type}, i32, {mask.type})")
+        b.effect(f"call void @{name}({raw.type} {raw}, {address.type} {address}, i32 {bytes}, {mask.type} {mask})")
+
+    # --- reductions and scans --------------------------------------------------------------------
+
+    def reduce(self, out: Memory, fn: str, x: ir.Tile, axis: int) -> None:
+        source = self.e.types.of(x)
+        wide = float32 if source.dtype in (float16, bfloat16) else source.dtype
+        if fn.startswith("arg"):
+            self._reduce_place(out, fn, x, axis, source)
+        elif axis == len(source.shape) - 1:
+            self._reduce_along(out, fn, x, source, wide)
+        else:
+            self._reduce_across(out, fn, x, axis, source, wide)
+
+    def _reduce_along(self, out: Memory, fn: str, x: ir.Tile, source: TileType, wide: DType) -> None:
+        """Over the last axis: vectors, combined in a fixed order in the end."""
+        b, e = self.b, self.e
+        lanes = self.target.lanes(max(4, wide.bytes))
+        extent = source.shape[-1]
+        neutral = dtype_constant(identity(fn, wide), wide, lanes)
+
+        def read(at: At) -> Value:
+            return b.splat(vectors.cast(b, e.of(x, at, lanes, source.dtype), source.dtype, wide), lanes)
+
+        def row(at: At, _: int) -> None:
+            totals: list[Value] = []
+            done = extent // (lanes * CHAINS) * lanes * CHAINS
+            if done:
+                loop = self.loop("k", 0, done, lanes * CHAINS, [(f"part{n}", neutral) for n in range(CHAINS)])
+                places = [b.op("add", loop.index, constant(n * lanes, I64)) for n in range(CHAINS)]
+                parts = [
+                    vectors.apply(b, fn, wide, (c, read([*at, p]))) for c, p in zip(loop.carried, places, strict=True)
+                ]
+                totals = list(b.close_loop(loop, parts))
+            e.memo = {}
+            for start in range(done, extent, lanes):
+                left = extent - start
+                e.active = left if left < lanes else None
+                value = read([*at, constant(start, I64)])
+                if e.active is not None:
+                    value = b.select(lane_constants([n < left for n in range(lanes)], "i1"), value, neutral)
+                totals.append(value)
+                e.active, e.memo = None, {}
+            total = self._combined(fn, wide, totals)
+            e.keep(out, at, vectors.cast(b, self._across_lanes(fn, wide, total), wide, out.dtype), 0)
+
+        self.over(out.shape, row, wide, vectorised=False)
+
+    def _combined(self, fn: str, dtype: DType, values: list[Value]) -> Value:
+        """Values combined in pairs."""
+        while len(values) > 1:
+            pairs = [vectors.apply(self.b, fn, dtype, (x, y)) for x, y in zip(values[::2], values[1::2], strict=False)]
+            values = pairs + values[len(pairs) * 2 :]
+        return values[0]
+
+    def _across_lanes(self, fn: str, dtype: DType, x: Value) -> Value:
+        lanes = x.type.lanes
+        while lanes > 1:
+            lanes //= 2
+            half = self.b.shuffle(x, x, [*range(lanes, 2 * lanes)])
+            x = vectors.apply(self.b, fn, dtype, (self.b.shuffle(x, x, [*range(lanes)]), half))
+        return self.b.extract(x, 0)
+
+    def _reduce_across(self, out: Memory, fn: str, x: ir.Tile, axis: int, source: TileType, wide: DType) -> None:
+        """Over another axis: the elements beside each other stay beside each other."""
+        b, e = self.b, self.e
+        extent = source.shape[axis]
+
+        def column(at: At, lanes: int) -> None:
+            def read(index: Value) -> Value:
+                value = e.of(x, [*at[:axis], index, *at[axis:]], lanes, source.dtype)
+                return b.splat(vectors.cast(b, value, source.dtype, wide), lanes)
+
+            if extent <= UNROLLED:
+                total = self._combined(fn, wide, [read(constant(n, I64)) for n in range(extent)])
+            else:
+                active = e.active
+                loop = self.loop("k", 0, extent, 1, [("total", dtype_constant(identity(fn, wide), wide, lanes))])
+                e.active = active
+                (total,) = b.close_loop(loop, [vectors.apply(b, fn, wide, (loop.carried[0], read(loop.index)))])
+                e.memo = {}
+            e.keep(out, at, vectors.cast(b, total, wide, out.dtype), lanes)
+
+        self.over(out.shape, column, wide)
+
+    def _reduce_place(self, out: Memory, fn: str, x: ir.Tile, axis: int, source: TileType) -> None:
+        """The first place of an extreme, or of the first NaN."""
+        b, e = self.b, self.e
+        dtype = source.dtype
+
+        def one(at: At, _: int) -> None:
+            zero = constant(0, I64)
+            best = e.of(x, [*at[:axis], zero, *at[axis:]], 0, dtype)
+            loop = self.loop("k", 0, source.shape[axis], 1, [("best", best), ("place", zero)])
+            value = e.of(x, [*at[:axis], loop.index, *at[axis:]], 0, dtype)
+            old, place = loop.carried
+            better = vectors.apply(b, "gt" if fn == "argmax" else "lt", dtype, (value, old))
+            if dtype.is_float:
+                settled = b.op("xor", vectors.apply(b, "isnan", dtype, (old,)), constant(True, I1))
+                better = b.op("and", b.op("or", better, vectors.apply(b, "isnan", dtype, (value,))), settled)
+            _, found = b.close_loop(loop, [b.select(better, value, old), b.select(better, loop.index, place)])
+            e.keep(out, at, b.convert("trunc", found, "i32"), 0)
+
+        assert out.dtype is int32
+        self.over(out.shape, one, dtype, vectorised=False)
+
+    def scan(self, out: Memory, fn: str, x: ir.Tile, axis: int) -> None:
+        b, e = self.b, self.e
+        dtype = out.dtype
+        wide = float32 if dtype in (float16, bfloat16) else dtype
+        across = axis != len(out.shape) - 1
+
+        def line(at: At, lanes: int) -> None:
+            active = e.active
+            start = dtype_constant(identity(fn, wide), wide, lanes)
+            loop = self.loop("k", 0, out.shape[axis], 1, [("total", start)])
+            e.active = active
+            here = [*at[:axis], loop.index, *at[axis:]]
+            value = b.splat(vectors.cast(b, e.of(x, here, lanes, dtype), dtype, wide), lanes)
+            total = vectors.apply(b, fn, wide, (loop.carried[0], value))
+            e.keep(out, here, vectors.cast(b, total, wide, dtype), lanes)
+            b.close_loop(loop, [total])
+            e.memo = {}
+
+        self.over((*out.shape[:axis], *out.shape[axis + 1 :]), line, wide, vectorised=across)
