@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from .config import settings
@@ -70,7 +71,7 @@ def compile(graph: Graph, updates: Mapping[int, int] = {}, name: str = "program"
     stages = Stages()
     graph = stages.keep("graph", lambda: graph)
     for transform in PASSES:
-        graph = stages.keep(transform.__name__, lambda t=transform, g=graph: t(g), graph)
+        graph = stages.keep(transform.__name__, partial(transform, graph), graph)
     found = stages.keep("fuse", lambda: fuse(graph))
     schedule = stages.keep("order", lambda: order(found, updates), found)
     program = stages.keep("program", lambda: assemble(schedule, updates, name))

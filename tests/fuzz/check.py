@@ -71,11 +71,16 @@ def check_road(d: Drawn) -> None:
 
 def check_gradients(d: Drawn) -> None:
     """The same for the gradients of what was drawn."""
-    outputs = [v for v in d.graph.outputs if v.tracked]
+    graph = backward(d.graph)
+    if graph.outputs:
+        check_road(d._replace(graph=graph, exact=(False,) * len(graph.outputs)))
+
+
+def backward(graph: Graph) -> Graph:
+    """The gradients of the outputs with respect to the inputs, as far as there are any."""
+    outputs = [v for v in graph.outputs if v.tracked]
     found = leaf_gradients(outputs, outputs)
-    made = [found[x] for x in d.graph.inputs if x in found]
-    if made:
-        check_road(d._replace(graph=Graph(d.graph.inputs, tuple(made)), exact=(False,) * len(made)))
+    return Graph(graph.inputs, tuple([found[x] for x in graph.inputs if x in found]))
 
 
 def check_updates(d: Drawn) -> None:
