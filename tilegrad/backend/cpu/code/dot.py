@@ -8,8 +8,9 @@ is packed first, by squares transposed in registers where it lies along the othe
 from __future__ import annotations
 
 from ....ir import tile as ir
-from .elements import At, Memory
+from .. import vectors
 from ..emit import I64, Value, constant
+from .elements import At, Memory
 from .nests import Nests
 
 
@@ -108,43 +109,38 @@ class _Dot:
     def _accumulates_here(self, accumulator: ir.Tile) -> bool:
         return isinstance(accumulator, ir.Name) and self.e.memory.get(accumulator.name) == self.out
 
-    def _columns(self, column: Value, vectors: int, active: int | None, fresh: bool) -> None:
+    def _columns(self, column: Value, wide: int, active: int | None, fresh: bool) -> None:
         done = self.m // self.rows * self.rows
         if done:
             loop = self.nests.loop("m", 0, done, self.rows)
-            self._block(loop.index, self.rows, column, vectors, active, fresh)
+            self._block(loop.index, self.rows, column, wide, active, fresh)
             self.b.close_loop(loop)
         if done < self.m:
-            self._block(constant(done, I64), self.m - done, column, vectors, active, fresh)
+            self._block(constant(done, I64), self.m - done, column, wide, active, fresh)
 
-    def _block(self, row: Value, rows: int, column: Value, vectors: int, active: int | None, fresh: bool) -> None:
+    def _block(self, row: Value, rows: int, column: Value, wide: int, active: int | None, fresh: bool) -> None:
         b, e = self.b, self.e
         e.memo = {}
         places: list[At] = [
             [b.op("add", row, constant(r, I64)), b.op("add", column, constant(v * self.lanes, I64))]
             for r in range(rows)
-            for v in range(vectors)
+            for v in range(wide)
         ]
-        zero = constant(0.0 if self.dtype.is_float else 0, self._type())
+        zero = constant(0.0 if self.dtype.is_float else 0, vectors.lanes_type(self.dtype, self.lanes))
         start = [zero if fresh else e.load(self.out, at, self.lanes) for at in places]
         loop = self.nests.loop("k", 0, self.k, 1, [(f"c{n}", x) for n, x in enumerate(start)])
-        ys = [self._right(loop.index, b.op("add", column, constant(v * self.lanes, I64))) for v in range(vectors)]
+        ys = [self._right(loop.index, b.op("add", column, constant(v * self.lanes, I64))) for v in range(wide)]
         sums = []
         for r in range(rows):
             x = b.splat(self._left(b.op("add", row, constant(r, I64)), loop.index), self.lanes)
-            for v in range(vectors):
-                sums.append(self._added(x, ys[v], loop.carried[r * vectors + v]))
+            for v in range(wide):
+                sums.append(self._added(x, ys[v], loop.carried[r * wide + v]))
         results = b.close_loop(loop, sums)
         e.memo = {}
         e.active = active
         for at, value in zip(places, results, strict=True):
             e.keep(self.out, at, value, self.lanes)
         e.active = None
-
-    def _type(self):  # type: ignore[no-untyped-def]
-        from .. import vectors
-
-        return vectors.lanes_type(self.dtype, self.lanes)
 
     def _left(self, row: Value, k: Value) -> Value:
         if isinstance(self.left, Memory):

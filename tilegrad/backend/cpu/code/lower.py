@@ -16,11 +16,11 @@ from ....ir.dtype import DType, bool_
 from ....ir.tile_access import roots, statements, walk
 from ....ir.tile_checker import check
 from .. import vectors
+from ..emit import I64, PTR, Builder, Type, Value, constant
+from ..target import Target
 from .dot import dot
 from .elements import Elements, Memory
-from ..emit import I64, PTR, Builder, Type, Value, constant
 from .nests import Nests
-from ..target import Target
 
 LOOPS = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
 """Expressions that need loops of their own."""
@@ -78,7 +78,8 @@ class _Lowering:
         b.close_loop(loop)
         if b.stack_bytes > MOST_STACK:
             raise CompileError(
-                f"kernel {self.kernel.name}: its tiles take {b.stack_bytes} bytes of the stack, of {MOST_STACK}; take smaller tiles"
+                f"kernel {self.kernel.name}: its tiles take {b.stack_bytes} bytes of the stack, of {MOST_STACK} for "
+                "them; take smaller tiles"
             )
         return self._function()
 
@@ -176,11 +177,13 @@ class _Lowering:
     def _for(self, loop: ir.For) -> None:
         b, e = self.b, self.e
         dtype = e.types.variables[loop.index].dtype
-        limits = []
-        for x in (loop.start, loop.stop, loop.step):
+
+        def limit(x: ir.Tile) -> Value:
             have = e.dtype(x, dtype)
-            limits.append(vectors.cast(b, e.of(x, [], 0, have), have, dtype))
-        opened = b.open_loop(loop.index, *limits, guarded=True, pinned=True)
+            return vectors.cast(b, e.of(x, [], 0, have), have, dtype)
+
+        start, stop, step = limit(loop.start), limit(loop.stop), limit(loop.step)
+        opened = b.open_loop(loop.index, start, stop, step, guarded=True, pinned=True)
         e.registers[loop.index] = opened.index
         self._block(loop.body)
         b.close_loop(opened)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ....ir import tile as ir
 from ....ir.dtype import DType, bfloat16, bool_, float16, float32, int32
 from ....ir.functions import identity
 from ....ir.tile_types import TileType
 from .. import vectors
-from .elements import At, Elements, Memory
-from ..emit import I1, I64, Value, constant, dtype_constant, lane_constants
+from ..emit import I1, I64, Loop, Value, constant, dtype_constant, lane_constants
 from ..target import Target
+from .elements import At, Elements, Memory
 
 Body = Callable[[At, int], None]
 """What is done at a position, for so many lanes (0: one element)."""
@@ -71,7 +71,7 @@ class Nests:
             body([*at, constant(full, I64)], lanes)
             self.e.active = None
 
-    def loop(self, hint: str, start: int, stop: int, step: int, carried: list[tuple[str, Value]] = []):  # type: ignore[no-untyped-def]
+    def loop(self, hint: str, start: int, stop: int, step: int, carried: Sequence[tuple[str, Value]] = ()) -> Loop:
         self.e.memo = {}
         first, last, width = (constant(n, I64) for n in (start, stop, step))
         return self.b.open_loop(hint, first, last, width, carried, guarded=False, pinned=True)
@@ -177,7 +177,7 @@ class Nests:
                 left = extent - start
                 e.active = left if left < lanes else None
                 value = read([*at, constant(start, I64)])
-                if e.active is not None:
+                if left < lanes:
                     value = b.select(lane_constants([n < left for n in range(lanes)], "i1"), value, neutral)
                 totals.append(value)
                 e.active, e.memo = None, {}
@@ -238,7 +238,7 @@ class Nests:
             if dtype.is_float:
                 settled = b.op("xor", vectors.apply(b, "isnan", dtype, (old,)), constant(True, I1))
                 better = b.op("and", b.op("or", better, vectors.apply(b, "isnan", dtype, (value,))), settled)
-            _, found = b.close_loop(loop, [b.select(better, value, old), b.select(better, loop.index, place)])
+            found = b.close_loop(loop, [b.select(better, value, old), b.select(better, loop.index, place)])[1]
             e.keep(out, at, b.convert("trunc", found, "i32"), 0)
 
         assert out.dtype is int32
