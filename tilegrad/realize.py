@@ -112,5 +112,12 @@ def substituted(outputs: Sequence[Value], values: Mapping[Value, Value]) -> list
 def _rebuilt(outputs: Sequence[Value], new: dict[Value, Value]) -> list[Value]:
     for value in topological(outputs, new.__contains__):
         if value not in new:
-            new[value] = moved(value, tuple([new[x] for x in value.inputs])) if value.inputs else value
+            new[value] = _copied(value, tuple([new[x] for x in value.inputs]))
     return [new[v] for v in outputs]
+
+
+def _copied(value: Value, inputs: tuple[Value, ...]) -> Value:
+    """The same op as another object, which stays without memory when the first one is computed."""
+    if inputs:
+        return moved(value, inputs)
+    return value if isinstance(value, Input) else value.replaced()  # type: ignore[no-any-return]
