@@ -58,7 +58,8 @@ class _Lowering:
         if isinstance(statement, ir.Assign):
             self.assigned[statement.name] = self.assigned.get(statement.name, 0) + 1
         elif isinstance(statement, ir.Store):
-            self.stored |= {x.name for x in walk(statement.pointer) if isinstance(x, ir.Name)}
+            pointers = {p.name for p in self.kernel.parameters if p.pointer}
+            self.stored |= {x.name for x in walk(statement.pointer) if isinstance(x, ir.Name)} & pointers
 
     def text(self) -> str:
         b, e = self.b, self.e
