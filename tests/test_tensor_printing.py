@@ -34,7 +34,13 @@ def test_same_as_pytorch(data: Any) -> None:
 def test_gradients_are_named() -> None:
     def shown(t: Any) -> list[str]:
         x = t.tensor([1.0, 2.0], requires_grad=True)
-        return [repr(x), repr(x * 2), repr((x * 0.5).exp()), repr(x.detach()), repr(t.ones(40, requires_grad=True) * 1.5)]
+        return [
+            repr(x),
+            repr(x * 2),
+            repr((x * 0.5).exp()),
+            repr(x.detach()),
+            repr(t.ones(40, requires_grad=True) * 1.5),
+        ]
 
     assert shown(tg) == shown(torch)
 
