@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from ..ir.graph import Graph, Value
 from ..ir.scalar import Apply, Const, Expr, Index, Read, Reduce, Scan, parts, substitute, walk
 from ..ir.size import Dim, product
-from .group import Group, Kind, Schedule, Store
+from .group import Group, Kind, Mapping, Schedule, Store, merged
 from .inline import Element, elements, typical
+from .whole import in_one_piece
 
 MOST_MEMBERS = 64
 MOST_BUFFERS = 24
@@ -124,7 +125,9 @@ class _Fusion:
             return "the kernel would read too many tensors"
         if self._between(first, second, siblings) or (siblings and self._between(second, first, True)):
             return "another kernel stands between them"
-        joined = _joined(a, b, mapping, self._needed_elsewhere(a, second))
+        joined = _joined(a, b, dict(mapping), self._needed_elsewhere(a, second))
+        if isinstance(joined, str) and not siblings:
+            joined = in_one_piece(a, b, mapping) or joined
         if isinstance(joined, str):
             return joined
         self.groups[second] = joined
@@ -243,9 +246,6 @@ def free_indices(e: Expr) -> set[Index]:
     return {p for p in walk(e) if isinstance(p, Index)}
 
 
-Mapping = dict[Index, Index]
-
-
 def _alignment(a: Group, b: Group) -> Mapping | str:
     """For each index of the producer that of the consumer with which it coincides, or why there is none."""
     if "opaque" in (a.kind, b.kind):
@@ -296,7 +296,7 @@ def _joined(a: Group, b: Group, mapping: Mapping, needed: set[Value]) -> Group |
     if a.kind == "contraction":
         if b.kind != "map" or {mapping.get(i) for i in a.rows} != set(b.rows) or len(a.rows) != len(b.rows):
             return "only elementwise work on the same elements follows a matrix product"
-        return _merged(a, b, mapping, "contraction", b.rows, a.columns)
+        return merged(a, b, mapping, "contraction", b.rows, a.columns)
     if a.kind == "map":
         return _map_into(a, b, mapping, needed)
     image = [mapping.get(i) for i in a.rows]
@@ -321,7 +321,7 @@ def _joined(a: Group, b: Group, mapping: Mapping, needed: set[Value]) -> Group |
             return "their columns are in a different order"
     if b.kind == "map" and left and _too_few(rows, columns):
         return "together they would have too few rows to share among threads"
-    return _merged(a, b, mapping, "rows", rows, columns)
+    return merged(a, b, mapping, "rows", rows, columns)
 
 
 def _map_into(a: Group, b: Group, mapping: Mapping, needed: set[Value]) -> Group | str:
@@ -338,25 +338,12 @@ def _map_into(a: Group, b: Group, mapping: Mapping, needed: set[Value]) -> Group
     if stays and b.columns and _too_few(b.rows, b.columns):
         return "together they would have too few rows to share among threads"
     kind: Kind = "rows" if b.columns else b.kind
-    return _merged(a, b, mapping, kind, b.rows, b.columns)
+    return merged(a, b, mapping, kind, b.rows, b.columns)
 
 
 def _too_few(rows: tuple[Index, ...], columns: tuple[Index, ...]) -> bool:
     count = typical(product(i.extent for i in rows))
     return count < FEW_ROWS and count * typical(product(i.extent for i in columns)) > SMALL
-
-
-def _merged(
-    a: Group, b: Group, mapping: Mapping, kind: Kind, rows: tuple[Index, ...], columns: tuple[Index, ...]
-) -> Group:
-    members = a.members
-    if any(own is not other for own, other in mapping.items()):
-        changes: dict[Expr, Expr] = dict(mapping.items())
-        members = tuple(
-            Store(m.value, tuple(substitute(p, changes) for p in m.position), substitute(m.expr, changes))
-            for m in a.members
-        )
-    return Group(kind, rows, columns, members + b.members, a.stored + b.stored)
 
 
 def extents(indices: tuple[Index, ...]) -> tuple[Dim, ...]:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from ..ir.graph import Value
 from ..ir.node import Node
-from ..ir.scalar import Expr, Index, Read, Reduce, Scan, rebuild, show, walk
+from ..ir.scalar import Expr, Index, Read, Reduce, Scan, rebuild, show, substitute, walk
 
 Kind = Literal["map", "rows", "contraction", "opaque"]
 
@@ -89,6 +89,24 @@ def _letters(rows: tuple[Index, ...], columns: tuple[Index, ...]) -> dict[Expr, 
     names: dict[Expr, str] = {i: ("ijlmnopq"[n] if n < 8 else f"i{n}") for n, i in enumerate(rows)}
     names |= {i: ("k" if len(columns) == 1 else f"k{n}") for n, i in enumerate(columns)}
     return names
+
+
+Mapping = dict[Index, Index]
+"""For indices of a group those of another with which they coincide."""
+
+
+def merged(
+    a: Group, b: Group, mapping: Mapping, kind: Kind, rows: tuple[Index, ...], columns: tuple[Index, ...]
+) -> Group:
+    """The members of both groups, those of the first with the indices of the second."""
+    members = a.members
+    if any(own is not other for own, other in mapping.items()):
+        changes: dict[Expr, Expr] = dict(mapping.items())
+        members = tuple(
+            Store(m.value, tuple(substitute(p, changes) for p in m.position), substitute(m.expr, changes))
+            for m in a.members
+        )
+    return Group(kind, rows, columns, members + b.members, a.stored + b.stored)
 
 
 class Schedule(Node):

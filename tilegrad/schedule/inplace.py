@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from ..ir.graph import Value
 from ..ir.scalar import Read, Reduce, Scan, walk
 from .group import Group, Schedule
+from .whole import is_whole
 
 Before = list[set[int]]
 """For each group the numbers of those that must run before it."""
@@ -44,6 +45,8 @@ def _overwrites(group: Group, new: Value, old: Value) -> bool:
     """Whether a group may write `new` where `old` is: it reads no element of it that another instance writes."""
     if group.kind == "opaque" or new.type != old.type:
         return False
+    if is_whole(group.rows, group.columns):
+        return True  # there is one instance, and it writes when it has computed everything
     store = next(s for s in group.stores if s.value is new)
     for other in group.stores:
         inside_loops = {p for e in walk(other.expr) if isinstance(e, Reduce | Scan) for p in walk(e)}

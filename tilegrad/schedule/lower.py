@@ -25,6 +25,7 @@ from .flatten import FlatGroup, FlatStore, flatten
 from .group import Group
 from .inline import WEIGHTS
 from .instances import Lowered, at_most, declare_programs, divides, extent_of, finished, kernel_names, number_of
+from .whole import WHOLE, is_whole
 
 TILE = 2048
 """Elements of a tile of elementwise work: its operands fit the first cache."""
@@ -98,6 +99,10 @@ class _Plan:
 
     def _choose_rows(self) -> None:
         rows, columns = self.flat.rows, self.flat.columns
+        if is_whole(rows, columns):
+            self.block = {i: at_most(i.extent, WHOLE) for i in columns}
+            self.axes = columns
+            return
         inner = columns[-1]
         beside = None if _runs_along(self.flat, inner) else _fastest_row(self.flat, rows)
         if beside is not None:

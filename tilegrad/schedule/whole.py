@@ -1,0 +1,49 @@
+"""Small tensors: one instance holds all of them, and reduces along whichever axes it likes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.scalar import Index
+from ..ir.size import product
+from .group import Group, Mapping, merged
+
+WHOLE = 8192
+"""Elements that one instance takes in one piece. Two threads would need longer to meet than one for these."""
+
+
+def in_one_piece(a: Group, b: Group, mapping: Mapping) -> Group | None:
+    """Both groups as one instance that has all elements at once, if they are few: rows or columns are then alike.
+
+    `mapping` says which indices of the second group coincide with which of the first where it is read.
+    """
+    if a.kind not in ("map", "rows") or b.kind not in ("map", "rows"):
+        return None
+    own, space = (*a.rows, *a.columns), [*b.rows, *b.columns]
+    mapping = dict(mapping)
+    left = [i for i in space if i not in mapping.values()]
+    for index in own:
+        if index not in mapping:
+            other = next((i for i in left if i.extent == index.extent), index)
+            left = [i for i in left if i is not other]
+            mapping[index] = other
+            if other not in space:
+                space.append(other)
+    count = product(i.extent for i in space)
+    if type(count) is not int or count > WHOLE:
+        return None
+    both = merged(a, b, mapping, "rows", (), tuple(space))
+    return both.replaced(columns=in_memory_order(both, space))  # type: ignore[no-any-return]
+
+
+def is_whole(rows: Sequence[Index], columns: Sequence[Index]) -> bool:
+    """Whether one instance has all elements of a group that reduces."""
+    count = product(i.extent for i in columns)
+    return not rows and len(columns) > 0 and type(count) is int and count <= WHOLE
+
+
+def in_memory_order(group: Group, space: Sequence[Index]) -> tuple[Index, ...]:
+    """The indices as they stand in the position of the member that has most: so memory is gone through in order."""
+    positions = [[i for i in m.position if isinstance(i, Index)] for m in group.members]
+    longest = max(positions, key=len)
+    return (*[i for i in space if i not in longest], *longest)
