@@ -286,6 +286,8 @@ def cast(b: Builder, x: Value, source: DType, target: DType) -> Value:
     if target is bfloat16:
         return _to_bfloat16(b, cast(b, x, source, float32))
     element = element_type(target)
+    if source is float64 and target is float16:  # no instruction does it in one step
+        return cast(b, cast(b, x, float64, float32), float32, float16)
     if source.is_float and target.is_float:
         return b.convert("fpext" if target.bits > source.bits else "fptrunc", x, element)
     if source.is_float:
