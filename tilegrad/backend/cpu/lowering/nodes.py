@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...ir import tile as ir
-from ...ir.dtype import DType, bool_, int32
-from ...ir.tile_types import Types, literal_dtype
-from .emit import Value
-from .linear import Linear
+from ....ir import tile as ir
+from ....ir.dtype import DType, bool_, int32
+from ....ir.tile_types import Types, literal_dtype
+from ..emit import Value
+from ..linear import Linear
 
 
 class TileNode:
     """One expression: its kind, its operands, and what else it says."""
 
-    __slots__ = ("args", "cost", "data", "dtype", "kind", "pointer", "shape")
+    __slots__ = ("args", "cost", "data", "dtype", "kind", "own", "pointer", "shape")
 
     def __init__(
         self, kind: str, args: tuple[TileNode, ...], data: Any, dtype: DType, shape: tuple[int, ...], pointer: str = ""
@@ -29,7 +29,8 @@ class TileNode:
         self.dtype, self.shape = dtype, shape
         self.pointer = pointer
         """The parameter whose memory it points to, if it is a pointer."""
-        self.cost = _own_cost(self) + max([0.0] if is_root(self) else [a.cost for a in args], default=0.0)
+        self.own = _own_cost(self)
+        self.cost = self.own + max([0.0] if is_root(self) else [a.cost for a in args], default=0.0)
         """What an element costs to compute once more, about, in instructions."""
 
     def __repr__(self) -> str:
@@ -125,8 +126,7 @@ class Nodes:
             case ir.BroadcastTo(y, _):
                 return self.broadcast(self.of(y), shape)
             case ir.Dot(y, z, accumulator):
-                args = (self.of(y), self.of(z), *([self.of(accumulator)] if accumulator else []))
-                return self.make("dot", args, None, dtype=dtype, shape=shape)
+                return self._dot(self.of(y), self.of(z), self.of(accumulator) if accumulator else None, dtype, shape)
             case ir.Expand(y, axes):
                 kind, data = "expand", axes
             case ir.Reshape(y, _):
@@ -141,6 +141,28 @@ class Nodes:
                 raise NotImplementedError(type(x).__name__)
         inner = self.of(y)
         return self.make(kind, (inner,), data, dtype=dtype, shape=shape, pointer=inner.pointer)
+
+    def _dot(
+        self, x: TileNode, y: TileNode, accumulator: TileNode | None, dtype: DType, shape: tuple[int, ...]
+    ) -> TileNode:
+        """A product with a single row or column is a reduction: nothing of it is used twice."""
+        (m, k), n = x.shape, y.shape[1]
+        if m > 1 and n > 1:
+            args = (x, y) if accumulator is None else (x, y, accumulator)
+            return self.make("dot", args, None, dtype=dtype, shape=shape)
+        x, y = self.cast(x, dtype), self.cast(y, dtype)
+        if n == 1:
+            y = self.make("trans", (y,), (1, 0), dtype=dtype, shape=(1, k))
+        else:
+            x = self.make("trans", (x,), (1, 0), dtype=dtype, shape=(k, 1))
+        spread = (m, k) if n == 1 else (k, n)
+        products = self.make("apply", (x, y), "mul", dtype=dtype, shape=spread)
+        axis = 1 if n == 1 else 0
+        total = self.make("reduce", (products,), ("add", axis), dtype=dtype, shape=(m,) if n == 1 else (n,))
+        made = self.make("expand", (total,), (axis,), dtype=dtype, shape=shape)
+        if accumulator is None:
+            return made
+        return self.make("apply", (accumulator, made), "add", dtype=dtype, shape=shape)
 
     def cast(self, x: TileNode, dtype: DType) -> TileNode:
         return x if x.dtype is dtype else self.make("cast", (x,), None, dtype=dtype, shape=x.shape)

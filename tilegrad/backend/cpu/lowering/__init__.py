@@ -1,0 +1,1 @@
+"""From tile kernels to LLVM IR: expressions, loop nests, products."""
