@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 from .creation import tensor
-from .errors import TilegradError, TraceError
+from .errors import TilegradError, TraceError, check_callable
 from .handle import mode, state, wrap
 from .ir.dtype import float64
 from .ir.graph import TensorType
@@ -57,6 +57,7 @@ class Jitted(Generic[P, R]):
     """A function and its programs, the one that was made last first."""
 
     def __init__(self, fn: Callable[P, R]) -> None:
+        check_callable(fn, "jit")
         functools.update_wrapper(self, fn)
         self.fn = fn
         self.programs: list[Specialised] = []
@@ -83,7 +84,7 @@ class Jitted(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if state.trace is not None:
             return self.fn(*args, **kwargs)
-        if self.shortcut is not None and not kwargs and len(args) == self.shortcut.count:
+        if self.shortcut is not None and not kwargs and len(args) == self.shortcut.arity:
             result = self.shortcut.call(*args)
             if result is not MISS:
                 return result  # type: ignore[no-any-return]

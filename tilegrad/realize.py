@@ -12,6 +12,7 @@ from typing import Any
 
 from .compiler import Compiled, compile
 from .errors import TraceError
+from .handle import state
 from .ir.graph import Graph, Input, Value, topological
 from .runtime.buffer import Buffer
 from .runtime.device import Runner
@@ -44,10 +45,15 @@ def _realize_on_one_device(wanted: list[Value]) -> None:
 
 
 def undetermined(value: Value) -> TraceError:
-    """The error for reading what depends on the arguments of a function that is being traced."""
+    """The error for reading what depends on the arguments of a function that is being traced, or was."""
+    if state.trace is None:
+        return TraceError(
+            f"a tensor that was made while a function was traced (by jit or vmap) is used outside of it; it was computed "
+            f"from a placeholder ({value}: {value.type}) and has no elements. Return it from the function"
+        )
     return TraceError(
-        f"the elements of a tensor are asked for while a jitted function is traced, but depend on what it will be called "
-        f"with ({value}: {value.type}). For a choice that depends on data write tilegrad.where or tilegrad.cond, "
+        f"the elements of a tensor are asked for while a jitted function is traced, but depend on what it will be "
+        f"called with ({value}: {value.type}). For a choice that depends on data write tilegrad.where or tilegrad.cond, "
         "for a loop tilegrad.while_loop or tilegrad.scan; to print or log, return the tensor and look at it outside"
     )
 
@@ -120,4 +126,4 @@ def _copied(value: Value, inputs: tuple[Value, ...]) -> Value:
     """The same op as another object, which stays without memory when the first one is computed."""
     if inputs:
         return moved(value, inputs)
-    return value if isinstance(value, Input) else value.replaced()  # type: ignore[no-any-return]
+    return value if isinstance(value, Input) else value.replaced()

@@ -21,7 +21,7 @@ MISS = object()
 
 
 class Shortcut(NamedTuple):
-    count: int
+    arity: int
     call: Callable[..., Any]
 
 

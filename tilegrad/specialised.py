@@ -182,7 +182,7 @@ class Specialised:
             have = base.storage.value.type
             if have is not type and have != type:
                 return False
-        return all([read() == value for read, value in self.guards])
+        return all(read() == value for read, value in self.guards)
 
     def __call__(self, leaves: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         """Runs the program."""

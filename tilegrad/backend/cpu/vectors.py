@@ -51,13 +51,13 @@ def _is_signed(dtype: DType) -> bool:
 
 
 def _arithmetic(floating: str, integer: str) -> Rule:
-    return lambda b, dtype, args: b.op(floating if dtype.is_float else integer, *args)
+    return lambda b, dtype, args: b.op(floating if dtype.is_float else integer, args[0], args[1])
 
 
 def _comparison(floating: str, signed: str, unsigned: str) -> Rule:
     def compared(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
         predicate = floating if dtype.is_float else signed if _is_signed(dtype) else unsigned
-        return b.compare(predicate, *args)
+        return b.compare(predicate, args[0], args[1])
 
     return compared
 
@@ -85,7 +85,7 @@ def _integer_division(which: str) -> Rule:
         if dtype.is_float:
             return _float_division(b, which, *args)
         signed = _is_signed(dtype)
-        x, y, nothing = _divided(b, *args, signed)
+        x, y, nothing = _divided(b, args[0], args[1], signed)
         if signed and which in ("floordiv", "mod"):
             quotient, rest = floor_divided(b, x, y)
             made = quotient if which == "floordiv" else rest
@@ -236,7 +236,7 @@ _RULES: dict[str, Rule] = {
     "add": _arithmetic("fadd", "add"),
     "sub": _arithmetic("fsub", "sub"),
     "mul": _arithmetic("fmul", "mul"),
-    "div": lambda b, dtype, args: b.op("fdiv", *args),
+    "div": lambda b, dtype, args: b.op("fdiv", args[0], args[1]),
     "floordiv": _integer_division("floordiv"),
     "mod": _integer_division("mod"),
     "truncdiv": _integer_division("truncdiv"),
@@ -257,9 +257,9 @@ _RULES: dict[str, Rule] = {
     "ge": _comparison("oge", "sge", "uge"),
     "isnan": lambda b, dtype, args: b.compare("uno", args[0], args[0]),
     "isinf": _isinf,
-    "bitand": lambda b, dtype, args: b.op("and", *args),
-    "bitor": lambda b, dtype, args: b.op("or", *args),
-    "bitxor": lambda b, dtype, args: b.op("xor", *args),
+    "bitand": lambda b, dtype, args: b.op("and", args[0], args[1]),
+    "bitor": lambda b, dtype, args: b.op("or", args[0], args[1]),
+    "bitxor": lambda b, dtype, args: b.op("xor", args[0], args[1]),
     "invert": _invert,
     "shl": _shift(True),
     "shr": _shift(False),
