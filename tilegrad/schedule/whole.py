@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir.scalar import Index
+from ..ir.scalar import Index, fresh_index
 from ..ir.size import product
 from .group import Group, Mapping, merged
 
@@ -24,11 +24,12 @@ def in_one_piece(a: Group, b: Group, mapping: Mapping) -> Group | None:
     left = [i for i in space if i not in mapping.values()]
     for index in own:
         if index not in mapping:
-            other = next((i for i in left if i.extent == index.extent), index)
+            other = next((i for i in left if i.extent == index.extent), None)
+            if other is None:
+                other = fresh_index(index.extent)
+                space.append(other)
             left = [i for i in left if i is not other]
             mapping[index] = other
-            if other not in space:
-                space.append(other)
     count = product(i.extent for i in space)
     if type(count) is not int or count > WHOLE:
         return None
