@@ -10,6 +10,9 @@ from typing import NamedTuple
 from .. import errors
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+"""Python's own modules: that `copy.deepcopy` calls us is not the user's line."""
+INSTALLED = os.path.join(LIBRARY, "site-packages")
 DEMO = os.path.join(PACKAGE, "demo")
 """Written as a user would: its lines are shown."""
 
@@ -38,10 +41,11 @@ class Location(NamedTuple):
 
 
 class _Inside(dict[str, bool]):
-    """Whether a file is part of this package (or written by it)."""
+    """Whether a file is part of this package (or written by it), or of Python."""
 
     def __missing__(self, file: str) -> bool:
-        inside = self[file] = file.startswith((PACKAGE, "<string>", "<frozen")) and not file.startswith(DEMO)
+        ours = file.startswith((PACKAGE, "<string>", "<frozen")) and not file.startswith(DEMO)
+        inside = self[file] = ours or (file.startswith(LIBRARY) and not file.startswith(INSTALLED))
         return inside
 
 
@@ -94,4 +98,10 @@ class working_for:
         _origin = self.previous
 
 
-errors.locate = current_location
+def _line_of_error() -> Location | None:
+    """The user's line, if there is a file to open it in."""
+    location = current_location()
+    return location if location is not None and location.__bool__ else None
+
+
+errors.locate = _line_of_error
