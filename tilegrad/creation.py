@@ -33,6 +33,13 @@ def place(name: DeviceLike) -> str:
     return device(name).name if not isinstance(name, Device) else name.name
 
 
+def typed(dtype: Any) -> DType | None:
+    """A dtype as it was given, or None."""
+    if dtype is None or isinstance(dtype, DType):
+        return dtype
+    raise DTypeError(f"a dtype is wanted, such as tilegrad.float32, not {dtype!r} ({type(dtype).__name__})")
+
+
 # --- from data ---------------------------------------------------------------------------------
 
 
@@ -48,7 +55,7 @@ def tensor(
     if isinstance(data, Handle):
         made: Tensor = data.detach().clone()  # type: ignore[attr-defined]
         return _asked(made.to(device=device, dtype=dtype), requires_grad)
-    array = _array(data, dtype)
+    array = _array(data, typed(dtype))
     return _asked(from_array(array, place(device)), requires_grad)
 
 
@@ -138,7 +145,7 @@ def scalar_tensor(s: Number, *, dtype: DType | None = None, device: DeviceLike =
 def _filled(
     size: Sequence[Any], number: Number, dtype: DType | None, device: DeviceLike, requires_grad: bool
 ) -> Tensor:
-    made = dtype or get_default_dtype()
+    made = typed(dtype) or get_default_dtype()
     shape = sizes_of(size, "size")
     for extent in shape:
         if isinstance(extent, int) and extent < 0:
@@ -228,7 +235,7 @@ def arange(
     """start, start + step, ... up to, but without, end; of one number: from 0 up to it."""
     first, last = (0, start) if end is None else (start, end)
     given: tuple[Any, ...] = (first, last, step)
-    numbers = [x.item() if isinstance(x, (Handle, np.generic)) else x for x in given]
+    numbers: list[Any] = [x.item() if hasattr(x, "item") else x for x in given]
     whole = builtins.all(isinstance(x, int) for x in numbers)
     made = dtype or (int64 if whole else get_default_dtype())
     low, high, apart = numbers

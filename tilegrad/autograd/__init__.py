@@ -1,8 +1,10 @@
 """Differentiation of what users wrote: gradients, modes, user-written gradients, checks, and two teaching tools."""
 
-from .engine import backward, grad
-from .function import Function, FunctionCtx, once_differentiable
-from .gradcheck import gradcheck, gradgradcheck
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .modes import (
     enable_grad,
     inference_mode,
@@ -11,6 +13,29 @@ from .modes import (
     no_grad,
     set_grad_enabled,
 )
+
+if TYPE_CHECKING:
+    from . import numerical, symbolic
+    from .engine import backward, grad
+    from .function import Function, FunctionCtx, once_differentiable
+    from .checking import gradcheck, gradgradcheck
+
+LATER = {
+    **dict.fromkeys(("backward", "grad"), "engine"),
+    **dict.fromkeys(("Function", "FunctionCtx", "once_differentiable"), "function"),
+    **dict.fromkeys(("gradcheck", "gradgradcheck"), "checking"),
+}
+"""What is imported when it is first used, and from where."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in LATER:
+        found = globals()[name] = getattr(import_module(f"{__name__}.{LATER[name]}"), name)
+        return found
+    if name in ("numerical", "symbolic"):
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module 'tilegrad.autograd' has no attribute {name!r}")
+
 
 __all__ = [
     "Function",
@@ -24,6 +49,8 @@ __all__ = [
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "no_grad",
+    "numerical",
     "once_differentiable",
     "set_grad_enabled",
+    "symbolic",
 ]
