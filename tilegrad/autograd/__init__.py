@@ -16,9 +16,9 @@ from .modes import (
 
 if TYPE_CHECKING:
     from . import numerical, symbolic
+    from .checking import gradcheck, gradgradcheck
     from .engine import backward, grad
     from .function import Function, FunctionCtx, once_differentiable
-    from .checking import gradcheck, gradgradcheck
 
 LATER = {
     **dict.fromkeys(("backward", "grad"), "engine"),
