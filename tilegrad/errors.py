@@ -23,7 +23,7 @@ class TilegradError(RuntimeError):
 
     def __str__(self) -> str:
         text = super().__str__()
-        return f"{text} [at {self.location}]" if self.location is not None else text
+        return f"{text} [at {self.location}]" if self.location else text
 
 
 class ShapeError(TilegradError, ValueError):
@@ -76,3 +76,11 @@ class ArgumentError(TilegradError, ValueError):
 
 class DataError(TilegradError, ValueError):
     """A data file that is missing or damaged."""
+
+
+def check_callable(fn: object, op: str) -> None:
+    """Raises unless a function was given."""
+    if not callable(fn):
+        raise ArgumentError(
+            f"{op} takes a function, not {fn!r:.60} ({type(fn).__name__}): give the function itself, not its result"
+        )

@@ -98,10 +98,4 @@ class working_for:
         _origin = self.previous
 
 
-def _line_of_error() -> Location | None:
-    """The user's line, if there is a file to open it in."""
-    location = current_location()
-    return location if location is not None and location.__bool__ else None
-
-
-errors.locate = _line_of_error
+errors.locate = current_location
