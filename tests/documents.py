@@ -61,21 +61,33 @@ def abridged(old: str, new: str) -> str:
     b 4
     d
     """
-    lines, at = new.split("\n"), 0
     parts = re.split(r"^\.\.\.$", old, flags=re.MULTILINE)
-    made = []
+    if len(parts) == 1:
+        return new
+    lines, at = new.split("\n"), 0
+    made = ""
     for part in parts:
         wanted = part.strip("\n").split("\n") if part.strip() else []
-        if wanted:
-            like = _numberless(wanted[0])
-            at = next((n for n in range(at, len(lines)) if _numberless(lines[n]).startswith(like)), at)
-            now = lines[at : at + len(wanted)] if len(parts) > 1 else lines
-            at += len(now)
-            kept = [a if "..." in a and _numberless(b).startswith(_numberless(a)) else b for a, b in zip(wanted, now)]
-            made.append("\n".join([*kept, *now[len(kept) :]]))
-        else:
-            made.append("")
-    return "\n...\n".join(made).strip("\n")
+        found = _place(wanted[0], lines, at) if wanted else len(lines)
+        made += "...\n" if any(lines[at:found]) else "\n" * (found - at)
+        now = lines[found : found + len(wanted)]
+        at = found + len(now)
+        made += "".join(f"{a if _fits(a, b) else b}\n" for a, b in zip(wanted, now, strict=False))
+    return made.strip("\n")
+
+
+def _place(line: str, lines: list[str], start: int) -> int:
+    """Where a line stands from a line on, or one that looks like it."""
+    begin = line.partition("...")[0]
+    exact = [n for n in range(start, len(lines)) if lines[n].startswith(begin)]
+    similar = [n for n in range(start, len(lines)) if _numberless(lines[n]).startswith(_numberless(line))]
+    return (exact + similar + [start])[0]
+
+
+def _fits(line: str, now: str) -> bool:
+    """Whether a line with something left out still says what is so."""
+    parts = [re.escape(part) for part in line.split("...")]
+    return len(parts) > 1 and re.fullmatch(".*".join(parts), now) is not None
 
 
 def _numberless(line: str) -> str:
