@@ -197,6 +197,13 @@ example(
 
 SPECIAL = np.array([[0.0, -0.0, np.nan, -np.inf, np.inf, -1.5, 0.0, 2.0], [3, 1, 2, np.nan, -np.nan, 1, 0, -2]])
 
+
+def sort_keys(x: np.ndarray, descending: bool) -> np.ndarray:
+    key = np.where(np.isnan(x), np.inf, x.astype(np.float64))
+    key = np.where(np.isinf(key) & ~np.isnan(x), np.sign(key) * 1e30, key)
+    return -key if descending else key
+
+
 example(sorting.SortKey, lambda x: sorting.sort(x, 1), floats(3, 6), torch=lambda t, x: t.sort(x, dim=1, stable=True))
 for descending in (False, True):
     for array in (SPECIAL, SPECIAL.astype(np.float32), SPECIAL.astype(np.float16), ints(3, 40), bools(4, 9)):
@@ -228,6 +235,18 @@ example(
 example(sorting.SortedKeys, lambda x: sorting.kthvalue(x, 2, 0), floats(5, 3), torch=lambda t, x: t.kthvalue(x, 2, 0))
 example(sorting.SortedKeys, lambda x: sorting.median(x, 1), floats(3, 6), torch=lambda t, x: t.median(x, 1))
 example(sorting.SortedKeys, lambda x: sorting.sorted_runs(x).values, floats(3, 4), numpy=lambda x: np.sort(x.ravel()))
+
+for largest in (False, True):
+    for array in (SPECIAL.astype(np.float32), ints(3, 70, dtype=np.int16)):
+        example(
+            sorting.LeastKeys,
+            lambda x, d=largest: sorting.topk(x, 2, -1, d).indices,
+            array,
+            numpy=lambda x, d=largest: np.argsort(sort_keys(x, d), -1, kind="stable")[:, :2],
+        )
+example(
+    sorting.LeastKeys, lambda x: sorting.topk(x, 3, 0), np.float32(floats(90, 2)), torch=lambda t, x: t.topk(x, 3, 0)
+)
 
 # --- random -----------------------------------------------------------------------------------
 

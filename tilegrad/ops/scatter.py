@@ -117,7 +117,8 @@ def _block(columns: Dim) -> int:
 def scatter_kernel(work: Scattering, inputs: dict[str, TensorType], output: TensorType) -> TileCode:
     """The kernel; the inputs are called `base`, `source` and as the rows say."""
     columns, rows = product(c.extent for c in work.columns), product(r.extent for r in work.rows)
-    block = _block(columns)
+    beside = not work.columns or work.columns[-1].out == 1  # in memory; if not, tiles would only gather
+    block = _block(columns) if beside else 1
     step = max(1, COPIED // block)
     step = max(1, min(step, rows)) if isinstance(rows, int) else step
     column = where_is("column", tuple(c.extent for c in work.columns))

@@ -30,6 +30,8 @@ from .indexing import take_along
 from .movement import cat, moveaxis, narrow, select, squeeze
 from .opaque import Opaque, TileCode, tile_code, written
 
+MOST_KEPT = 128
+"""So many least keys are kept in order while a row is read; for more the row is sorted."""
 LEAST = {int32: -(1 << 31), int64: -(1 << 63)}
 
 
@@ -143,6 +145,64 @@ def sort_keys(PARAMETERS):
 """
 
 
+@final
+class LeastKeys(Opaque):
+    """For each row of int32 keys two rows: where its `count` least ones stand, in stable order, and these keys."""
+
+    differentiable = False
+    keys: Value
+    count: int
+
+    def infer(self) -> TensorType:
+        if self.keys.dtype is not int32:
+            raise DTypeError(f"least_keys: keys are int32, not {self.keys.dtype.name}; use sort_key")
+        return self.keys.type.with_dtype(int64).with_shape((*self.keys.shape[:-1], 2, self.count))
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (None,)
+
+    def reference(self, keys: Any) -> Any:
+        order = np.argsort(keys, axis=-1, kind="stable").astype(np.int64)[..., : self.count]
+        return np.stack([order, np.take_along_axis(keys.astype(np.int64), order, -1)], -2)
+
+    def kernel(self) -> TileCode:
+        text = LEAST_KEYS.replace("LENGTH", written(self.keys.shape[-1])).replace("COUNT", str(self.count))
+        rows = product(self.keys.shape[:-1])
+        return tile_code(text, {"keys": self.keys.type}, self.type, (Tiles(rows, 1),))
+
+
+LEAST_KEYS = """
+@tg.kernel
+def least_keys(PARAMETERS):
+    # A key and its place are one number, key << 32 | place. The least so far lie in order at `best`.
+    row = tl.program_id(0).to(tl.int64)
+    length = (LENGTH).to(tl.int64)
+    best = row * (2 * COUNT)
+    worst = (9223372036854775807).to(tl.int64)
+    for k in range((0).to(tl.int64), COUNT):
+        tl.store(out + (best + k), worst)
+    for first in range((0).to(tl.int64), length, 64):
+        place = first + tl.arange(0, 64)
+        many = tl.load(keys + (row * length + place), mask=place < length, other=2147483647).to(tl.int64)
+        if tl.min(many << (32).to(tl.int64) | place, axis=0) < worst:
+            for n in range(first, tl.minimum(first + 64, length)):
+                x = tl.load(keys + (row * length + n)).to(tl.int64) << (32).to(tl.int64) | n
+                if x < worst:
+                    hole = (COUNT - 1).to(tl.int64)
+                    before = tl.load(out + (best + hole - 1), mask=hole > 0, other=0)
+                    while (hole > 0) & (before > x):
+                        tl.store(out + (best + hole), before)
+                        hole -= 1
+                        before = tl.load(out + (best + hole - 1), mask=hole > 0, other=0)
+                    tl.store(out + (best + hole), x)
+                    worst = tl.load(out + (best + (COUNT - 1)))
+    for k in range((0).to(tl.int64), COUNT):
+        packed = tl.load(out + (best + k))
+        tl.store(out + (best + k), packed & (4294967295).to(tl.int64))
+        tl.store(out + (best + COUNT + k), packed >> (32).to(tl.int64))
+"""
+
+
 # --- the functions that build ----------------------------------------------------------------------
 
 
@@ -184,9 +244,17 @@ def topk(x: Value, k: int, axis: int = -1, largest: bool = True) -> Sorted:
     extent = x.shape[n] if x.type.rank else 1
     if k < 0 or (isinstance(extent, int) and k > extent):
         raise ArgumentError(f"topk: axis {axis} of {shown(x.shape)} has {extent} elements, and k is {k}")
-    order = argsort(x, n, largest)
-    order = narrow(order, n, 0, k) if x.type.rank else order
+    order = _first(x, k, n, largest) if x.type.rank else argsort(x)
     return Sorted(take_along(x, order, n), order)
+
+
+def _first(x: Value, k: int, axis: int, descending: bool) -> Value:
+    """The first k places of `argsort`; without sorting all where that is less work."""
+    keys = SortKey(moveaxis(x, axis, -1), descending)
+    extent = keys.shape[-1]
+    if keys.dtype is int32 and 0 < k <= MOST_KEPT and isinstance(extent, int) and 4 * k <= extent:
+        return moveaxis(select(LeastKeys(keys, k), -2, 0), -1, axis)
+    return narrow(argsort(x, axis, descending), axis, 0, k)
 
 
 def kthvalue(x: Value, k: int, axis: int = -1, keepdim: bool = False) -> Sorted:
