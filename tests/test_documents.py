@@ -121,6 +121,39 @@ def test_what_continuous_integration_types() -> None:
                 assert command.line in typed, f"{block}: .ci/run does not type {command.line!r}"
 
 
+@pytest.mark.checklist(12)
+def test_the_comparison_prints_its_numbers() -> None:
+    """Every figure about us in docs/comparison.md stands in the output of a block."""
+    path = ROOT / "docs" / "comparison.md"
+    prose = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert not re.search(r"\d+(\.\d+)? (times|%)", prose)
+    assert any("times the bytes" in block.text for block in blocks(path) if block.language == "text")
+
+
+@pytest.mark.checklist(144)
+def test_the_tour_goes_all_the_way() -> None:
+    """From what a user types to what the machine runs, and every stage that `explain` has is in it."""
+    text = (ROOT / "docs" / "tour.md").read_text()
+    words = ("What you type", "graph(x0", "group 0:", "@tg.kernel", "program softmax", "vfmadd", "executable")
+    places = [text.find(word) for word in words]
+    assert -1 not in places
+    assert places == sorted(places)
+
+
+@pytest.mark.checklist(202)
+def test_every_lab_leads_to_something_that_runs() -> None:
+    path = ROOT / "docs" / "learning.md"
+    labs = [line.split("|") for line in path.read_text().splitlines() if re.match(r"\| \d\. ", line)]
+    assert len(labs) == 7
+    for _, title, reading, doing, shown, _ in labs:
+        assert "](" in reading, f"{title}: nothing to read"
+        number = title.strip().partition(".")[0]
+        documents = [path.parent / target for target in re.findall(r"\]\(([^)]+\.md)\)", reading)]
+        runs = f"## Lab {number}." in path.read_text() or any(blocks(d) for d in documents)
+        assert runs, f"{title}: nothing runs"
+        assert all((doing.strip(), shown.strip())), f"{title}: nothing to do"
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(path: Path) -> None:
     text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
