@@ -2,25 +2,23 @@
 
     graph -> (passes of transform/) -> schedule -> program -> executable
 
-Each stage is kept with the time it took, prints, and is said to be unchanged when it is.
+Each stage is kept with the time it took, prints, and is said to be unchanged when it is. What a process has compiled,
+the next one finds on the disk: `runtime/programs.py`.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeVar
 
 from .config import settings
 from .ir.graph import Graph
 from .ir.node import Node
 from .ir.program import Program
+from .runtime import programs
 from .runtime.device import Device, Executable, device
-from .schedule.assemble import assemble
-from .schedule.fuse import fuse
-from .schedule.order import order
-from .transform.pipeline import PASSES
 
 Artifact = TypeVar("Artifact")
 
@@ -53,21 +51,53 @@ class Stages:
     def __getitem__(self, name: str) -> Stage:
         return next(stage for stage in self.made if stage.name == name)
 
+    @property
+    def program(self) -> Program:
+        """What the last stage made."""
+        program = self.made[-1].artifact
+        assert isinstance(program, Program)
+        return program
+
     def __str__(self) -> str:
         return "\n\n".join(map(str, self.made))
 
 
-class Compiled(Node):
+class Compiled:
     """A graph that is ready to run."""
 
-    program: Program
-    executable: Executable
-    stages: Stages
+    def __init__(self, program: Program, executable: Executable, make_stages: Callable[[], Stages]) -> None:
+        self.program = program
+        self.executable = executable
+        self._make_stages = make_stages
+
+    @cached_property
+    def stages(self) -> Stages:
+        """What each stage made; if the program came from the disk, they are gone through now."""
+        return self._make_stages()
 
 
 def compile(graph: Graph, updates: Mapping[int, int] = {}, name: str = "program", on: Device | None = None) -> Compiled:
-    """Compiles a graph. `updates` says which outputs (by number) are new values of which inputs: those are
-    written in place. The device is the one that the outputs are on."""
+    """Compiles a graph, or finds its program on the disk. `updates` says which outputs (by number) are new values of
+    which inputs: those are written in place. The device is the one that the outputs are on."""
+    kept = None if settings().use else programs.name_of(graph, updates, name)
+    program = None if kept is None else programs.read(kept)
+    stages = None
+    if program is None:
+        stages = compiled_in_stages(graph, updates, name)
+        program = stages.program
+        if kept is not None:
+            programs.write(kept, program)
+    executable = (on or device(_device_of(graph))).load(program)
+    return Compiled(program, executable, lambda: stages or compiled_in_stages(graph, updates, name))
+
+
+def compiled_in_stages(graph: Graph, updates: Mapping[int, int], name: str) -> Stages:
+    """The road from a graph to its program."""
+    from .schedule.assemble import assemble
+    from .schedule.fuse import fuse
+    from .schedule.order import order
+    from .transform.pipeline import PASSES
+
     stages = Stages()
     graph = stages.keep("graph", lambda: graph)
     for transform in PASSES:
@@ -79,9 +109,7 @@ def compile(graph: Graph, updates: Mapping[int, int] = {}, name: str = "program"
         from .schedule.replace import replace
 
         program = stages.keep("replace", lambda: replace(program), program)
-    target = on or device(_device_of(graph))
-    executable = stages.keep("load", lambda: target.load(program))
-    return Compiled(program, executable, stages)
+    return stages
 
 
 def _device_of(graph: Graph) -> str:

@@ -114,6 +114,10 @@ class Structure(Node):
             own["_hash"] = hash((type(self).__name__, *self.field_values()))
         return own["_hash"]  # type: ignore[no-any-return]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: not the hash, since in another process words have other ones."""
+        return {name: x for name, x in self.__dict__.items() if name != "_hash"}
+
 
 class _Interning(type):
     """Makes a class hand out the same object for the same fields."""

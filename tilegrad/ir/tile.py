@@ -260,6 +260,18 @@ class Kernel(Structure):
     origin: str = ""
     """A comment: which lines of the user it computes."""
 
+    def digest(self) -> str:
+        """What tells its code from that of others, the same in all processes."""
+        own = self.__dict__
+        if "_digest" not in own:
+            from hashlib import sha256
+
+            own["_digest"] = sha256(repr(self.replaced(origin="")).encode()).hexdigest()
+        return own["_digest"]  # type: ignore[no-any-return]
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.digest()  # goes with it
+        return super().__getstate__()
 
     def __str__(self) -> str:
         return printers().show_kernel(self)  # type: ignore[no-any-return]

@@ -1,0 +1,107 @@
+"""What was compiled once is found on the disk: the same program, and only for the same graph."""
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilegrad as tg
+from tilegrad import compiler, config
+from tilegrad.ir.dtype import float32
+from tilegrad.ir.graph import Graph, Input, TensorType, Value
+from tilegrad.ops.arithmetic import Add, Mul, mul
+from tilegrad.ops.reduction import Sum
+from tilegrad.runtime import programs
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    with config.changed(cache=str(tmp_path)):
+        yield tmp_path
+
+
+def graph_of(build: Callable[[Value], Value], *shape: int) -> Graph:
+    x = Input(TensorType(float32, shape), "x")
+    return Graph((x,), (build(x),))
+
+
+def scaled(x: Value) -> Value:
+    return Sum(mul(x, 2.0), (1,), False)
+
+
+def test_a_program_is_read_as_it_was_written(folder: Path) -> None:
+    first = compiler.compile(graph_of(scaled, 4, 5))
+    assert len(list((folder / "programs").iterdir())) == 1
+    again = compiler.compile(graph_of(scaled, 4, 5))
+    assert again.program == first.program
+    assert again.program is not first.program
+    assert str(again.program) == str(first.program)
+    assert [stage.name for stage in again.stages.made] == [stage.name for stage in first.stages.made]
+
+
+def test_each_graph_has_its_own(folder: Path) -> None:
+    def name(build: Callable[[Value], Value], updates: dict[int, int] = {}, title: str = "p", rows: int = 4) -> object:
+        return programs.name_of(graph_of(build, rows, 5), updates, title)
+
+    names = [
+        name(scaled),
+        name(scaled, {0: 0}),
+        name(scaled, title="q"),
+        name(scaled, rows=3),
+        name(lambda x: Sum(mul(x, 2.0), (0,), False)),
+        name(lambda x: Sum(mul(x, 3.0), (1,), False)),
+        name(lambda x: Add(x, x)),
+        name(lambda x: Mul(x, x)),
+    ]
+    assert None not in names
+    assert len(set(names)) == len(names)
+    assert name(scaled) == name(scaled)
+    x = Input(TensorType(float32, (2,)))
+    plus, minus = (programs.name_of(Graph((x,), (mul(x, zero),)), {}, "p") for zero in (0.0, -0.0))
+    assert plus != minus
+
+
+def test_ops_of_a_user_are_compiled_anew() -> None:
+    class Doubled(Add):
+        pass
+
+    assert programs.name_of(graph_of(lambda x: Doubled(x, x), 3), {}, "p") is None
+
+
+@pytest.mark.parametrize("payload", [b"", b"no pickle", pickle.dumps("no program")])
+def test_a_wrong_file_is_written_anew(folder: Path, payload: bytes) -> None:
+    graph = graph_of(scaled, 4, 5)
+    name = programs.name_of(graph, {}, "program")
+    assert name is not None
+    programs.shared("programs").write(name, payload)
+    assert programs.read(name) is None
+    program = compiler.compile(graph).program
+    assert programs.read(name) == program
+
+
+SCRIPT = """
+import sys, tilegrad as tg
+@tg.jit
+def f(x): return (x * 3.0).softmax(-1).sum(0)
+print(*f(tg.arange(12.0).reshape(3, 4)).tolist())
+print(*sorted(m for m in sys.modules if m.startswith(("tilegrad.schedule.", "tilegrad.transform.pipeline"))))
+"""
+
+
+def test_the_next_process_passes_over_the_compiler(folder: Path) -> None:
+    def run() -> list[str]:
+        command = [sys.executable, "-c", SCRIPT]
+        environment = {**os.environ, "TILEGRAD_CACHE": str(folder)}
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.split("\n")
+
+    (first, compiled, _), (second, loaded, _) = run(), run()
+    assert first == second
+    assert compiled
+    assert not loaded
+    expected = tg.softmax(tg.arange(12.0).reshape(3, 4) * 3.0, -1).sum(0).numpy()
+    np.testing.assert_allclose([float(x) for x in second.split()], expected, rtol=1e-6)
