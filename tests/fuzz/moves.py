@@ -294,7 +294,8 @@ def places(d: Drawing) -> Value:
 
 @move()
 def truths(d: Drawing) -> Value:
-    x = d.pick(lambda x: x.dtype is bool_ and x.type.rank > 0)
+    x = d.jumpable(1)
+    x = x if x.dtype is bool_ else comparison.ne(x, d.below(2) if not x.dtype.is_float else 0.5)
     return d.add((reduction.reduce_any, reduction.reduce_all)[d.below(2)](x, axes_of(d, x), bool(d.below(2))), 1, 0)
 
 
@@ -527,6 +528,17 @@ def sorted_along(d: Drawing) -> Value:
     if d.below(2):
         return d.like(sorting.sort(x, axis, descending).values, x)
     return d.add(sorting.argsort(x, axis, descending), 10, 10.0)
+
+
+@move(2)
+def largest(d: Drawing) -> Value:
+    x = d.jumpable(1)
+    axis = d.below(x.type.rank)
+    extent = x.shape[axis]
+    if not isinstance(extent, int) or not extent:
+        raise Unfit
+    found = sorting.topk(x, 1 + d.below(min(extent, 2)), axis, bool(d.below(2)))
+    return d.like(found.values, x) if d.below(2) else d.add(found.indices, 10, 10.0)
 
 
 @move()

@@ -71,7 +71,7 @@ def test_every_op_is_drawn() -> None:
         importlib.import_module(f"tilegrad.ops.{module.name}")
     wanted = {op.__name__ for op in below(Value) if op.__module__.startswith("tilegrad.ops") and final(op)}
     found: set[str] = set()
-    for seed in range(1500):
+    for seed in range(2500):
         rng = random.Random(seed)
         d = drawn([rng.randrange(10000) for _ in range(120)], smooth=seed % 3 == 0)
         for graph in (d.graph, backward(d.graph)) if seed % 3 == 0 else (d.graph,):

@@ -17,8 +17,8 @@ those of int64 and bool keep a normal form (`position.py`), so that equal positi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from .dtype import DType, bool_, int64
 from .functions import FUNCTIONS, REDUCERS, convert, identity
@@ -225,17 +225,72 @@ def scan(fn: str, index: Index, body: Expr, at: Expr) -> Expr:
 
 def parts(e: Expr) -> tuple[Expr, ...]:
     """The expressions that an expression is made of directly."""
+    own = e.__dict__
+    found: tuple[Expr, ...] | None = own.get("_parts")
+    if found is None:
+        match e:
+            case Read(_, position):
+                found = position
+            case Apply(_, args):
+                found = args
+            case Reduce(_, index, body):
+                found = (index, body)
+            case Scan(_, index, body, at):
+                found = (index, body, at)
+            case _:
+                found = ()
+        own["_parts"] = found
+    return found
+
+
+class Facts(NamedTuple):
+    """What follows for an expression from its parts; kept with it, because it is asked often."""
+
+    reads: tuple[Read, ...]
+    """The reads in it, each once, inner ones first."""
+    indices: frozenset[Index]
+    """The indices in it, those that it reduces over included."""
+    loops: bool
+    """Whether it has reductions or scans."""
+    symbols: bool
+
+    @property
+    def data(self) -> bool:
+        """Whether it depends on more than on where we are."""
+        return self.loops or len(self.reads) > 0
+
+
+def facts(e: Expr) -> Facts:
+    found: Facts | None = e.__dict__.get("_facts")
+    if found is not None:
+        return found
+    stack = [e]
+    while stack:
+        e = stack[-1]
+        missing = [p for p in parts(e) if "_facts" not in p.__dict__]
+        if missing:
+            stack += missing
+        else:
+            e.__dict__["_facts"] = found = _facts_from(e, [p.__dict__["_facts"] for p in parts(e)])
+            stack.pop()
+    assert found is not None
+    return found
+
+
+def _facts_from(e: Expr, below: list[Facts]) -> Facts:
+    reads: tuple[Read, ...] = ()
+    indices: frozenset[Index] = frozenset()
+    for f in below:
+        if f.reads and f.reads is not reads:
+            reads = tuple(dict.fromkeys(reads + f.reads)) if reads else f.reads
+        indices = indices if f.indices <= indices else f.indices | indices
     match e:
-        case Read(_, position):
-            return position
-        case Apply(_, args):
-            return args
-        case Reduce(_, index, body):
-            return (index, body)
-        case Scan(_, index, body, at):
-            return (index, body, at)
-        case _:
-            return ()
+        case Read():
+            reads = (*reads, e)
+        case Index():
+            indices = frozenset((e,))
+    loops = isinstance(e, Reduce | Scan) or any([f.loops for f in below])
+    return Facts(reads, indices, loops, isinstance(e, Symbol) or any([f.symbols for f in below]))
 
 
 def walk(*roots: Expr) -> Iterator[Expr]:
@@ -271,7 +326,8 @@ def remade(e: Expr, new: Mapping[Expr, Expr]) -> Expr:
     """An expression made again from the new forms of its parts."""
     match e:
         case Read(source, position, dtype):
-            return Read(source, tuple([new[p] for p in position]), dtype)
+            moved = tuple([new[p] for p in position])
+            return e if moved == position else Read(source, moved, dtype)
         case Apply("cast", (x,), dtype):
             return cast(new[x], dtype)
         case Apply("bitcast", (x,), dtype):
@@ -290,12 +346,29 @@ def remade(e: Expr, new: Mapping[Expr, Expr]) -> Expr:
 
 
 def substitute(e: Expr, values: Mapping[Expr, Expr]) -> Expr:
-    """The expression with some of its parts (indices, mostly) replaced by others, all at once."""
-    new: dict[Expr, Expr] = {}
-    for part in walk(e):
-        found = values.get(part)
-        new[part] = remade(part, new) if found is None else found
-    return new[e]
+    """The expression with some of its indices replaced by others, or by expressions, all at once."""
+    return substituted((e,), values)[0]
+
+
+def substituted(roots: Iterable[Expr], values: Mapping[Expr, Expr]) -> list[Expr]:
+    """The same for several expressions: what they share is looked at once."""
+    new: dict[Expr, Expr] = dict(values)
+    roots = list(roots)
+    stack = list(roots)
+    while stack:
+        e = stack[-1]
+        if e in new:
+            stack.pop()
+            continue
+        if facts(e).indices.isdisjoint(values):
+            new[e] = e
+            continue
+        missing = [p for p in parts(e) if p not in new]
+        if missing:
+            stack += missing
+        else:
+            new[e] = remade(e, new)
+    return [new[e] for e in roots]
 
 
 _counter = 0

@@ -25,8 +25,9 @@ class _Assembly:
     def __init__(self, schedule: Schedule, updates: Mapping[int, int]) -> None:
         self.schedule = schedule
         self.updates = updates
-        overwritten = dict(schedule.overwritten)
-        self.names = _names(schedule) | {new: _names(schedule)[old] for new, old in overwritten.items()}
+        self.overwritten = dict(schedule.overwritten)
+        names = _names(schedule)
+        self.names = names | {new: names[old] for new, old in self.overwritten.items()}
         self.renewed = {schedule.inputs[old] for old in updates.values()}
         self.extra: list[Buffer] = []
         self.first: list[Step] = []
@@ -42,7 +43,7 @@ class _Assembly:
             if name != place:
                 self.last.append(Copy(self._source(value), place))
             return place
-        in_place = value in dict(self.schedule.overwritten)
+        in_place = value in self.overwritten
         if not in_place and value not in self.renewed:
             return name
         own = self._added(value, "output")  # the memory that it is in belongs to somebody else
@@ -84,8 +85,10 @@ class _Assembly:
 
 def _names(schedule: Schedule) -> dict[Value, str]:
     names: dict[Value, str] = {}
+    taken: set[str] = set()
     for value, stem in schedule.names().items():
-        names[value] = _unique(stem, set(names.values()))
+        names[value] = _unique(stem, taken)
+        taken.add(names[value])
     return names
 
 

@@ -13,7 +13,7 @@ from ..ir.dtype import DType, bool_, int32, int64
 from ..ir.functions import REDUCERS, identity
 from ..ir.graph import Value
 from ..ir.position import bounds
-from ..ir.scalar import TRUE, Apply, Const, Expr, Index, Read, Reduce, Scan, Symbol, apply, parts, size, walk
+from ..ir.scalar import TRUE, Apply, Const, Expr, Index, Read, Reduce, Scan, Symbol, apply, facts, parts, size, walk
 from ..ir.size import Dim, Size
 from ..ir.tile import Assign, Literal, Name, Statement, Store, Tile
 from .flatten import FlatStore
@@ -111,7 +111,7 @@ class Emitter:
                 return self._deep(tile.Bitcast(self.strong(self.wide(x, value), x.dtype), dtype), value), axes
             case Apply("where", (condition, x, y)):
                 inside, outside = guard, guard
-                if not _has_data(condition) or any(_reads_where_data_says(e) for e in (x, y)):
+                if not facts(condition).data or any(_reads_where_data_says(e) for e in (x, y)):
                     inside = apply("bitand", guard, condition)
                     outside = apply("bitand", guard, apply("invert", condition))
                 made = [self.emit(condition, guard), self.emit(x, inside), self.emit(y, outside)]
@@ -192,7 +192,8 @@ class Emitter:
         return value
 
     def _is_position(self, e: Expr) -> bool:
-        return not any(isinstance(p, Read | Reduce | Scan | Symbol) for p in walk(e))
+        known = facts(e)
+        return not known.data and not known.symbols
 
     def _applied(self, fn: str, made: list[tuple[Tile, Axes]], args: tuple[Expr, ...]) -> tuple[Tile, Axes]:
         every = tuple(a for a in self.axes if any(a in axes for _, axes in made))
@@ -271,15 +272,10 @@ class Emitter:
     def _is_unsafe(self, e: Expr) -> bool:
         found = self.unsafe.get(e)
         if found is None:
-            for part in walk(e):
-                if part not in self.unsafe:
-                    self.unsafe[part] = self._reads_outside(part) or any(self.unsafe[p] for p in parts(part))
-            found = self.unsafe[e]
+            found = self.unsafe[e] = any(self._reads_outside(read) for read in facts(e).reads)
         return found
 
-    def _reads_outside(self, e: Expr) -> bool:
-        if not isinstance(e, Read):
-            return False
+    def _reads_outside(self, e: Read) -> bool:
         low, high = bounds(e.position[0])
         count: Dim = e.source.type.count
         if type(low) is not int or low < 0 or high is None:
@@ -310,9 +306,5 @@ class Emitter:
             self.body.append(Store(pointer, self.lift(made, made_axes, every), lifted))
 
 
-def _has_data(e: Expr) -> bool:
-    return any(isinstance(p, Read | Reduce | Scan) for p in walk(e))
-
-
 def _reads_where_data_says(e: Expr) -> bool:
-    return any(isinstance(p, Read) and any(map(_has_data, p.position)) for p in walk(e))
+    return any(facts(p).data for read in facts(e).reads for p in read.position)

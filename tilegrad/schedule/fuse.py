@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..ir.graph import Graph, Value
-from ..ir.scalar import Apply, Const, Expr, Index, Read, Reduce, Scan, parts, substitute, walk
+from ..ir.scalar import Apply, Const, Expr, Index, Read, Reduce, Scan, facts, parts, substitute, walk
 from ..ir.size import Dim, product
 from .group import Group, Kind, Mapping, Schedule, Store, merged
 from .inline import Element, elements, typical
@@ -184,7 +184,7 @@ def _alone(value: Value, element: Element) -> Group:
         return Group("opaque", (), (), (Store(value, element.position, element.expr),), (value,))
     position, expr = element.position, element.expr
     rows = tuple(i for i in position if isinstance(i, Index))
-    loops = [e for e in walk(expr) if isinstance(e, Reduce | Scan)]
+    loops = [e for e in walk(expr) if isinstance(e, Reduce | Scan)] if facts(expr).loops else []
     kind: Kind = "map"
     columns: tuple[Index, ...] = ()
     scans = [e for e in loops if isinstance(e, Scan)]
@@ -210,7 +210,7 @@ def _reduction_chain(e: Expr) -> list[Reduce]:
                 chain.append(e)
                 e = body
             case _:
-                inner = [p for p in parts(e) if any(isinstance(x, Reduce) for x in walk(p))]
+                inner = [p for p in parts(e) if facts(p).loops]
                 if len(inner) != 1 or (chain and not _is_cast(e)):
                     return chain
                 e = inner[0]
@@ -243,7 +243,7 @@ def operands(expr: Expr, rows: tuple[Index, ...], columns: tuple[Index, ...]) ->
 
 def free_indices(e: Expr) -> set[Index]:
     """The indices that an expression without reductions depends on."""
-    return {p for p in walk(e) if isinstance(p, Index)}
+    return set(facts(e).indices)
 
 
 def _alignment(a: Group, b: Group) -> Mapping | str:
@@ -269,7 +269,7 @@ def _alignment(a: Group, b: Group) -> Mapping | str:
 
 def _reads_of(group: Group, values: Iterable[Value]) -> list[Read]:
     wanted = set(values)
-    return [e for m in group.members for e in walk(m.expr) if isinstance(e, Read) and e.source in wanted]
+    return [e for m in group.members for e in facts(m.expr).reads if e.source in wanted]
 
 
 def _same_space(a: Group, b: Group) -> Mapping | str:
@@ -281,10 +281,10 @@ def _same_space(a: Group, b: Group) -> Mapping | str:
     if [i.extent for i in a.columns] != [i.extent for i in b.columns]:
         return "they have different columns"
     mapping = dict(zip(a.rows + a.columns, b.rows + b.columns, strict=True))
-    here = {e.source: e.position for m in b.members for e in walk(m.expr) if isinstance(e, Read)}
+    here = {e.source: e.position for m in b.members for e in facts(m.expr).reads}
     for m in a.members:
-        for e in walk(m.expr):
-            if isinstance(e, Read) and e.source in here and free_indices(e):
+        for e in facts(m.expr).reads:
+            if e.source in here and free_indices(e):
                 moved = substitute(e, mapping)  # type: ignore[arg-type]
                 if isinstance(moved, Read) and moved.position == here[e.source]:
                     return mapping

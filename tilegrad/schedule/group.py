@@ -14,7 +14,7 @@ from typing import Literal
 
 from ..ir.graph import Value
 from ..ir.node import Node
-from ..ir.scalar import Expr, Index, Read, Reduce, Scan, rebuild, show, substitute, walk
+from ..ir.scalar import Expr, Index, Read, Reduce, Scan, facts, rebuild, show, substituted, walk
 
 Kind = Literal["map", "rows", "contraction", "opaque"]
 
@@ -40,12 +40,14 @@ class Group(Node):
         if "_stores" in self.__dict__:
             return self.__dict__["_stores"]  # type: ignore[no-any-return]
         known: dict[Value, Expr] = {}
+
+        def inside(e: Expr) -> Expr | None:
+            return known.get(e.source) if isinstance(e, Read) else None
+
         for member in self.members:
-
-            def inside(e: Expr) -> Expr | None:
-                return known.get(e.source) if isinstance(e, Read) else None
-
-            known[member.value] = rebuild((member.expr,), inside)[0]
+            reads = facts(member.expr).reads
+            inner = any(e.source in known for e in reads)
+            known[member.value] = rebuild((member.expr,), inside)[0] if inner else member.expr
         made = tuple(Store(m.value, m.position, known[m.value]) for m in self.members if m.value in self.stored)
         self.__dict__["_stores"] = made
         return made
@@ -53,8 +55,7 @@ class Group(Node):
     def reads(self) -> set[Value]:
         """The values outside of the group that it reads."""
         own = {m.value for m in self.members}
-        found = {e.source for m in self.members for e in walk(m.expr) if isinstance(e, Read)}
-        return found - own
+        return {e.source for m in self.members for e in facts(m.expr).reads} - own
 
     def needs(self) -> set[Value]:
         """The values that its kernel is given."""
@@ -101,11 +102,8 @@ def merged(
     """The members of both groups, those of the first with the indices of the second."""
     members = a.members
     if any(own is not other for own, other in mapping.items()):
-        changes: dict[Expr, Expr] = dict(mapping.items())
-        members = tuple(
-            Store(m.value, tuple(substitute(p, changes) for p in m.position), substitute(m.expr, changes))
-            for m in a.members
-        )
+        moved = iter(substituted([e for m in members for e in (*m.position, m.expr)], dict(mapping.items())))
+        members = tuple([Store(m.value, tuple([next(moved) for _ in m.position]), next(moved)) for m in members])
     return Group(kind, rows, columns, members + b.members, a.stored + b.stored)
 
 

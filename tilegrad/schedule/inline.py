@@ -7,12 +7,12 @@ and what is too dear to be computed again for each of its readers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..ir.dtype import int64
 from ..ir.graph import Graph, Value
 from ..ir.node import Node
-from ..ir.scalar import Expr, Index, Position, Read, Reduce, Scan, const, substitute, walk
+from ..ir.scalar import Expr, Index, Position, Read, const, facts, substitute
 from ..ir.size import Dim, Size, product
 
 WEIGHTS = {"free": 0, "cheap": 1, "dear": 8}
@@ -51,9 +51,9 @@ def elements(graph: Graph) -> dict[Value, Element]:
             nodes[value] = Element(canonical(value.shape), const(0, int64))
             continue
         element = compose(value, inlined)
-        reads = [e for e in walk(element.expr) if isinstance(e, Read)]
+        known = facts(element.expr)
         weight = WEIGHTS[value.cost] + sum(weights.get(x, 0) for x in value.inputs)
-        if value in kept or _has_loop(element.expr) or _is_kept(value, weight, reads, consumers):
+        if value in kept or known.loops or _is_kept(value, weight, known.reads, consumers):
             nodes[value] = element
         else:
             inlined[value] = element
@@ -67,16 +67,11 @@ def _needed(nodes: dict[Value, Element], outputs: tuple[Value, ...]) -> dict[Val
     wanted = set(outputs)
     for value, element in reversed(nodes.items()):
         if value in wanted:
-            read = value.inputs if value.opaque else [e.source for e in walk(element.expr) if isinstance(e, Read)]
-            wanted.update(read)
+            wanted.update(value.inputs if value.opaque else [e.source for e in facts(element.expr).reads])
     return {value: element for value, element in nodes.items() if value in wanted}
 
 
-def _has_loop(e: Expr) -> bool:
-    return any(isinstance(part, Reduce | Scan) for part in walk(e))
-
-
-def _is_kept(value: Value, weight: int, reads: list[Read], consumers: Mapping[Value, list[Value]]) -> bool:
+def _is_kept(value: Value, weight: int, reads: Sequence[Read], consumers: Mapping[Value, list[Value]]) -> bool:
     """Whether elements are better computed once than for each reader."""
     readers = consumers[value]
     size = typical(product(value.shape))

@@ -8,6 +8,7 @@ come before. Where that cannot be, the new value is copied over the old one at t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from heapq import heappop, heappush
 
 from ..ir.graph import Value
 from ..ir.scalar import Read, Reduce, Scan, walk
@@ -59,14 +60,17 @@ def _overwrites(group: Group, new: Value, old: Value) -> bool:
 def in_order(before: Before) -> list[int]:
     """The numbers in an order in which each comes after those it must, as near to theirs as can be; none if
     there is a circle."""
-    left = {n: set(b) for n, b in enumerate(before)}
+    waiting = [len(b) for b in before]
+    after: list[list[int]] = [[] for _ in before]
+    for n, needs in enumerate(before):
+        for x in needs:
+            after[x].append(n)
+    ready = [n for n, count in enumerate(waiting) if not count]
     order: list[int] = []
-    while left:
-        ready = next((n for n in sorted(left) if not left[n]), None)
-        if ready is None:
-            return []
-        order.append(ready)
-        del left[ready]
-        for waiting in left.values():
-            waiting.discard(ready)
-    return order
+    while ready:
+        order.append(heappop(ready))
+        for n in after[order[-1]]:
+            waiting[n] -= 1
+            if not waiting[n]:
+                heappush(ready, n)
+    return order if len(order) == len(before) else []

@@ -12,7 +12,7 @@ from ..ops.reduction import Max, Min
 from .rewrite import rewrite
 from .simplify import holds
 
-MOVEMENTS = (Expand, Reshape, Permute, Slice, Index, TakeAlong)
+PLACED = {Cast, Expand, Reshape, Permute, Slice, Index, TakeAlong, Max, Min}
 
 
 def casts(graph: Graph) -> Graph:
@@ -31,7 +31,7 @@ def casts(graph: Graph) -> Graph:
       %1: f32[2,8] = cast[f32] %0
       return %1
     """
-    return rewrite(graph, _placed)
+    return rewrite(graph, lambda value, busy: _placed(value, busy) if type(value) in PLACED else None)
 
 
 def _placed(value: Value, busy: set[Value]) -> Value | None:

@@ -24,7 +24,7 @@ def rewrite(graph: Graph, simpler: Simpler) -> Graph:
     new: dict[Value, Value] = {}
     busy: set[Value] = set()
     for value in readers:
-        if value in given or isinstance(value, Input):
+        if value in given or type(value) is Input:
             made = value
         else:
             with working_for(value.location):
@@ -42,7 +42,7 @@ def _settled(value: Value, new: dict[Value, Value], simpler: Simpler, busy: set[
     for _ in range(MOST_STEPS):
         for x in value.inputs:
             if x not in new:
-                new[x] = x if isinstance(x, Input) else _settled(x, new, simpler, busy)
+                new[x] = x if type(x) is Input else _settled(x, new, simpler, busy)
         value = moved(value, tuple([new[x] for x in value.inputs]))
         found = simpler(value, busy)
         if found is None:

@@ -21,11 +21,12 @@ def share(graph: Graph) -> Graph:
       %1: f32[3] = add %0 %0
       return %1
     """
+    given = set(graph.inputs)
     new: dict[Value, Value] = {}
     known: dict[tuple[Any, ...], Value] = {}
     changed = False
     for value in graph.values():
-        if value in graph.inputs or isinstance(value, Input):
+        if value in given or type(value) is Input:
             new[value] = value
             continue
         inputs = tuple([new[x] for x in value.inputs])

@@ -22,6 +22,7 @@ KINDS = {"float": "f", "int": "i", "uint": "i", "bool": "b"}
 EXACT = ("add", "sub", "mul", "div", "neg", "abs", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "sqrt")
 """Functions that are computed alike everywhere, so that a constant may be computed now."""
 
+MOVEMENTS = {Expand, Reshape, Permute, Slice}
 DIGITS = {float32: 24, float64: 53, int32: 31, int64: 63}
 """The bits in which whole numbers of a type are added up without rounding."""
 
@@ -92,9 +93,9 @@ def _typed(number: float, value: Value) -> float:
 
 def constant_of(value: Value) -> float | None:
     """The number that all elements of a value are, where that is plain."""
-    while isinstance(value, Expand | Reshape | Permute | Slice):
-        value = value.x
-    return value.value if isinstance(value, Fill) else None
+    while type(value) in MOVEMENTS:
+        value = value.inputs[0]
+    return value.value if type(value) is Fill else None
 
 
 def _folded(value: Value) -> Value | None:
@@ -104,9 +105,10 @@ def _folded(value: Value) -> Value | None:
     if 0 in value.shape:
         return Fill(value.dtype.numpy.type(0).item(), value.type)
     constant = None
+    if type(value) in MOVEMENTS:
+        number = constant_of(value)
+        return None if number is None else Fill(number, value.type)
     match value:
-        case Expand() | Reshape() | Permute() | Slice():
-            constant = constant_of(value)
         case Pad(x):
             constant = _if_equal([constant_of(x), value.value])
         case Cat(tensors):

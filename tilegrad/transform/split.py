@@ -32,9 +32,10 @@ def split(graph: Graph) -> Graph:
       %2: f32[] = sum[axes=(0), keepdim=False] %1
       return %2
     """
+    given = set(graph.inputs)
     new: dict[Value, Value] = {}
     for value in graph.values():
-        if value in graph.inputs or not value.inputs:
+        if value in given or not value.inputs:
             new[value] = value
             continue
         made = moved(value, tuple([new[x] for x in value.inputs]))
