@@ -24,7 +24,7 @@ from .fuse import free_indices, operands
 from .group import Group
 from .instances import Lowered, at_most, declare_programs, divides, extent_of, finished, kernel_names, number_of
 
-TILE_M, TILE_N, TILE_K = 64, 64, 512
+TILE_M, TILE_N, TILE_K = 256, 64, 512
 THREADS = 2
 """The result is cut into at least this many tiles, if it is large enough to share."""
 

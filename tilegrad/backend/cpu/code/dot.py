@@ -1,8 +1,8 @@
 """Products of tiles: blocks of the result held in registers while k runs.
 
 A block is some rows by two vectors, as many as leave registers for the operands. The left operand is read number
-by number wherever it lies. The right one is read by vectors: where its rows lie along memory, from there; else it
-is packed first, by squares transposed in registers where it lies along the other axis.
+by number wherever it lies. The right one is read by vectors: it is packed first (rows of a large matrix lie in a
+page each), by squares transposed in registers where it lies along the other axis; for a few rows from where it lies.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Dot:
         self.k = self.e.types.of(x).shape[1]
         self.rows = max(1, (nests.target.registers - 4) // 2)
         self.left = x if self._is_plain(x) or self.n <= self.lanes else self._packed(x, (self.m, self.k), "left")
-        along = self._is_plain(y) and self._step(y) == 1 and self.n % self.lanes == 0
+        along = self.m <= 2 * self.rows and self._is_plain(y) and self._step(y) == 1 and self.n % self.lanes == 0
         self.right = y if along else self._packed_right(y)
 
     def _defined(self, x: ir.Tile) -> ir.Tile:
