@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .errors import ShapeError, TraceError
+from .errors import ArgumentError, ShapeError, TraceError, check_callable
 from .functional import stack, where
 from .handle import state
 from .tensor import Tensor
@@ -18,6 +18,8 @@ from .tree import flatten, mapped, unflatten
 
 def cond(condition: Tensor | bool, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:
     """`true_fn(*operands)` where the condition (one element) holds, else `false_fn(*operands)`."""
+    check_callable(true_fn, "cond")
+    check_callable(false_fn, "cond")
     if not isinstance(condition, Tensor) or state.trace is None:
         return true_fn(*operands) if condition else false_fn(*operands)
     return _chosen(condition, true_fn(*operands), false_fn(*operands), "cond")
@@ -30,6 +32,8 @@ def while_loop(
 
     In a jitted function `max_steps` bounds the number of steps; a state that is done is not changed any more.
     """
+    check_callable(condition, "while_loop")
+    check_callable(body, "while_loop")
     if state.trace is None:
         steps = 0
         while bool(condition(initial)) and (max_steps is None or steps < max_steps):
@@ -48,14 +52,17 @@ def while_loop(
 
 def scan(body: Callable[[Any, Any], tuple[Any, Any]], initial: Any, xs: Any, length: int | None = None) -> Any:
     """`carry, y = body(carry, x)` along the first axis of the tensors in `xs`; gives the last carry and all y, stacked."""
+    check_callable(body, "scan")
     leaves, structure = flatten(xs)
+    if any(isinstance(x, Tensor) and not x.shape for x in leaves):
+        raise ShapeError("scan: a tensor without dimensions has no first axis to go along; give initial what stays")
     lengths = {int(x.shape[0]) for x in leaves if isinstance(x, Tensor)} | ({length} if length is not None else set())
     if len(lengths) != 1:
         raise ShapeError(f"scan: the first axes have lengths {sorted(lengths)}; they must be one length")
     made = []
     for n in range(lengths.pop()):
         x = unflatten(structure, [leaf[n] if isinstance(leaf, Tensor) else leaf for leaf in leaves])
-        carry, y = body(initial, x)
+        carry, y = _pair(body(initial, x))
         initial = _checked(initial, carry, "scan")
         made.append(y)
     if not made or made[0] is None:
@@ -63,9 +70,23 @@ def scan(body: Callable[[Any, Any], tuple[Any, Any]], initial: Any, xs: Any, len
     return initial, mapped(lambda *ys: stack(ys), made[0], *made[1:])
 
 
+def _pair(turn: Any) -> tuple[Any, Any]:
+    """What one turn of a scan gives."""
+    if not isinstance(turn, (tuple, list)) or len(turn) != 2:
+        raise ArgumentError(
+            f"scan: the body gives a pair (carry, y), not a {type(turn).__name__}: return (carry, None) if there is no y"
+        )
+    return turn[0], turn[1]
+
+
 def _chosen(condition: Tensor, one: Any, other: Any, op: str) -> Any:
     """One of two trees of tensors, by a condition that is not known yet."""
     _checked(one, other, op)
+    if isinstance(condition, Tensor) and condition.numel() != 1:
+        raise ShapeError(
+            f"{op}: the condition has shape {list(condition.shape)}; it must have one element: reduce it by .any() or "
+            ".all(), or choose element by element with tilegrad.where"
+        )
     return mapped(lambda x, y: where(condition, x, y) if isinstance(x, Tensor) else x, one, other)
 
 

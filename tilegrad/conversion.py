@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .creation import DeviceLike, place
+from .creation import DeviceLike, place, typed
 from .errors import ArgumentError, DeviceError, DTypeError, GradientError
 from .evaluation import array_of, compute
 from .handle import Handle, wrap
 from .ir.dtype import (
+    DTYPES,
     DType,
     bfloat16,
     bool_,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 
+NAMES_OF_DTYPES = frozenset(d.name for d in DTYPES)
+
 # --- types and devices -------------------------------------------------------------------------
 
 
@@ -41,11 +44,14 @@ def to(
     self: Tensor, *args: Any, dtype: DType | None = None, device: DeviceLike = None, copy: bool = False, **_: Any
 ) -> Tensor:
     """In another dtype, on another device, or both: x.to(dtype), x.to(device), x.to(device, dtype), x.to(other)."""
+    typed(dtype)
     for given in args:
         if isinstance(given, DType):
             dtype = given
         elif isinstance(given, Handle):
             dtype, device = given.value.dtype, given.value.device
+        elif isinstance(given, str) and given in NAMES_OF_DTYPES:
+            raise DTypeError(f"to: {given!r} is a string; write the dtype itself: x.to(tilegrad.{given})")
         elif isinstance(given, (str, Device)):
             device = given
         elif isinstance(given, bool):

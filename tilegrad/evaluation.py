@@ -26,10 +26,12 @@ differentiated: WeakSet[Handle] = WeakSet()
 class Check(NamedTuple):
     """Indices that must be inside an axis, once they are known."""
 
-    bounds: tuple[Value, Value]
+    bounds: tuple[Value, ...]
+    """The least and the greatest; nothing if these are known already."""
     extent: int
     axis: int
     op: str
+    from_end: bool
     location: Location | None
 
 
@@ -58,7 +60,7 @@ def compute(*tensors: Handle) -> None:
         settle(x)
     for check in checks:
         low, high = (int(_array(bound)) for bound in check.bounds)
-        refuse_outside(low, high, check.extent, check.axis, check.op, check.location)
+        refuse_outside(low, high, check)
 
 
 def _is_known(values: Sequence[Value]) -> bool:
@@ -121,8 +123,11 @@ def _array(value: Value) -> np.ndarray[Any, Any]:
     return place.to_host(value.buffer, value.type.dtype, shape) if found is None else found
 
 
-def check_index(index: Value, extent: Any, axis: int, op: str) -> None:
-    """Sees to it that indices are inside an axis: now if they are known, else when they will be."""
+def check_index(index: Value, extent: Any, axis: int, op: str, *, from_end: bool = True) -> None:
+    """Sees to it that indices are inside an axis: now if they are known, else when they will be.
+
+    `from_end`: whether negative ones count from its end.
+    """
     if state.trace is not None or not isinstance(extent, int) or not isinstance(index.type.count, int):
         return
     if index.type.count == 0:
@@ -134,18 +139,21 @@ def check_index(index: Value, extent: Any, axis: int, op: str) -> None:
         known = own["index_bounds"] = (int(array.min()), int(array.max()))
     if known is not None:
         low, high = known
-        refuse_outside(low, high, extent, axis, op, current_location())
+        refuse_outside(low, high, Check((), extent, axis, op, from_end, current_location()))
         return
-    deferred_checks.append(Check(index_bounds(index), extent, axis, op, current_location()))
+    deferred_checks.append(Check(index_bounds(index), extent, axis, op, from_end, current_location()))
 
 
-def refuse_outside(low: int, high: int, extent: int, axis: int, op: str, where: Location | None) -> None:
+def refuse_outside(low: int, high: int, check: Check) -> None:
     """Raises unless all indices from low to high are inside an axis."""
-    if low < -extent or high >= extent:
-        wrong = low if low < -extent else high
+    extent = check.extent
+    least = -extent if check.from_end else 0
+    if low < least or high >= extent:
+        wrong = low if low < least else high
+        allowed = f"indices {least} to {extent - 1}" if extent else "none is inside"
         raise IndexRangeError(
-            f"{op}: index {wrong} is outside axis {axis}, which has {extent} elements (indices {-extent} "
-            f"to {extent - 1})" + (f"; recorded at {where}" if where else "")
+            f"{check.op}: index {wrong} is outside axis {check.axis}, which has {extent} elements ({allowed})"
+            + (f"; recorded at {check.location}" if check.location else "")
         )
 
 

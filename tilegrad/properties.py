@@ -10,7 +10,7 @@ from . import conversion, views
 from . import storage as sharing
 from .creation import from_array, full, ones, zeros
 from .creation import tensor as made
-from .errors import ArgumentError, GradientError, ShapeError
+from .errors import ArgumentError, DTypeError, GradientError, ShapeError
 from .evaluation import compute
 from .handle import Handle, alias, mode, state, wrap
 from .indexing import getitem, setitem
@@ -175,6 +175,11 @@ class Properties(Handle):
                 raise ShapeError(
                     f"grad has shape {shown(value.shape)}, the tensor {shown(self.shape)}; they must be equal"
                 )
+            if value.dtype is not self.dtype:
+                raise DTypeError(
+                    f"grad has {value.dtype.name} elements, the tensor {self.dtype.name}; convert it, as in "
+                    f"grad.to(tilegrad.{self.dtype.name})"
+                )
         self._gradient = value
 
     @property
@@ -248,7 +253,17 @@ class Properties(Handle):
 
         def on_value(gradient: Value) -> Value | None:
             changed = hook(wrap(gradient))
-            return None if changed is None else changed.value
+            if changed is None:
+                return None
+            if not isinstance(changed, Handle) or changed.value.shape != gradient.shape:
+                found = (
+                    f"a tensor of shape {shown(changed.value.shape)}" if isinstance(changed, Handle) else repr(changed)
+                )
+                raise GradientError(
+                    f"a hook of a tensor of shape {shown(gradient.shape)} returned {found:.80}; return a gradient of that "
+                    "shape, or None to leave it as it is"
+                )
+            return changed.value
 
         hooks = value.__dict__.setdefault("hooks", [])
         hooks.append(on_value)

@@ -11,6 +11,7 @@ from .ir.dtype import bool_, int64
 from .ir.graph import Value
 from .ops import indexing as ops
 from .ops import selection, sorting
+from .ops.base import require_one_device
 from .ops.broadcasting import broadcast_shapes, expand, fill, normal_axis
 from .ops.cast import cast
 from .ops.creation import positions
@@ -35,9 +36,10 @@ def _index(index: Tensor, x: Value, dim: int, op: str) -> Value:
         raise DTypeError(
             f"{op}: the index has {value.dtype.name} elements, not integers; convert it, as in index.long()"
         )
+    require_one_device(op, [x, value])
     if x.shape:
         axis = normal_axis(dim, len(x.shape), op)
-        check_index(value, x.shape[axis], axis, op)
+        check_index(value, x.shape[axis], axis, op, from_end=False)
     return value if value.dtype.bits >= 32 else cast(value, int64)
 
 

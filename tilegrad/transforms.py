@@ -13,7 +13,7 @@ from typing import Any
 from . import tree
 from .autograd.engine import walking
 from .autograd.modes import enable_grad
-from .errors import ArgumentError, GradientError, ShapeError
+from .errors import ArgumentError, GradientError, ShapeError, check_callable
 from .handle import Handle, wrap
 from .ir.graph import Input, Value
 from .ops.broadcasting import fill, fill_like, normal_axis, shown
@@ -134,6 +134,7 @@ def value_and_grad(
     >>> value_and_grad(lambda x: (x**3).sum())(tg.tensor([1.0, 2.0]))
     (tensor(9.), tensor([ 3., 12.]))
     """
+    check_callable(fn, "value_and_grad")
 
     @wraps(fn)
     def both(*args: Any, **kwargs: Any) -> Any:
@@ -177,6 +178,7 @@ def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool
     >>> grad(grad(lambda x: x**3))(tg.tensor(2.0))
     tensor(12.)
     """
+    check_callable(fn, "grad")
     both = value_and_grad(fn, argnums, has_aux)
 
     @wraps(fn)
@@ -195,6 +197,7 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     >>> pull(tg.tensor([1.0, 10.0]))
     (tensor([ 2., 40.]),)
     """
+    check_callable(fn, "vjp")
     recorded = Recorded(fn, primals, {}, range(len(primals)), "vjp").finish()
     result, extra = recorded.result if has_aux else (recorded.result, None)
     leaves, shape = tree.flatten(result)
@@ -223,6 +226,7 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any],
     >>> jvp(lambda x: x * x, (tg.tensor(3.0),), (tg.tensor(1.0),))
     (tensor(9.), tensor(6.))
     """
+    check_callable(fn, "jvp")
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentError("jvp: primals and tangents are tuples, one entry for each argument: jvp(fn, (x,), (v,))")
     recorded = Recorded(fn, primals, {}, range(len(primals)), "jvp")
@@ -253,6 +257,7 @@ def vmap(fn: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0) -> Callabl
     >>> vmap(tg.dot)(tg.ones(3, 4), tg.ones(3, 4))
     tensor([4., 4., 4.])
     """
+    check_callable(fn, "vmap")
 
     @wraps(fn)
     def each(*args: Any, **kwargs: Any) -> Any:
@@ -356,6 +361,7 @@ def hessian(fn: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
 def checkpoint(fn: Callable[..., Any], *args: Any) -> Any:
     """fn(*args), whose intermediate values are computed again for the gradient and not kept; without arguments:
     a function that does so."""
+    check_callable(fn, "checkpoint")
     if not args:
 
         @wraps(fn)

@@ -148,9 +148,15 @@ def _listed(tensors: Any) -> list[Any]:
 
 def _upstreams(outputs: Sequence[Tensor], given: Any, op: str) -> list[Value]:
     """What flows into each output: ones for a single element, else what is given."""
-    ups = [None] * len(outputs) if given is None else [given] if isinstance(given, Handle) else list(given)
+    several = isinstance(given, (list, tuple))
+    ups = [None] * len(outputs) if given is None else list(given) if several else [given]
     if len(ups) != len(outputs):
         raise ArgumentError(f"{op}: {len(outputs)} outputs, but {len(ups)} gradients for them")
+    for up in ups:
+        if up is not None and not isinstance(up, Handle):
+            raise ArgumentError(
+                f"{op}: a gradient is a tensor or None, not {kind_of(up)}; wrap it: tilegrad.tensor(...)"
+            )
     return [_upstream(x.value, up, op) for x, up in zip(outputs, ups, strict=True)]
 
 
@@ -174,6 +180,11 @@ def _upstream(x: Value, given: Tensor | None, op: str) -> Value:
                 "gradient=tilegrad.ones_like(x)"
             )
         return fill(1.0, x.shape, x.dtype, x.device)
+    if not given.value.dtype.is_float:
+        raise GradientError(
+            f"{op}: the gradient has {given.value.dtype.name} elements; gradients are floating-point: convert it, as in "
+            "gradient.float()"
+        )
     if given.value.shape != x.shape:
         raise ShapeError(
             f"{op}: the gradient has shape {shown(given.value.shape)}, the tensor {shown(x.shape)}; they must be equal"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, IndexRangeError, ShapeError
 
 if TYPE_CHECKING:
     from ..random import Generator
@@ -60,6 +60,11 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
         if self.transform is not None:
             return None
         chosen = np.asarray(indices, dtype=np.int64)
+        for index in chosen[(chosen >= len(self)) | (chosen < -len(self))]:
+            raise IndexRangeError(
+                f"there is no sample {index} in a data set of {len(self)} (0 to {len(self) - 1}): does the sampler belong "
+                "to another data set?"
+            )
         return tuple(x[chosen] for x in self.arrays)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ShapeError
 from .dataset import Dataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
@@ -38,6 +38,11 @@ class DataLoader:
         generator: Generator | None = None,
         prefetch_factor: int = 2,
     ) -> None:
+        if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+            raise ArgumentError(
+                f"DataLoader: a data set has __len__ and __getitem__; a {type(dataset).__name__} has not. Make one of "
+                "arrays with TensorDataset(x, y), or derive from Dataset"
+            )
         if sampler is not None and shuffle:
             raise ArgumentError("DataLoader: give either a sampler or shuffle=True, not both")
         if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
@@ -131,6 +136,12 @@ def default_collate(samples: Sequence[Any]) -> Any:
         case Tensor():
             return stack(list(samples))
         case np.ndarray() | np.generic():
+            shapes = sorted({s.shape for s in samples})
+            if len(shapes) > 1:
+                raise ShapeError(
+                    f"the samples of a batch have the shapes {', '.join(map(str, shapes))}: give them one shape, or give "
+                    "a collate_fn that joins them"
+                )
             return as_tensors(np.stack(samples))
         case bool() | int() | float():
             return tensor(list(samples))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, overload
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, check_callable
 from .module import Module
 from .parameter import Parameter
 
@@ -74,6 +74,8 @@ class Sequential(_Row):
                     self.add_module(name, module)
             case _:
                 self.extend(modules)
+        for name, module in self._modules.items():
+            check_callable(module, f"Sequential, at {name},")
 
     def forward(self, input: Any) -> Any:
         for module in self:

@@ -10,6 +10,7 @@ from typing import Any
 from ..arithmetic import where
 from ..creation import arange
 from ..errors import ArgumentError, ShapeError
+from ..promotion import value_of
 from ..random import dropout as random_dropout
 from ..selecting import embedding as rows_of
 from ..selecting import one_hot
@@ -69,9 +70,10 @@ __all__ = [
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`input @ weight.T + bias`, over the last axis of the input."""
+    x = value_of(input, "linear")
     if weight.dim() != 2:
         raise ShapeError(f"linear: the weight needs two axes (out, in), but its shape is {tuple(weight.shape)}")
-    if input.dim() == 0 or input.shape[-1] != weight.shape[1]:
+    if not x.shape or input.shape[-1] != weight.shape[1]:
         raise ShapeError(
             f"linear: an input of the shape {tuple(input.shape)} does not end in the {weight.shape[1]} features that a "
             f"weight of the shape {tuple(weight.shape)} takes"

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ..autograd.modes import no_grad
 from ..creation import as_tensor
 from ..errors import ArgumentError
+from ..promotion import kind_of
 from ..tensor import Tensor
 
 
@@ -26,9 +27,16 @@ class LoadResult(NamedTuple):
 
 def load(name: str, own: Mapping[str, Tensor], given: Mapping[str, Any], strict: bool) -> LoadResult:
     """Copies each tensor of `given` into the tensor of the same name, or says everything that does not fit."""
+    if not isinstance(given, Mapping):
+        raise ArgumentError(
+            f"load_state_dict of {name}: takes a dict of names and tensors, as state_dict() gives, not {kind_of(given)}"
+        )
     missing = [key for key in own if key not in given]
     unexpected = [key for key in given if key not in own]
-    wrong = [
+    no_tensors = [
+        f"{key}: {kind_of(given[key])} is no tensor" for key in own if key in given and not hasattr(given[key], "shape")
+    ]
+    wrong = no_tensors or [
         f"{key}: the module has the shape {tuple(own[key].shape)}, the state {tuple(given[key].shape)}"
         for key in own
         if key in given and tuple(own[key].shape) != tuple(given[key].shape)

@@ -7,6 +7,7 @@ from ..creation import arange
 from ..errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
 from ..evaluation import SMALL, array_of
 from ..jitted import tracing
+from ..promotion import kind_of
 from ..tensor import Tensor
 
 
@@ -23,6 +24,7 @@ def cross_entropy(
     A class number outside 0..C-1 that is not `ignore_index` raises, or gives a loss of NaN where the numbers are
     not known yet.
     """
+    _need_tensors("cross_entropy", input, target)
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(f"cross_entropy: label_smoothing={label_smoothing}: give a number from 0 to 1")
     axis = 0 if input.dim() == 1 else 1
@@ -50,6 +52,7 @@ def nll_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """The negative of the log-probabilities `input` (N, C, ...) at the classes `target` (N, ...)."""
+    _need_tensors("nll_loss", input, target)
     axis = 0 if input.dim() == 1 else 1
     _check_classes(input, target, axis)
     _check_range(target, input.shape[axis], ignore_index)
@@ -179,7 +182,14 @@ def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: b
     return losses.sum() / input.shape[0] if reduction == "batchmean" else _reduced(losses, reduction)
 
 
+def _need_tensors(name: str, input: object, target: object) -> None:
+    for what, x in (("input", input), ("target", target)):
+        if not isinstance(x, Tensor):
+            raise ArgumentError(f"{name}: the {what} must be a tensor, not {kind_of(x)}; wrap it: tilegrad.tensor(...)")
+
+
 def _same_shape(name: str, input: Tensor, target: Tensor) -> None:
+    _need_tensors(name, input, target)
     if tuple(input.shape) != tuple(target.shape):
         raise ShapeError(
             f"{name}: the input has the shape {tuple(input.shape)} and the target {tuple(target.shape)}: they must be "

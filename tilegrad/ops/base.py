@@ -133,6 +133,15 @@ def require_alike(op: str, values: Sequence[Value]) -> None:
             raise DeviceError(f"{op}: tensors on two devices, {_listed(values)}; move one, as in y.to({met.device!r})")
 
 
+def require_one_device(op: str, values: Sequence[Value]) -> None:
+    """Refuses values of which some are on another device."""
+    for x in values[1:]:
+        if x.device != values[0].device:
+            raise DeviceError(
+                f"{op}: tensors on two devices, {_listed([values[0], x])}; move one, as in y.to({values[0].device!r})"
+            )
+
+
 def _met(x: Shape, y: Shape, op: str) -> Shape:
     """The shape in which two meet: the same object as one of them if it is equal to it."""
     new = len(x) - len(y)

@@ -22,7 +22,7 @@ from ..ir.scalar import cast as cast_element
 from ..ir.scalar import where as choose
 from ..ir.size import Dim, Shape, product
 from .arithmetic import neg
-from .base import Operand, operand
+from .base import Operand, operand, require_one_device
 from .bits import bitwise_and
 from .broadcasting import Reshape, broadcast_shapes, expand, fill, normal_axis, require, reshape, shown, sum_to
 from .cast import cast
@@ -278,6 +278,7 @@ def _spread(
     op: str, x: Value, indices: Sequence[Value], axes: Sequence[int]
 ) -> tuple[tuple[Value, ...], tuple[int, ...]]:
     """The indices in one shape and in the order of their axes, and these."""
+    require_one_device(op, [x, *indices])
     if len(set(axes)) != len(axes) or not all(0 <= axis < x.type.rank for axis in axes):
         raise AxisError(f"{op}: {shown(tuple(axes))} are not different axes of a tensor of {x.type.rank} axes")
     order = sorted(range(len(axes)), key=lambda n: axes[n])

@@ -12,6 +12,7 @@ from ..errors import ArgumentError
 from ..evaluation import compute
 from ..ir.dtype import float32
 from ..jitted import host_scalar, tracing
+from ..promotion import kind_of
 from ..tensor import Tensor
 
 Group = dict[str, Any]
@@ -34,6 +35,8 @@ class Optimizer(ABC):
         self.defaults = defaults
         self.state: dict[Tensor, dict[str, Tensor]] = {}
         self.param_groups: list[Group] = []
+        if not isinstance(params, Iterable):
+            raise ArgumentError(f"{self.name} takes tensors, as model.parameters() gives, not {kind_of(params)}")
         given: list[Any] = [params] if isinstance(params, Tensor) else list(params)
         if not given:
             raise ArgumentError(f"{self.name} got no parameters: was the generator of parameters used before?")
@@ -42,7 +45,9 @@ class Optimizer(ABC):
 
     def add_param_group(self, param_group: Mapping[str, Any]) -> None:
         """Updates some more tensors, with settings of their own where the group has them."""
-        params = param_group["params"]
+        params = param_group.get("params")
+        if not isinstance(params, Iterable):
+            raise ArgumentError(f"{self.name}: a group is a dict with 'params': tensors, not {kind_of(params)}")
         members = [params] if isinstance(params, Tensor) else [p[1] if isinstance(p, tuple) else p for p in params]
         known = {id(p) for group in self.param_groups for p in group["params"]}
         for n, parameter in enumerate(members):
@@ -75,8 +80,8 @@ class Optimizer(ABC):
     def check(self, group: Group) -> None:
         """Raises if a setting makes no sense."""
         for name in ("lr", "weight_decay", "eps", "momentum"):
-            if name in group and not group[name] >= 0:
-                raise ArgumentError(f"{self.name}: {name} is {group[name]!r}: it must be 0 or more")
+            if name in group and not (isinstance(group[name], (int, float)) and group[name] >= 0):
+                raise ArgumentError(f"{self.name}: {name} is {group[name]!r}: it must be a number, 0 or more")
 
     def first_state(self, parameter: Tensor, group: Group) -> dict[str, Tensor]:
         return {name: zeros_like(parameter.detach()) for name in self.kept(group)}
@@ -129,6 +134,11 @@ class Optimizer(ABC):
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Takes over what `state_dict` gave, here or in PyTorch; the parameters must come in the same order."""
+        if not isinstance(state_dict, Mapping) or not {"state", "param_groups"} <= set(state_dict):
+            raise ArgumentError(
+                f"{self.name}.load_state_dict: takes a dict with 'state' and 'param_groups', as state_dict() gives, not "
+                f"{state_dict!r:.60}"
+            )
         groups = state_dict["param_groups"]
         sizes, given = [len(g["params"]) for g in self.param_groups], [len(g["params"]) for g in groups]
         if sizes != given:
