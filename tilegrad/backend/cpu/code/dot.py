@@ -120,7 +120,7 @@ class _Dot:
 
     def _block(self, row: Value, rows: int, column: Value, wide: int, active: int | None, fresh: bool) -> None:
         b, e = self.b, self.e
-        e.memo = {}
+        e.begin()
         places: list[At] = [
             [b.op("add", row, constant(r, I64)), b.op("add", column, constant(v * self.lanes, I64))]
             for r in range(rows)
@@ -136,7 +136,7 @@ class _Dot:
             for v in range(wide):
                 sums.append(self._added(x, ys[v], loop.carried[r * wide + v]))
         results = b.close_loop(loop, sums)
-        e.memo = {}
+        e.begin()
         e.active = active
         for at, value in zip(places, results, strict=True):
             e.keep(self.out, at, value, self.lanes)

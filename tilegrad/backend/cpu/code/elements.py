@@ -51,6 +51,10 @@ class Elements:
         """What is known in the present turn of the innermost loop."""
         self.active: int | None = None
         """How many lanes exist, in the last vector of a row."""
+        self.nest = 0
+        """The number of the loop nest that is being written."""
+        self.base = 0
+        """The scope in which it began: what does not change within the nest is computed there."""
         self.ids: list[Value] = []
         self.grid: list[Value] = []
 
@@ -72,10 +76,19 @@ class Elements:
         return b.offset(memory.address, memory.element, flat)
 
     def load(self, memory: Memory, at: At, lanes: int) -> Value:
-        type = Type(memory.element, lanes)
-        address = self.place(memory, at)
-        raw = self.b.instruction(f"load {type}, ptr {address}, align {memory.element_bytes}", type)
+        raw = self.once(self.place(memory, at), Type(memory.element, lanes), memory.element_bytes)
         return raw if memory.pointer else vectors.from_memory(self.b, raw, memory.dtype)
+
+    def once(self, address: Value, type: Type, bytes: int) -> Value:
+        """A load of memory that the present nest does not change, as far out in it as its address is known."""
+        text = f"load {type}, ptr {address}, align {bytes} ; nest {self.nest}"
+        return self.b.pure(text, type, (address,), least=self.base)
+
+    def begin(self) -> None:
+        """A new nest: what was loaded in the last one may have changed."""
+        self.nest += 1
+        self.base = self.b.level
+        self.memo = {}
 
     def keep(self, memory: Memory, at: At, value: Value, lanes: int) -> None:
         """Puts elements in memory of our own; lanes that do not exist are left out."""
@@ -246,7 +259,7 @@ class Elements:
     def _load_along(self, address: Value, type: Type, mask: Value | None, default: Value, bytes: int) -> Value:
         b = self.b
         if mask is None:
-            return b.instruction(f"load {type}, ptr {address}, align {bytes}", type)
+            return self.once(address, type, bytes)
         name = f"llvm.masked.load.{type.short}.p0"
         b.declarations.setdefault(name, f"declare {type} @{name}(ptr, i32, {mask.type}, {type})")
         text = f"call {type} @{name}(ptr {address}, i32 {bytes}, {mask.type} {mask}, {type} {default})"

@@ -113,7 +113,7 @@ class _Lowering:
 
     def _block(self, body: Sequence[ir.Statement]) -> None:
         for statement in body:
-            self.e.made, self.e.memo = {}, {}
+            self._fresh()
             for root in roots(statement):
                 self._prepare(root)
             match statement:
@@ -127,7 +127,12 @@ class _Lowering:
                     self._while(condition, inner)
                 case ir.If(condition, then, other):
                     self._if(condition, then, other)
-        self.e.made, self.e.memo = {}, {}
+        self._fresh()
+
+    def _fresh(self) -> None:
+        """Before a statement: nothing is known of memory."""
+        self.e.made = {}
+        self.e.begin()
 
     def _assign(self, name: str, value: ir.Tile) -> None:
         t = self.e.types.variables[name]
@@ -191,7 +196,7 @@ class _Lowering:
 
     def _while(self, condition: ir.Tile, body: Sequence[ir.Statement]) -> None:
         label, _ = self.b.open_while([])
-        self.e.made, self.e.memo = {}, {}
+        self._fresh()
         self._prepare(condition)
         self.b.enter_while(self.e.of(condition, [], 0, bool_))
         self._block(body)
@@ -234,4 +239,4 @@ class _Lowering:
                 out = self.e.allocate(t.dtype, t.shape, "reshaped")
                 self.nests.keep(out, y, self.e.shape(y))
         self.e.made[id(x)] = out
-        self.e.memo = {}
+        self.e.begin()

@@ -30,9 +30,10 @@ class Nests:
 
     def over(self, shape: tuple[int, ...], body: Body, dtype: DType, vectorised: bool = True) -> None:
         """Runs a body over a shape; along the last axis by vectors, the last of which may be short."""
+        self.e.begin()
         if not shape:
-            self.e.memo = {}
             body([], 0)
+            self.e.begin()
             return
         if 0 in shape:
             return
@@ -54,7 +55,7 @@ class Nests:
             self.b.close_loop(loop)
         for loop in reversed(opened):
             self.b.close_loop(loop)
-        self.e.memo = {}
+        self.e.begin()
 
     def _along(self, extent: int, lanes: int, at: At, body: Body) -> None:
         full = extent // lanes * lanes
