@@ -24,7 +24,7 @@ from .roots import Root
 Pack = Callable[[TileNode, Slot], None]
 """Fills a slot with a tile."""
 
-UNROLLED = 4
+UNROLLED = 2
 """Steps of k in one turn of the innermost loop."""
 
 

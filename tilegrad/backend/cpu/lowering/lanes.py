@@ -10,18 +10,17 @@ and where nothing but masked stores is left, the second loop ends at the limit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
-from .. import linear
 from .accumulate import Accumulator, State
-from .elements import TRUE, Elements, Frame, Position, projected
-from ..emit import I1, I64, Value, constant, lane_constants
-from ..linear import LANE, ZERO, Linear, number, term
+from .elements import Elements, Frame, Position, projected
+from ..emit import I64, Value, constant, lane_constants
+from ..linear import ZERO, Linear, number, term
+from .masks import Conjunct, assume, conjuncts, extreme, least, limit, of_store, parts
 from .nodes import TileNode
 from .placing import commit, common_lanes
-from .roots import Pattern, Root, identity_pattern, project_pattern
+from .roots import Root, identity_pattern, project_pattern
 
-Conjunct = tuple[TileNode, Pattern]
 States = list[State]
 
 
@@ -40,9 +39,9 @@ class LaneNest:
         """Writes the loops; gives what the reductions came to."""
         if self.extent == 1 or self.lanes == 1:
             return self._single()
-        conjuncts = self._conjuncts()
-        if conjuncts:
-            return self._masked(conjuncts)
+        found = conjuncts(self.frame, self.roots)
+        if found:
+            return self._masked(found)
         return self._exact()
 
     # The body.
@@ -68,7 +67,7 @@ class LaneNest:
             accumulator = self.accumulators[root]
             for n in range(sets):
                 first = None
-                if accumulator.has_place:
+                if accumulator.has_place and lanes:
                     first = lane_constants(range(n * lanes, (n + 1) * lanes), "i32")
                 states.append(accumulator.start(b, lanes, first))
         return states
@@ -170,37 +169,27 @@ class LaneNest:
 
     # With masks.
 
-    def _conjuncts(self) -> set[Conjunct]:
-        """The parts of the masks of what is loaded and stored."""
-        found: set[Conjunct] = set()
-        for root in self.roots:
-            for node, pattern in root.visits:
-                if node.kind == "load" and len(node.args) > 1 and node not in self.frame.results:
-                    found |= set(_parts(node.args[1], project_pattern(pattern, node.args[1].shape, node.shape)))
-            if root.mask is not None:
-                whole = identity_pattern(len(root.domain))
-                found |= set(_parts(root.mask, project_pattern(whole, root.mask.shape, root.domain)))
-        return found
-
-    def _masked(self, conjuncts: set[Conjunct]) -> dict[Root, Value]:
+    def _masked(self, found: list[Conjunct]) -> dict[Root, Value]:
         b, lanes, extent = self.b, self.lanes, constant(self.extent, I64)
-        limits = {c: self._limit(c) for c in conjuncts}
-        truths = [c for c, limit in limits.items() if limit is not None]
-        limit = self._least([x for x in limits.values() if x is not None], extent)
+        whole, axis = (*self.prefix, ZERO), len(self.prefix)
+        limits = {c: limit(self.frame, c, whole, axis, self.extent) for c in found}
+        truths = [c for c, x in limits.items() if x is not None]
+        full = least(b, [x for x in limits.values() if x is not None], extent)
         sets = self._unroll()
         states = self._start(sets)
         done = constant(0, I64)
         if truths:
             step = lanes * sets
-            done = b.op("and", limit, constant(-step, I64), "full")
+            done = b.op("and", full, constant(-step, I64), "full")
             done.negative, done.multiple = False, step
-            if limit.is_constant:
-                done = constant(int(limit.text) // step * step, I64)
+            if full.is_constant:
+                done = constant(int(full.text) // step * step, I64)
 
             def fast(index: Value, states: States) -> States:
                 elements = Elements(self.frame, lanes)
                 places = _vectors(term(index), lanes, sets)
-                self._assume(elements, truths, places)
+                for place in places:
+                    assume(elements, truths, (*self.prefix, place))
                 return self._body(elements, places, states, sets)
 
             states = self._loop("lane", (constant(0, I64), done, step), states, fast, guarded=True)
@@ -220,49 +209,6 @@ class LaneNest:
         left = b.convert("trunc", b.op("sub", constant(self.extent, I64), index, "left"), "i32")
         return b.compare("slt", lane_constants(range(self.lanes), "i32"), b.splat(left, self.lanes), "active")
 
-    def _limit(self, conjunct: Conjunct) -> Value | None:
-        """Up to where along the axis a mask holds, if there is such a place; 0 if it holds nowhere."""
-        node, pattern = conjunct
-        if any(p < -1 for p in pattern):
-            return None
-        b = self.b
-        at = self._placed(pattern, LANE)
-        elements = Elements(self.frame, self.extent)
-        found = elements.difference(node, at)
-        if found is None:
-            return self._uniform(node, pattern)
-        fn, difference = found
-        if difference.is_uniform:
-            return self._uniform(node, pattern)
-        if difference.lane != 1:
-            return None
-        limit = linear.add(b, number(int(fn == "le")), difference.base, -1)
-        if limit.is_number:
-            return constant(max(0, limit.number), I64)
-        made = b.intrinsic("smax", linear.scalar(b, limit, "limit"), constant(0, I64))
-        made.negative = False
-        return made
-
-    def _uniform(self, node: TileNode, pattern: Pattern) -> Value | None:
-        """The limit of a mask that does not vary along the axis: all or nothing."""
-        if len(self.prefix) in pattern:
-            return None
-        elements = Elements(self.frame, 0)
-        holds = elements.value(node, self._placed(pattern, ZERO))
-        if holds.type != I1:
-            return None
-        return self.b.select(holds, constant(self.extent, I64), constant(0, I64), "limit")
-
-    def _placed(self, pattern: Pattern, index: Linear) -> Position:
-        whole = (*self.prefix, index)
-        return tuple([ZERO if p < 0 else whole[p] for p in pattern])
-
-    def _assume(self, elements: Elements, truths: Sequence[Conjunct], places: Sequence[Linear]) -> None:
-        """Masks that are known to hold at these places."""
-        for node, pattern in truths:
-            for index in places:
-                elements.known[node, self._placed(pattern, index)] = TRUE
-
     def _end(self, limits: dict[Conjunct, Value | None], extent: Value) -> Value:
         """From where on nothing happens any more."""
         furthest: Value | None = None
@@ -271,47 +217,24 @@ class LaneNest:
             known = [x for c in masks for x in [limits.get(c, None)] if x is not None]
             if not known:
                 return extent
-            least = self._least(known, extent)
-            furthest = least if furthest is None else self._extreme("smax", furthest, least)
+            end = least(self.b, known, extent)
+            furthest = end if furthest is None else extreme(self.b, "smax", furthest, end)
         return extent if furthest is None else furthest
 
     def _masks_out(self, root: Root) -> list[Conjunct]:
         """The masks without which a root does nothing."""
         whole = identity_pattern(len(root.domain))
-        if root.kind == "store" and root.mask is not None:
-            return list(_parts(root.mask, project_pattern(whole, root.mask.shape, root.domain)))
+        if root.kind == "store":
+            return of_store(root)
         if root.kind == "reduce":
             x = root.node.args[0]
             neutral = self.accumulators[root].neutral()
             if x.kind == "apply" and x.data == "where" and _is_literal(x.args[2], neutral):
                 condition = x.args[0]
-                return list(_parts(condition, project_pattern(whole, condition.shape, x.shape)))
+                return list(parts(condition, project_pattern(whole, condition.shape, x.shape)))
             if x.kind == "load" and len(x.args) == 3 and _is_literal(x.args[2], neutral):
-                return list(_parts(x.args[1], project_pattern(whole, x.args[1].shape, x.shape)))
+                return list(parts(x.args[1], project_pattern(whole, x.args[1].shape, x.shape)))
         return []
-
-    def _least(self, limits: Sequence[Value], extent: Value) -> Value:
-        found = extent
-        for limit in limits:
-            found = self._extreme("smin", found, limit)
-        return found
-
-    def _extreme(self, name: str, x: Value, y: Value) -> Value:
-        if x.is_constant and y.is_constant:
-            choose = min if name == "smin" else max
-            return constant(choose(int(x.text), int(y.text)), I64)
-        made = self.b.intrinsic(name, x, y, hint="end")
-        made.negative = False
-        return made
-
-
-def _parts(mask: TileNode, pattern: Pattern) -> Iterator[Conjunct]:
-    """The conjuncts of a mask."""
-    if mask.kind == "apply" and mask.data == "bitand":
-        for a in mask.args:
-            yield from _parts(a, project_pattern(pattern, a.shape, mask.shape))
-    elif mask.kind != "literal":
-        yield mask, pattern
 
 
 def _is_literal(node: TileNode, value: float | int | bool) -> bool:

@@ -8,7 +8,7 @@ by a number each turn as that number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ....errors import CompileError
 from ....ir import tile as ir
@@ -103,8 +103,8 @@ class _Lowering:
 
     # Straight stretches.
 
-    def _block(self, body: Sequence[ir.Statement], later: frozenset[str]) -> None:
-        """Statements; `later` are the names that code after them may use."""
+    def _block(self, body: Sequence[ir.Statement], later: frozenset[str], slots: Mapping[str, Slot] = {}) -> None:
+        """Statements; `later` are the names that code after them may use, `slots` where some of these must be then."""
         after = [later]
         for statement in reversed(body):
             after.append(after[-1] | _used(statement))
@@ -126,6 +126,8 @@ class _Lowering:
                 case ir.If():
                     self._flush(after[n])
                     self._if(statement, after[n + 1])
+        for name, slot in slots.items():
+            self._update(name, slot)
         self._flush(later)
 
     def _scalar(self, name: str) -> None:
@@ -247,7 +249,7 @@ class _Lowering:
             self.nodes.names[n] = self._moved(bases[n], term(values[n]))
         for n in slots:
             self.nodes.names[n] = self._slot_node(n, slots[n], self.nodes.names[n].shape)
-        self._inside(loop.body, slots, live, [*scalars, *moving])
+        self._block(loop.body, live.union(scalars, moving), slots)
         following = [self._read(n) for n in scalars]
         for n in moving:
             step = self._moving(n, loop.body)
@@ -274,13 +276,6 @@ class _Lowering:
         found = Elements(self.frame, 0).linear(node, ())
         assert found is not None
         return found
-
-    def _inside(self, body: Sequence[ir.Statement], slots: dict[str, Slot], live: frozenset[str], more: Sequence[str]) -> None:
-        """A block in which variables are carried; at its end those in memory have their new values."""
-        self._block(body, live)
-        for name, slot in slots.items():
-            self._update(name, slot)
-        self._flush(more)
 
     def _enter(self) -> tuple[dict[str, TileNode], dict[TileNode, object]]:
         return dict(self.nodes.names), dict(self.frame.results)
@@ -311,7 +306,7 @@ class _Lowering:
         self.nodes.names["while condition"] = self.nodes.of(loop.condition, bool_)
         self._flush([*live, "while condition"])
         self.b.enter_while(Elements(self.frame, 0).value(self.nodes.names.pop("while condition"), ()))
-        self._inside(loop.body, slots, live, scalars)
+        self._block(loop.body, live.union(scalars), slots)
         following = [self._read(n) for n in scalars]
         finals = self.b.close_while(label, carried, [x for _, x in initial], following)
         self._leave(before, slots)
@@ -330,7 +325,7 @@ class _Lowering:
         for hint, body in (("then", branch.body), ("else", branch.otherwise)):
             before = self._enter()
             self.b.open_branch(hint)
-            self._inside(body, slots, later, scalars)
+            self._block(body, later.union(scalars), slots)
             values.append([self._read(n) for n in scalars])
             scopes.append(self.b.close_branch())
             self._leave(before, slots)

@@ -16,11 +16,13 @@ from .dot import dot
 from .elements import Address, Elements, Frame, Position, Slot, projected
 from ..emit import I64, Value, constant
 from .lanes import LaneNest
+from .masks import Conjunct, all_hold, assume, conjuncts, moved
 from ..linear import ZERO, Linear, number, term
 from .nodes import TileNode
 from .placing import allocate, commit, common_lanes
 from .roots import Plan, Root, identity_pattern
 from .scans import scan
+from .squares import crosses, squares
 
 DEAR = 8.0
 """What costs so many instructions an element is kept rather than computed twice."""
@@ -109,11 +111,20 @@ class Nests:
         for root in self.plan.roots:
             for maker in root.needs:
                 readers.setdefault(maker, set()).add(root)
+        across = crosses(self.frame, group.roots, prefix, depth)
         for root in group.roots:
-            if readers.get(root, set()) <= inside and root not in self.outside:
+            if across and root.kind == "keep":
+                self._keep_result(root)
+            elif readers.get(root, set()) <= inside and root not in self.outside:
                 root.local = depth + 1
             elif root.kind != "update":
                 self._keep_result(root)
+        if across:
+            squares(self.frame, group.roots, prefix, depth)
+            for root in group.roots:
+                if root.kind == "keep":
+                    self.frame.results[root.node] = self._keep_result(root)
+            return
         extent = group.roots[0].domain[depth]
         if extent == 1:
             self._schedule(group.roots, (*prefix, ZERO), depth + 1)
@@ -211,7 +222,7 @@ class Nests:
             first = term(loop.index)
         columns = [linear.add(b, first, number(n * lanes))._replace(lane=1 if lanes > 1 else 0) for n in range(count)]
         held = 0 if lanes == 1 else lanes
-        made = self._down(roots, prefix, middle, height, columns, held)
+        made = self._down_masked(roots, (prefix, middle), height, columns, held, width)
         elements = Elements(self.frame, held)
         for (root, n), value in made.items():
             assert root.slot is not None
@@ -221,8 +232,30 @@ class Nests:
         if loop is not None:
             b.close_loop(loop)
 
+    def _down_masked(
+        self, roots: Sequence[Root], around: tuple[Position, Sequence[Linear]], height: int, columns: Sequence[Linear], lanes: int, width: int
+    ) -> dict[tuple[Root, int], Value]:  # fmt: skip
+        """Walks down the rows, without masks where the whole block is inside of them."""
+        b, (prefix, middle) = self.b, around
+        found = conjuncts(self.frame, roots)
+        whole = (*prefix, ZERO, *middle, columns[0].base)
+        axis, extent = len(whole) - 1, roots[0].domain[-1]
+        end = linear.scalar(b, moved(columns[0].base, width), "end")
+        reach = [(axis, extent, end), (len(prefix), height, constant(height, I64))]
+        holds = all_hold(self.frame, found, whole, reach) if found else None
+        if holds is None or holds.is_constant:
+            known = found if holds is not None and holds.text == "true" else []
+            return self._down(roots, prefix, middle, height, columns, lanes, known)
+        b.open_branch("inside")
+        inside = self._down(roots, prefix, middle, height, columns, lanes, found)
+        then = b.close_branch()
+        b.open_branch("edge")
+        edge = self._down(roots, prefix, middle, height, columns, lanes, [])
+        merged = b.close_branches(holds, then, b.close_branch(), [(inside[key], edge[key]) for key in inside])
+        return dict(zip(inside, merged, strict=True))
+
     def _down(
-        self, roots: Sequence[Root], prefix: Position, middle: Sequence[Linear], height: int, columns: Sequence[Linear], lanes: int
+        self, roots: Sequence[Root], prefix: Position, middle: Sequence[Linear], height: int, columns: Sequence[Linear], lanes: int, known: Sequence[Conjunct]
     ) -> dict[tuple[Root, int], Value]:  # fmt: skip
         """Walks down the rows; gives the results by root and column."""
         b = self.b
@@ -234,6 +267,8 @@ class Nests:
         states = [tuple([next(carried) for _ in state]) for state in states]
         elements = Elements(self.frame, lanes)
         row, following = term(loop.index), []
+        for column in columns:
+            assume(elements, known, (*prefix, row, *middle, column))
         for n, state in enumerate(states):
             root, column = roots[n // len(columns)], columns[n % len(columns)]
             at = (*prefix, row, *middle, column)

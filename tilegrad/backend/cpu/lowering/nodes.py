@@ -20,7 +20,7 @@ from ..linear import Linear
 class TileNode:
     """One expression: its kind, its operands, and what else it says."""
 
-    __slots__ = ("args", "cost", "data", "dtype", "kind", "own", "pointer", "shape")
+    __slots__ = ("args", "cost", "data", "dtype", "kind", "number", "own", "pointer", "shape")
 
     def __init__(
         self, kind: str, args: tuple[TileNode, ...], data: Any, dtype: DType, shape: tuple[int, ...], pointer: str = ""
@@ -29,6 +29,8 @@ class TileNode:
         self.dtype, self.shape = dtype, shape
         self.pointer = pointer
         """The parameter whose memory it points to, if it is a pointer."""
+        self.number = 0
+        """In which order the nodes of a kernel were made."""
         self.own = _own_cost(self)
         self.cost = self.own + max([0.0] if is_root(self) else [a.cost for a in args], default=0.0)
         """What an element costs to compute once more, about, in instructions."""
@@ -87,6 +89,7 @@ class Nodes:
         found = self.known.get(key)
         if found is None:
             found = self.known[key] = TileNode(kind, args, data, dtype, shape, pointer)
+            found.number = len(self.known)
         return found
 
     def scalar(self, value: Value | Linear, dtype: DType) -> TileNode:

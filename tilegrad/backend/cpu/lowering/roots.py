@@ -60,6 +60,11 @@ class Root:
         return () if self.kind == "dot" else self.node.shape
 
     @property
+    def ordered_visits(self) -> list[tuple[TileNode, Pattern]]:
+        """The visits in an order that is the same each time a kernel is compiled."""
+        return sorted(self.visits, key=lambda visit: (visit[0].number, visit[1]))
+
+    @property
     def operands(self) -> tuple[TileNode, ...]:
         """What is evaluated over the domain."""
         if self.kind in ("reduce", "scan"):
