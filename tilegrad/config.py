@@ -13,10 +13,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import ArgumentError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PREFIX = "TILEGRAD_"
 
@@ -36,6 +38,8 @@ class Config(NamedTuple):
     @property
     def cache_folder(self) -> Path | None:
         """Where compiled code is kept between processes; None: nowhere."""
+        from pathlib import Path  # takes as long as a tenth of tilegrad
+
         match self.cache:
             case "off":
                 return None

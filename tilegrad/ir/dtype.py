@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-import ml_dtypes
 import numpy as np
 
 from .node import Node
@@ -42,20 +41,20 @@ class DType(Node):
 
     @property
     def numpy(self) -> np.dtype:
-        return _NUMPY[self]
+        return _NUMPY[self] if self in _NUMPY else _with_bfloat16()
 
     @property
     def min(self) -> float | int:
         """The least finite value."""
         if self.is_float:
-            return float(ml_dtypes.finfo(self.numpy).min)  # type: ignore[no-untyped-call]
+            return -self.max
         return 0 if self.kind != "int" else -(1 << (self.bits - 1))
 
     @property
     def max(self) -> float | int:
         """The greatest finite value."""
         if self.is_float:
-            return float(ml_dtypes.finfo(self.numpy).max)  # type: ignore[no-untyped-call]
+            return float.fromhex("0x1.fep127") if self is bfloat16 else float(np.finfo(self.numpy).max)
         return 1 if self.kind == "bool" else (1 << (self.bits - (self.kind == "int"))) - 1
 
     def __repr__(self) -> str:
@@ -84,9 +83,18 @@ float64 = DType("float64", "f64", "float", 64)
 
 DTYPES = (bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64, float16, bfloat16, float32, float64)
 
-_NUMPY = {d: np.dtype(ml_dtypes.bfloat16 if d is bfloat16 else d.name) for d in DTYPES}
+_NUMPY = {d: np.dtype(d.name) for d in DTYPES if d is not bfloat16}
 _BY_NAME = {d.name: d for d in DTYPES} | {d.short: d for d in DTYPES}
 _FROM_NUMPY = {n: d for d, n in _NUMPY.items()}
+
+
+def _with_bfloat16() -> np.dtype:
+    """numpy's dtype for bfloat16, which another package has: it is loaded when it is needed first."""
+    import ml_dtypes
+
+    made = _NUMPY[bfloat16] = np.dtype(ml_dtypes.bfloat16)
+    _FROM_NUMPY[made] = bfloat16
+    return made
 
 
 def dtype_named(name: str) -> DType:
@@ -96,7 +104,10 @@ def dtype_named(name: str) -> DType:
 
 def from_numpy_dtype(dtype: object) -> DType | None:
     """The dtype that stores what this numpy dtype stores, or None."""
-    return _FROM_NUMPY.get(np.dtype(dtype))  # type: ignore[call-overload]
+    wanted = np.dtype(dtype)  # type: ignore[call-overload]
+    if wanted.name == "bfloat16" and bfloat16 not in _NUMPY:
+        _with_bfloat16()
+    return _FROM_NUMPY.get(wanted)
 
 
 def promote(x: DType, y: DType) -> DType:

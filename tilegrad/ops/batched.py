@@ -20,7 +20,8 @@ from ..ir.size import Dim
 from .base import Elementwise
 from .broadcasting import Expand, Reduction, Reshape, expand, reduce_sum, reshape
 from .joint import Joint, JointOutput, joint_output
-from .opaque import Opaque, TileCode, repeated
+from .opaque import Opaque
+from .tile_code import TileCode, repeated
 
 Repeated: TypeAlias = "Value"
 """An op on placeholders. (Not an input of the op that has it as a field.)"""

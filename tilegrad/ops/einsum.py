@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from string import ascii_letters
 
 from ..errors import ArgumentError, ShapeError
 from ..ir.graph import Value
@@ -17,6 +16,8 @@ from .windows import diagonal
 
 GUESS = 64
 """What a size that varies is taken to be when orders are compared."""
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def einsum(equation: str, *operands: Value) -> Value:
@@ -71,7 +72,7 @@ def _parsed(equation: str, operands: Sequence[Value]) -> tuple[list[str], str]:
         plain = part.replace("...", "", 1)
         if plain and not (plain.isascii() and plain.isalpha()):
             raise ArgumentError(f"einsum: {part!r} in {equation!r}: only letters and one ... are allowed")
-    unused = [a for a in reversed(ascii_letters) if a not in text]
+    unused = [a for a in reversed(LETTERS) if a not in text]
     counts = [x.type.rank - len(t.replace("...", "")) for x, t in zip(operands, terms, strict=True)]
     for x, term, count in zip(operands, terms, counts, strict=True):
         if count < 0 or (count and "..." not in term):
@@ -83,7 +84,7 @@ def _parsed(equation: str, operands: Sequence[Value]) -> tuple[list[str], str]:
     if arrow:
         out = right.replace("...", dots)
     else:
-        out = dots + "".join(sorted(a for a in set(left) & set(ascii_letters) if left.count(a) == 1))
+        out = dots + "".join(sorted(a for a in set(left) & set(LETTERS) if left.count(a) == 1))
     if len(set(out)) != len(out) or not set(out) <= set("".join(whole)):
         raise ArgumentError(f"einsum: each letter of the result of {equation!r} stands there once, and in an operand")
     return whole, out

@@ -9,7 +9,7 @@ is out of range is asked separately (`index_bounds`), because the answer waits f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -30,10 +30,12 @@ from .comparison import ge, lt
 from .control import where
 from .creation import number_of
 from .movement import Movement, narrow
-from .opaque import Opaque, TileCode
+from .opaque import Opaque
 from .reduction import reduce_all, reduce_max, reduce_min
-from .scatter import Column, Row, Scattering, broadcast_strides, kept_inside, scatter_kernel, scatter_reference
 from .windows import Unfold
+
+if TYPE_CHECKING:
+    from .tile_code import TileCode
 
 
 def wrapped(index: Expr, extent: Dim) -> Expr:
@@ -138,11 +140,15 @@ class ScatterAlong(Opaque):
         return sum_to(kept, self.base.shape), None, TakeAlong(upstream, self.index, self.axis)
 
     def reference(self, base: Any, index: Any, source: Any) -> Any:
+        from .scatter import kept_inside, scatter_reference
+
         at = list(np.indices(index.shape, sparse=True))
         at[self.axis] = kept_inside(index, int(self.sizes[self.axis]))  # type: ignore[arg-type]
         return scatter_reference(self.fn, base, self.sizes, tuple(at), source)  # type: ignore[arg-type]
 
     def kernel(self) -> TileCode:
+        from .scatter import Column, Row, Scattering, broadcast_strides, scatter_kernel
+
         out, base = row_major(self.sizes), broadcast_strides(self.base.shape, self.sizes)
         steps = row_major(self.index.shape)
         reach = self.index.shape
@@ -194,6 +200,8 @@ class Scatter(Opaque):
         return sum_to(kept, self.base.shape), *nothing, Index(upstream, self.indices, self.axes)
 
     def reference(self, base: Any, *others: Any) -> Any:
+        from .scatter import kept_inside, scatter_reference
+
         *indices, source = others
         shape = indices[0].shape
         place, rest = index_place(self.axes), [n for n in range(len(self.sizes)) if n not in self.axes]
@@ -207,6 +215,8 @@ class Scatter(Opaque):
         return scatter_reference(self.fn, base, self.sizes, tuple(at), source)  # type: ignore[arg-type]
 
     def kernel(self) -> TileCode:
+        from .scatter import Column, Row, Scattering, broadcast_strides, scatter_kernel
+
         out, base = row_major(self.sizes), broadcast_strides(self.base.shape, self.sizes)
         source = row_major(self.source.shape)
         place, rank = index_place(self.axes), self.indices[0].type.rank
@@ -226,6 +236,8 @@ def _check_same_dtype(op: str, base: Value, source: Value) -> None:
             f"{op}: the tensor has {base.dtype.name} elements, the source {source.dtype.name}; convert it, as in "
             f"source.to(tilegrad.{base.dtype.name})"
         )
+    if base.shape and source.shape:
+        require_one_device(op, [base, source])
 
 
 def _zero(like: Value) -> Value:

@@ -1,30 +1,17 @@
-"""Ops without an element form: what they compute stands in a tile kernel of their own.
-
-Parameters of the kernel, in this order: the inputs, the output (called `out`), and the names of sizes that
-vary (int64 numbers). A kernel that needs room to work in makes its output larger, and says what is left there.
-"""
+"""Ops without an element form: what they compute stands in a tile kernel of their own (`tile_code.py`)."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..ir.dtype import int64
-from ..ir.graph import Cost, Input, Reader, TensorType, Value
-from ..ir.node import Structure
-from ..ir.program import Tiles
+from ..ir.graph import Cost, Input, Reader, Value
 from ..ir.scalar import Expr, Position
-from ..ir.size import Dim, Shape, Size, known
-from ..ir.tile import Assign, Cast, Kernel, Literal, Name, Parameter, ProgramId, Tile
+from ..ir.size import Size, known
 
-
-class TileCode(NamedTuple):
-    """A kernel, how many instances of it run, and the sizes it is called with after its tensors."""
-
-    kernel: Kernel
-    grid: tuple[Tiles, ...]
-    sizes: tuple[Dim, ...] = ()
+if TYPE_CHECKING:
+    from .tile_code import TileCode
 
 
 class Opaque(Value):
@@ -58,119 +45,3 @@ def settled(value: Value, sizes: Mapping[str, int]) -> Value:
     inputs = [Input(x.type.with_shape(number(x.shape))) for x in value.inputs]
     attributes = {name: number(value.__dict__[name]) for name in value.attribute_fields}
     return value.with_inputs(inputs, **attributes)
-
-
-# --- writing tile code -------------------------------------------------------------------------
-
-
-def tile_code(text: str, inputs: Mapping[str, TensorType], output: TensorType, grid: tuple[Tiles, ...]) -> TileCode:
-    """A kernel from its text, in which `PARAMETERS` stands for the parameters."""
-    from ..ir.tile_parser import parse
-
-    names = _size_names([d for t in inputs.values() for d in t.shape])
-    pointers = [f'{n}: "*{t.dtype}"' for n, t in {**inputs, "out": output}.items()]
-    sizes = [f'{n}: "i64"' for n in names]
-    kernel = parse(text.replace("PARAMETERS", ", ".join([*pointers, *sizes])))
-    return TileCode(kernel, grid, tuple(map(Size.named, names)))
-
-
-def written(size: Dim) -> str:
-    """A size as it is written in tile code.
-
-    >>> written(3), written(Size.named("n") * 2 + 1)
-    ('3', '(2*n + 1)')
-    """
-    return f"({size})" if isinstance(size, Size) else str(size)
-
-
-def where_is(flat: str, shape: Shape) -> list[str]:
-    """The position, in a shape, of the element with this number in row-major order, in tile code.
-
-    >>> where_is("i", (2, 3, 4))
-    ['i // 4 // 3', 'i // 4 % 3', 'i % 4']
-    """
-    position: list[str] = []
-    for size in reversed(shape[1:]):
-        position.append(f"{flat} % {written(size)}")
-        flat = f"{flat} // {written(size)}"
-    return [flat, *reversed(position)] if shape else []
-
-
-def offset(position: Sequence[str], strides: Sequence[Dim], zero: str = "0") -> str:
-    """Where an element at a position lies, counted in elements, in tile code.
-
-    >>> offset(["i // 4", "i % 4"], [8, 1]), offset(["i"], [0], "i * 0")
-    ('(i // 4) * 8 + (i % 4)', 'i * 0')
-    """
-    terms = [
-        f"({p})" if stride == 1 else f"({p}) * {written(stride)}"
-        for p, stride in zip(position, strides, strict=True)
-        if stride != 0
-    ]
-    return " + ".join(terms) or zero
-
-
-# --- kernels that do the work of another for each entry of an axis ------------------------------
-
-
-def repeated(code: TileCode, types: Sequence[TensorType], mapped: Sequence[bool], entries: Dim) -> TileCode:
-    """A kernel that does the work of another once per entry of a leading axis.
-
-    `types` are those of its tensors for one entry; `mapped` says which of them have the axis. The entry
-    is the last axis of the grid.
-    """
-    kernel, grid, _ = code
-    taken = _names(kernel)
-    entry = next(n for k in range(99) if (n := f"entry{k or ''}") not in taken)
-    moved: dict[Tile, Tile] = {
-        Name(p.name): Name(p.name) + Name(entry) * _size_tile(t.count)
-        for p, t, has_axis in zip(kernel.parameters, types, mapped, strict=False)
-        if has_axis
-    }
-    body = changed(kernel.body, lambda part: moved.get(part) if isinstance(part, Tile) else None)
-    names = _size_names([entries, *(d for t in types for d in t.shape)])
-    pointers = [p for p in kernel.parameters if p.pointer]
-    made = Kernel(
-        f"{kernel.name}_each",
-        (*pointers, *(Parameter(n, int64, pointer=False) for n in names)),
-        (Assign(entry, Cast(ProgramId(len(grid)), int64)), *body),
-        kernel.origin,
-    )
-    return TileCode(made, (*grid, Tiles(entries, 1)), tuple(map(Size.named, names)))
-
-
-def _size_names(dims: Sequence[Dim]) -> list[str]:
-    return sorted({name for d in dims if isinstance(d, Size) for name in d.names()})
-
-
-def _size_tile(size: Dim) -> Tile:
-    """A size as an expression of the tile language."""
-    if not isinstance(size, Size):
-        return Literal(size)
-    total: Tile = Literal(0)
-    for names, coefficient in size.terms.items():
-        term: Tile = Literal(coefficient)
-        for name in names:
-            term = term * Name(name)
-        total = term if total == Literal(0) else total + term
-    return total
-
-
-def changed(part: Any, change: Callable[[Any], Any]) -> Any:
-    """Tile code with every part that `change` gives something for replaced by it, from the inside out."""
-    if isinstance(part, tuple):
-        return tuple([changed(p, change) for p in part])
-    if not isinstance(part, Structure):
-        return part
-    made = type(part)(*[changed(part.__dict__[name], change) for name in part.fields])
-    found = change(made)
-    return made if found is None else found
-
-
-def _names(part: Any) -> set[str]:
-    """Every name in tile code (and a few words that are none)."""
-    if isinstance(part, tuple):
-        return {name for p in part for name in _names(p)}
-    if isinstance(part, Structure):
-        return {name for field in part.fields for name in _names(part.__dict__[field])}
-    return {part} if isinstance(part, str) else set()

@@ -15,9 +15,8 @@ import numpy as np
 from ..ir.graph import TensorType
 from ..ir.node import Node
 from ..ir.position import row_major
-from ..ir.program import Tiles
 from ..ir.size import Dim, product
-from .opaque import TileCode, offset, tile_code, where_is, written
+from .tile_code import TileCode, Tiles, offset, tile_code, where_is, written
 
 BLOCKS = (16, 32, 64)
 """Columns of an instance: at least a cache line of each row, more if that leaves instances enough."""

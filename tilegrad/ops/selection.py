@@ -7,7 +7,7 @@ read before: `count_true` first, then `nonzero` of a known size.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from ..errors import DTypeError, ShapeError
 from ..ir.dtype import bool_, int64
 from ..ir.graph import TensorType, Value
 from ..ir.position import row_major
-from ..ir.program import Tiles
 from ..ir.size import Dim, product
 from .arithmetic import floor_divide, remainder
 from .base import Operand, operand
@@ -26,8 +25,11 @@ from .control import where
 from .creation import number_of, positions
 from .indexing import Index
 from .movement import stack
-from .opaque import Opaque, TileCode, tile_code, written
+from .opaque import Opaque
 from .scan import cumsum
+
+if TYPE_CHECKING:
+    from .tile_code import TileCode
 
 BLOCK = 512
 
@@ -62,6 +64,8 @@ class Compact(Opaque):
         return np.flatnonzero(mask).astype(np.int64)
 
     def kernel(self) -> TileCode:
+        from .tile_code import Tiles, tile_code, written
+
         length = self.mask.shape[0]
         parts = {"BLOCK": str(BLOCK), "LENGTH": written(length), "COUNT": written(self.count)}
         text = COMPACT

@@ -7,14 +7,13 @@ element, and the order is stable in both directions, with NaN as the greatest el
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.dtype import bool_, float32, float64, int32, int64, uint32, uint64
 from ..ir.graph import TensorType, Value
-from ..ir.program import Tiles
 from ..ir.scalar import Expr, apply, bitcast, const
 from ..ir.scalar import cast as cast_element
 from ..ir.scalar import where as choose
@@ -28,7 +27,10 @@ from .control import where
 from .creation import zeros
 from .indexing import take_along
 from .movement import cat, moveaxis, narrow, select, squeeze
-from .opaque import Opaque, TileCode, tile_code, written
+from .opaque import Opaque
+
+if TYPE_CHECKING:
+    from .tile_code import TileCode
 
 MOST_KEPT = 128
 """So many least keys are kept in order while a row is read; for more the row is sorted."""
@@ -98,6 +100,8 @@ class SortedKeys(Opaque):
         return np.stack([order, np.take_along_axis(keys.astype(np.int64), order, -1)], -2)
 
     def kernel(self) -> TileCode:
+        from .tile_code import Tiles, tile_code, written
+
         row = self.keys.shape[-1]
         rows = product(self.keys.shape[:-1])
         text = SORT_KEYS.replace("LENGTH", written(row))
@@ -166,6 +170,8 @@ class LeastKeys(Opaque):
         return np.stack([order, np.take_along_axis(keys.astype(np.int64), order, -1)], -2)
 
     def kernel(self) -> TileCode:
+        from .tile_code import Tiles, tile_code, written
+
         text = LEAST_KEYS.replace("LENGTH", written(self.keys.shape[-1])).replace("COUNT", str(self.count))
         rows = product(self.keys.shape[:-1])
         return tile_code(text, {"keys": self.keys.type}, self.type, (Tiles(rows, 1),))

@@ -11,18 +11,20 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..errors import DeviceError
 from ..ir.dtype import DType, uint8
-from ..ir.program import Program
-from ..ir.tile import Kernel
 from .buffer import Buffer, Usage
 from .executable import CompiledKernel as CompiledKernel
 from .executable import Executable as Executable
 from .executable import Runner as Runner
+
+if TYPE_CHECKING:
+    from ..ir.program import Program
+    from ..ir.tile import Kernel
 
 
 class Statistics(NamedTuple):

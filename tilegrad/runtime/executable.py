@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..errors import RuntimeFault
-from ..ir.program import Program
 from ..ir.size import known
 from .buffer import Buffer
+
+if TYPE_CHECKING:
+    from ..ir.program import Program
 
 CompiledKernel: TypeAlias = "Callable[[Sequence[Buffer | int], tuple[int, ...]], None]"
 """Runs all instances of a grid: called with the kernel's arguments in order, and the extents of the grid."""
