@@ -131,4 +131,5 @@ class Schedule(Node):
         reasons = [
             f"apart: {names.get(p, p)} and {names.get(c, c)}: {reason}" for p, c, reason in self.apart if p in names
         ]
-        return "\n".join(parts + reasons)
+        places = [f"in place: {names[new]} over {names[old]}" for new, old in self.overwritten]
+        return "\n".join(parts + places + reasons)

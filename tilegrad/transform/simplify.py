@@ -142,7 +142,8 @@ def _computed(value: Elementwise) -> float | None:
     assert evaluate is not None
     typed = [x.dtype.numpy.type(n) for x, n in zip(value.inputs, numbers, strict=True)]
     with np.errstate(all="ignore"):
-        return value.dtype.numpy.type(evaluate(*typed)).item()  # type: ignore[no-any-return]
+        made = value.dtype.numpy.type(evaluate(*typed))
+    return float(str(made)) if value.dtype is float32 else made.item()
 
 
 def _folded_choice(value: Where) -> Value | None:
