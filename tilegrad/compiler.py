@@ -14,10 +14,12 @@ from functools import cached_property, partial
 from typing import TypeVar
 
 from .config import settings
+from .errors import DeviceError
 from .ir.graph import Graph
 from .ir.node import Node
 from .ir.program import Program
 from .runtime import programs
+from .runtime.buffer import Buffer
 from .runtime.device import Device, Executable, device
 
 Artifact = TypeVar("Artifact")
@@ -65,9 +67,19 @@ class Stages:
 class Compiled:
     """A graph that is ready to run."""
 
-    def __init__(self, program: Program, executable: Executable, make_stages: Callable[[], Stages]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        executable: Executable,
+        make_stages: Callable[[], Stages],
+        device: str,
+        elsewhere: tuple[int, ...] = (),
+    ) -> None:
+        self.device = device
         self.program = program
         self.executable = executable
+        self.elsewhere = elsewhere
+        """The inputs (single numbers) that are on another device: `brought` copies them for each call."""
         self._make_stages = make_stages
 
     @cached_property
@@ -75,10 +87,17 @@ class Compiled:
         """What each stage made; if the program came from the disk, they are gone through now."""
         return self._make_stages()
 
+    def brought(self, inputs: list[Buffer]) -> list[Buffer]:
+        """The memory of the inputs, with those from elsewhere copied to the device of the program."""
+        place = device(self.device)
+        return [place.copy(x) if n in self.elsewhere else x for n, x in enumerate(inputs)]
+
 
 def compile(graph: Graph, updates: Mapping[int, int] = {}, name: str = "program", on: Device | None = None) -> Compiled:
     """Compiles a graph, or finds its program on the disk. `updates` says which outputs (by number) are new values of
     which inputs: those are written in place. The device is the one that the outputs are on."""
+    place = on or device(_device_of(graph))
+    elsewhere = inputs_elsewhere(graph, place.name)
     kept = None if settings().use else programs.name_of(graph, updates, name)
     program = None if kept is None else programs.read(kept)
     stages = None
@@ -87,8 +106,9 @@ def compile(graph: Graph, updates: Mapping[int, int] = {}, name: str = "program"
         program = stages.program
         if kept is not None:
             programs.write(kept, program)
-    executable = (on or device(_device_of(graph))).load(program)
-    return Compiled(program, executable, lambda: stages or compiled_in_stages(graph, updates, name))
+    executable = place.load(program)
+    again = lambda: stages or compiled_in_stages(graph, updates, name)  # noqa: E731
+    return Compiled(program, executable, again, place.name, elsewhere)
 
 
 def compiled_in_stages(graph: Graph, updates: Mapping[int, int], name: str) -> Stages:
@@ -110,6 +130,18 @@ def compiled_in_stages(graph: Graph, updates: Mapping[int, int], name: str) -> S
 
         program = stages.keep("replace", lambda: replace(program), program)
     return stages
+
+
+def inputs_elsewhere(graph: Graph, place: str) -> tuple[int, ...]:
+    """The inputs that are on another device than the program. Only single numbers may be."""
+    used = set(graph.values())
+    for x in (*graph.inputs, *graph.outputs):
+        if x.device != place and (x.shape or x in graph.outputs) and x in used:
+            raise DeviceError(
+                f"tensors on two devices would have to be in one program: {x.dtype.name} {list(x.shape)} on {x.device}, and the result on "
+                f"{place}; move one, as in y.to({place!r})"
+            )
+    return tuple([n for n, x in enumerate(graph.inputs) if x.device != place and not x.shape])
 
 
 def _device_of(graph: Graph) -> str:

@@ -92,7 +92,7 @@ def _given(value: Any, like: Tensor) -> Value:
     """What is assigned, in the dtype of the tensor."""
     target = like.value
     if isinstance(value, Handle):
-        return cast(value.value, target.dtype)
+        return cast(value.to(device=target.device).value, target.dtype)  # type: ignore[attr-defined]
     number = as_number(value)
     if number is not None:
         converted = number if target.dtype.is_float or not isinstance(number, float) else int(number)

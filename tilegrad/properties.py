@@ -260,8 +260,8 @@ class Properties(Handle):
                     f"a tensor of shape {shown(changed.value.shape)}" if isinstance(changed, Handle) else repr(changed)
                 )
                 raise GradientError(
-                    f"a hook of a tensor of shape {shown(gradient.shape)} returned {found:.80}; return a gradient of that "
-                    "shape, or None to leave it as it is"
+                    f"a hook of a tensor of shape {shown(gradient.shape)} returned {found:.80}; return a "
+                    "gradient of that shape, or None to leave it as it is"
                 )
             return changed.value
 

@@ -40,6 +40,8 @@ def _realize_on_one_device(wanted: list[Value]) -> None:
             compiled = compile(_graph_of(wanted, leaves))
             known = _programs[key] = (compiled, compiled.executable.bound())
     buffers: list[Buffer] = [v.buffer for v in leaves]
+    if known[0].elsewhere:
+        buffers = known[0].brought(buffers)
     for value, buffer in zip(wanted, known[1](buffers), strict=True):
         value.hold(buffer)
 

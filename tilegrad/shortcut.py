@@ -31,7 +31,7 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
     positional = kind.call.structure.parts[0].parts
     if program.changed or program.differentiable or any(p is not LEAF for p in positional):
         return None
-    if kind.inputs or kind.call.structure.parts[1].parts or any(t is None for t in kind.types):
+    if program.compiled.elsewhere or kind.inputs or kind.call.structure.parts[1].parts or any(t is None for t in kind.types):
         return None
     values = {n: x for n, x in enumerate(kind.call.numbers) if n not in kind.watched}
     stateful = bool(program.captured or program.host or program.guards)

@@ -198,7 +198,8 @@ class Specialised:
         for x, placeholder in zip(leaves, self.placeholders, strict=True):
             if placeholder is not None:
                 buffers.append(memory_of(x if isinstance(x, Handle) else tensor(x, dtype=placeholder.dtype)))
-        return buffers + self.state() + self.constants
+        buffers += self.state() + self.constants
+        return self.compiled.brought(buffers) if self.compiled.elsewhere else buffers
 
     def state(self) -> list[Buffer]:
         """The memory of captured storages, and of numbers of the host."""

@@ -10,7 +10,7 @@ from ..ir.dtype import bool_
 from ..ir.graph import TensorType, Value
 from ..ir.scalar import Expr
 from ..ir.scalar import where as choose
-from .base import Elementwise, Operand, broadcast_type, pair, sum_to
+from .base import Elementwise, Operand, broadcast_type, pair, require_one_device, sum_to
 from .broadcasting import broadcast_shapes
 
 
@@ -28,6 +28,10 @@ class Where(Elementwise):
                 f"where: the condition has {self.condition.dtype.name} elements, not bool; compare it, as in x != 0"
             )
         met = broadcast_type("where", (self.x, self.y))
+        if met.device != self.condition.device and self.condition.shape:
+            if met.shape:
+                require_one_device("where", (self.x if self.x.shape else self.y, self.condition))
+            met = TensorType(met.dtype, met.shape, self.condition.device)
         return met.with_shape(broadcast_shapes(self.condition.shape, met.shape, op="where"))
 
     def scalar(self, *elements: Expr) -> Expr:

@@ -46,7 +46,7 @@ class Adam(Optimizer):
         return ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if group["amsgrad"] else ()))
 
     def first_state(self, parameter: Tensor, group: Group) -> dict[str, Tensor]:
-        return {"step": step_count(), **super().first_state(parameter, group)}
+        return {"step": step_count(parameter), **super().first_state(parameter, group)}
 
     def update(self, parameter: Tensor, gradient: Tensor, state: dict[str, Tensor], group: Group, lr: Tensor) -> None:
         first, second = group["betas"]

@@ -136,8 +136,8 @@ class Optimizer(ABC):
         """Takes over what `state_dict` gave, here or in PyTorch; the parameters must come in the same order."""
         if not isinstance(state_dict, Mapping) or not {"state", "param_groups"} <= set(state_dict):
             raise ArgumentError(
-                f"{self.name}.load_state_dict: takes a dict with 'state' and 'param_groups', as state_dict() gives, not "
-                f"{state_dict!r:.60}"
+                f"{self.name}.load_state_dict: takes a dict with 'state' and 'param_groups', as state_dict() gives, "
+                f"not {state_dict!r:.60}"
             )
         groups = state_dict["param_groups"]
         sizes, given = [len(g["params"]) for g in self.param_groups], [len(g["params"]) for g in groups]
@@ -163,6 +163,6 @@ class Optimizer(ABC):
         return "\n".join([*lines, ")"])
 
 
-def step_count() -> Tensor:
+def step_count(parameter: Tensor) -> Tensor:
     """How many updates there have been: a tensor, so that a traced step counts on."""
-    return zeros((), dtype=float32)
+    return zeros((), dtype=float32, device=parameter.device)

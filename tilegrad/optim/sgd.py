@@ -45,7 +45,7 @@ class SGD(Optimizer):
     def first_state(self, parameter: Tensor, group: Group) -> dict[str, Tensor]:
         state = super().first_state(parameter, group)
         # the first step takes the whole gradient: only with dampening does it differ from those after it
-        return state | {"step": step_count()} if group["momentum"] and group["dampening"] else state
+        return state | {"step": step_count(parameter)} if group["momentum"] and group["dampening"] else state
 
     def update(self, parameter: Tensor, gradient: Tensor, state: dict[str, Tensor], group: Group, lr: Tensor) -> None:
         momentum, dampening = group["momentum"], group["dampening"]
