@@ -50,8 +50,9 @@ def undetermined(value: Value) -> TraceError:
     """The error for reading what depends on the arguments of a function that is being traced, or was."""
     if state.trace is None:
         return TraceError(
-            f"a tensor that was made while a function was traced (by jit or vmap) is used outside of it; it was computed "
-            f"from a placeholder ({value}: {value.type}) and has no elements. Return it from the function"
+            f"the elements of a tensor are asked for that depend on a placeholder ({value}: {value.type}): on an argument "
+            "of a function while vmap maps it, where a choice is written with tilegrad.where; or it was kept from a "
+            "function that jit traced, and is used outside of it. Return it from the function"
         )
     return TraceError(
         f"the elements of a tensor are asked for while a jitted function is traced, but depend on what it will be "
