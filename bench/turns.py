@@ -31,7 +31,8 @@ START_PATIENCE = 300.0
 
 def environment(contender: Contender) -> dict[str, str]:
     threads = {name: str(THREADS) for name in THREAD_KNOBS}
-    return {**os.environ, **threads, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", **contender.environment}
+    kept = {name: x for name, x in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}  # installed, all have it
+    return {**kept, **threads, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", **contender.environment}
 
 
 class Player:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tilegrad.runtime import cache as module
 from tilegrad.runtime.cache import SUFFIX, Cache, key
 
 ROOT = Path(__file__).parents[2]
@@ -96,3 +97,22 @@ for _ in range(1500):
     assert [child.wait(60) for child in children] == [0, 0, 0]
     assert not list(tmp_path.glob("*.aside"))
     assert sum(f.stat().st_size for f in tmp_path.iterdir()) < 400_000
+
+
+def test_source_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "package"
+    (package / "runtime").mkdir(parents=True)
+    (package / "ops" / "deep").mkdir(parents=True)
+    file, other = package / "ops" / "deep" / "a.py", package / "b.py"
+    file.write_text("one")
+    other.write_text("one")
+    monkeypatch.setattr(module, "__file__", str(package / "runtime" / "cache.py"))
+    find = module.sources.__wrapped__
+    first = find("ops", "b.py")
+    assert find("ops", "b.py") == first != find("ops")
+    (package / "ops" / "notes.txt").write_text("nothing")
+    assert find("ops", "b.py") == first
+    file.write_text("other")
+    second = find("ops", "b.py")
+    other.write_text("other")
+    assert len({first, second, find("ops", "b.py")}) == 3

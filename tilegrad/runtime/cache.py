@@ -113,18 +113,19 @@ def _remove(path: str) -> None:
 
 
 @functools.cache
-def sources(*folders: str) -> str:
-    """Which source stands in some folders of the package: what other source made is not taken for its own."""
+def sources(*parts: str) -> str:
+    """Which source stands in some folders and files of the package: what other source made is not taken for its own."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     found: list[tuple[str, int, int]] = []
-    waiting = [os.path.join(package, folder) for folder in folders]
+    waiting = [os.path.join(package, part) for part in parts]
     while waiting:
-        for entry in os.scandir(waiting.pop()):
-            if entry.name.endswith(".py"):
-                status = entry.stat()
-                found.append((entry.path[len(package) :], status.st_size, status.st_mtime_ns))
-            elif entry.is_dir() and entry.name != "__pycache__":
-                waiting.append(entry.path)
+        path = waiting.pop()
+        if path.endswith(".py"):
+            status = os.stat(path)
+            found.append((path[len(package) :], status.st_size, status.st_mtime_ns))
+        else:
+            inside = (e for e in os.scandir(path) if e.name != "__pycache__")
+            waiting += [e.path for e in inside if e.name.endswith(".py") or e.is_dir()]
     return key(*sorted(found))
 
 

@@ -18,8 +18,8 @@ from ..ir.program import Program
 from ..ir.size import Size
 from .cache import key, shared, sources
 
-COMPILER = ("ir", "ops", "transform", "schedule")
-"""The folders whose source decides what a graph becomes."""
+COMPILER = ("ir", "ops", "transform", "schedule", "compiler.py")
+"""What of the package decides what a graph becomes."""
 PLAIN = (bool, int, float, str, bytes, type(None), DType, Size)
 """Attributes whose `repr` says all about them."""
 
