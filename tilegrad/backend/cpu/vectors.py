@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 from ...ir.dtype import DType, bfloat16, bool_, float16, float32, float64
 from .emit import Builder, Type, Value, constant, dtype_constant, element_type
-from .linear import floor_divided
 
 Rule = Callable[[Builder, DType, tuple[Value, ...]], Value]
 
@@ -76,6 +75,15 @@ def _divided(b: Builder, x: Value, y: Value, signed: bool) -> tuple[Value, Value
         overflows = b.op("and", b.compare("eq", x, least), b.compare("eq", y, constant(-1, x.type)))
         safe = b.select(overflows, one, safe)
     return x, safe, nothing
+
+
+def floor_divided(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+    """Quotient and remainder of signed integers, rounded down; the divisor must not be 0."""
+    zero, one = constant(0, x.type), constant(1, x.type)
+    quotient, rest = b.op("sdiv", x, y, "quotient"), b.op("srem", x, y, "rest")
+    opposed = b.compare("slt", b.op("xor", rest, y), zero)
+    down = b.op("and", opposed, b.compare("ne", rest, zero), "down")
+    return b.select(down, b.op("sub", quotient, one), quotient), b.select(down, b.op("add", rest, y), rest)
 
 
 def _integer_division(which: str) -> Rule:

@@ -1,1 +1,0 @@
-"""From tile kernels to LLVM IR: expressions, loop nests, products."""
