@@ -84,8 +84,9 @@ class Jitted(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if state.trace is not None:
             return self.fn(*args, **kwargs)
-        if self.shortcut is not None and not kwargs and len(args) == self.shortcut.arity:
-            result = self.shortcut.call(*args)
+        known = self.shortcut
+        if known is not None and not kwargs and len(args) == known.arity:
+            result = known.call(*args)
             if result is not MISS:
                 return result  # type: ignore[no-any-return]
         _, program, leaves, sizes = self.prepared(*args, **kwargs)

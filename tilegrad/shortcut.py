@@ -31,7 +31,12 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
     positional = kind.call.structure.parts[0].parts
     if program.changed or program.differentiable or any(p is not LEAF for p in positional):
         return None
-    if program.compiled.elsewhere or kind.inputs or kind.call.structure.parts[1].parts or any(t is None for t in kind.types):
+    if (
+        program.compiled.elsewhere
+        or kind.inputs
+        or kind.call.structure.parts[1].parts
+        or any(t is None for t in kind.types)
+    ):
         return None
     values = {n: x for n, x in enumerate(kind.call.numbers) if n not in kind.watched}
     stateful = bool(program.captured or program.host or program.guards)
@@ -50,7 +55,7 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
     single = not program.gradients and not program.updated and [f is not None for f in program.forms] == [True]
     if single and program.result_structure is LEAF and program.forms[0] is not None:
         names["shared"] = program.forms[0].shared
-        ending = ["value = new(Input)", "value.__dict__.update(shared, buffer=made[0])"]
+        ending = ["value = new(Input)", "own = value.__dict__", "own |= shared", "own['buffer'] = made[0]"]
         ending += ["result = new(Tensor)", "result._value = value", "return result"]
     else:
         ending = ["return program.finished((), made)"]

@@ -92,8 +92,8 @@ def _with_bfloat16() -> np.dtype:
     """numpy's dtype for bfloat16, which another package has: it is loaded when it is needed first."""
     import ml_dtypes
 
-    made = _NUMPY[bfloat16] = np.dtype(ml_dtypes.bfloat16)
-    _FROM_NUMPY[made] = bfloat16
+    made: np.dtype = np.dtype(ml_dtypes.bfloat16)
+    _NUMPY[bfloat16], _FROM_NUMPY[made] = made, bfloat16
     return made
 
 
