@@ -51,7 +51,7 @@ def while_loop(
 
 
 def scan(body: Callable[[Any, Any], tuple[Any, Any]], initial: Any, xs: Any, length: int | None = None) -> Any:
-    """`carry, y = body(carry, x)` along the first axis of the tensors in `xs`; gives the last carry and all y, stacked."""
+    """`carry, y = body(carry, x)` along the first axis of the tensors in `xs`: the last carry, and all y, stacked."""
     check_callable(body, "scan")
     leaves, structure = flatten(xs)
     if any(isinstance(x, Tensor) and not x.shape for x in leaves):
@@ -74,7 +74,7 @@ def _pair(turn: Any) -> tuple[Any, Any]:
     """What one turn of a scan gives."""
     if not isinstance(turn, (tuple, list)) or len(turn) != 2:
         raise ArgumentError(
-            f"scan: the body gives a pair (carry, y), not a {type(turn).__name__}: return (carry, None) if there is no y"
+            f"scan: the body gives a pair (carry, y), no {type(turn).__name__}: return (carry, None) if there is no y"
         )
     return turn[0], turn[1]
 

@@ -62,7 +62,8 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
         chosen = np.asarray(indices, dtype=np.int64)
         for index in chosen[(chosen >= len(self)) | (chosen < -len(self))]:
             raise IndexRangeError(
-                f"there is no sample {index} in a data set of {len(self)} (0 to {len(self) - 1}): does the sampler belong "
+                f"there is no sample {index} in a data set of {len(self)} (0 to {len(self) - 1}): does the sampler "
+                "belong "
                 "to another data set?"
             )
         return tuple(x[chosen] for x in self.arrays)

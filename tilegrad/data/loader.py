@@ -139,7 +139,8 @@ def default_collate(samples: Sequence[Any]) -> Any:
             shapes = sorted({s.shape for s in samples})
             if len(shapes) > 1:
                 raise ShapeError(
-                    f"the samples of a batch have the shapes {', '.join(map(str, shapes))}: give them one shape, or give "
+                    f"the samples of a batch have the shapes {', '.join(map(str, shapes))}: give them one shape, or "
+                    "give "
                     "a collate_fn that joins them"
                 )
             return as_tensors(np.stack(samples))

@@ -1,4 +1,4 @@
-"""What the code generator asks of a processor: how wide its vectors are, how many it holds, how large its caches are."""
+"""What the code generator asks of a processor: how wide its vectors are, how many it holds, how large its caches."""
 
 from __future__ import annotations
 
