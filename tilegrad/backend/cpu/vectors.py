@@ -1,8 +1,8 @@
 """The functions on elements as vector instructions.
 
 Arguments are scalars or vectors of equal lanes, in the registers' form of their dtype (`emit.element_type`). float16
-and bfloat16 are computed in float32 and rounded after each function. No fast-math flag is set: NaN, infinities and signed
-zeros come out as the function table says. An integer division by zero is 0 and never reaches the divider.
+and bfloat16 are computed in float32 and rounded after each function. No fast-math flag is set: NaN, infinities and
+signed zeros come out as the function table says. An integer division by zero is 0 and never reaches the divider.
 """
 
 from __future__ import annotations
