@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from ...ir.dtype import DType, bfloat16, bool_, float16, float32, float64
+from ...ir.node import Node
 
 _BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "half": 16, "float": 32, "double": 64, "ptr": 64}
 
@@ -137,7 +138,7 @@ class Scope:
         """Whether it may not run at all, or memory may have changed when it does: loads stay inside."""
 
 
-class Loop(NamedTuple):
+class Loop(Node):
     """An open loop: its counter and the values that it carries on."""
 
     index: Value
@@ -245,15 +246,15 @@ class Builder:
         if x.is_constant:
             return Value(f"splat ({x.type.element} {x.text})", type)
         one = self.pure(f"insertelement {type} poison, {x.type} {x}, i64 0", type, (x,), "one")
-        return self.pure(f"shufflevector {type} {one}, {type} poison, <{lanes} x i32> zeroinitializer", type, (one,), "all")
+        return self.pure(
+            f"shufflevector {type} {one}, {type} poison, <{lanes} x i32> zeroinitializer", type, (one,), "all"
+        )
 
     def shuffle(self, x: Value, y: Value, lanes: Sequence[int], hint: str = "v") -> Value:
         """The lanes of two vectors in a new order; -1 for any."""
         type = Type(x.type.element, len(lanes))
         mask = ", ".join("i32 poison" if n < 0 else f"i32 {n}" for n in lanes)
-        return self.pure(
-            f"shufflevector {x.type} {x}, {y.type} {y}, <{len(lanes)} x i32> <{mask}>", type, (x, y), hint
-        )
+        return self.pure(f"shufflevector {x.type} {x}, {y.type} {y}, <{len(lanes)} x i32> <{mask}>", type, (x, y), hint)
 
     def extract(self, x: Value, lane: int, hint: str = "v") -> Value:
         return self.pure(f"extractelement {x.type} {x}, i64 {lane}", Type(x.type.element), (x,), hint)
@@ -327,7 +328,9 @@ class Builder:
     def close_loop(self, loop: Loop, following: Sequence[Value] = ()) -> tuple[Value, ...]:
         """Ends a loop; gives what it carried, as it is afterwards."""
         scope = self.scopes[-1]
-        following_index = self.instruction(f"add nsw {loop.index.type} {loop.index}, {loop.step}", loop.index.type, "next")
+        following_index = self.instruction(
+            f"add nsw {loop.index.type} {loop.index}, {loop.step}", loop.index.type, "next"
+        )
         again = self.instruction(f"icmp slt {loop.index.type} {following_index}, {loop.stop}", I1, "again")
         after = self.label(loop.label + ".end")
         latch = scope.label
