@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
+from threading import RLock
 from typing import TypeVar
 
 from .config import settings
@@ -96,7 +97,14 @@ class Compiled:
 def compile(graph: Graph, updates: Mapping[int, int] = {}, name: str = "program", on: Device | None = None) -> Compiled:
     """Compiles a graph, or finds its program on the disk. `updates` says which outputs (by number) are new values of
     which inputs: those are written in place. The device is the one that the outputs are on."""
-    place = on or device(_device_of(graph))
+    with _one_at_a_time:
+        return _compiled(graph, updates, name, on or device(_device_of(graph)))
+
+
+_one_at_a_time = RLock()
+
+
+def _compiled(graph: Graph, updates: Mapping[int, int], name: str, place: Device) -> Compiled:
     elsewhere = inputs_elsewhere(graph, place.name)
     kept = None if settings().use else programs.name_of(graph, updates, name)
     program = None if kept is None else programs.read(kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 from weakref import WeakSet
@@ -19,9 +20,6 @@ from .runtime.device import device, known_devices
 SMALL = 1 << 16
 """Indices up to so many, if they are in memory, are checked at once."""
 
-differentiated: WeakSet[Handle] = WeakSet()
-"""Tensors whose gradients were asked for: they are computed together with these."""
-
 
 class Check(NamedTuple):
     """Indices that must be inside an axis, once they are known."""
@@ -35,7 +33,17 @@ class Check(NamedTuple):
     location: Location | None
 
 
-deferred_checks: list[Check] = []
+class Pending(threading.local):
+    """What waits until something is computed, in each thread."""
+
+    def __init__(self) -> None:
+        self.checks: list[Check] = []
+        """Indices that were not known when they were used."""
+        self.differentiated: WeakSet[Handle] = WeakSet()
+        """Tensors whose gradients were asked for: they are computed together with these."""
+
+
+pending = Pending()
 
 
 def compute(*tensors: Handle) -> None:
@@ -46,12 +54,12 @@ def compute(*tensors: Handle) -> None:
     checks: list[Check] = []
     company: list[Handle] = []
     if state.trace is None:
-        if deferred_checks:
-            checks = [check for check in deferred_checks if _is_known(check.bounds)]
-            deferred_checks.clear()
-        if differentiated:
-            company = list(differentiated)
-            differentiated.clear()
+        if pending.checks:
+            checks = [check for check in pending.checks if _is_known(check.bounds)]
+            pending.checks.clear()
+        if pending.differentiated:
+            company = list(pending.differentiated)
+            pending.differentiated.clear()
     wanted = [*values, *(x.own_value() for x in company), *(b for check in checks for b in check.bounds)]
     from .realize import realize  # loads the compiler
 
@@ -141,7 +149,7 @@ def check_index(index: Value, extent: Any, axis: int, op: str, *, from_end: bool
         low, high = known
         refuse_outside(low, high, Check((), extent, axis, op, from_end, current_location()))
         return
-    deferred_checks.append(Check(index_bounds(index), extent, axis, op, from_end, current_location()))
+    pending.checks.append(Check(index_bounds(index), extent, axis, op, from_end, current_location()))
 
 
 def refuse_outside(low: int, high: int, check: Check) -> None:

@@ -47,16 +47,19 @@ class Trace(Protocol):
     def number(self, read: Callable[[], float], type: TensorType) -> Value: ...
 
 
-class State:
-    """Who watches; a plain attribute because every operation looks at it."""
+class State(threading.local):
+    """Who watches, in each thread: while one traces a function, what others do is none of its business."""
 
-    __slots__ = ("trace",)
-
-    def __init__(self) -> None:
-        self.trace: Trace | None = None
+    trace: Trace | None = None
 
 
 state = State()
+one_trace = threading.RLock()
+"""Held while a function is traced: what it writes to (the random state) has placeholders for elements meanwhile."""
+
+
+_first_base = threading.Lock()
+"""Of two threads that look for the storage of a tensor at once, both must find the same."""
 
 
 class Handle:
@@ -89,13 +92,15 @@ class Handle:
 
     def base(self) -> Base:
         """What the tensor is a view of: itself, if it is none."""
-        base = self._base
-        if base is None:
-            base = self._base = Base(Storage(self._value), self._value)
-            self._seen = base.seen
-            if state.trace is not None:
-                state.trace.stored(self, base.storage)
-        return base
+        if self._base is None:
+            with _first_base:
+                if self._base is None:
+                    base = Base(Storage(self._value), self._value)
+                    self._seen = base.seen
+                    self._base = base
+                    if state.trace is not None:
+                        state.trace.stored(self, base.storage)
+        return self._base  # type: ignore[return-value]
 
     def write(self, value: Value, op: str) -> None:
         """Every element is replaced, for all who share the storage."""

@@ -13,7 +13,7 @@ import numpy as np
 from .creation import DeviceLike, from_array, place
 from .errors import ArgumentError, DTypeError
 from .evaluation import array_of
-from .handle import Handle, state, wrap
+from .handle import Handle, one_trace, state, wrap
 from .ir.dtype import DType, int64
 from .ir.graph import Value
 from .ir.size import Dim, product
@@ -74,7 +74,10 @@ class Generator:
 
     def draw(self, count: Dim) -> Value:
         """The state to draw so many numbers from; the generator goes on behind them."""
-        tensor = self.tensor
+        with one_trace:  # of two threads that draw at once, each gets numbers of its own
+            return self._drawn(self.tensor, count)
+
+    def _drawn(self, tensor: Tensor, count: Dim) -> Value:
         before = tensor.value
         if state.trace is not None or not isinstance(count, int):
             tensor.write(ops.advanced(before, count), "draw")

@@ -8,7 +8,7 @@ from typing import Any
 
 from .compiler import Compiled, compile
 from .creation import tensor
-from .handle import Handle, mode, wrap
+from .handle import Handle, mode, one_trace, wrap
 from .ir.dtype import float64, int64
 from .ir.graph import Input, TensorType, Value
 from .ir.node import Node
@@ -106,10 +106,11 @@ class Specialised:
         self.name = getattr(fn, "__name__", "function")
         self.runners: dict[tuple[tuple[str, int], ...], Runner] = {}
         trace = Trace()
-        try:
-            self._trace(trace, fn, leaves, watched)
-        finally:
-            trace.finish()
+        with one_trace:
+            try:
+                self._trace(trace, fn, leaves, watched)
+            finally:
+                trace.finish()
         self._compile(trace)
 
     def _trace(self, trace: Trace, fn: Callable[..., Any], leaves: Sequence[Any], watched: Sequence[Watched]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import storage as sharing
 from ..errors import ArgumentError, GradientError, ShapeError
-from ..evaluation import differentiated
+from ..evaluation import pending
 from ..handle import Handle, mode, state, wrap
 from ..ir.graph import Value
 from ..ops.arithmetic import add
@@ -70,7 +70,7 @@ def backward(
         if holder is not None:
             accumulate(holder, gradient if create_graph else detached(gradient), create_graph)
     if state.trace is None:
-        differentiated.update(x for x in outputs if x.value.buffer is None)
+        pending.differentiated.update(x for x in outputs if x.value.buffer is None)
 
 
 def _holder(leaf: Value) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from threading import get_ident
 from types import CodeType, FrameType
 from typing import NamedTuple
 
@@ -67,13 +68,16 @@ def _outside(frame: FrameType | None) -> Location | None:
     return None
 
 
-_origin: Location | None = None
+_origins: dict[int, Location] = {}
+"""What threads work for, if it is not the line that they run."""
 
 
 def current_location() -> Location | None:
     """The user's line that is being worked for. Every value asks: this is `user_location` written out."""
-    if _origin is not None:
-        return _origin
+    if _origins:
+        origin = _origins.get(get_ident())
+        if origin is not None:
+            return origin
     frame: FrameType | None = _frame(1)
     while frame is not None:
         code = frame.f_code
@@ -90,12 +94,18 @@ class working_for:
         self.location = location
 
     def __enter__(self) -> None:
-        global _origin
-        self.previous, _origin = _origin, self.location
+        thread = get_ident()
+        self.previous = _origins.get(thread)
+        self._now(thread, self.location)
 
     def __exit__(self, *_: object) -> None:
-        global _origin
-        _origin = self.previous
+        self._now(get_ident(), self.previous)
+
+    def _now(self, thread: int, location: Location | None) -> None:
+        if location is None:
+            _origins.pop(thread, None)
+        else:
+            _origins[thread] = location
 
 
 errors.locate = current_location

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from threading import RLock
 from typing import Any, ClassVar, NoReturn, dataclass_transform
 from weakref import WeakValueDictionary
 
 
 class FrozenNodeError(AttributeError):
     """Somebody assigned to a field of a node."""
+
+
+_alone = RLock()
+"""Threads make nodes at the same time: of each class there is one `__init__`, of each interned node one object."""
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
@@ -79,10 +84,12 @@ def as_written(annotation: object) -> str:
 
 def _first_init(self: Node, *args: Any, **kwargs: Any) -> None:
     """Writes the `__init__` of a class when its first node is made, and calls it."""
-    cls = next(c for c in type(self).__mro__ if c.__dict__.get("__init__") is _first_init)
-    written = _written_init(cls)
-    setattr(cls, "__init__", written)  # noqa: B010
-    written(self, *args, **kwargs)
+    with _alone:
+        cls = next((c for c in type(self).__mro__ if c.__dict__.get("__init__") is _first_init), None)
+        if cls is not None:
+            setattr(cls, "__init__", _written_init(cls))  # noqa: B010
+    # without a class another thread was faster
+    (type(self) if cls is None else cls).__init__(self, *args, **kwargs)
 
 
 def _written_init(cls: type[Node]) -> Callable[..., None]:
@@ -126,7 +133,10 @@ class _Interning(type):
         key = cls.intern_key(*args)  # type: ignore[attr-defined]
         known = _interned.get(key)
         if known is None:
-            known = _interned[key] = super().__call__(*args)
+            with _alone:
+                known = _interned.get(key)  # another thread may have been faster
+                if known is None:
+                    known = _interned[key] = super().__call__(*args)
         return known
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import count
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from .dtype import DType, bool_, int64
@@ -371,14 +372,12 @@ def substituted(roots: Iterable[Expr], values: Mapping[Expr, Expr]) -> list[Expr
     return [new[e] for e in roots]
 
 
-_counter = 0
+_numbers = count(1)
 
 
 def fresh_index(extent: Dim) -> Index:
     """An index that nothing else uses; lowering gives it its final name."""
-    global _counter
-    _counter += 1
-    return Index(f"_{_counter}", extent)
+    return Index(f"_{next(_numbers)}", extent)
 
 
 def show(e: Expr, names: Mapping[Expr, str] = {}) -> str:

@@ -32,10 +32,10 @@ class PoolBuffer(Buffer):
         self.memory = None
         self.blocks = blocks
 
-    def __del__(self) -> None:
+    def __del__(self, large: int = LARGE) -> None:  # a global may be gone before the last buffer
         blocks = self.blocks
         blocks.append(self.address)
-        if blocks.bytes >= LARGE:
+        if blocks.bytes >= large:
             self.device.pool.relieve()  # type: ignore[attr-defined]
 
 
