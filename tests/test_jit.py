@@ -31,7 +31,9 @@ def training_step(net: nn.Module, optimizer: tg.optim.Optimizer):
 
 
 @pytest.mark.checklist(5)
-@pytest.mark.parametrize("make", [lambda p: tg.optim.SGD(p, lr=0.1, momentum=0.9), lambda p: tg.optim.AdamW(p, lr=0.01)])
+@pytest.mark.parametrize(
+    "make", [lambda p: tg.optim.SGD(p, lr=0.1, momentum=0.9), lambda p: tg.optim.AdamW(p, lr=0.01)]
+)
 def test_a_jitted_training_step_is_the_step(make) -> None:
     """The same losses and parameters as without jit; a new learning rate costs no compilation."""
     net, x, y = small_net()

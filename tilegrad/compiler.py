@@ -146,8 +146,8 @@ def inputs_elsewhere(graph: Graph, place: str) -> tuple[int, ...]:
     for x in (*graph.inputs, *graph.outputs):
         if x.device != place and (x.shape or x in graph.outputs) and x in used:
             raise DeviceError(
-                f"tensors on two devices would have to be in one program: {x.dtype.name} {list(x.shape)} on {x.device}, and the result on "
-                f"{place}; move one, as in y.to({place!r})"
+                f"tensors on two devices would be in one program: {x.dtype.name} {list(x.shape)} on {x.device}, and "
+                f"the result on {place}; move one, as in y.to({place!r})"
             )
     return tuple([n for n, x in enumerate(graph.inputs) if x.device != place and not x.shape])
 

@@ -100,7 +100,7 @@ class Handle:
                     self._base = base
                     if state.trace is not None:
                         state.trace.stored(self, base.storage)
-        return self._base  # type: ignore[return-value]
+        return self._base
 
     def write(self, value: Value, op: str) -> None:
         """Every element is replaced, for all who share the storage."""

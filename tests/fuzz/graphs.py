@@ -135,7 +135,7 @@ class Drawing:
 
     def start(self) -> None:
         base: list[Dim] = [int(self.of(EXTENTS)) for _ in range(self.below(4))]  # type: ignore[call-overload]
-        while self.extent(product(base)) > MOST_ELEMENTS // 8:
+        while math.prod(max(1, self.extent(n)) for n in base) > MOST_ELEMENTS // 8:
             base.pop()
         for n, name in enumerate("nm"[: self.below(4) // 2]):
             if n < len(base) and int(base[n]) >= 2:  # type: ignore[arg-type]

@@ -182,8 +182,8 @@ def _upstream(x: Value, given: Tensor | None, op: str) -> Value:
         return fill(1.0, x.shape, x.dtype, x.device)
     if not given.value.dtype.is_float:
         raise GradientError(
-            f"{op}: the gradient has {given.value.dtype.name} elements; gradients are floating-point: convert it, as in "
-            "gradient.float()"
+            f"{op}: the gradient has {given.value.dtype.name} elements; gradients are floating-point: convert it, as "
+            "in gradient.float()"
         )
     if given.value.shape != x.shape:
         raise ShapeError(

@@ -89,7 +89,7 @@ def _first_init(self: Node, *args: Any, **kwargs: Any) -> None:
         if cls is not None:
             setattr(cls, "__init__", _written_init(cls))  # noqa: B010
     # without a class another thread was faster
-    (type(self) if cls is None else cls).__init__(self, *args, **kwargs)
+    (type(self) if cls is None else cls).__init__(self, *args, **kwargs)  # type: ignore[misc]
 
 
 def _written_init(cls: type[Node]) -> Callable[..., None]:

@@ -100,6 +100,5 @@ class Program(Structure):
     def buffer(self, name: str) -> Buffer:
         return next(b for b in self.buffers if b.name == name)
 
-
     def __str__(self) -> str:
         return import_module(f"{__package__}.program_printer").show_program(self)  # type: ignore[no-any-return]

@@ -290,8 +290,8 @@ def _facts_from(e: Expr, below: list[Facts]) -> Facts:
             reads = (*reads, e)
         case Index():
             indices = frozenset((e,))
-    loops = isinstance(e, Reduce | Scan) or any([f.loops for f in below])
-    return Facts(reads, indices, loops, isinstance(e, Symbol) or any([f.symbols for f in below]))
+    loops = isinstance(e, Reduce | Scan) or any(f.loops for f in below)
+    return Facts(reads, indices, loops, isinstance(e, Symbol) or any(f.symbols for f in below))
 
 
 def walk(*roots: Expr) -> Iterator[Expr]:

@@ -86,5 +86,5 @@ class _Probe(PoolBuffer):
 
     __slots__ = ()
 
-    def __del__(self) -> None:
+    def __del__(self) -> None:  # type: ignore[override]
         pass
