@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import subprocess
 import sys
 import traceback
@@ -13,7 +14,8 @@ import numpy as np
 from tests.fuzz.check import backward, meaning
 from tests.fuzz.graphs import Drawn, compare, drawn
 
-PATIENCE = 120.0
+PATIENCE = 60.0
+"""Seconds to wait for an answer."""
 
 
 class Workers:
@@ -32,6 +34,10 @@ class Workers:
         try:
             self.process.stdin.write(json.dumps([choices, smooth, gradients]) + "\n")
             self.process.stdin.flush()
+            if not select.select([self.process.stdout], [], [], PATIENCE)[0]:
+                self.process.kill()
+                self.process = None
+                return f"no answer within {PATIENCE:.0f} seconds"
             answer = self.process.stdout.readline()
         except BrokenPipeError:
             answer = ""
