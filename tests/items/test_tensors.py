@@ -96,7 +96,7 @@ class Toy(Device):
         return compiled
 
 
-TOY = register(Toy("toy"))
+TOY = register(Toy("playground"))
 
 
 @checklist(75)
@@ -116,11 +116,11 @@ def test_a_toy_device_runs_every_op(example: object) -> None:
 
 @checklist(75)
 def test_tensors_are_made_on_it_like_on_any_other() -> None:
-    x = tg.tensor([[1.0, 2.0], [3.0, 4.0]], device="toy", requires_grad=True)
+    x = tg.tensor([[1.0, 2.0], [3.0, 4.0]], device="playground", requires_grad=True)
     y = (x @ x).relu().sum()
     y.backward()
     assert x.grad is not None
-    assert (y.item(), x.grad.device.name) == (54.0, "toy")
+    assert (y.item(), x.grad.device.name) == (54.0, "playground")
     np.testing.assert_allclose(x.grad.cpu().numpy(), [[7.0, 11.0], [9.0, 13.0]])
 
 
@@ -134,9 +134,9 @@ def test_nothing_asks_which_device_it_is() -> None:
 @checklist(100)
 def test_operands_on_two_devices() -> None:
     with pytest.raises(TilegradError) as problem:
-        tg.ones(3) + tg.ones(3, device="toy")
+        tg.ones(3) + tg.ones(3, device="playground")
     assert "cpu" in str(problem.value)
-    assert "toy" in str(problem.value)
+    assert "playground" in str(problem.value)
     assert ".to(" in str(problem.value)
 
 
@@ -144,7 +144,7 @@ def test_operands_on_two_devices() -> None:
 def test_a_network_moves_whole() -> None:
     net = tg.nn.Sequential(tg.nn.Linear(3, 4), tg.nn.ReLU(), tg.nn.Linear(4, 2))
     net(tg.ones(1, 3)).sum().backward()
-    net.to("toy")
-    assert {p.device for p in net.parameters()} == {device("toy")}
-    assert {p.grad.device for p in net.parameters() if p.grad is not None} == {device("toy")}
-    assert net(tg.ones(1, 3, device="toy")).device is device("toy")
+    net.to("playground")
+    assert {p.device for p in net.parameters()} == {device("playground")}
+    assert {p.grad.device for p in net.parameters() if p.grad is not None} == {device("playground")}
+    assert net(tg.ones(1, 3, device="playground")).device is device("playground")
