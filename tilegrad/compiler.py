@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from threading import RLock
 from typing import TypeVar
 
 from .config import settings
@@ -22,6 +21,7 @@ from .ir.program import Program
 from .runtime import programs
 from .runtime.buffer import Buffer
 from .runtime.device import Device, Executable, device
+from .runtime.once import lock
 
 Artifact = TypeVar("Artifact")
 
@@ -101,7 +101,7 @@ def compile(graph: Graph, updates: Mapping[int, int] = {}, name: str = "program"
         return _compiled(graph, updates, name, on or device(_device_of(graph)))
 
 
-_one_at_a_time = RLock()
+_one_at_a_time = lock()
 
 
 def _compiled(graph: Graph, updates: Mapping[int, int], name: str, place: Device) -> Compiled:

@@ -10,6 +10,7 @@ from . import storage as sharing
 from .errors import InPlaceError, ShapeError
 from .ir.graph import TensorType, Value
 from .ops.indexing import put
+from .runtime.once import lock
 from .storage import Base, Move, Storage
 
 if TYPE_CHECKING:
@@ -54,11 +55,11 @@ class State(threading.local):
 
 
 state = State()
-one_trace = threading.RLock()
+one_trace = lock()
 """Held while a function is traced: what it writes to (the random state) has placeholders for elements meanwhile."""
 
 
-_first_base = threading.Lock()
+_first_base = lock()
 """Of two threads that look for the storage of a tensor at once, both must find the same."""
 
 

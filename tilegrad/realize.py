@@ -7,7 +7,6 @@ runs again (the next step of a training loop) finds its program in the cache and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from threading import RLock
 from typing import Any
 
 from .compiler import Compiled, compile
@@ -16,10 +15,11 @@ from .handle import state
 from .ir.graph import Graph, Input, Value, topological
 from .runtime.buffer import Buffer
 from .runtime.device import Runner
+from .runtime.once import lock
 from .transform.share import moved
 
 _programs: dict[tuple[Any, ...], tuple[Compiled, Runner]] = {}
-_lock = RLock()
+_lock = lock()
 MOST_PROGRAMS = 4096
 
 

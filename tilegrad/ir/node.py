@@ -7,6 +7,7 @@ node is): `import tilegrad` defines some hundreds of them and has a tenth of a s
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from threading import RLock
@@ -19,6 +20,8 @@ class FrozenNodeError(AttributeError):
 
 
 _alone = RLock()
+if hasattr(os, "register_at_fork"):  # a forked child must not find it held
+    os.register_at_fork(before=_alone.acquire, after_in_parent=_alone.release, after_in_child=_alone.release)
 """Threads make nodes at the same time: of each class there is one `__init__`, of each interned node one object."""
 
 

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import wraps
 from threading import RLock
 from typing import TypeVar
 
 T = TypeVar("T")
+
+
+def lock() -> AbstractContextManager[bool]:
+    """A lock that nobody holds in a forked child: forking waits for it.
+
+    Those that are made later are taken first, so an outer lock must be made after the locks inside it.
+    """
+    made = RLock()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=made.acquire, after_in_parent=made.release, after_in_child=made.release)
+    return made
 
 
 def once(make: Callable[[], T]) -> Callable[[], T]:

@@ -11,12 +11,12 @@ import ctypes
 import mmap
 import os
 from pathlib import Path
-from threading import RLock
 
 from ...config import settings
 from ...errors import RuntimeFault
 from ...runtime import events
 from ...runtime.device import Statistics
+from ...runtime.once import lock
 
 ALIGNMENT = 64
 CHUNK = 1 << 21
@@ -62,7 +62,7 @@ class Pool:
         """How often the system was asked for memory: does not grow in the steady state."""
         self._chunk = (0, 0)
         self._peak = 0
-        self._lock = RLock()  # a buffer may die, by garbage collection, while its thread is in here
+        self._lock = lock()  # a buffer may die, by garbage collection, while its thread is in here
 
     def blocks(self, bytes: int) -> FreeBlocks:
         """The free list from which requests of this size are served."""
