@@ -262,6 +262,9 @@ PLACES: list[Row] = [
     ("dtype by name", lambda: A.to("float64"), DTypeError, ("tilegrad.float64",)),
     ("dtype as a string", lambda: tg.ones(3, dtype="float32"), DTypeError, ("'float32'", "tilegrad.float32")),  # type: ignore[arg-type]
     ("dtype of numpy", lambda: tg.tensor([1], dtype=np.int8), DTypeError, ("int8", "tilegrad.")),  # type: ignore[arg-type]
+    ("larger than memory", lambda: tg.rand(1 << 62, 2).realize(), RuntimeFault, ("bytes", "smaller")),
+    ("more than can be counted", lambda: tg.eye(1 << 40).realize(), RuntimeFault, ("smaller",)),
+    ("parts of one number", lambda: tg.tensor(1.0).split(1), ShapeError, ("without dimensions", "reshape")),
     ("too large", lambda: tg.ones(1 << 40).cumsum(0).realize(), RuntimeFault, ("4,398,046,511,104 bytes", "smaller")),
 ]
 

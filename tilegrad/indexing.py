@@ -151,6 +151,9 @@ def parsed(x: Tensor, key: Any) -> Parsed:
             _check_inside(item, shape, axis)
             steps.append(Step("at", axis, item))
             axis += 1
+        elif not item.value.shape and item.value.dtype is bool_:
+            picks[sum(step.kind != "at" for step in steps)] = item.reshape(1).nonzero(as_tuple=True)[0]
+            steps.append(Step("new", axis))  # one entry if it is true, none if not
         else:
             for pick in _picks(item, shape, axis):
                 picks[sum(step.kind != "at" for step in steps)] = pick

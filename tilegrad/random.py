@@ -45,8 +45,7 @@ class Generator:
         """Starts anew from a seed."""
         if not isinstance(seed, int):
             raise ArgumentError(f"manual_seed takes an integer, not {kind_of(seed)}")
-        wrapped = (seed + (1 << 63)) % (1 << 64) - (1 << 63)
-        fresh = from_array(np.array([wrapped, 0], np.int64), self.device)
+        fresh = from_array(np.array([_wrapped(seed), 0], np.int64), self.device)
         if self._tensor is None:
             self._tensor = fresh
         else:
@@ -83,8 +82,13 @@ class Generator:
             tensor.write(ops.advanced(before, count), "draw")
             return before
         seed, offset = array_of(tensor).tolist()
-        tensor.write(from_array(np.array([seed, offset + count], np.int64), self.device).value, "draw")
+        tensor.write(from_array(np.array([seed, _wrapped(offset + count)], np.int64), self.device).value, "draw")
         return before
+
+
+def _wrapped(n: int) -> int:
+    """The number of 64 bits with a sign that has the same lowest bits."""
+    return (n + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 default_generator = Generator()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.graphs import Drawn, compare
+from tests.fuzz.graphs import Drawn, compare, tolerance
 from tilegrad.backend.reference.graph import interpret
 from tilegrad.backend.reference.tile import run
 from tilegrad.ir.graph import Graph
@@ -41,7 +41,7 @@ def check_passes(d: Drawn) -> None:
             continue
         got = meaning(changed, d.arrays, d.sizes)
         for a, b, exact in zip(got, want, d.exact, strict=True):
-            compare(a, b, exact or change in EXACT, f"{change.__name__}\n{graph}\n{changed}")
+            compare(a, b, exact or change in EXACT, tolerance(d.graph), f"{change.__name__}\n{graph}\n{changed}")
         assert [v.type for v in changed.outputs] == [v.type for v in graph.outputs]
         graph, want = changed, got if change in EXACT else want
     for change in EXACT:
@@ -66,7 +66,9 @@ def check_road(d: Drawn) -> None:
     for arena in (False, True):
         got = execute(program, d.arrays, d.sizes, arena)
         for a, b, exact in zip(got, want, d.exact, strict=True):
-            compare(a, b, exact, f"{d}\n{program}" if not arena else f"in the arena\n{d}\n{program}")
+            compare(
+                a, b, exact, tolerance(d.graph), f"{d}\n{program}" if not arena else f"in the arena\n{d}\n{program}"
+            )
 
 
 def check_gradients(d: Drawn) -> None:
@@ -97,10 +99,12 @@ def check_updates(d: Drawn) -> None:
     memory: dict[str, np.ndarray] = {}
     got = execute(program, d.arrays, d.sizes, True, memory)
     for n, (a, b, exact) in enumerate(zip(got, want, d.exact, strict=True)):
-        compare(a, b, exact, f"updates\n{d}\n{program}")
+        compare(a, b, exact, tolerance(d.graph), f"updates\n{d}\n{program}")
         if n in updates:
             name = program.inputs[updates[n]]
-            compare(memory[name].reshape(b.shape), b, exact, f"{name} is not renewed\n{d}\n{program}")
+            compare(
+                memory[name].reshape(b.shape), b, exact, tolerance(d.graph), f"{name} is not renewed\n{d}\n{program}"
+            )
 
 
 def execute(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tests.fuzz.check import backward, meaning
-from tests.fuzz.graphs import Drawn, compare, drawn
+from tests.fuzz.graphs import Drawn, compare, drawn, tolerance
 
 PATIENCE = 60.0
 """Seconds to wait for an answer."""
@@ -71,7 +71,7 @@ def on_cpu(d: Drawn, gradients: bool) -> None:
         given = [cpu.from_host(a) for a in d.arrays]
         made = compiled.executable.bound(d.sizes)(given)
         for buffer, value, want, e in zip(made, graph.outputs, wanted, exact, strict=True):
-            compare(cpu.to_host(buffer, value.dtype, want.shape), want, e, f"{d}\n{compiled.program}")
+            compare(cpu.to_host(buffer, value.dtype, want.shape), want, e, tolerance(graph), f"{d}\n{compiled.program}")
 
 
 def main() -> None:

@@ -12,12 +12,10 @@ from tilegrad.backend.reference.graph import interpret
 from tilegrad.ir.dtype import bool_, float16, float32, float64, int64
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.size import Size
-from tilegrad.ops.activation import sigmoid
 from tilegrad.ops.arithmetic import add, mul, sub
 from tilegrad.ops.broadcasting import expand, fill, reduce_sum, reshape
 from tilegrad.ops.cast import Cast, cast, detach
 from tilegrad.ops.comparison import lt
-from tilegrad.ops.contraction import matmul
 from tilegrad.ops.control import where
 from tilegrad.ops.creation import positions
 from tilegrad.ops.exponential import exp
@@ -26,11 +24,9 @@ from tilegrad.ops.movement import Cat, cat, flip, pad, permute, slice_axis, spli
 from tilegrad.ops.reduction import amax, argmin, reduce_all, reduce_prod
 from tilegrad.ops.scan import cumsum
 from tilegrad.ops.sorting import sort
-from tilegrad.ops.trigonometric import tanh
 from tilegrad.schedule.fuse import fuse
 from tilegrad.transform.casts import casts
 from tilegrad.transform.fold import fold
-from tilegrad.transform.merge import LARGEST, merge
 from tilegrad.transform.pipeline import PASSES
 from tilegrad.transform.simplify import simplify
 
@@ -168,51 +164,6 @@ def test_a_cast_that_others_need_stays() -> None:
     wide = Cast(Y, float32)
     graph = Graph((Y,), (slice_axis(wide, 0, 1, 3), exp(wide)))
     assert casts(graph) is graph
-
-
-# --- merge --------------------------------------------------------------------------------------
-
-
-def gated(width: int, batch: int = 8) -> Graph:
-    """The recurrent cell of the lecture: three gates, each of the input and of the state."""
-    x, h = (Input(TensorType(float32, (batch, width)), name) for name in "xh")
-    weights = [Input(TensorType(float32, (width, width)), f"{m}{g}") for m in "wr" for g in "foz"]
-    wf, wo, wz, rf, ro, rz = weights
-    f, o = (sigmoid(add(matmul(x, w), matmul(h, r))) for w, r in ((wf, rf), (wo, ro)))
-    z = tanh(add(matmul(x, wz), matmul(h, rz)))
-    return Graph((x, h, *weights), (add(mul(f, h), mul(o, z)),))
-
-
-@checklist(9)
-def test_six_products_of_a_recurrent_cell_become_two() -> None:
-    graph = gated(5)
-    merged = merge(graph)
-    assert (ops(graph).count("contract"), ops(merged).count("contract")) == (6, 2)
-    assert sum(g.kind == "contraction" for g in fuse(merged).groups) == 2
-    rng = np.random.default_rng(0)
-    arrays = [rng.standard_normal(x.shape).astype(np.float32) for x in graph.inputs]  # type: ignore[arg-type]
-    np.testing.assert_allclose(interpret(merged, arrays)[0], interpret(graph, arrays)[0], atol=1e-6)
-
-
-@checklist(9)
-def test_products_that_share_nothing_are_left_alone() -> None:
-    a, b, c, d = (Input(TensorType(float32, (4, 4)), name) for name in "abcd")
-    for outputs in ((matmul(a, b), matmul(c, d)), (matmul(a, b), matmul(b, c)), (matmul(a, a),)):
-        graph = Graph((a, b, c, d), outputs)
-        assert merge(graph) is graph
-
-
-@checklist(9)
-def test_products_that_fill_a_machine_are_left_alone() -> None:
-    graph = gated(1 << 9, batch=2 * LARGEST >> 18)
-    assert merge(graph) is graph
-
-
-def test_a_product_that_needs_another_is_not_put_beside_it() -> None:
-    x, w = (Input(TensorType(float32, (4, 4)), name) for name in "xw")
-    first = matmul(x, w)
-    graph = Graph((x, w), (matmul(x, first),))
-    assert merge(graph) is graph
 
 
 # --- work that nobody needs ---------------------------------------------------------------------

@@ -106,7 +106,7 @@ def arange(start: float, stop: float, step: float = 1, dtype: DType = int64, dev
     if step == 0 or (stop - start) * step < 0:
         raise ArgumentError(f"arange: a step of {step} does not lead from {start} to {stop}")
     if all(isinstance(x, int) for x in (start, stop, step)):
-        count = len(range(int(start), int(stop), int(step)))
+        count = -((int(start) - int(stop)) // int(step))
         return cast(_line(start, step, positions(count, device)), dtype)
     count = math.ceil((stop - start) / step)
     return cast(_line(float(start), float(step), cast(positions(count, device), float64)), dtype)

@@ -128,17 +128,20 @@ class Cat(Movement):
         return first.type.with_shape(replaced(first.shape, self.axis, along))
 
     def element(self, position: Position, read: Reader) -> Expr:
-        return self._from(0, 0, position, read)
+        starts: list[Dim] = [0]
+        for x in self.tensors[:-1]:
+            starts.append(starts[-1] + x.shape[self.axis])
+        return self._among(0, len(starts), starts, position, read)
 
-    def _from(self, n: int, start: Dim, position: Position, read: Reader) -> Expr:
-        """The element, if it is in tensor n or in a later one; `start` is where tensor n begins."""
-        x = self.tensors[n]
+    def _among(self, first: int, end: int, starts: Sequence[Dim], position: Position, read: Reader) -> Expr:
+        """The element, if it is in one of the tensors from `first` to before `end`: found by halving."""
         p = position[self.axis]
-        here = read(x, replaced(position, self.axis, p - size(start)))
-        if n == len(self.tensors) - 1:
-            return here
-        end = start + x.shape[self.axis]
-        return choose(p < size(end), here, self._from(n + 1, end, position, read))
+        if end - first == 1:
+            return read(self.tensors[first], replaced(position, self.axis, p - size(starts[first])))
+        # few in their order, which reads more easily; halves of many, so that a thousand nest ten deep
+        middle = first + 1 if end - first <= 4 else (first + end) // 2
+        before = self._among(first, middle, starts, position, read)
+        return choose(p < size(starts[middle]), before, self._among(middle, end, starts, position, read))
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         shares: list[Value | None] = []
@@ -320,9 +323,15 @@ def flip(x: Value, axes: int | Sequence[int]) -> Value:
     return x
 
 
+def _axis_to_cut(x: Value, axis: int, op: str) -> int:
+    if not x.type.rank:
+        raise ShapeError(f"{op}: a tensor without dimensions has no parts; reshape it to (1,)")
+    return normal_axis(axis, x.type.rank, op)
+
+
 def split(x: Value, sizes: int | Sequence[int], axis: int = 0) -> tuple[Value, ...]:
     """Parts of these sizes along an axis; of one size each (the last may be smaller) if there is only one."""
-    n = normal_axis(axis, x.type.rank, "split")
+    n = _axis_to_cut(x, axis, "split")
     extent = x.shape[n]
     if not isinstance(extent, int):
         raise ShapeError(f"split: axis {axis} of {shown(x.shape)} varies; split an axis of fixed size")

@@ -20,9 +20,9 @@ from ..ir.size import Dim, product
 from ..ir.tile import Assign, For, Literal, Name, Tile
 from .emit import Emitter
 from .flatten import FlatGroup
-from .fuse import free_indices, operands
 from .group import Group
 from .instances import Lowered, at_most, declare_programs, divides, extent_of, finished, kernel_names, number_of
+from .products import free_indices, operands
 
 TILE_M, TILE_N, TILE_K = 256, 64, 512
 THREADS = 2
@@ -30,11 +30,10 @@ THREADS = 2
 
 
 def lower_contraction(group: Group, flat: FlatGroup, names: Mapping[Value, str]) -> Lowered:
-    total = next(e for e in walk(*flat.roots) if _is_whole(e, flat))
-    factors = operands(total, flat.rows, flat.columns)
-    assert factors is not None
-    x, y = factors
-    in_x, in_y = free_indices(x), free_indices(y)
+    sums = [e for e in walk(*flat.roots) if isinstance(e, Reduce) and e.index is flat.columns[0]]
+    factors = [found for e in sums if (found := operands(e, flat.rows, flat.columns))]
+    assert len(factors) == len(sums)
+    in_x, in_y = map(free_indices, factors[0])
     m = [i for i in flat.rows if i in in_x and i not in in_y][-1]
     n = [i for i in flat.rows if i in in_y and i not in in_x][-1]
     k = flat.columns[-1]
@@ -42,16 +41,12 @@ def lower_contraction(group: Group, flat: FlatGroup, names: Mapping[Value, str])
     rows = tuple(i for i in flat.rows if i not in (m, n)) + (m, n)
     emitter = Emitter((m, k, n), block, kernel_names(flat, names), flat.roots)
     grid = declare_programs(emitter, rows, {m: block[m], n: block[n]})
-    accumulator = _accumulate(emitter, flat, (x, y), (m, k, n), total.dtype)
-    emitter.accumulated[total] = (accumulator, (m, n))
+    accumulators = _accumulate(emitter, flat, factors, (m, k, n), [e.dtype for e in sums])
+    emitter.accumulated |= {e: (name, (m, n)) for e, name in zip(sums, accumulators, strict=True)}
     emitter.store(flat.stores)
     depth = number_of(product(i.extent for i in flat.columns))
-    work = 2.0 * block[m] * block[n] * depth
+    work = 2.0 * block[m] * block[n] * depth * len(sums)
     return finished(group, flat, emitter, emitter.names, grid, work)
-
-
-def _is_whole(e: Expr, flat: FlatGroup) -> bool:
-    return isinstance(e, Reduce) and e.index is flat.columns[0]
 
 
 def _blocks(m: Index, n: Index, k: Index, flat: FlatGroup) -> dict[Index, int]:
@@ -80,15 +75,19 @@ def _depth(extent: Dim) -> int:
 
 
 def _accumulate(
-    emitter: Emitter, flat: FlatGroup, factors: tuple[Expr, Expr], axes: tuple[Index, Index, Index], dtype: DType
-) -> Tile:
-    """Writes the loop over k (and over further columns around it) and gives the accumulator."""
+    emitter: Emitter,
+    flat: FlatGroup,
+    factors: list[tuple[Expr, Expr]],
+    axes: tuple[Index, Index, Index],
+    dtypes: list[DType],
+) -> list[Name]:
+    """Writes the loop over k (and over further columns around it) and gives the accumulators."""
     m, k, n = axes
     outer = flat.columns[:-1]
     step = emitter.block[k]
-    start = tile.Full((emitter.block[m], emitter.block[n]), Literal(0.0 if dtype.is_float else 0), dtype)
+    shape = (emitter.block[m], emitter.block[n])
     single = not outer and k.extent == step
-    name = emitter.assign("acc", start)
+    names = [emitter.assign("acc", tile.Full(shape, Literal(0.0), dtype)) for dtype in dtypes]
     before, known, masks = emitter.body, dict(emitter.known), dict(emitter.masks)
     emitter.body = []
     loops = []
@@ -102,8 +101,9 @@ def _accumulate(
         if not divides(step, k.extent):
             emitter.bound[k] = k.extent
     emitter.variables[k] = emitter.assign("ks", lanes).name
-    x, y = (_operand(emitter, e, at) for e, at in zip(_narrow(*factors), ((m, k), (k, n)), strict=True))
-    emitter.body.append(Assign(name.name, tile.Dot(x, y, name)))
+    for name, pair in zip(names, factors, strict=True):
+        x, y = (_operand(emitter, e, at) for e, at in zip(_narrow(*pair), ((m, k), (k, n)), strict=True))
+        emitter.body.append(Assign(name.name, tile.Dot(x, y, name)))
     body = emitter.body
     for column, variable, width in reversed(loops):
         body = [For(variable, Literal(0), extent_of(emitter, column.extent), Literal(width), tuple(body))]
@@ -111,7 +111,7 @@ def _accumulate(
     if not single:
         emitter.known, emitter.masks = known, masks
     emitter.bound.pop(k, None)
-    return name
+    return names
 
 
 def _narrow(x: Expr, y: Expr) -> tuple[Expr, Expr]:

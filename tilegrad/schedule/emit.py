@@ -13,13 +13,31 @@ from ..ir.dtype import DType, bool_, int32, int64
 from ..ir.functions import REDUCERS, identity
 from ..ir.graph import Value
 from ..ir.position import bounds
-from ..ir.scalar import TRUE, Apply, Const, Expr, Index, Read, Reduce, Scan, Symbol, apply, facts, parts, size, walk
+from ..ir.scalar import (
+    TRUE,
+    Apply,
+    Const,
+    Expr,
+    Index,
+    Read,
+    Reduce,
+    Scan,
+    Symbol,
+    apply,
+    const,
+    facts,
+    parts,
+    size,
+    walk,
+)
 from ..ir.size import Dim, Size
 from ..ir.tile import Assign, Literal, Name, Statement, Store, Tile
 from .flatten import FlatStore
 
 DEEPEST = 6
 """How deep an expression may nest before its parts get names."""
+LONGEST_DESCENT = 60
+"""How deep the recursion into an expression goes before its parts are taken from the bottom up."""
 
 Axes = tuple[Index, ...]
 
@@ -33,6 +51,7 @@ class Emitter:
         self.names = names
         self.body: list[Statement] = []
         self.known: dict[tuple[Expr, Expr], tuple[Tile, Axes]] = {}
+        self._level = 0
         self.variables: dict[Index, str] = {}
         self.bound: dict[Index, Dim] = {}
         """The extents of the axes that tiles overhang: there, elements are masked."""
@@ -41,6 +60,7 @@ class Emitter:
         self.uses: dict[Expr, int] = {}
         self.depth: dict[Tile, int] = {}
         self.unsafe: dict[Expr, bool] = {}
+        self.bare: dict[Expr, frozenset[Read]] = {}
         self.symbols: set[str] = set()
         self.accumulated: dict[Expr, tuple[Tile, Axes]] = {}
         for e in walk(*roots):
@@ -65,8 +85,12 @@ class Emitter:
 
     def padded(self, read: Read, padding: float) -> tuple[Tile, Axes]:
         """A read that gives a number where there are no elements."""
-        value, axes = self._load(read.source, read.position[0], TRUE, Literal(padding))
-        return self.assign(self.names[read.source] + "_", value), axes
+        key = (read, const(padding, read.dtype))
+        found = self.known.get(key)
+        if found is None:
+            value, axes = self._load(read.source, read.position[0], TRUE, Literal(padding))
+            found = self.known[key] = self.assign(self.names[read.source] + "_", value), axes
+        return found
 
     def emit(self, e: Expr, guard: Expr = TRUE) -> tuple[Tile, Axes]:
         """An expression as a tile, and the axes it has. Reads that may be out of range happen where `guard` holds:
@@ -76,8 +100,30 @@ class Emitter:
         key = (e, guard if self._is_unsafe(e) else TRUE)
         found = self.known.get(key)
         if found is None:
+            self._level += 1
+            if self._level % LONGEST_DESCENT == 0:
+                self._emit_below(e, guard)
             found = self.known[key] = self._named(e, *self._emitted(e, key[1]))
+            self._level -= 1
         return found
+
+    def _emit_below(self, e: Expr, guard: Expr) -> None:
+        """Emits what an expression is made of from the bottom up, so that long chains are not deep recursions."""
+        order: list[Expr] = []
+        seen = {e}
+        stack: list[tuple[Expr, bool]] = [(e, False)]
+        while stack:
+            part, done = stack.pop()
+            if done:
+                order.append(part)
+                continue
+            stack.append((part, True))
+            if isinstance(part, Apply) and part.fn != "where":  # under that, another guard holds
+                below = [x for x in part.args if isinstance(x, Apply) and x not in seen]
+                seen.update(below)
+                stack.extend((x, False) for x in below)
+        for part in order[:-1]:
+            self.emit(part, guard)
 
     def _named(self, e: Expr, value: Tile, axes: Axes) -> tuple[Tile, Axes]:
         """Gives a name to what is used twice, deep, or worth seeing."""
@@ -111,7 +157,7 @@ class Emitter:
                 return self._deep(tile.Bitcast(self.strong(self.wide(x, value), x.dtype), dtype), value), axes
             case Apply("where", (condition, x, y)):
                 inside, outside = guard, guard
-                if not facts(condition).data or any(_reads_where_data_says(e) for e in (x, y)):
+                if not facts(condition).data or not (self._bare(x) | self._bare(y)).issubset(facts(condition).reads):
                     inside = apply("bitand", guard, condition)
                     outside = apply("bitand", guard, apply("invert", condition))
                 made = [self.emit(condition, guard), self.emit(x, inside), self.emit(y, outside)]
@@ -243,7 +289,7 @@ class Emitter:
 
     def mask(self, axes: Axes, guard: Expr = TRUE) -> tuple[Tile | None, Axes]:
         """Where the elements over some axes exist, if not everywhere."""
-        condition, condition_axes = (None, ()) if guard is TRUE else self.emit(guard)
+        condition, condition_axes = (None, ()) if guard is TRUE else self._holds(guard)
         overhanging = tuple(i for i in self.bound if i in (*axes, *condition_axes) or i not in self.axes)
         if not overhanging:
             return condition, condition_axes
@@ -253,6 +299,14 @@ class Emitter:
         union = tuple(a for a in self.axes if a in every or a in condition_axes)
         both = (self.lift(mask, every, union), self.lift(condition, condition_axes, union))
         return tile.Apply("bitand", both), union
+
+    def _holds(self, guard: Expr) -> tuple[Tile, Axes]:
+        """A guard as a tile. The last of its conditions may read only where those before it hold."""
+        match guard:
+            case Apply("bitand", (before, last)) if self._is_unsafe(last):
+                made = [self._holds(before), self.emit(last, before)]
+                return self._applied("bitand", made, (before, last))
+        return self.emit(guard)
 
     def _all_bounds(self, indices: tuple[Index, ...]) -> tuple[Tile, Axes]:
         found = self.masks.get(indices)
@@ -274,6 +328,21 @@ class Emitter:
         if found is None:
             found = self.unsafe[e] = any(self._reads_outside(read) for read in facts(e).reads)
         return found
+
+    def _bare(self, e: Expr) -> frozenset[Read]:
+        """The reads that may be out of range, and are under no condition on indices alone."""
+        if e not in self.bare:
+            for part in walk(e):
+                own: frozenset[Read] = frozenset()
+                match part:
+                    case Apply("where", (condition, _, _)) if not facts(condition).data:
+                        pass
+                    case _ if self._is_unsafe(part):
+                        own = own.union(*[self.bare[p] for p in parts(part)])
+                        if isinstance(part, Read) and self._reads_outside(part):
+                            own |= {part}
+                self.bare[part] = own
+        return self.bare[e]
 
     def _reads_outside(self, e: Read) -> bool:
         low, high = bounds(e.position[0])
@@ -304,7 +373,3 @@ class Emitter:
                 pointer = tile.Apply("add", (pointer, self.widened(s.offset, where, axes, every)))
             lifted = None if mask is None else self.lift(mask, mask_axes, every)
             self.body.append(Store(pointer, self.lift(made, made_axes, every), lifted))
-
-
-def _reads_where_data_says(e: Expr) -> bool:
-    return any(facts(p).data for read in facts(e).reads for p in read.position)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..ir.graph import Graph, Value
-from ..ir.scalar import Apply, Const, Expr, Index, Read, Reduce, Scan, facts, parts, substitute, walk
+from ..ir.scalar import Const, Expr, Index, Read, Reduce, Scan, facts, parts, substitute, walk
 from ..ir.size import Dim, product
 from .group import Group, Kind, Mapping, Schedule, Store, merged
 from .inline import Element, elements, typical
+from .products import free_indices, operands, side_by_side
 from .whole import in_one_piece
 
 MOST_MEMBERS = 64
@@ -220,38 +221,14 @@ def _is_cast(e: Expr) -> bool:
     return getattr(e, "fn", "") == "cast"
 
 
-def operands(expr: Expr, rows: tuple[Index, ...], columns: tuple[Index, ...]) -> tuple[Expr, Expr] | None:
-    """The two factors of a sum of products in which each has rows that the other has not."""
-    body = next((e for e in walk(expr) if isinstance(e, Reduce) and not isinstance(e.body, Reduce)), None)
-    if body is None or any(e.fn != "add" for e in walk(expr) if isinstance(e, Reduce)):
-        return None
-    match body.body:
-        case Apply("mul", (x, y)) as e:
-            if not e.dtype.is_float:
-                return None
-        case _:
-            return None
-    in_x, in_y = free_indices(x), free_indices(y)
-    if not (set(columns) <= in_x and set(columns) <= in_y):
-        return None
-    if not (in_x - in_y) or not (in_y - in_x) or set(rows) - in_x - in_y:
-        return None
-    first_x = min((n for n, i in enumerate(rows) if i in in_x - in_y), default=0)
-    first_y = min((n for n, i in enumerate(rows) if i in in_y - in_x), default=0)
-    return (x, y) if first_x < first_y else (y, x)
-
-
-def free_indices(e: Expr) -> set[Index]:
-    """The indices that an expression without reductions depends on."""
-    return set(facts(e).indices)
-
-
 def _alignment(a: Group, b: Group) -> Mapping | str:
     """For each index of the producer that of the consumer with which it coincides, or why there is none."""
     if "opaque" in (a.kind, b.kind):
         return "one of them has a kernel of its own"
-    if b.kind == "contraction":
+    if b.kind == "contraction" and a.kind != "contraction":
         return "a matrix product reads its operands many times"
+    if b.kind == "contraction":
+        return side_by_side(a, b)
     positions = {m.value: m.position for m in a.members}
     mapping: Mapping = {}
     for read in _reads_of(b, positions):
@@ -274,6 +251,8 @@ def _reads_of(group: Group, values: Iterable[Value]) -> list[Read]:
 
 def _same_space(a: Group, b: Group) -> Mapping | str:
     """The indices of one group as those of another that reads the same memory and does as much."""
+    if a.kind == b.kind == "contraction":
+        return side_by_side(a, b)
     if a.kind not in ("map", "rows") or a.kind != b.kind:
         return "they are of different kinds"
     if [i.extent for i in a.rows] != [i.extent for i in b.rows]:
@@ -293,6 +272,8 @@ def _same_space(a: Group, b: Group) -> Mapping | str:
 
 def _joined(a: Group, b: Group, mapping: Mapping, needed: set[Value]) -> Group | str:
     """The group of both, or why there is none."""
+    if a.kind == b.kind == "contraction":
+        return merged(a, b, mapping, "contraction", b.rows, b.columns)
     if a.kind == "contraction":
         if b.kind != "map" or {mapping.get(i) for i in a.rows} != set(b.rows) or len(a.rows) != len(b.rows):
             return "only elementwise work on the same elements follows a matrix product"

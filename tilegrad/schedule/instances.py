@@ -29,7 +29,8 @@ class Lowered(Node):
 
 def declare_programs(emitter: Emitter, rows: tuple[Index, ...], block: Mapping[Index, int]) -> tuple[Tiles, ...]:
     """Gives each row index its value from the program ids; the last one is fastest."""
-    order = list(reversed(rows))
+    last_first = list(reversed(rows))
+    order = sorted(last_first, key=lambda i: i not in block)  # tiles are along the first two axes of the grid
     grid = [Tiles(i.extent, block.get(i, 1)) for i in order[:2]]
     rest = order[2:]
     outer: Dim = 1

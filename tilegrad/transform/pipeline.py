@@ -7,9 +7,8 @@ from collections.abc import Callable
 from ..ir.graph import Graph
 from .casts import casts
 from .fold import fold
-from .merge import merge
 from .share import share
 from .simplify import simplify
 from .split import split
 
-PASSES: tuple[Callable[[Graph], Graph], ...] = (fold, simplify, share, casts, merge, split)
+PASSES: tuple[Callable[[Graph], Graph], ...] = (fold, simplify, share, casts, split)

@@ -134,11 +134,11 @@ class Pool:
     def _mapped(self, size: int) -> int:
         try:
             mapping, address = _map(size)
-        except OSError:
+        except (OSError, OverflowError):
             self.trim()  # what is free may be just what is missing
             try:
                 mapping, address = _map(size)
-            except OSError as e:
+            except (OSError, OverflowError) as e:
                 raise RuntimeFault(
                     f"no memory for a tensor of {size:,} bytes: {self.statistics.live:,} bytes are live. "
                     "Free tensors, or use smaller batches"

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ...errors import RuntimeFault
 from . import native
 from .deal import Call, Segment, is_alone
 
@@ -43,7 +44,12 @@ class _Draft:
         memory = native.Words(len(self.words))
         for at in self.pointers:
             self.words[at] = memory.at(self.words[at])
-        memory.view[:] = array("q", self.words)
+        try:
+            memory.view[:] = array("q", self.words)
+        except OverflowError as e:
+            raise RuntimeFault(
+                "a program is for tensors of more elements than the memory has addresses (2^63): use smaller ones"
+            ) from e
         return memory
 
 

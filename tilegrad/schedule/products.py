@@ -1,0 +1,89 @@
+"""What makes a sum of products a matrix product, and which of them one kernel computes side by side."""
+
+from __future__ import annotations
+
+from ..ir.graph import Value
+from ..ir.scalar import Apply, Expr, Index, Reduce, facts, substituted, walk
+from .group import Group, Mapping
+
+MOST_PRODUCTS = 4
+"""Accumulators that a kernel keeps at the same time."""
+
+
+def operands(expr: Expr, rows: tuple[Index, ...], columns: tuple[Index, ...]) -> tuple[Expr, Expr] | None:
+    """The two factors of a sum of products in which each has rows that the other has not."""
+    body = next((e for e in walk(expr) if isinstance(e, Reduce) and not isinstance(e.body, Reduce)), None)
+    if body is None or any(e.fn != "add" for e in walk(expr) if isinstance(e, Reduce)):
+        return None
+    match body.body:
+        case Apply("mul", (x, y)) as e:
+            if not e.dtype.is_float:
+                return None
+        case _:
+            return None
+    in_x, in_y = free_indices(x), free_indices(y)
+    if not (set(columns) <= in_x and set(columns) <= in_y):
+        return None
+    if not (in_x - in_y) or not (in_y - in_x) or set(rows) - in_x - in_y:
+        return None
+    first_x = min((n for n, i in enumerate(rows) if i in in_x - in_y), default=0)
+    first_y = min((n for n, i in enumerate(rows) if i in in_y - in_x), default=0)
+    return (x, y) if first_x < first_y else (y, x)
+
+
+def free_indices(e: Expr) -> set[Index]:
+    """The indices that an expression without reductions depends on."""
+    return set(facts(e).indices)
+
+
+def totals(group: Group) -> list[Reduce]:
+    """The sums of products of a contraction, each from its outermost sum."""
+    return [e for e, _ in _products(group)]
+
+
+def _products(group: Group) -> list[tuple[Reduce, tuple[Expr, Expr]]]:
+    """The sums of products of a contraction, each with its factors."""
+    found: list[tuple[Reduce, tuple[Expr, Expr]]] | None = group.__dict__.get("_products")
+    if found is None:
+        sums = [e for e in walk(*(m.expr for m in group.members)) if isinstance(e, Reduce)]
+        pairs = [(e, operands(e, group.rows, group.columns)) for e in sums if e.index is group.columns[0]]
+        found = group.__dict__["_products"] = [(e, factors) for e, factors in pairs if factors is not None]
+    return found
+
+
+def side_by_side(a: Group, b: Group) -> Mapping | str:
+    """How one kernel computes the products of two contractions that share an operand: it is read and packed once.
+
+    What follows on the products of one may read those of the other, at the same place.
+    """
+    apart = "a matrix product reads its operands many times"
+    if [i.extent for i in a.rows + a.columns] != [i.extent for i in b.rows + b.columns]:
+        return apart
+    ours, theirs = _products(a), _products(b)
+    if len(a.columns) != len(b.columns) or len(ours) + len(theirs) > MOST_PRODUCTS:
+        return apart
+    if not any(_sources(x) == _sources(y) for x, y in zip(ours[0][1], theirs[0][1], strict=True)):
+        return "they share no operand"
+    mapping = dict(zip(a.rows + a.columns, b.rows + b.columns, strict=True))
+    moved = [tuple(substituted(factors, mapping)) for _, factors in ours]  # type: ignore[arg-type]
+    if not all(_alike(x, y) for x in moved for _, y in theirs):
+        return "they share no operand"
+    inside = {read for e, _ in theirs for read in facts(e).reads}
+    for m in a.members:
+        position = tuple(substituted(m.position, mapping))  # type: ignore[arg-type]
+        for read in (read for other in b.members for read in facts(other.expr).reads if read.source is m.value):
+            if read in inside or read.position != position:
+                return apart
+    return mapping
+
+
+def _sources(e: Expr) -> set[Value]:
+    return {read.source for read in facts(e).reads}
+
+
+def _alike(x: tuple[Expr, ...], y: tuple[Expr, ...]) -> bool:
+    """Whether two products have one operand in common, and the other runs along the same axes."""
+    if [e.dtype for e in x] != [e.dtype for e in y]:
+        return False
+    same = (x[0] is y[0]) + (x[1] is y[1])
+    return same == 1 and all(free_indices(a) == free_indices(b) for a, b in zip(x, y, strict=True))
