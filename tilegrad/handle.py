@@ -55,8 +55,9 @@ class State(threading.local):
 
 
 state = State()
-one_trace = lock()
-"""Held while a function is traced: what it writes to (the random state) has placeholders for elements meanwhile."""
+one_writer = lock()
+"""Held by who writes to memory that threads have in common (the random state): while a function is traced, when what
+it writes to has placeholders for elements; while its program runs, which writes in place; while numbers are drawn."""
 
 
 _first_base = lock()

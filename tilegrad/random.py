@@ -13,7 +13,7 @@ import numpy as np
 from .creation import DeviceLike, from_array, place
 from .errors import ArgumentError, DTypeError
 from .evaluation import array_of
-from .handle import Handle, one_trace, state, wrap
+from .handle import Handle, one_writer, state, wrap
 from .ir.dtype import DType, int64
 from .ir.graph import Value
 from .ir.size import Dim, product
@@ -36,8 +36,9 @@ class Generator:
     @property
     def tensor(self) -> Tensor:
         """The state: seed and count, as an int64 tensor."""
-        if self._tensor is None:
-            self.manual_seed(0)
+        with one_writer:
+            if self._tensor is None:
+                self.manual_seed(0)
         assert self._tensor is not None
         return self._tensor
 
@@ -46,10 +47,12 @@ class Generator:
         if not isinstance(seed, int):
             raise ArgumentError(f"manual_seed takes an integer, not {kind_of(seed)}")
         fresh = from_array(np.array([_wrapped(seed), 0], np.int64), self.device)
-        if self._tensor is None:
-            self._tensor = fresh
-        else:
-            self._tensor.write(fresh.value, "manual_seed")
+        with one_writer:
+            if self._tensor is None:
+                self._tensor = fresh
+                fresh.base().storage.common = True
+            else:
+                self._tensor.write(fresh.value, "manual_seed")
         return self
 
     def seed(self) -> int:
@@ -64,16 +67,18 @@ class Generator:
 
     def get_state(self) -> Tensor:
         """The state, to be given to set_state."""
-        return self.tensor.clone()
+        with one_writer:
+            return self.tensor.clone()
 
     def set_state(self, new_state: Tensor) -> Generator:
         """Goes on from a state."""
-        self.tensor.write(cast(new_state.value, int64), "set_state")
+        with one_writer:
+            self.tensor.write(cast(new_state.value, int64), "set_state")
         return self
 
     def draw(self, count: Dim) -> Value:
         """The state to draw so many numbers from; the generator goes on behind them."""
-        with one_trace:  # of two threads that draw at once, each gets numbers of its own
+        with one_writer:  # of two threads that draw at once, each gets numbers of its own
             return self._drawn(self.tensor, count)
 
     def _drawn(self, tensor: Tensor, count: Dim) -> Value:

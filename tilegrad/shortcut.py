@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .handle import mode
+from .handle import mode, one_writer
 from .ir.graph import Input
 from .specialised import Specialised
 from .tensor import Tensor
@@ -49,6 +49,7 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
         "program": program,
         "mode": mode,
         "constants": tuple(program.constants),
+        "one_writer": one_writer,
     }
     names |= {f"T{n}": t for n, t in enumerate(kind.types)}
     names |= {f"watched{n}": watched[n] for n in values} | {f"number{n}": x for n, x in values.items()}
@@ -60,13 +61,18 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
     else:
         ending = ["return program.finished((), made)"]
     names["recorded"] = kind.call.recorded
-    source = _source(kind.tracked, list(values), stateful, bool(program.constants), ending)
+    source = _source(kind.tracked, list(values), stateful, bool(program.constants), ending, program.common)
     exec(source, names)
     return Shortcut(len(kind.types), names["call"])
 
 
 def _source(
-    tracked: Sequence[bool], watched: Sequence[int], stateful: bool, constants: bool, ending: Sequence[str]
+    tracked: Sequence[bool],
+    watched: Sequence[int],
+    stateful: bool,
+    constants: bool,
+    ending: Sequence[str],
+    common: bool = False,
 ) -> str:
     """The text of the function.
 
@@ -99,6 +105,7 @@ def _source(
         given.append("*program.state()")
     if constants:
         given.append("*constants")
-    lines += [f"made = runner(({''.join(g + ', ' for g in given).rstrip()}))", *ending]
+    alone = "with one_writer: " if common else ""
+    lines += [f"{alone}made = runner(({''.join(g + ', ' for g in given).rstrip()}))", *ending]
     arguments = ", ".join(f"x{n}" for n in range(len(tracked)))
     return "\n    ".join([f"def call({arguments}):", *lines])

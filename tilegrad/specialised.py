@@ -8,7 +8,7 @@ from typing import Any
 
 from .compiler import Compiled, compile
 from .creation import tensor
-from .handle import Handle, mode, one_trace, wrap
+from .handle import Handle, mode, one_writer, wrap
 from .ir.dtype import float64, int64
 from .ir.graph import Input, TensorType, Value
 from .ir.node import Node
@@ -106,7 +106,7 @@ class Specialised:
         self.name = getattr(fn, "__name__", "function")
         self.runners: dict[tuple[tuple[str, int], ...], Runner] = {}
         trace = Trace()
-        with one_trace:
+        with one_writer:
             try:
                 self._trace(trace, fn, leaves, watched)
             finally:
@@ -168,6 +168,7 @@ class Specialised:
         outputs = [v for v in self.result_values if v is not None]
         outputs += [t.own_value() for n in self.changed if (t := self.arguments[n]) is not None]
         outputs += [g.own_value() for _, g in self.gradients if g is not None]
+        self.common = any(storage.common for storage in trace.written)
         self.updated = [n for n, (storage, _) in enumerate(captured) if storage in trace.written]
         updates = {len(outputs) + m: first + n for m, n in enumerate(self.updated)}
         outputs += [trace.finals[captured[n][0]] for n in self.updated]
@@ -191,7 +192,10 @@ class Specialised:
         runner = self.runners.get(key)
         if runner is None:
             runner = self.runners[key] = self.compiled.executable.bound(sizes)
-        return self.finished(leaves, runner(self._buffers(leaves)), sizes)
+        if not self.common:
+            return self.finished(leaves, runner(self._buffers(leaves)), sizes)
+        with one_writer:
+            return self.finished(leaves, runner(self._buffers(leaves)), sizes)
 
     def _buffers(self, leaves: Sequence[Any]) -> list[Buffer]:
         """The memory of all inputs."""

@@ -35,7 +35,7 @@ class Change(NamedTuple):
 class Storage:
     """One piece of memory, as users see it."""
 
-    __slots__ = ("__weakref__", "change", "changes", "value", "version")
+    __slots__ = ("__weakref__", "change", "changes", "common", "value", "version")
 
     def __init__(self, value: Value) -> None:
         self.value = value
@@ -45,6 +45,8 @@ class Storage:
         """The last of them."""
         self.changes = 0
         """Counts all writes, those through `.data` too, which hide from that check."""
+        self.common = False
+        """Whether threads that know nothing of each other write to it (random state): they do so one at a time."""
 
 
 class Base:
