@@ -17,7 +17,7 @@ from ..ir.functions import identity
 from ..ir.graph import Value
 from ..ir.position import linear
 from ..ir.program import Tiles
-from ..ir.scalar import Const, Expr, Index, Read, Reduce, Scan, parts, walk
+from ..ir.scalar import Const, Expr, Index, Read, Reduce, Scan, facts, parts, walk
 from ..ir.tile import Assign, For, Literal, Name, Tile
 from .contract import lower_contraction
 from .emit import Axes, Emitter
@@ -358,6 +358,13 @@ def _offsets(flat: FlatGroup) -> list[Expr]:
     return [e.position[0] for e in walk(*flat.roots) if isinstance(e, Read)] + [s.offset for s in flat.stores]
 
 
+def _largest(flat: FlatGroup) -> list[Expr]:
+    """The offsets that run over the most elements: the traffic that decides."""
+    offsets = _offsets(flat)
+    counts = [math.prod(number_of(i.extent) for i in facts(o).indices) for o in offsets]
+    return [o for o, n in zip(offsets, counts, strict=True) if n == max(counts)]
+
+
 def _stride(offset: Expr, index: Index) -> int | None:
     """By how much an offset grows with an index, if it does so evenly."""
     total = linear(offset)
@@ -368,14 +375,14 @@ def _stride(offset: Expr, index: Index) -> int | None:
 
 def _runs_along(flat: FlatGroup, column: Index) -> bool:
     """Whether the largest reads go through memory along the column."""
-    strides = [_stride(o, column) for o in _offsets(flat)]
+    strides = [_stride(o, column) for o in _largest(flat)]
     along = sum(s in (1, -1) for s in strides)
     across = sum(s is not None and abs(s) > 1 for s in strides)
     return along > 0 and along >= across or across == 0
 
 
 def _fastest_row(flat: FlatGroup, rows: tuple[Index, ...]) -> Index | None:
-    offsets = _offsets(flat)
+    offsets = _largest(flat)
     best = max(rows, key=lambda r: sum(_stride(o, r) == 1 for o in offsets), default=None)
     return best if best is not None and any(_stride(o, best) == 1 for o in offsets) else None
 
