@@ -80,6 +80,16 @@ def _pair(size: Size) -> Inputs:
     return {"x": _normal(0, *size), "y": _normal(1, *size)}
 
 
+def _product(size: Size) -> Inputs:
+    """m, k, n."""
+    m, k, n = size
+    return {"x": _normal(0, m, k), "y": _normal(1, k, n)}
+
+
+def _product_flops(size: Size) -> float:
+    return 2.0 * float(np.prod(size))
+
+
 def _elements(arrays: int) -> Callable[[Size], float]:
     return lambda size: 4.0 * arrays * float(np.prod(size))
 
@@ -159,6 +169,19 @@ ALL = [
         flops=_mlp_flops,
         goal=1.2,
         tolerance=1e-3,
+    ),
+    Workload(
+        "matmul",
+        "float32 matrix product",
+        (
+            *((n, n, n) for n in (1024, 256, 512, 2048, 4096)),
+            *((n, n, n) for n in (255, 509, 1000, 1023, 1025, 2047)),
+            *((64, 784, 128), (128, 6400, 4096), (32, 4096, 4096), (1, 4096, 4096)),
+            *((61, 781, 127), (127, 6401, 4095), (31, 4099, 4093), (3, 4096, 4096), (4096, 4096, 1)),
+        ),
+        _product,
+        flops=_product_flops,
+        goal=1.0,
     ),
     Workload("add", "`jit`ted add, per call", ((16,), (17,)), _pair, goal=3.0, rival="jax"),
     Workload(

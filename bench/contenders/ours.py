@@ -57,6 +57,10 @@ def sum1(inputs: Inputs, variant: str) -> Call:
     return _jitted(lambda x: x.sum(1), _tensors(inputs)["x"])
 
 
+def matmul(inputs: Inputs, variant: str) -> Call:
+    return _jitted(lambda x, y: x @ y, *_tensors(inputs).values())
+
+
 def mlp(inputs: Inputs, variant: str) -> Call:
     x, labels, w1, b1, w2, b2 = _tensors(inputs).values()
     model = tg.nn.Sequential(

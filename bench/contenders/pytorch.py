@@ -71,6 +71,10 @@ def sum1(inputs: Inputs, variant: str) -> Call:
     return _without_gradients(lambda x: x.sum(1), variant, _tensors(inputs)["x"])
 
 
+def matmul(inputs: Inputs, variant: str) -> Call:
+    return _without_gradients(lambda x, y: x @ y, variant, *_tensors(inputs).values())
+
+
 def mlp(inputs: Inputs, variant: str) -> Call:
     x, labels, w1, b1, w2, b2 = _tensors(inputs).values()
     model = torch.nn.Sequential(

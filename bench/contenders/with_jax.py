@@ -62,6 +62,10 @@ def sum1(inputs: Inputs, variant: str) -> Call:
     return _jitted(lambda x: x.sum(1), _arrays(inputs)["x"])
 
 
+def matmul(inputs: Inputs, variant: str) -> Call:
+    return _jitted(lambda x, y: x @ y, *_arrays(inputs).values())
+
+
 def mlp(inputs: Inputs, variant: str) -> Call:
     x, labels, *first = _arrays(inputs).values()
 

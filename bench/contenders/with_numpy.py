@@ -80,6 +80,10 @@ def mlp(inputs: Inputs, variant: str) -> Call:
 mlp512 = mlp
 
 
+def matmul(inputs: Inputs, variant: str) -> Call:
+    return lambda: np.matmul(inputs["x"], inputs["y"])
+
+
 def add(inputs: Inputs, variant: str) -> Call:
     x, y = inputs.values()
     return lambda: x + y
