@@ -165,6 +165,13 @@ def aliases(t: Any) -> Any:
     return x, y, c, d, z, w, x._version
 
 
+def detached_views(t: Any) -> Any:
+    x = t.arange(12.0).reshape(3, 4)
+    y, z = x[1:].detach(), x.t()[None].data
+    z.mul_(2)
+    return y.shape, y.ndim, y.stride(), z.shape, z.numel(), y, z, x
+
+
 def flips_and_repeats_copy(t: Any) -> Any:
     x = t.arange(4.0)
     y, z = x.flip(0), x.repeat(2)
@@ -174,7 +181,7 @@ def flips_and_repeats_copy(t: Any) -> Any:
 
 SCRIPTS = [
     view_chain, write_through_every_view, base_seen_by_views, assignments, reads, in_place_family, augmented, aliases,
-    flips_and_repeats_copy,
+    detached_views, flips_and_repeats_copy,
 ]  # fmt: skip
 
 

@@ -176,9 +176,11 @@ def view(whole: Handle, move: Move) -> Tensor:
 def alias(of: Handle, hidden: bool = False) -> Tensor:
     """A tensor on the same storage without history (`detach`; hidden: `.data`)."""
     origin = of.base()
-    whole = sharing.detached(current(origin))
-    made = wrap(whole)
+    whole = part = sharing.detached(current(origin))
+    for move in of._moves:
+        part = move(part)
+    made = wrap(part)
     made._base = Base(origin.storage, whole, hidden)
     made._moves = of._moves
-    made._seen = -1 if of._moves else origin.storage.changes
+    made._seen = origin.storage.changes
     return made
