@@ -166,3 +166,39 @@ def test_sizes_that_vary_are_explained() -> None:
     assert e.sizes == {"n": 7}
     assert e.measured.rows[0].work.read == 4 * 14
     stands_alone(__import__("tilegrad.profile.page", fromlist=["page"]).page(e))
+
+
+def test_what_differentiation_added_is_a_stage() -> None:
+    w = tg.ones(8, 3, requires_grad=True)
+    optimizer = tg.optim.SGD([w], lr=0.1, momentum=0.9)
+
+    @tg.jit
+    def step(x: tg.Tensor) -> tg.Tensor:
+        optimizer.zero_grad()
+        loss = (x @ w).tanh().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    e = tg.explain(step, tg.ones(4, 8))
+
+    assert list(e.stages)[:3] == ["lines", "graph", "differentiated"]
+    recorded, whole = str(e["graph"]), str(e["differentiated"])
+    assert "tanh" in recorded
+    assert "gradient of" not in recorded
+    assert "state1" not in recorded.partition("\n")[2], "the momentum is computed from a gradient"
+    assert set(recorded.split("\n")[:-1]) < set(whole.split("\n"))
+    assert "# gradient of test_explanation.py" in whole
+    assert "# gradient of test_explanation.py" in str(e.simplified)
+
+
+def test_nothing_is_added_where_nothing_is_differentiated() -> None:
+    e = tg.explain(lambda x: x + 1, tg.ones(3))
+    assert e.graph is e.differentiated
+    assert e["differentiated"] == "(unchanged)"
+
+
+def test_a_number_belongs_to_no_line() -> None:
+    """Equal numbers are one value, whatever line they stand in."""
+    e = tg.explain(lambda x: x * 12345.5, tg.ones(3))
+    assert "fill[12345.5]\n" in str(e["graph"])

@@ -52,7 +52,7 @@ def report(trained: Trained, tested: Tested, explanation: Explanation, seed: int
 
 def learning(trained: Trained) -> str:
     """The loss of every step, and the test accuracy after every epoch."""
-    caption = f"Left the loss of each of the {trained.steps:,} steps, right the percentage of unseen digits read right."
+    caption = f"The loss of each of the {trained.steps:,} steps, and the percentage of unseen digits read right."
     accuracy = [100 * s for s in trained.scores]
     return (
         f'<div class="pair"><figure>{curve(trained.losses, "step")}</figure>'
@@ -86,7 +86,7 @@ def curve(values: Sequence[float], axis: str, style: str = "") -> str:
         x = LEFT + n * across
         parts.append(f'<text class="soft" x="{x:.1f}" y="{HEIGHT - 8}" text-anchor="middle">{n + 1}</text>')
     parts.append(f'<text class="soft" x="{WIDTH - 60}" y="{HEIGHT - 34}">{axis}</text>')
-    return svg(WIDTH, HEIGHT, "".join(parts))
+    return svg(WIDTH, HEIGHT, "".join(parts), "fit")
 
 
 def confusion(tested: Tested) -> str:
@@ -111,7 +111,7 @@ def confusion(tested: Tested) -> str:
             + "</g>"
         )
     caption = "Rows: what a digit is. Columns: what it was taken for."
-    return f"<figure>{svg(11 * cell, 11 * cell, ''.join(parts))}<figcaption>{caption}</figcaption></figure>"
+    return f"<figure>{svg(11 * cell, 11 * cell, ''.join(parts), 'fit')}<figcaption>{caption}</figcaption></figure>"
 
 
 def mistakes(tested: Tested) -> str:
@@ -119,14 +119,12 @@ def mistakes(tested: Tested) -> str:
     wrong = np.flatnonzero(tested.guesses != tested.labels)[:MOST_WRONG]
     if not len(wrong):
         return '<p class="soft">No digit was read wrong.</p>'
-    parts = []
-    for place, n in enumerate(wrong.tolist()):
-        left = place * 76
-        for (y, x), p in np.ndenumerate(tested.images[n].reshape(8, 8)):
-            parts.append(
-                f'<rect class="ink" x="{left + 8 * x}" y="{8 * y}" width="8" height="8" fill-opacity="{p:.2f}"/>'
-            )
-        guess = int(tested.guesses[n])
-        words = f"{int(tested.labels[n])} as {guess}"
-        parts.append(f'<text x="{left + 32}" y="80" text-anchor="middle">{words}</text>')
-    return f"<h3>Read wrong</h3><figure>{svg(76 * len(wrong), 88, ''.join(parts))}</figure>"
+    images = []
+    for n in wrong.tolist():
+        parts = [
+            f'<rect class="ink" x="{8 * x}" y="{8 * y}" width="8" height="8" fill-opacity="{p:.2f}"/>'
+            for (y, x), p in np.ndenumerate(tested.images[n].reshape(8, 8))
+        ]
+        words = f"{int(tested.labels[n])} as {int(tested.guesses[n])}"
+        images.append(svg(76, 88, f'{"".join(parts)}<text x="32" y="80" text-anchor="middle">{words}</text>'))
+    return f'<h3>Read wrong</h3><figure class="row">{"".join(images)}</figure>'

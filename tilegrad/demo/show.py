@@ -48,9 +48,9 @@ def run(seed: int, epochs: int, output: Path) -> int:
     )
     explanation = explain(trained.step, *trained.example)
     console.print("\n[bold]What one training step became[/] (forward, backward and update in one program)")
-    console.print(explanation.summary(), soft_wrap=True)
+    console.print(explanation.summary())
     spent = [f"{s.name} {duration(s.seconds)}" for s in explanation.compiled.stages.made if s.seconds > 1e-3]
-    console.print(f"compiled: {', '.join(spent)}", style="dim", soft_wrap=True)
+    console.print(f"compiled: {', '.join(spent)}", style="dim")
     console.print(str(explanation.measured), markup=False, soft_wrap=True)
     console.print(_machine(device("cpu").limits), style="dim")
     console.print("\n[bold]Some digits that it had not seen[/]")

@@ -247,6 +247,8 @@ class Graph(Node):
                 call = " ".join([str(v), *(names[x] for x in v.inputs)])
                 lines.append((f"  {marks.get(v, '')}{names[v]}: {v.type} = {call}", v.location))
         width = min(72, max((len(line) for line, _ in lines), default=0))
-        body = [f"{line:{width}}  # {where}" if where else line for line, where in lines]
+        body = [
+            f"{line:{width}}  # {'gradient of ' * where.derived}{where}" if where else line for line, where in lines
+        ]
         head = f"graph({', '.join(f'{names[x]}: {x.type}' for x in self.inputs)})"
         return "\n".join([head, *body, f"  return {', '.join(names[v] for v in self.outputs)}"])

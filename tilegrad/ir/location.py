@@ -33,12 +33,28 @@ class Location(NamedTuple):
         lines = list(self.code.co_positions())
         return lines[self.instruction // 2][0] or self.code.co_firstlineno
 
+    @property
+    def derived(self) -> bool:
+        """Whether the line was not computed there, but differentiated."""
+        return isinstance(self, Derived)
+
     def __bool__(self) -> bool:
         """Whether there is a file to open: an example in a docstring has none."""
         return not self.file.startswith("<doctest")
 
     def __str__(self) -> str:
         return f"{os.path.basename(self.file)}:{self.line}"
+
+
+class Derived(Location):
+    """The line of the user whose derivative something belongs to."""
+
+    __slots__ = ()
+
+
+def derived(location: Location | None) -> Derived | None:
+    """The place of what the derivative of a line is computed with."""
+    return None if location is None else _new(Derived, location)
 
 
 class _Inside(dict[str, bool]):

@@ -13,6 +13,8 @@ from ..schedule.group import Group
 from .document import hue
 
 LETTER, HEIGHT, GAP, STEP = 6.7, 22, 14, 46
+WIDEST, HALF = 1080, 540
+"""A row that would be wider is broken: pages are read downwards. Two drawings of half a page stand side by side."""
 MOST_NODES = 600
 """Beyond this a drawing tells nobody anything."""
 
@@ -42,7 +44,9 @@ def recorded(graph: Graph, kernels: Mapping[Value, Sequence[int]]) -> str:
     return layered(boxes)
 
 
-def fused(graph: Graph, groups: Sequence[Group], kernels: Mapping[Value, Sequence[int]]) -> str:
+def fused(
+    graph: Graph, groups: Sequence[Group], kernels: Mapping[Value, Sequence[int]], titles: Sequence[str] = ()
+) -> str:
     """The kernels of a graph, and what is in memory between them."""
     boxes = [Box(names, str(x.type), None, ()) for x, names in graph.names().items() if x in set(graph.inputs)]
     place = {x: n for n, x in enumerate(graph.inputs)}
@@ -53,7 +57,8 @@ def fused(graph: Graph, groups: Sequence[Group], kernels: Mapping[Value, Sequenc
         read = group.stored[0].inputs if group.kind == "opaque" else group.reads()
         reads = sorted({place[x] if x in place else maker[x] for x in read if x in place or x in maker})
         count = f" ({len(inside)} ops)" if len(inside) > 1 else ""
-        boxes.append(Box(f"{n} {group.stored[-1].op}{count}", title, n, tuple(r for r in reads if r != len(boxes))))
+        name = titles[n] if n < len(titles) else group.stored[-1].op
+        boxes.append(Box(f"{n} {name}{count}", title, n, tuple(r for r in reads if r != len(boxes))))
     return layered(boxes)
 
 
@@ -72,7 +77,24 @@ def layered(boxes: Sequence[Box]) -> str:
     rows: list[list[int]] = [[] for _ in range(max(level, default=0) - least + 1)]
     for n in range(len(boxes)):
         rows[level[n] - least].append(n)
-    return _drawn(boxes, rows)
+    return _drawn(boxes, [part for row in rows for part in _broken(boxes, row)])
+
+
+def _broken(boxes: Sequence[Box], row: list[int]) -> list[list[int]]:
+    """A row, as several if it is too wide; what is given comes first."""
+    wide = 0.0
+    parts: list[list[int]] = [[]]
+    for n in sorted(row, key=lambda n: bool(boxes[n].reads)):
+        wide += _width(boxes[n]) + GAP
+        if wide > WIDEST and parts[-1]:
+            wide = _width(boxes[n]) + GAP
+            parts.append([])
+        parts[-1].append(n)
+    return parts
+
+
+def _width(box: Box) -> float:
+    return max(34.0, len(box.label) * LETTER + 14)
 
 
 def _by_reads(boxes: Sequence[Box]) -> list[int]:
@@ -91,7 +113,7 @@ def _by_reads(boxes: Sequence[Box]) -> list[int]:
 
 
 def _drawn(boxes: Sequence[Box], rows: list[list[int]]) -> str:
-    width = [max(34.0, len(b.label) * LETTER + 14) for b in boxes]
+    width = [_width(b) for b in boxes]
     middle = dict.fromkeys(range(len(boxes)), 0.0)
     for row in rows:  # near the middle of what is read
         row.sort(key=lambda n: sum(middle[r] for r in boxes[n].reads) / len(boxes[n].reads) if boxes[n].reads else 0.0)
@@ -116,12 +138,13 @@ def _drawn(boxes: Sequence[Box], rows: list[list[int]]) -> str:
             f'<rect {style} x="{x - width[n] / 2:.1f}" y="{top[n]}" width="{width[n]:.1f}" height="{HEIGHT}" rx="5"/>'
             f'<text x="{x:.1f}" y="{top[n] + 15}" text-anchor="middle">{escape(box.label)}</text></g>'
         )
-    return svg(total, len(rows) * STEP, "".join(parts))
+    return svg(total, len(rows) * STEP, "".join(parts), "wide" if total > HALF else "")
 
 
-def svg(width: float, height: float, inside: str) -> str:
-    size = f"{width:.0f} {height:.0f}"
-    return f'<svg viewBox="0 0 {size}" width="{width:.0f}" height="{height:.0f}" role="img">{inside}</svg>'
+def svg(width: float, height: float, inside: str, style: str = "") -> str:
+    """A drawing. The style "fit" shrinks it where there is no room, "wide" gives it a line of its own."""
+    size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
+    return f'<svg class="{style}" {size} role="img">{inside}</svg>'
 
 
 def memory_plan(program: Program) -> str:

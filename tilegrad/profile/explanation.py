@@ -27,6 +27,7 @@ from ..runtime.device import Device, device
 from ..schedule.group import Group, Schedule
 from ..schedule.replace import launch_line
 from ..tensor import Tensor
+from ..transform.autodiff import before
 from .lines import Line, Place, places_of, show_lines, user_lines
 from .listing import Listing
 from .measure import Measured, duration, measure
@@ -105,7 +106,12 @@ class Explanation:
 
     @property
     def graph(self) -> Graph:
-        """What was recorded, gradients included, before any pass."""
+        """What was recorded, without what differentiation added."""
+        return before(self.differentiated)
+
+    @property
+    def differentiated(self) -> Graph:
+        """All that was recorded, gradients and what is computed from them included, before any pass."""
         return self.compiled.stages["graph"].artifact  # type: ignore[return-value]
 
     @property
@@ -121,7 +127,7 @@ class Explanation:
 
     @property
     def device(self) -> Device:
-        places = [v.device for v in (*self.graph.outputs, *self.graph.inputs)]
+        places = [v.device for v in (*self.differentiated.outputs, *self.differentiated.inputs)]
         return device(places[0] if places else "cpu")
 
     @cached_property
@@ -158,15 +164,17 @@ class Explanation:
 
     @property
     def passes(self) -> list[Stage]:
-        """The stages between the graph as recorded and the groups."""
+        """The stages between the differentiated graph and the groups."""
         return [s for s in self.compiled.stages.made if s.name != "graph" and isinstance(s.artifact, Graph)]
 
     @property
     def stages(self) -> dict[str, Callable[[], object]]:
         """All stages by name; each is made when it is called."""
         found: dict[str, Callable[[], object]] = {"lines": lambda: show_lines(self.lines)}
+        found["graph"] = lambda: self.graph
+        found["differentiated"] = lambda: "(unchanged)" if self.graph is self.differentiated else self.differentiated
         for stage in self.compiled.stages.made:
-            if isinstance(stage.artifact, Graph | Schedule):
+            if stage.name != "graph" and isinstance(stage.artifact, Graph | Schedule):
                 found[stage.name] = lambda s=stage: s.artifact if s.changed else "(unchanged)"  # type: ignore[misc]
         found["kernels"] = lambda: self.kernels
         found["program"] = lambda: show_program(self.program)
@@ -182,11 +190,11 @@ class Explanation:
 
     def summary(self) -> str:
         """One line: how many operations became how many kernels, in how much memory, and how fast."""
-        operations = len(self.graph.values()) - len(self.graph.inputs)
+        operations = len(self.differentiated.values()) - len(self.differentiated.inputs)
         temporaries, rest = peak(self.program)
         whole = self.measured.whole
         kernels = f"{len(self.kernels)} kernel{'' if len(self.kernels) == 1 else 's'}"
-        share = f", {100 * whole.share:.0f} % of what {self.device.name} allows" if whole.share else ""
+        share = f", {100 * whole.share:.0f} % of this machine's limit" if whole.share else ""
         return (
             f"{self.name}: {operations} operations in {kernels}, "
             f"{temporaries + rest} bytes ({temporaries} for temporaries), {duration(whole.seconds)} a run{share}"

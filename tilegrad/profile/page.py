@@ -42,7 +42,7 @@ def pages(explanations: Sequence[Explanation]) -> str:
 def heading(e: Explanation) -> str:
     whole = e.measured.whole
     facts = {
-        "operations recorded": str(len(e.graph.values()) - len(e.graph.inputs)),
+        "operations recorded": str(len(e.differentiated.values()) - len(e.differentiated.inputs)),
         "kernels": str(len(e.kernels)),
         "memory at its peak": _bytes(sum(_number(x) for x in peak(e.program))),
         "a run": duration(whole.seconds),
@@ -81,20 +81,27 @@ def lines(e: Explanation, place: str) -> str:
 def graph(e: Explanation) -> str:
     """What was recorded, before and after it was cut into kernels, and each pass."""
     computed = kernels_of(e.simplified, e.groups)
-    before, after = recorded(e.simplified, computed), fused(e.simplified, e.groups, computed)
+    names = [launch.kernel.name for launch in e.kernels.launches]
+    before, after = recorded(e.simplified, computed), fused(e.simplified, e.groups, computed, names)
     parts = [
-        "<p>Left the operations, right the kernels into which they were fused; a colour is a kernel.</p>",
+        "<p>First the operations, then the kernels into which they were fused; a colour is a kernel.</p>",
         f'<div class="pair"><figure>{before}</figure><figure>{after}</figure></div>',
-        html.folded("as it was recorded, derivatives included", html.code(e.graph)),
+        html.folded(f"as it was recorded: {_size(e.graph)}", html.code(e.graph)),
     ]
+    if e.differentiated is not e.graph:
+        title = f"differentiated: {_size(e.differentiated)}, with what is computed from gradients"
+        parts.append(html.folded(title, html.code(e.differentiated)))
     for stage in e.passes:
         if stage.changed:
-            count = len(stage.artifact.values()) if isinstance(stage.artifact, Graph) else 0
-            title = f"after {stage.name}: {count} values ({duration(stage.seconds)})"
+            title = f"after {stage.name}: {_size(stage.artifact)} ({duration(stage.seconds)})"
             parts.append(html.folded(title, html.code(stage.artifact)))
         else:
             parts.append(f'<p class="soft">{escape(stage.name)}: unchanged ({duration(stage.seconds)})</p>')
     return "\n".join(parts)
+
+
+def _size(graph: object) -> str:
+    return f"{len(graph.values()) - len(graph.inputs)} operations" if isinstance(graph, Graph) else ""
 
 
 def groups(e: Explanation, place: str) -> str:

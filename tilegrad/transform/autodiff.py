@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ..errors import GradientError
-from ..ir.graph import Input, TensorType, Value
-from ..ir.location import working_for
+from ..ir.graph import Graph, Input, TensorType, Value
+from ..ir.location import derived, working_for
 from ..ops.arithmetic import add
 from ..ops.joint import Joint
 
@@ -60,6 +60,32 @@ def jvp(outputs: Sequence[Value], inputs: Sequence[Value], tangents: Sequence[Va
     pulled = gradients(outputs, upstreams, inputs)
     pairs = [(g, tangent) for g, tangent in zip(pulled, tangents, strict=True) if g is not None]
     return gradients([g for g, _ in pairs], [tangent for _, tangent in pairs], upstreams)
+
+
+def before(graph: Graph) -> Graph:
+    """What a graph was before it was differentiated: without gradients and what is computed from them.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ops.exponential import exp
+    >>> x, u = tracked_input(TensorType(float32, (3,)), "x"), Input(TensorType(float32, (3,)), "u")
+    >>> y = exp(x)
+    >>> print(before(Graph((x, u), (y, *gradients([y], [u], [x])))))
+    graph(x: f32[3], u: f32[3])
+      %0: f32[3] = exp x
+      return %0
+    """
+    given, values = set(graph.inputs), graph.values()
+    later: set[Value] = set()
+    for v in values:
+        if v not in given and ((v.location is not None and v.location.derived) or not later.isdisjoint(v.inputs)):
+            later.add(v)
+    if not later:
+        return graph
+    computed = [v for v in values if v not in later and v not in given and v.inputs]
+    read = {x for v in computed for x in v.inputs}
+    saved = {x for v in later if v.location is not None and v.location.derived for x in v.inputs}
+    ends = [v for v in computed if v in graph.outputs or (v in saved and v not in read)]
+    return graph.replaced(outputs=tuple(ends))  # type: ignore[no-any-return]
 
 
 def tracked_input(type: TensorType, name: str = "") -> Input:
@@ -115,7 +141,7 @@ def _shares(
     for value in reversed(order):
         upstream = total.pop(value)
         own = value.__dict__
-        with working_for(own["location"]):
+        with working_for(derived(own["location"])):
             if upstream is not None:
                 for hook in own.get("hooks", ()):
                     replaced = hook(upstream)
