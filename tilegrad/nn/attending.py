@@ -1,0 +1,119 @@
+"""Attention as functions."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..handle import wrap
+from ..ir.dtype import bool_
+from ..ir.graph import Value
+from ..ir.size import Dim, Shape, product
+from ..ops.attention import Setting, attention
+from ..ops.broadcasting import broadcast_shapes, expand, reshape, shown
+from ..promotion import value_of
+from ..random import default_generator
+from ..tensor import Tensor
+
+OP = "scaled_dot_product_attention"
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """For each query the mean of the values, weighted by the softmax of its scaled products with the keys.
+
+    Shapes: query (..., heads, L, E), key (..., heads, S, E), value (..., heads, S, V). The scores (L, S) are not stored.
+    A mask is bool (True: takes part) or is added to the scores. Where a query meets no key, the result is 0.
+
+    >>> import tilegrad as tg
+    >>> q, k, v = tg.ones(2, 8, 16, 4), tg.ones(2, 8, 32, 4), tg.ones(2, 8, 32, 6)
+    >>> tg.nn.functional.scaled_dot_product_attention(q, k, v).shape
+    (2, 8, 16, 6)
+    """
+    q, k, v = value_of(query, OP), value_of(key, OP), value_of(value, OP)
+    _check(q, k, v, dropout_p)
+    if is_causal and attn_mask is not None:
+        raise ArgumentError(f"{OP}: attn_mask and is_causal=True exclude each other; put the triangle in the mask")
+    batch, heads, few = _axes(q, k, v, enable_gqa)
+    flat = [_flat(x, batch, n) for x, n in ((q, heads), (k, few), (v, few))]
+    mask = None if attn_mask is None else _mask(value_of(attn_mask, OP), q, k, batch, heads)
+    state = None
+    if dropout_p:
+        state = default_generator.draw(product((*batch, heads, q.shape[-2], k.shape[-2])))
+    scaling = 1 / sqrt(_number(q.shape[-1])) if scale is None else float(scale)
+    made = attention(*flat, Setting(mask, is_causal, scaling, state, dropout_p))
+    leading: Shape = (*batch, heads) if q.type.rank > 2 else ()
+    return wrap(reshape(made, (*leading, q.shape[-2], v.shape[-1])))
+
+
+def _check(q: Value, k: Value, v: Value, p: float) -> None:
+    shapes = f"query {shown(q.shape)}, key {shown(k.shape)}, value {shown(v.shape)}"
+    if min(q.type.rank, k.type.rank, v.type.rank) < 2:
+        raise ShapeError(f"{OP}: {shapes}: each needs at least the axes (length, width)")
+    if q.shape[-1] != k.shape[-1]:
+        raise ShapeError(f"{OP}: {shapes}: queries and keys must have the same width (their last axis)")
+    if k.shape[-2] != v.shape[-2]:
+        raise ShapeError(f"{OP}: {shapes}: there must be as many keys as values (their last axis but one)")
+    if not q.dtype.is_float or q.dtype is not k.dtype or q.dtype is not v.dtype:
+        found = f"{q.dtype.name}, {k.dtype.name} and {v.dtype.name}"
+        raise DTypeError(f"{OP}: query, key and value must have one floating-point type, not {found}; convert with .to")
+    if not 0 <= p < 1:
+        raise ArgumentError(f"{OP}: dropout_p={p}: give a probability from 0 to below 1")
+
+
+def _axes(q: Value, k: Value, v: Value, grouped: bool) -> tuple[Shape, Dim, Dim]:
+    """The axes before heads, the heads of queries, and those of keys and values."""
+    heads = [x.shape[-3] if x.type.rank > 2 else 1 for x in (q, k, v)]
+    batch = broadcast_shapes(*(x.shape[:-3] for x in (q, k, v)), op=OP)
+    if heads[0] == heads[1] == heads[2]:
+        return batch, heads[0], heads[0]
+    few = broadcast_shapes((heads[1],), (heads[2],), op=OP)[0]
+    if grouped:
+        if not all(isinstance(n, int) for n in heads) or heads[1] != heads[2] or _number(heads[0]) % _number(few):
+            raise ShapeError(
+                f"{OP}: {heads[0]} heads of queries cannot share {heads[1]} heads of keys and {heads[2]} of values: "
+                "these must be as many, and divide those"
+            )
+        return batch, heads[0], few
+    met = broadcast_shapes((heads[0],), (few,), op=f"{OP} (heads; enable_gqa=True lets several queries share a key)")
+    return batch, met[0], met[0]
+
+
+def _flat(x: Value, batch: Shape, heads: Dim) -> Value:
+    """With the axes (batch, heads, length, width)."""
+    whole = (*batch, heads, *x.shape[-2:])
+    x = x if x.shape == whole else expand(x, whole)
+    return reshape(x, (product(batch), heads, *x.shape[-2:]))
+
+
+def _mask(mask: Value, q: Value, k: Value, batch: Shape, heads: Dim) -> Value:
+    """With the axes (batch, heads, queries, keys), of which some have extent 1."""
+    if mask.dtype is not bool_ and not mask.dtype.is_float:
+        raise DTypeError(f"{OP}: attn_mask is bool or floating-point, not {mask.dtype.name}; convert it: mask.bool()")
+    whole = (*batch, heads, q.shape[-2], k.shape[-2])
+    if mask.type.rank > max(len(whole), 2) or broadcast_shapes(mask.shape, whole, op=OP) != whole:
+        raise ShapeError(f"{OP}: a mask of the shape {shown(mask.shape)} does not fit scores of {shown(whole)}")
+    shape = (1,) * (len(whole) - mask.type.rank) + mask.shape
+    leading = shape[:-3]
+    if any(n != 1 for n in leading) and leading != batch:
+        return reshape(expand(reshape(mask, shape), (*batch, *shape[-3:])), (product(batch), *shape[-3:]))
+    return reshape(mask, (product(leading), *shape[-3:]))
+
+
+def _number(extent: Dim) -> Any:
+    """An extent that must be known."""
+    if isinstance(extent, int):
+        return extent
+    raise ShapeError(f"{OP}: the width of heads, and their number where keys are shared, must not vary")
+
+
+__all__ = ["scaled_dot_product_attention"]

@@ -1,0 +1,251 @@
+"""The kernels of attention and of its gradient.
+
+Scores have keys as rows and queries as columns: each query is a lane. So the greatest score and the sum of a query
+are taken without crossing lanes, keys and values are read number by number from where they lie, and what is
+turned is each tile of queries, once. The last keys, if they are fewer than a tile, have code of their own: nothing
+is masked but queries that do not exist.
+"""
+
+from __future__ import annotations
+
+from ..ir.dtype import bool_, float64
+from .attention import Attending, Attention, threshold, tile_length
+from .attention_gradient import AttentionGradient
+from .random import KEY_STEPS, MULTIPLIERS, ROUNDS
+from .tile_code import TileCode, Tiles, tile_code
+
+FORWARD = """
+@tg.kernel
+def attention(PARAMETERS):
+    program = tl.program_id(0).to(tl.int64)
+    head = program // TILES
+    first = program % TILES * LANES
+    i = first + tl.arange(0, LANES)
+    e = tl.arange(0, WIDTH)
+    f = tl.arange(0, FEATURES)
+    keys = key + head // GROUP * (KEYS * WIDTH)
+    values = value + head // GROUP * (KEYS * FEATURES)
+    queries = tl.load(query + (head * (QUERIES * WIDTH) + i[:, None] * WIDTH + e[None, :])ROWS)WIDE
+    turned = tl.trans(queries * SCALE)
+    SEED
+    most = tl.full((LANES,), -float("inf"), DTYPE)
+    total = tl.zeros((LANES,), DTYPE)
+    mean = tl.zeros((FEATURES, LANES), DTYPE)
+    LOOP
+    reached = tl.where(total == 0.0, 1.0, total)
+    mean = mean * (1.0 / reached)[None, :]
+    tl.store(out + (head * (QUERIES * FEATURES) + i[:, None] * FEATURES + f[None, :]), tl.trans(mean)STORED)
+    level = tl.where(total == 0.0, float("inf"), most + tl.log(reached))
+    tl.store(out + (BEHIND + head * QUERIES + i), levelLANE)
+"""
+
+FORWARD_STEP = """
+SCORES
+higher@ = tl.maximum(most, tl.max(scores@, axis=0))
+shift@ = tl.where(higher@ == -float("inf"), 0.0, higher@)
+powers@ = tl.exp(scores@ - shift@[None, :])
+fade@ = tl.exp(most - shift@)
+most = higher@
+total = total * fade@ + tl.sum(powers@, axis=0)
+mean = mean * fade@[None, :]
+FACTOR
+mean = tl.dot(tl.load(values + (j@[None, :] * FEATURES + f[:, None]))WIDE, powers@TIMES, mean)
+"""
+
+BACKWARD = """
+@tg.kernel
+def attention_gradient(PARAMETERS):
+    program = tl.program_id(0).to(tl.int64)
+    chunk = program % CHUNKS
+    pair = program // CHUNKS
+    begin = chunk * SPAN
+    end = tl.minimum(begin + SPAN, KEYS)
+    lane = tl.arange(0, LANES)
+    e = tl.arange(0, WIDTH)
+    f = tl.arange(0, FEATURES)
+    keys = key + pair * (KEYS * WIDTH)
+    values = value + pair * (KEYS * FEATURES)
+    to_keys = out + (BEHIND_QUERIES + pair * (KEYS * WIDTH))
+    to_values = out + (BEHIND_KEYS + pair * (KEYS * FEATURES))
+    for row in range(begin, end):
+        tl.store(to_keys + (row * WIDTH + e), tl.zeros((WIDTH,), DTYPE))
+        tl.store(to_values + (row * FEATURES + f), tl.zeros((FEATURES,), DTYPE))
+    SEED
+    for member in range((0).to(tl.int64), GROUP):
+        head = pair * GROUP + member
+        for first in range((0).to(tl.int64), QUERIES, LANES):
+            i = first + lane
+            queries = query + (head * (QUERIES * WIDTH) + i[:, None] * WIDTH + e[None, :])
+            arriving = upstream + (head * (QUERIES * FEATURES) + i[:, None] * FEATURES + f[None, :])
+            turned = tl.trans(tl.load(queriesROWS)WIDE * SCALE)
+            upward = tl.trans(tl.load(arrivingROWS)WIDE)
+            height = tl.load(level + (head * QUERIES + i)LEVELS)
+            share = tl.load(delta + (head * QUERIES + i)SHARES)
+            slope = tl.zeros((WIDTH, LANES), DTYPE)
+            LOOP
+            slope = slope * SCALE
+            leaving = (chunk * HEADS + head) * (QUERIES * WIDTH) + i[:, None] * WIDTH + e[None, :]
+            tl.store(out + leaving, tl.trans(slope)STORED)
+"""
+
+BACKWARD_STEP = """
+SCORES
+scores@ = tl.exp(scores@ - height[None, :])
+flow@ = tl.dot(tl.load(values + (j@[:, None] * FEATURES + f[None, :]))WIDE, upward)
+FACTOR
+flow@ = scores@ * (flow@TIMES - share[None, :])
+to_value@ = to_values + (j@[:, None] * FEATURES + f[None, :])
+tl.store(to_value@, tl.dot(scores@TIMES, tl.load(arrivingROWS)WIDE, tl.load(to_value@)))
+to_key@ = to_keys + (j@[:, None] * WIDTH + e[None, :])
+tl.store(to_key@, tl.dot(flow@, tl.load(queriesROWS)WIDE * SCALE, tl.load(to_key@)))
+slope = tl.dot(tl.load(keys + (j@[None, :] * WIDTH + e[:, None]))WIDE, flow@, slope)
+"""
+
+SCORES = """
+j@ = start@ + tl.arange(0, COUNT)
+scores@ = tl.dot(tl.load(keys + (j@[:, None] * WIDTH + e[None, :]))WIDE, turned)
+MASKED
+"""
+
+CAUSAL = 'scores@ = tl.where(j@[:, None] <= i[None, :], scores@, -float("inf"))\n'
+BOOLEAN = 'scores@ = tl.where(tl.load(ADDRESS), scores@, -float("inf"))\n'
+ADDED = "scores@ = scores@ + tl.load(ADDRESS).to(DTYPE)\n"
+
+SEED = """
+seed = tl.load(state)
+drawn = tl.load(state + 1)
+"""
+
+
+def forward(op: Attention) -> TileCode:
+    """Each instance has a tile of queries of one head."""
+    n, m, queries, keys, width, features = op.sizes
+    lanes = _lanes(op)
+    tiles = -(-queries // lanes)
+    words = _words(op) | {"TILES": tiles, "BEHIND": n * queries * features}
+    loop = _loop(op, FORWARD_STEP, "(0).to(tl.int64)", str(keys), lanes)
+    text = _filled(FORWARD, {"LOOP": loop, "SEED": SEED if op.state else ""}, words)
+    return tile_code(text, op.given(), op.type, (Tiles(n * tiles, 1),))
+
+
+def backward(op: AttentionGradient) -> TileCode:
+    """Each instance has a chunk of the keys of one head, and takes all queries through them that share them."""
+    n, m, queries, keys, width, _ = op.sizes
+    behind = op.chunks * n * queries * width
+    words = _words(op) | {"CHUNKS": op.chunks, "SPAN": op.span, "HEADS": n}
+    words |= {"BEHIND_QUERIES": behind, "BEHIND_KEYS": behind + m * keys * width}
+    loop = _loop(op, BACKWARD_STEP, "begin", "end", _lanes(op))
+    text = _filled(BACKWARD, {"LOOP": loop, "SEED": SEED if op.state else ""}, words)
+    return tile_code(text, op.given(), op.type, (Tiles(m * op.chunks, 1),))
+
+
+def _lanes(op: Attending) -> int:
+    return -(-tile_length(op.sizes.queries, 16) // 16) * 16
+
+
+def _words(op: Attending) -> dict[str, object]:
+    """What stands for the capital words in a kernel's text."""
+    n, m, queries, keys, width, features = op.sizes
+    partial = queries % _lanes(op) != 0
+    exists = f"i < {queries}"
+    return {
+        "GROUP": n // m,
+        "QUERIES": queries,
+        "KEYS": keys,
+        "WIDTH": width,
+        "FEATURES": features,
+        "LANES": _lanes(op),
+        "SCALE": repr(op.scale),
+        "DTYPE": "tl.float64" if op.wide is float64 else "tl.float32",
+        "WIDE": "" if op.query.dtype is op.wide else ".to(tl.float32)",
+        "ROWS": f", mask=({exists})[:, None], other=0.0" if partial else "",
+        "STORED": f", mask=({exists})[:, None]" if partial else "",
+        "LEVELS": f', mask={exists}, other=float("inf")' if partial else "",
+        "SHARES": f", mask={exists}, other=0.0" if partial else "",
+        "LANE": f", mask={exists}" if partial else "",
+    }
+
+
+def _loop(op: Attending, step: str, begin: str, end: str, lanes: int) -> str:
+    """A step for each whole tile of keys, and one for the rest."""
+    keys = op.sizes.keys
+    length = tile_length(keys, 8)
+    whole = keys // length * length
+    stop = str(whole) if end == str(keys) else f"tl.minimum({end}, {whole})"
+    if op.causal:
+        stop = f"tl.minimum({stop}, first + {lanes})"
+    text = f"for start_a in range({begin}, {stop}, {length}):\n" + _indented(_step(op, step, length, "_a"))
+    if whole < keys:
+        here = [f"({end} == {keys})"] if end != str(keys) else []
+        here += [f"(first + {lanes} > {whole})"] if op.causal else []
+        rest = f"start_b = ({whole}).to(tl.int64)\n" + _step(op, step, keys - whole, "_b")
+        text += f"if {' & '.join(here)}:\n" + _indented(rest) if here else rest
+    return text
+
+
+def _step(op: Attending, step: str, count: int, suffix: str) -> str:
+    masked = ""
+    if op.mask:
+        masked = (BOOLEAN if op.mask[0].dtype is bool_ else ADDED).replace("ADDRESS", _mask_address(op, count))
+    if op.causal:
+        masked += CAUSAL
+    scores = _filled(SCORES, {"MASKED": masked}, {})
+    lines = {"SCORES": scores, "FACTOR": _dropped(op) if op.state else ""}
+    times = " * factor@" if op.state else ""
+    return _filled(step, lines, {"TIMES": times, "COUNT": count}).replace("@", suffix)
+
+
+def _mask_address(op: Attending, count: int) -> str:
+    batch, heads, keys, queries = op.mask[0].shape
+    place = [f"head // {op.heads}", f"head % {op.heads}", "j@[:, None]", "i[None, :]"]
+    extents = (batch, heads, keys, queries)
+    terms, stride = [], 1
+    for at, extent in reversed(list(zip(place, extents, strict=True))):
+        if extent != 1:
+            terms.append(f"{at} * {stride}")
+        stride = stride * int(extent)  # type: ignore[arg-type]
+    offset = " + ".join(reversed(terms)) or "head * 0"
+    shape = (count if keys != 1 else 1, _lanes(op) if queries != 1 else 1)
+    partial = f", mask=(i < {queries})[None, :]" if queries != 1 and op.sizes.queries % _lanes(op) else ""
+    return f"mask + tl.broadcast_to({offset}, ({shape[0]}, {shape[1]})){partial}"
+
+
+def _dropped(op: Attending) -> str:
+    """The factors of dropout, drawn as `random.Philox` draws: the first word for each pair."""
+    _, _, queries, keys, _, _ = op.sizes
+    lines = [f"counter@ = drawn + (head * {queries} + i)[None, :] * {keys} + j@[:, None]"]
+    lines += ["a0@ = counter@.to(tl.uint32)", "b0@ = (counter@ >> 32).to(tl.uint32)"]
+    lines += ["c0@ = a0@ ^ a0@", "d0@ = c0@", "k0@ = seed.to(tl.uint32)", "m0@ = (seed >> 32).to(tl.uint32)"]
+    first, second = MULTIPLIERS
+    for n in range(ROUNDS):
+        k = n + 1
+        lines += [
+            f"a{k}@ = tl.umulhi(c{n}@, {second}) ^ b{n}@ ^ k{n}@",
+            f"b{k}@ = c{n}@ * {second}",
+            f"c{k}@ = tl.umulhi(a{n}@, {first}) ^ d{n}@ ^ m{n}@",
+            f"d{k}@ = a{n}@ * {first}",
+            f"k{k}@ = k{n}@ + {KEY_STEPS[0]}",
+            f"m{k}@ = m{n}@ + {KEY_STEPS[1]}",
+        ]
+    dtype = "tl.float64" if op.wide is float64 else "tl.float32"
+    kept = f"(a{ROUNDS}@ >> 8) < {threshold(op.p)}"
+    # assigned twice, so it is kept: evaluated where it is used it would be drawn twice
+    lines += [f"factor@ = tl.full((COUNT, {_lanes(op)}), {1 / (1 - op.p)!r}, {dtype})"]
+    return "\n".join([*lines, f"factor@ = tl.where({kept}, factor@, 0.0)"])
+
+
+def _filled(text: str, blocks: dict[str, str], words: dict[str, object]) -> str:
+    """A text with lines put in place of words, indented as these are, and with words put in place of words."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        block = blocks.get(line.strip())
+        indent = line[: len(line) - len(line.lstrip())]
+        lines += [line] if block is None else [indent + inner for inner in block.splitlines() if inner]
+    made = "\n".join(lines) + "\n"
+    for word in sorted(words, key=len, reverse=True):
+        made = made.replace(word, str(words[word]))
+    return made
+
+
+def _indented(text: str) -> str:
+    return "".join(f"    {line}\n" for line in text.splitlines() if line.strip())

@@ -1,0 +1,170 @@
+"""The gradient of attention, in one pass over the keys for each tile of queries. Scores are computed again.
+
+With P = exp(S - level) the weights before dropout, F the factors of dropout, dP = F * (upstream @ values.T):
+
+    dS = P * (dP - delta)    dQ = scale * dS @ K    dK = scale * dS.T @ Q    dV = (P * F).T @ upstream
+
+where delta is the sum of upstream * means for each query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+import numpy as np
+
+from ..ir.dtype import bool_
+from ..ir.graph import TensorType, Value
+from .arithmetic import add, mul, neg, sub
+from .attention import Attending, Attention, Setting, kept_pairs, met_before, tile_length
+from .broadcasting import expand, reduce_sum, reshape
+from .cast import cast, widened
+from .contraction import matmul
+from .control import where
+from .exponential import exp
+from .movement import narrow, transpose
+from .creation import ones
+
+if TYPE_CHECKING:
+    from .tile_code import TileCode
+
+INSTANCES = 16
+"""If there are fewer keys' heads, the keys are shared out to several instances, that more threads have work."""
+
+
+@final
+class AttentionGradient(Attending):
+    """The gradients of queries (a part for each chunk of keys, to be summed), of keys and of values, in a row."""
+
+    upstream: Value
+    level: Value
+    delta: Value
+
+    @property
+    def span(self) -> int:
+        """How many keys are a chunk: whole tiles."""
+        _, m, _, keys, _, _ = self.sizes
+        length = tile_length(keys, 8)
+        tiles = -(-keys // length)
+        return length * -(-tiles // min(-(-INSTANCES // m), tiles))
+
+    @property
+    def chunks(self) -> int:
+        """Into how many parts the keys are divided."""
+        return -(-self.sizes.keys // self.span)
+
+    def infer(self) -> TensorType:
+        n, m, queries, keys, width, features = self.sizes
+        count = self.chunks * n * queries * width + m * keys * (width + features)
+        return self.query.type.with_dtype(self.wide).with_shape((count,))
+
+    def reference(self, *arrays: Any) -> Any:
+        n, m, queries, keys, width, features = self.sizes
+        query, key, value, upstream, level, delta = (x.astype(self.wide.numpy) for x in (*arrays[:3], *arrays[-3:]))
+        with np.errstate(all="ignore"):
+            scores, factor = self.scores_of(query, key, *arrays[3:-3])
+            powers = np.exp(scores - level[:, None, :])
+            flow = np.repeat(value, n // m, 0) @ np.swapaxes(upstream, 1, 2) * factor
+            slopes = powers * (flow - delta[:, None, :])
+        chunks = [slice(start, start + self.span) for start in range(0, keys, self.span)]
+        repeated, turned = np.repeat(key, n // m, 0), np.swapaxes(slopes, 1, 2)
+        to_query = np.stack([turned[:, :, c] @ repeated[:, c] * self.scale for c in chunks])
+        to_key = (slopes @ query * self.scale).reshape(m, n // m, keys, width).sum(1)
+        to_value = ((powers * factor) @ upstream).reshape(m, n // m, keys, features).sum(1)
+        return np.concatenate([x.ravel() for x in (to_query, to_key, to_value)]).astype(self.wide.numpy)
+
+    def kernel(self) -> TileCode:
+        from .attention_code import backward
+
+        return backward(self)
+
+    def parts(self, x: Value) -> tuple[Value, Value, Value]:
+        """The gradients of queries, keys and values (or what has their layout)."""
+        n, m, queries, keys, width, features = self.sizes
+        found, start = [], 0
+        for shape in [(self.chunks, n, queries, width), (m, keys, width), (m, keys, features)]:
+            count = int(np.prod(shape))
+            found.append(reshape(narrow(x, 0, start, count), shape))
+            start += count
+        return found[0], found[1], found[2]
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        """By the formula, with all scores in memory: second derivatives are rare.
+
+        a, b and c are what arrives for dQ, dK and dV. A chunk's part of dQ is wanted as much as the others':
+        whatever sums the chunks sends the same to each, so that of the first is that of all.
+        """
+        a, b, c = self.parts(upstream)
+        m = _Matrices.of(self)
+        a, b, c = mul(m.grouped(narrow(a, 0, 0, 1)), self.scale), mul(b, self.scale), c
+        slopes = mul(m.powers, sub(mul(m.flow, m.factor), m.delta))
+        to_slopes = add(matmul(a, _t(m.key)), matmul(m.query, _t(b)))
+        to_flow = mul(mul(to_slopes, m.powers), m.factor)
+        by_powers = add(mul(to_slopes, sub(mul(m.flow, m.factor), m.delta)), mul(m.factor, matmul(m.upstream, _t(c))))
+        to_scores = mul(by_powers, m.powers)
+        to_query = add(matmul(slopes, b), mul(matmul(to_scores, m.key), self.scale))
+        to_key = add(matmul(_t(slopes), a), mul(matmul(_t(to_scores), m.query), self.scale))
+        to_value = matmul(_t(to_flow), m.upstream)
+        to_upstream = add(matmul(to_flow, m.value), matmul(mul(m.powers, m.factor), c))
+        to_level = neg(reduce_sum(to_scores, -1))
+        to_delta = neg(reduce_sum(mul(to_slopes, m.powers), -1))
+        first = [reshape(to_query, self.query.shape), to_key, to_value]
+        last = [reshape(x, y.shape) for x, y in zip((to_upstream, to_level, to_delta), self.inputs[-3:], strict=True)]
+        none: list[Value | None] = [None] * (len(self.inputs) - 6)
+        return [cast(x, self.query.dtype) for x in first] + none + last
+
+
+class _Matrices(NamedTuple):
+    """What the gradient is made of, for all queries that share keys: (m, n / m * queries, keys or width)."""
+
+    query: Value
+    key: Value
+    value: Value
+    upstream: Value
+    powers: Value
+    flow: Value
+    """Before dropout."""
+    factor: Value
+    delta: Value
+
+    @classmethod
+    def of(cls, op: AttentionGradient) -> _Matrices:
+        n, m, queries, keys, _, _ = op.sizes
+        shape = (m, n // m * queries, keys)
+        query, upstream = (reshape(widened(x), (m, shape[1], x.shape[-1])) for x in (op.query, op.upstream))
+        key, value = widened(op.key), widened(op.value)
+        level, delta = (reshape(x, (m, shape[1], 1)) for x in (op.level, op.delta))
+        scores = _masked(op, reshape(mul(matmul(query, _t(key)), op.scale), (n, queries, keys)))
+        powers = exp(sub(reshape(scores, shape), level))
+        factor = ones((), op.wide, op.device)
+        if op.state:
+            kept = kept_pairs(Setting(state=op.state[0], p=op.p), (n, queries, keys))
+            factor = mul(cast(reshape(kept, shape), op.wide), 1 / (1 - op.p))
+        return cls(query, key, value, upstream, powers, matmul(upstream, _t(value)), factor, delta)
+
+    def grouped(self, x: Value) -> Value:
+        return reshape(x, self.query.shape)
+
+
+def _masked(op: Attending, scores: Value) -> Value:
+    n, queries, keys = scores.shape
+    if op.mask:
+        four = (int(n) // op.heads, op.heads, queries, keys)  # type: ignore[arg-type]
+        given = reshape(expand(_t(op.mask[0]), four), scores.shape)
+        scores = where(given, scores, float("-inf")) if given.dtype is bool_ else add(scores, cast(given, op.wide))
+    if op.causal:
+        scores = where(met_before(scores.shape, scores.device), scores, float("-inf"))
+    return scores
+
+
+def _t(x: Value) -> Value:
+    return transpose(x, -1, -2)
+
+
+def attention_gradient(op: Attention, upstream: Value, level: Value, delta: Value) -> tuple[Value, Value, Value]:
+    """The gradients of queries, keys and values."""
+    own = [op.__dict__[name] for name in AttentionGradient.fields[: -3]]
+    made = AttentionGradient(*own, upstream, level, delta)
+    to_query, to_key, to_value = made.parts(made)
+    return reduce_sum(to_query, 0), to_key, to_value
