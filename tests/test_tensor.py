@@ -165,11 +165,20 @@ def aliases(t: Any) -> Any:
     return x, y, c, d, z, w, x._version
 
 
+def written_views(t: Any) -> Any:
+    x = t.arange(12.0).reshape(3, 4)
+    y, z = x[1:], x.t()[1]
+    y.mul_(2)
+    z[:2] = 5
+    return y.shape, y.ndim, y.stride(), z.shape, y, z, x
+
+
 def detached_views(t: Any) -> Any:
     x = t.arange(12.0).reshape(3, 4)
     y, z = x[1:].detach(), x.t()[None].data
+    shapes = y.shape, z.shape
     z.mul_(2)
-    return y.shape, y.ndim, y.stride(), z.shape, z.numel(), y, z, x
+    return shapes, y.ndim, y.stride(), z.shape, z.numel(), y, z, x
 
 
 def flips_and_repeats_copy(t: Any) -> Any:
@@ -181,7 +190,7 @@ def flips_and_repeats_copy(t: Any) -> Any:
 
 SCRIPTS = [
     view_chain, write_through_every_view, base_seen_by_views, assignments, reads, in_place_family, augmented, aliases,
-    detached_views, flips_and_repeats_copy,
+    written_views, detached_views, flips_and_repeats_copy,
 ]  # fmt: skip
 
 

@@ -129,7 +129,7 @@ class Handle:
         if state.trace is not None:
             state.trace.writing(self, base)
         base.write(part, op, value)
-        self._value, self._seen = part, -1 if self._moves else base.seen
+        self._value, self._seen = (value, -1) if self._moves else (part, base.seen)
 
 
 def current(base: Base) -> Value:
