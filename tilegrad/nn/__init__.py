@@ -1,91 +1,40 @@
 """Layers, losses and containers, under PyTorch's names."""
 
-from . import functional, init
-from .activation import (
-    CELU,
-    ELU,
-    GELU,
-    SELU,
-    Hardsigmoid,
-    Hardswish,
-    Hardtanh,
-    LeakyReLU,
-    LogSigmoid,
-    LogSoftmax,
-    Mish,
-    PReLU,
-    ReLU,
-    ReLU6,
-    Sigmoid,
-    SiLU,
-    Softmax,
-    Softmin,
-    Softplus,
-    Softsign,
-    Tanh,
-    Tanhshrink,
+from . import (
+    activation,
+    container,
+    dropout,
+    embedding,
+    functional,
+    init,
+    layers,
+    loss,
+    margin,
+    norm,
+    padding,
+    upsample,
 )
-from .container import ModuleDict, ModuleList, ParameterList, Sequential
-from .layers import Dropout, Embedding, Flatten, Identity, LayerNorm, Linear, Unflatten
-from .loss import (
-    BCELoss,
-    BCEWithLogitsLoss,
-    CrossEntropyLoss,
-    HuberLoss,
-    KLDivLoss,
-    L1Loss,
-    MSELoss,
-    NLLLoss,
-    SmoothL1Loss,
-)
+from .activation import *  # noqa: F403
+from .container import *  # noqa: F403
+from .dropout import *  # noqa: F403
+from .embedding import *  # noqa: F403
+from .layers import *  # noqa: F403
+from .loss import *  # noqa: F403
+from .margin import *  # noqa: F403
 from .module import Module
+from .norm import *  # noqa: F403
+from .padding import *  # noqa: F403
 from .parameter import Parameter
+from .upsample import *  # noqa: F403
 
-__all__ = [
-    "BCELoss",
-    "BCEWithLogitsLoss",
-    "CELU",
-    "CrossEntropyLoss",
-    "Dropout",
-    "ELU",
-    "Embedding",
-    "Flatten",
-    "GELU",
-    "Hardsigmoid",
-    "Hardswish",
-    "Hardtanh",
-    "HuberLoss",
-    "Identity",
-    "KLDivLoss",
-    "L1Loss",
-    "LayerNorm",
-    "LeakyReLU",
-    "Linear",
-    "LogSigmoid",
-    "LogSoftmax",
-    "MSELoss",
-    "Mish",
-    "Module",
-    "ModuleDict",
-    "ModuleList",
-    "NLLLoss",
-    "PReLU",
-    "Parameter",
-    "ParameterList",
-    "ReLU",
-    "ReLU6",
-    "SELU",
-    "Sequential",
-    "SiLU",
-    "Sigmoid",
-    "SmoothL1Loss",
-    "Softmax",
-    "Softmin",
-    "Softplus",
-    "Softsign",
-    "Tanh",
-    "Tanhshrink",
-    "Unflatten",
-    "functional",
-    "init",
-]
+__all__ = ["Module", "Parameter", "functional", "init"]
+__all__ += activation.__all__
+__all__ += container.__all__
+__all__ += dropout.__all__
+__all__ += embedding.__all__
+__all__ += layers.__all__
+__all__ += loss.__all__
+__all__ += margin.__all__
+__all__ += norm.__all__
+__all__ += padding.__all__
+__all__ += upsample.__all__

@@ -6,10 +6,42 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ..creation import full
+from ..errors import ShapeError
 from ..tensor import Tensor
-from . import functional
+from . import activations
 from .module import Module
 from .parameter import Parameter
+
+__all__ = [
+    "CELU",
+    "ELU",
+    "GELU",
+    "GLU",
+    "Hardshrink",
+    "Hardsigmoid",
+    "Hardswish",
+    "Hardtanh",
+    "LeakyReLU",
+    "LogSigmoid",
+    "LogSoftmax",
+    "Mish",
+    "PReLU",
+    "RReLU",
+    "ReLU",
+    "ReLU6",
+    "SELU",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softmax2d",
+    "Softmin",
+    "Softplus",
+    "Softshrink",
+    "Softsign",
+    "Tanh",
+    "Tanhshrink",
+    "Threshold",
+]
 
 
 class Activation(Module):
@@ -18,10 +50,12 @@ class Activation(Module):
     function: ClassVar[Callable[..., Tensor]]
     settings: ClassVar[dict[str, Any]] = {}
     """The names of the settings in their order, with the defaults."""
+    bare: ClassVar[tuple[str, ...]] = ()
+    """Settings that are shown without their names."""
+    hidden: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
-        kwargs.pop("inplace", None)  # the compiler decides what is reused
         given = dict(zip(self.settings, args, strict=False)) | kwargs
         unknown = [name for name in given if name not in self.settings]
         if unknown or len(args) > len(self.settings):
@@ -34,103 +68,163 @@ class Activation(Module):
         return type(self).function(input, **{name: getattr(self, name) for name in self.settings})
 
     def extra_repr(self) -> str:
-        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self.settings)
+        """The settings; that it works in place only if it does."""
+        shown = [(name, getattr(self, name)) for name in self.settings if name not in self.hidden]
+        return ", ".join(
+            f"{value}" if name in self.bare else f"{name}={value!r}"
+            for name, value in shown
+            if name != "inplace" or value
+        )
 
 
 class ReLU(Activation):
-    function = staticmethod(functional.relu)
-
-    def forward(self, input: Tensor) -> Tensor:
-        return functional.relu(input)
+    function = staticmethod(activations.relu)
+    settings = {"inplace": False}
 
 
 class ReLU6(Activation):
-    function = staticmethod(functional.relu6)
+    function = staticmethod(activations.relu6)
+    settings = {"inplace": False}
+
+
+class Threshold(Activation):
+    """Elements up to the threshold become `value`."""
+
+    function = staticmethod(activations.threshold)
+    settings = {"threshold": 0.0, "value": 0.0, "inplace": False}
+
+    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
+        super().__init__(threshold, value, inplace)
+
+
+class RReLU(Activation):
+    """A leaky ReLU whose slopes are drawn anew for each element while training."""
+
+    function = staticmethod(activations.rrelu)
+    settings = {"lower": 1 / 8, "upper": 1 / 3, "inplace": False}
+
+    def forward(self, input: Tensor) -> Tensor:
+        return activations.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
 
 class Sigmoid(Activation):
-    function = staticmethod(functional.sigmoid)
+    function = staticmethod(activations.sigmoid)
 
 
 class Tanh(Activation):
-    function = staticmethod(functional.tanh)
+    function = staticmethod(activations.tanh)
 
 
 class Tanhshrink(Activation):
-    function = staticmethod(functional.tanhshrink)
+    function = staticmethod(activations.tanhshrink)
 
 
 class SiLU(Activation):
-    function = staticmethod(functional.silu)
+    function = staticmethod(activations.silu)
+    settings = {"inplace": False}
 
 
 class Mish(Activation):
-    function = staticmethod(functional.mish)
+    function = staticmethod(activations.mish)
+    settings = {"inplace": False}
 
 
 class GELU(Activation):
-    function = staticmethod(functional.gelu)
+    function = staticmethod(activations.gelu)
     settings = {"approximate": "none"}
 
 
 class ELU(Activation):
-    function = staticmethod(functional.elu)
-    settings = {"alpha": 1.0}
+    function = staticmethod(activations.elu)
+    settings = {"alpha": 1.0, "inplace": False}
 
 
 class CELU(Activation):
-    function = staticmethod(functional.celu)
-    settings = {"alpha": 1.0}
+    function = staticmethod(activations.celu)
+    settings = {"alpha": 1.0, "inplace": False}
 
 
 class SELU(Activation):
-    function = staticmethod(functional.selu)
+    function = staticmethod(activations.selu)
+    settings = {"inplace": False}
 
 
 class LeakyReLU(Activation):
-    function = staticmethod(functional.leaky_relu)
-    settings = {"negative_slope": 0.01}
+    function = staticmethod(activations.leaky_relu)
+    settings = {"negative_slope": 0.01, "inplace": False}
 
 
 class Softplus(Activation):
-    function = staticmethod(functional.softplus)
+    function = staticmethod(activations.softplus)
     settings = {"beta": 1.0, "threshold": 20.0}
 
 
 class Softsign(Activation):
-    function = staticmethod(functional.softsign)
+    function = staticmethod(activations.softsign)
+
+
+class Softshrink(Activation):
+    function = staticmethod(activations.softshrink)
+    settings = {"lambd": 0.5}
+    bare = ("lambd",)
+
+
+class Hardshrink(Activation):
+    function = staticmethod(activations.hardshrink)
+    settings = {"lambd": 0.5}
+    bare = ("lambd",)
 
 
 class LogSigmoid(Activation):
-    function = staticmethod(functional.logsigmoid)
+    function = staticmethod(activations.logsigmoid)
 
 
 class Hardtanh(Activation):
-    function = staticmethod(functional.hardtanh)
-    settings = {"min_val": -1.0, "max_val": 1.0}
+    function = staticmethod(activations.hardtanh)
+    settings = {"min_val": -1.0, "max_val": 1.0, "inplace": False}
 
 
 class Hardsigmoid(Activation):
-    function = staticmethod(functional.hardsigmoid)
+    function = staticmethod(activations.hardsigmoid)
+    settings = {"inplace": False}
+    hidden = ("inplace",)  # PyTorch does not show it here
 
 
 class Hardswish(Activation):
-    function = staticmethod(functional.hardswish)
+    function = staticmethod(activations.hardswish)
+    settings = {"inplace": False}
+    hidden = ("inplace",)
+
+
+class GLU(Activation):
+    """The first half of an axis times the sigmoid of the second."""
+
+    function = staticmethod(activations.glu)
+    settings = {"dim": -1}
 
 
 class Softmax(Activation):
-    function = staticmethod(functional.softmax)
+    function = staticmethod(activations.softmax)
     settings = {"dim": None}
 
 
 class Softmin(Activation):
-    function = staticmethod(functional.softmin)
+    function = staticmethod(activations.softmin)
     settings = {"dim": None}
 
 
 class LogSoftmax(Activation):
-    function = staticmethod(functional.log_softmax)
+    function = staticmethod(activations.log_softmax)
     settings = {"dim": None}
+
+
+class Softmax2d(Activation):
+    """Softmax over the channels of (N, C, H, W) or (C, H, W)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() not in (3, 4):
+            raise ShapeError(f"Softmax2d: needs (N, C, H, W) or (C, H, W), but the shape is {tuple(input.shape)}")
+        return input.softmax(-3)
 
 
 class PReLU(Module):
@@ -139,10 +233,11 @@ class PReLU(Module):
     def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
         self.num_parameters = num_parameters
+        self.init = init
         self.weight = Parameter(full((num_parameters,), init, device=device, dtype=dtype))
 
     def forward(self, input: Tensor) -> Tensor:
-        return functional.prelu(input, self.weight)
+        return activations.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
         return f"num_parameters={self.num_parameters}"

@@ -9,6 +9,8 @@ from ..errors import ArgumentError, check_callable
 from .module import Module
 from .parameter import Parameter
 
+__all__ = ["ModuleDict", "ModuleList", "ParameterList", "Sequential"]
+
 
 class _Row(Module):
     """Modules with the names "0", "1", ...: what `Sequential` and `ModuleList` share."""

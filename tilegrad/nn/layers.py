@@ -1,18 +1,19 @@
-"""Layers with parameters, and the few without that change a shape or drop elements."""
+"""Layers of one or two products, distances, and what changes nothing but a shape."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import sqrt
+from math import prod, sqrt
 from typing import Any
 
-from ..autograd.modes import no_grad
 from ..creation import empty
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ShapeError
 from ..tensor import Tensor
-from . import functional, init
+from . import distances, init
 from .module import Module
 from .parameter import Parameter
+
+__all__ = ["Bilinear", "CosineSimilarity", "Flatten", "Identity", "Linear", "PairwiseDistance", "Unflatten"]
 
 
 class Identity(Module):
@@ -47,106 +48,73 @@ class Linear(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
-        return functional.linear(input, self.weight, self.bias)
+        return distances.linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
-class Embedding(Module):
-    """Rows of a table, by number; the row `padding_idx` starts at 0 and is not trained."""
+class Bilinear(Module):
+    """`input1 @ weight[n] @ input2 + bias[n]` for each output n."""
 
-    def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        padding_idx: int | None = None,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
-            raise ArgumentError(f"Embedding: padding_idx={padding_idx} is no row of a table of {num_embeddings} rows")
-        self.num_embeddings = num_embeddings
-        self.embedding_dim = embedding_dim
-        self.padding_idx = padding_idx if padding_idx is None else padding_idx % num_embeddings
-        self.weight = Parameter(empty(num_embeddings, embedding_dim, device=device, dtype=dtype))
-        self.reset_parameters()
-
-    @classmethod
-    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None) -> Embedding:
-        rows, width = embeddings.shape
-        made = cls(rows, width, padding_idx, dtype=embeddings.dtype)
-        made.weight = Parameter(embeddings, requires_grad=not freeze)
-        return made
-
-    def reset_parameters(self) -> None:
-        init.normal_(self.weight)
-        if self.padding_idx is not None:
-            with no_grad():
-                self.weight[self.padding_idx] = 0
-
-    def forward(self, input: Tensor) -> Tensor:
-        return functional.embedding(input, self.weight, self.padding_idx)
-
-    def extra_repr(self) -> str:
-        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
-        return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
-
-
-class LayerNorm(Module):
-    """Brings the last axes to mean 0 and variance 1, then scales and shifts them."""
-
-    weight: Parameter | None
     bias: Parameter | None
 
     def __init__(
         self,
-        normalized_shape: int | Sequence[int],
-        eps: float = 1e-5,
-        elementwise_affine: bool = True,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
         bias: bool = True,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-        self.eps = eps
-        self.elementwise_affine = elementwise_affine
-        for name, present in [("weight", elementwise_affine), ("bias", elementwise_affine and bias)]:
-            made = Parameter(empty(*self.normalized_shape, device=device, dtype=dtype)) if present else None
-            self.register_parameter(name, made)
+        if in1_features < 1:
+            raise ArgumentError(f"Bilinear: in1_features={in1_features} must be 1 or more")
+        self.in1_features = in1_features
+        self.in2_features = in2_features
+        self.out_features = out_features
+        self.weight = Parameter(empty(out_features, in1_features, in2_features, device=device, dtype=dtype))
+        self.register_parameter("bias", Parameter(empty(out_features, device=device, dtype=dtype)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        if self.weight is not None:
-            init.ones_(self.weight)
+        bound = 1 / sqrt(self.in1_features)
+        init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
-            init.zeros_(self.bias)
+            init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, input: Tensor) -> Tensor:
-        return functional.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
+        return distances.bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        affine = f"elementwise_affine={self.elementwise_affine}, bias={self.bias is not None}"
-        return f"{self.normalized_shape}, eps={self.eps}, {affine}"
+        inputs = f"in1_features={self.in1_features}, in2_features={self.in2_features}"
+        return f"{inputs}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
-class Dropout(Module):
-    """Sets elements to 0 with probability `p` while training, and scales the others by 1 / (1 - p)."""
+class CosineSimilarity(Module):
+    """The cosine of the angle between vectors along `dim`."""
 
-    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
+    def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
         super().__init__()
-        if not 0 <= p <= 1:
-            raise ArgumentError(f"Dropout: p={p} is no probability: give a number from 0 to 1")
-        self.p = p
-        self.inplace = inplace
+        self.dim = dim
+        self.eps = eps
 
-    def forward(self, input: Tensor) -> Tensor:
-        return functional.dropout(input, self.p, self.training, self.inplace)
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
+        return distances.cosine_similarity(x1, x2, self.dim, self.eps)
 
-    def extra_repr(self) -> str:
-        return f"p={self.p}, inplace={self.inplace}"
+
+class PairwiseDistance(Module):
+    """The p-norm of the difference along the last axis."""
+
+    def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
+        super().__init__()
+        self.norm = p
+        self.eps = eps
+        self.keepdim = keepdim
+
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
+        return distances.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
 
 class Flatten(Module):
@@ -173,8 +141,13 @@ class Unflatten(Module):
         self.unflattened_size = tuple(unflattened_size)
 
     def forward(self, input: Tensor) -> Tensor:
-        dim = self.dim % input.dim()
-        return input.reshape(*input.shape[:dim], *self.unflattened_size, *input.shape[dim + 1 :])
+        sizes, length = self.unflattened_size, input.shape[self.dim]
+        if sizes.count(-1) == 0 and prod(sizes) != length:
+            raise ShapeError(
+                f"Unflatten: axis {self.dim} of an input of the shape {tuple(input.shape)} has {length} elements, "
+                f"which do not become {sizes}"
+            )
+        return input.unflatten(self.dim, sizes)
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

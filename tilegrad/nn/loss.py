@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from ..tensor import Tensor
-from . import functional
+from . import losses
 from .module import Module
 
+__all__ = [
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "CrossEntropyLoss",
+    "HuberLoss",
+    "KLDivLoss",
+    "L1Loss",
+    "MSELoss",
+    "NLLLoss",
+    "SmoothL1Loss",
+]
 
-class _Loss(Module):
+
+class Loss(Module):
     """A loss with nothing to set but its reduction."""
 
     def __init__(self, reduction: str = "mean") -> None:
@@ -15,21 +27,21 @@ class _Loss(Module):
         self.reduction = reduction
 
 
-class MSELoss(_Loss):
+class MSELoss(Loss):
     """The mean of the squared differences."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.mse_loss(input, target, self.reduction)
+        return losses.mse_loss(input, target, self.reduction)
 
 
-class L1Loss(_Loss):
+class L1Loss(Loss):
     """The mean of the absolute differences."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.l1_loss(input, target, self.reduction)
+        return losses.l1_loss(input, target, self.reduction)
 
 
-class SmoothL1Loss(_Loss):
+class SmoothL1Loss(Loss):
     """Quadratic below `beta`, linear beyond."""
 
     def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
@@ -37,10 +49,10 @@ class SmoothL1Loss(_Loss):
         self.beta = beta
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.smooth_l1_loss(input, target, self.reduction, self.beta)
+        return losses.smooth_l1_loss(input, target, self.reduction, self.beta)
 
 
-class HuberLoss(_Loss):
+class HuberLoss(Loss):
     """Quadratic below `delta`, linear beyond."""
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
@@ -48,10 +60,10 @@ class HuberLoss(_Loss):
         self.delta = delta
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.huber_loss(input, target, self.reduction, self.delta)
+        return losses.huber_loss(input, target, self.reduction, self.delta)
 
 
-class KLDivLoss(_Loss):
+class KLDivLoss(Loss):
     """The divergence of log-probabilities from probabilities."""
 
     def __init__(self, reduction: str = "mean", log_target: bool = False) -> None:
@@ -59,10 +71,10 @@ class KLDivLoss(_Loss):
         self.log_target = log_target
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.kl_div(input, target, self.reduction, self.log_target)
+        return losses.kl_div(input, target, self.reduction, self.log_target)
 
 
-class _WeightedLoss(_Loss):
+class WeightedLoss(Loss):
     """A loss with weights, which are buffers: they move with the module."""
 
     weight: Tensor | None
@@ -73,17 +85,17 @@ class _WeightedLoss(_Loss):
             self.register_buffer(name, weight)
 
 
-class BCELoss(_WeightedLoss):
+class BCELoss(WeightedLoss):
     """The cross entropy of probabilities of yes and no."""
 
     def __init__(self, weight: Tensor | None = None, reduction: str = "mean") -> None:
         super().__init__(reduction, weight=weight)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.binary_cross_entropy(input, target, self.weight, self.reduction)
+        return losses.binary_cross_entropy(input, target, self.weight, self.reduction)
 
 
-class BCEWithLogitsLoss(_WeightedLoss):
+class BCEWithLogitsLoss(WeightedLoss):
     """The cross entropy of logits of yes."""
 
     pos_weight: Tensor | None
@@ -92,10 +104,10 @@ class BCEWithLogitsLoss(_WeightedLoss):
         super().__init__(reduction, weight=weight, pos_weight=pos_weight)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.binary_cross_entropy_with_logits(input, target, self.weight, self.reduction, self.pos_weight)
+        return losses.binary_cross_entropy_with_logits(input, target, self.weight, self.reduction, self.pos_weight)
 
 
-class NLLLoss(_WeightedLoss):
+class NLLLoss(WeightedLoss):
     """The negative log-likelihood of class numbers under log-probabilities."""
 
     def __init__(self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean") -> None:
@@ -103,10 +115,10 @@ class NLLLoss(_WeightedLoss):
         self.ignore_index = ignore_index
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.nll_loss(input, target, self.weight, self.ignore_index, self.reduction)
+        return losses.nll_loss(input, target, self.weight, self.ignore_index, self.reduction)
 
 
-class CrossEntropyLoss(_WeightedLoss):
+class CrossEntropyLoss(WeightedLoss):
     """The cross entropy of class numbers, or of probabilities, under logits."""
 
     def __init__(
@@ -121,6 +133,4 @@ class CrossEntropyLoss(_WeightedLoss):
         self.label_smoothing = label_smoothing
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.cross_entropy(
-            input, target, self.weight, self.ignore_index, self.reduction, self.label_smoothing
-        )
+        return losses.cross_entropy(input, target, self.weight, self.ignore_index, self.reduction, self.label_smoothing)

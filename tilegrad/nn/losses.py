@@ -10,6 +10,18 @@ from ..jitted import tracing
 from ..promotion import kind_of
 from ..tensor import Tensor
 
+__all__ = [
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cross_entropy",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "mse_loss",
+    "nll_loss",
+    "smooth_l1_loss",
+]
+
 
 def cross_entropy(
     input: Tensor,
@@ -30,10 +42,10 @@ def cross_entropy(
     axis = 0 if input.dim() == 1 else 1
     likelihood = input.log_softmax(axis)
     if target.dtype.is_floating_point:
-        _same_shape("cross_entropy", input, target)
+        same_shape("cross_entropy", input, target)
         wanted = target * (1 - label_smoothing) + label_smoothing / input.shape[axis] if label_smoothing else target
         losses = -(_weighted(likelihood * wanted, weight, axis)).sum(axis)
-        return losses.sum() / (losses.numel() if axis else 1) if reduction == "mean" else _reduced(losses, reduction)
+        return losses.sum() / (losses.numel() if axis else 1) if reduction == "mean" else reduced(losses, reduction)
     hard = nll_loss(likelihood, target, weight, ignore_index, reduction)
     if not label_smoothing:
         return hard
@@ -41,7 +53,7 @@ def cross_entropy(
     smooth = where(target == ignore_index, 0.0, -_weighted(likelihood, weight, axis).sum(axis))
     if reduction == "mean":
         smooth = smooth.sum() / _class_weights(likelihood, target, weight, ignore_index, axis).sum()
-    return hard * (1 - label_smoothing) + _reduced(smooth, "sum" if reduction == "sum" else "none") * share
+    return hard * (1 - label_smoothing) + reduced(smooth, "sum" if reduction == "sum" else "none") * share
 
 
 def nll_loss(
@@ -54,8 +66,8 @@ def nll_loss(
     """The negative of the log-probabilities `input` (N, C, ...) at the classes `target` (N, ...)."""
     _need_tensors("nll_loss", input, target)
     axis = 0 if input.dim() == 1 else 1
-    _check_classes(input, target, axis)
-    _check_range(target, input.shape[axis], ignore_index)
+    check_classes(input, target, axis)
+    check_range(target, input.shape[axis], ignore_index)
     # Comparing with every class instead of gathering: the row is in registers anyway (it has just been
     # normalised), and the gradient is a comparison again rather than a scatter.
     chosen = _one_of(input, target, axis)
@@ -63,7 +75,7 @@ def nll_loss(
     known = (target >= 0) & (target < input.shape[axis])
     losses = where(target == ignore_index, 0.0, where(known, -picked, float("nan")))
     if reduction != "mean":
-        return _reduced(losses, reduction)
+        return reduced(losses, reduction)
     return losses.sum() / _class_weights(input, target, weight, ignore_index, axis).sum()
 
 
@@ -97,7 +109,7 @@ def _class_weights(input: Tensor, target: Tensor, weight: Tensor | None, ignore_
     return where(kept, of_class, 0.0)
 
 
-def _check_classes(input: Tensor, target: Tensor, axis: int) -> None:
+def check_classes(input: Tensor, target: Tensor, axis: int) -> None:
     if not target.dtype.is_integer:
         raise DTypeError(f"the target has the dtype {target.dtype!r}: class numbers must be integers")
     wanted = tuple(n for i, n in enumerate(input.shape) if i != axis)
@@ -108,7 +120,7 @@ def _check_classes(input: Tensor, target: Tensor, axis: int) -> None:
         )
 
 
-def _check_range(target: Tensor, count: int, ignore_index: int) -> None:
+def check_range(target: Tensor, count: int, ignore_index: int) -> None:
     """Raises if a class does not exist, where that can be seen without computing anything."""
     if tracing() or target.value.buffer is None or target.numel() > SMALL:
         return
@@ -122,14 +134,14 @@ def _check_range(target: Tensor, count: int, ignore_index: int) -> None:
 
 
 def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    _same_shape("mse_loss", input, target)
+    same_shape("mse_loss", input, target)
     difference = input - target
-    return _reduced(difference * difference, reduction)
+    return reduced(difference * difference, reduction)
 
 
 def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    _same_shape("l1_loss", input, target)
-    return _reduced((input - target).abs(), reduction)
+    same_shape("l1_loss", input, target)
+    return reduced((input - target).abs(), reduction)
 
 
 def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
@@ -141,19 +153,19 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta:
 
 def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
     """Half the square where the difference is below delta, linear beyond it."""
-    _same_shape("huber_loss", input, target)
+    same_shape("huber_loss", input, target)
     distance = (input - target).abs()
     small = distance.clamp(max=delta)
-    return _reduced(small * (distance - 0.5 * small), reduction)
+    return reduced(small * (distance - 0.5 * small), reduction)
 
 
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
     """Of probabilities; logarithms end at -100, so that a wrong certainty has a finite price."""
-    _same_shape("binary_cross_entropy", input, target)
+    same_shape("binary_cross_entropy", input, target)
     losses = -(target * input.log().clamp(min=-100) + (1 - target) * (-input).log1p().clamp(min=-100))
-    return _reduced(losses if weight is None else losses * weight, reduction)
+    return reduced(losses if weight is None else losses * weight, reduction)
 
 
 def binary_cross_entropy_with_logits(
@@ -164,22 +176,22 @@ def binary_cross_entropy_with_logits(
     pos_weight: Tensor | None = None,
 ) -> Tensor:
     """Of logits, without overflow for large ones."""
-    _same_shape("binary_cross_entropy_with_logits", input, target)
+    same_shape("binary_cross_entropy_with_logits", input, target)
     softplus = (-input.abs()).exp().log1p() + (-input).clamp(min=0)
     scale = 1 if pos_weight is None else (pos_weight - 1) * target + 1
     losses = (1 - target) * input + scale * softplus
-    return _reduced(losses if weight is None else losses * weight, reduction)
+    return reduced(losses if weight is None else losses * weight, reduction)
 
 
 def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """The divergence of the log-probabilities `input` from `target`; "batchmean" divides by the first axis."""
-    _same_shape("kl_div", input, target)
+    same_shape("kl_div", input, target)
     if log_target:
         losses = target.exp() * (target - input)
     else:
         logarithm = where(target > 0, target, 1.0).log()
         losses = target * logarithm - target * input
-    return losses.sum() / input.shape[0] if reduction == "batchmean" else _reduced(losses, reduction)
+    return losses.sum() / input.shape[0] if reduction == "batchmean" else reduced(losses, reduction)
 
 
 def _need_tensors(name: str, input: object, target: object) -> None:
@@ -188,7 +200,7 @@ def _need_tensors(name: str, input: object, target: object) -> None:
             raise ArgumentError(f"{name}: the {what} must be a tensor, not {kind_of(x)}; wrap it: tilegrad.tensor(...)")
 
 
-def _same_shape(name: str, input: Tensor, target: Tensor) -> None:
+def same_shape(name: str, input: Tensor, target: Tensor) -> None:
     _need_tensors(name, input, target)
     if tuple(input.shape) != tuple(target.shape):
         raise ShapeError(
@@ -197,7 +209,7 @@ def _same_shape(name: str, input: Tensor, target: Tensor) -> None:
         )
 
 
-def _reduced(losses: Tensor, reduction: str) -> Tensor:
+def reduced(losses: Tensor, reduction: str) -> Tensor:
     match reduction:
         case "none":
             return losses

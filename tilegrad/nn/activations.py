@@ -1,0 +1,242 @@
+"""Activations as functions. `inplace=True` puts the result where the input was, as in PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import pi, sqrt
+from typing import Any
+
+from ..arithmetic import where
+from ..creation import zeros_like
+from ..errors import ArgumentError, AxisError, ShapeError
+from ..random import rand_like
+from ..tensor import Tensor
+
+__all__ = [
+    "celu",
+    "celu_",
+    "elu",
+    "elu_",
+    "gelu",
+    "glu",
+    "gumbel_softmax",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "hardtanh_",
+    "leaky_relu",
+    "leaky_relu_",
+    "log_softmax",
+    "logsigmoid",
+    "mish",
+    "prelu",
+    "relu",
+    "relu6",
+    "relu_",
+    "rrelu",
+    "rrelu_",
+    "selu",
+    "selu_",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softmin",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "tanh",
+    "tanhshrink",
+    "threshold",
+    "threshold_",
+]
+
+
+def _placed(input: Tensor, result: Tensor, inplace: bool) -> Tensor:
+    return input.copy_(result) if inplace else result
+
+
+# --- straight on one side --------------------------------------------------------------------------
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    return input.relu_() if inplace else input.relu()
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    return hardtanh(input, 0, 6, inplace)
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """Elements up to the threshold become `value`."""
+    return _placed(input, where(input <= threshold, value, input), inplace)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    return _placed(input, where(input > 0, input, input * negative_slope), inplace)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """A leaky ReLU with a trained slope: one for all, or one for each channel (axis 1)."""
+    if weight.numel() > 1:
+        if input.dim() < 2 or input.shape[1] != weight.numel():
+            raise ShapeError(
+                f"prelu: {weight.numel()} slopes need as many channels on axis 1, but the input has the shape "
+                f"{tuple(input.shape)}"
+            )
+        weight = weight.reshape(-1, *(1,) * (input.dim() - 2))
+    return where(input > 0, input, input * weight)
+
+
+def rrelu(
+    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """A leaky ReLU whose slopes are drawn for each element; without training their mean."""
+    if not lower <= upper:
+        raise ArgumentError(f"rrelu: lower={lower} is above upper={upper}")
+    slope = rand_like(input) * (upper - lower) + lower if training else (lower + upper) / 2
+    return _placed(input, where(input > 0, input, input * slope), inplace)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    # the branch that is not taken must not overflow: its gradient would be 0 times infinity
+    return _placed(input, where(input > 0, input, alpha * input.clamp(max=0).expm1()), inplace)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    return _placed(input, where(input > 0, input, alpha * (input.clamp(max=0) / alpha).expm1()), inplace)
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """ELU with the constants at which layers keep mean 0 and variance 1 (Klambauer et al., 2017)."""
+    return _placed(input, 1.0507009873554804934193349852946 * elu(input, 1.6732632423543772848170429916717), inplace)
+
+
+# --- straight in parts -------------------------------------------------------------------------------
+
+
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """The identity between two limits; nothing flows back at the limits themselves, unlike in `clamp`."""
+    inside = (input > min_val) & (input < max_val)
+    return _placed(input, where(inside, input, input.detach().clamp(min_val, max_val)), inplace)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    return _placed(input, hardtanh(input + 3, 0, 6) / 6, inplace)
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    return _placed(input, input * ((input + 3).clamp(0, 6) / 6), inplace)
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """Elements between -lambd and lambd become 0."""
+    return where((input >= -lambd) & (input <= lambd), 0.0, input)
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """Elements move towards 0 by lambd, and no further."""
+    if lambd < 0:
+        raise ArgumentError(f"softshrink: lambd={lambd} must not be negative")
+    return where(input > lambd, input - lambd, where(input < -lambd, input + lambd, input * 0))
+
+
+# --- smooth --------------------------------------------------------------------------------------------
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    return input.sigmoid()
+
+
+def tanh(input: Tensor) -> Tensor:
+    return input.tanh()
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    return input - input.tanh()
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    return _placed(input, input * input.sigmoid(), inplace)
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """`input` times the probability that a normal value is below it; "tanh" approximates that."""
+    match approximate:
+        case "none":
+            return input * 0.5 * (1 + (input * sqrt(0.5)).erf())
+        case "tanh":
+            return input * 0.5 * (1 + ((input + input * input * input * 0.044715) * sqrt(2 / pi)).tanh())
+        case _:
+            raise ArgumentError(f"gelu: approximate is {approximate!r}: it must be 'none' or 'tanh'")
+
+
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    scaled = input * beta
+    return where(scaled > threshold, input, scaled.clamp(max=threshold).exp().log1p() / beta)
+
+
+def softsign(input: Tensor) -> Tensor:
+    return input / (1 + input.abs())
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    return _placed(input, input * softplus(input).tanh(), inplace)
+
+
+def logsigmoid(input: Tensor) -> Tensor:
+    return input.clamp(max=0) - (-input.abs()).exp().log1p()
+
+
+# --- along an axis -----------------------------------------------------------------------------------
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """The first half along `dim` times the sigmoid of the second."""
+    if not -input.dim() <= dim < input.dim():
+        raise AxisError(f"glu: dim={dim} is no axis of an input of the shape {tuple(input.shape)}")
+    if input.shape[dim] % 2:
+        raise ShapeError(
+            f"glu: axis {dim} of an input of the shape {tuple(input.shape)} has an odd length: it is cut into halves"
+        )
+    value, gate = input.chunk(2, dim)
+    return value * gate.sigmoid()
+
+
+def _axis(input: Tensor, dim: int | None) -> int:
+    """What PyTorch takes if it is not told: the channels."""
+    if dim is not None:
+        return dim
+    return 0 if input.dim() in (0, 1, 3) else 1
+
+
+def softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
+    return (input if dtype is None else input.to(dtype)).softmax(_axis(input, dim))
+
+
+def softmin(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
+    return softmax(-input, dim, dtype)
+
+
+def log_softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
+    return (input if dtype is None else input.to(dtype)).log_softmax(_axis(input, dim))
+
+
+def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    """Differentiable draws from the categories; `hard` gives a one-hot value with the gradient of the soft one."""
+    waits = -(1 - rand_like(logits)).log()
+    soft = ((logits - waits.log()) / tau).softmax(dim)
+    if not hard:
+        return soft
+    chosen = zeros_like(soft).scatter(dim, soft.argmax(dim, keepdim=True), value=1.0)
+    return chosen - soft.detach() + soft
+
+
+def _changing(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return partial(function, inplace=True)
+
+
+relu_, elu_, celu_, selu_ = _changing(relu), _changing(elu), _changing(celu), _changing(selu)
+leaky_relu_, rrelu_ = _changing(leaky_relu), _changing(rrelu)
+hardtanh_, threshold_ = _changing(hardtanh), _changing(threshold)

@@ -1,0 +1,60 @@
+"""How far vectors are from each other, and products of two inputs, as functions."""
+
+from __future__ import annotations
+
+from ..creation import triu_indices
+from ..errors import ShapeError
+from ..promotion import value_of
+from ..tensor import Tensor
+
+__all__ = ["bilinear", "cosine_similarity", "linear", "pairwise_distance", "pdist"]
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`input @ weight.T + bias`, over the last axis of the input."""
+    x = value_of(input, "linear")
+    if weight.dim() != 2:
+        raise ShapeError(f"linear: the weight needs two axes (out, in), but its shape is {tuple(weight.shape)}")
+    if not x.shape or input.shape[-1] != weight.shape[1]:
+        raise ShapeError(
+            f"linear: an input of the shape {tuple(input.shape)} does not end in the {weight.shape[1]} features that a "
+            f"weight of the shape {tuple(weight.shape)} takes"
+        )
+    product = input @ weight.t()
+    return product if bias is None else product + bias
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`input1 @ weight[n] @ input2` for each of the matrices of `weight` (out, in1, in2)."""
+    shapes = tuple(input1.shape), tuple(input2.shape), tuple(weight.shape)
+    fits = (
+        len(shapes[2]) == 3 and shapes[0][:-1] == shapes[1][:-1] and (shapes[0][-1:] + shapes[1][-1:]) == shapes[2][1:]
+    )
+    if not fits:
+        raise ShapeError(
+            f"bilinear: inputs of the shapes {shapes[0]} and {shapes[1]} with a weight of the shape {shapes[2]}: "
+            "(..., in1) and (..., in2) go with (out, in1, in2)"
+        )
+    out, first, second = weight.shape
+    half = input1 @ weight.permute(1, 0, 2).reshape(first, out * second)
+    product = (half.reshape(*input1.shape[:-1], out, second) * input2.unsqueeze(-2)).sum(-1)
+    return product if bias is None else product + bias
+
+
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """The cosine of the angle between vectors along `dim`."""
+    lengths = x1.norm(2, dim, keepdim=True).clamp(min=eps), x2.norm(2, dim, keepdim=True).clamp(min=eps)
+    return ((x1 / lengths[0]) * (x2 / lengths[1])).sum(dim)
+
+
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+    """The p-norm of the difference along the last axis; `eps` keeps it differentiable at 0."""
+    return (x1 - x2 + eps).norm(p, -1, keepdim)
+
+
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """The distances between all pairs of rows, each pair once."""
+    if input.dim() != 2:
+        raise ShapeError(f"pdist: needs a matrix, but the shape is {tuple(input.shape)}")
+    first, second = triu_indices(input.shape[0], input.shape[0], 1).unbind(0)
+    return (input[first] - input[second]).norm(p, 1)

@@ -1,0 +1,65 @@
+"""Dropout as modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from ..tensor import Tensor
+from . import dropouts
+from .module import Module
+
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
+
+
+class _Dropout(Module):
+    """What drops something with probability `p` while training."""
+
+    function: ClassVar[Callable[..., Tensor]]
+
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
+        super().__init__()
+        self.p = dropouts.checked_probability(type(self).__name__, p)
+        self.inplace = inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        return type(self).function(input, self.p, self.training, self.inplace)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}, inplace={self.inplace}"
+
+
+class Dropout(_Dropout):
+    """Sets elements to 0 with probability `p` while training, and scales the others by 1 / (1 - p)."""
+
+    function = staticmethod(dropouts.dropout)
+
+
+class Dropout1d(_Dropout):
+    """Dropout of whole channels of (N, C, L) or (C, L)."""
+
+    function = staticmethod(dropouts.dropout1d)
+
+
+class Dropout2d(_Dropout):
+    """Dropout of whole channels of (N, C, H, W)."""
+
+    function = staticmethod(dropouts.dropout2d)
+
+
+class Dropout3d(_Dropout):
+    """Dropout of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+
+    function = staticmethod(dropouts.dropout3d)
+
+
+class AlphaDropout(_Dropout):
+    """Dropout to SELU's lowest value, which keeps mean 0 and variance 1."""
+
+    function = staticmethod(dropouts.alpha_dropout)
+
+
+class FeatureAlphaDropout(_Dropout):
+    """`AlphaDropout` of whole channels."""
+
+    function = staticmethod(dropouts.feature_alpha_dropout)

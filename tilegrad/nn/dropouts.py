@@ -1,0 +1,88 @@
+"""Dropout as functions: of elements, of whole channels, and in the way that suits SELU."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from ..creation import ones
+from ..errors import ArgumentError, ShapeError
+from ..random import bernoulli
+from ..random import dropout as random_dropout
+from ..tensor import Tensor
+
+__all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
+
+LOWEST = -1.7580993408473766
+"""What SELU gives for very negative inputs."""
+
+
+def checked_probability(name: str, p: float) -> float:
+    if not 0 <= p <= 1:
+        raise ArgumentError(f"{name}: p={p} is no probability: give a number from 0 to 1")
+    return p
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Sets elements to 0 with probability `p`, and scales the others by 1 / (1 - p)."""
+    checked_probability("dropout", p)
+    if not training or p == 0:
+        return input
+    kept = random_dropout(input, p)
+    return input.copy_(kept) if inplace else kept
+
+
+def _channels(name: str, input: Tensor, batched: bool) -> Tensor:
+    """A 1 for each channel of each instance."""
+    leading = 2 if batched else 1
+    if input.dim() < leading:
+        raise ShapeError(f"{name}: an input of the shape {tuple(input.shape)} has no axis for the channels")
+    shape = (*input.shape[:leading], *(1,) * (input.dim() - leading))
+    return ones(*shape, dtype=input.dtype, device=input.device)
+
+
+def _whole(name: str, input: Tensor, p: float, training: bool, inplace: bool, batched: bool) -> Tensor:
+    checked_probability(name, p)
+    if not training or p == 0:
+        return input
+    kept = input * random_dropout(_channels(name, input, batched), p)
+    return input.copy_(kept) if inplace else kept
+
+
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Dropout of whole channels of (N, C, L) or (C, L)."""
+    if input.dim() not in (2, 3):
+        raise ShapeError(f"dropout1d: needs (N, C, L) or (C, L), but the shape is {tuple(input.shape)}")
+    return _whole("dropout1d", input, p, training, inplace, input.dim() == 3)
+
+
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Dropout of whole channels of (N, C, H, W); three axes are (N, C, L), as in PyTorch."""
+    return _whole("dropout2d", input, p, training, inplace, True)
+
+
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Dropout of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+    return _whole("dropout3d", input, p, training, inplace, input.dim() != 4)
+
+
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """Sets elements to SELU's lowest value; mean 0 and variance 1 stay (Klambauer et al., 2017)."""
+    return _alpha("alpha_dropout", input, ones(*input.shape, dtype=input.dtype), p, training, inplace)
+
+
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """`alpha_dropout` of whole channels."""
+    places = _channels("feature_alpha_dropout", input, True)
+    return _alpha("feature_alpha_dropout", input, places, p, training, inplace)
+
+
+def _alpha(name: str, input: Tensor, places: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+    checked_probability(name, p)
+    if not training or p == 0:
+        return input
+    if p == 1:
+        return input.zero_() if inplace else input * 0
+    scale = 1 / sqrt((LOWEST * LOWEST * p + 1) * (1 - p))
+    kept = bernoulli(places, 1 - p)
+    result = input * (kept * scale) + ((1 - kept) * (LOWEST * scale) - LOWEST * scale * p)
+    return input.copy_(result) if inplace else result

@@ -1,0 +1,203 @@
+"""Losses that compare: by margins, by distances, and by the likelihood of counts and of normal values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import log, pi
+
+from ..arithmetic import maximum, minimum, where
+from ..creation import arange
+from ..errors import ArgumentError, ShapeError
+from ..evaluation import SMALL, array_of
+from ..jitted import tracing
+from ..tensor import Tensor
+from .activations import logsigmoid
+from .distances import pairwise_distance
+from .losses import check_classes, check_range, reduced, same_shape
+
+__all__ = [
+    "cosine_embedding_loss",
+    "gaussian_nll_loss",
+    "hinge_embedding_loss",
+    "margin_ranking_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
+    "poisson_nll_loss",
+    "soft_margin_loss",
+    "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
+]
+
+
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+) -> Tensor:
+    """Where the target is 1 the first should be larger by the margin, where it is -1 the second."""
+    if not input1.dim() == input2.dim() == target.dim():
+        shapes = ", ".join(str(tuple(x.shape)) for x in (input1, input2, target))
+        raise ShapeError(f"margin_ranking_loss: inputs and target must have as many axes, but the shapes are {shapes}")
+    return reduced((target * (input2 - input1) + margin).clamp(min=0), reduction)
+
+
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean") -> Tensor:
+    """Distances of pairs: small ones wanted where the target is 1, those above the margin where it is -1."""
+    far = where(target != 1, (margin - input).clamp(min=0), 0.0)
+    return reduced(far + where(target != -1, input, 0.0), reduction)
+
+
+def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """The logistic loss of targets 1 and -1."""
+    same_shape("soft_margin_loss", input, target)
+    return reduced(-logsigmoid(input * target), reduction)
+
+
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+) -> Tensor:
+    """Vectors should have the same direction where the target is 1, a cosine below the margin where it is -1."""
+    if target.dim() not in (0, 1) or input1.dim() != target.dim() + 1 or input2.dim() != target.dim() + 1:
+        shapes = ", ".join(str(tuple(x.shape)) for x in (input1, input2, target))
+        raise ShapeError(
+            f"cosine_embedding_loss: inputs (N, D) go with a target (N,), or (D,) with (); the shapes are {shapes}"
+        )
+    # one root of the product, with an eps inside, as in PyTorch: finite for vectors of zeros
+    squares = ((input1 * input1).sum(-1) + 1e-12) * ((input2 * input2).sum(-1) + 1e-12)
+    cosine = (input1 * input2).sum(-1) / squares.sqrt()
+    same, different = where(target == 1, 1 - cosine, 0.0), where(target == -1, (cosine - margin).clamp(min=0), 0.0)
+    return reduced(same + different, reduction)
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """The anchor should be closer to the positive than to the negative, by the margin."""
+
+    def distance(x: Tensor, y: Tensor) -> Tensor:
+        return pairwise_distance(x, y, p, eps)
+
+    return triplet_margin_with_distance_loss(
+        anchor, positive, negative, distance_function=distance, margin=margin, swap=swap, reduction=reduction
+    )
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """`triplet_margin_loss` with any distance; `swap` takes the nearer of anchor and positive to the negative."""
+    if margin <= 0:
+        raise ArgumentError(f"triplet_margin_loss: margin={margin} must be above 0")
+    distance = distance_function or pairwise_distance
+    far = distance(anchor, negative)
+    if swap:
+        far = minimum(far, distance(positive, negative))
+    return reduced((distance(anchor, positive) - far + margin).clamp(min=0), reduction)
+
+
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """The score of the right class should be above all others by the margin; input (N, C), target (N,)."""
+    if p not in (1, 2):
+        raise ArgumentError(f"multi_margin_loss: p={p} must be 1 or 2")
+    axis = input.dim() - 1
+    check_classes(input, target, axis)
+    count = input.shape[axis]
+    check_range(target, count, -1)
+    right = arange(count, dtype=target.dtype) == target.unsqueeze(-1)
+    score = where(right, input, 0.0).sum(-1, keepdim=True)
+    above = (margin - score + input).clamp(min=0)
+    losses = where(right, 0.0, above if p == 1 else above * above)
+    if weight is not None:
+        losses = losses * where(right, weight, 0.0).sum(-1, keepdim=True)
+    return reduced(losses.sum(-1) / count, reduction)
+
+
+def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """Each right class should be above each wrong one by 1; a row of the target lists the right ones up to a -1."""
+    same_shape("multilabel_margin_loss", input, target)
+    count = input.shape[-1]
+    check_range(target, count, -1)
+    listed = (target < 0).long().cumsum(-1) == 0
+    wanted = target.clamp(min=0)
+    classes = arange(count, dtype=target.dtype)
+    right = ((wanted.unsqueeze(-1) == classes) & listed.unsqueeze(-1)).any(-2)
+    scores = input.gather(-1, wanted.long())
+    above = (1 - scores.unsqueeze(-1) + input.unsqueeze(-2)).clamp(min=0)
+    losses = where(listed.unsqueeze(-1) & ~right.unsqueeze(-2), above, 0.0)
+    return reduced(losses.sum((-2, -1)) / count, reduction)
+
+
+def multilabel_soft_margin_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
+    """The cross entropy of yes and no for each class, its mean over the classes."""
+    same_shape("multilabel_soft_margin_loss", input, target)
+    losses = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    return reduced((losses if weight is None else losses * weight).mean(-1), reduction)
+
+
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    eps: float = 1e-8,
+    reduction: str = "mean",
+) -> Tensor:
+    """Of counts under Poisson distributions; `full` adds Stirling's approximation of the constant term."""
+    losses = input.exp() - target * input if log_input else input - target * (input + eps).log()
+    if full:
+        known = maximum(target, target * 0 + 1)
+        stirling = known * known.log() - known + 0.5 * (2 * pi * known).log()
+        losses = losses + where(target > 1, stirling, 0.0)
+    return reduced(losses, reduction)
+
+
+def gaussian_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    var: Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:
+    """Of values under normal distributions with these means and variances; `full` adds the constant term."""
+    variance = var if isinstance(var, Tensor) else input * 0 + var
+    shape, own = tuple(input.shape), tuple(variance.shape)
+    if own != shape:
+        if own == shape[:-1]:
+            variance = variance.unsqueeze(-1)
+        elif own not in ((*shape[:-1], 1), ()):
+            raise ShapeError(f"gaussian_nll_loss: var has the shape {own}, which does not go with the input's {shape}")
+    _check_variance(variance)
+    # the smallest variance is no wall for the gradient, as in PyTorch
+    variance = variance + (variance.detach().clamp(min=eps) - variance.detach())
+    losses = 0.5 * (variance.log() + (input - target) ** 2 / variance)
+    return reduced(losses + 0.5 * log(2 * pi) if full else losses, reduction)
+
+
+def _check_variance(variance: Tensor) -> None:
+    if tracing() or variance.value.buffer is None or variance.numel() > SMALL:
+        return
+    if (array_of(variance) < 0).any():
+        raise ArgumentError("gaussian_nll_loss: var has negative numbers: variances are 0 or more")

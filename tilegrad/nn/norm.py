@@ -1,0 +1,324 @@
+"""Normalisations as modules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from ..autograd.modes import no_grad
+from ..creation import ones, tensor, zeros
+from ..errors import ArgumentError, ShapeError
+from ..ir.dtype import int64
+from ..tensor import Tensor
+from . import norms
+from .module import Module
+from .parameter import Parameter
+
+__all__ = [
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "CrossMapLRN2d",
+    "GroupNorm",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
+    "LayerNorm",
+    "LocalResponseNorm",
+    "RMSNorm",
+]
+
+
+class _Running(Module):
+    """What normalises channels and may keep running statistics, which are buffers: they change in place."""
+
+    axes: ClassVar[tuple[int, ...]]
+    """The numbers of axes that inputs may have."""
+    weight: Parameter | None
+    bias: Parameter | None
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float,
+        momentum: float | None,
+        affine: bool,
+        track_running_stats: bool,
+        device: Any,
+        dtype: Any,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        options = {"device": device, "dtype": dtype}
+        self.register_parameter("weight", Parameter(ones(num_features, **options)) if affine else None)
+        self.register_parameter("bias", Parameter(zeros(num_features, **options)) if affine else None)
+        tracked = track_running_stats
+        self.register_buffer("running_mean", zeros(num_features, **options) if tracked else None)
+        self.register_buffer("running_var", ones(num_features, **options) if tracked else None)
+        self.register_buffer("num_batches_tracked", tensor(0, dtype=int64, device=device) if tracked else None)
+
+    def reset_running_stats(self) -> None:
+        with no_grad():
+            for buffer, value in ((self.running_mean, 0), (self.running_var, 1), (self.num_batches_tracked, 0)):
+                if buffer is not None:
+                    buffer.fill_(value)
+
+    def reset_parameters(self) -> None:
+        self.reset_running_stats()
+        with no_grad():
+            for parameter, value in ((self.weight, 1), (self.bias, 0)):
+                if parameter is not None:
+                    parameter.fill_(value)
+
+    def _check(self, input: Tensor) -> None:
+        if input.dim() not in self.axes:
+            wanted = " or ".join(str(n) for n in self.axes)
+            raise ShapeError(
+                f"{type(self).__name__}: needs an input of {wanted} axes, but its shape is {tuple(input.shape)}"
+            )
+
+    def _share(self) -> float | Tensor:
+        """By how much this batch moves the running statistics, counting it; all batches alike without a momentum."""
+        if self.num_batches_tracked is None or not self.training:
+            return self.momentum or 0.0
+        with no_grad():
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None and self.running_mean is not None:
+                return 1.0 / self.num_batches_tracked.to(self.running_mean.dtype)
+        return self.momentum or 0.0
+
+    def extra_repr(self) -> str:
+        kept = f"affine={self.affine}, track_running_stats={self.track_running_stats}"
+        return f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, {kept}"
+
+
+class _BatchNorm(_Running):
+    """Brings each channel to mean 0 and variance 1: those of the batch in training, else the running ones."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check(input)
+        share = self._share()
+        of_batch = self.training or (self.running_mean is None and self.running_var is None)
+        kept = (self.running_mean, self.running_var) if not self.training or self.track_running_stats else (None, None)
+        return norms.batch_norm(input, *kept, self.weight, self.bias, of_batch, share, self.eps)
+
+
+class BatchNorm1d(_BatchNorm):
+    """Of (N, C) or (N, C, L)."""
+
+    axes = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Of (N, C, H, W).
+
+    >>> import tilegrad as tg
+    >>> norm = BatchNorm2d(1)
+    >>> _ = norm(tg.full((2, 1, 3, 3), 5.0))
+    >>> norm.running_mean, norm.num_batches_tracked
+    (tensor([0.5000]), tensor(1))
+    """
+
+    axes = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Of (N, C, D, H, W)."""
+
+    axes = (5,)
+
+
+class _InstanceNorm(_Running):
+    """Brings each channel of each instance to mean 0 and variance 1."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check(input)
+        single = input.dim() == self.axes[0]
+        channels = input.shape[0 if single else 1]
+        if channels != self.num_features:
+            raise ShapeError(
+                f"{type(self).__name__}: {channels} channels in an input of the shape {tuple(input.shape)}, not the "
+                f"{self.num_features} of num_features"
+            )
+        of_input = self.training or not self.track_running_stats
+        result = norms.instance_norm(
+            input.unsqueeze(0) if single else input,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            of_input,
+            self.momentum or 0.0,
+            self.eps,
+        )
+        return result.squeeze(0) if single else result
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Of (N, C, L) or (C, L)."""
+
+    axes = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Of (N, C, H, W) or (C, H, W)."""
+
+    axes = (3, 4)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Of (N, C, D, H, W) or (C, D, H, W)."""
+
+    axes = (4, 5)
+
+
+class _Affine(Module):
+    """What has a scale and a shift that start at 1 and 0."""
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def _prepare(self, shape: Sequence[int], weight: bool, bias: bool, device: Any, dtype: Any) -> None:
+        options = {"device": device, "dtype": dtype}
+        self.register_parameter("weight", Parameter(ones(*shape, **options)) if weight else None)
+        self.register_parameter("bias", Parameter(zeros(*shape, **options)) if bias else None)
+
+    def reset_parameters(self) -> None:
+        with no_grad():
+            for name, value in (("weight", 1), ("bias", 0)):
+                if self._parameters.get(name) is not None:
+                    self._parameters[name].fill_(value)  # type: ignore[union-attr]
+
+
+class GroupNorm(_Affine):
+    """Brings groups of channels of each instance to mean 0 and variance 1."""
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if num_groups < 1 or num_channels % num_groups:
+            raise ArgumentError(f"GroupNorm: {num_channels} channels cannot be divided into {num_groups} groups")
+        self.num_groups = num_groups
+        self.num_channels = num_channels
+        self.eps = eps
+        self.affine = affine
+        self._prepare((num_channels,), affine, affine, device, dtype)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return norms.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+
+
+class LayerNorm(_Affine):
+    """Brings the last axes to mean 0 and variance 1, then scales and shifts them."""
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        self._prepare(self.normalized_shape, elementwise_affine, elementwise_affine and bias, device, dtype)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return norms.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        affine = f"elementwise_affine={self.elementwise_affine}, bias={self.bias is not None}"
+        return f"{self.normalized_shape}, eps={self.eps}, {affine}"
+
+
+class RMSNorm(_Affine):
+    """Divides the last axes by the root of the mean of their squares, then scales them."""
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        self._prepare(self.normalized_shape, elementwise_affine, False, device, dtype)
+        del self._parameters["bias"]
+
+    def forward(self, input: Tensor) -> Tensor:
+        return norms.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class LocalResponseNorm(Module):
+    """Divides by what `size` neighbouring channels have of squares."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input: Tensor) -> Tensor:
+        return norms.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(LocalResponseNorm):
+    """`LocalResponseNorm` under its old name."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__(size, alpha, beta, k)

@@ -1,0 +1,128 @@
+"""Padding as modules: five kinds, each for one, two and three axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ..errors import ArgumentError, ShapeError
+from ..tensor import Tensor
+from .module import Module
+from .paddings import pad
+
+__all__ = [
+    "CircularPad1d",
+    "CircularPad2d",
+    "CircularPad3d",
+    "ConstantPad1d",
+    "ConstantPad2d",
+    "ConstantPad3d",
+    "ReflectionPad1d",
+    "ReflectionPad2d",
+    "ReflectionPad3d",
+    "ReplicationPad1d",
+    "ReplicationPad2d",
+    "ReplicationPad3d",
+    "ZeroPad1d",
+    "ZeroPad2d",
+    "ZeroPad3d",
+]
+
+
+class _Pad(Module):
+    """Elements put before and after those of the last axes: one width for all, or two for each, the last axis first."""
+
+    axes: ClassVar[int]
+    mode: ClassVar[str] = "constant"
+
+    def __init__(self, padding: int | Sequence[int]) -> None:
+        super().__init__()
+        self.padding = (padding,) * 2 * self.axes if isinstance(padding, int) else tuple(padding)
+        if len(self.padding) != 2 * self.axes:
+            raise ArgumentError(
+                f"{type(self).__name__}: takes one width, or {2 * self.axes} (before and after, the last axis first), "
+                f"not {self.padding}"
+            )
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.mode != "constant" and input.dim() not in (self.axes + 1, self.axes + 2):
+            raise ShapeError(
+                f"{type(self).__name__}: needs an input of {self.axes + 1} or {self.axes + 2} axes, but its shape is "
+                f"{tuple(input.shape)}"
+            )
+        return pad(input, self.padding, self.mode)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class _ConstantPad(_Pad):
+    def __init__(self, padding: int | Sequence[int], value: float) -> None:
+        super().__init__(padding)
+        self.value = value
+
+    def forward(self, input: Tensor) -> Tensor:
+        return pad(input, self.padding, "constant", self.value)
+
+    def extra_repr(self) -> str:
+        return f"padding={self.padding}, value={self.value}"
+
+
+class ConstantPad1d(_ConstantPad):
+    axes = 1
+
+
+class ConstantPad2d(_ConstantPad):
+    axes = 2
+
+
+class ConstantPad3d(_ConstantPad):
+    axes = 3
+
+
+class ZeroPad1d(_Pad):
+    axes = 1
+
+
+class ZeroPad2d(_Pad):
+    axes = 2
+
+
+class ZeroPad3d(_Pad):
+    axes = 3
+
+
+class ReflectionPad1d(_Pad):
+    axes, mode = 1, "reflect"
+
+
+class ReflectionPad2d(_Pad):
+    axes, mode = 2, "reflect"
+
+
+class ReflectionPad3d(_Pad):
+    axes, mode = 3, "reflect"
+
+
+class ReplicationPad1d(_Pad):
+    axes, mode = 1, "replicate"
+
+
+class ReplicationPad2d(_Pad):
+    axes, mode = 2, "replicate"
+
+
+class ReplicationPad3d(_Pad):
+    axes, mode = 3, "replicate"
+
+
+class CircularPad1d(_Pad):
+    axes, mode = 1, "circular"
+
+
+class CircularPad2d(_Pad):
+    axes, mode = 2, "circular"
+
+
+class CircularPad3d(_Pad):
+    axes, mode = 3, "circular"

@@ -1,0 +1,72 @@
+"""Padding as a function. Nothing but slices, flips and joins: their gradients need no scatter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import ArgumentError, ShapeError
+from ..joining import cat
+from ..joining import pad as constant_pad
+from ..tensor import Tensor
+
+__all__ = ["pad"]
+
+MODES = ("constant", "reflect", "replicate", "circular")
+
+
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    """Elements put before and after those of the last axes: (last before, last after, before the last, ...).
+
+    Negative widths cut. "constant" puts `value`; "reflect" mirrors without repeating the border, "replicate"
+    repeats it, "circular" goes on at the other end.
+
+    >>> from tilegrad import tensor
+    >>> pad(tensor([[1, 2, 3]]), (2, 1), "reflect")
+    tensor([[3, 2, 1, 2, 3, 2]])
+    """
+    if mode not in MODES:
+        raise ArgumentError(f"pad: mode {mode!r} is not there; there are {', '.join(MODES)}")
+    if mode == "constant":
+        return constant_pad(input, pad, mode, value)
+    if value:
+        raise ArgumentError(f"pad: mode {mode!r} takes no value: it puts elements of the input")
+    if len(pad) % 2 or len(pad) > 2 * input.dim():
+        raise ArgumentError(
+            f"pad: {len(pad)} widths for an input of the shape {tuple(input.shape)}; two for each axis, the last first"
+        )
+    for n in range(len(pad) // 2):
+        input = _padded(input, input.dim() - 1 - n, pad[2 * n], pad[2 * n + 1], mode)
+    return input
+
+
+def _padded(x: Tensor, axis: int, before: int, after: int, mode: str) -> Tensor:
+    shape = tuple(x.shape)
+    cut = min(before, 0), min(after, 0)
+    if any(cut):
+        if shape[axis] + sum(cut) < 0:
+            raise ShapeError(f"pad: ({before}, {after}) cuts more from axis {axis} of the shape {shape} than is there")
+        x = x.narrow(axis, -cut[0], shape[axis] + sum(cut))
+    length, before, after = x.shape[axis], max(before, 0), max(after, 0)
+    if not before and not after:
+        return x
+    most = {"reflect": length - 1, "circular": length}.get(mode)
+    if most is not None and max(before, after) > most:
+        raise ShapeError(
+            f"pad: mode {mode!r} can put at most {max(most, 0)} elements at each end of axis {axis} of the shape "
+            f"{shape}, not {max(before, after)}"
+        )
+    if length == 0:
+        raise ShapeError(f"pad: axis {axis} of the shape {shape} has no element to put at its ends")
+    match mode:
+        case "reflect":
+            first, last = x.narrow(axis, 1, before).flip(axis), x.narrow(axis, length - 1 - after, after).flip(axis)
+        case "circular":
+            first, last = x.narrow(axis, length - before, before), x.narrow(axis, 0, after)
+        case _:
+            first, last = _repeated(x, axis, 0, before), _repeated(x, axis, length - 1, after)
+    return cat([part for part, width in ((first, before), (x, 1), (last, after)) if width], axis)
+
+
+def _repeated(x: Tensor, axis: int, place: int, times: int) -> Tensor:
+    shape = [times if n == axis else extent for n, extent in enumerate(x.shape)]
+    return x.narrow(axis, place, 1).expand(*shape)
