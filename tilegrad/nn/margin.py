@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ..tensor import Tensor
 from . import alignment, margins
+from .layers import PairwiseDistance
 from .loss import Loss, WeightedLoss
 
 __all__ = [
@@ -91,7 +92,7 @@ class TripletMarginWithDistanceLoss(_MarginLoss):
         reduction: str = "mean",
     ) -> None:
         super().__init__(margin, reduction)
-        self.distance_function = distance_function
+        self.distance_function = distance_function or PairwiseDistance()
         self.swap = swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:

@@ -49,6 +49,7 @@ class _Running(Module):
         track_running_stats: bool,
         device: Any,
         dtype: Any,
+        bias: bool,
     ) -> None:
         super().__init__()
         self.num_features = num_features
@@ -58,7 +59,7 @@ class _Running(Module):
         self.track_running_stats = track_running_stats
         options = {"device": device, "dtype": dtype}
         self.register_parameter("weight", Parameter(ones(num_features, **options)) if affine else None)
-        self.register_parameter("bias", Parameter(zeros(num_features, **options)) if affine else None)
+        self.register_parameter("bias", Parameter(zeros(num_features, **options)) if affine and bias else None)
         tracked = track_running_stats
         self.register_buffer("running_mean", zeros(num_features, **options) if tracked else None)
         self.register_buffer("running_var", ones(num_features, **options) if tracked else None)
@@ -95,7 +96,7 @@ class _Running(Module):
         return self.momentum or 0.0
 
     def extra_repr(self) -> str:
-        kept = f"affine={self.affine}, track_running_stats={self.track_running_stats}"
+        kept = f"affine={self.affine}, bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         return f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, {kept}"
 
 
@@ -111,8 +112,10 @@ class _BatchNorm(_Running):
         track_running_stats: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
     def forward(self, input: Tensor) -> Tensor:
         self._check(input)
@@ -159,8 +162,10 @@ class _InstanceNorm(_Running):
         track_running_stats: bool = False,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
     def forward(self, input: Tensor) -> Tensor:
         self._check(input)
@@ -232,6 +237,8 @@ class GroupNorm(_Affine):
         affine: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         if num_groups < 1 or num_channels % num_groups:
@@ -240,13 +247,14 @@ class GroupNorm(_Affine):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        self._prepare((num_channels,), affine, affine, device, dtype)
+        self._prepare((num_channels,), affine, affine and bias, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         return norms.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        affine = f"affine={self.affine}, bias={self.bias is not None}"
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, {affine}"
 
 
 class LayerNorm(_Affine):
@@ -318,7 +326,7 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(LocalResponseNorm):
-    """`LocalResponseNorm` under its old name."""
+    """`LocalResponseNorm` under its old name (PyTorch's leaves the first channel in the sums of all later ones)."""
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
         super().__init__(size, alpha, beta, k)
