@@ -22,6 +22,23 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("Adam", {"lr": 0.05, "amsgrad": True}),
     ("AdamW", {"lr": 0.05}),
     ("AdamW", {"lr": 0.05, "weight_decay": 0.3, "amsgrad": True, "maximize": True}),
+    ("Adam", {"lr": 0.05, "weight_decay": 0.1, "decoupled_weight_decay": True, "foreach": True}),
+    ("Adagrad", {"lr": 0.1}),
+    ("Adagrad", {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1, "initial_accumulator_value": 0.3, "maximize": True}),
+    ("Adadelta", {"lr": 1.0}),
+    ("Adadelta", {"lr": 0.5, "rho": 0.7, "eps": 1e-4, "weight_decay": 0.1, "maximize": True}),
+    ("RMSprop", {"lr": 0.02}),
+    ("RMSprop", {"lr": 0.02, "alpha": 0.8, "momentum": 0.5, "weight_decay": 0.1}),
+    ("RMSprop", {"lr": 0.02, "centered": True, "eps": 1e-3}),
+    ("RMSprop", {"lr": 0.02, "centered": True, "momentum": 0.9, "eps": 1e-3, "maximize": True}),
+    ("Adamax", {"lr": 0.05}),
+    ("Adamax", {"lr": 0.05, "betas": (0.7, 0.9), "weight_decay": 0.1, "maximize": True}),
+    ("NAdam", {"lr": 0.05}),
+    ("NAdam", {"lr": 0.05, "weight_decay": 0.1, "momentum_decay": 0.1, "maximize": True}),
+    ("NAdam", {"lr": 0.05, "weight_decay": 0.1, "decoupled_weight_decay": True}),
+    ("RAdam", {"lr": 0.05}),
+    ("RAdam", {"lr": 0.05, "betas": (0.8, 0.9), "weight_decay": 0.1, "maximize": True}),
+    ("RAdam", {"lr": 0.05, "weight_decay": 0.1, "decoupled_weight_decay": True}),
 ]
 
 

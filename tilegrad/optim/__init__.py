@@ -1,7 +1,24 @@
-"""Optimizers, under PyTorch's names."""
+"""Optimizers, schedules of learning rates, and averages of parameters, under PyTorch's names."""
 
+from . import lr_scheduler, swa_utils
 from .adam import Adam, AdamW
+from .adam_relatives import Adamax, Lion, NAdam, RAdam
+from .adaptive import Adadelta, Adagrad, RMSprop
 from .optimizer import Optimizer
 from .sgd import SGD
 
-__all__ = ["SGD", "Adam", "AdamW", "Optimizer"]
+__all__ = [
+    "SGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "Lion",
+    "NAdam",
+    "Optimizer",
+    "RAdam",
+    "RMSprop",
+    "lr_scheduler",
+    "swa_utils",
+]

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from ..arithmetic import where
 from ..autograd.modes import enable_grad, no_grad
-from ..creation import as_tensor, zeros, zeros_like
+from ..creation import as_tensor, zeros_like
 from ..errors import ArgumentError
 from ..evaluation import compute
-from ..ir.dtype import float32
-from ..jitted import host_scalar, tracing
+from ..handle import state as tracer
+from ..handle import wrap
+from ..jitted import tracing
 from ..promotion import kind_of
 from ..tensor import Tensor
+from . import counters
+from .settings import HINTS, Group, Hints, Settings, check_hints
 
-Group = dict[str, Any]
 Params = Iterable[Any]
 """Tensors, or groups of them as dicts with settings of their own, or pairs of a name and a tensor."""
+
+State = dict[str, Tensor]
 
 
 class Optimizer(ABC):
@@ -30,11 +35,18 @@ class Optimizer(ABC):
 
     state_names: ClassVar[tuple[str, ...]] = ()
     """What is kept for each parameter, in its shape, 0 at first."""
+    counters: ClassVar[dict[str, float]] = {}
+    """What is counted, in numbers that parameters have in common, and where it starts; `step` first."""
 
-    def __init__(self, params: Params, defaults: Group) -> None:
+    def __init__(self, params: Params, defaults: Group, hints: Hints | None = None) -> None:
+        check_hints(self.name, hints or {})
         self.defaults = defaults
-        self.state: dict[Tensor, dict[str, Tensor]] = {}
+        self.state: dict[Tensor, State] = {}
         self.param_groups: list[Group] = []
+        self.separations = 0
+        """How often counters were given to other parameters: programs from before are not valid then."""
+        self.skip: Tensor | None = None
+        """Where this is true, a step changes nothing (`amp.GradScaler`)."""
         if not isinstance(params, Iterable):
             raise ArgumentError(f"{self.name} takes tensors, as model.parameters() gives, not {kind_of(params)}")
         given: list[Any] = [params] if isinstance(params, Tensor) else list(params)
@@ -53,14 +65,16 @@ class Optimizer(ABC):
         for n, parameter in enumerate(members):
             self._check_parameter(n, parameter, known)
             known.add(id(parameter))
-        unknown = sorted(set(param_group) - set(self.defaults) - {"params"})
+        unknown = sorted(set(param_group) - set(self.defaults) - {"params", "initial_lr", *HINTS})
         if unknown:
             raise ArgumentError(f"{self.name} has no {', '.join(unknown)}; it has {', '.join(self.defaults)}")
-        group = {**self.defaults, **param_group, "params": members}
+        own = {name: value for name, value in param_group.items() if name not in HINTS}
+        group = {**self.defaults, **own, "params": members}
         self.check(group)
         self.param_groups.append(group)
+        shared = counters.start(members, self.counted(group))
         for parameter in members:
-            self.state[parameter] = self.first_state(parameter, group)
+            self.state[parameter] = {**shared[parameter], **self.first_state(parameter, group)}
 
     def _check_parameter(self, n: int, parameter: Any, known: set[int]) -> None:
         if not isinstance(parameter, Tensor):
@@ -79,20 +93,37 @@ class Optimizer(ABC):
 
     def check(self, group: Group) -> None:
         """Raises if a setting makes no sense."""
-        for name in ("lr", "weight_decay", "eps", "momentum"):
-            if name in group and not (isinstance(group[name], (int, float)) and group[name] >= 0):
-                raise ArgumentError(f"{self.name}: {name} is {group[name]!r}: it must be a number, 0 or more")
+        for name in ("lr", "weight_decay", "eps", "momentum", "lr_decay", "initial_accumulator_value"):
+            value = group.get(name, 0)
+            if name == "lr" and isinstance(value, Tensor) and value.numel() == 1:
+                continue
+            if not (isinstance(value, (int, float)) and value >= 0):
+                raise ArgumentError(f"{self.name}: {name} is {value!r}: it must be a number, 0 or more")
+        betas = group.get("betas", ())
+        if not all(isinstance(beta, (int, float)) and 0 <= beta < 1 for beta in betas):
+            raise ArgumentError(f"{self.name}: betas are {betas}: both must be from 0 up to below 1")
+        for name in ("alpha", "rho"):
+            if name in group and not 0 <= group[name] <= 1:
+                raise ArgumentError(f"{self.name}: {name} is {group[name]}: it must be from 0 to 1")
 
-    def first_state(self, parameter: Tensor, group: Group) -> dict[str, Tensor]:
+    def first_state(self, parameter: Tensor, group: Group) -> State:
         return {name: zeros_like(parameter.detach()) for name in self.kept(group)}
 
     def kept(self, group: Group) -> tuple[str, ...]:
         """The names of the state that this group needs."""
         return self.state_names
 
+    def counted(self, group: Group) -> dict[str, float]:
+        """The counters that this group needs, and where they start."""
+        return self.counters
+
+    def tick(self, state: State, group: Settings) -> Any:
+        """Counts one step, and computes what is the same for all parameters that share the counters."""
+        state["step"].add_(1)
+
     @abstractmethod
-    def update(self, parameter: Tensor, gradient: Tensor, state: dict[str, Tensor], group: Group, lr: Tensor) -> None:
-        """Changes one parameter and its state in place."""
+    def update(self, parameter: Tensor, gradient: Tensor, state: State, group: Settings, common: Any) -> None:
+        """Changes one parameter and its state in place; `common` is what `tick` gave."""
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Updates every parameter that has a gradient. `closure` computes the loss anew, if it is given."""
@@ -103,17 +134,54 @@ class Optimizer(ABC):
         changed: list[Tensor] = []
         with no_grad():
             for group in self.param_groups:
-                lr = host_scalar(lambda group=group: group["lr"])  # type: ignore[misc]
-                for parameter in group["params"]:
-                    if parameter.grad is not None:
-                        state = self.state[parameter]
-                        gradient = -parameter.grad if group["maximize"] else parameter.grad
-                        self.update(parameter, gradient, state, group, lr)
-                        # a gradient that somebody still holds must not keep the old parameters alive
-                        changed += [parameter, *state.values(), parameter.grad]
+                changed += self._step(group)
         if changed and not tracing():
             compute(*changed)
         return loss
+
+    def _step(self, group: Group) -> list[Tensor]:
+        """Updates the parameters of a group; what was written to."""
+        settings = Settings(group, self.defaults)
+        counted = tuple(self.counted(group))
+        if counted:
+            self._count_apart(group["params"], counted)
+        common: dict[int, Any] = {}
+        changed: list[Tensor] = []
+        for parameter in group["params"]:
+            if parameter.grad is None:
+                continue
+            state = self.state[parameter]
+            number = id(state[counted[0]]) if counted else 0
+            if counted and number not in common:
+                common[number] = self._unless_skipped(
+                    [state[name] for name in counted], lambda state=state: self.tick(state, settings)
+                )
+            gradient = -parameter.grad if settings.uses("maximize") else parameter.grad
+            written = [parameter, *(x for name, x in state.items() if name not in counted)]
+            self._unless_skipped(
+                written,
+                lambda p=parameter, g=gradient, state=state, number=number: self.update(
+                    p, g, state, settings, common.get(number)
+                ),
+            )
+            # a gradient that somebody still holds must not keep the old parameters alive
+            changed += [parameter, *state.values(), parameter.grad]
+        return changed
+
+    def _count_apart(self, params: Sequence[Tensor], counted: Sequence[str]) -> None:
+        self.separations += counters.separate(params, self.state, counted)
+        if tracer.trace is not None:
+            tracer.trace.guards.append((lambda: self.separations, self.separations))
+
+    def _unless_skipped(self, written: Sequence[Tensor], change: Callable[[], Any]) -> Any:
+        """What `change` gives; where `skip` is true, what it writes to is as before."""
+        if self.skip is None:
+            return change()
+        before = [wrap(x.value) for x in written]
+        result = change()
+        for x, old in zip(written, before, strict=True):
+            x.copy_(where(self.skip, old, x))
+        return result
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients; with `set_to_none=False` they become zeros."""
@@ -145,15 +213,44 @@ class Optimizer(ABC):
             raise ArgumentError(
                 f"{self.name}.load_state_dict: the groups here have {sizes} parameters, those given {given}"
             )
-        for own, other in zip(self.param_groups, groups, strict=True):
-            own.update({k: v for k, v in other.items() if k in self.defaults})
-        order = [p for group in self.param_groups for p in group["params"]]
-        numbers = [n for group in groups for n in group["params"]]
-        with no_grad():
-            for parameter, number in zip(order, numbers, strict=True):
-                for name, value in state_dict["state"].get(number, {}).items():
-                    if name in self.state[parameter] and value is not None:
-                        self.state[parameter][name].copy_(as_tensor(value))
+        states = [[state_dict["state"].get(n, {}) for n in group["params"]] for group in groups]
+        self._check_shapes(states)
+        for own, other, found in zip(self.param_groups, groups, states, strict=True):
+            own.update({k: v for k, v in other.items() if k != "params" and k not in HINTS})
+            with no_grad():
+                self._load(own, found)
+
+    def _check_shapes(self, states: Sequence[Sequence[Mapping[str, Any]]]) -> None:
+        wrong = [
+            f"{name} of parameter {n} has the shape {tuple(value.shape)} instead of {tuple(parameter.shape)}"
+            for group, found in zip(self.param_groups, states, strict=True)
+            for n, (parameter, given) in enumerate(zip(group["params"], found, strict=True))
+            for name, value in given.items()
+            if name in self.kept(group) and value is not None and tuple(value.shape) != tuple(parameter.shape)
+        ]
+        if wrong:
+            raise ArgumentError(f"{self.name}.load_state_dict: {'; '.join(wrong)}")
+
+    def _load(self, group: Group, states: Sequence[Mapping[str, Any]]) -> None:
+        """Sets the state of a group; what is not given starts anew."""
+        for parameter, given in zip(group["params"], states, strict=True):
+            for name, first in self.first_state(parameter, group).items():
+                value = given.get(name)
+                new = first if value is None else as_tensor(value).to(dtype=first.dtype, device=first.device)
+                known = self.state[parameter].get(name)
+                self.state[parameter][name] = new.clone() if known is None else known.copy_(new)
+        counted = self.counted(group)
+        if counted:
+            # SGD with dampening counts, PyTorch's does not: where there is state, there were steps
+            missing = [counted if not given else dict.fromkeys(counted, 1.0) for given in states]
+            values = [
+                {name: float(given.get(name, other[name])) for name in counted}
+                for given, other in zip(states, missing, strict=True)
+            ]
+            for parameter in group["params"]:
+                for name, value in counted.items():
+                    self.state[parameter].setdefault(name, counters.counter(value, parameter))
+            self.separations += counters.load(group["params"], self.state, values)
 
     def __repr__(self) -> str:
         lines = [f"{self.name} ("]
@@ -161,8 +258,3 @@ class Optimizer(ABC):
             settings = [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
             lines += [f"Parameter Group {n}", *settings]
         return "\n".join([*lines, ")"])
-
-
-def step_count(parameter: Tensor) -> Tensor:
-    """How many updates there have been: a tensor, so that a traced step counts on."""
-    return zeros((), dtype=float32, device=parameter.device)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, Unpack
+
 from ..arithmetic import where
 from ..errors import ArgumentError
 from ..tensor import Tensor
-from .optimizer import Group, Optimizer, Params, step_count
+from .decay import with_decay
+from .optimizer import Optimizer, Params, State
+from .settings import Group, Hints, Settings
 
 
 class SGD(Optimizer):
@@ -14,25 +18,24 @@ class SGD(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: float = 1e-3,
+        lr: float | Tensor = 1e-3,
         momentum: float = 0.0,
         dampening: float = 0.0,
         weight_decay: float = 0.0,
         nesterov: bool = False,
         *,
         maximize: bool = False,
+        **hints: Unpack[Hints],
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "momentum": momentum,
-                "dampening": dampening,
-                "weight_decay": weight_decay,
-                "nesterov": nesterov,
-                "maximize": maximize,
-            },
-        )
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "dampening": dampening,
+            "weight_decay": weight_decay,
+            "nesterov": nesterov,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults, hints)
 
     def check(self, group: Group) -> None:
         super().check(group)
@@ -42,21 +45,21 @@ class SGD(Optimizer):
     def kept(self, group: Group) -> tuple[str, ...]:
         return ("momentum_buffer",) if group["momentum"] else ()
 
-    def first_state(self, parameter: Tensor, group: Group) -> dict[str, Tensor]:
-        state = super().first_state(parameter, group)
+    def counted(self, group: Group) -> dict[str, float]:
         # the first step takes the whole gradient: only with dampening does it differ from those after it
-        return state | {"step": step_count(parameter)} if group["momentum"] and group["dampening"] else state
+        return {"step": 0.0} if group["momentum"] and group["dampening"] else {}
 
-    def update(self, parameter: Tensor, gradient: Tensor, state: dict[str, Tensor], group: Group, lr: Tensor) -> None:
-        momentum, dampening = group["momentum"], group["dampening"]
-        if group["weight_decay"]:
-            gradient = gradient + parameter * group["weight_decay"]
-        if momentum:
-            kept = state["momentum_buffer"]
-            moved = kept * momentum + gradient * (1 - dampening)
-            if "step" in state:
-                moved = where(state["step"] == 0, gradient, moved)
-                state["step"].add_(1)
+    def tick(self, state: State, group: Settings) -> Tensor:
+        return state["step"].add_(1) == 1
+
+    def update(self, parameter: Tensor, gradient: Tensor, state: State, group: Settings, common: Any) -> None:
+        gradient = with_decay(gradient, parameter, group)
+        if group.uses("momentum"):
+            momentum, kept = group["momentum"], state["momentum_buffer"]
+            if common is None:
+                moved = kept * momentum + gradient
+            else:
+                moved = where(common, gradient, kept * momentum + gradient * (1 - group["dampening"]))
             kept.copy_(moved)
-            gradient = gradient + moved * momentum if group["nesterov"] else moved
-        parameter.sub_(gradient * lr)
+            gradient = gradient + moved * momentum if group.uses("nesterov") else moved
+        parameter.sub_(gradient * group["lr"])

@@ -1,0 +1,123 @@
+"""Learning rates that follow a schedule: what all schedulers have in common.
+
+A learning rate is a number of the host, which a compiled step reads anew at every call: a scheduler changes it between
+the steps, outside of the function that is jitted, and nothing is compiled again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..autograd.modes import no_grad
+from ..errors import ArgumentError, TraceError
+from ..jitted import tracing
+from ..tensor import Tensor
+from .optimizer import Optimizer
+from .settings import Group
+
+
+class LRScheduler(ABC):
+    """Sets the learning rates of an optimizer's groups: at once, and at every `step`, which is called after its own."""
+
+    unsaved: tuple[str, ...] = ("optimizer",)
+    """The attributes that are no part of the state."""
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        check_optimizer(self, optimizer)
+        self.optimizer = optimizer
+        for n, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault("initial_lr", float(group["lr"]))
+            elif "initial_lr" not in group:
+                raise ArgumentError(
+                    f"{self.name}: last_epoch={last_epoch} goes on with a schedule, but group {n} has no 'initial_lr': "
+                    "load the optimizer's state first, or leave last_epoch out and load the scheduler's state"
+                )
+        self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        self.start()
+
+    def start(self) -> None:
+        """Sets the first learning rates."""
+        self._step_count = 0
+        self.step()
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    @abstractmethod
+    def get_lr(self) -> Sequence[float]:
+        """The learning rates at `last_epoch`, which follow those that the groups have now."""
+
+    def at_once(self) -> Sequence[float]:
+        """The learning rates at `last_epoch`, whatever the groups have now."""
+        return self.get_lr()
+
+    def step(self, epoch: int | None = None) -> None:
+        """Goes on by one epoch (or whatever the schedule counts), or to a given one."""
+        refuse_in_trace(self)
+        self._step_count += 1
+        self.move(epoch)
+
+    def move(self, epoch: int | None = None) -> None:
+        """The same, without being counted."""
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        self.set(self.get_lr() if epoch is None else self.at_once())
+
+    def set(self, rates: Sequence[float]) -> None:
+        """Gives the groups their learning rates."""
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            set_rate(group, rate)
+        self._last_lr = self.rates()
+
+    def rates(self) -> list[float]:
+        """The learning rates that the groups have now."""
+        return [float(group["lr"]) for group in self.optimizer.param_groups]
+
+    def get_last_lr(self) -> list[float]:
+        """The learning rates that were set last."""
+        return self._last_lr
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the schedule is, under PyTorch's names."""
+        return {name: value for name, value in self.__dict__.items() if name not in self.unsaved}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Takes over what `state_dict` gave, here or in PyTorch. The rates themselves are state of the optimizer."""
+        self.__dict__.update({k: v for k, v in state_dict.items() if k not in self.unsaved})
+
+
+def set_rate(group: Group, rate: float) -> None:
+    """Sets a learning rate: the tensor, if it is one."""
+    if isinstance(group["lr"], Tensor):
+        with no_grad():
+            group["lr"].fill_(rate)
+    else:
+        group["lr"] = rate
+
+
+def check_optimizer(scheduler: object, optimizer: object) -> None:
+    if not isinstance(optimizer, Optimizer):
+        raise ArgumentError(f"{type(scheduler).__name__} takes an optimizer, not a {type(optimizer).__name__}")
+
+
+def refuse_in_trace(scheduler: object) -> None:
+    """A traced function runs once, so that a schedule would move once, too."""
+    if tracing():
+        raise TraceError(
+            f"{type(scheduler).__name__}.step() is called in a jitted function, where it would run only once: call it "
+            "after the function. The learning rate is read anew at every call, and nothing is compiled again"
+        )
+
+
+def for_each_group(optimizer: Optimizer, value: Any, name: str) -> list[Any]:
+    """A setting for every group, or one for all."""
+    count = len(optimizer.param_groups)
+    if not isinstance(value, (list, tuple)):
+        return [value] * count
+    if len(value) != count:
+        raise ArgumentError(f"{name} has {len(value)} values for {count} groups of parameters")
+    return list(value)

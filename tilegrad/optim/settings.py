@@ -1,0 +1,88 @@
+"""The settings of a group of parameters, as the update of a parameter sees them.
+
+A number (learning rate, momentum, ...) becomes a tensor that is read anew at every call of a compiled step, so that
+schedules cost no recompilation. What decides *what* is computed (switches, and whether a number is 0) is a guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypedDict
+
+from ..errors import ArgumentError
+from ..handle import state
+from ..jitted import host_scalar
+from ..tensor import Tensor
+
+Group = dict[str, Any]
+
+
+class Hints(TypedDict, total=False):
+    """PyTorch's choices of an implementation. They are accepted; here the compiler fuses the whole step anyway."""
+
+    foreach: bool | None
+    fused: bool | None
+    capturable: bool
+    differentiable: bool
+
+
+HINTS = tuple(Hints.__annotations__)
+
+
+def check_hints(optimizer: str, given: Hints) -> None:
+    """Raises for arguments that no optimizer has, and for what is not possible."""
+    unknown = sorted(set(given) - set(HINTS))
+    if unknown:
+        raise ArgumentError(f"{optimizer} has no argument {', '.join(unknown)}")
+    if given.get("differentiable"):
+        raise ArgumentError(
+            f"{optimizer}: differentiable=True: steps change parameters in place, without gradients. To differentiate "
+            "through an update write it as a function: p - lr * g, with gradients from tilegrad.grad"
+        )
+
+
+class Settings:
+    """The settings of one group during one step."""
+
+    def __init__(self, group: Group, names: Iterable[str]) -> None:
+        self.group = group
+        self.names = tuple(n for n in names if n != "params")
+        self.tensors: dict[tuple[str, int], Tensor] = {}
+        if state.trace is not None:
+            state.trace.guards.append((self.form, self.form()))
+
+    def form(self) -> tuple[Any, ...]:
+        """What of the settings decides which operations the update has."""
+        group = self.group
+        return tuple([_form(group.get(n)) for n in self.names if n != "lr" or isinstance(group[n], Tensor)])
+
+    def uses(self, name: str) -> bool:
+        """Whether a switch is on, or a number is not 0."""
+        return bool(self.group.get(name))
+
+    def __getitem__(self, name: str) -> Any:
+        """A number as a tensor (several as several); anything else as it is."""
+        value = self.group[name]
+        if isinstance(value, (tuple, list)):
+            return tuple(self._number(name, n) for n in range(len(value)))
+        return self._number(name, -1) if _is_number(value) else value
+
+    def _number(self, name: str, part: int) -> Tensor:
+        known = self.tensors.get((name, part))
+        if known is None:
+            group = self.group
+            known = host_scalar((lambda: group[name]) if part < 0 else (lambda: group[name][part]))
+            self.tensors[name, part] = known
+        return known
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _form(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return len(value)
+    if isinstance(value, Tensor):
+        return id(value)
+    return value != 0 if _is_number(value) else value
