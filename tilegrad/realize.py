@@ -131,4 +131,8 @@ def _copied(value: Value, inputs: tuple[Value, ...]) -> Value:
     """The same op as another object, which stays without memory when the first one is computed."""
     if inputs:
         return moved(value, inputs)
-    return value if isinstance(value, Input) else value.replaced()
+    if isinstance(value, Input):
+        return value
+    made: Value = value.replaced()
+    made.__dict__["location"] = value.location
+    return made

@@ -214,7 +214,7 @@ def test_the_graph_of_a_logistic_regression_prints() -> None:
         return loss
 
     x, y = tg.randn(10, 4), tg.randint(0, 3, (10,))
-    text = str(tg.explain(step, x, y).graph)
+    text = str(tg.explain(step, x, y).differentiated)
     assert text.count("contract") >= 2  # the product, and the gradient of the weight
     assert text.count(" = sub") >= 2  # both assignments
     assert "test_graphs.py" in text  # each value with the user's line

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ..errors import GradientError
-from ..ir.graph import Graph, Input, TensorType, Value
+from ..ir.graph import Graph, Input, TensorType, Value, topological
 from ..ir.location import derived, working_for
 from ..ops.arithmetic import add
 from ..ops.joint import Joint
@@ -85,7 +85,8 @@ def before(graph: Graph) -> Graph:
     read = {x for v in computed for x in v.inputs}
     saved = {x for v in later if v.location is not None and v.location.derived for x in v.inputs}
     ends = [v for v in computed if v in graph.outputs or (v in saved and v not in read)]
-    return graph.replaced(outputs=tuple(ends))  # type: ignore[no-any-return]
+    behind = {v: len(topological([v], given.__contains__)) for v in ends}
+    return Graph(graph.inputs, tuple(sorted(ends, key=behind.__getitem__, reverse=True)))  # the network first
 
 
 def tracked_input(type: TensorType, name: str = "") -> Input:
