@@ -2,7 +2,9 @@
 
 from . import (
     activation,
+    attention,
     container,
+    conv,
     dropout,
     embedding,
     functional,
@@ -12,10 +14,14 @@ from . import (
     margin,
     norm,
     padding,
+    pool,
+    transformer,
     upsample,
 )
 from .activation import *  # noqa: F403
+from .attention import *  # noqa: F403
 from .container import *  # noqa: F403
+from .conv import *  # noqa: F403
 from .dropout import *  # noqa: F403
 from .embedding import *  # noqa: F403
 from .layers import *  # noqa: F403
@@ -25,11 +31,15 @@ from .module import Module
 from .norm import *  # noqa: F403
 from .padding import *  # noqa: F403
 from .parameter import Parameter
+from .pool import *  # noqa: F403
+from .transformer import *  # noqa: F403
 from .upsample import *  # noqa: F403
 
 __all__ = ["Module", "Parameter", "functional", "init"]
 __all__ += activation.__all__
+__all__ += attention.__all__
 __all__ += container.__all__
+__all__ += conv.__all__
 __all__ += dropout.__all__
 __all__ += embedding.__all__
 __all__ += layers.__all__
@@ -37,4 +47,6 @@ __all__ += loss.__all__
 __all__ += margin.__all__
 __all__ += norm.__all__
 __all__ += padding.__all__
+__all__ += pool.__all__
+__all__ += transformer.__all__
 __all__ += upsample.__all__

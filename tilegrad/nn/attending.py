@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
+from ..creation import arange
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..handle import wrap
 from ..ir.dtype import bool_
@@ -31,7 +32,7 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """For each query the mean of the values, weighted by the softmax of its scaled products with the keys.
 
-    Shapes: query (..., heads, L, E), key (..., heads, S, E), value (..., heads, S, V). The scores (L, S) are not stored.
+    Shapes: query (..., heads, L, E), key (..., heads, S, E), value (..., heads, S, V). Scores (L, S) are not stored.
     A mask is bool (True: takes part) or is added to the scores. Where a query meets no key, the result is 0.
 
     >>> import tilegrad as tg
@@ -53,6 +54,16 @@ def scaled_dot_product_attention(
     made = attention(*flat, Setting(mask, is_causal, scaling, state, dropout_p))
     leading: Shape = (*batch, heads) if q.type.rank > 2 else ()
     return wrap(reshape(made, (*leading, q.shape[-2], v.shape[-1])))
+
+
+def causal_mask(queries: int, keys: int, device: Any = None) -> Tensor:
+    """Which keys stand no later than the query: the mask of `is_causal=True`.
+
+    >>> causal_mask(2, 3).int()
+    tensor([[1, 0, 0],
+            [1, 1, 0]], dtype=tilegrad.int32)
+    """
+    return arange(queries, device=device).unsqueeze(-1) >= arange(keys, device=device)
 
 
 def _check(q: Value, k: Value, v: Value, p: float) -> None:
@@ -116,4 +127,4 @@ def _number(extent: Dim) -> Any:
     raise ShapeError(f"{OP}: the width of heads, and their number where keys are shared, must not vary")
 
 
-__all__ = ["scaled_dot_product_attention"]
+__all__ = ["causal_mask", "scaled_dot_product_attention"]

@@ -7,6 +7,7 @@ from . import (
     activations,
     alignment,
     attending,
+    convolutions,
     distances,
     dropouts,
     embeddings,
@@ -14,11 +15,13 @@ from . import (
     margins,
     norms,
     paddings,
+    poolings,
     resizing,
 )
 from .activations import *  # noqa: F403
 from .alignment import *  # noqa: F403
 from .attending import *  # noqa: F403
+from .convolutions import *  # noqa: F403
 from .distances import *  # noqa: F403
 from .dropouts import *  # noqa: F403
 from .embeddings import *  # noqa: F403
@@ -26,12 +29,14 @@ from .losses import *  # noqa: F403
 from .margins import *  # noqa: F403
 from .norms import *  # noqa: F403
 from .paddings import *  # noqa: F403
+from .poolings import *  # noqa: F403
 from .resizing import *  # noqa: F403
 
 __all__: list[str] = []
 __all__ += activations.__all__
 __all__ += alignment.__all__
 __all__ += attending.__all__
+__all__ += convolutions.__all__
 __all__ += distances.__all__
 __all__ += dropouts.__all__
 __all__ += embeddings.__all__
@@ -39,4 +44,5 @@ __all__ += losses.__all__
 __all__ += margins.__all__
 __all__ += norms.__all__
 __all__ += paddings.__all__
+__all__ += poolings.__all__
 __all__ += resizing.__all__

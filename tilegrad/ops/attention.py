@@ -16,13 +16,13 @@ from ..ir.dtype import DType, bool_
 from ..ir.graph import TensorType, Value
 from ..ir.size import Dim, Shape, product
 from .arithmetic import add, div, mul, sub
-from .broadcasting import accumulator, expand, reduce_sum, reshape
+from .broadcasting import accumulator, reduce_sum, reshape
 from .cast import cast, detach, widened
 from .comparison import eq, ge
 from .contraction import matmul
 from .control import where
-from .creation import positions, zeros
-from .exponential import exp, log
+from .creation import positions
+from .exponential import exp
 from .movement import narrow, transpose
 from .opaque import Opaque
 from .random import KEY_STEPS, MULTIPLIERS, ROUNDS, bernoulli
@@ -69,8 +69,9 @@ class Attending(Opaque):
     def given(self) -> dict[str, TensorType]:
         """The parameters of the kernel."""
         found = {"query": self.query.type, "key": self.key.type, "value": self.value.type}
-        found |= {"mask": x.type for x in self.mask} | {"state": x.type for x in self.state}
-        return found | {name: self.__dict__[name].type for name in self.input_fields if name not in FIRST_FIELDS}
+        optional = {"mask": self.mask, "state": self.state}
+        found |= {name: x.type for name, tensors in optional.items() for x in tensors}
+        return found | {name: self.__dict__[name].type for name in self.input_fields if name not in found | optional}
 
     def scores_of(self, query: Any, key: Any, *rest: Any) -> tuple[Any, Any]:
         """On numpy arrays: all scores, and the factors by which dropout multiplies the weights."""
@@ -88,9 +89,6 @@ class Attending(Opaque):
             kept = (drawn < threshold(self.p)).reshape(n, queries, keys)
             factor = np.where(np.swapaxes(kept, 1, 2), 1 / (1 - self.p), 0.0).astype(query.dtype)
         return scores, factor
-
-
-FIRST_FIELDS = ("query", "key", "value", "mask", "state")
 
 
 class Sizes(NamedTuple):

@@ -22,9 +22,9 @@ from .broadcasting import expand, reduce_sum, reshape
 from .cast import cast, widened
 from .contraction import matmul
 from .control import where
+from .creation import ones
 from .exponential import exp
 from .movement import narrow, transpose
-from .creation import ones
 
 if TYPE_CHECKING:
     from .tile_code import TileCode
@@ -164,7 +164,7 @@ def _t(x: Value) -> Value:
 
 def attention_gradient(op: Attention, upstream: Value, level: Value, delta: Value) -> tuple[Value, Value, Value]:
     """The gradients of queries, keys and values."""
-    own = [op.__dict__[name] for name in AttentionGradient.fields[: -3]]
+    own = [op.__dict__[name] for name in AttentionGradient.fields[:-3]]
     made = AttentionGradient(*own, upstream, level, delta)
     to_query, to_key, to_value = made.parts(made)
     return reduce_sum(to_query, 0), to_key, to_value
