@@ -4,43 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from ..errors import ArgumentError
 from ..handle import state
 from ..tensor import Tensor
-from .loading import LoadResult, load
+from .hooks import Hooked
+from .loading import EXTRA_STATE, LoadResult, load
 from .parameter import Parameter
 
 Named = Iterator[tuple[str, Any]]
 
 
-class Hook(NamedTuple):
-    """A function that is called beside a module's `forward`."""
-
-    function: Callable[..., Any]
-    with_kwargs: bool
-
-
-class Handle:
-    """Takes a hook away again, by `remove()` or at the end of a `with`."""
-
-    def __init__(self, hooks: dict[int, Hook], hook: Hook, first: bool) -> None:
-        self._hooks = hooks
-        self._number = min(hooks, default=0) - 1 if first else max(hooks, default=0) + 1
-        hooks[self._number] = hook
-
-    def remove(self) -> None:
-        self._hooks.pop(self._number, None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.remove()
-
-
-class Module:
+class Module(Hooked):
     """The base of all layers and networks, with PyTorch's interface.
 
     An attribute that is a `Parameter` or a `Module` is found by `parameters()`, `state_dict()`, `to()`.
@@ -52,49 +28,10 @@ class Module:
     _modules: dict[str, Module | None]
     _passing: set[str]
     """The names of buffers that are not part of the state."""
-    _before: dict[int, Hook]
-    _after: dict[int, Hook]
 
     def __init__(self) -> None:
-        registries = dict.fromkeys(("_parameters", "_buffers", "_modules", "_before", "_after"))
+        registries = ("_parameters", "_buffers", "_modules", "_hooks")
         self.__dict__.update({name: {} for name in registries}, _passing=set(), _training=True)
-
-    # -- what happens when it is called
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"{type(self).__name__} has no forward: define forward(self, x)")
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not (self._before or self._after):
-            return self.forward(*args, **kwargs)
-        for hook in self._in_order(self._before):
-            changed = hook.function(self, args, kwargs) if hook.with_kwargs else hook.function(self, args)
-            if changed is not None and hook.with_kwargs:
-                args, kwargs = changed
-            elif changed is not None:
-                args = changed if isinstance(changed, tuple) else (changed,)
-        output = self.forward(*args, **kwargs)
-        for hook in self._in_order(self._after):
-            given = (args, kwargs) if hook.with_kwargs else (args,)
-            changed = hook.function(self, *given, output)
-            output = output if changed is None else changed
-        return output
-
-    @staticmethod
-    def _in_order(hooks: dict[int, Hook]) -> list[Hook]:
-        return [hooks[number] for number in sorted(hooks)]
-
-    def register_forward_pre_hook(
-        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
-    ) -> Handle:
-        """Calls `hook(module, args)` before each forward; what it returns replaces the arguments, unless None."""
-        return Handle(self._before, Hook(hook, with_kwargs), prepend)
-
-    def register_forward_hook(
-        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
-    ) -> Handle:
-        """Calls `hook(module, args, output)` after each forward; what it returns replaces the output, unless None."""
-        return Handle(self._after, Hook(hook, with_kwargs), prepend)
 
     # -- attributes
 
@@ -180,9 +117,11 @@ class Module:
 
     # -- what it consists of
 
-    def named_modules(self, prefix: str = "", remove_duplicate: bool = True) -> Iterator[tuple[str, Module]]:
-        """The module itself and all its parts, at any depth, each once."""
-        seen: set[Module] = set()
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """The module itself and all its parts, at any depth, each once; none that is in `memo`."""
+        seen = set() if memo is None else memo
         stack = [(prefix, self)]
         while stack:
             name, module = stack.pop()
@@ -197,14 +136,18 @@ class Module:
         return (module for _, module in self.named_modules())
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        return ((name, module) for name, module in self._modules.items() if module is not None)
+        seen: set[Module] = set()
+        for name, module in self._modules.items():
+            if module is not None and module not in seen:
+                seen.add(module)
+                yield name, module
 
     def children(self) -> Iterator[Module]:
         return (module for _, module in self.named_children())
 
     def _tensors(self, registry: str, prefix: str, recurse: bool, remove_duplicate: bool) -> Named:
         seen: set[int] = set()
-        for path, module in self.named_modules(prefix, remove_duplicate) if recurse else [(prefix, self)]:
+        for path, module in self.named_modules(None, prefix, remove_duplicate) if recurse else [(prefix, self)]:
             for name, tensor in module.__dict__[registry].items():
                 if tensor is not None and not (remove_duplicate and id(tensor) in seen):
                     seen.add(id(tensor))
@@ -225,6 +168,12 @@ class Module:
     def get_submodule(self, target: str) -> Module:
         return self._at(target, Module)  # type: ignore[no-any-return]
 
+    def set_submodule(self, target: str, module: Module) -> None:
+        """Puts a module in the place of another."""
+        path, _, name = target.rpartition(".")
+        self.get_submodule(target)
+        self.get_submodule(path).add_module(name, module)
+
     def get_parameter(self, target: str) -> Parameter:
         return self._at(target, Parameter)  # type: ignore[no-any-return]
 
@@ -241,20 +190,42 @@ class Module:
 
     # -- its state
 
-    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Tensor]:
+    def state_dict(
+        self, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
+    ) -> dict[str, Any]:
         """All parameters and persistent buffers by name; they share memory with the module."""
-        state: dict[str, Tensor] = {}
-        for path, module in self.named_modules(remove_duplicate=False):
-            dotted = f"{prefix}{path}." if path else prefix
-            buffers = ((k, b) for k, b in module._buffers.items() if k not in module._passing)
-            for name, tensor in [*module._parameters.items(), *buffers]:
-                if tensor is not None:
-                    state[dotted + name] = tensor if keep_vars else tensor.detach()
+        state: dict[str, Any] = {} if destination is None else destination
+        for hook in self._in_order("saving"):
+            hook.function(self, prefix, keep_vars)
+        for name, tensor in self._own_state():
+            state[prefix + name] = tensor if keep_vars else tensor.detach()
+        if type(self).get_extra_state is not Module.get_extra_state:
+            state[prefix + EXTRA_STATE] = self.get_extra_state()
+        for name, module in self._modules.items():
+            if module is not None:
+                module.state_dict(destination=state, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+        for hook in self._in_order("saved"):
+            changed = hook.function(self, state, prefix, {})
+            state = state if changed is None else changed
         return state
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> LoadResult:
-        """Copies a state into the module; what does not fit is said at once, and then nothing is changed."""
-        return load(type(self).__name__, self.state_dict(keep_vars=True), state_dict, strict)
+    def _own_state(self) -> list[tuple[str, Tensor]]:
+        named = [*self._parameters.items(), *((k, b) for k, b in self._buffers.items() if k not in self._passing)]
+        return [(name, tensor) for name, tensor in named if tensor is not None]
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> LoadResult:
+        """Copies a state into the module; what does not fit is said at once, and then nothing is changed.
+
+        `assign` takes the tensors of the state, with their dtypes, instead of copying from them.
+        """
+        return load(self, state_dict, strict, assign)
+
+    def get_extra_state(self) -> Any:
+        """What else belongs to the state of a class that defines this and `set_extra_state`."""
+        raise NotImplementedError(f"{type(self).__name__}: define get_extra_state() if there is more to save")
+
+    def set_extra_state(self, state: Any) -> None:
+        raise NotImplementedError(f"{type(self).__name__}: define set_extra_state(state), as there is more to load")
 
     # -- changes to the whole
 
@@ -266,6 +237,8 @@ class Module:
         return self
 
     def train(self, mode: bool = True) -> Self:
+        if not isinstance(mode, bool):
+            raise ArgumentError(f"{type(self).__name__}.train: the mode is True or False, not {mode!r:.60}")
         for module in self.modules():
             module.training = mode
         return self
@@ -288,6 +261,9 @@ class Module:
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Moves everything to a device, or casts the floating-point part to a dtype; `x.to`'s arguments."""
         return self._converted(lambda x: x.to(*args, **kwargs))
+
+    def type(self, dst_type: Any) -> Self:
+        return self._converted(lambda x: x.to(dst_type))
 
     def float(self) -> Self:
         return self._converted(lambda x: x.float())
@@ -324,12 +300,11 @@ class Module:
         return ""
 
     def __repr__(self) -> str:
-        extra = self.extra_repr()
+        extra = self.extra_repr().splitlines()
         inner = [f"({name}): {module!r}".replace("\n", "\n  ") for name, module in self._modules.items()]
-        name = self._get_name()
-        if not inner:
-            return f"{name}({extra})"
-        return "\n  ".join([f"{name}(", *extra.splitlines(), *inner]) + "\n)"
+        if not inner and len(extra) < 2:
+            return f"{self._get_name()}({''.join(extra)})"
+        return "\n  ".join([f"{self._get_name()}(", *extra, *inner]) + "\n)"
 
     def _get_name(self) -> str:
         return type(self).__name__

@@ -1,0 +1,169 @@
+"""What is called beside a module: before and after its forward, its backward, and its saving and loading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
+
+from ..autograd.function import Function
+from ..autograd.modes import is_grad_enabled
+from ..tensor import Tensor
+from ..tree import flatten, unflatten
+
+
+class Hook(NamedTuple):
+    """A function that is called beside something, with the keyword arguments or without."""
+
+    function: Callable[..., Any]
+    with_kwargs: bool = False
+
+
+class Handle:
+    """Takes a hook away again, by `remove()` or at the end of a `with`."""
+
+    def __init__(self, hooks: dict[int, Hook], hook: Hook, first: bool = False) -> None:
+        self._hooks = hooks
+        self._number = min(hooks, default=0) - 1 if first else max(hooks, default=0) + 1
+        hooks[self._number] = hook
+
+    def remove(self) -> None:
+        self._hooks.pop(self._number, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.remove()
+
+
+class Hooked:
+    """What a module has of hooks."""
+
+    _hooks: dict[str, dict[int, Hook]]
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no forward: define forward(self, x)")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._hooks:
+            return self.forward(*args, **kwargs)
+        for hook in self._in_order("before"):
+            changed = hook.function(self, args, kwargs) if hook.with_kwargs else hook.function(self, args)
+            if changed is not None and hook.with_kwargs:
+                args, kwargs = changed
+            elif changed is not None:
+                args = changed if isinstance(changed, tuple) else (changed,)
+        backward = self._in_order("gradient_before"), self._in_order("gradient_after")
+        watched = Gradients(self, *backward) if any(backward) and is_grad_enabled() else None
+        output = self.forward(*(args if watched is None else watched.inputs(args)), **kwargs)
+        for hook in self._in_order("after"):
+            given = (args, kwargs) if hook.with_kwargs else (args,)
+            changed = hook.function(self, *given, output)
+            output = output if changed is None else changed
+        return output if watched is None else watched.outputs(output)
+
+    def _in_order(self, kind: str) -> list[Hook]:
+        hooks = self._hooks.get(kind, {})
+        return [hooks[number] for number in sorted(hooks)]
+
+    def _hook(self, kind: str, function: Callable[..., Any], first: bool = False, with_kwargs: bool = False) -> Handle:
+        return Handle(self._hooks.setdefault(kind, {}), Hook(function, with_kwargs), first)
+
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> Handle:
+        """Calls `hook(module, args)` before each forward; what it returns replaces the arguments, unless None."""
+        return self._hook("before", hook, prepend, with_kwargs)
+
+    def register_forward_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> Handle:
+        """Calls `hook(module, args, output)` after each forward; what it returns replaces the output, unless None."""
+        return self._hook("after", hook, prepend, with_kwargs)
+
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
+        """Calls `hook(module, grad_output)` before gradients flow through; what it returns replaces grad_output."""
+        return self._hook("gradient_before", hook, prepend)
+
+    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
+        """Calls `hook(module, grad_input, grad_output)` when both are known; what it returns replaces grad_input."""
+        return self._hook("gradient_after", hook, prepend)
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> Handle:
+        """Calls `hook(module, prefix, keep_vars)` before `state_dict` collects."""
+        return self._hook("saving", hook)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> Handle:
+        """Calls `hook(module, state_dict, prefix, local_metadata)` with what was collected, which it may change."""
+        return self._hook("saved", hook)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> Handle:
+        """Calls `hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)`
+        before loading, with a state that it may change."""
+        return self._hook("loading", hook)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> Handle:
+        """Calls `hook(module, incompatible_keys)` after loading."""
+        return self._hook("loaded", hook)
+
+
+class Gradients:
+    """Sees the gradients at the outputs and at the inputs of one call of a module, and shows them to its hooks."""
+
+    def __init__(self, module: Hooked, before: list[Hook], after: list[Hook]) -> None:
+        self.module, self.before, self.after = module, before, after
+        self.at_outputs: tuple[Any, ...] = ()
+        self.waits_for_inputs = False
+
+    def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The positional arguments, their gradients watched."""
+        self.waits_for_inputs = any(isinstance(x, Tensor) and x.requires_grad for x in flatten(args)[0])
+        if not (self.after and self.waits_for_inputs):
+            return args
+        return _watched(args, self._arrived_at_inputs)  # type: ignore[no-any-return]
+
+    def outputs(self, output: Any) -> Any:
+        return _watched(output, self._arrived_at_outputs)
+
+    def _arrived_at_outputs(self, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+        for hook in self.before:
+            gradients = _replaced(gradients, hook.function(self.module, gradients))
+        self.at_outputs = gradients
+        if self.after and not self.waits_for_inputs:
+            self._arrived_at_inputs((None,))
+        return gradients
+
+    def _arrived_at_inputs(self, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+        for hook in self.after:
+            gradients = _replaced(gradients, hook.function(self.module, gradients, self.at_outputs))
+        return gradients
+
+
+def _replaced(gradients: tuple[Any, ...], found: Any) -> tuple[Any, ...]:
+    if found is None:
+        return gradients
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _watched(structure: Any, arrived: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Any:
+    """The same tensors, with a function that sees their gradients and may replace them."""
+    leaves, form = flatten(structure)
+    places = [n for n, x in enumerate(leaves) if isinstance(x, Tensor)]
+    passed = Passing.apply(arrived, *[leaves[n] for n in places]) if places else ()
+    for n, x in zip(places, passed, strict=True):
+        leaves[n] = x
+    return unflatten(form, leaves)
+
+
+class Passing(Function):
+    """Gives tensors as they are; their gradients pass through a function."""
+
+    @staticmethod
+    def forward(call: Any, arrived: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
+        call.arrived = arrived
+        call.set_materialize_grads(False)
+        return tuple(x.clone() for x in tensors)
+
+    @staticmethod
+    def backward(call: Any, *gradients: Any) -> tuple[Any, ...]:
+        return (None, *call.arrived(gradients))
