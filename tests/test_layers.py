@@ -19,7 +19,7 @@ LAYERS: list[set[str]] = [
     {"backend"},
     {"compiler"},
     {TENSOR, "autograd"},  # with every other file of the top folder: tensor.py, functional.py, jit.py, ...
-    {"nn", "optim", "data"},
+    {"nn", "optim", "data", "serialization"},
     {"language"},
     {"profile", "sparse", "distributed", "serve", "interop"},
     {"__main__", "demo", PACKAGE.name},

@@ -31,10 +31,11 @@ from .runtime.device import Device, device, devices
 from .tensor import Tensor
 
 if TYPE_CHECKING:
-    from . import autograd, data, language, nn, optim
+    from . import autograd, data, language, nn, optim, serialization
     from .control import cond, scan, while_loop
     from .jitted import jit
     from .profile.explanation import explain
+    from .serialization import load, load_safetensors, save, save_safetensors
     from .transforms import checkpoint, grad, hessian, jacobian, jvp, value_and_grad, vjp, vmap
 
 __version__ = "0.1.0"
@@ -45,13 +46,14 @@ short, int, long = int16, int32, int64
 LATER = {
     "jit": "jitted",
     "explain": "profile.explanation",
+    **dict.fromkeys(("load", "load_safetensors", "save", "save_safetensors"), "serialization"),
     **dict.fromkeys(("cond", "scan", "while_loop"), "control"),
     **dict.fromkeys(
         ("checkpoint", "grad", "hessian", "jacobian", "jvp", "value_and_grad", "vjp", "vmap"), "transforms"
     ),
 }
 """What is imported when it is first used, and from where."""
-ROOMS = ("autograd", "backend", "data", "language", "nn", "optim", "profile")
+ROOMS = ("autograd", "backend", "data", "language", "nn", "optim", "profile", "serialization")
 """Packages that are imported when they are first used."""
 
 
@@ -65,11 +67,12 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "Device", "DType", "Tensor", "autograd", "bfloat16", "bool", "bool_", "can_cast", "checkpoint", "compute", "cond",
-    "data", "device", "devices", "double", "dtype", "enable_grad", "errors", "explain", "float", "float16", "float32",
-    "float64", "get_default_dtype", "grad", "half", "hessian", "inference_mode", "int", "int16", "int32", "int64",
-    "int8", "is_grad_enabled", "jacobian", "jit", "jvp", "language", "live_bytes", "long", "nn", "no_grad", "optim",
-    "promote_types", "result_type", "scan", "set_default_dtype", "set_grad_enabled", "set_printoptions", "short",
-    "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "vmap", "while_loop",
+    "Device", "DType", "Tensor", "autograd", "bfloat16", "bool", "bool_", "can_cast", "checkpoint", "compute",
+    "cond", "data", "device", "devices", "double", "dtype", "enable_grad", "errors", "explain", "float", "float16",
+    "float32", "float64", "get_default_dtype", "grad", "half", "hessian", "inference_mode", "int", "int16", "int32",
+    "int64", "int8", "is_grad_enabled", "jacobian", "jit", "jvp", "language", "live_bytes", "load",
+    "load_safetensors", "long", "nn", "no_grad", "optim", "promote_types", "result_type", "save",
+    "save_safetensors", "scan", "serialization", "set_default_dtype", "set_grad_enabled", "set_printoptions",
+    "short", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "vmap", "while_loop",
 ]  # fmt: skip
 __all__ += functional.__all__

@@ -78,6 +78,18 @@ class DataError(TilegradError, ValueError):
     """A data file that is missing or damaged."""
 
 
+class CheckpointError(DataError):
+    """A file of tensors that is damaged, or of another kind than it should be."""
+
+
+class UnsafeFileError(CheckpointError):
+    """A file that asks for code to be run, which loading never does."""
+
+
+class MissingFileError(DataError, FileNotFoundError):
+    """A file that is not there."""
+
+
 def check_callable(fn: object, op: str) -> None:
     """Raises unless a function was given."""
     if not callable(fn):

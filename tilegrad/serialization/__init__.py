@@ -1,0 +1,9 @@
+"""Tensors in files: PyTorch's `.pt` and safetensors, written deterministically, read without executing anything."""
+
+from . import safetensors
+from .checkpoint import load, save
+from .safetensors import load_file as load_safetensors
+from .safetensors import safe_open
+from .safetensors import save_file as save_safetensors
+
+__all__ = ["load", "load_safetensors", "safe_open", "safetensors", "save", "save_safetensors"]

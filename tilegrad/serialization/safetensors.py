@@ -1,0 +1,312 @@
+"""The safetensors format: a length, a header in JSON, then the elements of every tensor, dense, little-endian.
+
+    8 bytes   the length of the header, an unsigned little-endian integer
+    header    {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {"key": "text"}}
+    elements  without holes; the offsets count from here
+
+The functions have the names and arguments of the library `safetensors`. A file is read lazily: of one that is opened
+with `safe_open` only what is asked for. All that a header says is checked before anything is allocated for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from json import JSONDecodeError, JSONDecoder, dumps
+from sys import byteorder
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from ..creation import from_array, place
+from ..errors import ArgumentError, DTypeError
+from ..evaluation import array_of, compute
+from ..handle import Handle
+from ..ir.dtype import (
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from ..promotion import kind_of
+from ..runtime.device import Device
+from ..tensor import Tensor
+from .files import File, Source, replacing
+
+NAMES = {
+    float64: "F64",
+    float32: "F32",
+    float16: "F16",
+    bfloat16: "BF16",
+    bool_: "BOOL",
+    int64: "I64",
+    int32: "I32",
+    int16: "I16",
+    int8: "I8",
+    uint64: "U64",
+    uint32: "U32",
+    uint16: "U16",
+    uint8: "U8",
+}
+DTYPES = {name: dtype for dtype, name in NAMES.items()}
+FOREIGN = {"F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "C64": 8}
+"""Types that others have, with their bytes."""
+METADATA = "__metadata__"
+LONGEST_HEADER = 100_000_000
+"""Bytes; the format's own limit."""
+DEEPEST = 8
+"""A header needs three levels."""
+MOST = 1 << 63
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+
+
+class Stored(NamedTuple):
+    """What the header says of one tensor; the place is in the file."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    bytes: int
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+def save_file(tensors: Mapping[str, Tensor], filename: File, metadata: Mapping[str, str] | None = None) -> None:
+    """Writes tensors by name, and texts by name as metadata. The same tensors give the same bytes.
+
+    Each tensor is written whole, also where some share memory: the format has no views.
+    """
+    _check(tensors, metadata)
+    compute(*tensors.values())
+    order = sorted(tensors.items(), key=lambda item: (-item[1].dtype.bytes, item[0]))  # so that all are aligned
+    header: dict[str, Any] = {METADATA: dict(sorted(metadata.items()))} if metadata else {}
+    end = 0
+    for name, x in order:
+        begin, end = end, end + x.nbytes
+        header[name] = {"dtype": NAMES[x.dtype], "shape": list(x.shape), "data_offsets": [begin, end]}
+    text = dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    with replacing(filename) as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for _, x in order:
+            array = np.ascontiguousarray(array_of(x))
+            file.write(_little(array).reshape(-1).view(np.uint8).data)
+
+
+def save(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
+    """The bytes of such a file.
+
+    >>> import tilegrad as tg
+    >>> save({"x": tg.ones(1)})[8:]
+    b'{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}  \\x00\\x00\\x80?'
+    """
+    from io import BytesIO
+
+    file = BytesIO()
+    save_file(tensors, file, metadata)
+    return file.getvalue()
+
+
+def _check(tensors: Any, metadata: Any) -> None:
+    if not isinstance(tensors, Mapping):
+        raise ArgumentError(f"save_file takes a dict of names and tensors, not {kind_of(tensors)}")
+    for name, x in tensors.items():
+        if not isinstance(name, str) or name == METADATA:
+            raise ArgumentError(f"save_file: {name!r:.60} cannot name a tensor")
+        if not isinstance(x, Handle):
+            raise ArgumentError(
+                f"save_file: {name!r} is {kind_of(x)}, not a tensor; tilegrad.save takes nested objects, the format "
+                "of safetensors only tensors, and texts as metadata"
+            )
+    for name, text in (metadata or {}).items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise ArgumentError(f"save_file: metadata are texts by name, not {name!r:.40}: {text!r:.40}")
+
+
+def _little(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Elements with their lowest byte first, as the format has them, or back from there."""
+    return array.byteswap() if byteorder == "big" and array.itemsize > 1 else array
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+class safe_open:
+    """A file whose header has been read; its tensors are read when they are asked for.
+
+    with safe_open("model.safetensors") as file:
+        weight = file.get_tensor("weight")
+        rows = file.get_slice("weight")[:10]
+    """
+
+    def __init__(self, filename: File | bytes, framework: str = "tilegrad", device: Device | str = "cpu") -> None:
+        self._open(Source(filename, mapped=isinstance(filename, str) or hasattr(filename, "__fspath__")), device)
+
+    def _open(self, source: Source, device: Device | str) -> None:
+        self.source = source
+        self.device = place(device)
+        try:
+            self.stored, self._metadata = read_header(source)
+        except BaseException:
+            source.close()
+            raise
+
+    def keys(self) -> list[str]:
+        """The names of the tensors, in their order in the file."""
+        return list(self.stored)
+
+    offset_keys = keys
+
+    def metadata(self) -> dict[str, str] | None:
+        return self._metadata
+
+    def get_tensor(self, name: str) -> Tensor:
+        """One tensor; on the CPU it is on the mapped memory of the file, which writing to it does not change."""
+        return from_array(self._array(name), self.device, share=True)
+
+    def get_slice(self, name: str) -> Slice:
+        """A tensor of which parts can be read: `file.get_slice("weight")[2:4]`."""
+        return Slice(self, self._entry(name))
+
+    def _entry(self, name: str) -> Stored:
+        if name not in self.stored:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, self.stored, n=1)
+            advice = f": did you mean {near[0]!r}?" if near else f"; there are {len(self.stored)} others"
+            raise ArgumentError(f"{self.source.name} has no tensor {name!r}{advice}")
+        return self.stored[name]
+
+    def _array(self, name: str) -> np.ndarray[Any, Any]:
+        entry = self._entry(name)
+        dtype = DTYPES.get(entry.dtype)
+        if dtype is None:
+            raise DTypeError(f"{self.source.name}: {name!r} is of the type {entry.dtype}, which tilegrad does not have")
+        bytes = self.source.array(entry.offset, entry.bytes)
+        if dtype is bool_:
+            bytes = (bytes != 0).view(np.uint8)
+        return _little(bytes.view(dtype.numpy)).reshape(entry.shape)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.source.close()
+
+
+class Slice:
+    """A tensor in a file, before it is read."""
+
+    def __init__(self, file: safe_open, stored: Stored) -> None:
+        self.file, self.stored = file, stored
+
+    def get_shape(self) -> list[int]:
+        return list(self.stored.shape)
+
+    def get_dtype(self) -> str:
+        """The type, as the format writes it."""
+        return self.stored.dtype
+
+    def __getitem__(self, index: Any) -> Tensor:
+        part = self.file._array(self.stored.name)[index]
+        return from_array(np.array(part), self.file.device)
+
+
+def load_file(filename: File, device: Device | str = "cpu", mmap: bool = False) -> dict[str, Tensor]:
+    """All tensors of a file. With `mmap` their elements are brought from the disk when they are looked at."""
+    opened = safe_open.__new__(safe_open)
+    opened._open(Source(filename, mapped=mmap), device)
+    with opened:
+        return {name: opened.get_tensor(name) for name in opened.keys()}
+
+
+def load(data: bytes) -> dict[str, Tensor]:
+    """All tensors in the bytes of such a file."""
+    with safe_open(bytes(data)) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}
+
+
+def read_header(source: Source) -> tuple[dict[str, Stored], dict[str, str] | None]:
+    """What a file says that it has, by name in the order of the places, and its metadata."""
+    if source.size < 8:
+        raise source.fault(f"is no safetensors file: it has {source.size} bytes")
+    length = int.from_bytes(source.read(0, 8), "little")
+    if length > min(LONGEST_HEADER, source.size - 8):
+        raise source.fault(
+            f"is no safetensors file, or truncated: it says that its header has {length:,} bytes, and has "
+            f"{source.size:,} itself (a header may have {LONGEST_HEADER:,})"
+        )
+    header = _parsed(source, source.read(8, length))
+    metadata = header.pop(METADATA, None)
+    if metadata is not None and not (isinstance(metadata, dict) and all(type(x) is str for x in metadata.values())):
+        raise source.fault("has metadata that are no texts")
+    found = [_described(source, name, entry, 8 + length) for name, entry in header.items()]
+    found.sort(key=lambda entry: (entry.offset, entry.bytes))
+    end = 8 + length
+    for entry in found:
+        if entry.offset != end:
+            what = "overlaps with the one before" if entry.offset < end else "leaves a hole before it"
+            raise source.fault(f"tensor {entry.name!r:.60} {what}")
+        end += entry.bytes
+    if end != source.size:
+        what = "is truncated" if end > source.size else "has bytes behind its tensors"
+        raise source.fault(f"{what}: its tensors end at byte {end:,}, the file at {source.size:,}")
+    return {entry.name: entry for entry in found}, metadata
+
+
+def _parsed(source: Source, text: bytes) -> dict[str, Any]:
+    depth = deepest = 0
+    for token in _BRACKETS.finditer(text):
+        depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(token[0], 0)
+        deepest = max(deepest, depth)
+    if deepest > DEEPEST:
+        raise source.fault(f"has a header that is nested {deepest} deep; three levels are needed")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r:.60} is there twice")
+        return found
+
+    try:
+        header = JSONDecoder(object_pairs_hook=unique).decode(text.decode())
+    except (JSONDecodeError, UnicodeDecodeError, ValueError, RecursionError) as damage:
+        raise source.fault(f"has a header that is no JSON: {damage}") from damage
+    if text[:1] != b"{" or not isinstance(header, dict):
+        raise source.fault("has a header that is no JSON object")
+    return header
+
+
+def _described(source: Source, name: str, entry: Any, start: int) -> Stored:
+    match entry:
+        case {"dtype": str(dtype), "shape": [*shape], "data_offsets": [int(begin), int(end)]} if len(entry) == 3:
+            pass
+        case _:
+            raise source.fault(f"tensor {name!r:.60} is not described by dtype, shape and two data_offsets")
+    width = DTYPES[dtype].bytes if dtype in DTYPES else FOREIGN.get(dtype)
+    if width is None:
+        raise source.fault(f"tensor {name!r:.60} has the unknown type {dtype!r:.20}")
+    expected = width
+    for extent in shape:
+        if type(extent) is not int or not 0 <= extent < MOST:
+            raise source.fault(f"tensor {name!r:.60} has an extent that is no size")
+        expected *= extent
+    if len(shape) > 32 or not 0 <= begin <= end or end - begin != expected:
+        sizes = ", ".join(map(str, shape[:8]))
+        raise source.fault(
+            f"tensor {name!r:.60} of {dtype} [{sizes:.80}] should have {expected!s:.20} bytes, "
+            f"but has those from {begin!s:.20} to {end!s:.20}"
+        )
+    return Stored(name, dtype, tuple(shape), start + begin, end - begin)

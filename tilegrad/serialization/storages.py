@@ -1,0 +1,217 @@
+"""From storages in a file to tensors: checked first, then filled, those that share a storage on the same memory."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..creation import from_array
+from ..errors import ArgumentError, CheckpointError, DeviceError
+from ..handle import view
+from ..ir.dtype import DType
+from ..ir.graph import Value
+from ..layout import dense
+from ..ops.broadcasting import expand, reshape
+from ..ops.movement import narrow, permute
+from ..runtime.device import Device, device
+from ..tensor import Tensor
+
+MOST_AXES = 32
+MOST = 1 << 63
+ROOM = 1 << 16
+FACTOR = 4
+"""Tensors of a file may take so many times its bytes, and a little room, if they lie in it in odd ways."""
+
+Place = Callable[[str], str]
+"""Where tensors go that were saved from some device."""
+
+
+class Stored(NamedTuple):
+    """A storage that a pickle mentions."""
+
+    key: str
+    dtype: DType | None
+    """None: bytes without a type."""
+    location: str
+    elements: int
+    """How many; bytes, if they have no type."""
+
+
+class Part(NamedTuple):
+    """A tensor that is to be filled: element (i, j, ...) is at offset + i * strides[0] + ... of a storage."""
+
+    tensor: Tensor
+    storage: Stored
+    dtype: DType
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    requires_grad: bool
+
+    @property
+    def total(self) -> int:
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+    @property
+    def end(self) -> int:
+        """Behind its last element."""
+        if 0 in self.shape:
+            return self.offset
+        return self.offset + sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True)) + 1
+
+    @property
+    def is_dense(self) -> bool:
+        wide = [(n, s) for n, s in zip(self.shape, self.strides, strict=True) if n != 1]
+        return 0 in self.shape or tuple([s for _, s in wide]) == dense(tuple([n for n, _ in wide]))
+
+
+def check(part: Part, fault: Callable[[str], CheckpointError]) -> Part:
+    """Raises unless a tensor lies within its storage."""
+    shape, strides, storage = part.shape, part.strides, part.storage
+    numbers = (part.offset, *shape, *strides)
+    if len(shape) != len(strides) or len(shape) > MOST_AXES or any(type(n) is not int for n in numbers):
+        raise fault(f"a tensor has {len(shape)} axes and {len(strides)} strides, or they are no numbers")
+    if any(not 0 <= n < MOST for n in numbers) or part.total >= MOST:
+        raise fault(f"a tensor has the shape {shape!s:.80}, strides {strides!s:.80}, offset {part.offset!s:.20}")
+    bytes = storage.elements * (storage.dtype.bytes if storage.dtype else 1)
+    if part.end * part.dtype.bytes > bytes:
+        raise fault(
+            f"a tensor of the shape {list(shape)} with strides {list(strides)} and offset {part.offset} reads element "
+            f"{part.end - 1} of storage {storage.key}, which has {bytes // part.dtype.bytes}"
+        )
+    return part
+
+
+class Filler:
+    """Gives tensors their elements, and counts what that takes."""
+
+    def __init__(
+        self, read: Callable[[Stored, int, int], np.ndarray[Any, Any]], size: int, place: Place, swapped: bool
+    ) -> None:
+        self.read = read
+        """A range of the bytes of a storage."""
+        self.left = FACTOR * size + ROOM
+        self.place = place
+        self.swapped = swapped
+        """Whether the bytes of an element stand in the other order than here."""
+
+    def fill(self, parts: Sequence[Part]) -> None:
+        groups: dict[tuple[str, DType], list[Part]] = defaultdict(list)
+        for part in parts:
+            groups[part.storage.key, part.dtype].append(part)
+        for group in groups.values():
+            if all(p[3:6] == group[0][3:6] for p in group) and group[0].total <= group[0].end - group[0].offset:
+                made = self._alone(group[0])
+                for n, part in enumerate(group):
+                    _settle(part, made.detach() if n else made)
+            else:
+                self._together(group)
+
+    def _elements(self, part: Part, first: int, end: int) -> np.ndarray[Any, Any]:
+        """A range of the elements of a storage."""
+        width = part.dtype.bytes
+        self._spend((end - first) * width, part)
+        bytes = self.read(part.storage, first * width, (end - first) * width)
+        if self.swapped and width > 1:
+            bytes = bytes.reshape(-1, width)[:, ::-1].reshape(-1)
+        if part.dtype.kind == "bool":
+            bytes = bytes != 0
+        return bytes.view(part.dtype.numpy)
+
+    def _alone(self, part: Part) -> Tensor:
+        first = part.offset
+        elements = self._elements(part, first, part.end)
+        steps = [s * part.dtype.bytes for s in part.strides]
+        array = np.lib.stride_tricks.as_strided(elements, part.shape, steps) if part.total else elements
+        if not part.is_dense:
+            self._spend(part.total * part.dtype.bytes, part)
+        whole = np.ascontiguousarray(array).reshape(part.shape)
+        return from_array(whole, self.place(part.storage.location), share=True)
+
+    def _together(self, parts: Sequence[Part]) -> None:
+        first, end = min(p.offset for p in parts), max(p.end for p in parts)
+        elements = self._elements(parts[0], first, end)
+        whole = from_array(elements, self.place(parts[0].storage.location), share=True)
+        for part in parts:
+            move = partial(strided, offset=part.offset - first, shape=part.shape, strides=part.strides)
+            if move(whole.value) is None:
+                self._spend(part.total * part.dtype.bytes, part)
+                _settle(part, self._alone(part))
+            else:
+                _settle(part, view(whole, move))  # type: ignore[arg-type]
+
+    def _spend(self, bytes: int, part: Part) -> None:
+        self.left -= bytes
+        if self.left < 0:
+            raise CheckpointError(
+                f"a tensor of the shape {list(part.shape)} would take {bytes:,} bytes from storage "
+                f"{part.storage.key}, more than a file of this size can need"
+            )
+
+
+def _settle(part: Part, made: Tensor) -> None:
+    """Puts what was made into the tensor that stands in the loaded object already."""
+    target = part.tensor
+    if type(target) is Tensor:
+        target.__dict__.update(made.__dict__)
+        if part.requires_grad:
+            target.__dict__.update(made.detach().__dict__)
+            target.requires_grad_()
+    else:
+        type(target).__init__(target, made, part.requires_grad)
+
+
+def strided(whole: Value, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Value | None:
+    """A view of a row of elements by movements, or None where a copy is needed.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ir.graph import Input, TensorType
+    >>> x = Input(TensorType(float32, (12,)), "x")
+    >>> strided(x, 1, (3, 3), (1, 4))
+    <permute[axes=(1, 0)]: f32[3,3]>
+    >>> strided(x, 0, (10, 3), (1, 1)) is None
+    True
+    """
+    if 0 in shape:
+        return reshape(narrow(whole, 0, 0, 0), shape)
+    wide = [n for n in range(len(shape)) if shape[n] != 1 and strides[n] != 0]
+    order = sorted(wide, key=lambda n: -strides[n])
+    found, length = whole, int(whole.shape[0])  # type: ignore[arg-type]
+    for axis, n in enumerate(order):
+        extent, step = shape[n], strides[n]
+        rows, first = length // step, offset // step
+        if first + extent > rows:
+            return None
+        found = narrow(found, axis, 0, rows * step)
+        found = reshape(found, (*found.shape[:-1], rows, step))
+        found, offset, length = narrow(found, axis, first, extent), offset % step, step
+    found = narrow(found, len(order), offset, 1)
+    sizes = [shape[n] if n in wide else 1 for n in range(len(shape))]
+    found = reshape(found, found.shape[:-1])
+    found = permute(found, [order.index(n) for n in wide])
+    return expand(reshape(found, sizes), shape)
+
+
+def placed(map_location: Device | str | Mapping[str, str] | None, name: str) -> Place:
+    """Where tensors go: where they were saved from, unless it is said."""
+
+    if callable(map_location):
+        raise ArgumentError("load: map_location is a device or a dict of devices here, not a function")
+
+    def place(saved: str) -> str:
+        wanted = map_location.get(saved, saved) if isinstance(map_location, Mapping) else map_location or saved
+        try:
+            return device(wanted).name
+        except DeviceError as missing:
+            raise DeviceError(
+                f"{name} has tensors of {str(wanted):.40}, which is not here; give map_location='cpu'"
+            ) from missing
+
+    return place
