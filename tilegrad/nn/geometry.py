@@ -1,0 +1,73 @@
+"""Windows over axes as users give them: one number or one for each axis, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from ..errors import ArgumentError, ShapeError
+from ..ir.graph import Value
+from ..ir.size import Dim
+from ..ops.broadcasting import least, quotient, shown
+from ..ops.movement import squeeze, unsqueeze
+
+Each: TypeAlias = "int | Sequence[int]"
+"""A number for all axes, or one for each."""
+
+
+def each(value: Each, axes: int, name: str, op: str, least_value: int = 1) -> tuple[int, ...]:
+    """One number for each axis.
+
+    >>> each(3, 2, "stride", "conv2d"), each((1, 2), 2, "stride", "conv2d")
+    ((3, 3), (1, 2))
+    """
+    numbers = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+    if len(numbers) == 1:
+        numbers *= axes
+    if any(type(n) is not int for n in numbers):
+        raise ArgumentError(f"{op}: {name}={value!r}: give a whole number, or one for each of the {axes} axes")
+    if len(numbers) != axes:
+        raise ArgumentError(
+            f"{op}: {name}={value!r} has {len(numbers)} numbers; give one, or one for each of {axes} axes"
+        )
+    if min(numbers) < least_value:
+        raise ArgumentError(f"{op}: {name}={value!r}: give numbers of at least {least_value}")
+    return numbers
+
+
+def batched(x: Value, axes: int, op: str) -> tuple[Value, bool]:
+    """(batch, channels, ...), also where there is no batch; and whether there was one."""
+    if x.type.rank not in (axes + 1, axes + 2):
+        raise ShapeError(
+            f"{op}: an input of the shape {shown(x.shape)} has {x.type.rank} axes; it takes (batch, channels"
+            f"{', length' if axes == 1 else ', height, width' if axes == 2 else ', depth, height, width'}), with or "
+            "without the batch"
+        )
+    return (x, True) if x.type.rank == axes + 2 else (unsqueeze(x, 0), False)
+
+
+def unbatched(x: Value, had_batch: bool) -> Value:
+    return x if had_batch else squeeze(x, 0)
+
+
+def window_count(
+    extent: Dim, taps: int, stride: int, padding: int, dilation: int, op: str, shape: Sequence[Dim], ceil: bool = False
+) -> Dim:
+    """How many windows fit on an axis that was padded by `padding` altogether; with `ceil`, also a last one that
+    does not."""
+    room = extent + padding - (dilation * (taps - 1) + 1)
+    if least(room) < 0:
+        raise ShapeError(
+            f"{op}: windows of {dilation * (taps - 1) + 1} do not fit: an axis of the input of the shape "
+            f"{shown(tuple(shape))} has {extent} elements, {extent + padding} with padding; use a smaller kernel or "
+            "dilation, or more padding"
+        )
+    if isinstance(room, int):
+        return (room + (stride - 1 if ceil else 0)) // stride + 1
+    count = quotient(room + stride, stride)
+    if count is None:
+        raise ShapeError(
+            f"{op}: how many windows {stride} apart lie on an axis of {extent} elements, a size that varies, is not "
+            "known; fix the size of the axis, or use a stride of 1"
+        )
+    return count

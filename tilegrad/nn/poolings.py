@@ -1,0 +1,297 @@
+"""Pooling as functions: the greatest, or the average, of windows over the last axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf, prod
+from typing import TypeAlias
+
+from ..errors import ArgumentError, ShapeError
+from ..handle import wrap
+from ..ir.graph import Value
+from ..ops.broadcasting import shown
+from ..ops.pooling import Greatest, PoolIndex, average_pool, max_pool
+from ..ops.sliding import Adaptive, Sliding
+from ..promotion import value_of
+from ..tensor import Tensor
+from .geometry import Each, batched, each, unbatched, window_count
+
+__all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+]
+
+Pooled: TypeAlias = "Tensor | tuple[Tensor, Tensor]"
+Sizes: TypeAlias = "int | Sequence[int | None] | None"
+
+
+def _max(
+    rank: int,
+    input: Tensor,
+    kernel_size: Each,
+    stride: Each | None,
+    padding: Each,
+    dilation: Each,
+    ceil_mode: bool,
+    return_indices: bool,
+) -> Pooled:
+    op = f"max_pool{rank}d"
+    x, had_batch = batched(value_of(input, op), rank, op)
+    axes = _sliding(op, x, rank, kernel_size, stride, padding, dilation, ceil_mode)
+    return _greatest(x, axes, had_batch, return_indices)
+
+
+def _greatest(x: Value, axes: tuple[Sliding, ...] | tuple[Adaptive, ...], had_batch: bool, indices: bool) -> Pooled:
+    """The greatest elements and, if asked for, where they are."""
+    made = wrap(unbatched(max_pool(x, axes), had_batch))
+    return (made, wrap(unbatched(PoolIndex(Greatest(x, axes), axes), had_batch))) if indices else made
+
+
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Each,
+    stride: Each | None = None,
+    padding: Each = 0,
+    dilation: Each = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Pooled:
+    """The greatest element of each window; of equal ones the first.
+
+    >>> from tilegrad import tensor
+    >>> max_pool1d(tensor([[1.0, 3.0, 2.0, 2.0]]), 2, return_indices=True)
+    (tensor([[3., 2.]]), tensor([[1, 2]]))
+    """
+    return _max(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Each,
+    stride: Each | None = None,
+    padding: Each = 0,
+    dilation: Each = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Pooled:
+    """The greatest element of each window of images; of equal ones the first."""
+    return _max(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Each,
+    stride: Each | None = None,
+    padding: Each = 0,
+    dilation: Each = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Pooled:
+    """The greatest element of each window of volumes; of equal ones the first."""
+    return _max(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def _average(
+    rank: int,
+    input: Tensor,
+    kernel_size: Each,
+    stride: Each | None,
+    padding: Each,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None = None,
+) -> Tensor:
+    op = f"avg_pool{rank}d"
+    if divisor_override is not None and (type(divisor_override) is not int or divisor_override == 0):
+        raise ArgumentError(f"{op}: divisor_override={divisor_override!r}: give a whole number other than 0")
+    x, had_batch = batched(value_of(input, op), rank, op)
+    axes = _sliding(op, x, rank, kernel_size, stride, padding, 1, ceil_mode)
+    return wrap(unbatched(average_pool(x, axes, count_include_pad, divisor_override), had_batch))
+
+
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: Each,
+    stride: Each | None = None,
+    padding: Each = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The average of each window.
+
+    >>> from tilegrad import tensor
+    >>> avg_pool1d(tensor([[1.0, 3.0, 2.0, 2.0]]), 2)
+    tensor([[2., 2.]])
+    """
+    return _average(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad)
+
+
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: Each,
+    stride: Each | None = None,
+    padding: Each = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The average of each window of images."""
+    return _average(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: Each,
+    stride: Each | None = None,
+    padding: Each = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The average of each window of volumes."""
+    return _average(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+def _sliding(
+    op: str,
+    x: Value,
+    rank: int,
+    kernel_size: Each,
+    stride: Each | None,
+    padding: Each,
+    dilation: Each,
+    ceil_mode: bool,
+) -> tuple[Sliding, ...]:
+    taps = each(kernel_size, rank, "kernel_size", op)
+    strides = taps if stride is None or stride == () else each(stride, rank, "stride", op)
+    paddings, dilations = each(padding, rank, "padding", op, 0), each(dilation, rank, "dilation", op)
+    axes = []
+    for extent, k, s, p, d in zip(x.shape[2:], taps, strides, paddings, dilations, strict=True):
+        if p > (d * (k - 1) + 1) // 2:
+            raise ArgumentError(
+                f"{op}: padding={padding!r} is more than half of a window of {d * (k - 1) + 1}: there would be windows "
+                "of nothing but padding; use less padding"
+            )
+        count = window_count(extent, k, s, 2 * p, d, op, x.shape, ceil_mode)
+        if ceil_mode and isinstance(count, int) and isinstance(extent, int) and (count - 1) * s >= extent + p:
+            count -= 1  # the last window would start behind the input
+        axes.append(Sliding(extent, count, k, s, p, d))
+    return tuple(axes)
+
+
+def _adaptive(op: str, rank: int, input: Tensor, output_size: Sizes) -> tuple[Value, bool, tuple[Adaptive, ...]]:
+    """The input with a batch, whether it had one, and as many windows on each axis as were asked for."""
+    x, had_batch = batched(value_of(input, op), rank, op)
+    wanted = tuple(output_size) if isinstance(output_size, Sequence) else (output_size,) * rank
+    counts = [extent if n is None else n for n, extent in zip(wanted, x.shape[2:], strict=False)]
+    if len(wanted) != rank or any(n is not None and (type(n) is not int or n < 0) for n in wanted):
+        raise ArgumentError(f"{op}: output_size={output_size!r}: give a whole number or None for each of {rank} axes")
+    axes = []
+    for extent, count in zip(x.shape[2:], counts, strict=True):
+        if not isinstance(extent, int) or not isinstance(count, int):
+            raise ShapeError(f"{op}: an input of the shape {shown(x.shape)} has an axis that varies; fix its size")
+        if extent == 0 and count:
+            raise ShapeError(f"{op}: an input of the shape {shown(x.shape)} has an axis without elements")
+        axes.append(Adaptive(extent, count))
+    return x, had_batch, tuple(axes)
+
+
+def _adaptive_max(rank: int, input: Tensor, output_size: Sizes, return_indices: bool) -> Pooled:
+    x, had_batch, axes = _adaptive(f"adaptive_max_pool{rank}d", rank, input, output_size)
+    return _greatest(x, axes, had_batch, return_indices)
+
+
+def _adaptive_average(rank: int, input: Tensor, output_size: Sizes) -> Tensor:
+    x, had_batch, axes = _adaptive(f"adaptive_avg_pool{rank}d", rank, input, output_size)
+    return wrap(unbatched(average_pool(x, axes), had_batch))
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Pooled:
+    """The greatest elements of `output_size` windows that share the axis evenly."""
+    return _adaptive_max(1, input, output_size, return_indices)
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Pooled:
+    """The greatest elements of windows that share images evenly."""
+    return _adaptive_max(2, input, output_size, return_indices)
+
+
+def adaptive_max_pool3d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Pooled:
+    """The greatest elements of windows that share volumes evenly."""
+    return _adaptive_max(3, input, output_size, return_indices)
+
+
+def adaptive_avg_pool1d(input: Tensor, output_size: Sizes) -> Tensor:
+    """The averages of `output_size` windows that share the axis evenly.
+
+    >>> from tilegrad import tensor
+    >>> adaptive_avg_pool1d(tensor([[1.0, 3.0, 2.0, 2.0]]), 1)
+    tensor([[2.]])
+    """
+    return _adaptive_average(1, input, output_size)
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: Sizes) -> Tensor:
+    """The averages of windows that share images evenly; None keeps an axis as it is."""
+    return _adaptive_average(2, input, output_size)
+
+
+def adaptive_avg_pool3d(input: Tensor, output_size: Sizes) -> Tensor:
+    """The averages of windows that share volumes evenly; None keeps an axis as it is."""
+    return _adaptive_average(3, input, output_size)
+
+
+def _norm(
+    rank: int, input: Tensor, norm_type: float, kernel_size: Each, stride: Each | None, ceil_mode: bool
+) -> Tensor:
+    op = f"lp_pool{rank}d"
+    if abs(norm_type) == inf:
+        greatest = _max(rank, input.abs() * _sign(norm_type), kernel_size, stride, 0, 1, ceil_mode, False)
+        assert isinstance(greatest, Tensor)
+        return greatest * _sign(norm_type)
+    # the sum of a window that reaches over the end counts for a whole one, as in PyTorch
+    average = _average(rank, input**norm_type, kernel_size, stride, 0, ceil_mode, True)
+    return (average * prod(each(kernel_size, rank, "kernel_size", op))) ** (1.0 / norm_type)
+
+
+def _sign(x: float) -> int:
+    return 1 if x > 0 else -1
+
+
+def lp_pool1d(
+    input: Tensor, norm_type: float, kernel_size: Each, stride: Each | None = None, ceil_mode: bool = False
+) -> Tensor:
+    """The root of the sum of the powers of each window.
+
+    >>> from tilegrad import tensor
+    >>> lp_pool1d(tensor([[3.0, 4.0]]), 2, 2)
+    tensor([[5.]])
+    """
+    return _norm(1, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool2d(
+    input: Tensor, norm_type: float, kernel_size: Each, stride: Each | None = None, ceil_mode: bool = False
+) -> Tensor:
+    """The root of the sum of the powers of each window of images."""
+    return _norm(2, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool3d(
+    input: Tensor, norm_type: float, kernel_size: Each, stride: Each | None = None, ceil_mode: bool = False
+) -> Tensor:
+    """The root of the sum of the powers of each window of volumes."""
+    return _norm(3, input, norm_type, kernel_size, stride, ceil_mode)

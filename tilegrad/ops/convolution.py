@@ -1,0 +1,187 @@
+"""Convolutions: sums of products of windows and weights.
+
+    T(x, w, y) = sum of  x[n, g, c, q * stride + k * dilation - padding]  *  w[g, o, c, k]  *  y[n, g, o, q]
+
+Each of the three ops is T without one of its factors, and so are its gradients:
+
+    Convolve         y from x and w      the convolution
+    ConvolveBack     x from y and w      its gradient for the input; as a layer: the transposed convolution
+    ConvolveWeight   w from x and y      its gradient for the weight
+
+x is (batch, groups, channels, *positions), w (groups, outputs, channels, *taps), y (batch, groups,
+outputs, *windows). All are plain sums of products over indices that x, w and y read at affine
+positions: the scheduler makes matrix products of them (`schedule/products.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from ..errors import ShapeError
+from ..ir.graph import Reader, TensorType, Value
+from ..ir.scalar import Expr, Index, Position, const, fresh_index, reduce
+from ..ir.scalar import cast as cast_element
+from ..ir.scalar import where as choose
+from ..ir.size import Dim, Shape
+from .base import require_alike
+from .broadcasting import accumulator, require, reshape
+from .movement import narrow
+from .sliding import Sliding, check_fit, coverings, places
+
+Windows = tuple[Sliding, ...]
+
+
+def _infer(x: Value, y: Value, shape: Shape) -> TensorType:
+    require_alike("convolution", (x, y))
+    require("f", x.dtype, "convolution")
+    return x.type.with_shape(shape)
+
+
+def _summed(x: Expr, y: Expr, over: Sequence[Index]) -> Expr:
+    """The sum of products, in float32 for half precision."""
+    dtype = x.dtype
+    result = cast_element(x, accumulator(dtype)) * cast_element(y, accumulator(dtype))
+    for index in reversed(over):
+        result = reduce("add", index, result)
+    return cast_element(result, dtype)
+
+
+def _guarded(exists: Expr, element: Expr) -> Expr:
+    return choose(exists, element, const(0, element.dtype))
+
+
+def _indices(extents: Sequence[Dim]) -> list[Index]:
+    return [fresh_index(extent) for extent in extents]
+
+
+@final
+class Convolve(Value):
+    """Windows of x times weights, summed over channels and taps."""
+
+    cost = "dear"
+    x: Value
+    w: Value
+    axes: Windows
+
+    def infer(self) -> TensorType:
+        channels, taps = self.x.shape[2], [a.taps for a in self.axes]
+        check_fit("convolution", self.x.shape, channels, *[a.extent for a in self.axes])
+        check_fit("convolution", self.w.shape, self.x.shape[1], self.w.shape[1], channels, *taps)
+        return _infer(self.x, self.w, (*self.x.shape[:2], self.w.shape[1], *[a.count for a in self.axes]))
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        batch, group, output, *windows = position
+        channel, *taps = over = _indices([self.x.shape[2], *[a.taps for a in self.axes]])
+        at, exists = places(self.axes, windows, taps)
+        x = _guarded(exists, read(self.x, (batch, group, channel, *at)))
+        return _summed(x, read(self.w, (group, output, channel, *taps)), over)
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        to_x = convolve_back(upstream, self.w, self.axes) if self.x.tracked else None
+        to_w = ConvolveWeight(self.x, upstream, self.axes) if self.w.tracked else None
+        return to_x, to_w
+
+    def __str__(self) -> str:
+        return f"convolve[{_shown(self.axes)}]"
+
+
+@final
+class ConvolveBack(Value):
+    """For each position the windows that cover it times the weights, summed over outputs and windows.
+
+    Positions that are a stride apart meet the same taps, neighbours other ones. So an axis of the result
+    is two: which stride (a window's worth of positions further on), and which position in it. For each of
+    the latter this is a product of matrices, in which no tap is tried that does not reach the position.
+    """
+
+    cost = "dear"
+    y: Value
+    w: Value
+    axes: Windows
+
+    def infer(self) -> TensorType:
+        outputs, taps = self.y.shape[2], [a.taps for a in self.axes]
+        check_fit("convolution", self.y.shape, outputs, *[a.count for a in self.axes])
+        check_fit("convolution", self.w.shape, self.y.shape[1], outputs, self.w.shape[2], *taps)
+        split = [n for a in self.axes for n in (_strides(a), a.stride)]
+        return _infer(self.y, self.w, (*self.y.shape[:2], self.w.shape[2], *split))
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        batch, group, channel, *split = position
+        at = [q * a.stride + r for a, q, r in zip(self.axes, split[::2], split[1::2], strict=True)]
+        output, *numbers = over = _indices([self.y.shape[2], *[a.cover for a in self.axes]])
+        found = coverings(self.axes, at, numbers)
+        y = _guarded(found.exists, read(self.y, (batch, group, output, *found.windows)))
+        w = _guarded(found.reached, read(self.w, (group, output, channel, *found.taps)))
+        return _summed(y, w, over)
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        positions = [_strides(a) * a.stride for a in self.axes]
+        x = reshape(upstream, (*upstream.shape[:3], *positions))
+        axes = tuple([a.replaced(extent=n) for a, n in zip(self.axes, positions, strict=True)])
+        to_y = Convolve(x, self.w, axes) if self.y.tracked else None
+        to_w = ConvolveWeight(x, self.y, axes) if self.w.tracked else None
+        return to_y, to_w
+
+    def __str__(self) -> str:
+        return f"convolve_back[{_shown(self.axes)}]"
+
+
+@final
+class ConvolveWeight(Value):
+    """For each weight the products of what it met and of what came of it, summed over batch and windows."""
+
+    cost = "dear"
+    x: Value
+    y: Value
+    axes: Windows
+
+    def infer(self) -> TensorType:
+        batch, groups = self.x.shape[:2]
+        check_fit("convolution", self.x.shape, *[a.extent for a in self.axes])
+        check_fit("convolution", self.y.shape, batch, groups, self.y.shape[2], *[a.count for a in self.axes])
+        taps = [a.taps for a in self.axes]
+        return _infer(self.x, self.y, (self.x.shape[1], self.y.shape[2], self.x.shape[2], *taps))
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        group, output, channel, *taps = position
+        batch, *windows = over = _indices([self.x.shape[0], *[a.count for a in self.axes]])
+        at, exists = places(self.axes, windows, taps)
+        x = _guarded(exists, read(self.x, (batch, group, channel, *at)))
+        return _summed(x, read(self.y, (batch, group, output, *windows)), over)
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        to_x = convolve_back(self.y, upstream, self.axes) if self.x.tracked else None
+        to_y = Convolve(self.x, upstream, self.axes) if self.y.tracked else None
+        return to_x, to_y
+
+    def __str__(self) -> str:
+        return f"convolve_weight[{_shown(self.axes)}]"
+
+
+def _strides(axis: Sliding) -> Dim:
+    """How many strides cover an axis."""
+    return axis.extent if axis.stride == 1 else -(-known_extent(axis) // axis.stride)
+
+
+def known_extent(axis: Sliding) -> int:
+    if not isinstance(axis.extent, int):
+        raise ShapeError(
+            f"convolution: windows {axis.stride} apart over an axis of {axis.extent} elements, a size that varies; "
+            "fix the size of the axis, or use a stride of 1"
+        )
+    return axis.extent
+
+
+def convolve_back(y: Value, w: Value, axes: Windows) -> Value:
+    """The gradient of a convolution for its input, (batch, groups, channels, *extents)."""
+    back = ConvolveBack(y, w, axes)
+    result = reshape(back, (*back.shape[:3], *[_strides(a) * a.stride for a in axes]))
+    for n, axis in enumerate(axes):
+        result = narrow(result, 3 + n, 0, axis.extent)
+    return result
+
+
+def _shown(axes: Windows) -> str:
+    return " x ".join(map(str, axes))

@@ -1,0 +1,282 @@
+"""Windows of tensors, their sums and their greatest elements.
+
+    Patches <-> Overlay      the elements of all windows; the sum of elements laid where windows are
+    Chosen <-> Returned      one element of each window; elements given back to where they were chosen
+    MaxPool                  the greatest element of each window, the first of equals; NaN is greater than all
+
+Windows lie over the last axes of a tensor, as the `axes` say (`sliding.py`). No gradient scatters: an
+element looks at the windows that cover it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import final
+
+from ..ir.dtype import int32, int64, uint8
+from ..ir.functions import identity
+from ..ir.graph import Reader, TensorType, Value
+from ..ir.scalar import Const, Expr, Index, Position, apply, const, fresh_index, reduce, size
+from ..ir.scalar import cast as cast_element
+from ..ir.scalar import where as choose
+from ..ir.size import Shape
+from .arithmetic import div
+from .broadcasting import ZERO, accumulator, reduce_sum, require, reshape
+from .cast import cast, widened
+from .movement import Movement
+from .sliding import Axes, Axis, check_fit, coverings, places
+
+
+def _windows(x: Value, axes: Axes) -> Shape:
+    """The shape of one number for each window."""
+    check_fit("pooling", x.shape, *[a.extent for a in axes])
+    return (*x.shape[: x.type.rank - len(axes)], *[a.count for a in axes])
+
+
+def _extents(y: Value, axes: Axes) -> Shape:
+    """The shape of what windows were laid over."""
+    check_fit("pooling", y.shape, *[a.count for a in axes])
+    return (*y.shape[: y.type.rank - len(axes)], *[a.extent for a in axes])
+
+
+@final
+class Patches(Movement):
+    """The elements of each window, those that do not exist as 0: (..., *taps, *windows)."""
+
+    x: Value
+    axes: Axes
+
+    def infer(self) -> TensorType:
+        check_fit("windows", self.x.shape, *[a.extent for a in self.axes])
+        lead = self.x.shape[: self.x.type.rank - len(self.axes)]
+        return self.x.type.with_shape((*lead, *[a.width for a in self.axes], *[a.count for a in self.axes]))
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        n = len(self.axes)
+        lead, taps, windows = position[: -2 * n], position[-2 * n : -n], position[-n:]
+        at, exists = places(self.axes, windows, taps)
+        return choose(exists, read(self.x, (*lead, *at)), const(0, self.x.dtype))
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (Overlay(upstream, self.axes),)
+
+
+@final
+class Overlay(Value):
+    """The sum of windows laid over axes, from (..., *taps, *windows)."""
+
+    y: Value
+    axes: Axes
+
+    def infer(self) -> TensorType:
+        taps, counts = [a.width for a in self.axes], [a.count for a in self.axes]
+        check_fit("windows", self.y.shape, *taps, *counts)
+        lead = self.y.shape[: self.y.type.rank - 2 * len(self.axes)]
+        return self.y.type.with_shape((*lead, *[a.extent for a in self.axes]))
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        n, dtype = len(self.axes), self.y.dtype
+        numbers = [fresh_index(a.cover) for a in self.axes]
+        found = coverings(self.axes, position[-n:], numbers)
+        part = read(self.y, (*position[:-n], *found.taps, *found.windows))
+        total: Expr = cast_element(choose(found.exists, part, const(0, dtype)), accumulator(dtype))
+        for index in reversed(numbers):
+            total = reduce("add", index, total)
+        return cast_element(total, dtype)
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (Patches(upstream, self.axes),)
+
+
+def _taps(flat: Expr, axes: Axes) -> list[Expr]:
+    """The taps along each axis of an element of a window that has one number."""
+    taps, behind = [], math.prod(a.width for a in axes)
+    for axis in axes:
+        behind //= axis.width
+        taps.append(flat // behind % axis.width)
+    return taps
+
+
+def _flat(taps: Sequence[Expr], axes: Axes) -> Expr:
+    flat: Expr = ZERO
+    for tap, axis in zip(taps, axes, strict=True):
+        flat = flat * axis.width + tap
+    return flat
+
+
+def _candidates(x: Value, axes: Axes, position: Position, read: Reader) -> tuple[Index, Expr]:
+    """An index over the elements of a window, and the element; what does not exist is smaller than all."""
+    index = fresh_index(math.prod(a.width for a in axes))
+    lead, windows = position[: -len(axes)], position[-len(axes) :]
+    at, exists = places(axes, windows, _taps(index, axes))
+    return index, choose(exists, read(x, (*lead, *at)), const(identity("maximum", x.dtype), x.dtype))
+
+
+@final
+class MaxPool(Value):
+    """The greatest element of each window."""
+
+    x: Value
+    axes: Axes
+
+    def infer(self) -> TensorType:
+        require("if", self.x.dtype, "max_pool")
+        return self.x.type.with_shape(_windows(self.x, self.axes))
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        return reduce("maximum", *_candidates(self.x, self.axes, position, read))
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (Returned(upstream, Greatest(self.x, self.axes), self.axes),)
+
+
+@final
+class Greatest(Value):
+    """Which element of each window is the greatest: its number in the window, in as few bytes as hold it."""
+
+    differentiable = False
+    x: Value
+    axes: Axes
+
+    def infer(self) -> TensorType:
+        dtype = uint8 if math.prod(a.width for a in self.axes) <= 256 else int32
+        return TensorType(dtype, _windows(self.x, self.axes), self.x.device)
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        found = reduce("argmax", *_candidates(self.x, self.axes, position, read))
+        # where all are as small as can be, padding was found: the first element that exists is meant
+        windows = position[-len(self.axes) :]
+        taps = [a.first(q, k) for a, q, k in zip(self.axes, windows, _taps(found, self.axes), strict=True)]
+        return cast_element(_flat(taps, self.axes), self.dtype)
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (None,)
+
+
+@final
+class Chosen(Value):
+    """The element of each window that has a number."""
+
+    x: Value
+    numbers: Value
+    axes: Axes
+
+    def infer(self) -> TensorType:
+        check_fit("pooling", self.numbers.shape, *_windows(self.x, self.axes))
+        return self.x.type.with_shape(self.numbers.shape)
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        lead, windows = position[: -len(self.axes)], position[-len(self.axes) :]
+        taps = _taps(cast_element(read(self.numbers, position), int64), self.axes)
+        at, exists = places(self.axes, windows, taps)
+        return choose(exists, read(self.x, (*lead, *at)), const(0, self.x.dtype))
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return Returned(upstream, self.numbers, self.axes), None
+
+
+@final
+class Returned(Value):
+    """For each position the sum over the windows that chose it."""
+
+    y: Value
+    numbers: Value
+    axes: Axes
+
+    def infer(self) -> TensorType:
+        check_fit("pooling", self.numbers.shape, *self.y.shape)
+        return self.y.type.with_shape(_extents(self.y, self.axes))
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        n, dtype = len(self.axes), self.y.dtype
+        covers = [fresh_index(a.cover) for a in self.axes]
+        found = coverings(self.axes, position[-n:], covers)
+        window = (*position[:-n], *found.windows)
+        number = const(0, self.numbers.dtype)
+        chosen = choose(found.exists, read(self.numbers, window), number)
+        mine = apply("eq", cast_element(chosen, int64), _flat(found.taps, self.axes))
+        part = choose(found.exists & mine, read(self.y, window), const(0, dtype))
+        total: Expr = cast_element(part, accumulator(dtype))
+        for index in reversed(covers):
+            total = reduce("add", index, total)
+        return cast_element(total, dtype)
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return Chosen(upstream, self.numbers, self.axes), None
+
+
+@final
+class PoolIndex(Value):
+    """Where the chosen elements are: their numbers in the tensor's last axes, taken as one."""
+
+    differentiable = False
+    numbers: Value
+    axes: Axes
+
+    def infer(self) -> TensorType:
+        return self.numbers.type.with_dtype(int64)
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        windows = position[-len(self.axes) :]
+        at, _ = places(self.axes, windows, _taps(cast_element(read(self.numbers, position), int64), self.axes))
+        flat: Expr = ZERO
+        for place, axis in zip(at, self.axes, strict=True):
+            flat = flat * size(axis.extent) + place
+        return flat
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (None,)
+
+
+@final
+class WindowSizes(Value):
+    """How many elements the windows of an axis have."""
+
+    cost = "free"
+    differentiable = False
+    axis: Axis
+    padding: bool
+    place: str = "cpu"
+
+    def infer(self) -> TensorType:
+        return TensorType(int64, (self.axis.count,), self.place)
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        return apply("maximum", self.axis.elements(position[0], self.padding), const(1, int64))
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return ()
+
+
+def max_pool(x: Value, axes: Axes) -> Value:
+    """The greatest element of each window."""
+    return MaxPool(x, axes)
+
+
+def pool_indices(x: Value, axes: Axes) -> Value:
+    """Where the greatest elements are."""
+    return PoolIndex(Greatest(x, axes), axes)
+
+
+def sum_pool(x: Value, axes: Axes) -> Value:
+    """The sum of each window."""
+    patches = Patches(x, axes)
+    rank = x.type.rank
+    return reduce_sum(patches, tuple(range(rank - len(axes), rank)))
+
+
+def average_pool(x: Value, axes: Axes, padding: bool = True, divisor: int | None = None) -> Value:
+    """The average of each window: its sum divided by how many elements it has, or by a given number."""
+    total = sum_pool(widened(x), axes)
+    if divisor is not None:
+        return cast(div(total, float(divisor)), x.dtype)
+    number = 1
+    for n, axis in enumerate(axes):
+        count = axis.elements(fresh_index(axis.count), padding)
+        if isinstance(count, Const):
+            number *= int(count.value)
+            continue
+        sizes = cast(WindowSizes(axis, padding, x.device), total.dtype)
+        total = div(total, reshape(sizes, (axis.count, *(1,) * (len(axes) - 1 - n))))
+    return cast(div(total, float(number)) if number != 1 else total, x.dtype)

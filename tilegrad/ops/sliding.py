@@ -1,0 +1,229 @@
+"""How windows lie over an axis: which positions a window has, and which windows cover a position.
+
+    Sliding    windows of equal width, `stride` apart, over an axis that may be padded
+    Adaptive   as many windows as asked for, of nearly equal widths, over the whole axis
+
+Both answer both questions in closed form. The second is what gradients ask: with it they gather from
+the windows that cover an element, instead of scattering from the windows.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeAlias, final
+
+from ..errors import ShapeError
+from ..ir.node import Structure
+from ..ir.scalar import TRUE, Expr, apply, size, where
+from ..ir.size import Dim, Shape
+from .broadcasting import ZERO, shown
+
+
+class Place(NamedTuple):
+    """Where an element of a window is."""
+
+    at: Expr
+    """Along the axis."""
+    exists: Expr
+
+
+class Cover(NamedTuple):
+    """A window over a position."""
+
+    window: Expr
+    tap: Expr
+    """Which element of the window the position is."""
+    reached: Expr
+    """Whether windows have such a tap, and some window has it here, were there windows without end."""
+    exists: Expr
+
+
+class Covers(NamedTuple):
+    """The same over several axes."""
+
+    windows: tuple[Expr, ...]
+    taps: tuple[Expr, ...]
+    reached: Expr
+    exists: Expr
+
+
+class Axis(Structure):
+    """What both kinds have: an axis of `extent` elements and `count` windows of at most `width`."""
+
+    extent: Dim
+    count: Dim
+
+    @property
+    @abstractmethod
+    def width(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def cover(self) -> int:
+        """The most windows that have a position in common."""
+
+    @abstractmethod
+    def place(self, window: Expr, tap: Expr) -> Place:
+        """Element `tap` of a window."""
+
+    @abstractmethod
+    def covering(self, at: Expr, n: Expr) -> Cover:
+        """The n-th of the windows over a position."""
+
+    @abstractmethod
+    def elements(self, window: Expr, padding: bool) -> Expr:
+        """How many elements a window has, with or without those of the padding."""
+
+    @abstractmethod
+    def first(self, window: Expr, tap: Expr) -> Expr:
+        """The tap, or that of the first element that exists where this one stands before the axis."""
+
+
+Axes: TypeAlias = "tuple[Axis, ...]"
+
+
+@final
+class Sliding(Axis):
+    """Windows of `taps` elements, `dilation` apart from each other; the first starts `padding` before the axis.
+
+    >>> from ..ir.scalar import Index
+    >>> axis = Sliding(8, 4, 3, 2, 1, 1)
+    >>> q, k, p = Index("q", 4), Index("k", 3), Index("p", 8)
+    >>> cover = axis.covering(p, Index("n", 2))
+    >>> print(axis.place(q, k).at, "|", cover.window, "|", cover.tap)
+    (((q * 2) + k) + -1) | (((p + 1) // 2) + (n * -1)) | ((n * 2) + ((p + 1) % 2))
+    """
+
+    taps: int
+    stride: int = 1
+    padding: int = 0
+    dilation: int = 1
+
+    @property
+    def width(self) -> int:
+        return self.taps
+
+    @property
+    def cover(self) -> int:
+        return -(-self.taps // self._every)
+
+    @property
+    def _every(self) -> int:
+        """Of how many taps of neighbouring windows one is at a given position."""
+        return self.stride // math.gcd(self.stride, self.dilation)
+
+    def place(self, window: Expr, tap: Expr) -> Place:
+        at = window * self.stride + tap * self.dilation - self.padding
+        return Place(at, (at >= 0) & (at < size(self.extent)))
+
+    def covering(self, at: Expr, n: Expr) -> Cover:
+        # the tap k and the window q with  q * stride + k * dilation = at + padding
+        distance = at + self.padding
+        common = math.gcd(self.stride, self.dilation)
+        every, apart = self._every, self.dilation // common
+        least = (distance // common) * pow(apart, -1, every) % every if every > 1 else ZERO
+        tap = least + n * every
+        whole = distance // self.stride if self.dilation == 1 else (distance - least * self.dilation) // self.stride
+        window = whole - n * apart
+        reached = tap < self.taps
+        if common > 1:
+            reached = reached & apply("eq", distance % common, ZERO)
+        return Cover(window, tap, reached, reached & (window >= 0) & (window < size(self.count)))
+
+    def elements(self, window: Expr, padding: bool) -> Expr:
+        start = window * self.stride - self.padding
+        end = start + ((self.taps - 1) * self.dilation + 1)
+        if padding:
+            return apply("minimum", end, size(self.extent + self.padding)) - start
+        return apply("minimum", end, size(self.extent)) - apply("maximum", start, ZERO)
+
+    def first(self, window: Expr, tap: Expr) -> Expr:
+        at = self.place(window, tap).at
+        return where(at < 0, tap + (self.dilation - 1 - at) // self.dilation, tap)
+
+    def __str__(self) -> str:
+        marks = [f"{self.taps}"]
+        marks += [f"/{self.stride}"] * (self.stride != 1) + [f"+{self.padding}"] * (self.padding != 0)
+        return "".join(marks + [f"*{self.dilation}"] * (self.dilation != 1))
+
+
+@final
+class Adaptive(Axis):
+    """Window q of n over an axis of m elements goes from floor(q m / n) to before ceil((q + 1) m / n).
+
+    A position is covered by the windows that would be its elements, were windows and positions exchanged.
+
+    >>> Adaptive(10, 4).width, Adaptive(10, 5).width, Adaptive(3, 7).width
+    (4, 2, 2)
+    """
+
+    extent: int
+    count: int
+
+    @property
+    def width(self) -> int:
+        return _widest(self.extent, self.count)
+
+    @property
+    def cover(self) -> int:
+        return _widest(self.count, self.extent)
+
+    def place(self, window: Expr, tap: Expr) -> Place:
+        at = _start(window, self.extent, self.count) + tap
+        return Place(at, at < _end(window, self.extent, self.count))
+
+    def covering(self, at: Expr, n: Expr) -> Cover:
+        window = _start(at, self.count, self.extent) + n
+        exists = window < _end(at, self.count, self.extent)
+        return Cover(window, at - _start(window, self.extent, self.count), exists, exists)
+
+    def elements(self, window: Expr, padding: bool) -> Expr:
+        return _end(window, self.extent, self.count) - _start(window, self.extent, self.count)
+
+    def first(self, window: Expr, tap: Expr) -> Expr:
+        return tap
+
+    def __str__(self) -> str:
+        return f"to {self.count}"
+
+
+def _start(window: Expr, extent: int, count: int) -> Expr:
+    return window * extent // count
+
+
+def _end(window: Expr, extent: int, count: int) -> Expr:
+    return ((window + 1) * extent + (count - 1)) // count
+
+
+def _widest(extent: int, count: int) -> int:
+    period = count // math.gcd(extent, count) if count else 0
+    return max((-(-(q + 1) * extent // count) - q * extent // count for q in range(period)), default=0)
+
+
+def check_fit(op: str, shape: Shape, *expected: Dim) -> None:
+    """Refuses a tensor whose last axes are not as long as the windows over them say."""
+    if shape[len(shape) - len(expected) :] != expected:
+        raise ShapeError(f"{op}: {shown(shape)} does not end in {shown(expected)}, which these windows are made for")
+
+
+def places(axes: Axes, windows: Sequence[Expr], taps: Sequence[Expr]) -> tuple[tuple[Expr, ...], Expr]:
+    """The position of an element of a window over several axes, and whether it exists."""
+    found = [axis.place(q, k) for axis, q, k in zip(axes, windows, taps, strict=True)]
+    return tuple([p.at for p in found]), every(p.exists for p in found)
+
+
+def coverings(axes: Axes, at: Sequence[Expr], numbers: Sequence[Expr]) -> Covers:
+    """A window over a position of several axes."""
+    found = [axis.covering(p, n) for axis, p, n in zip(axes, at, numbers, strict=True)]
+    windows, taps, reached, exists = zip(*found, strict=True)
+    return Covers(windows, taps, every(reached), every(exists))
+
+
+def every(conditions: Iterable[Expr]) -> Expr:
+    """Whether all of some conditions hold."""
+    result: Expr = TRUE
+    for condition in conditions:
+        result = result & condition
+    return result
