@@ -65,3 +65,40 @@ def test_what_makes_no_sense() -> None:
         nn.init.kaiming_normal_(tg.empty(3, 3), mode="fan")  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="no gain is known"):
         nn.init.calculate_gain("rleu")
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (7, 3), (3, 7), (4, 2, 3), (64, 64)], ids=str)
+def test_orthogonal(shape: tuple[int, ...]) -> None:
+    tg.manual_seed(1)
+    matrix = nn.init.orthogonal_(tg.empty(*shape), gain=2.0).numpy().reshape(shape[0], -1)
+    product = matrix @ matrix.T if matrix.shape[0] < matrix.shape[1] else matrix.T @ matrix
+    np.testing.assert_allclose(product, 4 * np.eye(len(product)), atol=1e-5)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("shape", [(4, 2, 3), (6, 3, 3, 4), (2, 4, 1, 3, 3)], ids=str)
+def test_dirac(shape: tuple[int, ...], groups: int) -> None:
+    torch = pytest.importorskip("torch")
+    ours = nn.init.dirac_(tg.ones(*shape), groups).numpy()
+    np.testing.assert_array_equal(ours, torch.nn.init.dirac_(torch.ones(*shape), groups).numpy())
+
+
+def test_sparse() -> None:
+    values = nn.init.sparse_(tg.empty(40, 30), 0.31, std=2.0).numpy()
+    np.testing.assert_array_equal((values == 0).sum(0), np.full(30, 13))
+    assert values[values != 0].std() == pytest.approx(2.0, rel=0.1)
+
+
+@pytest.mark.parametrize("name", nn.init.__all__[1:])
+def test_what_pytorch_takes_is_taken(name: str) -> None:
+    import inspect
+
+    torch = pytest.importorskip("torch")
+    ours, theirs = (inspect.signature(getattr(x.init, name)) for x in (nn, torch.nn))
+    assert list(ours.parameters) == list(theirs.parameters)
+
+
+def test_generators_are_used() -> None:
+    first, second = (tg.Generator().manual_seed(5) for _ in range(2))
+    x = nn.init.kaiming_normal_(tg.empty(3, 3), generator=first)
+    np.testing.assert_array_equal(x.numpy(), nn.init.kaiming_normal_(tg.empty(3, 3), generator=second).numpy())

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-from math import prod, sqrt
+from math import ceil, prod, sqrt
 from typing import Literal
 
 from ..arithmetic import where
 from ..autograd.modes import no_grad
-from ..creation import eye
+from ..creation import eye, zeros
 from ..errors import ArgumentError, ShapeError
+from ..ir.dtype import float64
+from ..random import Generator, rand, randn
 from ..tensor import Tensor
+
+__all__ = [
+    "calculate_gain",
+    "constant_",
+    "dirac_",
+    "eye_",
+    "kaiming_normal_",
+    "kaiming_uniform_",
+    "normal_",
+    "ones_",
+    "orthogonal_",
+    "sparse_",
+    "trunc_normal_",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform_",
+    "zeros_",
+]
 
 FanMode = Literal["fan_in", "fan_out"]
 
@@ -19,6 +39,9 @@ GAINS = {
     "conv1d": 1.0,
     "conv2d": 1.0,
     "conv3d": 1.0,
+    "conv_transpose1d": 1.0,
+    "conv_transpose2d": 1.0,
+    "conv_transpose3d": 1.0,
     "tanh": 5 / 3,
     "relu": sqrt(2),
     "selu": 3 / 4,
@@ -72,24 +95,31 @@ def _fans(tensor: Tensor) -> tuple[int, int]:
     return shape[1] * field, shape[0] * field
 
 
-def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
     with no_grad():
-        return tensor.uniform_(a, b)
+        return tensor.uniform_(a, b, generator=generator)
 
 
-def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
     with no_grad():
-        return tensor.normal_(mean, std)
+        return tensor.normal_(mean, std, generator=generator)
 
 
-def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Tensor:
+def trunc_normal_(
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Generator | None = None,
+) -> Tensor:
     """Normal values, those beyond [a, b] drawn again (by the inverse of the distribution function)."""
     from statistics import NormalDist
 
     standard = NormalDist()
     low, high = standard.cdf((a - mean) / std), standard.cdf((b - mean) / std)
     with no_grad():
-        tensor.uniform_(2 * low - 1, 2 * high - 1)
+        tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
         return tensor.copy_((_inverse_erf(tensor) * (std * sqrt(2)) + mean).clamp(a, b))
 
 
@@ -127,28 +157,98 @@ def eye_(tensor: Tensor) -> Tensor:
         return tensor.copy_(eye(*tensor.shape))
 
 
-def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """The weight of a convolution that gives its input again, as far as there are channels for it."""
+    shape = tuple(tensor.shape)
+    if not 3 <= len(shape) <= 5 or groups < 1 or shape[0] % groups:
+        raise ShapeError(
+            f"dirac_ fills a weight (out, in, ...) of 3 to 5 axes for {groups} groups; the shape is {shape}"
+        )
+    with no_grad():
+        whole = zeros(*shape, dtype=tensor.dtype, device=tensor.device)
+        centre = tuple(n // 2 for n in shape[2:])
+        rows = shape[0] // groups
+        for group in range(groups):
+            part = slice(group * rows, (group + 1) * rows)
+            whole[(part, slice(None), *centre)] = eye(rows, shape[1])
+        return tensor.copy_(whole)
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Orthogonal rows or columns, whichever are fewer, each direction as likely as any other (Saxe et al., 2013)."""
+    if tensor.dim() < 2:
+        raise ShapeError(f"orthogonal_ needs two axes or more, but the shape is {tuple(tensor.shape)}")
+    if tensor.numel() == 0:
+        return tensor
+    rows, columns = tensor.shape[0], tensor.numel() // tensor.shape[0]
+    with no_grad():
+        drawn = randn(max(rows, columns), min(rows, columns), dtype=float64, generator=generator)
+        columns_first = _orthogonal_part(drawn)
+        found = columns_first if rows >= columns else columns_first.t()
+        return tensor.copy_(found.reshape(tensor.shape) * gain)
+
+
+def _orthogonal_part(x: Tensor) -> Tensor:
+    """The factor with orthogonal columns of the polar decomposition of a tall matrix, by Newton and Schulz.
+
+    Of a matrix of normal values it is distributed as by QR, and it needs nothing but products.
+    """
+    x = x / x.norm()
+    unit = eye(x.shape[1], dtype=x.dtype)
+    for _ in range(100):
+        product = (x.t() @ x).realize()
+        x = (x @ (unit * 1.5 - product * 0.5)).realize()
+        if (product - unit).abs().amax().item() < 1e-7:
+            break  # it converges by squaring: the step that was just made is exact
+    return x
+
+
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None) -> Tensor:
+    """Normal values, a share `sparsity` of each column 0 (Martens, 2010)."""
+    if tensor.dim() != 2:
+        raise ShapeError(f"sparse_ fills a matrix, but the shape is {tuple(tensor.shape)}")
+    if not 0 <= sparsity <= 1:
+        raise ArgumentError(f"sparse_: sparsity={sparsity} is no share: give a number from 0 to 1")
+    empty = ceil(sparsity * tensor.shape[0])
+    with no_grad():
+        tensor.normal_(0, std, generator=generator)
+        if empty == 0:
+            return tensor
+        draws = rand(*tensor.shape, generator=generator)
+        last = draws.topk(empty, 0, largest=False).values.amax(0)
+        return tensor.copy_(where(draws <= last, 0.0, tensor))
+
+
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Uniform values that keep the variance forward and backward (Glorot and Bengio, 2010)."""
     bound = gain * sqrt(6 / sum(_fans(tensor)))
-    return uniform_(tensor, -bound, bound)
+    return uniform_(tensor, -bound, bound, generator)
 
 
-def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
-    return normal_(tensor, 0.0, gain * sqrt(2 / sum(_fans(tensor))))
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+    return normal_(tensor, 0.0, gain * sqrt(2 / sum(_fans(tensor))), generator)
 
 
 def kaiming_uniform_(
-    tensor: Tensor, a: float = 0.0, mode: FanMode = "fan_in", nonlinearity: str = "leaky_relu"
+    tensor: Tensor,
+    a: float = 0.0,
+    mode: FanMode = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
 ) -> Tensor:
     """Uniform values that keep the variance through layers of ReLU (He et al., 2015)."""
     bound = sqrt(3) * _kaiming_std(tensor, a, mode, nonlinearity)
-    return uniform_(tensor, -bound, bound)
+    return uniform_(tensor, -bound, bound, generator)
 
 
 def kaiming_normal_(
-    tensor: Tensor, a: float = 0.0, mode: FanMode = "fan_in", nonlinearity: str = "leaky_relu"
+    tensor: Tensor,
+    a: float = 0.0,
+    mode: FanMode = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
 ) -> Tensor:
-    return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity))
+    return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
 
 
 def _kaiming_std(tensor: Tensor, a: float, mode: FanMode, nonlinearity: str) -> float:
