@@ -17,6 +17,7 @@ from . import (
     pool,
     transformer,
     upsample,
+    utils,
 )
 from .activation import *  # noqa: F403
 from .attention import *  # noqa: F403
@@ -35,7 +36,7 @@ from .pool import *  # noqa: F403
 from .transformer import *  # noqa: F403
 from .upsample import *  # noqa: F403
 
-__all__ = ["Module", "Parameter", "functional", "init"]
+__all__ = ["Module", "Parameter", "functional", "init", "utils"]
 __all__ += activation.__all__
 __all__ += attention.__all__
 __all__ += container.__all__
