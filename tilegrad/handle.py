@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from . import storage as sharing
@@ -45,6 +45,10 @@ class Trace(Protocol):
 
     def writing(self, tensor: Handle, base: Base) -> None: ...
 
+    def gradient_read(self, tensor: Handle) -> None: ...
+
+    def gradient_set(self, tensor: Handle) -> None: ...
+
     def number(self, read: Callable[[], float], type: TensorType) -> Value: ...
 
 
@@ -52,6 +56,8 @@ class State(threading.local):
     """Who watches, in each thread: while one traces a function, what others do is none of its business."""
 
     trace: Trace | None = None
+    inspect: Callable[[Sequence[Value]], None] | None = None
+    """Who looks at what was computed (`first_nan`): jitted functions then run like any other."""
 
 
 state = State()

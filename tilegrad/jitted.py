@@ -11,12 +11,15 @@ and compiles what it recorded (`specialised.py`). Later calls gather memory, run
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
+import numpy as np
+
 from .creation import tensor
-from .errors import TilegradError, TraceError, check_callable
+from .errors import ArgumentError, TilegradError, TraceError, check_callable
 from .handle import mode, state, wrap
 from .ir.dtype import float64
 from .ir.graph import TensorType
@@ -26,7 +29,7 @@ from .shortcut import MISS, Shortcut, shortcut
 from .specialised import Call, Kind, Specialised
 from .tensor import Tensor
 from .tree import flatten
-from .watched import Watched, numbers_of
+from .watched import Outside, outside
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -58,10 +61,15 @@ class Jitted(Generic[P, R]):
 
     def __init__(self, fn: Callable[P, R]) -> None:
         check_callable(fn, "jit")
+        if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
+            raise ArgumentError(
+                f"jit: {fn.__name__} is a generator or a coroutine, which is left and entered again: "
+                "jit a function that returns its results at once"
+            )
         functools.update_wrapper(self, fn)
         self.fn = fn
         self.programs: list[Specialised] = []
-        self.watched: list[Watched] | None = None
+        self.outside: Outside | None = None
         self.varying: set[int] = set()
         """Numbers among the arguments that are inputs, because they varied."""
         self.varying_outside: set[int] = set()
@@ -82,7 +90,7 @@ class Jitted(Generic[P, R]):
         return found
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if state.trace is not None:
+        if state.trace is not None or state.inspect is not None:
             return self.fn(*args, **kwargs)
         known = self.shortcut
         if known is not None and not kwargs and len(args) == known.arity:
@@ -91,19 +99,23 @@ class Jitted(Generic[P, R]):
                 return result  # type: ignore[no-any-return]
         _, program, leaves, sizes = self.prepared(*args, **kwargs)
         if not kwargs and not sizes:
-            self.shortcut = shortcut(program, self.watched or [])
+            self.shortcut = shortcut(program, self.outside.numbers if self.outside else [])
+        if program.writes and program.overlapping(leaves):
+            return self.fn(*args, **kwargs)
         return program(leaves, sizes)  # type: ignore[no-any-return]
 
     def prepared(self, *args: P.args, **kwargs: P.kwargs) -> Prepared:
         """The program for these arguments, compiled if there is none yet; it is not run."""
-        if self.watched is None:
-            self.watched = numbers_of(self.fn)
+        if self.outside is None:
+            self.outside = outside(self.fn)
         leaves, structure = flatten((args, kwargs))
-        call = Call(structure, leaves, [w.read() for w in self.watched], mode.enabled)
+        leaves = [_taken(x) for x in leaves]
+        call = Call(structure, leaves, [w.read() for w in self.outside.numbers], mode.enabled)
         for program in self.programs:
             sizes = program.kind.sizes(call)
             if sizes is not None and program.is_current():
                 return Prepared(self, program, leaves, sizes)
+        call = self._look_outside(call)
         program = self._specialise(call)
         sizes = program.kind.sizes(call)
         assert sizes is not None
@@ -111,6 +123,15 @@ class Jitted(Generic[P, R]):
         for watcher in watchers:
             watcher(made)
         return made
+
+    def _look_outside(self, call: Call) -> Call:
+        """Looks again where the function reads; programs for numbers at other places are forgotten."""
+        before, self.outside = self.outside, outside(self.fn, call.leaves)
+        if before is None or [w.key() for w in before.numbers] != [w.key() for w in self.outside.numbers]:
+            self.programs.clear()
+            self.varying_outside.clear()
+            self.deciding.clear()
+        return Call(call.structure, call.leaves, [w.read() for w in self.outside.numbers], call.recorded)
 
     def _specialise(self, call: Call) -> Specialised:
         """Makes a program for a call that none fits."""
@@ -135,17 +156,17 @@ class Jitted(Generic[P, R]):
         return made
 
     def _traced(self, call: Call, types: list[TensorType | None]) -> Specialised:
-        assert self.watched is not None
+        assert self.outside is not None
         inputs = {n for n in self.varying if n < len(call.leaves) and call.leaves[n].__class__ in (int, float)}
-        outside = self.varying_outside - self.deciding
+        numbers = self.varying_outside - self.deciding
         try:
-            return Specialised(self.fn, _kind(call, types, inputs, outside), call.leaves, self.watched)
+            return Specialised(self.fn, _kind(call, types, inputs, numbers), call.leaves, self.outside)
         except (TilegradError, TypeError, ValueError, LookupError):
-            if not inputs and not outside:
+            if not inputs and not numbers:
                 raise
             self.varying -= inputs  # its value decides what is computed: one program for each
-            self.deciding |= outside
-            return Specialised(self.fn, _kind(call, types, set(), set()), call.leaves, self.watched)
+            self.deciding |= numbers
+            return Specialised(self.fn, _kind(call, types, set(), set()), call.leaves, self.outside)
 
     def _notice_numbers(self, call: Call) -> None:
         """Marks numbers that were different in an otherwise equal call: they become inputs."""
@@ -186,6 +207,13 @@ class Prepared(NamedTuple):
 
 watchers: list[Callable[[Prepared], None]] = []
 """Who is told when a function has been compiled for another kind of calls, before it runs."""
+
+
+def _taken(x: Any) -> Any:
+    """An argument as functions see it: of numpy, arrays are tensors and scalars are numbers."""
+    if isinstance(x, np.ndarray):
+        return tensor(x)
+    return x.item() if isinstance(x, np.generic) else x
 
 
 def _varies(x: Any, before: Any) -> bool:

@@ -164,6 +164,8 @@ class Properties(Handle):
     @property
     def grad(self) -> Tensor | None:
         """The gradient that has arrived here."""
+        if state.trace is not None:
+            state.trace.gradient_read(self)
         return self._gradient
 
     @grad.setter
@@ -180,6 +182,8 @@ class Properties(Handle):
                     f"grad has {value.dtype.name} elements, the tensor {self.dtype.name}; convert it, as in "
                     f"grad.to(tilegrad.{self.dtype.name})"
                 )
+        if state.trace is not None:
+            state.trace.gradient_set(self)
         self._gradient = value
 
     @property

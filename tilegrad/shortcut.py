@@ -39,7 +39,7 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
     ):
         return None
     values = {n: x for n, x in enumerate(kind.call.numbers) if n not in kind.watched}
-    stateful = bool(program.captured or program.host or program.guards)
+    stateful = bool(program.captured or program.host or program.guards or program.outside)
     names: dict[str, Any] = {
         "MISS": MISS,
         "Input": Input,

@@ -6,13 +6,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .autograd.modes import no_grad
 from .compiler import Compiled, compile
 from .creation import tensor
+from .errors import TraceError
 from .handle import Handle, mode, one_writer, wrap
 from .ir.dtype import float64, int64
 from .ir.graph import Input, TensorType, Value
 from .ir.node import Node
-from .ir.size import Dim, Size
+from .ir.size import Size
 from .ops.joint import joint_outputs
 from .realize import plain_graph, realize, substituted
 from .runtime.buffer import Buffer
@@ -22,7 +24,7 @@ from .tensor import Tensor
 from .tracing import HostNumber, Trace
 from .transform.autodiff import gradients
 from .tree import Tree, flatten, unflatten
-from .watched import Watched
+from .watched import Outside, same, unchanged
 
 
 class Call(Node):
@@ -67,16 +69,12 @@ class Kind(Node):
             elif n in self.inputs:
                 if x.__class__ is not known.leaves[n].__class__:
                     return None
-            elif not _same(x, known.leaves[n]):
+            elif not same(x, known.leaves[n]):
                 return None
         for n, (x, before) in enumerate(zip(call.numbers, known.numbers, strict=True)):
-            if n not in self.watched and not _same(x, before):
+            if n not in self.watched and not same(x, before):
                 return None
         return sizes
-
-
-def _same(x: Any, y: Any) -> bool:
-    return x is y or (x.__class__ is y.__class__ and not isinstance(x, Handle) and bool(x == y))
 
 
 def _binds(type: TensorType, have: TensorType, sizes: dict[str, int]) -> bool:
@@ -101,24 +99,25 @@ class Specialised:
     elements of captured storages, which are written in place.
     """
 
-    def __init__(self, fn: Callable[..., Any], kind: Kind, leaves: Sequence[Any], watched: Sequence[Watched]) -> None:
+    def __init__(self, fn: Callable[..., Any], kind: Kind, leaves: Sequence[Any], outside: Outside) -> None:
         self.kind = kind
+        self.outside = outside.others
         self.name = getattr(fn, "__name__", "function")
         self.runners: dict[tuple[tuple[str, int], ...], Runner] = {}
         trace = Trace()
         with one_writer:
             try:
-                self._trace(trace, fn, leaves, watched)
+                self._trace(trace, fn, leaves, outside)
             finally:
                 trace.finish()
         self._compile(trace)
 
-    def _trace(self, trace: Trace, fn: Callable[..., Any], leaves: Sequence[Any], watched: Sequence[Watched]) -> None:
+    def _trace(self, trace: Trace, fn: Callable[..., Any], leaves: Sequence[Any], outside: Outside) -> None:
         """Runs the function on placeholders."""
         self.placeholders: list[Input | None] = []
         self.arguments: list[Tensor | None] = []
         self.standing: list[Value | None] = []
-        before = [(w, w.read()) for n, w in enumerate(watched) if n in self.kind.watched]
+        before = [(w, w.read()) for n, w in enumerate(outside.numbers) if n in self.kind.watched]
         with trace:
             stand_ins = [self._stand_in(n, x) for n, x in enumerate(leaves)]
             args, kwargs = unflatten(self.kind.call.structure, stand_ins)
@@ -127,10 +126,12 @@ class Specialised:
                     dtype = float64 if isinstance(number, float) else int64
                     w.write(wrap(trace.number(w.read, TensorType(dtype, ()))))
                 self.results, self.result_structure = flatten(fn(*args, **kwargs))
+                self.result_values = [r.value if isinstance(r, Tensor) else None for r in self.results]
+                _write_assigned(outside)
             finally:
+                _put_back(trace, outside)
                 for w, number in before:
                     w.write(number)
-            self.result_values = [r.value if isinstance(r, Tensor) else None for r in self.results]
         self.changed = [
             n
             for n, t in enumerate(self.arguments)
@@ -170,6 +171,9 @@ class Specialised:
         outputs += [g.own_value() for _, g in self.gradients if g is not None]
         self.common = any(storage.common for storage in trace.written)
         self.updated = [n for n, (storage, _) in enumerate(captured) if storage in trace.written]
+        self.written = {id(captured[n][0]) for n in self.updated}
+        self.kept = {id(storage) for storage, _ in captured} - self.written
+        self.writes = bool(self.changed or self.updated)
         updates = {len(outputs) + m: first + n for m, n in enumerate(self.updated)}
         outputs += [trace.finals[captured[n][0]] for n in self.updated]
         graph, self.constants = plain_graph(outputs, given)
@@ -179,12 +183,28 @@ class Specialised:
         ]
 
     def is_current(self) -> bool:
-        """Whether what was captured is still of the kind that the program was made for."""
+        """Whether what was read outside is still there, and of the kind that the program was made for."""
+        for watched, found in self.outside:
+            now = watched.read()
+            if now is not found and not unchanged(now, found):
+                return False
         for base, type in zip(self.captured, self.captured_types, strict=True):
             have = base.storage.value.type
             if have is not type and have != type:
                 return False
         return all(read() == value for read, value in self.guards)
+
+    def overlapping(self, leaves: Sequence[Any]) -> bool:
+        """Whether memory that the program writes to is reached in two ways, which it was not made for."""
+        written, read = set(self.written), set(self.kept)
+        for n, x in enumerate(leaves):
+            if not isinstance(x, Handle):
+                continue
+            memory = id(x if x._base is None else x._base.storage)
+            if memory in written or (n in self.changed and memory in read):
+                return True
+            (written if n in self.changed else read).add(memory)
+        return False
 
     def __call__(self, leaves: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         """Runs the program."""
@@ -222,7 +242,7 @@ class Specialised:
         """Hands out what the program made."""
         outputs = iter(made)
         results = [
-            r if form is None else form.filled(next(outputs), sizes)
+            form.filled(next(outputs), sizes) if form is not None else settled(r, sizes)
             for r, form in zip(self.results, self.forms, strict=True)
         ]
         for n in self.changed:
@@ -260,6 +280,35 @@ class Specialised:
         for n, value in zip(self.differentiable, made, strict=True):
             value.hold(results[n]._value.buffer)
             results[n] = wrap(value)
+
+
+def _write_assigned(outside: Outside) -> None:
+    """What a traced function put in the place of a tensor outside becomes the new elements of that tensor."""
+    assigned = []
+    for watched, found in outside.others:
+        now = watched.read()
+        if now is not found and isinstance(found, Handle) and isinstance(now, Handle):
+            value, type = now.value, found.value.type
+            if value.type != type or value.tracked:
+                problem = "must not require gradients: x.detach()" if value.tracked else "must have the same type"
+                name = "a variable" if watched.name is None else repr(watched.name)
+                raise TraceError(
+                    f"{name} outside of a jitted function, a tensor {type}, is given {value.type}; what is assigned "
+                    f"to is updated in place, so the new tensor {problem}; or return it"
+                )
+            assigned.append((watched, found, value))
+    for watched, found, value in assigned:
+        watched.write(found)
+        with no_grad():
+            found.write(value, "assignment")
+
+
+def _put_back(trace: Trace, outside: Outside) -> None:
+    """No placeholder stays where a tensor was before the function was traced."""
+    for watched, found in outside.others:
+        now = watched.read()
+        if now is not found and isinstance(found, Handle) and id(now) in trace.own:
+            watched.write(found)
 
 
 class Form:
@@ -301,8 +350,9 @@ class HostMemory:
         return self.buffer
 
 
-def settled(extent: Dim, sizes: Mapping[str, int]) -> int:
-    return extent.value(sizes) if isinstance(extent, Size) else extent
+def settled(x: Any, sizes: Mapping[str, int]) -> Any:
+    """An extent with the sizes of one call; anything else as it is."""
+    return x.value(sizes) if isinstance(x, Size) else x
 
 
 def memory_of(x: Handle) -> Buffer:

@@ -57,6 +57,8 @@ class Trace:
         """What written storages have in the end."""
         self.seen: dict[int, tuple[Handle, Any]] = {}
         """Captured tensors, with the gradient each had."""
+        self.given: set[int] = set()
+        """Tensors whose gradient from before no longer matters: the function gave them another, or asked for it."""
         self.numbers: list[HostNumber] = []
         self.guards: list[tuple[Callable[[], Any], Any]] = []
         """What the function read of Python's state (whether a module trains), and how to read it again."""
@@ -111,6 +113,20 @@ class Trace:
         made = Input(type, f"number{len(self.numbers)}")
         self.numbers.append(HostNumber(read, made))
         return made
+
+    def gradient_read(self, tensor: Handle) -> None:
+        """`.grad` is looked at. The program is for calls in which the tensor has the same one, or none again."""
+        if id(tensor) in self.own or id(tensor) in self.given:
+            return
+        self.gradient_set(tensor)
+        before = tensor._gradient
+        self.guards.append((lambda: tensor._gradient is before, True))
+
+    def gradient_set(self, tensor: Handle) -> None:
+        """`.grad` is replaced."""
+        if id(tensor) not in self.own:
+            self.seen.setdefault(id(tensor), (tensor, tensor._gradient))
+            self.given.add(id(tensor))
 
     def gradients(self) -> list[tuple[Handle, Tensor | None]]:
         """The captured tensors that were given another gradient."""

@@ -80,7 +80,7 @@ def _holder(leaf: Value) -> Any:
 
 def accumulate(x: Tensor, gradient: Value, create_graph: bool) -> None:
     """Adds to the gradient that a leaf has."""
-    known = x._gradient
+    known = x.grad
     if known is None:
         x._gradient = wrap(gradient)
     elif create_graph:
