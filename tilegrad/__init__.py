@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .control import cond, scan, while_loop
     from .jitted import jit
     from .profile.explanation import explain
+    from .profile.first_nan import first_nan
     from .serialization import load, load_safetensors, save, save_safetensors
     from .transforms import checkpoint, grad, hessian, jacobian, jvp, value_and_grad, vjp, vmap
 
@@ -46,6 +47,7 @@ short, int, long = int16, int32, int64
 LATER = {
     "jit": "jitted",
     "explain": "profile.explanation",
+    "first_nan": "profile.first_nan",
     **dict.fromkeys(("load", "load_safetensors", "save", "save_safetensors"), "serialization"),
     **dict.fromkeys(("cond", "scan", "while_loop"), "control"),
     **dict.fromkeys(
@@ -68,7 +70,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Device", "DType", "Tensor", "autograd", "bfloat16", "bool", "bool_", "can_cast", "checkpoint", "compute",
-    "cond", "data", "device", "devices", "double", "dtype", "enable_grad", "errors", "explain", "float", "float16",
+    "cond", "data", "device", "devices", "double", "dtype", "enable_grad", "errors", "explain", "float", "first_nan", "float16",
     "float32", "float64", "get_default_dtype", "grad", "half", "hessian", "inference_mode", "int", "int16", "int32",
     "int64", "int8", "is_grad_enabled", "jacobian", "jit", "jvp", "language", "live_bytes", "load",
     "load_safetensors", "long", "nn", "no_grad", "optim", "promote_types", "result_type", "save",

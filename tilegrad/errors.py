@@ -78,6 +78,10 @@ class DataError(TilegradError, ValueError):
     """A data file that is missing or damaged."""
 
 
+class NaNError(TilegradError, ArithmeticError):
+    """A result that is not a number, and somebody asked to be told."""
+
+
 class CheckpointError(DataError):
     """A file of tensors that is damaged, or of another kind than it should be."""
 

@@ -28,6 +28,8 @@ def realize(values: Sequence[Value]) -> None:
     wanted = [v for v in dict.fromkeys(values) if v.buffer is None]
     for place in {v.device for v in wanted}:
         _realize_on_one_device([v for v in wanted if v.device == place])
+    if state.inspect is not None:
+        state.inspect(wanted)
 
 
 def _realize_on_one_device(wanted: list[Value]) -> None:
