@@ -17,11 +17,11 @@ from ..ir.dtype import DType, bfloat16, float16, float32
 from ..ir.graph import Value
 from ..ir.scalar import Apply, Expr, Index, Read, Reduce, walk
 from ..ir.size import Dim, product
-from ..ir.tile import Assign, For, Literal, Name, Tile
+from ..ir.tile import Assign, For, Literal, Name, Statement, Tile
 from .emit import Emitter
 from .flatten import FlatGroup
 from .group import Group
-from .instances import Lowered, at_most, declare_programs, divides, extent_of, finished, kernel_names, number_of
+from .instances import Lowered, declare_programs, extent_of, finished, kernel_names, number_of
 from .products import free_indices, operands
 
 TILE_M, TILE_N, TILE_K = 256, 64, 512
@@ -40,7 +40,7 @@ def lower_contraction(group: Group, flat: FlatGroup, names: Mapping[Value, str])
     block = _blocks(m, n, k, flat)
     rows = tuple(i for i in flat.rows if i not in (m, n)) + (m, n)
     emitter = Emitter((m, k, n), block, kernel_names(flat, names), flat.roots)
-    grid = declare_programs(emitter, rows, {m: block[m], n: block[n]})
+    grid = declare_programs(emitter, rows, {m: block[m], n: block[n]}, overlapping=True)
     accumulators = _accumulate(emitter, flat, factors, (m, k, n), [e.dtype for e in sums])
     emitter.accumulated |= {e: (name, (m, n)) for e, name in zip(sums, accumulators, strict=True)}
     emitter.store(flat.stores)
@@ -51,7 +51,7 @@ def lower_contraction(group: Group, flat: FlatGroup, names: Mapping[Value, str])
 
 def _blocks(m: Index, n: Index, k: Index, flat: FlatGroup) -> dict[Index, int]:
     """Tiles as large as the result allows while every thread gets one."""
-    height, width = at_most(m.extent, TILE_M), at_most(n.extent, TILE_N)
+    height, width = _evenly(m.extent, TILE_M, 6), _evenly(n.extent, TILE_N, 16)
     others = 1
     for i in flat.rows:
         if i not in (m, n):
@@ -67,11 +67,18 @@ def _blocks(m: Index, n: Index, k: Index, flat: FlatGroup) -> dict[Index, int]:
 
 
 def _depth(extent: Dim) -> int:
-    """How much of k an instance takes at a time: evenly, if there is a way."""
+    """How much of k an instance takes at a time."""
+    return _evenly(extent, TILE_K, 4) if type(extent) is int else TILE_K // 2
+
+
+def _evenly(extent: Dim, most: int, unit: int) -> int:
+    """The length of pieces that cover an axis with little left over: multiples of a unit, if there are several."""
     if type(extent) is not int:
-        return TILE_K // 2
-    even = (d for d in range(min(extent, TILE_K), TILE_K // 4 - 1, -1) if extent % d == 0)
-    return next(even, min(extent, TILE_K // 2))
+        return most
+    if extent <= most:
+        return extent
+    pieces = -(-extent // most)
+    return min(most, -(-extent // (pieces * unit)) * unit)
 
 
 def _accumulate(
@@ -87,26 +94,40 @@ def _accumulate(
     step = emitter.block[k]
     shape = (emitter.block[m], emitter.block[n])
     single = not outer and k.extent == step
+    whole = k.extent // step * step if type(k.extent) is int else k.extent
     names = [emitter.assign("acc", tile.Full(shape, Literal(0.0), dtype)) for dtype in dtypes]
     before, known, masks = emitter.body, dict(emitter.known), dict(emitter.masks)
     emitter.body = []
     loops = []
     for column in outer:
-        loops.append((column, emitter.fresh("k"), 1))
+        loops.append((column, emitter.fresh("k")))
         emitter.variables[column] = loops[-1][1]
-    lanes: Tile = tile.Arange(0, step)
-    if k.extent != step:
-        loops.append((k, emitter.fresh("k"), step))
-        lanes = tile.Apply("add", (Name(loops[-1][1]), lanes))
-        if not divides(step, k.extent):
+
+    def turn(start: Tile | None, width: int) -> list[Statement]:
+        """Adds what some of k gives."""
+        emitter.body, emitter.block[k] = [], width
+        if not single:
+            emitter.known, emitter.masks = dict(known), dict(masks)
+        lanes: Tile = tile.Arange(0, width)
+        lanes = lanes if start is None else tile.Apply("add", (start, lanes))
+        emitter.variables[k] = emitter.assign("ks", lanes).name
+        for name, pair in zip(names, factors, strict=True):
+            x, y = (_operand(emitter, e, at) for e, at in zip(_narrow(*pair), ((m, k), (k, n)), strict=True))
+            emitter.body.append(Assign(name.name, tile.Dot(x, y, name)))
+        return emitter.body
+
+    if k.extent == step:
+        body = turn(None, step)
+    else:
+        if type(k.extent) is not int:
             emitter.bound[k] = k.extent
-    emitter.variables[k] = emitter.assign("ks", lanes).name
-    for name, pair in zip(names, factors, strict=True):
-        x, y = (_operand(emitter, e, at) for e, at in zip(_narrow(*pair), ((m, k), (k, n)), strict=True))
-        emitter.body.append(Assign(name.name, tile.Dot(x, y, name)))
-    body = emitter.body
-    for column, variable, width in reversed(loops):
-        body = [For(variable, Literal(0), extent_of(emitter, column.extent), Literal(width), tuple(body))]
+        variable = emitter.fresh("k")
+        inner = turn(Name(variable), step)
+        body = [For(variable, Literal(0), extent_of(emitter, whole), Literal(step), tuple(inner))]
+        if whole != k.extent:
+            body += turn(Literal(whole), k.extent - whole)
+    for column, variable in reversed(loops):
+        body = [For(variable, Literal(0), extent_of(emitter, column.extent), Literal(1), tuple(body))]
     emitter.body = before + body
     if not single:
         emitter.known, emitter.masks = known, masks

@@ -55,6 +55,8 @@ class Emitter:
         self.variables: dict[Index, str] = {}
         self.bound: dict[Index, Dim] = {}
         """The extents of the axes that tiles overhang: there, elements are masked."""
+        self.begins: dict[Index, Tile] = {}
+        """Where tiles overlap the one before: the first index that is theirs alone."""
         self.masks: dict[tuple[Index, ...], tuple[Tile, Axes]] = {}
         self.used: set[str] = set(names.values())
         self.uses: dict[Expr, int] = {}
@@ -300,6 +302,21 @@ class Emitter:
         both = (self.lift(mask, every, union), self.lift(condition, condition_axes, union))
         return tile.Apply("bitand", both), union
 
+    def _renews(self, stores: list[FlatStore]) -> bool:
+        read = {self.names[e.source] for s in stores for e in walk(s.expr) if isinstance(e, Read)}
+        return any(self.names[s.value] in read for s in stores)
+
+    def _own(self, mask: Tile | None, axes: Axes) -> tuple[Tile, Axes]:
+        """A mask without what the tile before writes."""
+        for index, begin in self.begins.items():
+            own = self.assign("own", tile.Apply("ge", (Name(self.variables[index]), begin)))
+            every = tuple(a for a in self.axes if a in axes or a is index)
+            lifted = self.lift(own, (index,), every)
+            mask = lifted if mask is None else tile.Apply("bitand", (self.lift(mask, axes, every), lifted))
+            axes = every
+        assert mask is not None
+        return mask, axes
+
     def _holds(self, guard: Expr) -> tuple[Tile, Axes]:
         """A guard as a tile. The last of its conditions may read only where those before it hold."""
         match guard:
@@ -360,13 +377,20 @@ class Emitter:
         return self._deep(tile.Expand(value, missing), value)
 
     def store(self, stores: Iterable[FlatStore]) -> None:
-        """Stores values. All are computed before the first is written: it may go where another is read from."""
+        """Stores values. All are computed before the first is written: it may go where another is read from.
+
+        Where tiles overlap, both write the same; not so if that is made of what was there before.
+        """
+        stores = list(stores)
+        renewing = self.begins and self._renews(stores)
         ready = [(s, *self.emit(s.expr)) for s in stores]
         for s, made, made_axes in ready:
             made = self.wide(s.expr, made)
             where, axes = self.emit(s.offset)
             every = tuple(a for a in self.axes if a in axes or a in made_axes)
             mask, mask_axes = self.mask(every)
+            if renewing:
+                mask, mask_axes = self._own(mask, mask_axes)
             every = tuple(a for a in self.axes if a in every or a in mask_axes)
             pointer: Tile = Name(self.names[s.value])
             if where != Literal(0) or every:

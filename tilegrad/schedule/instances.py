@@ -27,8 +27,13 @@ class Lowered(Node):
     """Operations of one instance, about."""
 
 
-def declare_programs(emitter: Emitter, rows: tuple[Index, ...], block: Mapping[Index, int]) -> tuple[Tiles, ...]:
-    """Gives each row index its value from the program ids; the last one is fastest."""
+def declare_programs(
+    emitter: Emitter, rows: tuple[Index, ...], block: Mapping[Index, int], overlapping: bool = False
+) -> tuple[Tiles, ...]:
+    """Gives each row index its value from the program ids; the last one is fastest.
+
+    Where tiles do not fit an axis the last one overhangs, or, if it may, overlaps the one before it.
+    """
     last_first = list(reversed(rows))
     order = sorted(last_first, key=lambda i: i not in block)  # tiles are along the first two axes of the grid
     grid = [Tiles(i.extent, block.get(i, 1)) for i in order[:2]]
@@ -39,7 +44,8 @@ def declare_programs(emitter: Emitter, rows: tuple[Index, ...], block: Mapping[I
     if rest:
         grid.append(Tiles(outer, 1))
     for axis, index in enumerate(order[:2]):
-        _declare(emitter, index, ProgramId(axis), block, single=grid[axis].extent == grid[axis].tile)
+        single = grid[axis].extent == grid[axis].tile
+        _declare(emitter, index, ProgramId(axis), block, single, overlapping)
     if rest:
         left: Tile = emitter.assign("outer", ProgramId(2)) if len(rest) > 1 else ProgramId(2)
         for n, index in enumerate(rest):
@@ -59,7 +65,14 @@ def _tiles(extent: Dim, block: int) -> Dim:
     return -(-extent // block)
 
 
-def _declare(emitter: Emitter, index: Index, program: Tile, block: Mapping[Index, int], single: bool) -> None:
+def _declare(
+    emitter: Emitter,
+    index: Index,
+    program: Tile,
+    block: Mapping[Index, int],
+    single: bool,
+    overlapping: bool = False,
+) -> None:
     width = block.get(index)
     stem = "row" if index not in emitter.axes else "i"
     name = emitter.fresh(stem)
@@ -67,8 +80,12 @@ def _declare(emitter: Emitter, index: Index, program: Tile, block: Mapping[Index
     if width is not None:
         start: Tile | None = None if single else tile.Apply("mul", (program, Literal(width))) if width > 1 else program
         lanes: Tile = tile.Arange(0, width)
+        overlaps = overlapping and type(index.extent) is int and not divides(width, index.extent)
+        if overlaps and start is not None:
+            emitter.begins[index] = start
+            start = tile.Apply("minimum", (start, Literal(index.extent - width)))
         value = lanes if start is None else tile.Apply("add", (start, lanes))
-        if not divides(width, index.extent):
+        if not overlaps and not divides(width, index.extent):
             emitter.bound[index] = index.extent
     emitter.body.append(Assign(name, value))
     emitter.variables[index] = name

@@ -7,11 +7,21 @@ page each), by squares transposed in registers where it lies along the other axi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 from ....ir import tile as ir
 from .. import vectors
-from ..emit import I64, Value, constant
+from ..emit import I64, Type, Value, constant
 from .elements import At, Memory
 from .nests import Nests
+
+
+UNROLLED = 4
+"""Turns of the innermost loop that are written out."""
+
+Line: TypeAlias = Callable[[Value], Value]
+"""Gives the element of a row at some k."""
 
 
 def dot(nests: Nests, out: Memory, x: ir.Tile, y: ir.Tile, accumulator: ir.Tile | None) -> None:
@@ -127,25 +137,53 @@ class _Dot:
             for v in range(wide)
         ]
         zero = constant(0.0 if self.dtype.is_float else 0, vectors.lanes_type(self.dtype, self.lanes))
-        start = [zero if fresh else e.load(self.out, at, self.lanes) for at in places]
-        loop = self.nests.loop("k", 0, self.k, 1, [(f"c{n}", x) for n, x in enumerate(start)])
-        ys = [self._right(loop.index, b.op("add", column, constant(v * self.lanes, I64))) for v in range(wide)]
-        sums = []
-        for r in range(rows):
-            x = b.splat(self._left(b.op("add", row, constant(r, I64)), loop.index), self.lanes)
-            for v in range(wide):
-                sums.append(self._added(x, ys[v], loop.carried[r * wide + v]))
-        results = b.close_loop(loop, sums)
+        sums = [zero if fresh else e.load(self.out, at, self.lanes) for at in places]
+        lines = [self._line(b.op("add", row, constant(r, I64))) for r in range(rows)]
+        columns = [b.op("add", column, constant(v * self.lanes, I64)) for v in range(wide)]
+        together = self.k // UNROLLED * UNROLLED
+        if together:
+            loop = self.nests.loop("k", 0, together, UNROLLED, [(f"c{n}", x) for n, x in enumerate(sums)])
+            sums = list(loop.carried)
+            for u in range(UNROLLED):
+                sums = self._step_on(lines, columns, b.op("add", loop.index, constant(u, I64)), sums)
+            sums = list(b.close_loop(loop, sums))
+        for u in range(together, self.k):
+            e.memo = {}
+            sums = self._step_on(lines, columns, constant(u, I64), sums)
+        results = sums
         e.begin()
         e.active = active
         for at, value in zip(places, results, strict=True):
             e.keep(self.out, at, value, self.lanes)
         e.active = None
 
-    def _left(self, row: Value, k: Value) -> Value:
+    def _step_on(self, lines: list[Line], columns: list[Value], k: Value, sums: list[Value]) -> list[Value]:
+        """The sums with what one k adds to them."""
+        ys = [self._right(k, column) for column in columns]
+        added = []
+        for r, line in enumerate(lines):
+            x = self.b.splat(line(k), self.lanes)
+            added += [self._added(x, y, sums[r * len(ys) + v]) for v, y in enumerate(ys)]
+        return added
+
+    def _line(self, row: Value) -> Line:
+        """How the elements of a row of the left operand are read."""
+        e, b = self.e, self.b
         if isinstance(self.left, Memory):
-            return self.e.load(self.left, [row, k], 0)
-        return self.e.of(self._converted(self.left), [row, k], 0, self.dtype)
+            memory = self.left
+            return lambda k: e.load(memory, [row, k], 0)
+        x, step = self._defined(self.left), self._step(self.left)
+        if not isinstance(x, ir.Load) or step is None or not self._is_plain(x):
+            converted = self._converted(self.left)
+            return lambda k: e.of(converted, [row, k], 0, self.dtype)
+        first = e.of(x.pointer, [row, constant(0, I64)], 0, self.dtype)
+        element = Type(vectors.memory_element(self.dtype))
+
+        def read(k: Value) -> Value:
+            at = b.offset(first, element.element, b.op("mul", k, constant(step, I64)) if step != 1 else k)
+            return vectors.from_memory(b, e.once(at, element, self.dtype.bytes), self.dtype)
+
+        return read
 
     def _right(self, k: Value, column: Value) -> Value:
         if isinstance(self.right, Memory):

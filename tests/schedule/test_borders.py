@@ -1,0 +1,31 @@
+"""Products whose tiles do not fit: they overlap, and what is left of k has a turn of its own."""
+
+import numpy as np
+import pytest
+
+import tilegrad as tg
+
+
+@pytest.mark.parametrize("m, k, n", [(1, 1, 1), (257, 3, 65), (300, 513, 70), (259, 1021, 131), (5, 700, 1000)])
+def test_product(m: int, k: int, n: int) -> None:
+    rng = np.random.default_rng(m)
+    x, y = (rng.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n)))
+    run = tg.jit(lambda x, y: (x @ y).relu() + 1)
+    wanted = np.maximum(x.astype(np.float64) @ y, 0) + 1
+    np.testing.assert_allclose(run(tg.tensor(x), tg.tensor(y)).numpy(), wanted, rtol=1e-4, atol=1e-3)
+
+
+def test_what_is_updated_in_place_is_updated_once() -> None:
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal(shape).astype(np.float32) for shape in ((300, 40), (40, 70)))
+    weight = tg.ones(300, 70)
+
+    @tg.jit
+    def step(x: tg.Tensor, y: tg.Tensor) -> None:
+        weight.mul_(0.5).add_(x @ y)
+
+    for turn in range(1, 4):
+        step(tg.tensor(x), tg.tensor(y))
+        wanted = 0.5**turn + (x @ y) * sum(0.5**n for n in range(turn))
+        np.testing.assert_allclose(weight.numpy(), wanted, rtol=1e-4, atol=1e-4)
+    assert "tl.minimum" in str(tg.explain(step, tg.tensor(x), tg.tensor(y))["kernels"])
