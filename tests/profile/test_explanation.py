@@ -202,3 +202,14 @@ def test_a_number_belongs_to_no_line() -> None:
     """Equal numbers are one value, whatever line they stand in."""
     e = tg.explain(lambda x: x * 12345.5, tg.ones(3))
     assert "fill[12345.5]\n" in str(e["graph"])
+
+
+def test_a_derived_function_stands_where_its_function_does() -> None:
+    def cube(x: tg.Tensor) -> tg.Tensor:
+        return (x * x * x).sum()
+
+    text = str(tg.explain(tg.grad(cube), tg.ones(4))["lines"])
+
+    assert text.startswith("test_explanation.py\n")
+    assert text.count(".py") == 1
+    assert text.count("x * x * x") == 1

@@ -12,7 +12,7 @@ from ..ir.size import Size, known
 from ..schedule.group import Group
 from .document import hue
 
-LETTER, HEIGHT, GAP, STEP = 6.7, 22, 14, 46
+LETTER, HEIGHT, GAP, STEP, MARGIN = 6.7, 22, 14, 46, 40
 WIDEST, HALF = 1080, 540
 """A row that would be wider is broken: pages are read downwards. Two drawings of half a page stand side by side."""
 MOST_NODES = 600
@@ -123,13 +123,15 @@ def _drawn(boxes: Sequence[Box], rows: list[list[int]]) -> str:
             middle[n] = left + width[n] / 2
             left += width[n] + GAP
     shift = -min((middle[n] - width[n] / 2 for n in middle), default=0.0) + 4
-    total = max((middle[n] + width[n] / 2 for n in middle), default=0.0) + shift + 4
+    total = max((middle[n] + width[n] / 2 for n in middle), default=0.0) + shift + MARGIN
     top = {n: 4 + y * STEP for y, row in enumerate(rows) for n in row}
     parts = []
     for n, box in enumerate(boxes):
         for r in box.reads:
             x, y, u, v = middle[r] + shift, top[r] + HEIGHT, middle[n] + shift, top[n]
-            parts.append(f'<path class="edge" d="M{x:.0f} {y}C{x:.0f} {y + 16} {u:.0f} {v - 16} {u:.0f} {v}"/>')
+            past = min(MARGIN, (v - y) / 8) if v - y > STEP else 0.0  # beside the boxes between, not through them
+            bend = f"C{x + past:.0f} {y + 16} {u + past:.0f} {v - 16} {u:.0f} {v}"
+            parts.append(f'<path class="edge" d="M{x:.0f} {y}{bend}"/>')
     for n, box in enumerate(boxes):
         style = 'class="leaf"' if box.colour is None else f'class="box" style="--hue:{hue(box.colour)}"'
         x = middle[n] + shift

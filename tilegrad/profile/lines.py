@@ -75,6 +75,7 @@ def user_lines(fn: Callable[..., Any] | None, places: Sequence[Sequence[Place]])
 def _source(fn: Callable[..., Any] | None) -> list[tuple[Place, str]]:
     if fn is None:
         return []
+    fn = inspect.unwrap(fn)  # what `tilegrad.grad` gives stands where its function does
     try:
         texts, first = inspect.getsourcelines(fn)
         file = inspect.getsourcefile(fn) or ""
