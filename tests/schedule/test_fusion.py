@@ -12,7 +12,9 @@ from tilegrad.ops.arithmetic import add, div, mul, neg, sub
 from tilegrad.ops.broadcasting import reduce_sum, reshape
 from tilegrad.ops.exponential import exp
 from tilegrad.ops.movement import permute
+from tilegrad.ops.pooling import Greatest
 from tilegrad.ops.reduction import amax, argmax
+from tilegrad.ops.sliding import Sliding
 from tilegrad.schedule.fuse import fuse
 
 
@@ -72,3 +74,11 @@ def test_why_two_kernels_stay_apart_is_said() -> None:
 
     assert len(schedule.groups) == 2
     assert "apart: " in str(schedule)
+
+
+def test_a_reduction_that_is_used_twice_is_one() -> None:
+    """The element of a value may use its reduction several times: `Greatest` asks where the place it found is."""
+    inputs, arrays = given((2, 6))
+    graph = Graph(inputs, (Greatest(inputs[0], (Sliding(6, 3, 3, 2, 1),)),))
+    assert [group.kind for group in fuse(graph).groups] == ["rows"]
+    check(graph, arrays)

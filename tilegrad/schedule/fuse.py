@@ -211,10 +211,25 @@ def _reduction_chain(e: Expr) -> list[Reduce]:
                 chain.append(e)
                 e = body
             case _:
-                inner = [p for p in parts(e) if facts(p).loops]
+                inner = [p for p in parts(e) if facts(p).loops] if chain else _outermost(e)
                 if len(inner) != 1 or (chain and not _is_cast(e)):
                     return chain
                 e = inner[0]
+
+
+def _outermost(e: Expr) -> list[Expr]:
+    """The reductions and scans in an expression that are in no other, each once."""
+    found: dict[Expr, None] = {}
+    seen: set[Expr] = set()
+    stack = [e]
+    while stack:
+        for part in parts(stack.pop()):
+            if isinstance(part, Reduce | Scan):
+                found[part] = None
+            elif part not in seen and facts(part).loops:
+                seen.add(part)
+                stack.append(part)
+    return list(found)
 
 
 def _is_cast(e: Expr) -> bool:
