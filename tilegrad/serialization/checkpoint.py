@@ -141,6 +141,7 @@ class _Reader:
             "torch.Size": _tuple,
             "torch.device": _device,
             "_codecs.encode": _encoded,
+            "builtins.bytes": _no_bytes,
             "builtins.set": _set,
             "builtins.bytearray": _bytearray,
             "builtins.complex": _complex,
@@ -279,6 +280,10 @@ def _encoded(text: Any, encoding: Any) -> bytes:
     if type(text) is not str or encoding not in ("latin1", "latin-1"):
         raise TypeError("bytes in an unknown encoding")
     return text.encode("latin1")
+
+
+def _no_bytes() -> bytes:
+    return b""
 
 
 def _set(items: Any = ()) -> set[Any]:

@@ -107,7 +107,8 @@ class Pickler:
         self.places = places
         self.out = bytearray(b"\x80\x02")
         self.names: dict[str, int] = {}
-        self.known: dict[int, int] = {}
+        self.known: dict[int, tuple[int, Any]] = {}
+        """The numbers of what was written, with the objects: as long as they live, no other gets their id."""
         self.count = 0
 
     def dump(self, thing: Any) -> bytes:
@@ -127,13 +128,13 @@ class Pickler:
             self._scalar(x)
 
     def _once(self, x: Any, write: Any) -> None:
-        number = self.known.get(id(x))
-        if number is not None:
-            self._recall(number)
+        known = self.known.get(id(x))
+        if known is not None:
+            self._recall(known[0])
         else:
             write(x)
             # a container is known only when it is complete: `tensors_of` found that none contains itself
-            self.known[id(x)] = self._remember()
+            self.known[id(x)] = (self._remember(), x)
 
     def _remember(self) -> int:
         self.out += b"q" + bytes([self.count]) if self.count < 256 else b"r" + struct.pack("<I", self.count)
