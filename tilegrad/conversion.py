@@ -163,9 +163,8 @@ def item(self: Tensor) -> Any:
     """The only element, as a Python number."""
     if self.value.type.count != 1:
         raise ArgumentError(
-            f"item: a tensor of shape {list(self.value.shape)} has {self.value.type.count} elements, not "
-            "one; use tolist(), "
-            "or reduce it first, as in x.sum().item()"
+            f"item: a tensor of shape {list(self.value.shape)} has {self.value.type.count} elements, not one; use "
+            "tolist(), or reduce it first, as in x.sum().item()"
         )
     return array_of(self).item()
 

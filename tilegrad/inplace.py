@@ -41,8 +41,7 @@ def store(x: Tensor, result: Value, op: str) -> None:
         if not can_cast(result.dtype, own.dtype):
             raise DTypeError(
                 f"{op}: the result is {result.dtype.name} and cannot be stored in place in a tensor of "
-                f"{own.dtype.name}; "
-                f"use the one without underscore, or convert first: x = x.to({result.dtype!r})"
+                f"{own.dtype.name}; use the one without underscore, or convert first: x = x.to({result.dtype!r})"
             )
         result = cast(result, own.dtype)
     if result.type.shape != own.shape:

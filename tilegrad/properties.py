@@ -305,9 +305,8 @@ class Properties(Handle):
     def __bool__(self) -> bool:
         if self.numel() != 1:
             raise ArgumentError(
-                f"a tensor of {self.numel()} elements, of shape {shown(self.shape)}, is neither true nor "
-                "false; use .any() or "
-                ".all()"
+                f"a tensor of {self.numel()} elements, of shape {shown(self.shape)}, is neither true nor false; use "
+                ".any() or .all()"
             )
         return bool(self.item())
 

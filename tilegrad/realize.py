@@ -53,15 +53,14 @@ def undetermined(value: Value) -> TraceError:
     if state.trace is None:
         return TraceError(
             f"the elements of a tensor are asked for that depend on a placeholder ({value}: {value.type}): on an "
-            "argument "
-            "of a function while vmap maps it, where a choice is written with tilegrad.where; or it was kept from a "
-            "function that jit traced, and is used outside of it. Return it from the function"
+            "argument of a function while vmap maps it, where a choice is written with tilegrad.where; or it was kept "
+            "from a function that jit traced, and is used outside of it. Return it from the function"
         )
     return TraceError(
-        f"the elements of a tensor are asked for while a jitted function is traced, but depend on what it will be "
+        "the elements of a tensor are asked for while a jitted function is traced, but depend on what it will be "
         f"called with ({value}: {value.type}). For a choice that depends on data write tilegrad.where or "
-        "tilegrad.cond, "
-        "for a loop tilegrad.while_loop or tilegrad.scan; to print or log, return the tensor and look at it outside"
+        "tilegrad.cond, for a loop tilegrad.while_loop or tilegrad.scan; to print or log, return the tensor and look "
+        "at it outside"
     )
 
 

@@ -164,9 +164,8 @@ def _single(result: Any) -> Value:
     value = result.value
     if value.shape:
         raise GradientError(
-            f"grad: the function returns a tensor of shape {shown(value.shape)}; only that of a single "
-            "number is a gradient. "
-            "Reduce it, as in .sum(), or use vjp"
+            f"grad: the function returns a tensor of shape {shown(value.shape)}; only that of a single number is a "
+            "gradient. Reduce it, as in .sum(), or use vjp"
         )
     return value
 

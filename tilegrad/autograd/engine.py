@@ -114,9 +114,8 @@ def grad(
     for x in wanted:
         if not x.requires_grad:
             raise GradientError(
-                f"grad: an input of shape {shown(x.shape)} does not require gradients; call "
-                "requires_grad_() on it before "
-                "anything is computed from it"
+                f"grad: an input of shape {shown(x.shape)} does not require gradients; call requires_grad_() on it "
+                "before anything is computed from it"
             )
     values = [x.value for x in results]
     if sharing.changes_of_saved_values:
@@ -167,16 +166,14 @@ def _upstream(x: Value, given: Tensor | None, op: str) -> Value:
                 f"{op}: {x.dtype.name} elements have no gradient; floating-point ones do: compute with x.float()"
             )
         raise GradientError(
-            f"{op}: the tensor of shape {shown(x.shape)} does not require gradients and was not computed "
-            "from one that does "
-            "(or within no_grad, or was detached); make a leaf with requires_grad=True and compute from it"
+            f"{op}: the tensor of shape {shown(x.shape)} does not require gradients and was not computed from one that "
+            "does (or within no_grad, or was detached); make a leaf with requires_grad=True and compute from it"
         )
     if given is None:
         if x.type.count != 1:
             raise GradientError(
-                f"{op}: the tensor has shape {shown(x.shape)}; without `gradient` it must have one "
-                "element. Reduce it, as in "
-                f"x.sum().{op if op == 'backward' else 'backward'}(), or say what flows into it: "
+                f"{op}: the tensor has shape {shown(x.shape)}; without `gradient` it must have one element. Reduce it, "
+                f"as in x.sum().{op if op == 'backward' else 'backward'}(), or say what flows into it: "
                 "gradient=tilegrad.ones_like(x)"
             )
         return fill(1.0, x.shape, x.dtype, x.device)

@@ -50,18 +50,16 @@ class FunctionCtx:
         name = type(self).__name__
         if self._released:
             raise GradientError(
-                f"{name} was differentiated before, and what it saved was released. Call "
-                "backward(retain_graph=True) the "
-                "first time if you need a second"
+                f"{name} was differentiated before, and what it saved was released. Call backward(retain_graph=True) "
+                "the first time if you need a second"
             )
         for n, (x, version) in enumerate(zip(self._saved, self._versions, strict=True)):
             if x is not None and x._version != version:
                 change = x.base().storage.change
                 where = f" by {change.op} at {change.location}" if change else ""
                 raise InPlaceError(
-                    f"{name}: saved tensor {n}, of shape {shown(x.shape)}, was changed in place{where} "
-                    "after it was saved "
-                    f"(version {x._version}, expected {version}). Change a clone() instead"
+                    f"{name}: saved tensor {n}, of shape {shown(x.shape)}, was changed in place{where} after it was "
+                    f"saved (version {x._version}, expected {version}). Change a clone() instead"
                 )
         return tuple(self._saved)  # type: ignore[arg-type]
 
@@ -104,9 +102,8 @@ class Function(FunctionCtx):
             written = cls.__dict__.get(name)
             if written is not None and not isinstance(written, (staticmethod, classmethod)):
                 raise ArgumentError(
-                    f"{cls.__name__}.{name} must be static: write @staticmethod above `def {name}(ctx, "
-                    "...)`; what it needs "
-                    "to remember goes to ctx"
+                    f"{cls.__name__}.{name} must be static: write @staticmethod above `def {name}(ctx, ...)`; what it "
+                    "needs to remember goes to ctx"
                 )
 
     @staticmethod
@@ -187,9 +184,8 @@ def _checked(
         given.pop()
     if len(given) != count:
         raise GradientError(
-            f"{cls.__name__}.backward returned {len(given)} gradients, but forward takes {count} "
-            "arguments; return one for "
-            "each, None for those that have none"
+            f"{cls.__name__}.backward returned {len(given)} gradients, but forward takes {count} arguments; return one "
+            "for each, None for those that have none"
         )
     found: list[Value | None] = []
     for n, type in zip(places, types, strict=True):
@@ -209,9 +205,8 @@ def _checked(
                 pass
             if value.shape != type.shape:
                 raise GradientError(
-                    f"{cls.__name__}.backward returned gradient {n} of shape {shown(g.value.shape)} for an "
-                    "argument of shape "
-                    f"{shown(type.shape)}; they must be equal"
+                    f"{cls.__name__}.backward returned gradient {n} of shape {shown(g.value.shape)} for an argument of "
+                    f"shape {shown(type.shape)}; they must be equal"
                 )
         found.append(value)
     return found

@@ -58,9 +58,8 @@ def _refuse_if_read(value: Value, changed: dict[Value, Change]) -> None:
         if change is not None:
             what = "its result" if part is value else f"an operand of shape {list(part.shape)}"
             raise InPlaceError(
-                f"the gradient of {value.op} (recorded at {value.location}) needs {what}, which was "
-                "changed in place by "
-                f"{change.op} at {change.location}. Use the operation without underscore there, or change a clone()"
+                f"the gradient of {value.op} (recorded at {value.location}) needs {what}, which was changed in place "
+                f"by {change.op} at {change.location}. Use the operation without underscore there, or change a clone()"
             )
         if part not in known:
             stack.extend(part.inputs)

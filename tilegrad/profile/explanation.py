@@ -27,7 +27,7 @@ from ..runtime.device import Device, device
 from ..schedule.group import Group, Schedule
 from ..schedule.replace import launch_line
 from ..tensor import Tensor
-from ..transform.autodiff import before
+from ..transform.autodiff import undifferentiated
 from .lines import Line, Place, places_of, show_lines, user_lines
 from .listing import Listing
 from .measure import Measured, duration, measure
@@ -107,7 +107,7 @@ class Explanation:
     @property
     def graph(self) -> Graph:
         """What was recorded, without what differentiation added."""
-        return before(self.differentiated)
+        return undifferentiated(self.differentiated)
 
     @property
     def differentiated(self) -> Graph:

@@ -62,14 +62,14 @@ def jvp(outputs: Sequence[Value], inputs: Sequence[Value], tangents: Sequence[Va
     return gradients([g for g, _ in pairs], [tangent for _, tangent in pairs], upstreams)
 
 
-def before(graph: Graph) -> Graph:
+def undifferentiated(graph: Graph) -> Graph:
     """What a graph was before it was differentiated: without gradients and what is computed from them.
 
     >>> from ..ir.dtype import float32
     >>> from ..ops.exponential import exp
     >>> x, u = tracked_input(TensorType(float32, (3,)), "x"), Input(TensorType(float32, (3,)), "u")
     >>> y = exp(x)
-    >>> print(before(Graph((x, u), (y, *gradients([y], [u], [x])))))
+    >>> print(undifferentiated(Graph((x, u), (y, *gradients([y], [u], [x])))))
     graph(x: f32[3], u: f32[3])
       %0: f32[3] = exp x
       return %0
