@@ -31,7 +31,9 @@ from .runtime.device import Device, device, devices
 from .tensor import Tensor
 
 if TYPE_CHECKING:
-    from . import autograd, data, language, nn, optim, serialization
+    from . import amp, autograd, data, language, nn, optim, serialization
+    from .amp import autocast
+    from .amp_casts import get_float32_matmul_precision, set_float32_matmul_precision
     from .control import cond, scan, while_loop
     from .jitted import jit
     from .profile.explanation import explain
@@ -48,6 +50,8 @@ LATER = {
     "jit": "jitted",
     "explain": "profile.explanation",
     "first_nan": "profile.first_nan",
+    "autocast": "amp",
+    **dict.fromkeys(("get_float32_matmul_precision", "set_float32_matmul_precision"), "amp_casts"),
     **dict.fromkeys(("load", "load_safetensors", "save", "save_safetensors"), "serialization"),
     **dict.fromkeys(("cond", "scan", "while_loop"), "control"),
     **dict.fromkeys(
@@ -55,7 +59,7 @@ LATER = {
     ),
 }
 """What is imported when it is first used, and from where."""
-ROOMS = ("autograd", "backend", "data", "language", "nn", "optim", "profile", "serialization")
+ROOMS = ("amp", "autograd", "backend", "data", "language", "nn", "optim", "profile", "serialization")
 """Packages that are imported when they are first used."""
 
 
@@ -69,12 +73,13 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "Device", "DType", "Tensor", "autograd", "bfloat16", "bool", "bool_", "can_cast", "checkpoint", "compute",
-    "cond", "data", "device", "devices", "double", "dtype", "enable_grad", "errors", "explain", "float", "first_nan", "float16",
-    "float32", "float64", "get_default_dtype", "grad", "half", "hessian", "inference_mode", "int", "int16", "int32",
-    "int64", "int8", "is_grad_enabled", "jacobian", "jit", "jvp", "language", "live_bytes", "load",
-    "load_safetensors", "long", "nn", "no_grad", "optim", "promote_types", "result_type", "save",
-    "save_safetensors", "scan", "serialization", "set_default_dtype", "set_grad_enabled", "set_printoptions",
+    "Device", "DType", "Tensor", "amp", "autocast", "autograd", "bfloat16", "bool", "bool_", "can_cast",
+    "checkpoint", "compute", "cond", "data", "device", "devices", "double", "dtype", "enable_grad", "errors",
+    "explain", "first_nan", "float", "float16", "float32", "float64", "get_default_dtype",
+    "get_float32_matmul_precision", "grad", "half", "hessian", "inference_mode", "int", "int16", "int32", "int64",
+    "int8", "is_grad_enabled", "jacobian", "jit", "jvp", "language", "live_bytes", "load", "load_safetensors",
+    "long", "nn", "no_grad", "optim", "promote_types", "result_type", "save", "save_safetensors", "scan",
+    "serialization", "set_default_dtype", "set_float32_matmul_precision", "set_grad_enabled", "set_printoptions",
     "short", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "vmap", "while_loop",
 ]  # fmt: skip
 __all__ += functional.__all__

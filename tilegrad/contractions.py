@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from .amp_casts import lowered
 from .errors import ArgumentError, ShapeError
 from .handle import Handle, wrap
 from .ir.graph import Value
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def _same(op: str, *tensors: Any) -> list[Value]:
-    """Values of one dtype: PyTorch refuses others; here they are promoted."""
-    values = [value_of(x, op) for x in tensors]
+    """Values of one dtype: PyTorch refuses others; here they are promoted. In autocast's, where that is on."""
+    values = lowered([value_of(x, op) for x in tensors])
     if any(v.type.dtype is not values[0].type.dtype for v in values):
         dtype = result_type(*[v.type.dtype for v in values])
         values = [cast(v, dtype) for v in values]

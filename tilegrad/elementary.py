@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .amp_casts import widened
 from .errors import ArgumentError
 from .handle import wrap
 from .ir.dtype import DType
@@ -170,13 +171,13 @@ def relu(input: Tensor) -> Tensor:
 
 def softmax(input: Tensor, dim: int | None = None, dtype: DType | None = None) -> Tensor:
     """exp(input) as shares of its sum along a dimension."""
-    x = value_of(input, "softmax") if dtype is None else cast(value_of(input, "softmax"), dtype)
+    x = widened(value_of(input, "softmax")) if dtype is None else cast(value_of(input, "softmax"), dtype)
     return wrap(activation.softmax(x, _dimension(dim, "softmax")))
 
 
 def log_softmax(input: Tensor, dim: int | None = None, dtype: DType | None = None) -> Tensor:
     """The logarithm of softmax, without overflow on the way."""
-    x = value_of(input, "log_softmax") if dtype is None else cast(value_of(input, "log_softmax"), dtype)
+    x = widened(value_of(input, "log_softmax")) if dtype is None else cast(value_of(input, "log_softmax"), dtype)
     return wrap(activation.log_softmax(x, _dimension(dim, "log_softmax")))
 
 

@@ -6,6 +6,7 @@ import builtins
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from .amp_casts import widened
 from .errors import ArgumentError, DTypeError
 from .handle import Handle, wrap
 from .ir.dtype import DType, bool_, int64, uint8
@@ -50,7 +51,7 @@ def _summed(x: Value, dtype: DType | None) -> Value:
     """The elements in the type in which they are summed: int64 for bools and integers."""
     if dtype is not None:
         return cast(x, dtype)
-    return x if x.type.dtype.kind == "float" else cast(x, int64)
+    return widened(x) if x.type.dtype.kind == "float" else cast(x, int64)
 
 
 def _averaged(x: Value, dtype: DType | None, op: str) -> Value:
@@ -131,7 +132,9 @@ def norm(
     order = {"fro": 2.0, "inf": float("inf")}.get(p) if isinstance(p, str) else float(p)
     if order is None:
         raise ArgumentError(f"norm: p is a number, 'fro' or 'inf', not {p!r}")
-    return wrap(statistics.norm(_averaged(value_of(input, "norm"), dtype, "norm"), order, _axes(dim, "norm"), keepdim))
+    return wrap(
+        statistics.norm(_averaged(widened(value_of(input, "norm")), dtype, "norm"), order, _axes(dim, "norm"), keepdim)
+    )
 
 
 def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:

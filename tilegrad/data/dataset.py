@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -28,6 +28,16 @@ class Dataset(ABC, Generic[Sample]):
 
     def __add__(self, other: Dataset[Sample]) -> ConcatDataset[Sample]:
         return ConcatDataset([self, other])
+
+
+class IterableDataset(ABC, Generic[Sample]):
+    """Samples in an order of their own, as of a stream. Subclasses give `__iter__`.
+
+    Each worker of a DataLoader iterates for itself: `get_worker_info()` says which samples are its own to give.
+    """
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Sample]: ...
 
 
 class ArrayDataset(Dataset[tuple[Any, ...]]):

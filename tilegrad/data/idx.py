@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from zlib import error as ZlibError
@@ -49,6 +50,13 @@ def _content(path: Path) -> bytes:
         raise DataError(f"{path} cannot be read: {damage}. If it was downloaded, download it again") from damage
 
 
+DOWNLOAD = (
+    'curl -fL --create-dirs -O "https://ossci-datasets.s3.amazonaws.com/mnist/'
+    '{train,t10k}-{images-idx3,labels-idx1}-ubyte.gz" --output-dir'
+)
+"""Nothing is downloaded by itself; the folder comes last."""
+
+
 class MNIST(ArrayDataset):
     """MNIST (or a data set of its form) from a folder with its four IDX files, gzipped or not.
 
@@ -57,7 +65,7 @@ class MNIST(ArrayDataset):
 
     classes = tuple("0123456789")
 
-    def __init__(self, root: str | Path, train: bool = True) -> None:
+    def __init__(self, root: str | Path, train: bool = True, transform: Callable[[Any], Any] | None = None) -> None:
         part = "train" if train else "t10k"
         images = read_idx(_find(Path(root), f"{part}-images-idx3-ubyte"))
         labels = read_idx(_find(Path(root), f"{part}-labels-idx1-ubyte"))
@@ -65,7 +73,9 @@ class MNIST(ArrayDataset):
             raise DataError(
                 f"{root}: images of the shape {images.shape} and labels of the shape {labels.shape} are no pairs"
             )
-        super().__init__(images[:, None].astype(np.float32) / np.float32(255), labels.astype(np.int64))
+        super().__init__(
+            images[:, None].astype(np.float32) / np.float32(255), labels.astype(np.int64), transform=transform
+        )
 
     @property
     def images(self) -> Any:
@@ -85,4 +95,4 @@ def _find(root: Path, name: str) -> Path:
     ):
         if path.exists():
             return path
-    raise DataError(f"no {name}.gz in {root}: put the four IDX files of MNIST there (tilegrad downloads nothing)")
+    raise DataError(f"no {name}.gz in {root}. The command that gets the four files of MNIST:\n  {DOWNLOAD} {root}")

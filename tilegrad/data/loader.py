@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ..errors import ArgumentError, ShapeError
-from .dataset import Dataset
+from ..errors import ArgumentError
+from ..random import initial_seed
+from .collate import as_tensors, joined
+from .dataset import Dataset, IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
+from .worker import Job, Pool
 
 if TYPE_CHECKING:
     from ..random import Generator
@@ -19,139 +21,186 @@ if TYPE_CHECKING:
 class DataLoader:
     """Iterates over batches, as PyTorch's does.
 
-    `num_workers` threads make batches ahead (`prefetch_factor` each); with 0 a batch is made when it
-    is asked for. They are threads, not processes: what they do besides Python (reading, decoding,
-    numpy) runs beside the training step, and nothing needs to be pickled.
+    `num_workers` workers make batches ahead (`prefetch_factor` each); with 0 a batch is made when it is asked for.
+    They are threads: what they do besides Python (reading, decoding, numpy) runs beside the training step, and nothing
+    is pickled. With `multiprocessing_context="fork"` (or "spawn", "forkserver") they are processes, for data sets that
+    compute in Python. The order of the batches depends on the seed alone.
     """
 
     def __init__(
         self,
-        dataset: Dataset[Any],
+        dataset: Dataset[Any] | IterableDataset[Any],
         batch_size: int | None = 1,
-        shuffle: bool = False,
+        shuffle: bool | None = False,
         sampler: Sampler | Iterable[int] | None = None,
         batch_sampler: Iterable[list[int]] | None = None,
         num_workers: int = 0,
         collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
         drop_last: bool = False,
-        *,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
         generator: Generator | None = None,
-        prefetch_factor: int = 2,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
     ) -> None:
-        if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
-            raise ArgumentError(
-                f"DataLoader: a data set has __len__ and __getitem__; a {type(dataset).__name__} has not. Make one of "
-                "arrays with TensorDataset(x, y), or derive from Dataset"
-            )
+        self.iterable = isinstance(dataset, IterableDataset)
+        _check_dataset(dataset, self.iterable and (shuffle or sampler is not None or batch_sampler is not None))
         if sampler is not None and shuffle:
             raise ArgumentError("DataLoader: give either a sampler or shuffle=True, not both")
         if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
             raise ArgumentError("DataLoader: batch_sampler decides batch_size, shuffle, sampler and drop_last itself")
-        if num_workers < 0 or prefetch_factor < 1:
-            given = f"num_workers={num_workers}, prefetch_factor={prefetch_factor}"
-            raise ArgumentError(f"DataLoader: {given}: the first must be at least 0, the second at least 1")
+        ahead = 2 if prefetch_factor is None else prefetch_factor
+        if num_workers < 0 or ahead < 1 or timeout < 0:
+            given = f"num_workers={num_workers}, prefetch_factor={ahead}, timeout={timeout}"
+            raise ArgumentError(f"DataLoader: {given}: the first and last must be at least 0, the second at least 1")
+        if persistent_workers and not num_workers:
+            raise ArgumentError("DataLoader: persistent_workers=True needs num_workers of at least 1")
         self.dataset = dataset
         self.batch_size = batch_size if batch_sampler is None else None
         self.drop_last = drop_last
         self.num_workers = num_workers
-        self.prefetch_factor = prefetch_factor
+        self.prefetch_factor = ahead
         self.collate_fn = collate_fn
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.multiprocessing_context = multiprocessing_context
+        self.persistent_workers = persistent_workers
+        self.pin_memory = pin_memory
+        self.generator = generator
+        if self.iterable:
+            if batch_size is not None:
+                BatchSampler((), batch_size, drop_last)  # type: ignore[arg-type]  # checks the size
+            self.sampler = self.batch_sampler = None
+        else:
+            self._choose_samplers(sampler, batch_sampler, batch_size, bool(shuffle))
+        self.epochs = 0
+        self._pool: Pool | None = None
+
+    def _choose_samplers(self, sampler: Any, batch_sampler: Any, batch_size: int | None, shuffle: bool) -> None:
         if sampler is None:
-            sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
+            data: Any = self.dataset
+            sampler = RandomSampler(data, generator=self.generator) if shuffle else SequentialSampler(data)
         self.sampler = sampler
         if batch_sampler is None and batch_size is not None:
-            batch_sampler = BatchSampler(sampler, batch_size, drop_last)  # type: ignore[arg-type]
+            batch_sampler = BatchSampler(sampler, batch_size, self.drop_last)
         self.batch_sampler = batch_sampler
 
     def __len__(self) -> int:
-        return len(self.sampler if self.batch_sampler is None else self.batch_sampler)  # type: ignore[arg-type]
+        if not self.iterable:
+            return len(self.sampler if self.batch_sampler is None else self.batch_sampler)  # type: ignore[arg-type]
+        count = len(self.dataset)  # type: ignore[arg-type]
+        if self.batch_size is None:
+            return count
+        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
-        if self.batch_sampler is None:
-            wanted: Iterator[Any] = iter(self.sampler)
-            make: Callable[[Any], Any] = self._sample
+        if self.iterable:
+            wanted: Iterator[Any] = repeat(None)
         else:
-            wanted = iter(self.batch_sampler)
-            make = self._batch
+            wanted = iter(self.sampler if self.batch_sampler is None else self.batch_sampler)  # type: ignore[arg-type]
+        self.epochs += 1
         if not self.num_workers:
-            return map(make, wanted)
-        return self._ahead(make, wanted)
+            return self._here(wanted)
+        return self._ahead(wanted)
 
-    def _sample(self, index: int) -> Any:
-        sample = self.dataset[index]
-        return self.collate_fn(sample) if self.collate_fn is not None else as_tensors(sample)
+    def _maker(self) -> Maker:
+        return Maker(self.dataset, self.collate_fn, self.batch_size, self.iterable, self.batch_sampler, self.drop_last)
 
-    def _batch(self, indices: list[int]) -> Any:
-        if self.collate_fn is not None:
-            return self.collate_fn([self.dataset[i] for i in indices])
+    def _here(self, wanted: Iterator[Any]) -> Iterator[Any]:
+        make = self._maker()()
+        for item in wanted:
+            try:
+                made = make(item)
+            except StopIteration:
+                return
+            yield as_tensors(made) if self.collate_fn is None else made
+
+    def _ahead(self, wanted: Iterator[Any]) -> Iterator[Any]:
+        pool = self._pool if self._pool is not None and self._pool.open else self._new_pool()
+        seed = initial_seed() if self.generator is None else self.generator.initial_seed()
+        finished = False
+        try:
+            # drawn from nothing: with workers the same order comes as without
+            for made in pool.batches(wanted, (seed + self.epochs * 1_000_003) % 2**63):
+                yield as_tensors(made) if self.collate_fn is None else made
+            finished = True
+        finally:
+            if not self.persistent_workers or not finished:
+                pool.close()
+
+    def _new_pool(self) -> Pool:
+        context = self.multiprocessing_context
+        if isinstance(context, str):
+            import multiprocessing
+
+            if context not in multiprocessing.get_all_start_methods():
+                known = ", ".join(map(repr, multiprocessing.get_all_start_methods()))
+                raise ArgumentError(f"DataLoader: multiprocessing_context={context!r}: it is None (threads), {known}")
+            context = multiprocessing.get_context(context)
+        job = Job(self.dataset, self._maker(), self.worker_init_fn, self.num_workers)
+        pool = Pool(job, context, self.prefetch_factor, self.timeout)
+        if self.persistent_workers:
+            self._pool = pool
+            weakref.finalize(self, pool.close)
+        return pool
+
+
+class Maker:
+    """Makes batches (or single samples), here or in a worker. Called, it begins an epoch."""
+
+    def __init__(
+        self,
+        dataset: Any,
+        collate: Callable[[Any], Any] | None,
+        size: int | None,
+        iterable: bool,
+        batches: Any,
+        drop_last: bool,
+    ) -> None:
+        self.dataset = dataset
+        self.collate = collate
+        self.size = size
+        self.iterable = iterable
+        self.single = size is None if iterable else batches is None
+        self.drop_last = drop_last
+
+    def __call__(self) -> Callable[[Any], Any]:
+        if not self.iterable:
+            return self.sample if self.single else self.batch
+        samples = iter(self.dataset)
+        return lambda _: self.collated(next(samples)) if self.single else self.next_batch(samples)
+
+    def collated(self, sample: Any) -> Any:
+        return sample if self.collate is None else self.collate(sample)
+
+    def sample(self, index: int) -> Any:
+        return self.collated(self.dataset[index])
+
+    def batch(self, indices: list[int]) -> Any:
+        if self.collate is not None:
+            return self.collate([self.dataset[i] for i in indices])
         rows = getattr(self.dataset, "rows", None)
         columns = rows(indices) if rows is not None else None
-        if columns is not None:
-            return [as_tensors(column) for column in columns]
-        return default_collate([self.dataset[i] for i in indices])
+        return joined([self.dataset[i] for i in indices]) if columns is None else list(columns)
 
-    def _ahead(self, make: Callable[[Any], Any], wanted: Iterator[Any]) -> Iterator[Any]:
-        """What `make` gives for all that is wanted, in order, made by threads some batches ahead."""
-        from concurrent.futures import Future, ThreadPoolExecutor
-
-        pool = ThreadPoolExecutor(self.num_workers, thread_name_prefix="tilegrad-data")
-        coming: deque[Future[Any]] = deque()
-        try:
-            for item in wanted:
-                coming.append(pool.submit(make, item))
-                if len(coming) > self.num_workers * self.prefetch_factor:
-                    yield coming.popleft().result()
-            while coming:
-                yield coming.popleft().result()
-        finally:
-            # a loop that is left early must not wait for batches that nobody will see
-            pool.shutdown(wait=False, cancel_futures=True)
+    def next_batch(self, samples: Iterator[Any]) -> Any:
+        batch = list(islice(samples, self.size))
+        if not batch or (self.drop_last and len(batch) != self.size):
+            raise StopIteration
+        return joined(batch) if self.collate is None else self.collate(batch)
 
 
-def as_tensors(sample: Any) -> Any:
-    """Arrays and numbers as tensors, in whatever they are nested."""
-    from ..creation import from_numpy, tensor
-
-    match sample:
-        case np.ndarray():
-            return from_numpy(np.ascontiguousarray(sample)) if sample.ndim else tensor(sample)
-        case np.generic() | bool() | int() | float():
-            return tensor(sample)
-        case Mapping():
-            return {key: as_tensors(value) for key, value in sample.items()}
-        case tuple() | list():
-            return type(sample)(as_tensors(value) for value in sample)
-        case _:
-            return sample
-
-
-def default_collate(samples: Sequence[Any]) -> Any:
-    """One batch of samples: numbers, arrays and tensors are stacked, in whatever they are nested."""
-    from ..creation import tensor
-    from ..joining import stack
-    from ..tensor import Tensor
-
-    first = samples[0]
-    match first:
-        case Tensor():
-            return stack(list(samples))
-        case np.ndarray() | np.generic():
-            shapes = sorted({s.shape for s in samples})
-            if len(shapes) > 1:
-                raise ShapeError(
-                    f"the samples of a batch have the shapes {', '.join(map(str, shapes))}: give them one shape, or "
-                    "give "
-                    "a collate_fn that joins them"
-                )
-            return as_tensors(np.stack(samples))
-        case bool() | int() | float():
-            return tensor(list(samples))
-        case Mapping():
-            return {key: default_collate([s[key] for s in samples]) for key in first}
-        case tuple() | list():
-            if len({len(s) for s in samples}) > 1:
-                lengths = sorted({len(s) for s in samples})
-                raise ArgumentError(f"the samples of a batch have {lengths} parts: give a collate_fn that joins them")
-            return [default_collate(column) for column in zip(*samples, strict=True)]
-        case _:
-            return list(samples)
+def _check_dataset(dataset: Any, ordered: Any) -> None:
+    if isinstance(dataset, IterableDataset):
+        if ordered:
+            raise ArgumentError("DataLoader: an IterableDataset has an order of its own: no shuffle, no sampler")
+    elif not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+        raise ArgumentError(
+            f"DataLoader: a data set has __len__ and __getitem__; a {type(dataset).__name__} has not. Make one of "
+            "arrays with TensorDataset(x, y), or derive from Dataset or IterableDataset"
+        )

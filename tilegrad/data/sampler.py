@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence, Sized
 from itertools import islice
@@ -85,6 +87,93 @@ class SubsetRandomSampler(Sampler):
 
     def __len__(self) -> int:
         return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler):
+    """Samples drawn with probabilities proportional to weights."""
+
+    def __init__(
+        self,
+        weights: Sequence[float],
+        num_samples: int,
+        replacement: bool = True,
+        generator: Generator | None = None,
+    ) -> None:
+        from ..creation import as_tensor
+        from ..ir.dtype import float64
+
+        self.weights = as_tensor(weights).to(float64)
+        if not isinstance(num_samples, int) or num_samples < 1:
+            raise ArgumentError(f"WeightedRandomSampler: num_samples is {num_samples!r}: it must be at least 1")
+        if self.weights.dim() != 1 or not bool((self.weights >= 0).all()) or not bool((self.weights > 0).any()):
+            raise ArgumentError("WeightedRandomSampler: weights are one row of numbers of at least 0, not all 0")
+        positive = int((self.weights > 0).sum().item())
+        if not replacement and num_samples > positive:
+            raise ArgumentError(
+                f"WeightedRandomSampler: {num_samples} samples cannot be drawn from {positive} with a weight above 0 "
+                "without replacement"
+            )
+        self.num_samples = num_samples
+        self.replacement = replacement
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        from ..random import multinomial
+
+        drawn = multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
+        return iter(drawn.tolist())
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class DistributedSampler(Sampler):
+    """The part of the samples that one of several processes visits; together they visit all.
+
+    Which they are follows from `seed` and `set_epoch`, not from the process. Parts are made equal by visiting some
+    samples twice, or with `drop_last` by leaving some out.
+    """
+
+    def __init__(
+        self,
+        dataset: Sized,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        count = int(os.environ.get("WORLD_SIZE", "1")) if num_replicas is None else num_replicas
+        own = int(os.environ.get("RANK", "0")) if rank is None else rank
+        if not 0 <= own < count:
+            raise ArgumentError(f"DistributedSampler: rank {own} is not one of num_replicas={count} (0 to {count - 1})")
+        self.dataset = dataset
+        self.num_replicas = count
+        self.rank = own
+        self.shuffle = shuffle
+        self.seed = seed
+        self.drop_last = drop_last
+        self.epoch = 0
+        total = len(dataset)
+        self.num_samples = total // count if drop_last else math.ceil(total / count)
+        self.total_size = self.num_samples * count
+
+    def set_epoch(self, epoch: int) -> None:
+        """Gives the next iteration another order."""
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        from ..random import Generator, randperm
+
+        total = len(self.dataset)
+        order = list(range(total))
+        if self.shuffle:
+            order = randperm(total, generator=Generator().manual_seed(self.seed + self.epoch)).tolist()
+        repeats = -(-self.total_size // max(total, 1))
+        return iter((order * repeats)[self.rank : self.total_size : self.num_replicas])
+
+    def __len__(self) -> int:
+        return self.num_samples
 
 
 class BatchSampler:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ..amp_casts import lowered
 from ..errors import ArgumentError, ShapeError
 from ..handle import wrap
 from ..ir.graph import Value
@@ -198,7 +199,7 @@ def _values(
     op: str, rank: int, input: Tensor, weight: Tensor, bias: Tensor | None
 ) -> tuple[Value, Value, Value | None]:
     """The operands in one dtype, the weight with as many axes as it must have."""
-    given = [value_of(x, op) for x in (input, weight, *([] if bias is None else [bias]))]
+    given = lowered([value_of(x, op) for x in (input, weight, *([] if bias is None else [bias]))])
     dtype = result_type(*[v.dtype for v in given])
     x, w, *rest = [cast(v, dtype) for v in given]
     if w.type.rank != rank + 2:

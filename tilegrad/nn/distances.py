@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..amp_casts import low
 from ..creation import triu_indices
 from ..errors import ShapeError
 from ..promotion import value_of
@@ -21,7 +22,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             f"weight of the shape {tuple(weight.shape)} takes"
         )
     product = input @ weight.t()
-    return product if bias is None else product + bias
+    return product if bias is None else product + low(bias)
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..amp_casts import in_float32
 from ..arithmetic import where
 from ..creation import arange
 from ..errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 
+@in_float32
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -56,6 +58,7 @@ def cross_entropy(
     return hard * (1 - label_smoothing) + reduced(smooth, "sum" if reduction == "sum" else "none") * share
 
 
+@in_float32
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -133,17 +136,20 @@ def check_range(target: Tensor, count: int, ignore_index: int) -> None:
         )
 
 
+@in_float32
 def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     same_shape("mse_loss", input, target)
     difference = input - target
     return reduced(difference * difference, reduction)
 
 
+@in_float32
 def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     same_shape("l1_loss", input, target)
     return reduced((input - target).abs(), reduction)
 
 
+@in_float32
 def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """Half the square (over beta) where the difference is below beta, linear beyond it."""
     if beta == 0:
@@ -151,6 +157,7 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta:
     return huber_loss(input, target, reduction, beta) / beta
 
 
+@in_float32
 def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
     """Half the square where the difference is below delta, linear beyond it."""
     same_shape("huber_loss", input, target)
@@ -159,6 +166,7 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
     return reduced(small * (distance - 0.5 * small), reduction)
 
 
+@in_float32
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -168,6 +176,7 @@ def binary_cross_entropy(
     return reduced(losses if weight is None else losses * weight, reduction)
 
 
+@in_float32
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -183,6 +192,7 @@ def binary_cross_entropy_with_logits(
     return reduced(losses if weight is None else losses * weight, reduction)
 
 
+@in_float32
 def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """The divergence of the log-probabilities `input` from `target`; "batchmean" divides by the first axis."""
     same_shape("kl_div", input, target)

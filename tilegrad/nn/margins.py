@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import log, pi
 
+from ..amp_casts import in_float32
 from ..arithmetic import maximum, minimum, where
 from ..creation import arange
 from ..errors import ArgumentError, ShapeError
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 
+@in_float32
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
@@ -40,18 +42,21 @@ def margin_ranking_loss(
     return reduced((target * (input2 - input1) + margin).clamp(min=0), reduction)
 
 
+@in_float32
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean") -> Tensor:
     """Distances of pairs: small ones wanted where the target is 1, those above the margin where it is -1."""
     far = where(target != 1, (margin - input).clamp(min=0), 0.0)
     return reduced(far + where(target != -1, input, 0.0), reduction)
 
 
+@in_float32
 def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """The logistic loss of targets 1 and -1."""
     same_shape("soft_margin_loss", input, target)
     return reduced(-logsigmoid(input * target), reduction)
 
 
+@in_float32
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
@@ -68,6 +73,7 @@ def cosine_embedding_loss(
     return reduced(same + different, reduction)
 
 
+@in_float32
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -88,6 +94,7 @@ def triplet_margin_loss(
     )
 
 
+@in_float32
 def triplet_margin_with_distance_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -108,6 +115,7 @@ def triplet_margin_with_distance_loss(
     return reduced((distance(anchor, positive) - far + margin).clamp(min=0), reduction)
 
 
+@in_float32
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -132,6 +140,7 @@ def multi_margin_loss(
     return reduced(losses.sum(-1) / count, reduction)
 
 
+@in_float32
 def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """Each right class should be above each wrong one by 1; a row of the target lists the right ones up to a -1."""
     same_shape("multilabel_margin_loss", input, target)
@@ -147,6 +156,7 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean
     return reduced(losses.sum((-2, -1)) / count, reduction)
 
 
+@in_float32
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -156,6 +166,7 @@ def multilabel_soft_margin_loss(
     return reduced((losses if weight is None else losses * weight).mean(-1), reduction)
 
 
+@in_float32
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -173,6 +184,7 @@ def poisson_nll_loss(
     return reduced(losses, reduction)
 
 
+@in_float32
 def gaussian_nll_loss(
     input: Tensor,
     target: Tensor,

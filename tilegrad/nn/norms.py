@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ..amp_casts import in_float32
 from ..autograd.modes import no_grad
 from ..errors import ArgumentError, ShapeError
 from ..ir.dtype import DType, float32
@@ -111,6 +112,7 @@ def instance_norm(
     return _affine(_standard(x, axes, eps), weight, bias, input.dim() - 2).to(input.dtype)
 
 
+@in_float32
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
@@ -126,6 +128,7 @@ def group_norm(
     return _affine(result, weight, bias, input.dim() - 2).to(input.dtype)
 
 
+@in_float32
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -138,6 +141,7 @@ def layer_norm(
     return _affine(_standard(_wide(input), axes, eps), weight, bias).to(input.dtype)
 
 
+@in_float32
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:

@@ -1,0 +1,80 @@
+"""Samples become a batch: first of arrays, which workers can send, then of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..creation import from_numpy, tensor
+from ..errors import ArgumentError, ShapeError
+from ..joining import stack
+from ..tensor import Tensor
+
+
+def as_tensors(sample: Any) -> Any:
+    """Arrays and numbers as tensors, in whatever they are nested."""
+    match sample:
+        case np.ndarray():
+            if sample.dtype.kind in "OUSMm":
+                return sample
+            return from_numpy(np.ascontiguousarray(sample)) if sample.ndim else tensor(sample)
+        case np.generic() | bool() | int() | float():
+            return tensor(sample)
+        case Mapping():
+            return {key: as_tensors(value) for key, value in sample.items()}
+        case tuple() if hasattr(sample, "_fields"):
+            return type(sample)(*map(as_tensors, sample))
+        case tuple() | list():
+            return type(sample)(as_tensors(value) for value in sample)
+        case _:
+            return sample
+
+
+def default_collate(samples: Sequence[Any]) -> Any:
+    """One batch of samples: numbers, arrays and tensors are stacked, in whatever they are nested.
+
+    >>> batch = default_collate([{"x": 1, "name": "a"}, {"x": 2, "name": "b"}])
+    >>> batch["x"].tolist(), batch["name"]
+    ([1, 2], ['a', 'b'])
+    """
+    return as_tensors(joined(samples))
+
+
+def joined(samples: Sequence[Any]) -> Any:
+    """The same with arrays in place of tensors, except where there were tensors."""
+    first = samples[0]
+    match first:
+        case Tensor():
+            _require_one_shape([tuple(s.shape) for s in samples])
+            return stack(list(samples))
+        case np.ndarray() | np.generic():
+            _require_one_shape([s.shape for s in samples])
+            return np.stack(samples)
+        case bool() | int() | float():
+            return _numbers(samples)
+        case Mapping():
+            return {key: joined([s[key] for s in samples]) for key in first}
+        case tuple() | list():
+            if len({len(s) for s in samples}) > 1:
+                lengths = sorted({len(s) for s in samples})
+                raise ArgumentError(f"the samples of a batch have {lengths} parts: give a collate_fn that joins them")
+            columns = [joined(column) for column in zip(*samples, strict=True)]
+            return type(first)(*columns) if hasattr(first, "_fields") else columns
+        case _:
+            return list(samples)
+
+
+def _require_one_shape(shapes: Sequence[tuple[int, ...]]) -> None:
+    if len(set(shapes)) > 1:
+        raise ShapeError(
+            f"the samples of a batch have the shapes {', '.join(map(str, sorted(set(shapes))))}: give them one shape, "
+            "or give a collate_fn that joins them"
+        )
+
+
+def _numbers(samples: Sequence[Any]) -> np.ndarray[Any, Any]:
+    """Python numbers in the type that a tensor of them has."""
+    made = tensor(list(samples))
+    return made.numpy()
