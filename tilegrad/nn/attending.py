@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
+from ..amp_casts import lowered
 from ..creation import arange
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..handle import wrap
@@ -40,18 +41,18 @@ def scaled_dot_product_attention(
     >>> tg.nn.functional.scaled_dot_product_attention(q, k, v).shape
     (2, 8, 16, 6)
     """
-    q, k, v = value_of(query, OP), value_of(key, OP), value_of(value, OP)
+    q, k, v = lowered([value_of(query, OP), value_of(key, OP), value_of(value, OP)])
     _check(q, k, v, dropout_p)
     if is_causal and attn_mask is not None:
         raise ArgumentError(f"{OP}: attn_mask and is_causal=True exclude each other; put the triangle in the mask")
     batch, heads, few = _axes(q, k, v, enable_gqa)
-    flat = [_flat(x, batch, n) for x, n in ((q, heads), (k, few), (v, few))]
     mask = None if attn_mask is None else _mask(value_of(attn_mask, OP), q, k, batch, heads)
     state = None
     if dropout_p:
         state = default_generator.draw(product((*batch, heads, q.shape[-2], k.shape[-2])))
     scaling = 1 / sqrt(_number(q.shape[-1])) if scale is None else float(scale)
-    made = attention(*flat, Setting(mask, is_causal, scaling, state, dropout_p))
+    setting = Setting(mask, is_causal, scaling, state, dropout_p)
+    made = attention(_flat(q, batch, heads), _flat(k, batch, few), _flat(v, batch, few), setting)
     leading: Shape = (*batch, heads) if q.type.rank > 2 else ()
     return wrap(reshape(made, (*leading, q.shape[-2], v.shape[-1])))
 

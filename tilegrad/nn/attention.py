@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import sqrt
 from typing import Any
 
@@ -143,20 +144,21 @@ class MultiheadAttention(Module):
     def _heads(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values with the axes (batch, heads, length, width)."""
         q, k, v = self._projected(query, key, value)
-        added = ((k, self.bias_k), (v, self.bias_v))
-        k, v = (x if bias is None else self._extended(x, bias) for x, bias in added)
+        if self.bias_k is not None and self.bias_v is not None:
+            k, v = self._extended(k, self.bias_k), self._extended(v, self.bias_v)
         if self.add_zero_attn:
-            k, v = (self._extended(x, zeros(1, 1, self.embed_dim, dtype=x.dtype, device=x.device)) for x in (k, v))
+            zero = zeros(1, 1, self.embed_dim, dtype=k.dtype, device=k.device)
+            k, v = self._extended(k, zero), self._extended(v, zero)
         order = (0, 2, 1, 3) if self.batch_first else (1, 2, 0, 3)
-        q, k, v = (x.unflatten(-1, (self.num_heads, self.head_dim)).permute(*order) for x in (q, k, v))
-        return q, k, v
+        split = [x.unflatten(-1, (self.num_heads, self.head_dim)).permute(*order) for x in (q, k, v)]
+        return split[0], split[1], split[2]
 
     def _extended(self, x: Tensor, last: Tensor) -> Tensor:
         """With one more key (or value) that belongs to no place."""
         axis = 1 if self.batch_first else 0
         return cat([x, last.expand(*[1 if n == axis else x.shape[n] for n in range(3)])], axis)
 
-    def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+    def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> Sequence[Tensor]:
         """By one product where they are the same, as in self-attention."""
         weight, bias, width = self.in_proj_weight, self.in_proj_bias, self.embed_dim
         axis = 0 if self.batch_first else 1

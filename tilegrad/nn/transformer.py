@@ -75,7 +75,7 @@ class _Layer(Module):
         """x and what a block makes of it, normalised before the block or after the sum."""
         norm, dropout = getattr(self, f"norm{n}"), getattr(self, f"dropout{n}")
         if self.norm_first:
-            return x + dropout(block(norm(x)))
+            return x + dropout(block(norm(x)))  # type: ignore[no-any-return]
         return norm(x + dropout(block(x)))  # type: ignore[no-any-return]
 
     def _feed_forward(self, x: Tensor) -> Tensor:
@@ -139,7 +139,7 @@ class _Stack(Module):
         self.norm = norm
 
     def _normed(self, x: Tensor) -> Tensor:
-        return x if self.norm is None else self.norm(x)  # type: ignore[no-any-return]
+        return x if self.norm is None else self.norm(x)
 
 
 class TransformerEncoder(_Stack):

@@ -14,9 +14,9 @@ import numpy as np
 
 from ..ir.dtype import DType, bool_
 from ..ir.graph import TensorType, Value
-from ..ir.size import Dim, Shape, product
+from ..ir.size import Dim, Shape, known, product
 from .arithmetic import add, div, mul, sub
-from .broadcasting import accumulator, reduce_sum, reshape
+from .broadcasting import accumulator, least, quotient, reduce_sum, reshape
 from .cast import cast, detach, widened
 from .comparison import eq, ge
 from .contraction import matmul
@@ -62,8 +62,8 @@ class Attending(Opaque):
 
     @property
     def sizes(self) -> Sizes:
-        n, queries, width = self.query.shape
-        m, keys, features = self.value.shape
+        numbers = [known(extent, {}) for extent in (*self.query.shape, *self.value.shape)]
+        n, queries, width, m, keys, features = numbers
         return Sizes(n, m, queries, keys, width, features)
 
     def given(self) -> dict[str, TensorType]:
@@ -197,10 +197,11 @@ def attention(query: Value, key: Value, value: Value, setting: Setting) -> Value
         return plain_attention(query, key, value, setting)
     batch, heads, queries, _ = query.shape
     assert isinstance(heads, int)
-    three = [reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:])) for x in (query, key, value)]
+    q, k, v = (reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:])) for x in (query, key, value))
     mask = () if setting.mask is None else (_turned_mask(setting.mask),)
-    state = () if setting.state is None else (setting.state,)
-    made = Attention(*three, mask, state, heads, setting.causal, setting.scale, setting.p)
+    # not the state itself: its tensor goes on to other numbers before the gradient is taken
+    state = () if setting.state is None else (add(setting.state, 0),)
+    made = Attention(q, k, v, mask, state, heads, setting.causal, setting.scale, setting.p)
     means, _ = made.parts(made)
     return cast(reshape(means, (batch, heads, queries, value.shape[-1])), query.dtype)
 
@@ -209,7 +210,7 @@ def _is_plain(query: Value, key: Value, value: Value, setting: Setting) -> bool:
     """Whether scores are stored: where sizes vary, queries are few, or the mask itself is to be trained."""
     sizes = [*query.shape, *key.shape, *value.shape]
     tracked = setting.mask is not None and setting.mask.tracked
-    return tracked or any(not isinstance(n, int) or n == 0 for n in sizes) or int(query.shape[2]) < FEWEST_QUERIES  # type: ignore[call-overload]
+    return tracked or any(not isinstance(n, int) or n == 0 for n in sizes) or least(query.shape[2]) < FEWEST_QUERIES
 
 
 def _turned_mask(mask: Value) -> Value:
@@ -220,7 +221,9 @@ def _turned_mask(mask: Value) -> Value:
 def plain_attention(query: Value, key: Value, value: Value, setting: Setting) -> Value:
     """The formula as it is written, with all scores in memory."""
     (batch, heads, queries, width), (_, few, keys, _) = query.shape, key.shape
-    grouped = (batch, few, _times(heads, few) * queries, width)
+    share = quotient(heads, few)
+    assert share is not None
+    grouped = (batch, few, share * queries, width)
     scores = matmul(mul(widened(reshape(query, grouped)), setting.scale), transpose(widened(key)))
     weights = _softmax(_masked(reshape(scores, (batch, heads, queries, keys)), setting))
     if setting.state is not None:
@@ -234,10 +237,6 @@ def kept_pairs(setting: Setting, shape: Shape) -> Value:
     """Which pairs dropout keeps, if there is any."""
     assert setting.state is not None
     return bernoulli(setting.state, 1 - setting.p, shape)
-
-
-def _times(heads: Dim, few: Dim) -> int:
-    return 1 if heads == few else int(heads) // int(few)  # type: ignore[arg-type]
 
 
 def _masked(scores: Value, setting: Setting) -> Value:

@@ -164,7 +164,7 @@ def _t(x: Value) -> Value:
 
 def attention_gradient(op: Attention, upstream: Value, level: Value, delta: Value) -> tuple[Value, Value, Value]:
     """The gradients of queries, keys and values."""
-    own = [op.__dict__[name] for name in AttentionGradient.fields[:-3]]
-    made = AttentionGradient(*own, upstream, level, delta)
+    given = (op.query, op.key, op.value, op.mask, op.state, op.heads, op.causal, op.scale, op.p)
+    made = AttentionGradient(*given, upstream, level, delta)
     to_query, to_key, to_value = made.parts(made)
     return reduce_sum(to_query, 0), to_key, to_value
