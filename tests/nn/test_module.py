@@ -10,7 +10,7 @@ import pytest
 import tilegrad as tg
 from tests.checklist import checklist
 from tilegrad import nn
-from tilegrad.errors import ArgumentError
+from tilegrad.errors import ArgumentError, ShapeError
 
 
 class Block(nn.Module):
@@ -267,3 +267,38 @@ def test_copies_and_pickles_are_independent() -> None:
         with tg.no_grad():
             twin[0].weight.zero_()
         assert module[0].weight.detach().numpy().any()
+
+
+def test_tables_from_what_was_trained_before() -> None:
+    rows = tg.arange(6).float().reshape(3, 2)
+    frozen = nn.Embedding.from_pretrained(rows, padding_idx=1)
+    assert not frozen.weight.requires_grad
+    assert frozen(tg.tensor([2, 1])).tolist() == [[4, 5], [2, 3]]
+    bag = nn.EmbeddingBag.from_pretrained(rows, freeze=False, mode="sum")
+    assert bag.weight.requires_grad
+    assert bag(tg.tensor([[0, 2]])).tolist() == [[4, 6]]
+    with pytest.raises(ShapeError, match="needs a table"):
+        nn.Embedding.from_pretrained(tg.ones(3))
+
+
+def test_an_axis_that_cannot_be_taken_apart() -> None:
+    with pytest.raises(ShapeError, match=r"has 5 elements, which do not become \(2, 3\)"):
+        nn.Unflatten(1, (2, 3))(tg.ones(2, 5))
+
+
+def test_layers_in_place_change_their_input() -> None:
+    x = tg.tensor([-1.0, 2.0])
+    for layer in (nn.ReLU(inplace=True), nn.ELU(inplace=True), nn.Threshold(0.5, 3.0, inplace=True)):
+        assert layer(x) is x
+    assert x.tolist() == [3, 2]
+
+
+def test_layers_of_channels_say_what_they_need() -> None:
+    with pytest.raises(ShapeError, match=r"BatchNorm2d: needs an input of 4 axes, but its shape is \(2, 3\)"):
+        nn.BatchNorm2d(3)(tg.ones(2, 3))
+    with pytest.raises(ShapeError, match="InstanceNorm1d: 4 channels .* not the 3 of num_features"):
+        nn.InstanceNorm1d(3)(tg.ones(2, 4, 5))
+    with pytest.raises(ArgumentError, match="takes one width, or 4"):
+        nn.ZeroPad2d((1, 2))
+    with pytest.raises(ArgumentError, match="cannot be divided into 4 groups"):
+        nn.GroupNorm(4, 6)
