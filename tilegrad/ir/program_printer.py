@@ -31,6 +31,7 @@ def show_program(program: Program) -> str:
 
 
 def show_step(step: Step) -> str:
+    """One step, on one line."""
     return _step(step)
 
 

@@ -148,6 +148,7 @@ TRUE, FALSE = Const(True, bool_), Const(False, bool_)
 
 
 def const(value: float, dtype: DType) -> Const:
+    """A number; integers wrap around, as in memory."""
     if dtype is bool_:
         return Const(bool(value), dtype)
     if dtype.is_float:
@@ -187,6 +188,7 @@ def apply(fn: str, *args: Expr) -> Expr:
 
 
 def cast(x: Expr, dtype: DType) -> Expr:
+    """An element as another type; numbers are converted at once."""
     if x.dtype is dtype:
         return x
     if isinstance(x, Const) and not (isinstance(x.value, float) and not math.isfinite(x.value) and not dtype.is_float):
@@ -195,22 +197,31 @@ def cast(x: Expr, dtype: DType) -> Expr:
 
 
 def const_array(x: Const) -> Any:
+    """A number as an array without axes, for numpy's conversions."""
     import numpy as np
 
     return np.array(x.value, x.dtype.numpy)
 
 
 def bitcast(x: Expr, dtype: DType) -> Expr:
+    """The same bits, read as another type of the same width."""
     return x if x.dtype is dtype else Apply("bitcast", (x,), dtype)
 
 
 def where(condition: Expr, x: Expr, y: Expr) -> Expr:
+    """x where the condition holds, else y. What is not chosen is not read."""
     if condition is TRUE or x is y:
         return x
     return y if condition is FALSE else Apply("where", (condition, x, y), x.dtype)
 
 
 def reduce(fn: str, index: Index, body: Expr) -> Expr:
+    """fn over all values of an index.
+
+    >>> k = Index("k", 8)
+    >>> print(reduce("add", k, k * 2))
+    sum((k * 2) for k in 0:8)
+    """
     if index.extent == 0:
         return const(identity(fn, body.dtype), int64 if fn.startswith("arg") else body.dtype)
     if index.extent == 1:
@@ -219,6 +230,7 @@ def reduce(fn: str, index: Index, body: Expr) -> Expr:
 
 
 def scan(fn: str, index: Index, body: Expr, at: Expr) -> Expr:
+    """fn over the values of an index from 0 up to `at`, that included."""
     if index.extent == 1:
         return const(0, int64) if fn.startswith("arg") else substitute(body, {index: const(0, int64)})
     return Scan(fn, index, body, at, int64 if fn.startswith("arg") else body.dtype)
@@ -262,6 +274,7 @@ class Facts(NamedTuple):
 
 
 def facts(e: Expr) -> Facts:
+    """What follows for an expression from its parts: worked out once, without recursion."""
     found: Facts | None = e.__dict__.get("_facts")
     if found is not None:
         return found

@@ -135,4 +135,5 @@ def known(size: Dim, values: Mapping[str, int]) -> int:
 
 
 def is_static(shape: Iterable[Dim]) -> bool:
+    """Whether no extent varies."""
     return all(type(extent) is int for extent in shape)

@@ -55,6 +55,7 @@ def show_tile(tile: Tile, types: Types | None = None) -> str:
 
 
 def show_statement(statement: Statement) -> str:
+    """One statement, with what is inside it."""
     return "\n".join(_Printer(Types({})).statement(statement))
 
 

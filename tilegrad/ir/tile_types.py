@@ -261,6 +261,7 @@ def _load(types: Types, x: Load) -> TileType:
 
 
 def pointer_type(types: Types, x: Tile) -> TileType:
+    """The type of an expression that must be a pointer."""
     found = types.of(x)
     if not found.pointer:
         raise Refused(f"`{x}` is {found}, and not a pointer", x)
@@ -268,6 +269,7 @@ def pointer_type(types: Types, x: Tile) -> TileType:
 
 
 def mask_fits(types: Types, mask: Tile | None, pointer: TileType) -> None:
+    """Refuses a mask that does not spread over the pointers it is for."""
     if mask is None:
         return
     shape = types.takes(mask, bool_, "the mask")

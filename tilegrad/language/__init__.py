@@ -1,1 +1,1 @@
-
+"""The user's door to the tile language: still empty."""

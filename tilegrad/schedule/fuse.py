@@ -343,4 +343,5 @@ def _too_few(rows: tuple[Index, ...], columns: tuple[Index, ...]) -> bool:
 
 
 def extents(indices: tuple[Index, ...]) -> tuple[Dim, ...]:
+    """How many values each index has."""
     return tuple(i.extent for i in indices)

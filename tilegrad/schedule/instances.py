@@ -92,20 +92,24 @@ def _declare(
 
 
 def extent_of(emitter: Emitter, extent: Dim) -> Tile:
+    """An extent as an expression of the kernel: a size that varies is a parameter."""
     if isinstance(extent, Size):
         return emitter.emit(size(extent))[0]
     return Literal(extent)
 
 
 def divides(block: int, extent: Dim) -> bool:
+    """Whether no block sticks out, whatever the sizes."""
     return type(extent) is int and extent % block == 0
 
 
 def at_most(extent: Dim, most: int) -> int:
+    """An extent, but not more than some number; one that varies is taken for long."""
     return min(extent, most) if type(extent) is int else most
 
 
 def number_of(extent: Dim) -> int:
+    """An extent as a number, for estimates."""
     return extent if type(extent) is int else 64
 
 

@@ -37,13 +37,12 @@ DEPTH = 8
 """Columns that such an instance takes in at a time."""
 SQUARE = 32
 """The side of a tile where memory is read across."""
-
-
 RUNNING = {"argmax": "maximum", "argmin": "minimum"}
 """What decides about the running places of extremes."""
 
 
 def lower(group: Group, names: Mapping[Value, str]) -> Lowered:
+    """The kernel of a group. `names` says what values are called."""
     if group.kind == "opaque":
         return _opaque(group)
     flat = flatten(group)

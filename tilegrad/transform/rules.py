@@ -42,6 +42,7 @@ p, q, condition = _wildcards(bool_)
 
 
 def number(value: float, like: Value = x) -> Value:
+    """A number, of the type of a wildcard."""
     return fill(value, (), like.dtype)
 
 

@@ -195,4 +195,5 @@ WIDER = {
 
 
 def holds(wide: str, narrow: str) -> bool:
+    """Whether one type has every value of another."""
     return wide in WIDER.get(narrow, ())

@@ -336,6 +336,7 @@ def _to_bfloat16(b: Builder, x: Value) -> Value:
 
 
 def bitcast(b: Builder, x: Value, target: DType) -> Value:
+    """The same bits, read as another type."""
     return b.convert("bitcast", x, element_type(target))
 
 
@@ -348,16 +349,20 @@ def memory_element(dtype: DType) -> str:
 
 
 def from_memory(b: Builder, x: Value, dtype: DType) -> Value:
+    """What was loaded, as it is computed with."""
     return b.compare("ne", x, constant(0, x.type)) if dtype is bool_ else x
 
 
 def to_memory(b: Builder, x: Value, dtype: DType) -> Value:
+    """What was computed, as it is stored."""
     return b.convert("zext", x, "i8") if dtype is bool_ else x
 
 
 def zero(dtype: DType, lanes: int) -> Value:
+    """A vector of zeros."""
     return dtype_constant(0, dtype, lanes)
 
 
 def lanes_type(dtype: DType, lanes: int) -> Type:
+    """The type of a vector of some lanes."""
     return Type(element_type(dtype), lanes)

@@ -87,6 +87,7 @@ class History:
 
 
 def complain(bad: Any, offsets: Any, reason: str) -> None:
+    """Stops at the first lane where something is wrong."""
     if bad.any():
         lane = first(bad)
         raise Fault(lane, reason.format(offsets[lane]))
