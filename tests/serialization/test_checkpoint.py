@@ -217,8 +217,15 @@ def test_devices() -> None:
     file = io.BytesIO()
     tg.save([tg.ones(2)], file)
     elsewhere = file.getvalue().replace(b"X\3\0\0\0cpu", b"X\3\0\0\0xpu")
-    with pytest.raises((DeviceError, CheckpointError)):
+    with pytest.raises(CheckpointError, match="checksum"):
         tg.load(io.BytesIO(elsewhere))
+    file = io.BytesIO()
+    torch.save(torch.ones(1), file, _use_new_zipfile_serialization=False)
+    for place in (b"xpu", b"mps"):
+        elsewhere = file.getvalue().replace(b"cpu", place)
+        with pytest.raises(DeviceError, match=f"has tensors of '{place.decode()}'.*map_location='cpu'"):
+            tg.load(io.BytesIO(elsewhere))
+        assert tg.load(io.BytesIO(elsewhere), map_location="cpu").tolist() == [1]
 
 
 def test_the_order_of_bytes() -> None:

@@ -23,6 +23,8 @@ from ..tensor import Tensor
 MOST_AXES = 32
 MOST = 1 << 63
 ROOM = 1 << 16
+SAVED_KINDS = ("cpu", "cuda")
+"""Of devices, that a file may name; all others are written as the CPU."""
 FACTOR = 4
 """Tensors of a file may take so many times its bytes, and a little room, if they lie in it in odd ways."""
 
@@ -207,11 +209,12 @@ def placed(map_location: Device | str | Mapping[str, str] | None, name: str) -> 
 
     def place(saved: str) -> str:
         wanted = map_location.get(saved, saved) if isinstance(map_location, Mapping) else map_location or saved
+        text = f"{name} has tensors of {str(wanted)[:40]!r}, which is not here; give map_location='cpu'"
+        if wanted is saved and wanted.partition(":")[0] not in SAVED_KINDS:
+            raise DeviceError(text)
         try:
             return device(wanted).name
         except DeviceError as missing:
-            raise DeviceError(
-                f"{name} has tensors of {str(wanted):.40}, which is not here; give map_location='cpu'"
-            ) from missing
+            raise DeviceError(text) from missing
 
     return place
