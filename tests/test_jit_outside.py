@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import pickle
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -170,6 +172,61 @@ def plain(x: Any) -> Any:
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda s: s.__name__)
 def test_jit_changes_nothing(script: Callable[[Callable[..., Any]], Any]) -> None:
     assert plain(script(tg.jit)) == plain(script(lambda fn: fn))
+
+
+class Scaled:
+    power = 1
+    scales = tg.ones(2)
+
+    def __init__(self, factor: float) -> None:
+        self.w = ones(factor)
+
+    @tg.jit
+    def of(self, x: tg.Tensor) -> tg.Tensor:
+        return x * (self.w * self.scales) ** self.power
+
+    @classmethod
+    @tg.jit
+    def by_class(cls, x: tg.Tensor) -> tg.Tensor:
+        return x * cls.power
+
+
+class Slim:
+    __slots__ = ("w",)
+
+    @tg.jit
+    def of(self, x: tg.Tensor) -> tg.Tensor:
+        return x * self.w
+
+
+def test_methods_know_their_object() -> None:
+    thing = Scaled(2)
+    assert thing.of(ones()).tolist() == [2, 2]
+    for twin in (copy.copy(thing), copy.deepcopy(thing), pickle.loads(pickle.dumps(thing))):
+        twin.w = ones(5)
+        assert (twin.of(ones()).tolist(), thing.of(ones()).tolist()) == ([5, 5], [2, 2])
+    slim, other = Slim(), Slim()
+    slim.w, other.w = ones(), ones(3)
+    assert (slim.of(ones()).tolist(), other.of(ones()).tolist()) == ([1, 1], [3, 3])
+
+
+def test_classes_keep_state_too() -> None:
+    thing = Scaled(2)
+    results = []
+    for Scaled.power, Scaled.scales in ((1, ones()), (2, ones()), (1, ones(2))):
+        results.append([thing.of(ones())[0].item(), Scaled.by_class(ones())[0].item()])
+    assert results == [[2, 1], [4, 2], [4, 1]]
+
+
+@tg.jit
+def doubled(x: tg.Tensor) -> tg.Tensor:
+    return x * 2
+
+
+def test_jitted_functions_are_pickled_by_name() -> None:
+    assert pickle.loads(pickle.dumps(doubled)) is doubled
+    assert repr(doubled) == "<jitted doubled>"
+    assert pickle.loads(pickle.dumps(tg.device("cpu"))) is tg.device("cpu")
 
 
 def test_replacing_what_is_not_mentioned_costs_nothing() -> None:

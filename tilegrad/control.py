@@ -7,8 +7,10 @@ computed and one is taken; a `while_loop` says how often it runs at most, and st
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from .creation import zeros
 from .errors import ArgumentError, ShapeError, TraceError, check_callable
 from .functional import stack, where
 from .handle import state
@@ -20,9 +22,11 @@ def cond(condition: Tensor | bool, true_fn: Callable[..., Any], false_fn: Callab
     """`true_fn(*operands)` where the condition (one element) holds, else `false_fn(*operands)`."""
     check_callable(true_fn, "cond")
     check_callable(false_fn, "cond")
-    if not isinstance(condition, Tensor) or state.trace is None:
-        return true_fn(*operands) if condition else false_fn(*operands)
-    return _chosen(condition, true_fn(*operands), false_fn(*operands), "cond")
+    known = _known(condition)
+    if known is not None:
+        return true_fn(*operands) if known else false_fn(*operands)
+    with _changing_nothing("cond"):
+        return _chosen(condition, true_fn(*operands), false_fn(*operands), "cond")
 
 
 def while_loop(
@@ -30,28 +34,55 @@ def while_loop(
 ) -> Any:
     """`body` applied to the state again and again, as long as `condition(state)` holds.
 
-    In a jitted function `max_steps` bounds the number of steps; a state that is done is not changed any more.
+    In a jitted function, and under `vmap`, `max_steps` bounds the number of steps; a state that is done is not
+    changed any more.
     """
     check_callable(condition, "while_loop")
     check_callable(body, "while_loop")
-    if state.trace is None:
-        steps = 0
-        while bool(condition(initial)) and (max_steps is None or steps < max_steps):
-            initial = _checked(initial, body(initial), "while_loop")
-            steps += 1
-        return initial
+    steps = 0
+    while max_steps is None or steps < max_steps:
+        going = condition(initial)
+        known = _known(going)
+        if known is None:
+            break
+        if not known:
+            return initial
+        initial = _checked(initial, body(initial), "while_loop")
+        steps += 1
     if max_steps is None:
         raise TraceError(
-            "while_loop in a jitted function needs to know how often it runs at most: while_loop(condition, body, "
-            "initial, max_steps=100). Without a bound, call it outside of jit"
+            "while_loop in a jitted function, or under vmap, needs to know how often it runs at most: "
+            "while_loop(condition, body, initial, max_steps=100). Without a bound, call it outside of jit"
         )
-    for _ in range(max_steps):
-        initial = _chosen(condition(initial), _checked(initial, body(initial), "while_loop"), initial, "while_loop")
+    with _changing_nothing("while_loop"):
+        for _ in range(steps, max_steps):
+            going, turned = condition(initial), _checked(initial, body(initial), "while_loop")
+            initial = _chosen(going, turned, initial, "while_loop")
     return initial
 
 
-def scan(body: Callable[[Any, Any], tuple[Any, Any]], initial: Any, xs: Any, length: int | None = None) -> Any:
-    """`carry, y = body(carry, x)` along the first axis of the tensors in `xs`: the last carry, and all y, stacked."""
+def _known(condition: Any) -> bool | None:
+    """Whether a condition holds; None if that is not known yet, because it depends on placeholders."""
+    if isinstance(condition, Tensor) and state.trace is not None:
+        return None
+    try:
+        return bool(condition)
+    except TraceError:
+        return None
+
+
+def _changing_nothing(op: str) -> AbstractContextManager[None]:
+    """Within it, tensors from outside are not changed: it would happen whatever the condition is."""
+    return nullcontext() if state.trace is None else state.trace.within(op)
+
+
+def scan(
+    body: Callable[[Any, Any], tuple[Any, Any]], initial: Any, xs: Any, length: int | None = None, reverse: bool = False
+) -> Any:
+    """`carry, y = body(carry, x)` along the first axis of the tensors in `xs`: the last carry, and all y, stacked.
+
+    With `reverse` it starts at the end; each y has the place of its x.
+    """
     check_callable(body, "scan")
     leaves, structure = flatten(xs)
     if any(isinstance(x, Tensor) and not x.shape for x in leaves):
@@ -59,15 +90,27 @@ def scan(body: Callable[[Any, Any], tuple[Any, Any]], initial: Any, xs: Any, len
     lengths = {int(x.shape[0]) for x in leaves if isinstance(x, Tensor)} | ({length} if length is not None else set())
     if len(lengths) != 1:
         raise ShapeError(f"scan: the first axes have lengths {sorted(lengths)}; they must be one length")
+    turns = range(lengths.pop())
+    if not turns:
+        return initial, _no_turns(body, initial, unflatten(structure, map(_entry, leaves)))
     made = []
-    for n in range(lengths.pop()):
+    for n in reversed(turns) if reverse else turns:
         x = unflatten(structure, [leaf[n] if isinstance(leaf, Tensor) else leaf for leaf in leaves])
         carry, y = _pair(body(initial, x))
         initial = _checked(initial, carry, "scan")
         made.append(y)
-    if not made or made[0] is None:
-        return initial, None
-    return initial, mapped(lambda *ys: stack(ys), made[0], *made[1:])
+    if reverse:
+        made.reverse()
+    return initial, None if made[0] is None else mapped(lambda *ys: stack(ys), made[0], *made[1:])
+
+
+def _entry(leaf: Any) -> Any:
+    return zeros(leaf.shape[1:], dtype=leaf.dtype, device=leaf.device) if isinstance(leaf, Tensor) else leaf
+
+
+def _no_turns(body: Callable[[Any, Any], tuple[Any, Any]], initial: Any, x: Any) -> Any:
+    """What is stacked of no turns: one is recorded for its types, and not computed."""
+    return mapped(lambda y: y.new_zeros((0, *y.shape)), _pair(body(initial, x))[1])
 
 
 def _pair(turn: Any) -> tuple[Any, Any]:
@@ -79,7 +122,7 @@ def _pair(turn: Any) -> tuple[Any, Any]:
     return turn[0], turn[1]
 
 
-def _chosen(condition: Tensor, one: Any, other: Any, op: str) -> Any:
+def _chosen(condition: Tensor | bool, one: Any, other: Any, op: str) -> Any:
     """One of two trees of tensors, by a condition that is not known yet."""
     _checked(one, other, op)
     if isinstance(condition, Tensor) and condition.numel() != 1:

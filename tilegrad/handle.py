@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from . import storage as sharing
@@ -48,6 +49,8 @@ class Trace(Protocol):
     def gradient_read(self, tensor: Handle) -> None: ...
 
     def gradient_set(self, tensor: Handle) -> None: ...
+
+    def within(self, op: str) -> AbstractContextManager[None]: ...
 
     def number(self, read: Callable[[], float], type: TensorType) -> Value: ...
 
@@ -116,15 +119,15 @@ class Handle:
         whole = current(base)
         if mode.enabled and "leaf" in whole.__dict__ and not base.hidden:
             raise InPlaceError(
-                f"{op}: a tensor of shape {_shape(self)} that requires gradients and was not computed from "
-                "others cannot "
-                "be changed in place. Change it within `with tilegrad.no_grad():`, or work on a copy: x = x.clone()"
+                f"{op}: a tensor of shape {_shape(self)} that requires gradients and was not computed from others "
+                "cannot be changed in place. Change it within `with tilegrad.no_grad():`, or work on a copy: x = "
+                "x.clone()"
             )
         if value.shape != self._value.shape:
             raise ShapeError(
                 f"{op}: the result has shape {list(value.shape)}, which does not fit the tensor of shape "
-                f"{_shape(self)} "
-                "that it is to be written to; in-place operations never enlarge: use the one without underscore"
+                f"{_shape(self)} that it is to be written to; in-place operations never enlarge: use the one without "
+                "underscore"
             )
         cut = whole
         for move in self._moves:

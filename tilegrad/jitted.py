@@ -14,6 +14,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
+from types import MethodType
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -84,10 +85,27 @@ class Jitted(Generic[P, R]):
         if owner is None:
             return self
         name = f"_jitted_{self.fn.__name__}"
-        found = owner.__dict__.get(name)
-        if found is None:
-            found = owner.__dict__[name] = Jitted(self.fn.__get__(owner, cls))
+        kept = getattr(owner, "__dict__", {})
+        found = kept.get(name)
+        if found is None or found.fn.__self__ is not owner:  # a copy of an object has that of the original
+            if isinstance(owner, type) or not hasattr(owner, "__dict__"):
+                return MethodType(self, owner)
+            found = kept[name] = Jitted(self.fn.__get__(owner, cls))
         return found
+
+    def __deepcopy__(self, copied: dict[int, Any]) -> Jitted[P, R]:
+        return self
+
+    def __reduce__(self) -> Any:
+        """By name, as functions are; programs are made anew."""
+        fn: Any = self.fn
+        if isinstance(fn, MethodType):
+            return getattr, (fn.__self__, fn.__name__)
+        named = getattr(sys.modules.get(fn.__module__), fn.__qualname__, None) if hasattr(fn, "__qualname__") else None
+        return fn.__qualname__ if named is self else (Jitted, (fn,))
+
+    def __repr__(self) -> str:
+        return f"<jitted {getattr(self.fn, '__qualname__', self.fn)}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if state.trace is not None or state.inspect is not None:

@@ -7,7 +7,8 @@ it writes to captured tensors is found afterwards, and undone; the compiled prog
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from . import storage as sharing
@@ -43,6 +44,16 @@ class Written(Node):
     elements: Value
 
 
+class Branch(Node):
+    """Part of a function that may turn out not to be taken."""
+
+    op: str
+    before: frozenset[int]
+    """The tensors made before it."""
+    storages: set[Storage]
+    """Those made in it."""
+
+
 class Trace:
     """One function while it is watched."""
 
@@ -59,6 +70,7 @@ class Trace:
         """Captured tensors, with the gradient each had."""
         self.given: set[int] = set()
         """Tensors whose gradient from before no longer matters: the function gave them another, or asked for it."""
+        self.branch: Branch | None = None
         self.numbers: list[HostNumber] = []
         self.guards: list[tuple[Callable[[], Any], Any]] = []
         """What the function read of Python's state (whether a module trains), and how to read it again."""
@@ -98,15 +110,31 @@ class Trace:
         """A tensor got a storage."""
         if id(tensor) in self.own:
             self.own_storages.add(storage)
+            if self.branch is not None and id(tensor) not in self.branch.before:
+                self.branch.storages.add(storage)
 
     def writing(self, tensor: Handle, base: Base) -> None:
         """A storage is about to be written to."""
         if id(tensor) not in self.own:
             self.seen.setdefault(id(tensor), (tensor, tensor._gradient))
         storage = base.storage
+        if self.branch is not None and storage not in self.branch.storages and not storage.common:
+            raise TraceError(
+                f"{self.branch.op}: a tensor from outside is changed in place, which would happen whatever the "
+                "condition is: return the new value, and assign it after the choice"
+            )
         if storage not in self.own_storages and storage not in self.written:
             self.read_whole(base)
             self.written[storage] = Written(base, base.current(), storage.value)
+
+    @contextmanager
+    def within(self, op: str) -> Iterator[None]:
+        """What happens now may turn out not to happen: only what is made within it may be changed in place."""
+        outer, self.branch = self.branch, Branch(op, frozenset(self.own), set())
+        try:
+            yield
+        finally:
+            self.branch = outer
 
     def number(self, read: Callable[[], float], type: TensorType) -> Input:
         """A number that is asked for anew at every call."""

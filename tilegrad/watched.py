@@ -118,7 +118,7 @@ class _Search:
 
     def visit(self, x: Any) -> None:
         """Notes what is mentioned in a function, or kept in a container or an object."""
-        if x is None or isinstance(x, (Handle, str, bytes, type)) or is_number(x) or id(x) in self.seen:
+        if x is None or isinstance(x, (Handle, str, bytes)) or is_number(x) or id(x) in self.seen:
             return
         self.seen[id(x)] = x
         match x:
@@ -134,6 +134,8 @@ class _Search:
                     self.visit(part)
             case dict() | list():
                 self._container(x)
+            case type():
+                self._class(x)
             case _:
                 self._object(x)
 
@@ -184,6 +186,16 @@ class _Search:
                 self.notice(own, name)
             elif isinstance(method := getattr(kind, name, None), FunctionType):
                 self.visit(method)
+        if not isinstance(x, ModuleType):
+            self.visit(kind)
+
+    def _class(self, x: type) -> None:
+        """What stands in a class for all its objects."""
+        for name in () if _is_ours(x.__module__) else self.known & vars(x).keys():
+            if isinstance(vars(x)[name], (Handle, str, float, int)):
+                self.notice(vars(x), name)
+        for base in x.__bases__:
+            self.visit(base)
 
 
 def _is_ours(module: str | None) -> bool:

@@ -43,6 +43,9 @@ class Device(ABC):
         self.name = name
         self.usage = Usage()
 
+    def __reduce__(self) -> Any:
+        return device, (self.name,)
+
     @property
     def kind(self) -> str:
         """The name without its number: `cuda` for `cuda:1`."""
