@@ -12,10 +12,14 @@ from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ops.activation import sigmoid
 from tilegrad.ops.arithmetic import add, mul
 from tilegrad.ops.contraction import matmul
+from tilegrad.ops.convolution import Convolve, ConvolveBack, ConvolveWeight
 from tilegrad.ops.exponential import exp
 from tilegrad.ops.movement import permute
+from tilegrad.ops.sliding import Sliding
 from tilegrad.ops.trigonometric import tanh
+from tilegrad.schedule.flatten import flatten
 from tilegrad.schedule.fuse import fuse
+from tilegrad.schedule.matrix import as_matrix
 from tilegrad.schedule.products import MOST_PRODUCTS, totals
 
 
@@ -91,4 +95,23 @@ def test_queries_keys_and_values() -> None:
     graph = Graph((x, *weights), (made,))
 
     assert products(graph) == [3, 1, 1]
+    check(graph, arrays(graph))
+
+
+@pytest.mark.parametrize(("stride", "padding", "dilation"), [(1, 1, 1), (2, 1, 1), (2, 0, 2)])
+def test_a_convolution_and_its_gradients_are_products_of_matrices(stride: int, padding: int, dilation: int) -> None:
+    """Channels and taps are one axis of a product, the places of an image another."""
+    (x,), (w,) = given("x", 2, 1, 4, 11, 10), given("w", 1, 6, 4, 3, 3)
+    axes = tuple(
+        Sliding(n, (n + 2 * padding - 2 * dilation - 1) // stride + 1, 3, stride, padding, dilation) for n in (11, 10)
+    )
+    y = Convolve(x, w, axes)
+    (u,) = given("u", *[int(n) for n in y.shape])
+    back = ConvolveBack(u, w, axes)
+    graph = Graph((x, w, u), (y, back, ConvolveWeight(x, u, axes)))
+    groups = fuse(graph).groups
+    assert [group.kind for group in groups] == ["contraction"] * 3
+    joined = [as_matrix(flatten(group)) for group in groups]
+    taps = 9 if stride == 1 else 4 if dilation == 1 else 9
+    assert [[i.extent for i in flat.columns] for flat in joined[:2]] == [[36], [6 * taps]]
     check(graph, arrays(graph))

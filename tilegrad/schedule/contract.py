@@ -22,6 +22,7 @@ from .emit import Emitter
 from .flatten import FlatGroup
 from .group import Group
 from .instances import Lowered, declare_programs, extent_of, finished, kernel_names, number_of
+from .matrix import as_matrix
 from .products import free_indices, operands
 
 TILE_M, TILE_N, TILE_K = 256, 64, 512
@@ -30,6 +31,7 @@ THREADS = 2
 
 
 def lower_contraction(group: Group, flat: FlatGroup, names: Mapping[Value, str]) -> Lowered:
+    flat = as_matrix(flat)
     sums = [e for e in walk(*flat.roots) if isinstance(e, Reduce) and e.index is flat.columns[0]]
     factors = [found for e in sums if (found := operands(e, flat.rows, flat.columns))]
     assert len(factors) == len(sums)

@@ -57,7 +57,7 @@ def _collapsed(group: FlatGroup, kind: str) -> FlatGroup:
         outer, inner = indices[n], indices[n + 1]
         if _run_as_one(group, outer, inner):
             both = fresh_index(outer.extent * inner.extent)
-            group = _replaced(group, outer, inner, both)
+            group = replaced_by_one(group, outer, inner, both)
             indices[n : n + 2] = [both]
             group = group.replaced(**{kind: tuple(indices)})
             n = min(n, len(indices) - 2)
@@ -133,7 +133,7 @@ def _as_sum(terms: dict[tuple[Expr, ...], int]) -> Expr:
     return total
 
 
-def _replaced(group: FlatGroup, outer: Index, inner: Index, both: Index) -> FlatGroup:
+def replaced_by_one(group: FlatGroup, outer: Index, inner: Index, both: Index) -> FlatGroup:
     """The group with one index for two; of two reductions over them one is left."""
     new: dict[Expr, Expr] = {}
     for e in walk(*group.roots):

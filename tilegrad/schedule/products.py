@@ -26,9 +26,11 @@ def operands(expr: Expr, rows: tuple[Index, ...], columns: tuple[Index, ...]) ->
         return None
     if not (in_x - in_y) or not (in_y - in_x) or set(rows) - in_x - in_y:
         return None
-    first_x = min((n for n, i in enumerate(rows) if i in in_x - in_y), default=0)
-    first_y = min((n for n, i in enumerate(rows) if i in in_y - in_x), default=0)
-    return (x, y) if first_x < first_y else (y, x)
+    # the result lies along its last row: the operand that has it is the one that is read by vectors
+    last_x, last_y = (
+        max((n for n, i in enumerate(rows) if i in lone), default=0) for lone in (in_x - in_y, in_y - in_x)
+    )
+    return (x, y) if last_x < last_y else (y, x)
 
 
 def free_indices(e: Expr) -> set[Index]:

@@ -1,0 +1,53 @@
+"""Sums of products over several short axes as products of matrices: axes of one role become one.
+
+A convolution sums over (channel, row tap, column tap), and its result runs along (row, column): each too
+short for a tile. Taken as one axis of all three, and one of both, it is a matrix product; where an operand
+does not lie along them, its positions have quotients and remainders of the one index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.scalar import Index, Reduce, fresh_index, walk
+from .flatten import FlatGroup, replaced_by_one
+from .products import free_indices, operands
+
+LONG_COLUMN = 128
+"""Elements of a sum that fill a tile: with so many, further columns are better loops around it."""
+LONG_ROW = 64
+"""The same for the rows of the result."""
+
+
+def as_matrix(flat: FlatGroup) -> FlatGroup:
+    """A contraction whose last axis of each role (rows of one operand, of the other, columns) is long, if it can be."""
+    if not _is_short(flat.columns, LONG_COLUMN) and len(flat.rows) < 3:
+        return flat
+    factors = next(
+        found
+        for e in walk(*flat.roots)
+        if isinstance(e, Reduce) and e.index is flat.columns[0] and (found := operands(e, flat.rows, flat.columns))
+    )
+    in_x, in_y = map(free_indices, factors)
+    flat = _joined(flat, "columns", flat.columns, LONG_COLUMN)
+    for lone in (in_x - in_y, in_y - in_x):
+        flat = _joined(flat, "rows", [i for i in flat.rows if i in lone], LONG_ROW)
+    return flat
+
+
+def _joined(flat: FlatGroup, kind: str, role: Sequence[Index], long: int) -> FlatGroup:
+    """The last of some indices joined with those before it, as long as it is short."""
+    left = list(role)
+    while _is_short(left, long):
+        outer, inner = left[-2:]
+        both = fresh_index(outer.extent * inner.extent)
+        flat = replaced_by_one(flat, outer, inner, both)
+        indices = [both if i is inner else i for i in getattr(flat, kind) if i is not outer]
+        flat = flat.replaced(**{kind: tuple(indices)})
+        left[-2:] = [both]
+    return flat
+
+
+def _is_short(role: Sequence[Index], long: int) -> bool:
+    """Whether the last of some indices is to be joined with the one before."""
+    return len(role) > 1 and type(role[-1].extent) is int and role[-1].extent < long
