@@ -22,7 +22,7 @@ def report(trained: Trained, tested: Tested, explanation: Explanation, seed: int
     """The whole page."""
     parts = {
         "learning": ("Learning", learning(trained)),
-        "reading": ("Reading", confusion(tested) + mistakes(tested)),
+        "reading": ("Reading", f'<div class="pair">{confusion(tested)}<div>{mistakes(tested)}</div></div>'),
         **sections(explanation),
     }
     whole = explanation.measured.whole
