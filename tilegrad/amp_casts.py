@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from .errors import ArgumentError
 from .handle import Handle, state, wrap
 from .ir.dtype import DType, bfloat16, float16, float32
 from .ir.graph import Value
@@ -52,8 +53,6 @@ def set_float32_matmul_precision(precision: str) -> None:
 
     'highest': in float32. 'high': as three products of bfloat16 parts. 'medium': in bfloat16.
     """
-    from .errors import ArgumentError
-
     global _precision
     if precision not in PRECISIONS:
         raise ArgumentError(f"the precision of float32 products is 'highest', 'high' or 'medium', not {precision!r}")
@@ -115,7 +114,7 @@ def in_float32(fn: Callable[P, R]) -> Callable[P, R]:
     def wide(*args: P.args, **kwargs: P.kwargs) -> R:
         if not arithmetic.low and state.trace is None:
             return fn(*args, **kwargs)
-        return fn(*map(_wide, args), **{name: _wide(x) for name, x in kwargs.items()})  # type: ignore[arg-type]
+        return fn(*map(_wide, args), **{name: _wide(x) for name, x in kwargs.items()})
 
     return wide
 

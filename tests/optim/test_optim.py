@@ -135,21 +135,105 @@ def test_state_goes_on_after_saving(name: str, settings: dict[str, Any]) -> None
         np.testing.assert_array_equal(x.detach().numpy(), y.detach().numpy())
 
 
-def test_state_dict_has_pytorchs_form() -> None:
+@pytest.mark.parametrize(("name", "settings"), SETTINGS, ids=str)
+def test_a_state_of_pytorch_goes_on_here_and_back(name: str, settings: dict[str, Any]) -> None:
+    """Three steps there, three here, three there: as nine there."""
+    torch = pytest.importorskip("torch")
+
+    def run(parameters: list[Any], optimizer: Any) -> None:
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss(parameters).backward()
+            optimizer.step()
+
+    def start(library: Any, arrays: Any) -> tuple[list[Any], Any]:
+        parameters = [library.tensor(np.array(x), requires_grad=True) for x in arrays]
+        return parameters, getattr(library.optim, name)(parameters, **settings)
+
+    whole, optimizer = start(torch, starts())
+    for _ in range(3):
+        run(whole, optimizer)
+    first, before = start(torch, starts())
+    run(first, before)
+    second, here = start(tg, [x.detach().numpy() for x in first])
+    here.load_state_dict(before.state_dict())
+    run(second, here)
+    state = here.state_dict()
+    state["state"] = {n: {k: torch.tensor(v.numpy()) for k, v in s.items()} for n, s in state["state"].items()}
+    third, after = start(torch, [x.detach().numpy() for x in second])
+    after.load_state_dict(state)
+    run(third, after)
+    for x, y in zip(third, whole):
+        np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=3e-5, atol=3e-6)
+
+
+@pytest.mark.parametrize(("name", "settings"), SETTINGS, ids=str)
+def test_state_dict_has_pytorchs_form(name: str, settings: dict[str, Any]) -> None:
     torch = pytest.importorskip("torch")
     x = np.ones(3, np.float32)
     states = []
     for library in (tg, torch):
         w = library.tensor(x, requires_grad=True)
-        optimizer = library.optim.Adam([w], lr=0.1)
+        optimizer = getattr(library.optim, name)([w], **settings)
         (w * w).sum().backward()
         optimizer.step()
         states.append(optimizer.state_dict())
     ours, theirs = states
-    assert set(ours["state"][0]) == set(theirs["state"][0])
     assert set(ours["param_groups"][0]) <= set(theirs["param_groups"][0])
-    for name, value in theirs["state"][0].items():
-        np.testing.assert_allclose(ours["state"][0][name].numpy(), value.numpy(), rtol=1e-5)
+    wanted = {k: v for k, v in theirs["state"].get(0, {}).items() if v is not None}
+    assert set(wanted) <= set(ours["state"].get(0, {}))
+    for key, value in wanted.items():
+        np.testing.assert_allclose(ours["state"][0][key].numpy(), value.numpy(), rtol=1e-5)
+
+
+def test_lion() -> None:
+    """Against the algorithm as published: sign of an interpolation, then another interpolation is kept."""
+    w, m, lr, first, second, decay = starts().__next__().astype(np.float64), 0.0, 0.1, 0.9, 0.99, 0.2
+    x = tg.tensor(w.astype(np.float32), requires_grad=True)
+    optimizer = tg.optim.Lion([x], lr=lr, betas=(first, second), weight_decay=decay)
+    for _ in range(10):
+        optimizer.zero_grad()
+        (x.square() * x + x.sin()).sum().backward()
+        optimizer.step()
+        g = 3 * w**2 + np.cos(w)
+        w = w - lr * (np.sign(first * m + (1 - first) * g) + decay * w)
+        m = second * m + (1 - second) * g
+        np.testing.assert_allclose(x.detach().numpy(), w, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["Adam", "NAdam", "RAdam", "Adagrad", "Adamax"])
+def test_parameters_that_miss_some_steps(name: str) -> None:
+    """Counters are in common for those that are updated together; they part when a gradient is missing."""
+    torch = pytest.importorskip("torch")
+    ours = [tg.tensor(x, requires_grad=True) for x in starts()]
+    theirs = [torch.tensor(x, requires_grad=True) for x in starts()]
+    mine, its = getattr(tg.optim, name)(ours, lr=0.05), getattr(torch.optim, name)(theirs, lr=0.05)
+    for missing in ((), (0,), (), (0, 1), (2,), ()):
+        for parameters, optimizer in ((ours, mine), (theirs, its)):
+            optimizer.zero_grad()
+            loss(parameters).backward()
+            for n in missing:
+                parameters[n].grad = None
+            optimizer.step()
+        for x, y in zip(ours, theirs):
+            np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=2e-5, atol=2e-6)
+    assert [mine.state[x]["step"].item() for x in ours] == [4, 5, 5]
+    other = getattr(tg.optim, name)(ours, lr=0.05)
+    assert len({id(s["step"]) for s in other.state.values()}) == 1
+    other.load_state_dict(mine.state_dict())
+    assert [other.state[x]["step"].item() for x in ours] == [4, 5, 5]
+    assert len({id(s["step"]) for s in other.state.values()}) == 2
+
+
+def test_groups_that_come_later() -> None:
+    w, b, s = (tg.tensor(x, requires_grad=True) for x in starts())
+    optimizer = tg.optim.Adam([w], lr=0.1)
+    (w.sum() + b.sum()).backward()
+    optimizer.step()
+    optimizer.add_param_group({"params": [b, s], "lr": 0.5, "fused": True})
+    optimizer.step()
+    assert [g["lr"] for g in optimizer.param_groups] == [0.1, 0.5]
+    assert [optimizer.state[x]["step"].item() for x in (w, b, s)] == [2, 1, 0]
 
 
 @checklist(104)
@@ -178,6 +262,15 @@ def test_a_matrix_learns_sum_and_difference() -> None:
         (lambda w: tg.optim.SGD([{"params": [w], "momentun": 1}]), "has no momentun"),
         (lambda w: tg.optim.Adam([w], betas=(0.9, 1.0)), "betas"),
         (lambda w: tg.optim.SGD([w]).load_state_dict({"state": {}, "param_groups": []}), "groups here have"),
+        (lambda w: tg.optim.SGD([w], differentiable=True), "tilegrad.grad"),
+        (lambda w: tg.optim.RMSprop([w], alpha=2), "alpha is 2"),
+        (lambda w: tg.optim.Adam([w], quick=True), "no argument quick"),
+        (
+            lambda w: tg.optim.Adam([w]).load_state_dict(
+                {"state": {0: {"exp_avg": np.ones(3)}}, "param_groups": [{"params": [0]}]}
+            ),
+            r"exp_avg of parameter 0 has the shape \(3,\) instead of \(1,\)",
+        ),
     ],
 )
 def test_what_makes_no_sense(make: Any, message: str) -> None:

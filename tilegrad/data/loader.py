@@ -55,11 +55,7 @@ class DataLoader:
         if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
             raise ArgumentError("DataLoader: batch_sampler decides batch_size, shuffle, sampler and drop_last itself")
         ahead = 2 if prefetch_factor is None else prefetch_factor
-        if num_workers < 0 or ahead < 1 or timeout < 0:
-            given = f"num_workers={num_workers}, prefetch_factor={ahead}, timeout={timeout}"
-            raise ArgumentError(f"DataLoader: {given}: the first and last must be at least 0, the second at least 1")
-        if persistent_workers and not num_workers:
-            raise ArgumentError("DataLoader: persistent_workers=True needs num_workers of at least 1")
+        _check_workers(num_workers, ahead, timeout, persistent_workers)
         self.dataset = dataset
         self.batch_size = batch_size if batch_sampler is None else None
         self.drop_last = drop_last
@@ -90,9 +86,13 @@ class DataLoader:
             batch_sampler = BatchSampler(sampler, batch_size, self.drop_last)
         self.batch_sampler = batch_sampler
 
+    def _order(self) -> Any:
+        """What gives the numbers of samples, one by one or in batches."""
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
+
     def __len__(self) -> int:
         if not self.iterable:
-            return len(self.sampler if self.batch_sampler is None else self.batch_sampler)  # type: ignore[arg-type]
+            return len(self._order())
         count = len(self.dataset)  # type: ignore[arg-type]
         if self.batch_size is None:
             return count
@@ -102,7 +102,7 @@ class DataLoader:
         if self.iterable:
             wanted: Iterator[Any] = repeat(None)
         else:
-            wanted = iter(self.sampler if self.batch_sampler is None else self.batch_sampler)  # type: ignore[arg-type]
+            wanted = iter(self._order())
         self.epochs += 1
         if not self.num_workers:
             return self._here(wanted)
@@ -193,6 +193,14 @@ class Maker:
         if not batch or (self.drop_last and len(batch) != self.size):
             raise StopIteration
         return joined(batch) if self.collate is None else self.collate(batch)
+
+
+def _check_workers(count: int, ahead: int, timeout: float, persistent: bool) -> None:
+    if count < 0 or ahead < 1 or timeout < 0:
+        given = f"num_workers={count}, prefetch_factor={ahead}, timeout={timeout}"
+        raise ArgumentError(f"DataLoader: {given}: the first and last must be at least 0, the second at least 1")
+    if persistent and not count:
+        raise ArgumentError("DataLoader: persistent_workers=True needs num_workers of at least 1")
 
 
 def _check_dataset(dataset: Any, ordered: Any) -> None:

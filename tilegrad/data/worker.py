@@ -80,7 +80,7 @@ class Job(NamedTuple):
     """Gives what makes batches, for one epoch."""
     start: Callable[[int], None] | None
     """The user's worker_init_fn."""
-    count: int
+    workers: int
 
 
 class Link(Protocol):
@@ -105,7 +105,7 @@ def work(number: int, job: Job, next_task: Callable[[], Any], answer: Callable[[
         try:
             if isinstance(task, Begin):
                 epoch = task.epoch
-                _current.info = WorkerInfo(number, job.count, task.seed + number, job.dataset)
+                _current.info = WorkerInfo(number, job.workers, task.seed + number, job.dataset)
                 if seeds:
                     _seed(task.seed + number)
                 if job.start is not None and not started:
@@ -237,7 +237,7 @@ def _listen(pipe: Any, tasks: SimpleQueue[Any]) -> None:
 
     parent = parent_process()
     assert parent is not None
-    task = ()
+    task: Any = ()
     while task is not STOP:
         if pipe not in wait([pipe, parent.sentinel]):
             os._exit(1)  # the process that asked is gone: nobody would read an answer
@@ -288,7 +288,7 @@ class Pool:
         self.links: list[Link] = []
         self.open = True
         try:
-            for n in range(job.count):
+            for n in range(job.workers):
                 self.links.append(ThreadLink(n, job) if context is None else ProcessLink(n, job, context))
         except BaseException:
             self.close()

@@ -169,7 +169,7 @@ class CyclicLR(MomentumLR):
         """The height of a cycle, or at a step."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
-        return {"triangular": 1.0, "triangular2": 0.5 ** (x - 1), "exp_range": self.gamma**x}[self.mode]
+        return float({"triangular": 1.0, "triangular2": 0.5 ** (x - 1), "exp_range": self.gamma**x}[self.mode])
 
     def get_lr(self) -> Sequence[float]:
         cycle = math.floor(1 + self.last_epoch / self.total_size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from ..arithmetic import where
@@ -153,17 +154,12 @@ class Optimizer(ABC):
             state = self.state[parameter]
             number = id(state[counted[0]]) if counted else 0
             if counted and number not in common:
-                common[number] = self._unless_skipped(
-                    [state[name] for name in counted], lambda state=state: self.tick(state, settings)
-                )
+                numbers = [state[name] for name in counted]
+                common[number] = self._unless_skipped(numbers, partial(self.tick, state, settings))
             gradient = -parameter.grad if settings.uses("maximize") else parameter.grad
             written = [parameter, *(x for name, x in state.items() if name not in counted)]
-            self._unless_skipped(
-                written,
-                lambda p=parameter, g=gradient, state=state, number=number: self.update(
-                    p, g, state, settings, common.get(number)
-                ),
-            )
+            change = partial(self.update, parameter, gradient, state, settings, common.get(number))
+            self._unless_skipped(written, change)
             # a gradient that somebody still holds must not keep the old parameters alive
             changed += [parameter, *state.values(), parameter.grad]
         return changed
