@@ -15,6 +15,7 @@ from . import (
     norm,
     padding,
     pool,
+    recurrent,
     transformer,
     upsample,
     utils,
@@ -33,6 +34,7 @@ from .norm import *  # noqa: F403
 from .padding import *  # noqa: F403
 from .parameter import Parameter
 from .pool import *  # noqa: F403
+from .recurrent import *  # noqa: F403
 from .transformer import *  # noqa: F403
 from .upsample import *  # noqa: F403
 
@@ -49,5 +51,6 @@ __all__ += margin.__all__
 __all__ += norm.__all__
 __all__ += padding.__all__
 __all__ += pool.__all__
+__all__ += recurrent.__all__
 __all__ += transformer.__all__
 __all__ += upsample.__all__

@@ -1,0 +1,427 @@
+"""Recurrent layers: RNN, LSTM and GRU of several layers and both directions, and their cells.
+
+The inputs of all steps go through one product, outside of the loop; inside remains one product a step, with all
+gates side by side (so a GRU's six products are two).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import sqrt
+from typing import Any, ClassVar, NamedTuple
+
+from ..creation import empty, zeros
+from ..errors import ArgumentError, ShapeError
+from ..joining import cat, stack
+from ..tensor import Tensor
+from . import functional, init
+from .module import Module
+from .parameter import Parameter
+
+__all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"]
+
+State = tuple[Tensor, ...]
+"""The hidden state, and for an LSTM the cell state."""
+
+
+class Weights(NamedTuple):
+    """The parameters of one layer in one direction."""
+
+    of_input: Tensor
+    of_hidden: Tensor
+    input_bias: Tensor | None
+    hidden_bias: Tensor | None
+    projection: Tensor | None = None
+
+
+def _inputs(x: Tensor, w: Weights, joined: bool) -> Tensor:
+    """What the inputs add to all gates; the biases of both sides are one if nothing stands between them."""
+    bias = w.input_bias
+    if joined and bias is not None and w.hidden_bias is not None:
+        bias = bias + w.hidden_bias
+    return functional.linear(x, w.of_input, bias)
+
+
+def _rnn_step(activation: Callable[[Tensor], Tensor]) -> Callable[[Tensor, State, Weights], State]:
+    def step(x: Tensor, state: State, w: Weights) -> State:
+        return (activation(x + state[0] @ w.of_hidden.t()),)
+
+    return step
+
+
+def _lstm_step(x: Tensor, state: State, w: Weights) -> State:
+    hidden, cell = state
+    i, f, g, o = (x + hidden @ w.of_hidden.t()).chunk(4, -1)
+    cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+    hidden = o.sigmoid() * cell.tanh()
+    return hidden if w.projection is None else hidden @ w.projection.t(), cell
+
+
+def _gru_step(x: Tensor, state: State, w: Weights) -> State:
+    (hidden,) = state
+    xr, xz, xn = x.chunk(3, -1)
+    hr, hz, hn = functional.linear(hidden, w.of_hidden, w.hidden_bias).chunk(3, -1)
+    update = (xz + hz).sigmoid()
+    new = (xn + (xr + hr).sigmoid() * hn).tanh()
+    return (new + update * (hidden - new),)
+
+
+class _Recurrent(Module):
+    """Layers over layers of cells that go through a sequence."""
+
+    gates: ClassVar[int] = 1
+    joined: ClassVar[bool] = True
+    """Whether the biases of input and hidden state are just added."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        if input_size <= 0 or hidden_size <= 0 or num_layers <= 0:
+            sizes = f"input_size={input_size}, hidden_size={hidden_size}, num_layers={num_layers}"
+            raise ArgumentError(f"{name}: {sizes}: all must be positive")
+        if not 0 <= dropout <= 1:
+            raise ArgumentError(f"{name}: dropout={dropout} is no probability: give a number from 0 to 1")
+        if not 0 <= proj_size < hidden_size:
+            raise ArgumentError(f"{name}: proj_size={proj_size} must be less than hidden_size={hidden_size}")
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = dropout
+        self.bidirectional = bidirectional
+        self.proj_size = proj_size
+        self._suffixes = ["", "_reverse"] if bidirectional else [""]
+        given = proj_size or hidden_size
+        for layer in range(num_layers):
+            width = input_size if layer == 0 else given * len(self._suffixes)
+            shapes = [
+                ("weight_ih", (self.gates * hidden_size, width)),
+                ("weight_hh", (self.gates * hidden_size, given)),
+            ]
+            shapes += (
+                [("bias_ih", (self.gates * hidden_size,)), ("bias_hh", (self.gates * hidden_size,))] if bias else []
+            )
+            shapes += [("weight_hr", (proj_size, hidden_size))] if proj_size else []
+            for suffix in self._suffixes:
+                for kind, shape in shapes:
+                    made = Parameter(empty(*shape, device=device, dtype=dtype))
+                    self.register_parameter(f"{kind}_l{layer}{suffix}", made)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        bound = 1 / sqrt(self.hidden_size)
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
+
+    def flatten_parameters(self) -> None:
+        """For PyTorch's sake: the compiler decides how parameters lie."""
+
+    @property
+    def all_weights(self) -> list[list[Parameter]]:
+        """The parameters of each layer and direction."""
+        names = [f"_l{layer}{suffix}" for layer in range(self.num_layers) for suffix in self._suffixes]
+        kinds = ["weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"]
+        return [[p for kind in kinds if (p := self._parameters.get(kind + name)) is not None] for name in names]
+
+    def _weights(self, layer: int, suffix: str) -> Weights:
+        kinds = ["weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"]
+        found = [self._parameters.get(f"{kind}_l{layer}{suffix}") for kind in kinds]
+        of_input, of_hidden, *rest = found
+        assert of_input is not None and of_hidden is not None
+        return Weights(of_input, of_hidden, *rest)
+
+    def _step(self, x: Tensor, state: State, w: Weights) -> State:
+        raise NotImplementedError
+
+    def _state_widths(self) -> list[int]:
+        return [self.hidden_size]
+
+    def _run(self, input: Tensor, given: State | None) -> tuple[Tensor, State]:
+        """The outputs of the last layer, and the last states of all."""
+        self._check(input)
+        batched = input.dim() == 3
+        axis = 0 if self.batch_first else 1
+        x = input if batched else input.unsqueeze(axis)
+        x = x.transpose(0, 1) if self.batch_first else x
+        initial = self._initial(x, given, batched)
+        last: list[State] = []
+        for layer in range(self.num_layers):
+            if layer and self.dropout and self.training:
+                x = functional.dropout(x, self.dropout)
+            outputs = []
+            for direction, suffix in enumerate(self._suffixes):
+                number = layer * len(self._suffixes) + direction
+                state = tuple([s[number] for s in initial])
+                output, state = self._through(x, state, self._weights(layer, suffix), reverse=direction == 1)
+                outputs.append(output)
+                last.append(state)
+            x = outputs[0] if len(outputs) == 1 else cat(outputs, -1)
+        states = tuple([stack(parts) for parts in zip(*last, strict=True)])
+        x = x.transpose(0, 1) if self.batch_first else x
+        if batched:
+            return x, states
+        return x.squeeze(axis), tuple([s.squeeze(1) for s in states])
+
+    def _through(self, x: Tensor, state: State, w: Weights, reverse: bool) -> tuple[Tensor, State]:
+        """One layer through all steps, in one direction."""
+        gates = _inputs(x, w, self.joined)
+        outputs = []
+        steps = range(x.shape[0])
+        for n in reversed(steps) if reverse else steps:
+            state = self._step(gates[n], state, w)
+            outputs.append(state[0])
+        return stack(outputs[::-1] if reverse else outputs), state
+
+    def _check(self, input: Tensor) -> None:
+        name = type(self).__name__
+        order = "(batch, length, features)" if self.batch_first else "(length, batch, features)"
+        if input.dim() not in (2, 3) or input.shape[-1] != self.input_size:
+            raise ShapeError(
+                f"{name}: an input of the shape {tuple(input.shape)}: it must be {order}, or (length, features), with "
+                f"{self.input_size} features"
+            )
+        if input.shape[1 if self.batch_first and input.dim() == 3 else 0] == 0:
+            raise ShapeError(f"{name}: an input of the shape {tuple(input.shape)} has no steps")
+
+    def _initial(self, x: Tensor, given: State | None, batched: bool) -> State:
+        """The first states (layers * directions, batch, width): zeros, if none are given."""
+        count, batch = self.num_layers * len(self._suffixes), x.shape[1]
+        shapes = [(count, batch, width) for width in self._state_widths()]
+        if given is None:
+            return tuple([zeros(*shape, dtype=x.dtype, device=x.device) for shape in shapes])
+        found = []
+        for state, shape in zip(given, shapes, strict=True):
+            wanted = shape if batched else (shape[0], shape[2])
+            if tuple(state.shape) != wanted:
+                raise ShapeError(
+                    f"{type(self).__name__}: an initial state of the shape {tuple(state.shape)}: it must be {wanted}, "
+                    "(layers * directions, batch, width)"
+                )
+            found.append(state if batched else state.unsqueeze(1))
+        return tuple(found)
+
+    def extra_repr(self) -> str:
+        shown = [f"{self.input_size}, {self.hidden_size}"]
+        defaults = {"proj_size": 0, "num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0}
+        for name, default in {**defaults, "bidirectional": False}.items():
+            if getattr(self, name) != default:
+                shown.append(f"{name}={getattr(self, name)}")
+        return ", ".join(shown)
+
+
+class RNN(_Recurrent):
+    """`h = tanh(x @ W_ih.T + b_ih + h @ W_hh.T + b_hh)` along a sequence (or with relu).
+
+    >>> import tilegrad as tg
+    >>> output, h = tg.nn.RNN(8, 16, num_layers=2)(tg.ones(5, 3, 8))
+    >>> output.shape, h.shape
+    ((5, 3, 16), (2, 3, 16))
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        _nonlinearity(nonlinearity)
+        own = (input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
+        super().__init__(*own, device=device, dtype=dtype)
+        self.nonlinearity = nonlinearity
+
+    def _step(self, x: Tensor, state: State, w: Weights) -> State:
+        return _rnn_step(_nonlinearity(self.nonlinearity))(x, state, w)
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        output, (hidden,) = self._run(input, None if hx is None else (hx,))
+        return output, hidden
+
+
+class GRU(_Recurrent):
+    """Gated recurrent units (Cho et al., 2014), with PyTorch's place of the reset gate.
+
+    >>> import tilegrad as tg
+    >>> output, h = tg.nn.GRU(8, 16, bidirectional=True, batch_first=True)(tg.ones(3, 5, 8))
+    >>> output.shape, h.shape
+    ((3, 5, 32), (2, 3, 16))
+    """
+
+    gates = 3
+    joined = False
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        own = (input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
+        super().__init__(*own, device=device, dtype=dtype)
+
+    def _step(self, x: Tensor, state: State, w: Weights) -> State:
+        return _gru_step(x, state, w)
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        output, (hidden,) = self._run(input, None if hx is None else (hx,))
+        return output, hidden
+
+
+class LSTM(_Recurrent):
+    """Long short-term memory; with `proj_size` the hidden state is mapped to a smaller one.
+
+    >>> import tilegrad as tg
+    >>> output, (h, c) = tg.nn.LSTM(8, 16, proj_size=4)(tg.ones(5, 3, 8))
+    >>> output.shape, h.shape, c.shape
+    ((5, 3, 4), (1, 3, 4), (1, 3, 16))
+    """
+
+    gates = 4
+
+    def _step(self, x: Tensor, state: State, w: Weights) -> State:
+        return _lstm_step(x, state, w)
+
+    def _state_widths(self) -> list[int]:
+        return [self.proj_size or self.hidden_size, self.hidden_size]
+
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        output, (hidden, cell) = self._run(input, None if hx is None else _pair(hx))
+        return output, (hidden, cell)
+
+
+def _pair(hx: Any) -> State:
+    if not isinstance(hx, (tuple, list)) or len(hx) != 2:
+        raise ArgumentError(f"LSTM: the state is a pair (hidden, cell), no {type(hx).__name__}")
+    return tuple(hx)
+
+
+def _nonlinearity(name: str) -> Callable[[Tensor], Tensor]:
+    if name not in ("tanh", "relu"):
+        raise ArgumentError(f"RNN: nonlinearity is {name!r}: it must be 'tanh' or 'relu'")
+    return functional.tanh if name == "tanh" else functional.relu
+
+
+class _Cell(Module):
+    """One step of a recurrent layer."""
+
+    gates: ClassVar[int] = 1
+    joined: ClassVar[bool] = True
+    states: ClassVar[int] = 1
+    bias_ih: Parameter | None
+    bias_hh: Parameter | None
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__()
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.bias = bias
+        rows = self.gates * hidden_size
+        shapes: dict[str, Sequence[int]] = {"weight_ih": (rows, input_size), "weight_hh": (rows, hidden_size)}
+        for name, shape in {**shapes, "bias_ih": (rows,), "bias_hh": (rows,)}.items():
+            present = bias or name.startswith("weight")
+            self.register_parameter(name, Parameter(empty(*shape, device=device, dtype=dtype)) if present else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        bound = 1 / sqrt(self.hidden_size) if self.hidden_size > 0 else 0.0
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
+
+    def _step(self, x: Tensor, state: State, w: Weights) -> State:
+        raise NotImplementedError
+
+    def _run(self, input: Tensor, given: State | None) -> State:
+        name = type(self).__name__
+        if input.dim() not in (1, 2) or input.shape[-1] != self.input_size:
+            raise ShapeError(
+                f"{name}: an input of the shape {tuple(input.shape)}: it must be (batch, {self.input_size}) or "
+                f"({self.input_size},)"
+            )
+        shape = (*input.shape[:-1], self.hidden_size)
+        state = given or (zeros(*shape, dtype=input.dtype, device=input.device),) * self.states
+        for s in state:
+            if tuple(s.shape) != shape:
+                raise ShapeError(f"{name}: a state of the shape {tuple(s.shape)}: it must be {shape}, as the input is")
+        w = Weights(self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        return self._step(_inputs(input, w, self.joined), state, w)
+
+    def extra_repr(self) -> str:
+        bias = "" if self.bias else ", bias=False"
+        return f"{self.input_size}, {self.hidden_size}{bias}"
+
+
+class RNNCell(_Cell):
+    """`tanh(x @ W_ih.T + b_ih + h @ W_hh.T + b_hh)` (or relu)."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, device, dtype)
+        self.nonlinearity = nonlinearity
+        _nonlinearity(nonlinearity)
+
+    def _step(self, x: Tensor, state: State, w: Weights) -> State:
+        return _rnn_step(_nonlinearity(self.nonlinearity))(x, state, w)
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        return self._run(input, None if hx is None else (hx,))[0]
+
+
+class GRUCell(_Cell):
+    """One step of a GRU."""
+
+    gates = 3
+    joined = False
+
+    def _step(self, x: Tensor, state: State, w: Weights) -> State:
+        return _gru_step(x, state, w)
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        return self._run(input, None if hx is None else (hx,))[0]
+
+
+class LSTMCell(_Cell):
+    """One step of an LSTM: the new hidden and cell state."""
+
+    gates = 4
+    states = 2
+
+    def _step(self, x: Tensor, state: State, w: Weights) -> State:
+        return _lstm_step(x, state, w)
+
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        hidden, cell = self._run(input, None if hx is None else _pair(hx))
+        return hidden, cell
