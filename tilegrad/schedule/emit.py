@@ -259,6 +259,10 @@ class Emitter:
 
     def _fits(self, fn: str, args: tuple[Expr, ...]) -> bool:
         """Whether int32 holds the result of an application to positions."""
+        if fn == "where" and not self._is_position(args[0]):
+            return False  # the choice is no position either: nobody converts it later
+        if any(isinstance(a, Const) and not -(1 << 31) <= a.value < 1 << 31 for a in args):
+            return False
         if fn in ("lt", "le", "gt", "ge", "eq", "ne", "where", "floordiv", "mod", "minimum", "maximum"):
             return True
         if not all(self._is_position(a) for a in args):

@@ -1,0 +1,34 @@
+"""Positions that become data: int32 inside a kernel, int64 outside, whatever they are mixed with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import tilegrad as tg
+
+FAR = 2**40
+
+CASES: dict[str, Callable[[tg.Tensor, tg.Tensor], tg.Tensor]] = {
+    "data choose a number": lambda n, mask: tg.where(mask, 2, n),
+    "data choose a position": lambda n, mask: tg.where(mask, n * 2 + 1, 3) // 2,
+    "data choose a far number": lambda n, mask: tg.where(mask, FAR, n),
+    "positions choose a far number": lambda n, mask: tg.where(n > 2, FAR, n),
+    "masked": lambda n, mask: n.masked_fill(mask, -7),
+    "chosen and summed": lambda n, mask: tg.where(mask, 2, n * 2**31).sum(),
+    "chosen address": lambda n, mask: (n * 10)[tg.where(mask, n, 5)],
+    "remainder by a far number": lambda n, mask: n % -FAR,
+    "quotient by a far number": lambda n, mask: (n + 1) // -FAR,
+    "compared with a far number": lambda n, mask: n < FAR,
+    "bounded by a far number": lambda n, mask: n.clamp(-FAR, FAR),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_positions_as_data(case: str) -> None:
+    mask = tg.tensor([True, False, True, True, False, True])
+    known = tg.tensor([0, 1, 2, 3, 4, 5])
+    found, wanted = CASES[case](tg.arange(6), mask), CASES[case](known, mask)
+    np.testing.assert_array_equal(found.numpy(), wanted.numpy(), strict=True)
