@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from .creation import zeros
+from .creation import as_tensor, zeros
 from .errors import ArgumentError, ShapeError, TraceError, check_callable
 from .functional import stack, where
 from .handle import state
@@ -130,7 +130,8 @@ def _chosen(condition: Tensor | bool, one: Any, other: Any, op: str) -> Any:
             f"{op}: the condition has shape {list(condition.shape)}; it must have one element: reduce it by .any() or "
             ".all(), or choose element by element with tilegrad.where"
         )
-    return mapped(lambda x, y: where(condition, x, y) if isinstance(x, Tensor) else x, one, other)
+    chooses = as_tensor(condition)
+    return mapped(lambda x, y: where(chooses, x, y) if isinstance(x, Tensor) else x, one, other)
 
 
 def _checked(before: Any, after: Any, op: str) -> Any:
