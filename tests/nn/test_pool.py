@@ -55,14 +55,14 @@ def geometries(draw: Any, dilated: bool) -> tuple[int, np.ndarray, dict[str, Any
     return rank, array, geometry
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(geometries(dilated=True))
 def test_max(case: tuple[int, np.ndarray, dict[str, Any]]) -> None:
     rank, array, geometry = case
     compare(f"max_pool{rank}d", array, **geometry, return_indices=True)
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(geometries(dilated=False), st.booleans(), st.sampled_from([None, 3]))
 def test_average(case: tuple[int, np.ndarray, dict[str, Any]], include_pad: bool, divisor: int | None) -> None:
     rank, array, geometry = case
@@ -71,7 +71,7 @@ def test_average(case: tuple[int, np.ndarray, dict[str, Any]], include_pad: bool
     compare(f"avg_pool{rank}d", array, **geometry, count_include_pad=include_pad)
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(st.lists(st.tuples(st.integers(1, 7), st.integers(1, 6)), min_size=1, max_size=3), st.booleans())
 def test_adaptive(axes: list[tuple[int, int]], greatest: bool) -> None:
     kind, more = ("max", {"return_indices": True}) if greatest else ("avg", {})

@@ -156,7 +156,7 @@ class Adaptive(Axis):
     A position is covered by the windows that would be its elements, were windows and positions exchanged.
 
     >>> Adaptive(10, 4).width, Adaptive(10, 5).width, Adaptive(3, 7).width
-    (4, 2, 2)
+    (3, 2, 2)
     """
 
     extent: int
