@@ -12,7 +12,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from ..creation import empty, zeros
 from ..errors import ArgumentError, ShapeError
+from ..handle import wrap
 from ..joining import cat, stack
+from ..ops.recurrence import Kind, recurrence
 from ..tensor import Tensor
 from . import functional, init
 from .module import Module
@@ -66,12 +68,34 @@ def _gru_step(x: Tensor, state: State, w: Weights) -> State:
     return (new + update * (hidden - new),)
 
 
+def _in_one_kernel(x: Tensor, state: State, w: Weights, kind: Kind, reverse: bool) -> tuple[Tensor, State]:
+    """One layer through all steps, in one direction: all steps in one kernel, which has the batch as its last axis."""
+    more = state[1].t() if kind == "lstm" else None
+    bias = w.input_bias
+    if kind == "gru":
+        units = w.of_hidden.shape[1]
+        more = zeros(units, dtype=x.dtype, device=x.device)
+        if bias is not None and w.hidden_bias is not None:
+            more = w.hidden_bias[2 * units :]
+            bias = bias + cat([w.hidden_bias[: 2 * units], more * 0])
+    elif bias is not None and w.hidden_bias is not None:
+        bias = bias + w.hidden_bias
+    gates = functional.linear(x, w.of_input, bias).transpose(1, 2)
+    three = (gates.value, w.of_hidden.value, state[0].t().value)
+    hidden, cell = recurrence(*three, None if more is None else more.value, kind, reverse)
+    outputs = wrap(hidden).transpose(1, 2)
+    last = outputs[0 if reverse else -1]
+    return outputs, (last,) if cell is None else (last, wrap(cell).t())
+
+
 class _Recurrent(Module):
     """Layers over layers of cells that go through a sequence."""
 
     gates: ClassVar[int] = 1
     joined: ClassVar[bool] = True
     """Whether the biases of input and hidden state are just added."""
+    unrolled = False
+    """Set to True, each step is made of ordinary operations: for second derivatives, at the price of compiling all."""
 
     def __init__(
         self,
@@ -140,10 +164,15 @@ class _Recurrent(Module):
         kinds = ["weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"]
         found = [self._parameters.get(f"{kind}_l{layer}{suffix}") for kind in kinds]
         of_input, of_hidden, *rest = found
-        assert of_input is not None and of_hidden is not None
+        assert of_input is not None
+        assert of_hidden is not None
         return Weights(of_input, of_hidden, *rest)
 
     def _step(self, x: Tensor, state: State, w: Weights) -> State:
+        raise NotImplementedError
+
+    def _kind(self) -> Kind:
+        """As the kernel knows it."""
         raise NotImplementedError
 
     def _state_widths(self) -> list[int]:
@@ -177,6 +206,9 @@ class _Recurrent(Module):
 
     def _through(self, x: Tensor, state: State, w: Weights, reverse: bool) -> tuple[Tensor, State]:
         """One layer through all steps, in one direction."""
+        sizes = (*x.value.shape, w.of_hidden.shape[0])
+        if not self.unrolled and w.projection is None and all(isinstance(n, int) and n > 0 for n in sizes):
+            return _in_one_kernel(x, state, w, self._kind(), reverse)
         gates = _inputs(x, w, self.joined)
         outputs = []
         steps = range(x.shape[0])
@@ -252,6 +284,9 @@ class RNN(_Recurrent):
     def _step(self, x: Tensor, state: State, w: Weights) -> State:
         return _rnn_step(_nonlinearity(self.nonlinearity))(x, state, w)
 
+    def _kind(self) -> Kind:
+        return "tanh" if self.nonlinearity == "tanh" else "relu"
+
     def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
         output, (hidden,) = self._run(input, None if hx is None else (hx,))
         return output, hidden
@@ -287,6 +322,9 @@ class GRU(_Recurrent):
     def _step(self, x: Tensor, state: State, w: Weights) -> State:
         return _gru_step(x, state, w)
 
+    def _kind(self) -> Kind:
+        return "gru"
+
     def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
         output, (hidden,) = self._run(input, None if hx is None else (hx,))
         return output, hidden
@@ -305,6 +343,9 @@ class LSTM(_Recurrent):
 
     def _step(self, x: Tensor, state: State, w: Weights) -> State:
         return _lstm_step(x, state, w)
+
+    def _kind(self) -> Kind:
+        return "lstm"
 
     def _state_widths(self) -> list[int]:
         return [self.proj_size or self.hidden_size, self.hidden_size]

@@ -1,0 +1,256 @@
+"""A recurrent layer through all its steps in one kernel, forward and backward.
+
+What the inputs add to the gates is given for all steps. Everything has the batch as its last axis: each sequence
+is a lane, the weights are read number by number, and the hidden state stays where it is between steps.
+
+    tanh, relu    h' = f(x + W h)
+    lstm          c' = s(f) c + s(i) tanh(g);   h' = s(o) tanh(c');          i f g o = x + W h
+    gru           h' = n + z (h - n);   r z = s(x + W h);   n = tanh(x + r m);   m = W h + b
+
+where s is the logistic function. Gates are kept for the gradient, if one may be wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
+
+import numpy as np
+
+from ..errors import GradientError
+from ..ir.graph import TensorType, Value
+from ..ir.size import Shape, known
+from .broadcasting import reduce_sum, reshape
+from .cast import cast, widened
+from .contraction import contract
+from .movement import cat, narrow, transpose
+from .opaque import Opaque
+
+if TYPE_CHECKING:
+    from .tile_code import TileCode
+
+Kind = Literal["tanh", "relu", "lstm", "gru"]
+GATES: dict[str, int] = {"tanh": 1, "relu": 1, "lstm": 4, "gru": 3}
+KEPT: dict[str, int] = {"tanh": 0, "relu": 0, "lstm": 5, "gru": 4}
+"""How many numbers a unit keeps at each step for the gradient: gates, and an LSTM's cells or a GRU's m."""
+
+
+class Sizes(NamedTuple):
+    length: int
+    units: int
+    batch: int
+
+
+class _Recurrent(Opaque):
+    @property
+    def layout(self) -> dict[str, Shape]:
+        """What lies behind one another in the result."""
+        raise NotImplementedError
+
+    def infer(self) -> TensorType:
+        first = self.inputs[0]
+        return first.type.with_shape((sum(int(np.prod(shape)) for shape in self.layout.values()),))
+
+    def parts(self) -> dict[str, Value]:
+        """The pieces of the result, by name."""
+        return _pieces(self, self.layout)
+
+
+def _pieces(x: Value, layout: dict[str, Shape]) -> dict[str, Value]:
+    found, start = {}, 0
+    for name, shape in layout.items():
+        count = int(np.prod(shape))
+        found[name] = reshape(narrow(x, 0, start, count), shape)
+        start += count
+    return found
+
+
+@final
+class Recurrence(_Recurrent):
+    """All hidden states (length, units, batch), an LSTM's last cells, and what is kept for the gradient."""
+
+    x: Value
+    """What the inputs add to the gates: (length, gates * units, batch)."""
+    weight: Value
+    """(gates * units, units)."""
+    hidden: Value
+    """The first hidden state: (units, batch)."""
+    more: tuple[Value, ...]
+    """The first cells of an LSTM (units, batch), or the bias of a GRU's m (units)."""
+    kind: Kind
+    reverse: bool
+    keeps: bool
+
+    @property
+    def sizes(self) -> Sizes:
+        units, batch = self.hidden.shape
+        return Sizes(known(self.x.shape[0], {}), known(units, {}), known(batch, {}))
+
+    @property
+    def layout(self) -> dict[str, Shape]:
+        length, units, batch = self.sizes
+        found: dict[str, Shape] = {"hidden": (length, units, batch)}
+        if self.kind == "lstm":
+            found["cell"] = (units, batch)
+        if self.keeps and KEPT[self.kind]:
+            found["kept"] = (length, KEPT[self.kind] * units, batch)
+        return found
+
+    def reference(self, *arrays: Any) -> Any:
+        x, weight, h, *more = arrays
+        length = self.sizes.length
+        outputs, kept, c = [None] * length, [None] * length, more[0] if more else None
+        for t in range(length)[:: -1 if self.reverse else 1]:
+            h, c, kept[t] = _step(self.kind, x[t], weight, h, c)
+            outputs[t] = h
+        parts = [np.stack(outputs).ravel()]  # type: ignore[arg-type]
+        if self.kind == "lstm":
+            parts.append(c.ravel())
+        if "kept" in self.layout:
+            parts.append(np.stack(kept).ravel())  # type: ignore[arg-type]
+        return np.concatenate(parts).astype(x.dtype)
+
+    def kernel(self) -> TileCode:
+        from .recurrence_code import forward
+
+        return forward(self)
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        arriving, own = _pieces(upstream, self.layout), self.parts()
+        before = _before(own["hidden"], self.hidden, self.reverse)
+        given = [arriving["hidden"], transpose(self.weight), own["hidden"], self.hidden]
+        extra = [*self.more[:1], arriving["cell"], own["kept"]] if self.kind == "lstm" else []
+        extra = [own["kept"]] if self.kind == "gru" else extra
+        made = RecurrenceGradient(given[0], given[1], given[2], given[3], tuple(extra), self.kind, self.reverse)
+        shares = made.parts()
+        to_gates = shares["gates"]
+        of_hidden = to_gates
+        if self.kind == "gru":
+            of_hidden = cat([narrow(to_gates, 1, 0, 2 * self.sizes.units), shares["m"]], 1)
+        to_weight = contract(of_hidden, before, "lgn,lhn->gh")
+        to_more = [shares["cell"]] if self.kind == "lstm" else []
+        to_more = [reduce_sum(shares["m"], (0, 2))] if self.kind == "gru" else to_more
+        return [to_gates, to_weight, shares["first"], *to_more]
+
+
+def _before(hidden: Value, first: Value, reverse: bool) -> Value:
+    """The hidden state that each step began with."""
+    length = hidden.shape[0]
+    first = reshape(first, (1, *first.shape))
+    if reverse:
+        return cat([narrow(hidden, 0, 1, length - 1), first], 0)
+    return cat([first, narrow(hidden, 0, 0, length - 1)], 0)
+
+
+@final
+class RecurrenceGradient(_Recurrent):
+    """The gradients of what the inputs add to the gates, of the first states, and of a GRU's m."""
+
+    upstream: Value
+    weight: Value
+    """Turned: (units, gates * units)."""
+    states: Value
+    hidden: Value
+    more: tuple[Value, ...]
+    """LSTM: the first cells, the upstream of the last, what was kept. GRU: what was kept."""
+    kind: Kind
+    reverse: bool
+
+    @property
+    def sizes(self) -> Sizes:
+        length, units, batch = (known(extent, {}) for extent in self.states.shape)
+        return Sizes(length, units, batch)
+
+    @property
+    def layout(self) -> dict[str, Shape]:
+        length, units, batch = self.sizes
+        found: dict[str, Shape] = {"gates": (length, GATES[self.kind] * units, batch), "first": (units, batch)}
+        if self.kind == "lstm":
+            found["cell"] = (units, batch)
+        if self.kind == "gru":
+            found["m"] = (length, units, batch)
+        return found
+
+    def reference(self, *arrays: Any) -> Any:
+        upstream, weight, states, hidden, *more = arrays
+        length, units, _ = self.sizes
+        to_h = np.zeros_like(hidden)
+        to_c = more[1] if self.kind == "lstm" else None
+        gates, ms = [None] * length, [None] * length
+        for t in range(length)[:: 1 if self.reverse else -1]:
+            earlier = t + 1 if self.reverse else t - 1
+            inside = 0 <= earlier < length
+            to_h = to_h + upstream[t]
+            if self.kind == "lstm":
+                last = more[2][earlier][4 * units :] if inside else more[0]
+                gates[t], to_c = _lstm_back(to_h, to_c, last, np.split(more[2][t], 5))
+                to_h = weight @ gates[t]
+            elif self.kind == "gru":
+                last = states[earlier] if inside else hidden
+                gates[t], ms[t], kept = _gru_back(to_h, last, np.split(more[0][t], 4))
+                to_h = kept + weight @ np.concatenate([gates[t][: 2 * units], ms[t]])  # type: ignore[index, list-item]
+            else:
+                slope = 1 - states[t] ** 2 if self.kind == "tanh" else states[t] > 0
+                gates[t] = to_h * slope
+                to_h = weight @ gates[t]
+        last_parts = {"lstm": [to_c], "gru": ms}.get(self.kind, [])
+        return np.concatenate([np.ravel(part) for part in (*gates, to_h, *last_parts)]).astype(upstream.dtype)
+
+    def kernel(self) -> TileCode:
+        from .recurrence_code import backward
+
+        return backward(self)
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        raise GradientError(
+            "recurrent layers have no second derivatives in one kernel; set layer.unrolled = True, which makes steps "
+            "of ordinary operations"
+        )
+
+
+def _logistic(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def _step(kind: Kind, x: Any, weight: Any, h: Any, more: Any) -> tuple[Any, Any, Any]:
+    """One step on numpy arrays: the new states, and what is kept."""
+    added = weight @ h
+    if kind == "lstm":
+        i, f, g, o = np.split(x + added, 4)
+        i, f, g, o = _logistic(i), _logistic(f), np.tanh(g), _logistic(o)
+        cell = f * more + i * g
+        return o * np.tanh(cell), cell, np.concatenate([i, f, g, o, cell])
+    if kind == "gru":
+        (xr, xz, xn), (hr, hz, hn) = np.split(x, 3), np.split(added, 3)
+        r, z, m = _logistic(xr + hr), _logistic(xz + hz), hn + more[:, None]
+        n = np.tanh(xn + r * m)
+        return n + z * (h - n), more, np.concatenate([r, z, n, m])
+    return np.tanh(x + added) if kind == "tanh" else np.maximum(x + added, 0), more, None
+
+
+def _lstm_back(to_h: Any, to_c: Any, last: Any, kept: Any) -> tuple[Any, Any]:
+    i, f, g, o, cell = kept
+    high = np.tanh(cell)
+    to_c = to_c + to_h * o * (1 - high * high)
+    slopes = [to_c * g * i * (1 - i), to_c * last * f * (1 - f), to_c * i * (1 - g * g), to_h * high * o * (1 - o)]
+    return np.concatenate(slopes), to_c * f
+
+
+def _gru_back(to_h: Any, last: Any, kept: Any) -> tuple[Any, Any, Any]:
+    r, z, n, m = kept
+    to_n = to_h * (1 - z) * (1 - n * n)
+    gates = np.concatenate([to_n * m * r * (1 - r), to_h * (last - n) * z * (1 - z), to_n])
+    return gates, to_n * r, to_h * z
+
+
+def recurrence(
+    x: Value, weight: Value, hidden: Value, more: Value | None, kind: Kind, reverse: bool
+) -> tuple[Value, Value | None]:
+    """All hidden states, and an LSTM's last cells; see `Recurrence` for the shapes."""
+    given = [widened(v) for v in (x, weight, hidden)]
+    extra = () if more is None else (widened(more),)
+    keeps = any(v.tracked for v in (*given, *extra))
+    made = Recurrence(given[0], given[1], given[2], extra, kind, reverse, keeps)
+    parts = made.parts()
+    cell = parts.get("cell")
+    return cast(parts["hidden"], x.dtype), None if cell is None else cast(cell, x.dtype)

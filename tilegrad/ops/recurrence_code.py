@@ -1,0 +1,214 @@
+"""The kernels of recurrent layers: an instance takes some sequences of the batch, as lanes, through all steps."""
+
+from __future__ import annotations
+
+from ..ir.dtype import float64
+from .recurrence import GATES, Recurrence, RecurrenceGradient
+from .tile_code import TileCode, Tiles, tile_code
+
+FORWARD = """
+@tg.kernel
+def recurrence_KIND(PARAMETERS):
+    n = tl.program_id(0).to(tl.int64) * LANES + tl.arange(0, LANES)
+    j = tl.arange(0, UNITS)
+    k = tl.arange(0, UNITS)
+    place = j[:, None] * BATCH + n[None, :]
+    state = tl.zeros((UNITS, LANES), DTYPE)
+    state = tl.load(hidden + placeREAD)
+    FIRST
+    for step in range((0).to(tl.int64), LENGTH):
+        t = TIME
+        GATES
+        STEP
+        tl.store(out + (t * SIZE + place), stateWRITE)
+    LAST
+"""
+
+GATE = """
+gate@ = tl.load(x + (t * (COUNT * SIZE) + (j + @ * UNITS)[:, None] * BATCH + n[None, :])READ)
+gate@ = tl.dot(tl.load(weight + ((j + @ * UNITS)[:, None] * UNITS + k[None, :])), state, gate@)
+"""
+"""Two assignments: a tile that is assigned again is kept, and the product is added to it where it is."""
+
+M = """
+m = tl.zeros((UNITS, LANES), DTYPE) + tl.load(more0 + j)[:, None]
+m = tl.dot(tl.load(weight + ((j + 2 * UNITS)[:, None] * UNITS + k[None, :])), state, m)
+"""
+
+STEPS = {
+    "tanh": "state = tl.tanh(gate0)",
+    "relu": "state = tl.maximum(gate0, 0.0)",
+    "lstm": """
+gate0 = tl.sigmoid(gate0)
+gate1 = tl.sigmoid(gate1)
+gate2 = tl.tanh(gate2)
+gate3 = tl.sigmoid(gate3)
+cell = gate1 * cell + gate0 * gate2
+state = gate3 * tl.tanh(cell)
+""",
+    "gru": """
+gate0 = tl.sigmoid(gate0)
+gate1 = tl.sigmoid(gate1)
+gate2 = tl.tanh(tl.load(x + (t * (COUNT * SIZE) + (j + 2 * UNITS)[:, None] * BATCH + n[None, :])READ) + gate0 * m)
+state = gate2 + gate1 * (state - gate2)
+""",
+}
+
+KEEP = "tl.store(out + (KEPT + t * (MANY * SIZE) + @ * SIZE + place), NAMEWRITE)\n"
+
+BACKWARD = """
+@tg.kernel
+def recurrence_gradient_KIND(PARAMETERS):
+    n = tl.program_id(0).to(tl.int64) * LANES + tl.arange(0, LANES)
+    j = tl.arange(0, UNITS)
+    k = tl.arange(0, UNITS)
+    place = j[:, None] * BATCH + n[None, :]
+    flow = tl.zeros((UNITS, LANES), DTYPE)
+    before = tl.zeros((UNITS, LANES), DTYPE)
+    FIRST
+    for step in range((0).to(tl.int64), LENGTH):
+        t = TIME
+        earlier = EARLIER
+        flow = flow + tl.load(upstream + (t * SIZE + place)READ)
+        STEP
+    tl.store(out + (BEHIND + place), flowWRITE)
+    LAST
+"""
+
+BACK = {
+    "tanh": """
+after = tl.load(states + (t * SIZE + place)READ)
+slope0 = tl.zeros((UNITS, LANES), DTYPE)
+slope0 = flow * (1.0 - after * after)
+""",
+    "relu": """
+after = tl.load(states + (t * SIZE + place)READ)
+slope0 = tl.zeros((UNITS, LANES), DTYPE)
+slope0 = tl.where(after > 0.0, flow, 0.0)
+""",
+    "lstm": """
+before = tl.load(more0 + placeREAD)
+if (earlier >= 0) & (earlier < LENGTH):
+    before = tl.load(more2 + (earlier * (5 * SIZE) + 4 * SIZE + place)READ)
+high = tl.tanh(tl.load(more2 + (t * (5 * SIZE) + 4 * SIZE + place)READ))
+slope0 = tl.load(more2 + (t * (5 * SIZE) + place)READ)
+slope1 = tl.load(more2 + (t * (5 * SIZE) + SIZE + place)READ)
+slope2 = tl.load(more2 + (t * (5 * SIZE) + 2 * SIZE + place)READ)
+slope3 = tl.load(more2 + (t * (5 * SIZE) + 3 * SIZE + place)READ)
+cell = cell + flow * slope3 * (1.0 - high * high)
+slope3 = flow * high * slope3 * (1.0 - slope3)
+flow = slope0
+slope0 = cell * slope2 * slope0 * (1.0 - slope0)
+slope2 = cell * flow * (1.0 - slope2 * slope2)
+flow = cell * before * slope1 * (1.0 - slope1)
+cell = cell * slope1
+slope1 = flow
+""",
+    "gru": """
+before = tl.load(hidden + placeREAD)
+if (earlier >= 0) & (earlier < LENGTH):
+    before = tl.load(states + (earlier * SIZE + place)READ)
+slope0 = tl.load(more0 + (t * (4 * SIZE) + place)READ)
+slope1 = tl.load(more0 + (t * (4 * SIZE) + SIZE + place)READ)
+slope2 = tl.load(more0 + (t * (4 * SIZE) + 2 * SIZE + place)READ)
+slope3 = tl.load(more0 + (t * (4 * SIZE) + 3 * SIZE + place)READ)
+carry = flow * slope1
+before = flow * (before - slope2) * slope1 * (1.0 - slope1)
+slope2 = flow * (1.0 - slope1) * (1.0 - slope2 * slope2)
+slope1 = before
+before = slope2 * slope0
+slope0 = slope2 * slope3 * slope0 * (1.0 - slope0)
+slope3 = before
+tl.store(out + (t * (3 * SIZE) + 2 * SIZE + place), slope2WRITE)
+tl.store(out + (BEHIND + SIZE + t * SIZE + place), slope3WRITE)
+slope2 = slope3
+flow = carry
+""",
+}
+
+SLOPE = "tl.store(out + (t * (COUNT * SIZE) + @ * SIZE + place), slope@WRITE)\n"
+CARRY = "flow = tl.dot(tl.load(weight + (j[:, None] * (COUNT * UNITS) + (k + @ * UNITS)[None, :])), slope@, flow)\n"
+
+
+def forward(op: Recurrence) -> TileCode:
+    length, units, batch = op.sizes
+    count = GATES[op.kind]
+    gates = "".join(GATE.replace("@", str(n)) for n in range(2 if op.kind == "gru" else count))
+    blocks = {"GATES": gates + (M if op.kind == "gru" else ""), "STEP": STEPS[op.kind], "FIRST": "", "LAST": ""}
+    many: list[str] = []
+    if op.kind == "lstm":
+        blocks["FIRST"] = "cell = tl.zeros((UNITS, LANES), DTYPE)\ncell = tl.load(more0 + placeREAD)"
+        blocks["LAST"] = "tl.store(out + (LENGTH * SIZE + place), cellWRITE)"
+    if op.keeps:
+        many = {"lstm": ["gate0", "gate1", "gate2", "gate3", "cell"], "gru": ["gate0", "gate1", "gate2", "m"]}.get(
+            op.kind, []
+        )
+    blocks["STEP"] += "\n" + "".join(KEEP.replace("@", str(n)).replace("NAME", x) for n, x in enumerate(many))
+    words = _words(op) | {"MANY": len(many), "KEPT": (length + (op.kind == "lstm")) * units * batch}
+    words["TIME"] = f"{length - 1} - step" if op.reverse else "step"
+    return _code(FORWARD, op, blocks, words, ["x", "weight", "hidden"])
+
+
+def backward(op: RecurrenceGradient) -> TileCode:
+    length, units, batch = op.sizes
+    count = GATES[op.kind]
+    step = BACK[op.kind] + "".join(SLOPE.replace("@", str(n)) for n in range(2 if op.kind == "gru" else count))
+    if op.kind != "gru":
+        step += "flow = tl.zeros((UNITS, LANES), DTYPE)\n"
+    step += "".join(CARRY.replace("@", str(n)) for n in range(count))
+    blocks = {"STEP": step, "FIRST": "", "LAST": ""}
+    if op.kind == "lstm":
+        blocks["FIRST"] = "cell = tl.zeros((UNITS, LANES), DTYPE)\ncell = tl.load(more1 + placeREAD)"
+        blocks["LAST"] = "tl.store(out + (BEHIND + SIZE + place), cellWRITE)"
+    words = _words(op) | {"BEHIND": length * count * units * batch}
+    words["TIME"] = "step" if op.reverse else f"{length - 1} - step"
+    words["EARLIER"] = "t + 1" if op.reverse else "t - 1"
+    return _code(BACKWARD, op, blocks, words, ["upstream", "weight", "states", "hidden"])
+
+
+def _lanes(batch: int) -> int:
+    """Vectors of sequences: two where there are so many, that a number of the weights serves both."""
+    return 16 if batch > 8 else 8
+
+
+def _words(op: Recurrence | RecurrenceGradient) -> dict[str, object]:
+    length, units, batch = op.sizes
+    partial = batch % _lanes(batch) != 0
+    return {
+        "KIND": op.kind,
+        "LENGTH": length,
+        "UNITS": units,
+        "BATCH": batch,
+        "SIZE": units * batch,
+        "COUNT": GATES[op.kind],
+        "LANES": _lanes(batch),
+        "DTYPE": "tl.float64" if op.dtype is float64 else "tl.float32",
+        "READ": f", mask=(n < {batch})[None, :], other=0.0" if partial else "",
+        "WRITE": f", mask=(n < {batch})[None, :]" if partial else "",
+    }
+
+
+def _code(
+    text: str,
+    op: Recurrence | RecurrenceGradient,
+    blocks: dict[str, str],
+    words: dict[str, object],
+    names: list[str],
+) -> TileCode:
+    names = [*names, *(f"more{n}" for n in range(len(op.more)))]
+    given = {name: x.type for name, x in zip(names, op.inputs, strict=True)}
+    lanes = _lanes(op.sizes.batch)
+    return tile_code(filled(text, blocks, words), given, op.type, (Tiles(op.sizes.batch, lanes),))
+
+
+def filled(text: str, blocks: dict[str, str], words: dict[str, object]) -> str:
+    """A text with lines put in place of words, indented as these are, and with words put in place of words."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        block = blocks.get(line.strip())
+        indent = line[: len(line) - len(line.lstrip())]
+        lines += [line] if block is None else [indent + inner for inner in block.splitlines() if inner]
+    made = "\n".join(lines) + "\n"
+    for word in sorted(words, key=len, reverse=True):
+        made = made.replace(word, str(words[word]))
+    return made
