@@ -28,8 +28,8 @@ class autocast:
     >>> x = tg.ones(2, 3)
     >>> with tg.autocast("cpu", tg.bfloat16):
     ...     y = x @ x.t()
-    ...     print(y.dtype, y.softmax(-1).dtype)
-    tilegrad.bfloat16 tilegrad.float32
+    ...     y.dtype, y.softmax(-1).dtype
+    (tilegrad.bfloat16, tilegrad.float32)
     """
 
     def __init__(

@@ -62,6 +62,18 @@ def test_the_model_is_a_copy() -> None:
     assert average.module.weight.abs().sum().item() > 0
 
 
+def test_batch_normalisation_measures_anew() -> None:
+    torch = pytest.importorskip("torch")
+    batches = np.random.default_rng(1).standard_normal((3, 6, 4)).astype(np.float32)
+    seen = []
+    for library in (tg, torch):
+        model = library.nn.BatchNorm1d(4).eval()
+        library.optim.swa_utils.update_bn([(library.tensor(x), 0) for x in batches], model)
+        assert (model.momentum, model.training) == (0.1, False)
+        seen.append(np.stack([model.running_mean.numpy(), model.running_var.numpy()]))
+    np.testing.assert_allclose(*seen, rtol=1e-5)
+
+
 def test_what_makes_no_sense() -> None:
     both = {"avg_fn": lambda *_: None, "multi_avg_fn": lambda *_: None}
     with pytest.raises(ArgumentError, match="not both"):

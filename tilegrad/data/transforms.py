@@ -157,7 +157,7 @@ class Resize(Transform):
         """The size that images of a size get.
 
         >>> Resize(50).output_size(100, 201), Resize(50, max_size=80).output_size(100, 201)
-        ((50, 100), (39, 80))
+        ((50, 100), (40, 80))
         """
         if not isinstance(self.size, int) and len(self.size) == 2:
             return _pair(self.size, "Resize: size")

@@ -19,6 +19,7 @@ from ..evaluation import compute
 from ..ir.dtype import int64
 from ..jitted import tracing
 from ..nn.module import Module
+from ..nn.norm import _BatchNorm
 from ..tensor import Tensor
 from .cycles import cosine, straight
 from .optimizer import Optimizer
@@ -109,6 +110,26 @@ class AveragedModel(Module):
 
     def _averaged(self, model: Module) -> Iterable[Tensor]:
         return chain(model.parameters(), model.buffers()) if self.use_buffers else model.parameters()
+
+
+def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
+    """Batch normalisations measure anew, over all batches alike: averaged parameters have other statistics."""
+    measured = [m for m in model.modules() if isinstance(m, _BatchNorm)]
+    momenta = [m.momentum for m in measured]
+    for module in measured:
+        module.reset_running_stats()
+        module.momentum = None
+    was_training = model.training
+    model.train()
+    try:
+        with no_grad():
+            for batch in loader if measured else ():
+                x = batch[0] if isinstance(batch, (list, tuple)) else batch
+                model(x if device is None else x.to(device))
+    finally:
+        model.train(was_training)
+        for module, momentum in zip(measured, momenta, strict=True):
+            module.momentum = momentum
 
 
 class SWALR(LRScheduler):

@@ -7,6 +7,7 @@ from .averaging import (
     get_ema_multi_avg_fn,
     get_swa_avg_fn,
     get_swa_multi_avg_fn,
+    update_bn,
 )
 
 __all__ = [
@@ -16,4 +17,5 @@ __all__ = [
     "get_ema_multi_avg_fn",
     "get_swa_avg_fn",
     "get_swa_multi_avg_fn",
+    "update_bn",
 ]
