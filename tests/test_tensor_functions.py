@@ -157,3 +157,12 @@ def test_gradients(case: Case) -> None:
             expected = torch.zeros_like(y) if y.grad is None else y.grad
             actual = tg.zeros_like(x) if x.grad is None else x.grad
             np.testing.assert_allclose(actual.numpy(), expected.numpy(), 1e-4, 1e-5)
+
+
+def test_what_is_no_number_is_not_equal() -> None:
+    x = tg.ones(1)
+    assert (x == None, x != "a", None == x, x == [1.0], x in (None, "x")) == (False, True, False, False, False)  # noqa: E711
+
+
+def test_take_counts_from_the_end_too() -> None:
+    assert tg.arange(6).reshape(2, 3).take(tg.tensor([[0, -1], [-6, 5]])).tolist() == [[0, 5], [0, 5]]

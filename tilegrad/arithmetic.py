@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .errors import ArgumentError, DTypeError
 from .handle import Handle, wrap
@@ -406,6 +406,17 @@ def reflected(fn: Callable[[Operand, Operand], Tensor]) -> Callable[[Tensor, Ope
         return fn(other, self)
 
     return exchanged
+
+
+def compared(fn: Callable[[Operand, Operand], Tensor]) -> Callable[[Tensor, Any], Tensor]:
+    """`==` or `!=`; what is no number at all (None, a string, a list) is not equal, and no mistake."""
+
+    def compare(self: Tensor, other: Any) -> Tensor:
+        if other is None or isinstance(other, (str, bytes, list, tuple, dict)):
+            return NotImplemented  # type: ignore[no-any-return]
+        return fn(self, other)
+
+    return compare
 
 
 subtract, multiply, divide, true_divide, negative, absolute = sub, mul, div, div, neg, abs

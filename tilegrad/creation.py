@@ -78,11 +78,26 @@ def _array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
         if kind == "f" and isinstance(data, (list, tuple)):
             dtype = _typed_inside(data) or dtype
     if dtype is not None:
+        if not typed:
+            _check_range(array, dtype)
         with np.errstate(all="ignore"):
             return array.astype(dtype.numpy)
     if from_numpy_dtype(array.dtype) is None:
         raise DTypeError(f"tensor: there is no dtype for numpy's {array.dtype}; convert the array first")
     return array
+
+
+def _check_range(array: np.ndarray[Any, Any], dtype: DType) -> None:
+    """Raises for a Python number that an integer type does not hold; as in PyTorch, -1 is the greatest unsigned one."""
+    if dtype.kind not in ("int", "uint") or array.dtype.kind not in "iuf" or not array.size:
+        return
+    least = dtype.min if dtype.kind == "int" else -dtype.max
+    for number in (array.min(), array.max()):
+        if np.isfinite(number) and not least <= int(number) <= dtype.max:
+            raise DTypeError(
+                f"tensor: {int(number)} does not fit in {dtype.name}, which holds {dtype.min} to {dtype.max}; "
+                "give a wider dtype"
+            )
 
 
 def _typed_inside(data: Any) -> DType | None:
@@ -275,6 +290,10 @@ def eye(
     n: int, m: int | None = None, *, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
     """Ones on the diagonal, zeros elsewhere."""
+    if n < 0 or (m is not None and m < 0):
+        raise ShapeError(
+            f"eye: {n if m is None else (n, m)} is negative; a matrix has as many rows and columns, or none"
+        )
     return _asked(wrap(ops.eye(n, m, dtype or get_default_dtype(), place(device))), requires_grad)
 
 

@@ -48,7 +48,7 @@ class Parsed(NamedTuple):
 
 def getitem(x: Tensor, key: Any) -> Tensor:
     """x[key]."""
-    if type(key) is int:
+    if type(key) is int and x._value.type.shape:
         return view(x, partial(movement.select, axis=0, index=key))
     steps, picks = parsed(x, key)
     cut = view(x, partial(_basic, steps=steps))
@@ -129,7 +129,10 @@ def parsed(x: Tensor, key: Any) -> Parsed:
     shape = x.value.shape
     used = sum(_consumed(i) for i in items)
     if used > len(shape):
-        raise AxisError(f"indexing: {used} indices for a tensor of {len(shape)} dimensions, of shape {shown(shape)}")
+        advice = "" if shape else "; x.item() is its number"
+        raise AxisError(
+            f"indexing: {used} indices for a tensor of {len(shape)} dimensions, of shape {shown(shape)}{advice}"
+        )
     if sum(i is Ellipsis for i in items) > 1:
         raise AxisError("indexing: `...` may stand only once in an index")
     if not any(i is Ellipsis for i in items):

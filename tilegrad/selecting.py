@@ -77,7 +77,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 
 def take(input: Tensor, index: Tensor) -> Tensor:
     """The elements with these numbers, all elements in order."""
-    return gather(input.reshape(-1), 0, index.reshape(-1)).reshape(index.shape)
+    whole, numbers = input.reshape(-1), index.reshape(-1)
+    return gather(whole, 0, numbers + (numbers < 0) * whole.shape[0]).reshape(index.shape)
 
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:

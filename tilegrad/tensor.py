@@ -48,7 +48,7 @@ class Tensor(Properties):
     __xor__ = __rxor__ = arithmetic.bitwise_xor
     __lshift__, __rlshift__ = arithmetic.bitwise_left_shift, arithmetic.reflected(arithmetic.bitwise_left_shift)
     __rshift__, __rrshift__ = arithmetic.bitwise_right_shift, arithmetic.reflected(arithmetic.bitwise_right_shift)
-    __eq__, __ne__ = arithmetic.eq, arithmetic.ne  # type: ignore[assignment]
+    __eq__, __ne__ = arithmetic.compared(arithmetic.eq), arithmetic.compared(arithmetic.ne)  # type: ignore[assignment]
     __lt__, __le__, __gt__, __ge__ = arithmetic.lt, arithmetic.le, arithmetic.gt, arithmetic.ge
     __hash__ = object.__hash__
 

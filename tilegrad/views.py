@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 def sizes_of(given: Sequence[Any], op: str) -> tuple[Dim, ...]:
     """Sizes given one by one or as one sequence."""
-    sizes = tuple(given[0]) if len(given) == 1 and not isinstance(given[0], (int, Size)) else tuple(given)
+    alone = len(given) == 1 and hasattr(given[0], "__iter__") and not isinstance(given[0], Size)
+    sizes = tuple(given[0]) if alone else tuple(given)
     for extent in sizes:
         if not isinstance(extent, (int, Size)):
             if not hasattr(extent, "__index__"):
