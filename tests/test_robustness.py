@@ -54,6 +54,21 @@ def finished(child: subprocess.Popen[str]) -> str:
 # --- threads -----------------------------------------------------------------------------------
 
 
+def test_threads_write_to_parts_of_one_tensor() -> None:
+    whole = tg.zeros(8, 2)
+
+    def write(row: int) -> None:
+        for _ in range(40):
+            whole[row : row + 1].add_(1)
+
+    threads = [threading.Thread(target=write, args=(row,)) for row in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    np.testing.assert_array_equal(whole.numpy(), 40)
+
+
 def eager(seed: int) -> None:
     """Random sizes, gradients, writes through views, indices."""
     rng = np.random.default_rng(seed)

@@ -64,13 +64,12 @@ class State(threading.local):
 
 
 state = State()
+_first_base = lock()
+"""Of two threads that look for the storage of a tensor at once, both must find the same."""
+
 one_writer = lock()
 """Held by who writes to memory that threads have in common (the random state): while a function is traced, when what
 it writes to has placeholders for elements; while its program runs, which writes in place; while numbers are drawn."""
-
-
-_first_base = lock()
-"""Of two threads that look for the storage of a tensor at once, both must find the same."""
 
 
 class Handle:
@@ -94,11 +93,12 @@ class Handle:
         base = self._base
         if base is None or self._seen == base.storage.changes:
             return self._value
+        changes = base.storage.changes  # asked first: what another thread writes meanwhile is seen the next time
         whole = base.current()
         for move in self._moves:
             whole = move(whole)
         self._value = whole
-        self._seen = base.storage.changes
+        self._seen = changes
         return whole
 
     def base(self) -> Base:
@@ -129,7 +129,11 @@ class Handle:
                 f"{_shape(self)} that it is to be written to; in-place operations never enlarge: use the one without "
                 "underscore"
             )
-        cut = whole
+        with one_writer:  # threads that write to parts of one storage each start from what the others wrote
+            self._replace(base, value, op)
+
+    def _replace(self, base: Base, value: Value, op: str) -> None:
+        whole = cut = current(base)
         for move in self._moves:
             cut = move(cut)
         part = put(whole, sharing.path_to(cut, whole), value) if self._moves else value

@@ -64,9 +64,10 @@ class Base:
     def current(self) -> Value:
         """The whole value, after what others wrote."""
         storage = self.storage
-        if self.seen != storage.changes:
+        changes = storage.changes
+        if self.seen != changes:
             self.value = replaced(self.value, storage.value)
-            self.seen = storage.changes
+            self.seen = changes
         return self.value
 
     def write(self, value: Value, op: str, by: Value) -> None:
