@@ -10,8 +10,9 @@ element looks at the windows that cover it.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import final
 
 from ..ir.dtype import int32, int64, uint8
@@ -62,10 +63,29 @@ class Patches(Movement):
         return (Overlay(upstream, self.axes),)
 
 
+FEW = 9
+"""Windows over a position that are added up one by one: so short a sum is no loop, and runs along memory."""
+
+
+def _over_covers(axes: Axes, part: Callable[[Sequence[Expr]], Expr]) -> Expr:
+    """The sum of something over the windows that cover a position."""
+    counts = [a.cover for a in axes]
+    if 0 < math.prod(counts) <= FEW:
+        numbers = itertools.product(*[[const(n, int64) for n in range(count)] for count in counts])
+        first, *others = [part(each) for each in numbers]
+        return sum(others, first)
+    indices = [fresh_index(count) for count in counts]
+    total = part(indices)
+    for index in reversed(indices):
+        total = reduce("add", index, total)
+    return total
+
+
 @final
 class Overlay(Value):
     """The sum of windows laid over axes, from (..., *taps, *windows)."""
 
+    cost = "dear"
     y: Value
     axes: Axes
 
@@ -77,13 +97,13 @@ class Overlay(Value):
 
     def element(self, position: Position, read: Reader) -> Expr:
         n, dtype = len(self.axes), self.y.dtype
-        numbers = [fresh_index(a.cover) for a in self.axes]
-        found = coverings(self.axes, position[-n:], numbers)
-        part = read(self.y, (*position[:-n], *found.taps, *found.windows))
-        total: Expr = cast_element(choose(found.exists, part, const(0, dtype)), accumulator(dtype))
-        for index in reversed(numbers):
-            total = reduce("add", index, total)
-        return cast_element(total, dtype)
+
+        def part(numbers: Sequence[Expr]) -> Expr:
+            found = coverings(self.axes, position[-n:], numbers)
+            element = read(self.y, (*position[:-n], *found.taps, *found.windows))
+            return cast_element(choose(found.exists, element, const(0, dtype)), accumulator(dtype))
+
+        return cast_element(_over_covers(self.axes, part), dtype)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return (Patches(upstream, self.axes),)
@@ -180,6 +200,7 @@ class Chosen(Value):
 class Returned(Value):
     """For each position the sum over the windows that chose it."""
 
+    cost = "dear"
     y: Value
     numbers: Value
     axes: Axes
@@ -190,17 +211,16 @@ class Returned(Value):
 
     def element(self, position: Position, read: Reader) -> Expr:
         n, dtype = len(self.axes), self.y.dtype
-        covers = [fresh_index(a.cover) for a in self.axes]
-        found = coverings(self.axes, position[-n:], covers)
-        window = (*position[:-n], *found.windows)
-        number = const(0, self.numbers.dtype)
-        chosen = choose(found.exists, read(self.numbers, window), number)
-        mine = apply("eq", cast_element(chosen, int64), _flat(found.taps, self.axes))
-        part = choose(found.exists & mine, read(self.y, window), const(0, dtype))
-        total: Expr = cast_element(part, accumulator(dtype))
-        for index in reversed(covers):
-            total = reduce("add", index, total)
-        return cast_element(total, dtype)
+
+        def part(numbers: Sequence[Expr]) -> Expr:
+            found = coverings(self.axes, position[-n:], numbers)
+            window = (*position[:-n], *found.windows)
+            chosen = choose(found.exists, read(self.numbers, window), const(0, self.numbers.dtype))
+            mine = apply("eq", cast_element(chosen, int64), _flat(found.taps, self.axes))
+            element = choose(found.exists & mine, read(self.y, window), const(0, dtype))
+            return cast_element(element, accumulator(dtype))
+
+        return cast_element(_over_covers(self.axes, part), dtype)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return Chosen(upstream, self.numbers, self.axes), None

@@ -20,6 +20,8 @@ RECOMPUTED = 3
 """The weight up to which elements are computed again for each reader rather than kept."""
 LONGEST = 48
 """The weight at which a chain is kept in one piece: its readers refer to it instead of containing it."""
+PRODUCTS = ("contract", "convolve", "convolve_back", "convolve_weight")
+"""Ops that read each element many times, whatever the sizes of operands and result."""
 TYPICAL_SIZE = 64
 """What a size that varies is taken for where sizes are compared."""
 
@@ -85,7 +87,7 @@ def _is_kept(value: Value, weight: int, reads: Sequence[Read], consumers: Mappin
 def _repeats(value: Value, reader: Value) -> float:
     """How often a reader asks for each element."""
     work = typical(product(reader.shape))
-    if reader.op == "contract":
+    if reader.op in PRODUCTS:
         return 2  # each element meets a whole row or column of the other operand
     return work / max(1, typical(product(value.shape)))
 
