@@ -17,8 +17,8 @@ def test_product(m: int, k: int, n: int) -> None:
 
 def test_what_is_updated_in_place_is_updated_once() -> None:
     rng = np.random.default_rng(0)
-    x, y = (rng.standard_normal(shape).astype(np.float32) for shape in ((300, 40), (40, 70)))
-    weight = tg.ones(300, 70)
+    x, y = (rng.standard_normal(shape).astype(np.float32) for shape in ((301, 40), (40, 131)))
+    weight = tg.ones(301, 131)
 
     @tg.jit
     def step(x: tg.Tensor, y: tg.Tensor) -> None:

@@ -25,7 +25,7 @@ from .instances import Lowered, declare_programs, extent_of, finished, kernel_na
 from .matrix import as_matrix
 from .products import free_indices, operands
 
-TILE_M, TILE_N, TILE_K = 256, 64, 512
+TILE_M, TILE_N, TILE_K = 256, 128, 256
 THREADS = 2
 """The result is cut into at least this many tiles, if it is large enough to share."""
 
@@ -92,49 +92,51 @@ def _accumulate(
 ) -> list[Name]:
     """Writes the loop over k (and over further columns around it) and gives the accumulators."""
     m, k, n = axes
-    outer = flat.columns[:-1]
-    step = emitter.block[k]
     shape = (emitter.block[m], emitter.block[n])
-    single = not outer and k.extent == step
-    whole = k.extent // step * step if type(k.extent) is int else k.extent
     names = [emitter.assign("acc", tile.Full(shape, Literal(0.0), dtype)) for dtype in dtypes]
     before, known, masks = emitter.body, dict(emitter.known), dict(emitter.masks)
-    emitter.body = []
-    loops = []
-    for column in outer:
-        loops.append((column, emitter.fresh("k")))
-        emitter.variables[column] = loops[-1][1]
+    outer = [(column, emitter.fresh("k")) for column in flat.columns[:-1]]
+    emitter.variables |= outer
+    single = not outer and k.extent == emitter.block[k]
+    body = _along(emitter, list(zip(names, factors, strict=True)), axes)
+    for column, variable in reversed(outer):
+        body = [For(variable, Literal(0), extent_of(emitter, column.extent), Literal(1), tuple(body))]
+    emitter.body = before + body
+    if not single:
+        emitter.known, emitter.masks = known, masks
+    return names
+
+
+def _along(
+    emitter: Emitter, products: list[tuple[Name, tuple[Expr, Expr]]], axes: tuple[Index, Index, Index]
+) -> list[Statement]:
+    """A loop over pieces of k, and what is left of it; a symbolic k is overhung."""
+    m, k, n = axes
+    step = emitter.block[k]
+    known, masks = dict(emitter.known), dict(emitter.masks)
 
     def turn(start: Tile | None, width: int) -> list[Statement]:
-        """Adds what some of k gives."""
         emitter.body, emitter.block[k] = [], width
-        if not single:
-            emitter.known, emitter.masks = dict(known), dict(masks)
+        emitter.known, emitter.masks = dict(known), dict(masks)
         lanes: Tile = tile.Arange(0, width)
-        lanes = lanes if start is None else tile.Apply("add", (start, lanes))
-        emitter.variables[k] = emitter.assign("ks", lanes).name
-        for name, pair in zip(names, factors, strict=True):
+        emitter.variables[k] = emitter.assign("ks", lanes if start is None else tile.Apply("add", (start, lanes))).name
+        for name, pair in products:
             x, y = (_operand(emitter, e, at) for e, at in zip(_narrow(*pair), ((m, k), (k, n)), strict=True))
             emitter.body.append(Assign(name.name, tile.Dot(x, y, name)))
         return emitter.body
 
     if k.extent == step:
-        body = turn(None, step)
-    else:
-        if type(k.extent) is not int:
-            emitter.bound[k] = k.extent
-        variable = emitter.fresh("k")
+        return turn(None, step)
+    variable = emitter.fresh("k")
+    if type(k.extent) is not int:
+        emitter.bound[k] = k.extent
         inner = turn(Name(variable), step)
-        body = [For(variable, Literal(0), extent_of(emitter, whole), Literal(step), tuple(inner))]
-        if whole != k.extent:
-            body += turn(Literal(whole), k.extent - whole)
-    for column, variable in reversed(loops):
-        body = [For(variable, Literal(0), extent_of(emitter, column.extent), Literal(1), tuple(body))]
-    emitter.body = before + body
-    if not single:
-        emitter.known, emitter.masks = known, masks
-    emitter.bound.pop(k, None)
-    return names
+        del emitter.bound[k]
+        return [For(variable, Literal(0), extent_of(emitter, k.extent), Literal(step), tuple(inner))]
+    whole = k.extent // step * step
+    inner = turn(Name(variable), step)
+    loop = For(variable, Literal(0), Literal(whole), Literal(step), tuple(inner))
+    return [loop, *turn(Literal(whole), k.extent - whole)] if whole < k.extent else [loop]
 
 
 def _narrow(x: Expr, y: Expr) -> tuple[Expr, Expr]:
