@@ -14,7 +14,7 @@ import numpy as np
 
 from ..ir.dtype import DType, bool_
 from ..ir.graph import TensorType, Value
-from ..ir.size import Dim, Shape, known, product
+from ..ir.size import Shape, known, product
 from .arithmetic import add, div, mul, sub
 from .broadcasting import accumulator, least, quotient, reduce_sum, reshape
 from .cast import cast, detach, widened

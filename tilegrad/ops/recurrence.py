@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 
 import numpy as np
 
-from ..errors import GradientError
+from ..errors import GradientError, ShapeError
 from ..ir.graph import TensorType, Value
-from ..ir.size import Shape, known
-from .broadcasting import reduce_sum, reshape
+from ..ir.size import Shape, Size, known
+from .broadcasting import reduce_sum, reshape, shown
 from .cast import cast, widened
 from .contraction import contract
 from .movement import cat, narrow, transpose
@@ -80,6 +80,18 @@ class Recurrence(_Recurrent):
     kind: Kind
     reverse: bool
     keeps: bool
+
+    def infer(self) -> TensorType:
+        shapes = [x.shape for x in self.inputs]
+        if any(isinstance(extent, Size) for shape in shapes for extent in shape):
+            raise ShapeError(f"recurrence: the sizes {', '.join(map(shown, shapes))} must be known; take single steps")
+        length, units, batch = self.sizes
+        rows = GATES[self.kind] * units
+        if shapes[:3] != [(length, rows, batch), (rows, units), (units, batch)]:
+            raise ShapeError(
+                f"recurrence: {', '.join(map(shown, shapes))} are no gates, weights and states of {self.kind}"
+            )
+        return super().infer()
 
     @property
     def sizes(self) -> Sizes:
