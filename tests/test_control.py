@@ -60,3 +60,19 @@ def test_scan_of_nothing() -> None:
 def test_scan_backwards() -> None:
     carry, ys = tg.scan(lambda c, x: (2 * c + x, c), tg.tensor(0.0), tg.tensor([1.0, 2.0, 3.0]), reverse=True)
     assert (carry.item(), ys.tolist()) == (17, [8, 3, 0])
+
+
+def test_gradients_of_what_is_not_taken_stay_away() -> None:
+    """The slope of log at 0 is infinite, and would be multiplied by 0."""
+
+    def steps(x: tg.Tensor) -> tg.Tensor:
+        return tg.while_loop(lambda v: (v > 0.5).reshape(1), lambda v: (v - 0.5).sqrt(), x, max_steps=3)
+
+    def branches(x: tg.Tensor) -> tg.Tensor:
+        return tg.cond(x > 0, lambda v: v.log(), lambda v: v * 2, x)
+
+    for fn, number in ((branches, 0.0), (branches, 2.0), (steps, 0.5), (steps, 0.75)):
+        x = tg.tensor(number)
+        wanted = tg.grad(fn)(x).item()
+        assert tg.jit(tg.grad(fn))(x).item() == pytest.approx(wanted)
+        assert tg.vmap(tg.grad(fn))(x.reshape(1)).item() == pytest.approx(wanted)

@@ -26,7 +26,9 @@ def cond(condition: Tensor | bool, true_fn: Callable[..., Any], false_fn: Callab
     if known is not None:
         return true_fn(*operands) if known else false_fn(*operands)
     with _changing_nothing("cond"):
-        return _chosen(condition, true_fn(*operands), false_fn(*operands), "cond")
+        holds = _single(condition, "cond")
+        made = true_fn(*_gated(holds, operands)), false_fn(*_gated(holds.logical_not(), operands))
+        return _chosen(holds, *made, "cond")
 
 
 def while_loop(
@@ -56,7 +58,8 @@ def while_loop(
         )
     with _changing_nothing("while_loop"):
         for _ in range(steps, max_steps):
-            going, turned = condition(initial), _checked(initial, body(initial), "while_loop")
+            going = _single(condition(initial), "while_loop")
+            turned = _checked(initial, body(_gated(going, initial)), "while_loop")
             initial = _chosen(going, turned, initial, "while_loop")
     return initial
 
@@ -122,16 +125,30 @@ def _pair(turn: Any) -> tuple[Any, Any]:
     return turn[0], turn[1]
 
 
-def _chosen(condition: Tensor | bool, one: Any, other: Any, op: str) -> Any:
-    """One of two trees of tensors, by a condition that is not known yet."""
-    _checked(one, other, op)
-    if isinstance(condition, Tensor) and condition.numel() != 1:
+def _single(condition: Tensor | bool, op: str) -> Tensor:
+    """A condition that is not known yet, without dimensions."""
+    made = as_tensor(condition)
+    if made.numel() != 1:
         raise ShapeError(
-            f"{op}: the condition has shape {list(condition.shape)}; it must have one element: reduce it by .any() or "
+            f"{op}: the condition has shape {list(made.shape)}; it must have one element: reduce it by .any() or "
             ".all(), or choose element by element with tilegrad.where"
         )
-    chooses = as_tensor(condition)
-    return mapped(lambda x, y: where(chooses, x, y) if isinstance(x, Tensor) else x, one, other)
+    return made.reshape(()).bool()
+
+
+def _gated(holds: Tensor, tree: Any) -> Any:
+    """The same tensors, through which no gradient comes back from a branch that is not taken (it may be NaN)."""
+
+    def gated(x: Any) -> Any:
+        return where(holds, x, x.detach()) if isinstance(x, Tensor) and x.requires_grad else x
+
+    return mapped(gated, tree)
+
+
+def _chosen(holds: Tensor, one: Any, other: Any, op: str) -> Any:
+    """One of two trees of tensors, by a condition that is not known yet."""
+    _checked(one, other, op)
+    return mapped(lambda x, y: where(holds, x, y) if isinstance(x, Tensor) else x, one, other)
 
 
 def _checked(before: Any, after: Any, op: str) -> Any:
