@@ -15,6 +15,21 @@ def test_product(m: int, k: int, n: int) -> None:
     np.testing.assert_allclose(run(tg.tensor(x), tg.tensor(y)).numpy(), wanted, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("m, k, n", [(1, 5, 2), (2, 8, 3), (9, 17, 4), (13, 31, 8), (40, 9, 17), (70, 300, 41)])
+def test_operands_that_lie_across(m: int, k: int, n: int, dtype: type) -> None:
+    rng = np.random.default_rng(n)
+    x, y = (rng.standard_normal(shape).astype(dtype) for shape in ((m, k), (k, n)))
+    across_x, across_y = tg.tensor(x.T.copy()), tg.tensor(y.T.copy())
+    found = tg.jit(lambda x, y, a, b: (x @ b.T, a.T @ y, a.T @ b.T, (a.T * 2) @ (b.T + 1)))(
+        tg.tensor(x), tg.tensor(y), across_x, across_y
+    )
+    wanted = x.astype(np.float64) @ y
+    for z in found[:3]:
+        np.testing.assert_allclose(z.numpy(), wanted, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found[3].numpy(), 2 * x.astype(np.float64) @ (y + 1), rtol=1e-4, atol=1e-3)
+
+
 def test_what_is_updated_in_place_is_updated_once() -> None:
     rng = np.random.default_rng(0)
     x, y = (rng.standard_normal(shape).astype(np.float32) for shape in ((301, 40), (40, 131)))
