@@ -10,7 +10,12 @@ from tests.source import FILES, module_name, parsed
 
 FORBIDDEN = {"ctx", "src", "dst", "ret", "utils", "util", "helpers", "misc", "tmp", "foo"}
 
-GIVEN = {"tilegrad.autograd.function": {"ctx"}, "tilegrad.inplace": {"src"}, "tilegrad.selecting": {"src"}}
+GIVEN = {
+    "tilegrad.autograd.function": {"ctx"},
+    "tilegrad.inplace": {"src"},
+    "tilegrad.selecting": {"src"},
+    "tilegrad.nn.transformer": {"src"},
+}
 """Names of arguments that are PyTorch's, and that people type."""
 
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from tests.ops.registry import bools, example, floats
 from tilegrad.ir.graph import Value
-from tilegrad.ops.attention import Attention, Setting, attention
+from tilegrad.ops.attending import Setting
+from tilegrad.ops.attention import Attention, attention
 from tilegrad.ops.attention_gradient import AttentionGradient
 from tilegrad.transform.autodiff import gradients
 

@@ -3,6 +3,7 @@
 from . import (
     activation,
     attention,
+    cells,
     container,
     conv,
     dropout,
@@ -22,6 +23,7 @@ from . import (
 )
 from .activation import *  # noqa: F403
 from .attention import *  # noqa: F403
+from .cells import *  # noqa: F403
 from .container import *  # noqa: F403
 from .conv import *  # noqa: F403
 from .dropout import *  # noqa: F403
@@ -41,6 +43,7 @@ from .upsample import *  # noqa: F403
 __all__ = ["Module", "Parameter", "functional", "init", "utils"]
 __all__ += activation.__all__
 __all__ += attention.__all__
+__all__ += cells.__all__
 __all__ += container.__all__
 __all__ += conv.__all__
 __all__ += dropout.__all__

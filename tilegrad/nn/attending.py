@@ -12,7 +12,8 @@ from ..handle import wrap
 from ..ir.dtype import bool_
 from ..ir.graph import Value
 from ..ir.size import Dim, Shape, product
-from ..ops.attention import Setting, attention
+from ..ops.attending import Setting
+from ..ops.attention import attention
 from ..ops.broadcasting import broadcast_shapes, expand, reshape, shown
 from ..promotion import value_of
 from ..random import default_generator

@@ -168,7 +168,8 @@ class MultiheadAttention(Module):
 
         if weight is not None and query is key and key is value:
             return functional.linear(batched(query), weight, bias).chunk(3, -1)
-        biases = (None, None, None) if bias is None else bias.chunk(3)
+        biases: Sequence[Tensor | None] = (None, None, None) if bias is None else bias.chunk(3)
+        weights: Sequence[Tensor]
         if weight is None:
             weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
         elif key is value:

@@ -1,4 +1,4 @@
-"""Recurrent layers: RNN, LSTM and GRU of several layers and both directions, and their cells.
+"""Recurrent layers: RNN, LSTM and GRU of several layers and both directions.
 
 The inputs of all steps go through one product, outside of the loop; inside remains one product a step, with all
 gates side by side (so a GRU's six products are two).
@@ -6,66 +6,23 @@ gates side by side (so a GRU's six products are two).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import sqrt
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from ..creation import empty, zeros
 from ..errors import ArgumentError, ShapeError
 from ..handle import wrap
 from ..joining import cat, stack
-from ..ops.recurrence import Kind, recurrence
+from ..ops.recurrence import recurrence
+from ..ops.recurrence_code import Kind
 from ..tensor import Tensor
 from . import functional, init
+from .cells import State, Weights, gru_step, input_gates, lstm_step, nonlinearity_named, rnn_step, two_states
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"]
-
-State = tuple[Tensor, ...]
-"""The hidden state, and for an LSTM the cell state."""
-
-
-class Weights(NamedTuple):
-    """The parameters of one layer in one direction."""
-
-    of_input: Tensor
-    of_hidden: Tensor
-    input_bias: Tensor | None
-    hidden_bias: Tensor | None
-    projection: Tensor | None = None
-
-
-def _inputs(x: Tensor, w: Weights, joined: bool) -> Tensor:
-    """What the inputs add to all gates; the biases of both sides are one if nothing stands between them."""
-    bias = w.input_bias
-    if joined and bias is not None and w.hidden_bias is not None:
-        bias = bias + w.hidden_bias
-    return functional.linear(x, w.of_input, bias)
-
-
-def _rnn_step(activation: Callable[[Tensor], Tensor]) -> Callable[[Tensor, State, Weights], State]:
-    def step(x: Tensor, state: State, w: Weights) -> State:
-        return (activation(x + state[0] @ w.of_hidden.t()),)
-
-    return step
-
-
-def _lstm_step(x: Tensor, state: State, w: Weights) -> State:
-    hidden, cell = state
-    i, f, g, o = (x + hidden @ w.of_hidden.t()).chunk(4, -1)
-    cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
-    hidden = o.sigmoid() * cell.tanh()
-    return hidden if w.projection is None else hidden @ w.projection.t(), cell
-
-
-def _gru_step(x: Tensor, state: State, w: Weights) -> State:
-    (hidden,) = state
-    xr, xz, xn = x.chunk(3, -1)
-    hr, hz, hn = functional.linear(hidden, w.of_hidden, w.hidden_bias).chunk(3, -1)
-    update = (xz + hz).sigmoid()
-    new = (xn + (xr + hr).sigmoid() * hn).tanh()
-    return (new + update * (hidden - new),)
+__all__ = ["GRU", "LSTM", "RNN"]
 
 
 def _in_one_kernel(x: Tensor, state: State, w: Weights, kind: Kind, reverse: bool) -> tuple[Tensor, State]:
@@ -131,13 +88,9 @@ class _Recurrent(Module):
         given = proj_size or hidden_size
         for layer in range(num_layers):
             width = input_size if layer == 0 else given * len(self._suffixes)
-            shapes = [
-                ("weight_ih", (self.gates * hidden_size, width)),
-                ("weight_hh", (self.gates * hidden_size, given)),
-            ]
-            shapes += (
-                [("bias_ih", (self.gates * hidden_size,)), ("bias_hh", (self.gates * hidden_size,))] if bias else []
-            )
+            rows = self.gates * hidden_size
+            shapes: list[tuple[str, Sequence[int]]] = [("weight_ih", (rows, width)), ("weight_hh", (rows, given))]
+            shapes += [("bias_ih", (rows,)), ("bias_hh", (rows,))] if bias else []
             shapes += [("weight_hr", (proj_size, hidden_size))] if proj_size else []
             for suffix in self._suffixes:
                 for kind, shape in shapes:
@@ -209,7 +162,7 @@ class _Recurrent(Module):
         sizes = (*x.value.shape, w.of_hidden.shape[0])
         if not self.unrolled and w.projection is None and all(isinstance(n, int) and n > 0 for n in sizes):
             return _in_one_kernel(x, state, w, self._kind(), reverse)
-        gates = _inputs(x, w, self.joined)
+        gates = input_gates(x, w, self.joined)
         outputs = []
         steps = range(x.shape[0])
         for n in reversed(steps) if reverse else steps:
@@ -276,13 +229,13 @@ class RNN(_Recurrent):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        _nonlinearity(nonlinearity)
+        nonlinearity_named(nonlinearity)
         own = (input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
         super().__init__(*own, device=device, dtype=dtype)
         self.nonlinearity = nonlinearity
 
     def _step(self, x: Tensor, state: State, w: Weights) -> State:
-        return _rnn_step(_nonlinearity(self.nonlinearity))(x, state, w)
+        return rnn_step(nonlinearity_named(self.nonlinearity))(x, state, w)
 
     def _kind(self) -> Kind:
         return "tanh" if self.nonlinearity == "tanh" else "relu"
@@ -320,7 +273,7 @@ class GRU(_Recurrent):
         super().__init__(*own, device=device, dtype=dtype)
 
     def _step(self, x: Tensor, state: State, w: Weights) -> State:
-        return _gru_step(x, state, w)
+        return gru_step(x, state, w)
 
     def _kind(self) -> Kind:
         return "gru"
@@ -342,7 +295,7 @@ class LSTM(_Recurrent):
     gates = 4
 
     def _step(self, x: Tensor, state: State, w: Weights) -> State:
-        return _lstm_step(x, state, w)
+        return lstm_step(x, state, w)
 
     def _kind(self) -> Kind:
         return "lstm"
@@ -351,118 +304,5 @@ class LSTM(_Recurrent):
         return [self.proj_size or self.hidden_size, self.hidden_size]
 
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        output, (hidden, cell) = self._run(input, None if hx is None else _pair(hx))
+        output, (hidden, cell) = self._run(input, None if hx is None else two_states(hx))
         return output, (hidden, cell)
-
-
-def _pair(hx: Any) -> State:
-    if not isinstance(hx, (tuple, list)) or len(hx) != 2:
-        raise ArgumentError(f"LSTM: the state is a pair (hidden, cell), no {type(hx).__name__}")
-    return tuple(hx)
-
-
-def _nonlinearity(name: str) -> Callable[[Tensor], Tensor]:
-    if name not in ("tanh", "relu"):
-        raise ArgumentError(f"RNN: nonlinearity is {name!r}: it must be 'tanh' or 'relu'")
-    return functional.tanh if name == "tanh" else functional.relu
-
-
-class _Cell(Module):
-    """One step of a recurrent layer."""
-
-    gates: ClassVar[int] = 1
-    joined: ClassVar[bool] = True
-    states: ClassVar[int] = 1
-    bias_ih: Parameter | None
-    bias_hh: Parameter | None
-
-    def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
-    ) -> None:
-        super().__init__()
-        self.input_size = input_size
-        self.hidden_size = hidden_size
-        self.bias = bias
-        rows = self.gates * hidden_size
-        shapes: dict[str, Sequence[int]] = {"weight_ih": (rows, input_size), "weight_hh": (rows, hidden_size)}
-        for name, shape in {**shapes, "bias_ih": (rows,), "bias_hh": (rows,)}.items():
-            present = bias or name.startswith("weight")
-            self.register_parameter(name, Parameter(empty(*shape, device=device, dtype=dtype)) if present else None)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        bound = 1 / sqrt(self.hidden_size) if self.hidden_size > 0 else 0.0
-        for parameter in self.parameters():
-            init.uniform_(parameter, -bound, bound)
-
-    def _step(self, x: Tensor, state: State, w: Weights) -> State:
-        raise NotImplementedError
-
-    def _run(self, input: Tensor, given: State | None) -> State:
-        name = type(self).__name__
-        if input.dim() not in (1, 2) or input.shape[-1] != self.input_size:
-            raise ShapeError(
-                f"{name}: an input of the shape {tuple(input.shape)}: it must be (batch, {self.input_size}) or "
-                f"({self.input_size},)"
-            )
-        shape = (*input.shape[:-1], self.hidden_size)
-        state = given or (zeros(*shape, dtype=input.dtype, device=input.device),) * self.states
-        for s in state:
-            if tuple(s.shape) != shape:
-                raise ShapeError(f"{name}: a state of the shape {tuple(s.shape)}: it must be {shape}, as the input is")
-        w = Weights(self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
-        return self._step(_inputs(input, w, self.joined), state, w)
-
-    def extra_repr(self) -> str:
-        bias = "" if self.bias else ", bias=False"
-        return f"{self.input_size}, {self.hidden_size}{bias}"
-
-
-class RNNCell(_Cell):
-    """`tanh(x @ W_ih.T + b_ih + h @ W_hh.T + b_hh)` (or relu)."""
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        nonlinearity: str = "tanh",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(input_size, hidden_size, bias, device, dtype)
-        self.nonlinearity = nonlinearity
-        _nonlinearity(nonlinearity)
-
-    def _step(self, x: Tensor, state: State, w: Weights) -> State:
-        return _rnn_step(_nonlinearity(self.nonlinearity))(x, state, w)
-
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        return self._run(input, None if hx is None else (hx,))[0]
-
-
-class GRUCell(_Cell):
-    """One step of a GRU."""
-
-    gates = 3
-    joined = False
-
-    def _step(self, x: Tensor, state: State, w: Weights) -> State:
-        return _gru_step(x, state, w)
-
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        return self._run(input, None if hx is None else (hx,))[0]
-
-
-class LSTMCell(_Cell):
-    """One step of an LSTM: the new hidden and cell state."""
-
-    gates = 4
-    states = 2
-
-    def _step(self, x: Tensor, state: State, w: Weights) -> State:
-        return _lstm_step(x, state, w)
-
-    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        hidden, cell = self._run(input, None if hx is None else _pair(hx))
-        return hidden, cell

@@ -8,132 +8,30 @@ for each query the greatest score, the sum of the powers and the mean so far (Da
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from ..ir.dtype import DType, bool_
+from ..ir.dtype import bool_
 from ..ir.graph import TensorType, Value
-from ..ir.size import Shape, known, product
+from ..ir.size import product
 from .arithmetic import add, div, mul, sub
-from .broadcasting import accumulator, least, quotient, reduce_sum, reshape
+from .attending import Attending, Setting, kept_pairs, met_before
+from .attention_gradient import AttentionGradient
+from .broadcasting import least, quotient, reduce_sum, reshape
 from .cast import cast, detach, widened
-from .comparison import eq, ge
+from .comparison import eq
 from .contraction import matmul
 from .control import where
-from .creation import positions
 from .exponential import exp
 from .movement import narrow, transpose
-from .opaque import Opaque
-from .random import KEY_STEPS, MULTIPLIERS, ROUNDS, bernoulli
 from .reduction import amax
 
 if TYPE_CHECKING:
     from .tile_code import TileCode
 
-AT_ONCE = 64
-"""About so many queries, and so many keys, make a tile: their scores stay in the first two caches."""
 FEWEST_QUERIES = 8
 """For fewer, vectors of queries would be mostly empty: the plain formula is used, whose scores are few then."""
-
-
-class Attending(Opaque):
-    """What attention and its gradient have in common.
-
-    Queries are (n, length, width), keys and values (m, ...): one of them serves n / m queries beside each other.
-    The mask has keys before queries: (batch or 1, heads or 1, keys or 1, queries or 1), bool (false: the pair does
-    not meet) or a number to be added. With a random state, the fraction p of all pairs is dropped.
-    """
-
-    query: Value
-    key: Value
-    value: Value
-    mask: tuple[Value, ...]
-    state: tuple[Value, ...]
-    heads: int
-    causal: bool
-    scale: float
-    p: float
-
-    @property
-    def wide(self) -> DType:
-        """In what is computed."""
-        return accumulator(self.query.dtype)
-
-    @property
-    def sizes(self) -> Sizes:
-        numbers = [known(extent, {}) for extent in (*self.query.shape, *self.value.shape)]
-        n, queries, width, m, keys, features = numbers
-        return Sizes(n, m, queries, keys, width, features)
-
-    def given(self) -> dict[str, TensorType]:
-        """The parameters of the kernel."""
-        found = {"query": self.query.type, "key": self.key.type, "value": self.value.type}
-        optional = {"mask": self.mask, "state": self.state}
-        found |= {name: x.type for name, tensors in optional.items() for x in tensors}
-        return found | {name: self.__dict__[name].type for name in self.input_fields if name not in found | optional}
-
-    def scores_of(self, query: Any, key: Any, *rest: Any) -> tuple[Any, Any]:
-        """On numpy arrays: all scores, and the factors by which dropout multiplies the weights."""
-        n, m, queries, keys, _, _ = self.sizes
-        scores = np.repeat(key, n // m, 0) @ np.swapaxes(query, 1, 2) * query.dtype.type(self.scale)
-        if self.mask:
-            given = np.broadcast_to(rest[0], (n // self.heads, self.heads, keys, queries)).reshape(n, keys, queries)
-            masked = np.where(given, scores, -np.inf) if given.dtype == np.bool_ else scores + given
-            scores = masked.astype(query.dtype)
-        if self.causal:
-            scores = np.where(np.arange(keys)[:, None] <= np.arange(queries), scores, query.dtype.type(-np.inf))
-        factor: Any = 1.0
-        if self.state:
-            drawn = philox_numbers(rest[len(self.mask)], n * queries * keys) >> 8
-            kept = (drawn < threshold(self.p)).reshape(n, queries, keys)
-            factor = np.where(np.swapaxes(kept, 1, 2), 1 / (1 - self.p), 0.0).astype(query.dtype)
-        return scores, factor
-
-
-class Sizes(NamedTuple):
-    n: int
-    m: int
-    queries: int
-    keys: int
-    width: int
-    """Of a query and of a key."""
-    features: int
-    """Of a value."""
-
-
-def tile_length(extent: int, multiple: int) -> int:
-    """How long the tiles of an axis are: alike, and multiples of a number if there are several.
-
-    >>> tile_length(512, 8), tile_length(100, 8), tile_length(257, 8), tile_length(50, 8)
-    (64, 56, 56, 50)
-    """
-    tiles = -(-extent // AT_ONCE)
-    return extent if tiles == 1 else -(-extent // (tiles * multiple)) * multiple
-
-
-def threshold(p: float) -> int:
-    """A pair is kept if the upper 24 bits of its random word are below this: as `bernoulli` does."""
-    return int(np.ceil(np.float64(np.float32(1 - p)) * (1 << 24)))
-
-
-def philox_numbers(state: Any, count: int) -> Any:
-    """The first random words of `random.Philox` as a numpy array.
-
-    >>> philox_numbers(np.array([7, 5]), 2)
-    array([3684106160,  682909602], dtype=uint64)
-    """
-    low = np.uint64(0xFFFFFFFF)
-    seed, offset = state.astype(np.uint64)
-    counter = offset + np.arange(count, dtype=np.uint64)
-    a, b, c, d = counter & low, counter >> np.uint64(32), np.zeros_like(counter), np.zeros_like(counter)
-    key, other_key = seed & low, seed >> np.uint64(32)
-    for _ in range(ROUNDS):
-        first, second = a * np.uint64(MULTIPLIERS[0]), c * np.uint64(MULTIPLIERS[1])
-        a, c = second >> np.uint64(32) ^ b ^ key, first >> np.uint64(32) ^ d ^ other_key
-        b, d = second & low, first & low
-        key, other_key = key + np.uint64(KEY_STEPS[0]) & low, other_key + np.uint64(KEY_STEPS[1]) & low
-    return a
 
 
 @final
@@ -163,12 +61,10 @@ class Attention(Attending):
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         """That of the means goes by `AttentionGradient`; that of the logarithms joins in where delta is taken off."""
-        from .attention_gradient import attention_gradient
-
         means, level = self.parts(self)
         to_means, to_level = self.parts(upstream)
         delta = sub(reduce_sum(mul(to_means, means), -1), to_level)
-        shares = attention_gradient(self, to_means, level, delta)
+        shares = _gradients(self, to_means, level, delta)
         return [cast(x, self.query.dtype) for x in shares] + [None] * (len(self.inputs) - 3)
 
     def parts(self, x: Value) -> tuple[Value, Value]:
@@ -177,18 +73,6 @@ class Attention(Attending):
         count = n * queries * features
         means = reshape(narrow(x, 0, 0, count), (n, queries, features))
         return means, reshape(narrow(x, 0, count, n * queries), (n, queries))
-
-
-class Setting(NamedTuple):
-    """How queries meet keys."""
-
-    mask: Value | None = None
-    """(batch or 1, heads or 1, queries or 1, keys or 1): bool, or numbers to be added."""
-    causal: bool = False
-    """A query meets the keys up to its own place."""
-    scale: float = 1.0
-    state: Value | None = None
-    p: float = 0.0
 
 
 def attention(query: Value, key: Value, value: Value, setting: Setting) -> Value:
@@ -233,12 +117,6 @@ def plain_attention(query: Value, key: Value, value: Value, setting: Setting) ->
     return cast(reshape(means, (batch, heads, queries, value.shape[-1])), query.dtype)
 
 
-def kept_pairs(setting: Setting, shape: Shape) -> Value:
-    """Which pairs dropout keeps, if there is any."""
-    assert setting.state is not None
-    return bernoulli(setting.state, 1 - setting.p, shape)
-
-
 def _masked(scores: Value, setting: Setting) -> Value:
     none = float("-inf")
     if setting.mask is not None:
@@ -249,12 +127,6 @@ def _masked(scores: Value, setting: Setting) -> Value:
     return scores
 
 
-def met_before(shape: Shape, device: str) -> Value:
-    """Which keys (last axis) stand no later than the query (the axis before it)."""
-    queries, keys = shape[-2:]
-    return ge(reshape(positions(queries, device), (queries, 1)), positions(keys, device))
-
-
 def _softmax(scores: Value) -> Value:
     """Over the last axis; zeros where a query meets no key."""
     if product(scores.shape[-1:]) == 0:
@@ -263,3 +135,11 @@ def _softmax(scores: Value) -> Value:
     powers = exp(sub(scores, where(eq(most, float("-inf")), 0.0, most)))
     total = reduce_sum(powers, -1, keepdim=True)
     return div(powers, where(eq(total, 0.0), 1.0, total))
+
+
+def _gradients(op: Attention, upstream: Value, level: Value, delta: Value) -> tuple[Value, Value, Value]:
+    """The gradients of queries, keys and values."""
+    given = (op.query, op.key, op.value, op.mask, op.state, op.heads, op.causal, op.scale, op.p)
+    made = AttentionGradient(*given, upstream, level, delta)
+    to_query, to_key, to_value = made.parts(made)
+    return reduce_sum(to_query, 0), to_key, to_value

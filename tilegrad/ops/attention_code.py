@@ -9,10 +9,9 @@ is masked but queries that do not exist.
 from __future__ import annotations
 
 from ..ir.dtype import bool_, float64
-from .attention import Attending, Attention, threshold, tile_length
-from .attention_gradient import AttentionGradient
+from .attending import Attending, threshold, tile_length
 from .random import KEY_STEPS, MULTIPLIERS, ROUNDS
-from .tile_code import TileCode, Tiles, tile_code
+from .tile_code import TileCode, Tiles, filled, tile_code
 
 FORWARD = """
 @tg.kernel
@@ -117,26 +116,26 @@ drawn = tl.load(state + 1)
 """
 
 
-def forward(op: Attention) -> TileCode:
+def forward(op: Attending) -> TileCode:
     """Each instance has a tile of queries of one head."""
     n, m, queries, keys, width, features = op.sizes
     lanes = _lanes(op)
     tiles = -(-queries // lanes)
     words = _words(op) | {"TILES": tiles, "BEHIND": n * queries * features}
     loop = _loop(op, FORWARD_STEP, "(0).to(tl.int64)", str(keys), lanes)
-    text = _filled(FORWARD, {"LOOP": loop, "SEED": SEED if op.state else ""}, words)
+    text = filled(FORWARD, {"LOOP": loop, "SEED": SEED if op.state else ""}, words)
     return tile_code(text, op.given(), op.type, (Tiles(n * tiles, 1),))
 
 
-def backward(op: AttentionGradient) -> TileCode:
+def backward(op: Attending, chunks: int, span: int) -> TileCode:
     """Each instance has a chunk of the keys of one head, and takes all queries through them that share them."""
     n, m, queries, keys, width, _ = op.sizes
-    behind = op.chunks * n * queries * width
-    words = _words(op) | {"CHUNKS": op.chunks, "SPAN": op.span, "HEADS": n}
+    behind = chunks * n * queries * width
+    words = _words(op) | {"CHUNKS": chunks, "SPAN": span, "HEADS": n}
     words |= {"BEHIND_QUERIES": behind, "BEHIND_KEYS": behind + m * keys * width}
     loop = _loop(op, BACKWARD_STEP, "begin", "end", _lanes(op))
-    text = _filled(BACKWARD, {"LOOP": loop, "SEED": SEED if op.state else ""}, words)
-    return tile_code(text, op.given(), op.type, (Tiles(m * op.chunks, 1),))
+    text = filled(BACKWARD, {"LOOP": loop, "SEED": SEED if op.state else ""}, words)
+    return tile_code(text, op.given(), op.type, (Tiles(m * chunks, 1),))
 
 
 def _lanes(op: Attending) -> int:
@@ -189,10 +188,10 @@ def _step(op: Attending, step: str, count: int, suffix: str) -> str:
         masked = (BOOLEAN if op.mask[0].dtype is bool_ else ADDED).replace("ADDRESS", _mask_address(op, count))
     if op.causal:
         masked += CAUSAL
-    scores = _filled(SCORES, {"MASKED": masked}, {})
+    scores = filled(SCORES, {"MASKED": masked}, {})
     lines = {"SCORES": scores, "FACTOR": _dropped(op) if op.state else ""}
     times = " * factor@" if op.state else ""
-    return _filled(step, lines, {"TIMES": times, "COUNT": count}).replace("@", suffix)
+    return filled(step, lines, {"TIMES": times, "COUNT": count}).replace("@", suffix)
 
 
 def _mask_address(op: Attending, count: int) -> str:
@@ -232,19 +231,6 @@ def _dropped(op: Attending) -> str:
     # assigned twice, so it is kept: evaluated where it is used it would be drawn twice
     lines += [f"factor@ = tl.full((COUNT, {_lanes(op)}), {1 / (1 - op.p)!r}, {dtype})"]
     return "\n".join([*lines, f"factor@ = tl.where({kept}, factor@, 0.0)"])
-
-
-def _filled(text: str, blocks: dict[str, str], words: dict[str, object]) -> str:
-    """A text with lines put in place of words, indented as these are, and with words put in place of words."""
-    lines: list[str] = []
-    for line in text.splitlines():
-        block = blocks.get(line.strip())
-        indent = line[: len(line) - len(line.lstrip())]
-        lines += [line] if block is None else [indent + inner for inner in block.splitlines() if inner]
-    made = "\n".join(lines) + "\n"
-    for word in sorted(words, key=len, reverse=True):
-        made = made.replace(word, str(words[word]))
-    return made
 
 
 def _indented(text: str) -> str:

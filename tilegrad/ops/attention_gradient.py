@@ -17,7 +17,7 @@ import numpy as np
 from ..ir.dtype import bool_
 from ..ir.graph import TensorType, Value
 from .arithmetic import add, mul, neg, sub
-from .attention import Attending, Attention, Setting, kept_pairs, met_before, tile_length
+from .attending import Attending, Setting, kept_pairs, met_before, tile_length
 from .broadcasting import expand, reduce_sum, reshape
 from .cast import cast, widened
 from .contraction import matmul
@@ -77,7 +77,7 @@ class AttentionGradient(Attending):
     def kernel(self) -> TileCode:
         from .attention_code import backward
 
-        return backward(self)
+        return backward(self, self.chunks, self.span)
 
     def parts(self, x: Value) -> tuple[Value, Value, Value]:
         """The gradients of queries, keys and values (or what has their layout)."""
@@ -160,11 +160,3 @@ def _masked(op: Attending, scores: Value) -> Value:
 
 def _t(x: Value) -> Value:
     return transpose(x, -1, -2)
-
-
-def attention_gradient(op: Attention, upstream: Value, level: Value, delta: Value) -> tuple[Value, Value, Value]:
-    """The gradients of queries, keys and values."""
-    given = (op.query, op.key, op.value, op.mask, op.state, op.heads, op.causal, op.scale, op.p)
-    made = AttentionGradient(*given, upstream, level, delta)
-    to_query, to_key, to_value = made.parts(made)
-    return reduce_sum(to_query, 0), to_key, to_value

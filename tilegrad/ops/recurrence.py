@@ -13,32 +13,20 @@ where s is the logistic function. Gates are kept for the gradient, if one may be
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 
 from ..errors import GradientError, ShapeError
 from ..ir.graph import TensorType, Value
-from ..ir.size import Shape, Size, known
+from ..ir.size import Shape, Size, known, product
 from .broadcasting import reduce_sum, reshape, shown
 from .cast import cast, widened
 from .contraction import contract
 from .movement import cat, narrow, transpose
 from .opaque import Opaque
-
-if TYPE_CHECKING:
-    from .tile_code import TileCode
-
-Kind = Literal["tanh", "relu", "lstm", "gru"]
-GATES: dict[str, int] = {"tanh": 1, "relu": 1, "lstm": 4, "gru": 3}
-KEPT: dict[str, int] = {"tanh": 0, "relu": 0, "lstm": 5, "gru": 4}
-"""How many numbers a unit keeps at each step for the gradient: gates, and an LSTM's cells or a GRU's m."""
-
-
-class Sizes(NamedTuple):
-    length: int
-    units: int
-    batch: int
+from .recurrence_code import GATES, KEPT, Kind, Layer, Sizes, backward, forward
+from .tile_code import TileCode
 
 
 class _Recurrent(Opaque):
@@ -49,7 +37,7 @@ class _Recurrent(Opaque):
 
     def infer(self) -> TensorType:
         first = self.inputs[0]
-        return first.type.with_shape((sum(int(np.prod(shape)) for shape in self.layout.values()),))
+        return first.type.with_shape((sum(known(product(shape), {}) for shape in self.layout.values()),))
 
     def parts(self) -> dict[str, Value]:
         """The pieces of the result, by name."""
@@ -59,7 +47,7 @@ class _Recurrent(Opaque):
 def _pieces(x: Value, layout: dict[str, Shape]) -> dict[str, Value]:
     found, start = {}, 0
     for name, shape in layout.items():
-        count = int(np.prod(shape))
+        count = known(product(shape), {})
         found[name] = reshape(narrow(x, 0, start, count), shape)
         start += count
     return found
@@ -111,21 +99,22 @@ class Recurrence(_Recurrent):
     def reference(self, *arrays: Any) -> Any:
         x, weight, h, *more = arrays
         length = self.sizes.length
-        outputs, kept, c = [None] * length, [None] * length, more[0] if more else None
+        outputs: list[Any] = [None] * length
+        kept: list[Any] = [None] * length
+        c: Any = more[0] if more else None
         for t in range(length)[:: -1 if self.reverse else 1]:
             h, c, kept[t] = _step(self.kind, x[t], weight, h, c)
             outputs[t] = h
-        parts = [np.stack(outputs).ravel()]  # type: ignore[arg-type]
+        parts = [np.stack(outputs).ravel()]
         if self.kind == "lstm":
             parts.append(c.ravel())
         if "kept" in self.layout:
-            parts.append(np.stack(kept).ravel())  # type: ignore[arg-type]
+            parts.append(np.stack(kept).ravel())
         return np.concatenate(parts).astype(x.dtype)
 
     def kernel(self) -> TileCode:
-        from .recurrence_code import forward
-
-        return forward(self)
+        given = dict(zip(("x", "weight", "hidden", "more0"), (x.type for x in self.inputs), strict=False))
+        return forward(Layer(self.kind, self.sizes, self.reverse, given, self.type), self.keeps)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         arriving, own = _pieces(upstream, self.layout), self.parts()
@@ -188,7 +177,8 @@ class RecurrenceGradient(_Recurrent):
         length, units, _ = self.sizes
         to_h = np.zeros_like(hidden)
         to_c = more[1] if self.kind == "lstm" else None
-        gates, ms = [None] * length, [None] * length
+        gates: list[Any] = [None] * length
+        ms: list[Any] = [None] * length
         for t in range(length)[:: 1 if self.reverse else -1]:
             earlier = t + 1 if self.reverse else t - 1
             inside = 0 <= earlier < length
@@ -200,7 +190,7 @@ class RecurrenceGradient(_Recurrent):
             elif self.kind == "gru":
                 last = states[earlier] if inside else hidden
                 gates[t], ms[t], kept = _gru_back(to_h, last, np.split(more[0][t], 4))
-                to_h = kept + weight @ np.concatenate([gates[t][: 2 * units], ms[t]])  # type: ignore[index, list-item]
+                to_h = kept + weight @ np.concatenate([gates[t][: 2 * units], ms[t]])
             else:
                 slope = 1 - states[t] ** 2 if self.kind == "tanh" else states[t] > 0
                 gates[t] = to_h * slope
@@ -209,9 +199,9 @@ class RecurrenceGradient(_Recurrent):
         return np.concatenate([np.ravel(part) for part in (*gates, to_h, *last_parts)]).astype(upstream.dtype)
 
     def kernel(self) -> TileCode:
-        from .recurrence_code import backward
-
-        return backward(self)
+        names = ("upstream", "weight", "states", "hidden", "more0", "more1", "more2")
+        given = dict(zip(names, (x.type for x in self.inputs), strict=False))
+        return backward(Layer(self.kind, self.sizes, self.reverse, given, self.type))
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         raise GradientError(

@@ -2,9 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Literal, NamedTuple
+
 from ..ir.dtype import float64
-from .recurrence import GATES, Recurrence, RecurrenceGradient
-from .tile_code import TileCode, Tiles, tile_code
+from ..ir.graph import TensorType
+from .tile_code import TileCode, Tiles, filled, tile_code
+
+Kind = Literal["tanh", "relu", "lstm", "gru"]
+GATES: dict[str, int] = {"tanh": 1, "relu": 1, "lstm": 4, "gru": 3}
+KEPT: dict[str, int] = {"tanh": 0, "relu": 0, "lstm": 5, "gru": 4}
+"""How many numbers a unit keeps at each step for the gradient: gates, and an LSTM's cells or a GRU's m."""
+
+
+class Sizes(NamedTuple):
+    length: int
+    units: int
+    batch: int
+
+
+class Layer(NamedTuple):
+    """What a kernel is written for."""
+
+    kind: Kind
+    sizes: Sizes
+    reverse: bool
+    given: dict[str, TensorType]
+    """The tensors that the kernel takes, by name."""
+    output: TensorType
+
 
 FORWARD = """
 @tg.kernel
@@ -130,7 +155,7 @@ SLOPE = "tl.store(out + (t * (COUNT * SIZE) + @ * SIZE + place), slope@WRITE)\n"
 CARRY = "flow = tl.dot(tl.load(weight + (j[:, None] * (COUNT * UNITS) + (k + @ * UNITS)[None, :])), slope@, flow)\n"
 
 
-def forward(op: Recurrence) -> TileCode:
+def forward(op: Layer, keeps: bool) -> TileCode:
     length, units, batch = op.sizes
     count = GATES[op.kind]
     gates = "".join(GATE.replace("@", str(n)) for n in range(2 if op.kind == "gru" else count))
@@ -139,17 +164,17 @@ def forward(op: Recurrence) -> TileCode:
     if op.kind == "lstm":
         blocks["FIRST"] = "cell = tl.zeros((UNITS, LANES), DTYPE)\ncell = tl.load(more0 + placeREAD)"
         blocks["LAST"] = "tl.store(out + (LENGTH * SIZE + place), cellWRITE)"
-    if op.keeps:
+    if keeps:
         many = {"lstm": ["gate0", "gate1", "gate2", "gate3", "cell"], "gru": ["gate0", "gate1", "gate2", "m"]}.get(
             op.kind, []
         )
     blocks["STEP"] += "\n" + "".join(KEEP.replace("@", str(n)).replace("NAME", x) for n, x in enumerate(many))
     words = _words(op) | {"MANY": len(many), "KEPT": (length + (op.kind == "lstm")) * units * batch}
     words["TIME"] = f"{length - 1} - step" if op.reverse else "step"
-    return _code(FORWARD, op, blocks, words, ["x", "weight", "hidden"])
+    return _code(FORWARD, op, blocks, words)
 
 
-def backward(op: RecurrenceGradient) -> TileCode:
+def backward(op: Layer) -> TileCode:
     length, units, batch = op.sizes
     count = GATES[op.kind]
     step = BACK[op.kind] + "".join(SLOPE.replace("@", str(n)) for n in range(2 if op.kind == "gru" else count))
@@ -163,7 +188,7 @@ def backward(op: RecurrenceGradient) -> TileCode:
     words = _words(op) | {"BEHIND": length * count * units * batch}
     words["TIME"] = "step" if op.reverse else f"{length - 1} - step"
     words["EARLIER"] = "t + 1" if op.reverse else "t - 1"
-    return _code(BACKWARD, op, blocks, words, ["upstream", "weight", "states", "hidden"])
+    return _code(BACKWARD, op, blocks, words)
 
 
 def _lanes(batch: int) -> int:
@@ -171,7 +196,7 @@ def _lanes(batch: int) -> int:
     return 16 if batch > 8 else 8
 
 
-def _words(op: Recurrence | RecurrenceGradient) -> dict[str, object]:
+def _words(op: Layer) -> dict[str, object]:
     length, units, batch = op.sizes
     partial = batch % _lanes(batch) != 0
     return {
@@ -182,33 +207,12 @@ def _words(op: Recurrence | RecurrenceGradient) -> dict[str, object]:
         "SIZE": units * batch,
         "COUNT": GATES[op.kind],
         "LANES": _lanes(batch),
-        "DTYPE": "tl.float64" if op.dtype is float64 else "tl.float32",
+        "DTYPE": "tl.float64" if op.output.dtype is float64 else "tl.float32",
         "READ": f", mask=(n < {batch})[None, :], other=0.0" if partial else "",
         "WRITE": f", mask=(n < {batch})[None, :]" if partial else "",
     }
 
 
-def _code(
-    text: str,
-    op: Recurrence | RecurrenceGradient,
-    blocks: dict[str, str],
-    words: dict[str, object],
-    names: list[str],
-) -> TileCode:
-    names = [*names, *(f"more{n}" for n in range(len(op.more)))]
-    given = {name: x.type for name, x in zip(names, op.inputs, strict=True)}
-    lanes = _lanes(op.sizes.batch)
-    return tile_code(filled(text, blocks, words), given, op.type, (Tiles(op.sizes.batch, lanes),))
-
-
-def filled(text: str, blocks: dict[str, str], words: dict[str, object]) -> str:
-    """A text with lines put in place of words, indented as these are, and with words put in place of words."""
-    lines: list[str] = []
-    for line in text.splitlines():
-        block = blocks.get(line.strip())
-        indent = line[: len(line) - len(line.lstrip())]
-        lines += [line] if block is None else [indent + inner for inner in block.splitlines() if inner]
-    made = "\n".join(lines) + "\n"
-    for word in sorted(words, key=len, reverse=True):
-        made = made.replace(word, str(words[word]))
-    return made
+def _code(text: str, op: Layer, blocks: dict[str, str], words: dict[str, object]) -> TileCode:
+    grid = (Tiles(op.sizes.batch, _lanes(op.sizes.batch)),)
+    return tile_code(filled(text, blocks, words), op.given, op.output, grid)

@@ -35,6 +35,26 @@ def tile_code(text: str, inputs: Mapping[str, TensorType], output: TensorType, g
     return TileCode(kernel, grid, tuple(map(Size.named, names)))
 
 
+def filled(text: str, blocks: Mapping[str, str], words: Mapping[str, object]) -> str:
+    """A text with lines put in place of words, indented as these are, and with words put in place of words.
+
+    >>> print(filled("for k in range(0, N):\\n    BODY", {"BODY": "x += 1\\ny += 2"}, {"N": 8}))
+    for k in range(0, 8):
+        x += 1
+        y += 2
+    <BLANKLINE>
+    """
+    lines: list[str] = []
+    for line in text.splitlines():
+        block = blocks.get(line.strip())
+        indent = line[: len(line) - len(line.lstrip())]
+        lines += [line] if block is None else [indent + inner for inner in block.splitlines() if inner]
+    made = "\n".join(lines) + "\n"
+    for word in sorted(words, key=len, reverse=True):
+        made = made.replace(word, str(words[word]))
+    return made
+
+
 def written(size: Dim) -> str:
     """A size as it is written in tile code.
 

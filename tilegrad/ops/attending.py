@@ -1,0 +1,142 @@
+"""What attention and its gradient have in common: how queries meet keys, sizes, and the scores on numpy arrays."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..ir.dtype import DType
+from ..ir.graph import TensorType, Value
+from ..ir.size import Shape, known
+from .broadcasting import accumulator, reshape
+from .comparison import ge
+from .creation import positions
+from .opaque import Opaque
+from .random import KEY_STEPS, MULTIPLIERS, ROUNDS, bernoulli
+
+AT_ONCE = 64
+"""About so many queries, and so many keys, make a tile: their scores stay in the first two caches."""
+
+
+class Setting(NamedTuple):
+    """How queries meet keys."""
+
+    mask: Value | None = None
+    """(batch or 1, heads or 1, queries or 1, keys or 1): bool, or numbers to be added."""
+    causal: bool = False
+    """A query meets the keys up to its own place."""
+    scale: float = 1.0
+    state: Value | None = None
+    p: float = 0.0
+
+
+def kept_pairs(setting: Setting, shape: Shape) -> Value:
+    """Which pairs dropout keeps, if there is any."""
+    assert setting.state is not None
+    return bernoulli(setting.state, 1 - setting.p, shape)
+
+
+def met_before(shape: Shape, device: str) -> Value:
+    """Which keys (last axis) stand no later than the query (the axis before it)."""
+    queries, keys = shape[-2:]
+    return ge(reshape(positions(queries, device), (queries, 1)), positions(keys, device))
+
+
+class Attending(Opaque):
+    """What attention and its gradient have in common.
+
+    Queries are (n, length, width), keys and values (m, ...): one of them serves n / m queries beside each other.
+    The mask has keys before queries: (batch or 1, heads or 1, keys or 1, queries or 1), bool (false: the pair does
+    not meet) or a number to be added. With a random state, the fraction p of all pairs is dropped.
+    """
+
+    query: Value
+    key: Value
+    value: Value
+    mask: tuple[Value, ...]
+    state: tuple[Value, ...]
+    heads: int
+    causal: bool
+    scale: float
+    p: float
+
+    @property
+    def wide(self) -> DType:
+        """In what is computed."""
+        return accumulator(self.query.dtype)
+
+    @property
+    def sizes(self) -> Sizes:
+        numbers = [known(extent, {}) for extent in (*self.query.shape, *self.value.shape)]
+        n, queries, width, m, keys, features = numbers
+        return Sizes(n, m, queries, keys, width, features)
+
+    def given(self) -> dict[str, TensorType]:
+        """The parameters of the kernel."""
+        found = {"query": self.query.type, "key": self.key.type, "value": self.value.type}
+        optional = {"mask": self.mask, "state": self.state}
+        found |= {name: x.type for name, tensors in optional.items() for x in tensors}
+        return found | {name: self.__dict__[name].type for name in self.input_fields if name not in found | optional}
+
+    def scores_of(self, query: Any, key: Any, *rest: Any) -> tuple[Any, Any]:
+        """On numpy arrays: all scores, and the factors by which dropout multiplies the weights."""
+        n, m, queries, keys, _, _ = self.sizes
+        scores = np.repeat(key, n // m, 0) @ np.swapaxes(query, 1, 2) * query.dtype.type(self.scale)
+        if self.mask:
+            given = np.broadcast_to(rest[0], (n // self.heads, self.heads, keys, queries)).reshape(n, keys, queries)
+            masked = np.where(given, scores, -np.inf) if given.dtype == np.bool_ else scores + given
+            scores = masked.astype(query.dtype)
+        if self.causal:
+            scores = np.where(np.arange(keys)[:, None] <= np.arange(queries), scores, query.dtype.type(-np.inf))
+        factor: Any = 1.0
+        if self.state:
+            drawn = philox_numbers(rest[len(self.mask)], n * queries * keys) >> 8
+            kept = (drawn < threshold(self.p)).reshape(n, queries, keys)
+            factor = np.where(np.swapaxes(kept, 1, 2), 1 / (1 - self.p), 0.0).astype(query.dtype)
+        return scores, factor
+
+
+class Sizes(NamedTuple):
+    n: int
+    m: int
+    queries: int
+    keys: int
+    width: int
+    """Of a query and of a key."""
+    features: int
+    """Of a value."""
+
+
+def tile_length(extent: int, multiple: int) -> int:
+    """How long the tiles of an axis are: alike, and multiples of a number if there are several.
+
+    >>> tile_length(512, 8), tile_length(100, 8), tile_length(257, 8), tile_length(50, 8)
+    (64, 56, 56, 50)
+    """
+    tiles = -(-extent // AT_ONCE)
+    return extent if tiles == 1 else -(-extent // (tiles * multiple)) * multiple
+
+
+def threshold(p: float) -> int:
+    """A pair is kept if the upper 24 bits of its random word are below this: as `bernoulli` does."""
+    return int(np.ceil(np.float64(np.float32(1 - p)) * (1 << 24)))
+
+
+def philox_numbers(state: Any, count: int) -> Any:
+    """The first random words of `random.Philox` as a numpy array.
+
+    >>> philox_numbers(np.array([7, 5]), 2)
+    array([1454331580, 3447593340], dtype=uint64)
+    """
+    low = np.uint64(0xFFFFFFFF)
+    seed, offset = state.astype(np.uint64)
+    counter = offset + np.arange(count, dtype=np.uint64)
+    a, b, c, d = counter & low, counter >> np.uint64(32), np.zeros_like(counter), np.zeros_like(counter)
+    key, other_key = seed & low, seed >> np.uint64(32)
+    for _ in range(ROUNDS):
+        first, second = a * np.uint64(MULTIPLIERS[0]), c * np.uint64(MULTIPLIERS[1])
+        a, c = second >> np.uint64(32) ^ b ^ key, first >> np.uint64(32) ^ d ^ other_key
+        b, d = second & low, first & low
+        key, other_key = key + np.uint64(KEY_STEPS[0]) & low, other_key + np.uint64(KEY_STEPS[1]) & low
+    return a
