@@ -16,18 +16,15 @@ from ..ir import tile
 from ..ir.dtype import DType, bfloat16, float16, float32
 from ..ir.graph import Value
 from ..ir.scalar import Apply, Expr, Index, Read, Reduce, walk
-from ..ir.size import Dim, product
+from ..ir.size import product
 from ..ir.tile import Assign, For, Literal, Name, Statement, Tile
+from .blocks import blocks
 from .emit import Emitter
 from .flatten import FlatGroup
 from .group import Group
 from .instances import Lowered, declare_programs, extent_of, finished, kernel_names, number_of
 from .matrix import as_matrix
 from .products import free_indices, operands
-
-TILE_M, TILE_N, TILE_K = 256, 128, 256
-THREADS = 2
-"""The result is cut into at least this many tiles, if it is large enough to share."""
 
 
 def lower_contraction(group: Group, flat: FlatGroup, names: Mapping[Value, str]) -> Lowered:
@@ -39,7 +36,8 @@ def lower_contraction(group: Group, flat: FlatGroup, names: Mapping[Value, str])
     m = [i for i in flat.rows if i in in_x and i not in in_y][-1]
     n = [i for i in flat.rows if i in in_y and i not in in_x][-1]
     k = flat.columns[-1]
-    block = _blocks(m, n, k, flat)
+    others = number_of(product(i.extent for i in flat.rows if i not in (m, n)))
+    block = dict(zip((m, n, k), blocks(m.extent, n.extent, k.extent, others), strict=True))
     rows = tuple(i for i in flat.rows if i not in (m, n)) + (m, n)
     emitter = Emitter((m, k, n), block, kernel_names(flat, names), flat.roots)
     grid = declare_programs(emitter, rows, {m: block[m], n: block[n]}, overlapping=True)
@@ -49,38 +47,6 @@ def lower_contraction(group: Group, flat: FlatGroup, names: Mapping[Value, str])
     depth = number_of(product(i.extent for i in flat.columns))
     work = 2.0 * block[m] * block[n] * depth * len(sums)
     return finished(group, flat, emitter, emitter.names, grid, work)
-
-
-def _blocks(m: Index, n: Index, k: Index, flat: FlatGroup) -> dict[Index, int]:
-    """Tiles as large as the result allows while every thread gets one."""
-    height, width = _evenly(m.extent, TILE_M, 6), _evenly(n.extent, TILE_N, 16)
-    others = 1
-    for i in flat.rows:
-        if i not in (m, n):
-            others *= number_of(i.extent)
-    while others * -(-number_of(m.extent) // height) * -(-number_of(n.extent) // width) < THREADS:
-        if height * 2 > width and height >= 16:
-            height = -(-height // 2)
-        elif width >= 32:
-            width = -(-(width // 2) // 16) * 16
-        else:
-            break
-    return {m: height, n: width, k: _depth(k.extent)}
-
-
-def _depth(extent: Dim) -> int:
-    """How much of k an instance takes at a time."""
-    return _evenly(extent, TILE_K, 4) if type(extent) is int else TILE_K // 2
-
-
-def _evenly(extent: Dim, most: int, unit: int) -> int:
-    """The length of pieces that cover an axis with little left over: multiples of a unit, if there are several."""
-    if type(extent) is not int:
-        return most
-    if extent <= most:
-        return extent
-    pieces = -(-extent // most)
-    return min(most, -(-extent // (pieces * unit)) * unit)
 
 
 def _accumulate(
