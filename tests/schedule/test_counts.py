@@ -11,7 +11,7 @@ import tilegrad.nn.functional as F
 from tests.checklist import checklist
 from tests.schedule.programs import copies, given, kernels, labels, least_arena, program, with_gradients
 from tilegrad import nn, optim
-from tilegrad.ir.program import Program
+from tilegrad.ir.program import Launch, Program
 
 
 def training(model: nn.Module, optimizer: optim.Optimizer, x: tg.Tensor, y: tg.Tensor) -> Program:
@@ -119,6 +119,20 @@ def test_an_update_of_adam_is_one_pass_over_memory() -> None:
     made = program(step, given(300, 400))
     assert kernels(made) <= 2  # the count of steps, and the rest
     assert copies(made) == 0
+
+
+def test_updates_of_adam_happen_where_the_gradients_are_made() -> None:
+    """What is small enough for one instance is no exception: the count of steps keeps no update out of a product."""
+    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 96), nn.ReLU(), nn.Linear(96, 10)).to("null")
+    optimizer = optim.Adam(model.parameters())
+    x, y = given(32, 64), labels(32)
+    training(model, optimizer, x, y)
+    made = training(model, optimizer, x, y)
+
+    names = [step.kernel.name for step in made.steps if isinstance(step, Launch)]
+    assert sum("permute" in name for name in names) == 3  # gradients of weights
+    assert all("add_sub" in name for name in names if "permute" in name)
+    assert (len(names), copies(made)) == (12, 0)
 
 
 def stack() -> Program:

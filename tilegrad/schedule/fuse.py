@@ -72,14 +72,17 @@ class _Fusion:
         return Schedule(self.graph.inputs, self.graph.outputs, tuple(groups), apart)
 
     def _join_producers(self, value: Value) -> None:
-        """Joins the group of a value with those it reads, nearest first, as long as one fits."""
+        """Joins the group of a value with those it reads, as long as one fits: matrix products first, then the nearest.
+
+        What follows a matrix product is done in its kernel only as long as it is nothing but elementwise work.
+        """
         refused: set[tuple[int, int]] = set()
         joined = True
         while joined:
             joined = False
             number = self.place[value]
             producers = {self.place[x] for x in self.reads[number] if x in self.place} - {number}
-            for producer in sorted(producers, reverse=True):
+            for producer in sorted(producers, key=lambda n: (self.groups[n].kind == "contraction", n), reverse=True):
                 if (producer, number) in refused:
                     continue
                 reason = self._join(producer, number)
@@ -126,6 +129,8 @@ class _Fusion:
             return "the kernel would read too many tensors"
         if self._between(first, second, siblings) or (siblings and self._between(second, first, True)):
             return "another kernel stands between them"
+        if self._is_number_for_many(first, second):
+            return "a number that other kernels need too does not wait for what this one waits for"
         joined = _joined(a, b, dict(mapping), self._needed_elsewhere(a, second))
         if isinstance(joined, str) and not siblings:
             joined = in_one_piece(a, b, mapping) or joined
@@ -138,6 +143,14 @@ class _Fusion:
         for member in a.members:
             self.place[member.value] = second
         return ""
+
+    def _is_number_for_many(self, first: int, second: int) -> bool:
+        """Whether single numbers wait for no kernel, while the second of their readers does: then others would, too."""
+        a = self.groups[first]
+        if a.kind != "map" or a.rows or self._producers(first) or not self._producers(second) - {first}:
+            return False
+        own = {m.value for m in a.members}
+        return any(reads & own for n, reads in self.reads.items() if n != second)
 
     def _needed_elsewhere(self, group: Group, other: int) -> set[Value]:
         own = {m.value for m in group.members}
