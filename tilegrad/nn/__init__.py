@@ -13,6 +13,7 @@ from . import (
     layers,
     loss,
     margin,
+    models,
     norm,
     padding,
     pool,
@@ -40,7 +41,7 @@ from .recurrent import *  # noqa: F403
 from .transformer import *  # noqa: F403
 from .upsample import *  # noqa: F403
 
-__all__ = ["Module", "Parameter", "functional", "init", "utils"]
+__all__ = ["Module", "Parameter", "functional", "init", "models", "utils"]
 __all__ += activation.__all__
 __all__ += attention.__all__
 __all__ += cells.__all__

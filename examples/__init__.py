@@ -1,0 +1,1 @@
+"""Networks that train from the command line: `python -m examples.mnist`, `python -m examples.shakespeare`."""

@@ -1,0 +1,11 @@
+"""Networks that people train, each written as one would write it oneself."""
+
+from .alexnet import AlexNet
+from .cnn import CNN
+from .gpt import GPT
+from .language import LSTMLanguageModel
+from .lenet import LeNet
+from .mlp import MLP, LogisticRegression
+from .resnet import ResNet18
+
+__all__ = ["CNN", "GPT", "MLP", "AlexNet", "LSTMLanguageModel", "LeNet", "LogisticRegression", "ResNet18"]

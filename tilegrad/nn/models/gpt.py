@@ -1,0 +1,118 @@
+"""GPT: a transformer that foretells the next token from those before it."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from ...autograd.modes import no_grad
+from ...creation import arange
+from ...errors import ArgumentError, ShapeError
+from ...joining import cat
+from ...random import multinomial
+from ...tensor import Tensor
+from .. import functional as F
+from .. import init
+from ..container import ModuleList
+from ..dropout import Dropout
+from ..embedding import Embedding
+from ..layers import Linear
+from ..module import Module
+from ..norm import LayerNorm
+
+__all__ = ["GPT"]
+
+
+class Attention(Module):
+    """Each place looks at those before it, through several heads."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.dropout = dropout
+        self.c_attn = Linear(width, 3 * width)
+        self.c_proj = Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, width = x.shape
+        parts = self.c_attn(x).view(batch, length, 3, self.heads, width // self.heads)
+        query, key, value = (parts[:, :, n].transpose(1, 2) for n in range(3))
+        seen = F.scaled_dot_product_attention(
+            query, key, value, dropout_p=self.dropout if self.training else 0.0, is_causal=True
+        )
+        return F.dropout(self.c_proj(seen.transpose(1, 2).reshape(batch, length, width)), self.dropout, self.training)
+
+
+class Block(Module):
+    """Attention, then a network for each place, both normalised before and added to what came in."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.ln_1 = LayerNorm(width)
+        self.attn = Attention(width, heads, dropout)
+        self.ln_2 = LayerNorm(width)
+        self.c_fc = Linear(width, 4 * width)
+        self.c_proj = Linear(4 * width, width)
+        self.dropout = dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attn(self.ln_1(x))
+        made: Tensor = self.c_proj(F.gelu(self.c_fc(self.ln_2(x))))
+        return x + F.dropout(made, self.dropout, self.training)
+
+
+class GPT(Module):
+    """Scores of what comes next, at every place of a text. The table of tokens is that of the scores, too.
+
+    >>> import tilegrad as tg
+    >>> model = GPT(65, context=16, width=8, layers=1, heads=2)
+    >>> model(tg.zeros(3, 16, dtype=tg.int64)).shape
+    (3, 16, 65)
+    """
+
+    def __init__(
+        self,
+        vocabulary: int = 256,
+        context: int = 128,
+        width: int = 128,
+        layers: int = 4,
+        heads: int = 4,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if width % heads:
+            raise ArgumentError(f"GPT: {heads} heads do not divide a width of {width}")
+        self.context = context
+        self.wte = Embedding(vocabulary, width)
+        self.wpe = Embedding(context, width)
+        self.drop = Dropout(dropout)
+        self.h = ModuleList([Block(width, heads, dropout) for _ in range(layers)])
+        self.ln_f = LayerNorm(width)
+        self._begin(layers)
+
+    def _begin(self, layers: int) -> None:
+        """Weights as GPT-2 has them: what is added to the stream shrinks with the number of layers that add."""
+        for name, parameter in self.named_parameters():
+            if name.endswith("bias"):
+                init.zeros_(parameter)
+            elif parameter.dim() == 2:
+                init.normal_(parameter, std=0.02 / (sqrt(2 * layers) if name.endswith("c_proj.weight") else 1))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        if tokens.dim() != 2:
+            raise ShapeError(f"GPT takes tokens of the shape (batch, length), not {tuple(tokens.shape)}")
+        length = tokens.shape[1]
+        if isinstance(length, int) and length > self.context:
+            raise ShapeError(f"GPT: {length} tokens, but the context is {self.context}: give the last {self.context}")
+        x = self.drop(self.wte(tokens) + self.wpe(arange(length)))
+        for block in self.h:
+            x = block(x)
+        return F.linear(self.ln_f(x), self.wte.weight)
+
+    def generate(self, tokens: Tensor, count: int, temperature: float = 1.0) -> Tensor:
+        """The tokens (batch, length), followed by so many drawn one after the other."""
+        with no_grad():
+            for _ in range(count):
+                scores = self(tokens[:, -self.context :])[:, -1]
+                drawn = multinomial(F.softmax(scores / temperature, -1), 1)
+                tokens = cat([tokens, drawn], 1)
+        return tokens
