@@ -106,9 +106,9 @@ def test_a_convolution_and_its_gradients_are_products_of_matrices(stride: int, p
         Sliding(n, (n + 2 * padding - 2 * dilation - 1) // stride + 1, 3, stride, padding, dilation) for n in (11, 10)
     )
     y = Convolve(x, w, axes)
-    (u,) = given("u", *[int(n) for n in y.shape])
-    back = ConvolveBack(u, w, axes)
-    graph = Graph((x, w, u), (y, back, ConvolveWeight(x, u, axes)))
+    (u,), (turned,) = given("u", *[int(n) for n in y.shape]), given("turned", 1, 4, 6, 3, 3)
+    back = ConvolveBack(u, turned, axes)
+    graph = Graph((x, w, u, turned), (y, back, ConvolveWeight(x, u, axes)))
     groups = fuse(graph).groups
     assert [group.kind for group in groups] == ["contraction"] * 3
     joined = [as_matrix(flatten(group)) for group in groups]

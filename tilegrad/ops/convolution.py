@@ -26,7 +26,7 @@ from ..ir.scalar import where as choose
 from ..ir.size import Dim, Shape
 from .base import require_alike
 from .broadcasting import accumulator, require, reshape
-from .movement import narrow
+from .movement import narrow, permute
 from .sliding import Sliding, check_fit, coverings, places
 
 Windows = tuple[Sliding, ...]
@@ -93,19 +93,20 @@ class ConvolveBack(Value):
     Positions that are a stride apart meet the same taps, neighbours other ones. So an axis of the result
     is two: which stride (a window's worth of positions further on), and which position in it. For each of
     the latter this is a product of matrices, in which no tap is tried that does not reach the position.
+    The weights are `turned`, (groups, channels, outputs, *taps), and laid out so: outputs are what is summed over.
     """
 
     cost = "dear"
     y: Value
-    w: Value
+    turned: Value
     axes: Windows
 
     def infer(self) -> TensorType:
         outputs, taps = self.y.shape[2], [a.taps for a in self.axes]
         check_fit("convolution", self.y.shape, outputs, *[a.count for a in self.axes])
-        check_fit("convolution", self.w.shape, self.y.shape[1], outputs, self.w.shape[2], *taps)
+        check_fit("convolution", self.turned.shape, self.y.shape[1], self.turned.shape[1], outputs, *taps)
         split = [n for a in self.axes for n in (_strides(a), a.stride)]
-        return _infer(self.y, self.w, (*self.y.shape[:2], self.w.shape[2], *split))
+        return _infer(self.y, self.turned, (*self.y.shape[:2], self.turned.shape[1], *split))
 
     def element(self, position: Position, read: Reader) -> Expr:
         batch, group, channel, *split = position
@@ -113,15 +114,15 @@ class ConvolveBack(Value):
         output, *numbers = over = _indices([self.y.shape[2], *[a.cover for a in self.axes]])
         found = coverings(self.axes, at, numbers)
         y = _guarded(found.exists, read(self.y, (batch, group, output, *found.windows)))
-        w = _guarded(found.reached, read(self.w, (group, output, channel, *found.taps)))
+        w = _guarded(found.reached, read(self.turned, (group, channel, output, *found.taps)))
         return _summed(y, w, over)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         positions = [_strides(a) * a.stride for a in self.axes]
         x = reshape(upstream, (*upstream.shape[:3], *positions))
         axes = tuple([a.replaced(extent=n) for a, n in zip(self.axes, positions, strict=True)])
-        to_y = Convolve(x, self.w, axes) if self.y.tracked else None
-        to_w = ConvolveWeight(x, self.y, axes) if self.w.tracked else None
+        to_y = Convolve(x, _turned(self.turned), axes) if self.y.tracked else None
+        to_w = _turned(ConvolveWeight(x, self.y, axes)) if self.turned.tracked else None
         return to_y, to_w
 
     def __str__(self) -> str:
@@ -176,11 +177,16 @@ def known_extent(axis: Sliding) -> int:
 
 def convolve_back(y: Value, w: Value, axes: Windows) -> Value:
     """The gradient of a convolution for its input, (batch, groups, channels, *extents)."""
-    back = ConvolveBack(y, w, axes)
+    back = ConvolveBack(y, _turned(w), axes)
     result = reshape(back, (*back.shape[:3], *[_strides(a) * a.stride for a in axes]))
     for n, axis in enumerate(axes):
         result = narrow(result, 3 + n, 0, axis.extent)
     return result
+
+
+def _turned(w: Value) -> Value:
+    """Weights with outputs and channels exchanged."""
+    return permute(w, (0, 2, 1, *range(3, w.type.rank)))
 
 
 def _shown(axes: Windows) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..ir.size import Dim
 from .instances import number_of
 
-MOST_ROWS, MOST_COLUMNS, DEPTH = 256, 128, 256
+MOST_ROWS, MOST_COLUMNS, DEPTH = 256, 256, 256
 """The largest tile: its left operand, so deep, is half of a second cache."""
 THREADS = 2
 ROWS, LANES = 6, 8
@@ -22,7 +22,7 @@ def blocks(m: Dim, n: Dim, k: Dim, others: int) -> tuple[int, int, int]:
     """Rows, columns and depth of the tiles of a product m x k by k x n, of which there are `others`.
 
     >>> blocks(1024, 1024, 1024, 1), blocks(128, 784, 512, 1), blocks(10, 128, 64, 1)
-    ((210, 128, 256), (128, 80, 256), (10, 64, 64))
+    ((210, 256, 256), (128, 80, 256), (10, 64, 64))
     """
     depth = _piece(k, -(-number_of(k) // DEPTH), 4) if type(k) is int else DEPTH // 2
     if type(m) is not int or type(n) is not int:
@@ -54,4 +54,5 @@ def _time(m: int, n: int, k: int, others: int, height: int, width: int) -> float
     most = -(-instances // THREADS)
     packing = width + 0.5 * height
     products = -(-height // ROWS) * ROWS * -(-width // LANES) * LANES / RATE
-    return most * (k * (products + packing) + height * width / 4 + START)
+    spilled = 1.03 if width > MOST_COLUMNS / 2 else 1.0  # operands and result no longer share the second cache
+    return most * (k * (products * spilled + packing) + height * width / 4 + START)

@@ -22,6 +22,8 @@ LONGEST = 48
 """The weight at which a chain is kept in one piece: its readers refer to it instead of containing it."""
 PRODUCTS = ("contract", "convolve", "convolve_back", "convolve_weight")
 """Ops that read each element many times, whatever the sizes of operands and result."""
+LAID_OUT = ("convolve_back",)
+"""Those of them that want a permuted operand to lie in memory in its new order: they read straight on along it."""
 TYPICAL_SIZE = 64
 """What a size that varies is taken for where sizes are compared."""
 
@@ -76,6 +78,8 @@ def _needed(nodes: dict[Value, Element], outputs: tuple[Value, ...]) -> dict[Val
 def _is_kept(value: Value, weight: int, reads: Sequence[Read], consumers: Mapping[Value, list[Value]]) -> bool:
     """Whether elements are better computed once than for each reader."""
     readers = consumers[value]
+    if value.op == "permute" and any(reader.op in LAID_OUT for reader in readers):
+        return True
     size = typical(product(value.shape))
     large = {r.source for r in reads if typical(product(r.source.shape)) * 4 > size}
     if len(readers) > 1 and (weight > RECOMPUTED or len(large) > 1):

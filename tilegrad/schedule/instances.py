@@ -80,13 +80,14 @@ def _declare(
     if width is not None:
         start: Tile | None = None if single else tile.Apply("mul", (program, Literal(width))) if width > 1 else program
         lanes: Tile = tile.Arange(0, width)
-        overlaps = overlapping and type(index.extent) is int and not divides(width, index.extent)
-        if overlaps and start is not None:
+        extent, aligned = index.extent, divides(width, index.extent)
+        last = extent - width if overlapping and isinstance(extent, int) and not aligned else None
+        if last is not None and start is not None:
             emitter.begins[index] = start
-            start = tile.Apply("minimum", (start, Literal(index.extent - width)))
+            start = tile.Apply("minimum", (start, Literal(last)))
         value = lanes if start is None else tile.Apply("add", (start, lanes))
-        if not overlaps and not divides(width, index.extent):
-            emitter.bound[index] = index.extent
+        if last is None and not aligned:
+            emitter.bound[index] = extent
     emitter.body.append(Assign(name, value))
     emitter.variables[index] = name
 

@@ -60,7 +60,7 @@ class _Dot:
                 made = panels(self.e, self.dtype, self.rows, self.k, self.m, "left")
                 pack(self.nests, made, self._converted(turned), self.m, self.lanes)
                 return made
-        if self._is_plain(x) or self.n <= self.lanes:
+        if (self._is_plain(x) and self._step(x) is not None) or self.n <= self.lanes:
             return x
         memory = self.e.allocate(self.dtype, (self.m, self.k), "left")
         self.nests.keep(memory, self._converted(x))
