@@ -22,9 +22,9 @@ def blocks(m: Dim, n: Dim, k: Dim, others: int) -> tuple[int, int, int]:
     """Rows, columns and depth of the tiles of a product m x k by k x n, of which there are `others`.
 
     >>> blocks(1024, 1024, 1024, 1), blocks(128, 784, 512, 1), blocks(10, 128, 64, 1)
-    ((210, 256, 256), (128, 80, 256), (10, 64, 64))
+    ((256, 256, 256), (128, 208, 256), (10, 64, 64))
     """
-    depth = _piece(k, -(-number_of(k) // DEPTH), 4) if type(k) is int else DEPTH // 2
+    depth = _piece(k, -(-k // DEPTH), 4, DEPTH) if type(k) is int else DEPTH // 2
     if type(m) is not int or type(n) is not int:
         return _sole(m, MOST_ROWS // 2), _sole(n, MOST_COLUMNS // 4), depth
     choices = [(h, w) for h in _pieces(m, MOST_ROWS, ROWS) for w in _pieces(n, MOST_COLUMNS, 2 * LANES)]
@@ -39,20 +39,22 @@ def _sole(extent: Dim, most: int) -> int:
 def _pieces(extent: int, most: int, unit: int) -> Iterator[int]:
     """Lengths of equal pieces that cover an axis."""
     fewest = -(-extent // most)
-    found = {_piece(extent, pieces, unit) for pieces in range(fewest, 4 * fewest + 4)}
-    return iter(sorted(p for p in found if p <= most))
+    return iter(sorted({_piece(extent, pieces, unit, most) for pieces in range(fewest, 4 * fewest + 4)}))
 
 
-def _piece(extent: int, pieces: int, unit: int) -> int:
-    """The length of so many pieces: a multiple of a unit, where there are several."""
-    return extent if pieces == 1 else min(extent, -(-extent // (pieces * unit)) * unit)
+def _piece(extent: int, pieces: int, unit: int, most: int) -> int:
+    """The length of so many pieces: a multiple of a unit, where there are several and it fits."""
+    if pieces == 1:
+        return extent
+    rounded = min(extent, -(-extent // (pieces * unit)) * unit)
+    return rounded if rounded <= most else -(-extent // pieces)
 
 
 def _time(m: int, n: int, k: int, others: int, height: int, width: int) -> float:
     """Cycles of the thread that has most to do."""
     instances = others * -(-m // height) * -(-n // width)
     most = -(-instances // THREADS)
-    packing = width + 0.5 * height
+    packing = width + height
     products = -(-height // ROWS) * ROWS * -(-width // LANES) * LANES / RATE
     spilled = 1.03 if width > MOST_COLUMNS / 2 else 1.0  # operands and result no longer share the second cache
     return most * (k * (products * spilled + packing) + height * width / 4 + START)
