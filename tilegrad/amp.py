@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from .amp_casts import CASTABLE, NARROW, arithmetic, low_type, note
 from .amp_scaler import GradScaler
 from .errors import ArgumentError, DTypeError
-from .ir.dtype import DType, bfloat16, float16
+from .ir.dtype import DType
 from .runtime.device import device
 
 P = ParamSpec("P")
@@ -42,8 +42,8 @@ class autocast:
         if not isinstance(device_type, str):
             raise ArgumentError(f"autocast: the kind of device comes first, as in autocast('cpu'), not {device_type!r}")
         self.device_type = device_type.partition(":")[0]
-        device(self.device_type)  # or the error that lists the devices
-        self.dtype = dtype or (float16 if self.device_type == "cuda" else bfloat16)
+        low = device(self.device_type).low  # or the error that lists the devices
+        self.dtype = dtype or low
         if self.dtype not in NARROW:
             raise DTypeError(f"autocast computes in bfloat16 or float16, not in {self.dtype!r}; leave it out for that")
         self.enabled = enabled

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..errors import DeviceError
-from ..ir.dtype import DType, uint8
+from ..ir.dtype import DType, bfloat16, uint8
 from .buffer import Buffer, Usage
 from .executable import CompiledKernel as CompiledKernel
 from .executable import Executable as Executable
@@ -38,6 +38,9 @@ class Statistics(NamedTuple):
 
 class Device(ABC):
     """A place for tensors. There is one object for each: `device("cpu") is device("cpu")`."""
+
+    low: DType = bfloat16
+    """The type of products in mixed precision, where none is named."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -26,7 +26,7 @@ from ..tensor import Tensor
 from .archive import Archive, ArchiveWriter
 from .files import File, Source, replacing
 from .pickling import DEEPEST, STORAGES, Pickler, Placed, tensors_of
-from .storages import Filler, Part, Stored, check, placed
+from .storages import SAVED_KINDS, Filler, Part, Stored, check, placed
 from .unpickling import Maker, Unpickler
 
 MAGIC = 0x1950A86A20F9469CFC6C
@@ -82,7 +82,7 @@ def _places(tensors: list[Tensor]) -> tuple[dict[int, Placed], list[Tensor]]:
         if memory not in numbers:
             numbers[memory] = len(storages)
             storages.append(whole)
-        location = x.device.name if x.device.kind == "cuda" else "cpu"
+        location = x.device.name if x.device.kind in SAVED_KINDS else "cpu"
         places[id(x)] = Placed(str(numbers[memory]), whole.numel(), location, offset, x.shape, strides)  # type: ignore[arg-type]
     return places, storages
 
