@@ -1,4 +1,8 @@
-"""Runs every workload against all peers and writes bench/results/cpu-DATE.json and docs/performance.md."""
+"""Runs workloads against all peers and writes bench/results/cpu-DATE.json and docs/performance.md.
+
+python -m bench.all                 all of them
+python -m bench.all mlp softmax     these; what the day's file has of others stays
+"""
 
 import json
 import sys
@@ -15,6 +19,9 @@ def main() -> None:
     result = run(sys.argv[1:] or list(WORKLOADS), PEERS)
     file = ROOT / "bench" / "results" / f"cpu-{result['date']}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
+    if sys.argv[1:] and file.exists():
+        known = json.loads(file.read_text())["workloads"] | result["workloads"]
+        result["workloads"] = {name: known[name] for name in WORKLOADS if name in known}
     file.write_text(json.dumps(result, indent=1) + "\n")
     report.write(file)
     print(f"wrote {file.relative_to(ROOT)} and {report.PAGE.relative_to(ROOT)}")

@@ -65,7 +65,7 @@ def run(
             record = _measured(workload, size, libraries, described["limits"])
             records.append(record)
             show(workload, record)
-        result["workloads"][workload.name] = records
+        result["workloads"].setdefault(workload.name, []).extend(records)
     return result
 
 

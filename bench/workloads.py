@@ -5,9 +5,12 @@ What each library does for a workload stands under the workload's name in bench/
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import numpy as np
+
+from bench import networks
 
 Inputs = dict[str, np.ndarray]
 Size = tuple[int, ...]
@@ -182,6 +185,23 @@ ALL = [
         _product,
         flops=_product_flops,
         goal=1.0,
+    ),
+    *(
+        Workload(name, title, sizes, partial(networks.batch, name), goal=goal, tolerance=1e-2, against=("torch",))
+        for name, title, sizes, goal in (
+            ("lenet", "LeNet, whole SGD step", ((64,), (61,)), 3.0),
+            ("alexnet", "AlexNet, whole SGD step", ((16,),), 1.4),
+            ("wide", "MLP 784-1024-1024-10, whole SGD step", ((64,), (512,)), 1.2),
+        )
+    ),
+    Workload(
+        "attention",
+        "causal attention, forward and backward",
+        ((8, 8, 512, 64), (1, 8, 2048, 64), (2, 3, 509, 61)),
+        lambda size: {name: _normal(n, *size) for n, name in enumerate("qkvu")},
+        goal=1.2,
+        tolerance=1e-3,
+        against=("torch",),
     ),
     Workload("add", "`jit`ted add, per call", ((16,), (17,)), _pair, goal=3.0, rival="jax"),
     Workload(

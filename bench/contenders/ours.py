@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 import tilegrad as tg
+from bench import networks
 from bench.workloads import Inputs
 from tilegrad.nn import functional as F
 
@@ -84,6 +85,47 @@ def mlp(inputs: Inputs, variant: str) -> Call:
 
 
 mlp512 = mlp_busy = mlp
+
+
+def _network(build: Callable[[Any], Any], inputs: Inputs, variant: str) -> Call:
+    """A whole step of SGD, of a network that both libraries write in the same words."""
+    x, labels = _tensors(inputs).values()
+    model = build(tg.nn)
+    parameters = list(model.parameters())
+    with tg.no_grad():
+        for parameter, w in zip(parameters, networks.drawn([tuple(p.shape) for p in parameters]), strict=True):
+            parameter.copy_(tg.tensor(w))
+    optimizer = tg.optim.SGD(parameters, lr=0.01)
+
+    def step(x: Any, labels: Any) -> Any:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    ready = tg.jit(step)
+    return lambda: (ready(x, labels), *parameters)
+
+
+def lenet(inputs: Inputs, variant: str) -> Call:
+    return _network(networks.lenet, inputs, variant)
+
+
+def alexnet(inputs: Inputs, variant: str) -> Call:
+    return _network(networks.alexnet, inputs, variant)
+
+
+def wide(inputs: Inputs, variant: str) -> Call:
+    return _network(networks.wide, inputs, variant)
+
+
+def attention(inputs: Inputs, variant: str) -> Call:
+    def function(q: Any, k: Any, v: Any, upstream: Any) -> Any:
+        y, back = tg.vjp(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), q, k, v)
+        return (y, *back(upstream))
+
+    return _jitted(function, *_tensors(inputs).values())
 
 
 def add(inputs: Inputs, variant: str) -> Call:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from bench import networks
 from bench.workloads import Inputs
 
 torch.set_num_threads(2)
@@ -98,6 +99,56 @@ def mlp(inputs: Inputs, variant: str) -> Call:
 
 
 mlp512 = mlp_busy = mlp
+
+
+def _network(build: Callable[[Any], Any], inputs: Inputs, variant: str) -> Call:
+    """A whole step of SGD, of a network that both libraries write in the same words."""
+    x, labels = _tensors(inputs).values()
+    model = build(torch.nn)
+    parameters = list(model.parameters())
+    with torch.no_grad():
+        for parameter, w in zip(parameters, networks.drawn([tuple(p.shape) for p in parameters]), strict=True):
+            parameter.copy_(torch.from_numpy(w))
+    optimizer = torch.optim.SGD(parameters, lr=0.01)
+
+    def step(x: Any, labels: Any) -> Any:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    ready = torch.compile(step, dynamic=False) if variant == "compile" else step
+    return lambda: (ready(x, labels), *parameters)
+
+
+def lenet(inputs: Inputs, variant: str) -> Call:
+    return _network(networks.lenet, inputs, variant)
+
+
+def alexnet(inputs: Inputs, variant: str) -> Call:
+    return _network(networks.alexnet, inputs, variant)
+
+
+def wide(inputs: Inputs, variant: str) -> Call:
+    return _network(networks.wide, inputs, variant)
+
+
+def attention(inputs: Inputs, variant: str) -> Call:
+    *leaves, upstream = _tensors(inputs).values()
+    for t in leaves:
+        t.requires_grad_()
+
+    def forward(q: Any, k: Any, v: Any) -> Any:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    ready = torch.compile(forward, dynamic=False) if variant == "compile" else forward
+
+    def call() -> Any:
+        y = ready(*leaves)
+        return (y, *torch.autograd.grad(y, leaves, upstream))
+
+    return call
 
 
 def add(inputs: Inputs, variant: str) -> Call:
