@@ -18,10 +18,12 @@ from tilegrad.ops import (
     comparison,
     contraction,
     control,
+    convolution,
     creation,
     exponential,
     indexing,
     movement,
+    pooling,
     random,
     reduction,
     rounding,
@@ -36,6 +38,7 @@ from tilegrad.ops.arithmetic import absolute, add, mul, sub
 from tilegrad.ops.broadcasting import expand, fill, reduce_sum, reshape
 from tilegrad.ops.cast import bitcast, cast, detach
 from tilegrad.ops.comparison import isfinite, isinf, isnan
+from tilegrad.ops.sliding import Adaptive, Axis, Sliding
 from tilegrad.ops.trigonometric import tanh
 
 Move = Callable[[Drawing], Value]
@@ -464,6 +467,74 @@ def on_diagonal(d: Drawing) -> Value:
 def windowed(d: Drawing) -> Value:
     x = d.pick(lambda x: x.type.rank > 0)
     return d.like(windows.unfold(x, d.below(x.type.rank), 2 + d.below(2), 1 + d.below(2)), x)
+
+
+# --- convolution, pooling -----------------------------------------------------------------------
+
+
+@move(3)
+def convolved(d: Drawing) -> Value:
+    """Windows along the last axis; the one before has the channels. With n = 1 the other way."""
+    x = d.real(1)
+    extent, channels = x.shape[-1], x.shape[-2] if x.type.rank > 1 else 1
+    n, taps, stride, dilation = d.below(2), 1 + d.below(3), 1 + d.below(3), 1 + d.below(2)
+    padding = d.below(taps)
+    more = dilation * (taps - 1) + 1 - 2 * padding
+    groups = 2 if isinstance(channels, int) and channels % 2 == 0 and d.below(2) else 1
+    if not isinstance(extent, int) or not extent or (other := (extent - 1) * stride + more if n else extent - more) < 1:
+        raise Unfit
+    within = channels if groups == 1 else channels // groups
+    x = d.like(reshape(x, (product(x.shape[:-2]), groups, within, extent)), x)
+    if n:
+        w = d.given((groups, within, 3, taps), x.dtype)
+        made = convolution.convolve_back(x, w, (Sliding(other, extent, taps, stride, padding, dilation),))
+    else:
+        w = d.given((groups, 3, within, taps), x.dtype)
+        made = convolution.Convolve(x, w, (Sliding(extent, other // stride + 1, taps, stride, padding, dilation),))
+    a, deep = d.spans[x], math.log2(max(1, taps * d.extent(within)))
+    return d.add(made, a.bits + 5 + math.ceil(deep), max(a.largest, 0) + 3 + deep)
+
+
+def windows_over(d: Drawing, extent: object) -> Axis:
+    """Windows for pooling: each has an element that exists."""
+    if not isinstance(extent, int) or extent == 0:
+        raise Unfit
+    if d.below(3) == 0:
+        return Adaptive(extent, 1 + d.below(5))
+    taps, stride = 1 + d.below(3), 1 + d.below(3)
+    padding = d.below(taps // 2 + 1)
+    if extent + 2 * padding < taps:
+        raise Unfit
+    return Sliding(extent, (extent + 2 * padding - taps) // stride + 1, taps, stride, padding)
+
+
+@move(2)
+def in_windows(d: Drawing) -> Value:
+    x = d.real(1)
+    axes = (windows_over(d, x.shape[-1]),)
+    patches = pooling.Patches(x, axes)
+    if d.below(2):
+        return d.add(pooling.average_pool(x, axes, padding=False), 99, d.spans[x].largest)
+    if d.below(2):
+        return d.like(patches, x)
+    return d.like(pooling.Overlay(patches, axes), x, more=math.log2(axes[0].width * axes[0].cover))
+
+
+@move(2)
+def most_in_windows(d: Drawing) -> Value:
+    x = d.pick(lambda x: x.type.rank > 0 and x.dtype.is_float and (not d.smooth or d.exact(x)))
+    return d.like(pooling.max_pool(x, (windows_over(d, x.shape[-1]),)), x)
+
+
+@move(2)
+def places_in_windows(d: Drawing) -> Value:
+    x = d.jumpable(1, ("float", "int"))
+    axes = (windows_over(d, x.shape[-1]),)
+    numbers, n = pooling.Greatest(x, axes), d.below(3)
+    if n == 0:
+        return d.add(pooling.pool_indices(x, axes), 10, 10.0)
+    chosen = pooling.Chosen(x, numbers, axes)
+    return d.like(chosen, x) if n == 1 else d.like(pooling.Returned(chosen, numbers, axes), x, more=axes[0].cover)
 
 
 # --- indexing, sorting, creation, random --------------------------------------------------------

@@ -23,8 +23,11 @@ from tilegrad.ir.graph import Value
 
 CHOICES = st.lists(st.integers(0, 9999), min_size=60, max_size=120)
 
-NOT_DRAWN = {"Batched", "JointOutput", "Again"}
-"""Made by transforms, not by users: tests/transform and tests/autograd have graphs with them."""
+MADE = {"Batched", "JointOutput", "Again"}
+"""Made by transforms, not by users: tests/transform and tests/test_autograd.py have graphs with them."""
+OWN_KERNELS = {"Attention", "AttentionGradient", "Recurrence", "RecurrenceGradient"}
+"""Each is one kernel, written by hand, that no neighbour is fused with: tests/ops and tests/nn draw its shapes."""
+NOT_DRAWN = MADE | OWN_KERNELS
 
 
 @checklist(151)
