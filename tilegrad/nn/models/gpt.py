@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import sqrt
 
+from ...arithmetic import where
 from ...autograd.modes import no_grad
-from ...creation import arange
+from ...creation import arange, tensor
 from ...errors import ArgumentError, ShapeError
 from ...joining import cat
 from ...random import multinomial
@@ -110,9 +111,26 @@ class GPT(Module):
 
     def generate(self, tokens: Tensor, count: int, temperature: float = 1.0) -> Tensor:
         """The tokens (batch, length), followed by so many drawn one after the other."""
+        made = [tokens]
         with no_grad():
+            window, filled = self._window(tokens)
             for _ in range(count):
-                scores = self(tokens[:, -self.context :])[:, -1]
+                # places and lengths are tensors: the graph is the same for each token, and compiled once
+                scores = self(window).index_select(1, tensor([filled - 1]))[:, 0]
                 drawn = multinomial(F.softmax(scores / temperature, -1), 1)
-                tokens = cat([tokens, drawn], 1)
-        return tokens
+                if filled < self.context:
+                    window = where(arange(self.context) == tensor(filled), drawn, window)
+                    filled += 1
+                else:
+                    window = cat([window[:, 1:], drawn], 1)
+                window.realize()
+                made.append(window[:, filled - 1 : filled])
+        return cat(made, 1)
+
+    def _window(self, tokens: Tensor) -> tuple[Tensor, int]:
+        """The last tokens, filled up to the context, and how many they are: no place looks ahead."""
+        seen = tokens[:, -self.context :]
+        length = int(seen.shape[1])
+        if not length:
+            raise ShapeError("GPT.generate goes on from at least one token; the shape is " + str(tuple(tokens.shape)))
+        return F.pad(seen, (0, self.context - length)).realize(), length
