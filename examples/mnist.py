@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import tilegrad as tg
 from tilegrad.nn import models
 
-from .training import Training, data_folder, options, results, run
+from .training import Training, command, data_folder, options, results, run
 
 
 class Recipe(NamedTuple):
@@ -99,4 +99,4 @@ def reader(training: Training) -> Callable[[Any, Any], Any]:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -14,9 +14,12 @@ import tilegrad as tg
 from tilegrad.errors import DataError
 from tilegrad.nn import models
 
-from .training import Training, data_folder, options, results, run
+from .training import Training, command, data_folder, options, results, run
 
-DOWNLOAD = "curl -fL --create-dirs -O https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
+DOWNLOAD = (
+    "curl -fL --create-dirs -O "
+    "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
+)
 
 
 class Recipe(NamedTuple):
@@ -174,4 +177,4 @@ def continued(training: Training, count: int) -> list[int]:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 import time
 from collections.abc import Callable, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tilegrad as tg
-from tilegrad.errors import ArgumentError, CheckpointError
+from tilegrad.errors import ArgumentError, CheckpointError, NaNError, TilegradError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -68,8 +69,8 @@ class Training:
                 self.seconds += time.perf_counter() - start
             self.losses.append(loss)
             if not math.isfinite(loss):
-                raise SystemExit(
-                    f"the loss of step {len(self.losses)} is {loss}: try a smaller --lr, or tg.first_nan()"
+                raise NaNError(
+                    f"the loss of step {len(self.losses)} is {loss}: try a smaller --lr, or ask tg.first_nan()"
                 )
             self.schedule.step()
             told(loss)
@@ -166,3 +167,14 @@ def results(training: Training, name: str, found: str) -> str:
         f"{name}: {found} after {training.epochs} epochs ({len(training.losses):,} steps); {count:,} parameters; "
         f"training {training.seconds:.0f} s on {threads} threads"
     )
+
+
+def command(main: Callable[[], object]) -> None:
+    """Runs an example from the command line: what is wrong is said without a traceback."""
+    try:
+        main()
+    except TilegradError as problem:
+        print(problem, file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        raise SystemExit("stopped; with --checkpoint FILE and --resume it goes on after its last whole epoch") from None

@@ -62,7 +62,7 @@ def test_it_learns_to_read(digits: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_reading_goes_on_as_if_it_had_not_stopped(digits: Path, tmp_path: Path) -> None:
-    """With dropout, images in another order in each epoch, a learning rate that falls, and the state of an optimizer."""
+    """With dropout, images in another order in each epoch, and a learning rate that falls."""
     settings = ["--model", "cnn", "--train", "32", "--epochs", "3", "--checkpoint", str(tmp_path / "file.pt")]
     whole = read(digits, *settings)
     read(digits, *settings, "--stop", "1")
