@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,9 @@ settings.register_profile("ci", derandomize=True, deadline=None, max_examples=25
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=10, suppress_health_check=SLOW)
 settings.register_profile("thorough", deadline=None, max_examples=1000, suppress_health_check=SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in jobs in the background; children would not hear Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

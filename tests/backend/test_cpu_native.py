@@ -145,7 +145,6 @@ def test_the_process_ends_while_workers_spin() -> None:
 def test_an_interrupt_comes_after_the_run_and_leaves_no_worker() -> None:
     printed = in_child("""
         import os, signal, threading, time
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts jobs in the background without
         program = Mirrors(400, 1500, long=True)
         threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         try:
