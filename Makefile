@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 WORKERS ?= 2
 BIN     = $(VENV)/bin
-FILES   = tilegrad tests bench
+FILES   = tilegrad tests bench examples
 
 .PHONY: demo test bench format clean
 

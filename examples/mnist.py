@@ -40,14 +40,19 @@ RECIPES = {
 }
 
 
+def parser() -> argparse.ArgumentParser:
+    """What can be typed."""
+    made = argparse.ArgumentParser(prog="python -m examples.mnist", description=__doc__)
+    made.add_argument("--model", choices=list(RECIPES), default="lenet")
+    made.add_argument("--train", type=int, default=60_000, help="how many images to learn from")
+    made.add_argument("--test", type=int, default=10_000, help="how many images to test with")
+    options(made)
+    return made
+
+
 def main(arguments: Sequence[str] | None = None) -> Training:
     """Trains one network, and prints how well it reads what it has not seen."""
-    parser = argparse.ArgumentParser(prog="python -m examples.mnist", description=__doc__)
-    parser.add_argument("--model", choices=list(RECIPES), default="lenet")
-    parser.add_argument("--train", type=int, default=60_000, help="how many images to learn from")
-    parser.add_argument("--test", type=int, default=10_000, help="how many images to test with")
-    options(parser)
-    chosen = parser.parse_args(arguments)
+    chosen = parser().parse_args(arguments)
     recipe = RECIPES[chosen.model]
     batch, lr, epochs = chosen.batch or recipe.batch, chosen.lr or recipe.lr, chosen.epochs or recipe.epochs
     tg.manual_seed(chosen.seed)

@@ -88,18 +88,23 @@ def warm_cosine(total: int) -> Callable[[int], float]:
     return lambda step: min(1.0, (step + 1) / warm) * (0.55 + 0.45 * math.cos(math.pi * min(1.0, step / total)))
 
 
+def parser() -> argparse.ArgumentParser:
+    """What can be typed."""
+    made = argparse.ArgumentParser(prog="python -m examples.shakespeare", description=__doc__)
+    made.add_argument("--model", choices=list(RECIPES), default="gpt")
+    made.add_argument("--steps", type=int, default=250, help="steps in an epoch, after which is evaluated")
+    made.add_argument("--context", type=int, help="letters that are seen at once")
+    made.add_argument("--width", type=int)
+    made.add_argument("--layers", type=int)
+    made.add_argument("--letters", type=int, default=300, help="how many letters to write at the end")
+    made.add_argument("--test", type=int, default=400, help="pieces of the held-out text to test with")
+    options(made)
+    return made
+
+
 def main(arguments: Sequence[str] | None = None) -> Training:
     """Trains one network, prints how well it foretells what it has not seen, and lets it write."""
-    parser = argparse.ArgumentParser(prog="python -m examples.shakespeare", description=__doc__)
-    parser.add_argument("--model", choices=list(RECIPES), default="gpt")
-    parser.add_argument("--steps", type=int, default=250, help="steps in an epoch, after which is evaluated")
-    parser.add_argument("--context", type=int, help="letters that are seen at once")
-    parser.add_argument("--width", type=int)
-    parser.add_argument("--layers", type=int)
-    parser.add_argument("--letters", type=int, default=300, help="how many letters to write at the end")
-    parser.add_argument("--test", type=int, default=400, help="pieces of the held-out text to test with")
-    options(parser)
-    chosen = parser.parse_args(arguments)
+    chosen = parser().parse_args(arguments)
     training, text, epochs = prepared(chosen)
     evaluate = evaluation(training, text, chosen)
     found = run(training, chosen, epochs, evaluate)

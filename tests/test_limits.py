@@ -13,7 +13,7 @@ MOST_FUNCTION_LINES = 50
 EXCEPTIONS: dict[str, str] = {"tests/fuzz/moves.py": "one short move for every op, in the order of the ops"}
 """`folder/file.py` or `folder/file.py::function`, and why it is better in one piece."""
 
-SOURCES = sorted(p for folder in ("tilegrad", "bench", "tests") for p in (ROOT / folder).rglob("*.py"))
+SOURCES = sorted(p for folder in ("tilegrad", "bench", "tests", "examples") for p in (ROOT / folder).rglob("*.py"))
 
 
 def name(path: Path) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 import tilegrad as tg
 from examples import mnist, shakespeare, training
+from tests.documents import blocks, commands
 from tests.source import ROOT
 from tilegrad.errors import ArgumentError, CheckpointError, DataError, NaNError
 
@@ -120,6 +121,16 @@ def test_what_is_wrong_is_said_in_words(tmp_path: Path, capsys: pytest.CaptureFi
 def test_a_loss_that_is_no_number(digits: Path) -> None:
     with pytest.raises(NaNError, match="try a smaller --lr"):
         read(digits, "--model", "mlp", "--epochs", "5", "--lr", "1e20")
+
+
+def test_what_the_document_says_to_type() -> None:
+    """Its commands are understood; running them takes minutes."""
+    typed = [c.line for block in blocks(ROOT / "examples" / "README.md") for c in commands(block)]
+    assert len(typed) >= 3
+    for line in typed:
+        python, option, program, *words = line.split()
+        assert (python, option) == ("python", "-m")
+        {"examples.mnist": mnist, "examples.shakespeare": shakespeare}[program].parser().parse_args(words)
 
 
 def test_the_shared_data(shared_data: Path) -> None:
