@@ -64,9 +64,11 @@ def test_layer_norm_is_one_kernel() -> None:
 
 
 def test_layer_norm_and_its_gradients_are_two_kernels() -> None:
-    """One along the rows for the result and the gradient of x, one across them for those of weight and bias."""
+    """One along the rows for all, of the gradients of weight and bias parts; then one for the sums of these parts."""
     made = with_gradients(normalised, given(512, 1024, grad=True), given(1024, grad=True), given(1024, grad=True))
     assert kernels(made) == 2
+    last = [step for step in made.steps if isinstance(step, Launch)][1]
+    assert all(int(b.type.count) <= 64 * 1024 for b in made.buffers if b.name in last.arguments)
 
 
 def perceptron(x: tg.Tensor, w: tg.Tensor, b: tg.Tensor, v: tg.Tensor, c: tg.Tensor) -> tg.Tensor:

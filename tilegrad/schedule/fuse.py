@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from ..ir.graph import Graph, Value
 from ..ir.scalar import Const, Expr, Index, Read, Reduce, Scan, facts, parts, substitute, walk
 from ..ir.size import Dim, product
+from .across import in_blocks
 from .group import Group, Kind, Mapping, Schedule, Store, merged
 from .inline import Element, elements, typical
 from .products import free_indices, operands, side_by_side
@@ -60,6 +61,7 @@ class _Fusion:
         for value in list(self.nodes):
             self._join_producers(value)
         self._join_siblings()
+        self._join_parts_of_sums()
         order = self._ordered()
         outputs = set(self.graph.outputs)
         groups = []
@@ -103,36 +105,66 @@ class _Fusion:
         for x, numbers in readers.items():
             if typical(product(x.shape)) < 256:
                 continue
-            current: list[int] = []
-            for number in sorted({self._alive(n) for n in numbers}):
-                if not any(self._join(other, number, siblings=True) == "" for other in list(current)):
-                    current.append(number)
-                else:
-                    current = [n for n in current if n in self.groups] + [number]
+            self._join_each({self._alive(n) for n in numbers})
+
+    def _join_each(self, numbers: Iterable[int]) -> None:
+        """Joins those of the groups that fit with one another."""
+        current: list[int] = []
+        for number in sorted(numbers):
+            if not any(self._join(other, number, siblings=True) == "" for other in list(current)):
+                current.append(number)
+            else:
+                current = [n for n in current if n in self.groups] + [number]
+
+    def _join_parts_of_sums(self) -> None:
+        """Joins parts of sums across rows with what goes along the same rows: last, for nothing can follow in it.
+
+        The sums of these parts, which one kernel made, are then made by one, too.
+        """
+        joined = {number for number in sorted(self.groups) if number in self.groups and self._join_along(number)}
+        for number in sorted(joined & set(self.groups)):
+            rest = [n for n, reads in self.reads.items() if any(self.place.get(x) == number for x in reads)]
+            self._join_each([n for n in rest if self.groups[n].kind == "rows"])
+
+    def _join_along(self, number: int) -> bool:
+        """Joins a group of parts of sums with one along the same rows, if there is one."""
+        parts = self.groups[number]
+        if parts.kind != "rows" or len(parts.columns) != 1 or len(parts.rows) < 2:
+            return False
+        near = {n for n, reads in self.reads.items() if n != number and reads & self.reads[number]}
+        for other in sorted(near | self._producers(number), reverse=True):
+            along = self.groups[other]
+            if along.kind == "rows" and along.columns and along.columns[-1].extent == parts.rows[-1].extent:
+                reason = self._join(other, number, blocks=True)
+                if not reason:
+                    return True
+                read = [x for x in self.reads[number] if self.place.get(x) == other]
+                self.apart.update({(x, parts.members[-1].value): reason for x in read})
+        return False
 
     def _alive(self, number: int) -> int:
         while number not in self.groups:
             number = self.moved[number]
         return number
 
-    def _join(self, first: int, second: int, siblings: bool = False) -> str:
+    def _join(self, first: int, second: int, siblings: bool = False, blocks: bool = False) -> str:
         """Puts the first group into the second; if that cannot be, says why not."""
         if first not in self.groups or second not in self.groups or first == second:
             return "gone"
         a, b = self.groups[first], self.groups[second]
-        mapping = _same_space(a, b) if siblings else _alignment(a, b)
+        mapping: Mapping | str = {} if blocks else _same_space(a, b, self.place) if siblings else _alignment(a, b)
         if isinstance(mapping, str):
             return mapping
         if len(a.members) + len(b.members) > MOST_MEMBERS:
             return "the kernel would be too long"
         if len(self.reads[first] | self.reads[second]) > MOST_BUFFERS:
             return "the kernel would read too many tensors"
-        if self._between(first, second, siblings) or (siblings and self._between(second, first, True)):
+        if self._between(first, second, siblings) or ((siblings or blocks) and self._between(second, first, True)):
             return "another kernel stands between them"
         if self._is_number_for_many(first, second):
             return "a number that other kernels need too does not wait for what this one waits for"
-        joined = _joined(a, b, dict(mapping), self._needed_elsewhere(a, second))
-        if isinstance(joined, str) and not siblings:
+        joined = in_blocks(a, b) if blocks else _joined(a, b, dict(mapping), self._needed_elsewhere(a, second))
+        if isinstance(joined, str) and not siblings and not blocks:
             joined = in_one_piece(a, b, mapping) or joined
         if isinstance(joined, str):
             return joined
@@ -277,8 +309,9 @@ def _reads_of(group: Group, values: Iterable[Value]) -> list[Read]:
     return [e for m in group.members for e in facts(m.expr).reads if e.source in wanted]
 
 
-def _same_space(a: Group, b: Group) -> Mapping | str:
-    """The indices of one group as those of another that reads the same memory and does as much."""
+def _same_space(a: Group, b: Group, place: dict[Value, int]) -> Mapping | str:
+    """The indices of one group as those of another that reads the same memory, or what one kernel makes, and does as
+    much."""
     if a.kind == b.kind == "contraction":
         return side_by_side(a, b)
     if a.kind not in ("map", "rows") or a.kind != b.kind:
@@ -288,12 +321,12 @@ def _same_space(a: Group, b: Group) -> Mapping | str:
     if [i.extent for i in a.columns] != [i.extent for i in b.columns]:
         return "they have different columns"
     mapping = dict(zip(a.rows + a.columns, b.rows + b.columns, strict=True))
-    here = {e.source: e.position for m in b.members for e in facts(m.expr).reads}
+    here = {(place.get(e.source, e.source), e.position) for m in b.members for e in facts(m.expr).reads}
     for m in a.members:
         for e in facts(m.expr).reads:
-            if e.source in here and free_indices(e):
+            if free_indices(e):
                 moved = substitute(e, mapping)  # type: ignore[arg-type]
-                if isinstance(moved, Read) and moved.position == here[e.source]:
+                if isinstance(moved, Read) and (place.get(e.source, e.source), moved.position) in here:
                     return mapping
     return "they read different elements"
 

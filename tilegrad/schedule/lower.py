@@ -19,6 +19,7 @@ from ..ir.position import linear
 from ..ir.program import Tiles
 from ..ir.scalar import Const, Expr, Index, Read, Reduce, Scan, facts, parts, walk
 from ..ir.tile import Assign, For, Literal, Name, Tile
+from .across import LONGEST_ROW, sums_across
 from .contract import lower_contraction
 from .emit import Axes, Emitter
 from .flatten import FlatGroup, FlatStore, flatten
@@ -29,8 +30,6 @@ from .whole import WHOLE, is_whole
 
 TILE = 2048
 """Elements of a tile of elementwise work: its operands fit the first cache."""
-LONGEST_ROW = 16384
-"""Elements of a row that an instance takes in one piece."""
 ROW_BLOCK = 512
 """Rows side by side in an instance that reduces across memory."""
 DEPTH = 8
@@ -102,6 +101,9 @@ class _Plan:
             self.block = {i: at_most(i.extent, WHOLE) for i in columns}
             self.axes = columns
             return
+        if sums_across(columns, self.flat.roots):
+            self._choose_across(*columns)
+            return
         inner = columns[-1]
         beside = None if _runs_along(self.flat, inner) else _fastest_row(self.flat, rows)
         if beside is not None:
@@ -121,6 +123,16 @@ class _Plan:
         self.block[inner] = at_most(inner.extent, TILE)
         self.axes = (inner,)
         self.looped = dict.fromkeys(columns[:-1], 1) | {inner: self.block[inner]}
+
+    def _choose_across(self, outer: Index, inner: Index) -> None:
+        """A loop over rows, some short ones at a time: it has them whole, and adds up across them."""
+        width = self.block[inner] = at_most(inner.extent, LONGEST_ROW)
+        height = max(n for n in range(1, max(1, TILE // width) + 1) if outer.extent % n == 0)
+        self.axes = (inner,)
+        if height > 1:
+            self.block[outer] = height
+            self.axes = (outer, inner)
+        self.looped = {outer: height}
 
     def _choose_beside(self, beside: Index, columns: tuple[Index, ...]) -> None:
         """Neighbouring rows lie side by side in memory: a tile has some of each of some columns."""
@@ -162,8 +174,8 @@ class _Plan:
 
     def _stages(self, emitter: Emitter) -> None:
         """One loop after another: each takes in what the results of the earlier ones allow."""
-        levels = _levels(self.flat)
-        reductions = [e for e in walk(*self.flat.roots) if isinstance(e, Reduce) and self._is_looped(e)]
+        reductions = self._looped()
+        levels = self._levels(reductions)
         last = max((levels[e] for e in reductions), default=0)
         pending = list(self.flat.stores)
         for level in range(1, last + 1):
@@ -176,15 +188,22 @@ class _Plan:
             self._loop(emitter, [], streamed)
         emitter.store(s for s in pending if not self._in_loop(s))
 
-    def _is_looped(self, e: Expr) -> bool:
-        """The outermost of the reductions that one loop nest computes."""
-        return isinstance(e, Reduce) and e.index in self.looped and not self._is_inner(e)
+    def _looped(self) -> list[Reduce]:
+        """The reductions that loops compute; where one nest computes several, the outermost."""
+        found = [e for e in walk(*self.flat.roots) if isinstance(e, Reduce) and e.index in self.looped]
+        inner = {e.body for e in found}
+        return [e for e in found if e not in inner]
 
-    def _is_inner(self, e: Expr) -> bool:
-        return any(isinstance(o, Reduce) and o.body is e and o.index in self.looped for o in walk(*self.flat.roots))
+    def _levels(self, reductions: list[Reduce]) -> dict[Expr, int]:
+        """How many loops must have run before a value is known."""
+        levels: dict[Expr, int] = {}
+        ends = set(reductions)
+        for e in walk(*self.flat.roots):
+            levels[e] = max((levels[p] for p in parts(e)), default=0) + (e in ends)
+        return levels
 
     def _in_loop(self, s: FlatStore) -> bool:
-        return any(i in self.looped for i in walk(s.offset)) or any(c in walk(s.offset) for c in self.flat.columns)
+        return any(i in self.looped for i in walk(s.offset))
 
     def _loop(self, emitter: Emitter, reductions: list[Reduce], stores: list[FlatStore]) -> None:
         accumulators = [self._accumulator(emitter, e) for e in reductions]
@@ -297,7 +316,7 @@ class _Plan:
             self._accumulate_place(emitter, e, names, value, axes, inner, start)
             return
         kept = self._kept(inner.index)
-        if inner.index not in kept:
+        if inner.index not in kept and inner.index in self.axes:
             if inner.index not in axes:
                 value, axes = emitter.spread(emitter.strong(value, body.dtype), axes, inner.index)
             value = tile.Reduce(e.fn, value, axes.index(inner.index))
@@ -341,16 +360,6 @@ def _weight(e: Expr) -> float:
     dear = ("exp", "log", "sin", "cos", "tan", "erf", "pow", "sigmoid", "sqrt", "div")
     fn = getattr(e, "fn", "")
     return WEIGHTS["dear"] if fn.startswith(dear) else 0.0 if isinstance(e, Const | Index) else 1.0
-
-
-def _levels(flat: FlatGroup) -> dict[Expr, int]:
-    """How many loops must have run before a value is known; a reduction adds one."""
-    levels: dict[Expr, int] = {}
-    for e in walk(*flat.roots):
-        below = max((levels[p] for p in parts(e)), default=0)
-        nested = isinstance(e, Reduce) and isinstance(e.body, Reduce)
-        levels[e] = below + (isinstance(e, Reduce) and not nested)
-    return levels
 
 
 def _offsets(flat: FlatGroup) -> list[Expr]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..ir.graph import Graph
+from .across import across
 from .casts import casts
 from .fold import fold
 from .share import share
 from .simplify import simplify
 from .split import split
 
-PASSES: tuple[Callable[[Graph], Graph], ...] = (fold, simplify, share, casts, split)
+PASSES: tuple[Callable[[Graph], Graph], ...] = (fold, simplify, share, casts, across, split)

@@ -1,0 +1,95 @@
+"""Work along rows and parts of sums across them: one kernel goes through a few rows, and adds up on the way.
+
+rows over i in 2048; along k in 512                  rows over b in 64; along r in 32, k in 512
+  store y[i, k] = ... sum(x[i, k] for k)       ->      store y[b * 32 + r, k] = ... sum(x[b * 32 + r, k] for k)
+rows over b in 64, k in 512; along r in 32             store part[b, k] = sum(y[b * 32 + r, k] for r)
+  store part[b, k] = sum(y[b * 32 + r, k] for r)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..ir.scalar import Expr, Index, Reduce, Scan, facts, size, substituted, walk
+from ..ir.size import Dim, product
+from .group import Group, Store
+
+LONGEST_ROW = 16384
+"""Elements of a row that an instance takes in one piece."""
+MOST_SUMS = 8
+"""Accumulators as long as a row that an instance keeps."""
+
+
+def sums_across(columns: Sequence[Index], roots: Iterable[Expr]) -> bool:
+    """Whether the first of two columns is gone through in a loop that has the other one whole."""
+    extents = [i.extent if type(i.extent) is int else LONGEST_ROW + 1 for i in columns]
+    if len(columns) != 2 or max(extents) > LONGEST_ROW:
+        return False
+    sums = [e for e in walk(*roots) if isinstance(e, Reduce) and e.index is columns[0]]
+    return any(not isinstance(e.body, Reduce) for e in sums)
+
+
+def in_blocks(along: Group, parts: Group) -> Group | str:
+    """A group along rows, and one of parts of sums across them, as one; or why not."""
+    if along.kind != "rows" or parts.kind != "rows" or len(parts.columns) != 1 or not parts.rows:
+        return "they are of different kinds"
+    mapping = _in_common(along, parts)
+    if isinstance(mapping, str):
+        return mapping
+    if any(isinstance(e, Scan) for m in along.members for e in walk(m.expr)):
+        return "running results are kept from row to row"
+    moved = iter(substituted([e for m in along.members for e in (*m.position, m.expr)], mapping))
+    members = tuple([Store(m.value, tuple([next(moved) for _ in m.position]), next(moved)) for m in along.members])
+    (r,), (*rows, k) = parts.columns, parts.rows
+    reason = _reads_apart(members, parts.members, k)
+    if reason:
+        return reason
+    made = Group("rows", tuple(rows), (r, k), members + parts.members, along.stored + parts.stored)
+    sums = [e for e in walk(*(s.expr for s in made.stores)) if isinstance(e, Reduce) and e.index is r]
+    if any(isinstance(e.body, Reduce) for e in sums):
+        return "what is summed along rows is summed across them, too"
+    return made if len(sums) <= MOST_SUMS else "the kernel would keep too many sums"
+
+
+def _in_common(along: Group, parts: Group) -> dict[Expr, Expr] | str:
+    """The indices of the group along rows in terms of the other's."""
+    (r,), (*rows, k) = parts.columns, parts.rows
+    if type(k.extent) is not int or k.extent > LONGEST_ROW or along.columns[-1].extent != k.extent:
+        return "their rows have different lengths"
+    image: list[Expr] = list(rows)
+    if len(along.columns) == 2 and sums_across(along.columns, [m.expr for m in along.members]):
+        columns: list[Expr] = [r, k]
+    elif len(along.columns) == 1:
+        columns = [k]
+        if len(along.rows) == len(rows) and rows:
+            image[-1] = rows[-1] * size(r.extent) + r
+        else:
+            image.append(r)
+    else:
+        return "they run along different axes"
+    if len(image) != len(along.rows) or len(columns) != len(along.columns):
+        return "they have different rows"
+    own = (*along.rows, *along.columns)
+    if any(_extent(e) != i.extent for i, e in zip(own, (*image, *columns), strict=True)):
+        return "they have different rows"
+    return dict(zip(own, (*image, *columns), strict=True))
+
+
+def _extent(e: Expr) -> Dim:
+    """How many values an index, or the number of a row in a block of rows, has."""
+    return product(index.extent for index in facts(e).indices)
+
+
+def _reads_apart(along: tuple[Store, ...], parts: tuple[Store, ...], k: Index) -> str:
+    """Why there is nothing that both need at the same time; empty: they share what lies along the rows in memory."""
+    made = {m.value: m.position for m in along}
+    here = {(e.source, e.position) for m in along for e in facts(m.expr).reads}
+    shared = False
+    for e in (e for m in parts for e in facts(m.expr).reads):
+        if e.source in made:
+            if e.position != made[e.source]:
+                return "elements are read elsewhere than where they are made"
+        elif (e.source, e.position) not in here:
+            continue
+        shared |= len(e.position) > 1 and e.position[-1] is k
+    return "" if shared else "they read different elements"
