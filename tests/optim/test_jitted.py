@@ -65,7 +65,7 @@ def test_a_traced_step_is_the_step(make: Callable[[Any], Any]) -> None:
 
 @pytest.mark.parametrize("traced", [False, True])
 @checklist(196, 77)
-def test_steps_do_not_grow_the_memory(traced: bool) -> None:
+def test_steps_do_not_grow_the_memory(traced: bool, small_heap: None) -> None:
     training = Training(MAKERS["Adam"])
     step = tg.jit(training.step) if traced else training.step
     x, y = batches(1)[0]
