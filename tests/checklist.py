@@ -35,6 +35,7 @@ ITEMS: dict[int, tuple[str, str]] = {
     39: ("B", "parameters, their names, state_dict and to()"),
     41: ("A", "random values set in place, the same from the same seed everywhere"),
     42: ("B", "a custom layer drops into a network"),
+    52: ("D", "AlexNet with one channel and no padding: its shapes, parameters, and PyTorch's scores"),
     54: ("B", "inverted dropout, its modes, seeds and gradient"),
     55: ("A", "views with -1, and what happens without contiguity"),
     59: ("B", "an operator that lacks a rule fails when it is defined"),
