@@ -164,7 +164,7 @@ def results(training: Training, name: str, found: str) -> str:
     count = sum(p.numel() for p in training.model.parameters())
     threads = tg.device("cpu").limits["threads"]
     return (
-        f"{name}: {found} after {training.epochs} epochs ({len(training.losses):,} steps); {count:,} parameters; "
+        f"{name}: {found} after {training.epochs} epoch{'s' * (training.epochs != 1)} ({len(training.losses):,} steps); {count:,} parameters; "
         f"training {training.seconds:.0f} s on {threads} threads"
     )
 
