@@ -163,8 +163,9 @@ def results(training: Training, name: str, found: str) -> str:
     """One line: what was trained, how well, how long."""
     count = sum(p.numel() for p in training.model.parameters())
     threads = tg.device("cpu").limits["threads"]
+    epochs = "epoch" if training.epochs == 1 else "epochs"
     return (
-        f"{name}: {found} after {training.epochs} epoch{'s' * (training.epochs != 1)} ({len(training.losses):,} steps); {count:,} parameters; "
+        f"{name}: {found} after {training.epochs} {epochs} ({len(training.losses):,} steps); {count:,} parameters; "
         f"training {training.seconds:.0f} s on {threads} threads"
     )
 
