@@ -238,6 +238,14 @@ def test_changed_saved_value() -> None:
         assert "clone" in str(error.value)
 
 
+def test_a_number_does_not_change_with_a_tensor_that_had_it() -> None:
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    tg.zeros(()).fill_(3.0).add_(1)
+    tg.full((), 3.0).mul_(2)
+    (x * 3.0).sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0]
+
+
 def test_harmless_changes() -> None:
     x, w = leaf(1, 2), leaf(3, 4)
     y = x * 2

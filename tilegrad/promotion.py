@@ -106,7 +106,8 @@ def constant(x: Number, dtype: DType, device: str = "cpu") -> Value:
         if len(_constants) > 4096:
             _constants.clear()
         found = _constants[key] = Fill(_fitting(x, dtype), TensorType(dtype, (), device))
-        found.__dict__["location"] = None  # it belongs to no line more than to another
+        found.__dict__["location"] = None  # it belongs to no line more than to another,
+        found.__dict__["common"] = True  # nor to the tensor that was filled with it
     return found
 
 

@@ -76,7 +76,8 @@ class Base:
         if not self.hidden:
             change = storage.change = Change(op, current_location(), ref(by))
             for old in {self.value, storage.value}:
-                old.__dict__["changed"] = change
+                if "common" not in old.__dict__:
+                    old.__dict__["changed"] = change
             mark_changes()
             storage.version += 1
         self.value = storage.value = value
