@@ -52,7 +52,9 @@ CASES: dict[str, Callable[[Value], tuple[Value, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("shape", [(8, 6), (12, 5), (7, 6), (3, 8, 6), (2, 4, 6), (2, 3, 4, 5), (4, 3000)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(8, 6), (12, 5), (7, 6), (3, 8, 6), (2, 4, 6), (2, 3, 4, 5), (8, 70), (4, 3000)], ids=str
+)
 @pytest.mark.parametrize("case", CASES)
 def test_one_kernel_along_rows_and_across(case: str, shape: tuple[int, ...]) -> None:
     x = Input(TensorType(float64, shape), "x")
