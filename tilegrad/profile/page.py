@@ -148,7 +148,8 @@ def program(e: Explanation) -> str:
 def measured(e: Explanation, place: str) -> str:
     """Times beside the machine's limits."""
     head = ("", "kernel", "time", "GB/s", "GFLOP/s", "of the limit", "", "bound by")
-    rows = [_row(row, html.chip(row.number, place)) for row in e.measured.rows]
+    shown = {n for numbers, _ in e.kernels.distinct().values() for n in numbers}
+    rows = [_row(row, html.chip(row.number, place) if row.number in shown else "") for row in e.measured.rows]
     rows.append(_row(e.measured.whole, ""))
     note = (
         f"Medians of {e.measured.runs} runs on copies of the arguments. Bytes and operations are those that are needed "
