@@ -98,7 +98,7 @@ def test_a_mask_that_is_trained() -> None:
     same(ours.grad, theirs.grad)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(
     st.integers(8, 90), st.integers(1, 150), st.integers(1, 20), st.integers(1, 20), st.booleans(), st.integers(0, 2)
 )

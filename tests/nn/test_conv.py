@@ -64,13 +64,13 @@ def geometries(draw: Any, transposed: bool = False) -> dict[str, Any]:
     return {"function": name, "arrays": arrays, **geometry}
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(geometries())
 def test_convolution(case: dict[str, Any]) -> None:
     compare(**case)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(geometries(transposed=True))
 def test_transposed_convolution(case: dict[str, Any]) -> None:
     compare(**case)
