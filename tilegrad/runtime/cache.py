@@ -43,7 +43,9 @@ class Cache:
     def __init__(self, folder: Path | None, limit: int) -> None:
         self.folder = folder
         self.limit = limit
-        self._until_scan = 0  # bytes that may be written before the folder is measured again
+        self._until_scan = int.from_bytes(os.urandom(4)) % (limit // 20 + 1)
+        """Bytes that may be written before the folder is measured again. At first a number drawn by lot: if every
+        process began with measuring, a large folder would make each of them wait."""
 
     def read(self, key: str) -> bytes | None:
         """The payload that was written under this key, or None."""
