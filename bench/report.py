@@ -18,7 +18,7 @@ REASONS: dict[str, str] = {
     "mlp512": "nine tenths of the step are its two large products, which run about as fast as PyTorch's; what fusion "
     "saves is in the last tenth",
     "sum1": "both read memory at the rate of the machine; the difference is within the quartiles",
-    "import": "67 modules of its own and ml_dtypes are loaded besides numpy (nn, optim and data only when they are used)",
+    "import": "67 modules of its own are loaded besides numpy (nn, optim and data only when they are used)",
 }
 """For a workload (and size) whose goal is missed: why, found by profiling. `softmax`, or `softmax 64x64`."""
 
