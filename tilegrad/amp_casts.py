@@ -16,6 +16,7 @@ from .errors import ArgumentError
 from .handle import Handle, state, wrap
 from .ir.dtype import DType, bfloat16, float16, float32
 from .ir.graph import Value
+from .ir.precision import PRECISIONS, Precision
 from .ops.cast import cast
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ NARROW = (float16, bfloat16)
 CASTABLE = (*NARROW, float32)
 """float64 stays as it is, as in PyTorch."""
 
-PRECISIONS = ("highest", "high", "medium")
-
 
 class Arithmetic(threading.local):
     """The types of autocast, in each thread."""
@@ -39,7 +38,7 @@ class Arithmetic(threading.local):
 
 
 arithmetic = Arithmetic()
-_precision = PRECISIONS[0]
+_precision: Precision = "highest"
 
 
 def get_float32_matmul_precision() -> str:
@@ -49,15 +48,29 @@ def get_float32_matmul_precision() -> str:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """How float32 matrix products are computed from now on, in the whole process.
+    """How exact float32 products (matmul, linear, convolutions, attention, recurrent layers) are to be from now on.
 
-    'highest': in float32. 'high': as three products of bfloat16 parts. 'medium': in bfloat16.
+    'highest': float32. 'high': at least as three products of bfloat16 parts are. 'medium': at least as in bfloat16.
     """
     global _precision
+    note()
+    _precision = _checked(precision)
+
+
+def _checked(precision: str) -> Precision:
     if precision not in PRECISIONS:
         raise ArgumentError(f"the precision of float32 products is 'highest', 'high' or 'medium', not {precision!r}")
-    note()
-    _precision = precision
+    return precision
+
+
+def product_precision(dtype: DType, asked: str | None = None) -> Precision:
+    """How exact products of a type are to be: as asked for in the call, else as set for the process."""
+    chosen = None if asked is None else _checked(asked)
+    if dtype is not float32:
+        return "highest"
+    if chosen is None and state.trace is not None:
+        note()
+    return chosen or _precision
 
 
 def _now() -> tuple[Any, ...]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .amp_casts import lowered
+from .amp_casts import lowered, product_precision
 from .errors import ArgumentError, ShapeError
 from .handle import Handle, wrap
 from .ir.graph import Value
@@ -28,29 +29,42 @@ def _same(op: str, *tensors: Any) -> list[Value]:
     return values
 
 
-def matmul(input: Tensor, other: Tensor) -> Tensor:
-    """The matrix product; vectors are rows on the left and columns on the right, leading dimensions broadcast."""
-    return wrap(ops.matmul(*_same("matmul", input, other)))
+def _product(op: str, function: Callable[..., Value], *tensors: Any, precision: str | None = None) -> Tensor:
+    """A function of values of one dtype, at the precision that is asked for or set."""
+    values = _same(op, *tensors)
+    return wrap(function(*values, precision=product_precision(values[0].type.dtype, precision)))
+
+
+def matmul(input: Tensor, other: Tensor, *, precision: str | None = None) -> Tensor:
+    """The matrix product; vectors are rows on the left and columns on the right, leading dimensions broadcast.
+
+    `precision`, of float32 ("highest", "high" or "medium"), goes before `set_float32_matmul_precision`.
+
+    >>> import tilegrad as tg
+    >>> tg.matmul(tg.ones(2, 3), tg.ones(3), precision="high")
+    tensor([3., 3.])
+    """
+    return _product("matmul", ops.matmul, input, other, precision=precision)
 
 
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of two matrices."""
-    return wrap(ops.mm(*_same("mm", input, mat2)))
+    return _product("mm", ops.mm, input, mat2)
 
 
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """The product of a matrix and a vector."""
-    return wrap(ops.mv(*_same("mv", input, vec)))
+    return _product("mv", ops.mv, input, vec)
 
 
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The sum of products of two vectors."""
-    return wrap(ops.dot(*_same("dot", input, tensor)))
+    return _product("dot", ops.dot, input, tensor)
 
 
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """Sums of products over the last dimensions."""
-    return wrap(ops.inner(*_same("inner", input, other)))
+    return _product("inner", ops.inner, input, other)
 
 
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
@@ -60,7 +74,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """The products of matrices, pair by pair."""
-    return wrap(ops.bmm(*_same("bmm", input, mat2)))
+    return _product("bmm", ops.bmm, input, mat2)
 
 
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
@@ -69,20 +83,17 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha:
         raise ShapeError(
             f"addmm: takes two matrices, not shapes {shown(mat1.shape)} and {shown(mat2.shape)}; use x + a @ b"
         )
-    x, y, z = _same("addmm", input, mat1, mat2)
-    return wrap(ops.baddbmm(x, y, z, beta, alpha))
+    return _product("addmm", partial(ops.baddbmm, beta=beta, alpha=alpha), input, mat1, mat2)
 
 
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
-    x, y, z = _same("addmv", input, mat, vec)
-    return wrap(ops.baddbmm(x, y, z, beta, alpha))
+    return _product("addmv", partial(ops.baddbmm, beta=beta, alpha=alpha), input, mat, vec)
 
 
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
-    x, y, z = _same("baddbmm", input, batch1, batch2)
-    return wrap(ops.baddbmm(x, y, z, beta, alpha))
+    return _product("baddbmm", partial(ops.baddbmm, beta=beta, alpha=alpha), input, batch1, batch2)
 
 
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
@@ -98,12 +109,11 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] = 2) -> Tensor:
     """Sums of products over pairs of dimensions."""
     axes = dims if isinstance(dims, int) else (tuple(dims[0]), tuple(dims[1]))
-    x, y = _same("tensordot", a, b)
-    return wrap(ops.tensordot(x, y, axes))
+    return _product("tensordot", partial(ops.tensordot, axes=axes), a, b)
 
 
-def einsum(equation: str, *operands: Any) -> Tensor:
-    """Sums of products in Einstein's notation.
+def einsum(equation: str, *operands: Any, precision: str | None = None) -> Tensor:
+    """Sums of products in Einstein's notation; `precision` as in `matmul`.
 
     >>> import tilegrad as tg
     >>> tg.einsum("ij,jk->ik", tg.ones(2, 3), tg.ones(3, 4)).shape
@@ -114,7 +124,7 @@ def einsum(equation: str, *operands: Any) -> Tensor:
             f"einsum: the equation comes first, as in einsum('ij,jk->ik', x, y), not {kind_of(equation)}"
         )
     given = operands[0] if len(operands) == 1 and not isinstance(operands[0], Handle) else operands
-    return wrap(summed(equation, *_same("einsum", *given)))
+    return _product("einsum", partial(summed, equation), *given, precision=precision)
 
 
 ger = outer

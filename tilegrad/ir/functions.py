@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from .dtype import DType, bool_
+from .precision import product
 
 Result = Literal["same", "bool", "last", "given"]
 
@@ -28,6 +29,8 @@ class Function(NamedTuple):
     """The operator it is printed with, if it has one."""
     domain: str = "bif"
     """Which arguments it takes: b(ool), i(nteger), f(loat)."""
+    in_kernels: bool = True
+    """Whether the tile language has it."""
 
 
 def _safely(divide: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -106,6 +109,9 @@ _LIST = (
     Function("add", 2, np.add, symbol="+", domain="if"),
     Function("sub", 2, np.subtract, symbol="-", domain="if"),
     Function("mul", 2, np.multiply, symbol="*", domain="if"),
+    # float32 numbers multiplied for a sum at a precision (`precision.py`); in kernels `tl.dot` has one
+    Function("mul_high", 2, lambda x, y: product(x, y, "high"), domain="f", in_kernels=False),
+    Function("mul_medium", 2, lambda x, y: product(x, y, "medium"), domain="f", in_kernels=False),
     Function("div", 2, np.divide, symbol="/", domain="f"),
     Function("floordiv", 2, _safely(np.floor_divide), symbol="//", domain="if"),
     Function("mod", 2, _safely(np.mod), symbol="%", domain="if"),

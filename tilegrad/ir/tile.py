@@ -7,7 +7,8 @@
     tile      ::= Name(name) | Literal(value) | ProgramId(axis) | NumPrograms(axis) | Arange(start, stop)
                 | Load(pointer, mask, other) | Apply(fn, args) | Cast(x, dtype) | Bitcast(x, dtype)
                 | Full(shape, value, dtype) | Expand(x, axes) | BroadcastTo(x, shape) | Reshape(x, shape)
-                | Trans(x, permutation) | Reduce(fn, x, axis) | Scan(fn, x, axis) | Dot(x, y, accumulator)
+                | Trans(x, permutation) | Reduce(fn, x, axis) | Scan(fn, x, axis)
+                | Dot(x, y, accumulator, precision)
 
 Every value is a tile: an array of static shape, `()` for a scalar. It is written as Triton is, and
 means what it means there:
@@ -26,7 +27,8 @@ means what it means there:
 - Reductions and scans of float16 and bfloat16 accumulate in float32 and round at the end.
 - Arange may have any length. Integer overflow of an offset is an error of the kernel.
 - `Reduce` drops its axis; for argmax and argmin it gives int32, the first place where several are equal, or
-  that of the first NaN. `Dot` is float32 (float64, int32) inside for float (float64, integer) operands.
+  that of the first NaN. `Dot` is float32 (float64, int32) inside for float (float64, integer) operands;
+  `input_precision` says how exact it is at least for float32 operands (`precision.py`).
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from .dtype import DType
 from .node import Structure
+from .precision import Precision
 
 
 def printers() -> Any:
@@ -192,6 +195,7 @@ class Dot(Tile):
     x: Tile
     y: Tile
     accumulator: Tile | None = None
+    precision: Precision = "highest"
 
 
 def parts(x: Tile) -> tuple[Tile, ...]:

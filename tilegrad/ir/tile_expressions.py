@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from ..errors import KernelError
 from .dtype import DType, bool_, dtype_named, float32
 from .functions import FUNCTIONS, REDUCERS
+from .precision import PRECISIONS, TRITON, Precision
 from .tile import (
     Apply,
     Arange,
@@ -63,7 +64,7 @@ STATIC: dict[type, Callable[[Any, Any], Any]] = {
 }
 REDUCTIONS = {r.printed: r.fn for r in REDUCERS.values()}
 SCANS = {r.scan: r.fn for r in REDUCERS.values() if r.scan}
-ELEMENTWISE = {SPELLED.get(f.name, f.name): f.name for f in FUNCTIONS.values() if f.result != "given"}
+ELEMENTWISE = {SPELLED.get(f.name, f.name): f.name for f in FUNCTIONS.values() if f.result != "given" and f.in_kernels}
 BUILTINS = {"min": "minimum", "max": "maximum", "abs": "abs"}
 
 
@@ -345,8 +346,22 @@ class ExpressionParser:
     def tl_permute(self, x: ast.expr, dims: ast.expr) -> Tile:
         return Trans(self.tile(x), self.shape(dims))
 
-    def tl_dot(self, x: ast.expr, y: ast.expr, acc: ast.expr | None = None) -> Tile:
-        return Dot(self.tile(x), self.tile(y), self.optional(acc))
+    def tl_dot(
+        self, x: ast.expr, y: ast.expr, acc: ast.expr | None = None, input_precision: ast.expr | None = None
+    ) -> Tile:
+        return Dot(self.tile(x), self.tile(y), self.optional(acc), self.precision(input_precision))
+
+    def precision(self, node: ast.expr | None) -> Precision:
+        """Ours, or a word of Triton's for one that is no more exact."""
+        match node:
+            case None | ast.Constant(value=None):
+                return "highest"
+            case ast.Constant(value="highest" | "high" | "medium" as word):
+                return word
+            case ast.Constant(value=str(word)) if word in TRITON:
+                return TRITON[word]
+        words = ", ".join(map(repr, [*PRECISIONS, *TRITON]))
+        raise self.error(node, f"input_precision is one of {words}, and not {ast.unparse(node)}")
 
     def tl_cdiv(self, x: ast.expr, div: ast.expr) -> Tile:
         divisor = self.tile(div)

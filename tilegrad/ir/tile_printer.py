@@ -218,7 +218,8 @@ class _Printer:
                 return f"{REDUCERS[fn].printed if fn in REDUCERS else fn}({self.expression(x)}, axis={axis})"
             case Scan(fn, x, axis):
                 return f"{REDUCERS[fn].scan or fn if fn in REDUCERS else fn}({self.expression(x)}, axis={axis})"
-            case Dot(x, y, accumulator):
+            case Dot(x, y, accumulator, precision):
                 operands = (x, y) if accumulator is None else (x, y, accumulator)
-                return f"dot({self.listed(*operands)})"
+                option = "" if precision == "highest" else f', input_precision="{precision}"'
+                return f"dot({self.listed(*operands)}{option})"
         raise TypeError(f"{type(tile).__name__} is no expression of the tile language")

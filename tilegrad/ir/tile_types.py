@@ -15,6 +15,7 @@ from ..errors import KernelError
 from .dtype import DType, bfloat16, bool_, float16, float32, float64, int32, int64, uint64
 from .functions import FUNCTIONS, REDUCERS
 from .node import Structure
+from .precision import PRECISIONS
 from .tile import (
     Apply,
     Arange,
@@ -279,7 +280,7 @@ def mask_fits(types: Types, mask: Tile | None, pointer: TileType) -> None:
 
 def _apply(types: Types, x: Apply) -> TileType:
     function = FUNCTIONS.get(x.fn)
-    if function is None or function.result == "given":
+    if function is None or function.result == "given" or not function.in_kernels:
         raise Refused(f"there is no function {x.fn!r}", x)
     if len(x.args) != function.arity:
         raise Refused(f"{x.fn} takes {function.arity} arguments, and not {len(x.args)}", x)
@@ -390,6 +391,8 @@ def _dot(types: Types, x: Dot) -> TileType:
         raise Refused(f"tl.dot does not take {left.dtype}: multiply and tl.sum", x)
     if len(left.shape) != 2 or len(right.shape) != 2 or left.shape[1] != right.shape[0]:
         raise Refused(f"tl.dot takes [m, k] and [k, n], and not {list(left.shape)} and {list(right.shape)}", x)
+    if x.precision not in PRECISIONS:
+        raise Refused(f"the precision of a tl.dot is one of {', '.join(PRECISIONS)}, and not {x.precision!r}", x)
     result = TileType(dot_dtype(left.dtype), (left.shape[0], right.shape[1]))
     if x.accumulator is not None and types.of(x.accumulator) != result:
         raise Refused(f"the accumulator `{x.accumulator}` is {types.of(x.accumulator)}, and not {result}", x)

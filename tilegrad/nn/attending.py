@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
-from ..amp_casts import lowered
+from ..amp_casts import lowered, product_precision
 from ..creation import arange
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..handle import wrap
@@ -16,7 +16,7 @@ from ..ops.attending import Setting
 from ..ops.attention import attention
 from ..ops.broadcasting import broadcast_shapes, expand, reshape, shown
 from ..promotion import value_of
-from ..random import default_generator
+from ..random import generator_of
 from ..tensor import Tensor
 
 OP = "scaled_dot_product_attention"
@@ -50,9 +50,9 @@ def scaled_dot_product_attention(
     mask = None if attn_mask is None else _mask(value_of(attn_mask, OP), q, k, batch, heads)
     state = None
     if dropout_p:
-        state = default_generator.draw(product((*batch, heads, q.shape[-2], k.shape[-2])))
+        state = generator_of(q.device).draw(product((*batch, heads, q.shape[-2], k.shape[-2])))
     scaling = 1 / sqrt(_number(q.shape[-1])) if scale is None else float(scale)
-    setting = Setting(mask, is_causal, scaling, state, dropout_p)
+    setting = Setting(mask, is_causal, scaling, state, dropout_p, product_precision(q.dtype))
     made = attention(_flat(q, batch, heads), _flat(k, batch, few), _flat(v, batch, few), setting)
     leading: Shape = (*batch, heads) if q.type.rank > 2 else ()
     return wrap(reshape(made, (*leading, q.shape[-2], v.shape[-1])))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..amp_casts import lowered
+from ..amp_casts import lowered, product_precision
 from ..errors import ArgumentError, ShapeError
 from ..handle import wrap
 from ..ir.graph import Value
@@ -151,7 +151,8 @@ def _convolution(
     for extent, k, s, p, total, d in zip(x.shape[2:], taps, strides, before, both, dilations, strict=True):
         axes.append(Sliding(extent, window_count(extent, k, s, total, d, op, input.shape), k, s, p, d))
     grouped = reshape(x, (x.shape[0], groups, channels, *x.shape[2:]))
-    made = Convolve(grouped, reshape(w, (groups, outputs // groups, channels, *taps)), tuple(axes))
+    filters = reshape(w, (groups, outputs // groups, channels, *taps))
+    made = Convolve(grouped, filters, tuple(axes), product_precision(x.dtype))
     return _finished(op, made, b, had_batch)
 
 
@@ -191,7 +192,8 @@ def _transposed(
             )
         axes.append(Sliding(extent, count, k, s, p, d))
     grouped = reshape(y, (y.shape[0], groups, outputs // groups, *y.shape[2:]))
-    made = convolve_back(grouped, reshape(w, (groups, outputs // groups, channels, *taps)), tuple(axes))
+    filters = reshape(w, (groups, outputs // groups, channels, *taps))
+    made = convolve_back(grouped, filters, tuple(axes), product_precision(y.dtype))
     return _finished(op, made, b, had_batch)
 
 

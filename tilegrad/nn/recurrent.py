@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import Any, ClassVar
 
+from ..amp_casts import product_precision
 from ..creation import empty, zeros
 from ..errors import ArgumentError, ShapeError
 from ..handle import wrap
@@ -39,7 +40,8 @@ def _in_one_kernel(x: Tensor, state: State, w: Weights, kind: Kind, reverse: boo
         bias = bias + w.hidden_bias
     gates = functional.linear(x, w.of_input, bias).transpose(1, 2)
     three = (gates.value, w.of_hidden.value, state[0].t().value)
-    hidden, cell = recurrence(*three, None if more is None else more.value, kind, reverse)
+    precision = product_precision(x.dtype)
+    hidden, cell = recurrence(*three, None if more is None else more.value, kind, reverse, precision)
     outputs = wrap(hidden).transpose(1, 2)
     last = outputs[0 if reverse else -1]
     return outputs, (last,) if cell is None else (last, wrap(cell).t())

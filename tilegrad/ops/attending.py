@@ -8,6 +8,7 @@ import numpy as np
 
 from ..ir.dtype import DType
 from ..ir.graph import TensorType, Value
+from ..ir.precision import Precision
 from ..ir.size import Shape, known
 from .broadcasting import accumulator, reshape
 from .comparison import ge
@@ -29,6 +30,7 @@ class Setting(NamedTuple):
     scale: float = 1.0
     state: Value | None = None
     p: float = 0.0
+    precision: Precision = "highest"
 
 
 def kept_pairs(setting: Setting, shape: Shape) -> Value:
@@ -60,6 +62,8 @@ class Attending(Opaque):
     causal: bool
     scale: float
     p: float
+    precision: Precision
+    """Of float32; half precision is multiplied in float32."""
 
     @property
     def wide(self) -> DType:

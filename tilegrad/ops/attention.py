@@ -56,8 +56,9 @@ class Attention(Attending):
 
     def kernel(self) -> TileCode:
         from .attention_code import forward
+        from .tile_code import with_precision
 
-        return forward(self)
+        return with_precision(forward(self), self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         """That of the means goes by `AttentionGradient`; that of the logarithms joins in where delta is taken off."""
@@ -85,7 +86,7 @@ def attention(query: Value, key: Value, value: Value, setting: Setting) -> Value
     mask = () if setting.mask is None else (_turned_mask(setting.mask),)
     # not the state itself: its tensor goes on to other numbers before the gradient is taken
     state = () if setting.state is None else (add(setting.state, 0),)
-    made = Attention(q, k, v, mask, state, heads, setting.causal, setting.scale, setting.p)
+    made = Attention(q, k, v, mask, state, heads, setting.causal, setting.scale, setting.p, setting.precision)
     means, _ = made.parts(made)
     return cast(reshape(means, (batch, heads, queries, value.shape[-1])), query.dtype)
 
@@ -108,12 +109,12 @@ def plain_attention(query: Value, key: Value, value: Value, setting: Setting) ->
     share = quotient(heads, few)
     assert share is not None
     grouped = (batch, few, share * queries, width)
-    scores = matmul(mul(widened(reshape(query, grouped)), setting.scale), transpose(widened(key)))
+    scores = matmul(mul(widened(reshape(query, grouped)), setting.scale), transpose(widened(key)), setting.precision)
     weights = _softmax(_masked(reshape(scores, (batch, heads, queries, keys)), setting))
     if setting.state is not None:
         weights = where(kept_pairs(setting, weights.shape), mul(weights, 1 / (1 - setting.p)), 0.0)
     weights = reshape(weights, (batch, few, grouped[2], keys))
-    means = matmul(weights, widened(value))
+    means = matmul(weights, widened(value), setting.precision)
     return cast(reshape(means, (batch, heads, queries, value.shape[-1])), query.dtype)
 
 
@@ -139,7 +140,7 @@ def _softmax(scores: Value) -> Value:
 
 def _gradients(op: Attention, upstream: Value, level: Value, delta: Value) -> tuple[Value, Value, Value]:
     """The gradients of queries, keys and values."""
-    given = (op.query, op.key, op.value, op.mask, op.state, op.heads, op.causal, op.scale, op.p)
+    given = (op.query, op.key, op.value, op.mask, op.state, op.heads, op.causal, op.scale, op.p, op.precision)
     made = AttentionGradient(*given, upstream, level, delta)
     to_query, to_key, to_value = made.parts(made)
     return reduce_sum(to_query, 0), to_key, to_value

@@ -76,8 +76,9 @@ class AttentionGradient(Attending):
 
     def kernel(self) -> TileCode:
         from .attention_code import backward
+        from .tile_code import with_precision
 
-        return backward(self, self.chunks, self.span)
+        return with_precision(backward(self, self.chunks, self.span), self.precision)
 
     def parts(self, x: Value) -> tuple[Value, Value, Value]:
         """The gradients of queries, keys and values (or what has their layout)."""

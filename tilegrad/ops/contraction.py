@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from typing import final
 
 from ..errors import ShapeError
+from ..ir.dtype import float32
 from ..ir.graph import Reader, TensorType, Value
-from ..ir.scalar import Expr, Position, cast, fresh_index, reduce
+from ..ir.precision import PRODUCTS, Precision
+from ..ir.scalar import Expr, Position, apply, cast, fresh_index, reduce
 from ..ir.size import Dim
 from .arithmetic import add, mul
 from .base import require_alike
@@ -24,7 +26,7 @@ class Contract(Value):
     """Products of elements of x and y, summed over the letters that the result lacks.
 
     Each letter stands once in an operand; a summed one stands in both. An extent of 1 meets any other
-    of a letter that is not summed. Half precision is multiplied and added up in float32.
+    of a letter that is not summed. Half precision is multiplied and added up in float32, and float32 at a precision.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input
@@ -37,6 +39,7 @@ class Contract(Value):
     x: Value
     y: Value
     equation: str
+    precision: Precision = "highest"
 
     def infer(self) -> TensorType:
         require_alike("contraction", (self.x, self.y))
@@ -64,25 +67,34 @@ class Contract(Value):
         for value, axes in ((self.x, of_x), (self.y, of_y)):
             places = [ZERO if n == 1 and a in out else at[a] for a, n in zip(axes, value.shape, strict=True)]
             factors.append(cast(read(value, tuple(places)), accumulator(value.dtype)))
-        result: Expr = factors[0] * factors[1]
+        result = times(factors[0], factors[1], self.precision)
         for _, letter in reversed(over):
             result = reduce("add", indices[letter], result)
         return cast(result, self.x.dtype)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         of_x, of_y, out = letters(self.equation)
-        to_x = _share(upstream, out, self.y, of_y, self.x, of_x) if self.x.tracked else None
-        to_y = _share(upstream, out, self.x, of_x, self.y, of_y) if self.y.tracked else None
+        to_x = self._share(upstream, out, self.y, of_y, self.x, of_x) if self.x.tracked else None
+        to_y = self._share(upstream, out, self.x, of_x, self.y, of_y) if self.y.tracked else None
         return to_x, to_y
 
+    def _share(self, upstream: Value, out: str, other: Value, of_other: str, x: Value, of_x: str) -> Value:
+        """What flows back to x: the upstream gradient contracted with the other operand."""
+        wide = "".join(a for a, n in zip(of_x, x.shape, strict=True) if n != 1 or a not in out)
+        return reshape(contract(upstream, other, f"{out},{of_other}->{wide}", self.precision), x.shape)
+
     def __str__(self) -> str:
-        return f"contract[{self.equation}]"
+        return f"contract[{self.equation}{noted(self.precision)}]"
 
 
-def _share(upstream: Value, out: str, other: Value, of_other: str, x: Value, of_x: str) -> Value:
-    """What flows back to x: the upstream gradient contracted with the other operand."""
-    wide = "".join(a for a, n in zip(of_x, x.shape, strict=True) if n != 1 or a not in out)
-    return reshape(contract(upstream, other, f"{out},{of_other}->{wide}"), x.shape)
+def times(x: Expr, y: Expr, precision: Precision) -> Expr:
+    """A product that is to be summed: of float32 numbers at a precision."""
+    return apply(PRODUCTS[precision] if x.dtype is float32 else "mul", x, y)
+
+
+def noted(precision: Precision) -> str:
+    """How a precision is shown behind what else an op has."""
+    return "" if precision == "highest" else f", {precision}"
 
 
 def letters(equation: str) -> tuple[str, str, str]:
@@ -96,14 +108,14 @@ def letters(equation: str) -> tuple[str, str, str]:
     return of_x, of_y, out
 
 
-def contract(x: Value, y: Value, equation: str) -> Value:
+def contract(x: Value, y: Value, equation: str, precision: Precision = "highest") -> Value:
     """A contraction whose letters may also be summed in one operand, and whose extents of 1 always fit."""
     of_x, of_y, out = letters(equation)
     x, of_x = _without_lone_ones(x, of_x, y, of_y, out)
     y, of_y = _without_lone_ones(y, of_y, x, of_x, out)
     x, of_x = _summed(x, of_x, of_y + out)
     y, of_y = _summed(y, of_y, of_x + out)
-    return Contract(x, y, f"{of_x},{of_y}->{out}")
+    return Contract(x, y, f"{of_x},{of_y}->{out}", precision)
 
 
 def _without_lone_ones(x: Value, of_x: str, y: Value, of_y: str, out: str) -> tuple[Value, str]:
@@ -124,7 +136,7 @@ def _summed(x: Value, of_x: str, needed: str) -> tuple[Value, str]:
 BATCH = "abcdefghlopqrstuvwxyz"
 
 
-def matmul(x: Value, y: Value) -> Value:
+def matmul(x: Value, y: Value, precision: Precision = "highest") -> Value:
     """The matrix product in all shapes of `torch.matmul`: vectors, matrices, and batches that broadcast."""
     if not x.shape or not y.shape:
         raise ShapeError(f"matmul: {shown(x.shape)} and {shown(y.shape)}: both need at least one axis; use mul")
@@ -138,7 +150,7 @@ def matmul(x: Value, y: Value) -> Value:
     of_x = batch[len(batch) - in_x :] + "ik"[-min(x.type.rank, 2) :]
     of_y = batch[len(batch) - in_y :] + "kj"[: min(y.type.rank, 2)]
     out = batch + ("i" if "i" in of_x else "") + ("j" if "j" in of_y else "")
-    return Contract(x, y, f"{of_x},{of_y}->{out}")
+    return Contract(x, y, f"{of_x},{of_y}->{out}", precision)
 
 
 def _ranks(op: str, **expected: tuple[Value, int]) -> None:
@@ -147,30 +159,30 @@ def _ranks(op: str, **expected: tuple[Value, int]) -> None:
             raise ShapeError(f"{op}: {name} has shape {shown(x.shape)}; it needs {rank} axes, not {x.type.rank}")
 
 
-def mm(x: Value, y: Value) -> Value:
+def mm(x: Value, y: Value, precision: Precision = "highest") -> Value:
     """Two matrices multiplied."""
     _ranks("mm", x=(x, 2), y=(y, 2))
-    return matmul(x, y)
+    return matmul(x, y, precision)
 
 
-def mv(x: Value, y: Value) -> Value:
+def mv(x: Value, y: Value, precision: Precision = "highest") -> Value:
     """A matrix times a vector."""
     _ranks("mv", x=(x, 2), y=(y, 1))
-    return matmul(x, y)
+    return matmul(x, y, precision)
 
 
-def dot(x: Value, y: Value) -> Value:
+def dot(x: Value, y: Value, precision: Precision = "highest") -> Value:
     """The sum of the products of two vectors."""
     _ranks("dot", x=(x, 1), y=(y, 1))
-    return matmul(x, y)
+    return matmul(x, y, precision)
 
 
-def bmm(x: Value, y: Value) -> Value:
+def bmm(x: Value, y: Value, precision: Precision = "highest") -> Value:
     """As many pairs of matrices multiplied as the first axes have elements."""
     _ranks("bmm", x=(x, 3), y=(y, 3))
     if x.shape[0] != y.shape[0]:
         raise ShapeError(f"bmm: {shown(x.shape)} and {shown(y.shape)}: the first axes must be equal")
-    return matmul(x, y)
+    return matmul(x, y, precision)
 
 
 def outer(x: Value, y: Value) -> Value:
@@ -190,22 +202,31 @@ def kron(x: Value, y: Value) -> Value:
     return reshape(apart, [m * n for m, n in zip(a.shape, b.shape, strict=True)])
 
 
-def inner(x: Value, y: Value) -> Value:
+def inner(x: Value, y: Value, precision: Precision = "highest") -> Value:
     """The sums of products along the last axes."""
     if not x.shape or not y.shape:
         return mul(x, y)
-    return tensordot(x, y, ((x.type.rank - 1,), (y.type.rank - 1,)))
+    return tensordot(x, y, ((x.type.rank - 1,), (y.type.rank - 1,)), precision)
 
 
-def baddbmm(base: Value, x: Value, y: Value, beta: float = 1, alpha: float = 1) -> Value:
+def baddbmm(
+    base: Value, x: Value, y: Value, beta: float = 1, alpha: float = 1, precision: Precision = "highest"
+) -> Value:
     """beta * base + alpha * (x @ y); `addmm` and `addmv` too."""
-    product = matmul(x, y) if alpha == 1 else mul(matmul(x, y), alpha)
+    product = matmul(x, y, precision)
+    if alpha != 1:
+        product = mul(product, alpha)
     if beta == 0:
         return product
     return add(base if beta == 1 else mul(base, beta), product)
 
 
-def tensordot(x: Value, y: Value, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Value:
+def tensordot(
+    x: Value,
+    y: Value,
+    axes: int | tuple[Sequence[int], Sequence[int]] = 2,
+    precision: Precision = "highest",
+) -> Value:
     """Sums of products over pairs of axes; a number means so many last axes of x with first axes of y."""
     if isinstance(axes, int):
         axes = (range(x.type.rank - axes, x.type.rank), range(axes))
@@ -219,4 +240,4 @@ def tensordot(x: Value, y: Value, axes: int | tuple[Sequence[int], Sequence[int]
     of_x = [next(names) for _ in x.shape]
     of_y = [of_x[in_x[in_y.index(n)]] if n in in_y else next(names) for n in range(y.type.rank)]
     out = [a for n, a in enumerate(of_x) if n not in in_x] + [a for n, a in enumerate(of_y) if n not in in_y]
-    return Contract(x, y, f"{''.join(of_x)},{''.join(of_y)}->{''.join(out)}")
+    return Contract(x, y, f"{''.join(of_x)},{''.join(of_y)}->{''.join(out)}", precision)

@@ -20,12 +20,14 @@ from typing import final
 
 from ..errors import ShapeError
 from ..ir.graph import Reader, TensorType, Value
+from ..ir.precision import Precision
 from ..ir.scalar import Expr, Index, Position, const, fresh_index, reduce
 from ..ir.scalar import cast as cast_element
 from ..ir.scalar import where as choose
 from ..ir.size import Dim, Shape
 from .base import require_alike
 from .broadcasting import accumulator, require, reshape
+from .contraction import noted, times
 from .movement import narrow, permute
 from .sliding import Sliding, check_fit, coverings, places
 
@@ -38,10 +40,10 @@ def _infer(x: Value, y: Value, shape: Shape) -> TensorType:
     return x.type.with_shape(shape)
 
 
-def _summed(x: Expr, y: Expr, over: Sequence[Index]) -> Expr:
+def _summed(x: Expr, y: Expr, over: Sequence[Index], precision: Precision) -> Expr:
     """The sum of products, in float32 for half precision."""
     dtype = x.dtype
-    result = cast_element(x, accumulator(dtype)) * cast_element(y, accumulator(dtype))
+    result = times(cast_element(x, accumulator(dtype)), cast_element(y, accumulator(dtype)), precision)
     for index in reversed(over):
         result = reduce("add", index, result)
     return cast_element(result, dtype)
@@ -63,6 +65,7 @@ class Convolve(Value):
     x: Value
     w: Value
     axes: Windows
+    precision: Precision = "highest"
 
     def infer(self) -> TensorType:
         channels, taps = self.x.shape[2], [a.taps for a in self.axes]
@@ -75,15 +78,15 @@ class Convolve(Value):
         channel, *taps = over = _indices([self.x.shape[2], *[a.taps for a in self.axes]])
         at, exists = places(self.axes, windows, taps)
         x = _guarded(exists, read(self.x, (batch, group, channel, *at)))
-        return _summed(x, read(self.w, (group, output, channel, *taps)), over)
+        return _summed(x, read(self.w, (group, output, channel, *taps)), over, self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        to_x = convolve_back(upstream, self.w, self.axes) if self.x.tracked else None
-        to_w = ConvolveWeight(self.x, upstream, self.axes) if self.w.tracked else None
+        to_x = convolve_back(upstream, self.w, self.axes, self.precision) if self.x.tracked else None
+        to_w = ConvolveWeight(self.x, upstream, self.axes, self.precision) if self.w.tracked else None
         return to_x, to_w
 
     def __str__(self) -> str:
-        return f"convolve[{_shown(self.axes)}]"
+        return f"convolve[{_shown(self.axes)}{noted(self.precision)}]"
 
 
 @final
@@ -100,6 +103,7 @@ class ConvolveBack(Value):
     y: Value
     turned: Value
     axes: Windows
+    precision: Precision = "highest"
 
     def infer(self) -> TensorType:
         outputs, taps = self.y.shape[2], [a.taps for a in self.axes]
@@ -115,18 +119,18 @@ class ConvolveBack(Value):
         found = coverings(self.axes, at, numbers)
         y = _guarded(found.exists, read(self.y, (batch, group, output, *found.windows)))
         w = _guarded(found.reached, read(self.turned, (group, channel, output, *found.taps)))
-        return _summed(y, w, over)
+        return _summed(y, w, over, self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         positions = [_strides(a) * a.stride for a in self.axes]
         x = reshape(upstream, (*upstream.shape[:3], *positions))
         axes = tuple([a.replaced(extent=n) for a, n in zip(self.axes, positions, strict=True)])
-        to_y = Convolve(x, _turned(self.turned), axes) if self.y.tracked else None
-        to_w = _turned(ConvolveWeight(x, self.y, axes)) if self.turned.tracked else None
+        to_y = Convolve(x, _turned(self.turned), axes, self.precision) if self.y.tracked else None
+        to_w = _turned(ConvolveWeight(x, self.y, axes, self.precision)) if self.turned.tracked else None
         return to_y, to_w
 
     def __str__(self) -> str:
-        return f"convolve_back[{_shown(self.axes)}]"
+        return f"convolve_back[{_shown(self.axes)}{noted(self.precision)}]"
 
 
 @final
@@ -137,6 +141,7 @@ class ConvolveWeight(Value):
     x: Value
     y: Value
     axes: Windows
+    precision: Precision = "highest"
 
     def infer(self) -> TensorType:
         batch, groups = self.x.shape[:2]
@@ -150,15 +155,15 @@ class ConvolveWeight(Value):
         batch, *windows = over = _indices([self.x.shape[0], *[a.count for a in self.axes]])
         at, exists = places(self.axes, windows, taps)
         x = _guarded(exists, read(self.x, (batch, group, channel, *at)))
-        return _summed(x, read(self.y, (batch, group, output, *windows)), over)
+        return _summed(x, read(self.y, (batch, group, output, *windows)), over, self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        to_x = convolve_back(self.y, upstream, self.axes) if self.x.tracked else None
-        to_y = Convolve(self.x, upstream, self.axes) if self.y.tracked else None
+        to_x = convolve_back(self.y, upstream, self.axes, self.precision) if self.x.tracked else None
+        to_y = Convolve(self.x, upstream, self.axes, self.precision) if self.y.tracked else None
         return to_x, to_y
 
     def __str__(self) -> str:
-        return f"convolve_weight[{_shown(self.axes)}]"
+        return f"convolve_weight[{_shown(self.axes)}{noted(self.precision)}]"
 
 
 def _strides(axis: Sliding) -> Dim:
@@ -175,9 +180,9 @@ def known_extent(axis: Sliding) -> int:
     return axis.extent
 
 
-def convolve_back(y: Value, w: Value, axes: Windows) -> Value:
+def convolve_back(y: Value, w: Value, axes: Windows, precision: Precision = "highest") -> Value:
     """The gradient of a convolution for its input, (batch, groups, channels, *extents)."""
-    back = ConvolveBack(y, _turned(w), axes)
+    back = ConvolveBack(y, _turned(w), axes, precision)
     result = reshape(back, (*back.shape[:3], *[_strides(a) * a.stride for a in axes]))
     for n, axis in enumerate(axes):
         result = narrow(result, 3 + n, 0, axis.extent)

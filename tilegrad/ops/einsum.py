@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ..errors import ArgumentError, ShapeError
 from ..ir.graph import Value
+from ..ir.precision import Precision
 from ..ir.size import Dim, Size, known
 from .arithmetic import mul
 from .broadcasting import reduce_sum, reshape, shown
@@ -20,7 +21,7 @@ GUESS = 64
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def einsum(equation: str, *operands: Value) -> Value:
+def einsum(equation: str, *operands: Value, precision: Precision = "highest") -> Value:
     """Products of elements of all operands, summed over the letters that the result lacks.
 
     A letter that an operand has twice means its diagonal; `...` stands for further axes, which
@@ -37,17 +38,17 @@ def einsum(equation: str, *operands: Value) -> Value:
         left = "".join(dict.fromkeys(a for a in of_x + of_y if a in needed))
         if not rest:
             left = out if set(left) == set(out) else left
-        named = [*rest, (_product(x, of_x, y, of_y, left), left)]
+        named = [*rest, (_product(x, of_x, y, of_y, left, precision), left)]
     x, of_x = named[0]
     gone = [n for n, a in enumerate(of_x) if a not in out]
     x, of_x = (reduce_sum(x, gone), "".join(a for a in of_x if a in out)) if gone else (x, of_x)
     return permute(x, [of_x.index(a) for a in out])
 
 
-def _product(x: Value, of_x: str, y: Value, of_y: str, out: str) -> Value:
+def _product(x: Value, of_x: str, y: Value, of_y: str, out: str, precision: Precision) -> Value:
     """The contraction of two operands; without a sum, a product that broadcasts."""
     if any(a in of_y and a not in out for a in of_x):
-        return contract(x, y, f"{of_x},{of_y}->{out}")
+        return contract(x, y, f"{of_x},{of_y}->{out}", precision)
     return mul(_spread(x, of_x, out), _spread(y, of_y, out))
 
 

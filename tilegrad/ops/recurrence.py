@@ -19,6 +19,7 @@ import numpy as np
 
 from ..errors import GradientError, ShapeError
 from ..ir.graph import TensorType, Value
+from ..ir.precision import Precision
 from ..ir.size import Shape, Size, known, product
 from .broadcasting import reduce_sum, reshape, shown
 from .cast import cast, widened
@@ -26,7 +27,7 @@ from .contraction import contract
 from .movement import cat, narrow, transpose
 from .opaque import Opaque
 from .recurrence_code import GATES, KEPT, Kind, Layer, Sizes, backward, forward
-from .tile_code import TileCode
+from .tile_code import TileCode, with_precision
 
 
 class _Recurrent(Opaque):
@@ -68,6 +69,7 @@ class Recurrence(_Recurrent):
     kind: Kind
     reverse: bool
     keeps: bool
+    precision: Precision
 
     def infer(self) -> TensorType:
         shapes = [x.shape for x in self.inputs]
@@ -114,7 +116,8 @@ class Recurrence(_Recurrent):
 
     def kernel(self) -> TileCode:
         given = dict(zip(("x", "weight", "hidden", "more0"), (x.type for x in self.inputs), strict=False))
-        return forward(Layer(self.kind, self.sizes, self.reverse, given, self.type), self.keeps)
+        layer = Layer(self.kind, self.sizes, self.reverse, given, self.type)
+        return with_precision(forward(layer, self.keeps), self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         arriving, own = _pieces(upstream, self.layout), self.parts()
@@ -122,13 +125,15 @@ class Recurrence(_Recurrent):
         given = [arriving["hidden"], transpose(self.weight), own["hidden"], self.hidden]
         extra = [*self.more[:1], arriving["cell"], own["kept"]] if self.kind == "lstm" else []
         extra = [own["kept"]] if self.kind == "gru" else extra
-        made = RecurrenceGradient(given[0], given[1], given[2], given[3], tuple(extra), self.kind, self.reverse)
+        made = RecurrenceGradient(
+            given[0], given[1], given[2], given[3], tuple(extra), self.kind, self.reverse, self.precision
+        )
         shares = made.parts()
         to_gates = shares["gates"]
         of_hidden = to_gates
         if self.kind == "gru":
             of_hidden = cat([narrow(to_gates, 1, 0, 2 * self.sizes.units), shares["m"]], 1)
-        to_weight = contract(of_hidden, before, "lgn,lhn->gh")
+        to_weight = contract(of_hidden, before, "lgn,lhn->gh", self.precision)
         to_more = [shares["cell"]] if self.kind == "lstm" else []
         to_more = [reduce_sum(shares["m"], (0, 2))] if self.kind == "gru" else to_more
         return [to_gates, to_weight, shares["first"], *to_more]
@@ -156,6 +161,7 @@ class RecurrenceGradient(_Recurrent):
     """LSTM: the first cells, the upstream of the last, what was kept. GRU: what was kept."""
     kind: Kind
     reverse: bool
+    precision: Precision
 
     @property
     def sizes(self) -> Sizes:
@@ -201,7 +207,7 @@ class RecurrenceGradient(_Recurrent):
     def kernel(self) -> TileCode:
         names = ("upstream", "weight", "states", "hidden", "more0", "more1", "more2")
         given = dict(zip(names, (x.type for x in self.inputs), strict=False))
-        return backward(Layer(self.kind, self.sizes, self.reverse, given, self.type))
+        return with_precision(backward(Layer(self.kind, self.sizes, self.reverse, given, self.type)), self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         raise GradientError(
@@ -246,13 +252,19 @@ def _gru_back(to_h: Any, last: Any, kept: Any) -> tuple[Any, Any, Any]:
 
 
 def recurrence(
-    x: Value, weight: Value, hidden: Value, more: Value | None, kind: Kind, reverse: bool
+    x: Value,
+    weight: Value,
+    hidden: Value,
+    more: Value | None,
+    kind: Kind,
+    reverse: bool,
+    precision: Precision = "highest",
 ) -> tuple[Value, Value | None]:
     """All hidden states, and an LSTM's last cells; see `Recurrence` for the shapes."""
     given = [widened(v) for v in (x, weight, hidden)]
     extra = () if more is None else (widened(more),)
     keeps = any(v.tracked for v in (*given, *extra))
-    made = Recurrence(given[0], given[1], given[2], extra, kind, reverse, keeps)
+    made = Recurrence(given[0], given[1], given[2], extra, kind, reverse, keeps, precision)
     parts = made.parts()
     cell = parts.get("cell")
     return cast(parts["hidden"], x.dtype), None if cell is None else cast(cell, x.dtype)

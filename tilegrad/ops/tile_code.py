@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 from ..ir.dtype import int64
 from ..ir.graph import TensorType
 from ..ir.node import Structure
+from ..ir.precision import Precision
 from ..ir.program import Tiles as Tiles
 from ..ir.size import Dim, Shape, Size
-from ..ir.tile import Assign, Cast, Kernel, Literal, Name, Parameter, ProgramId, Tile
+from ..ir.tile import Assign, Cast, Dot, Kernel, Literal, Name, Parameter, ProgramId, Tile
 from ..ir.tile_parser import parse
 
 
@@ -33,6 +34,17 @@ def tile_code(text: str, inputs: Mapping[str, TensorType], output: TensorType, g
     sizes = [f'{n}: "i64"' for n in names]
     kernel = parse(text.replace("PARAMETERS", ", ".join([*pointers, *sizes])))
     return TileCode(kernel, grid, tuple(map(Size.named, names)))
+
+
+def with_precision(code: TileCode, precision: Precision) -> TileCode:
+    """A kernel whose dots are at least so exact."""
+    if precision == "highest":
+        return code
+
+    def at(part: Any) -> Any:
+        return part.replaced(precision=precision) if isinstance(part, Dot) else None
+
+    return code._replace(kernel=code.kernel.replaced(body=changed(code.kernel.body, at)))
 
 
 def filled(text: str, blocks: Mapping[str, str], words: Mapping[str, object]) -> str:

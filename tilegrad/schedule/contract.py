@@ -11,10 +11,12 @@ elementwise may follow on the result before it is stored.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ..ir import tile
-from ..ir.dtype import DType, bfloat16, float16, float32
+from ..ir.dtype import bfloat16, float16, float32
 from ..ir.graph import Value
+from ..ir.precision import Precision
 from ..ir.scalar import Apply, Expr, Index, Read, Reduce, walk
 from ..ir.size import product
 from ..ir.tile import Assign, For, Literal, Name, Statement, Tile
@@ -24,7 +26,13 @@ from .flatten import FlatGroup
 from .group import Group
 from .instances import Lowered, declare_programs, extent_of, finished, kernel_names, number_of
 from .matrix import as_matrix
-from .products import free_indices, operands
+from .products import free_indices, operands, precision_of
+
+
+class Product(NamedTuple):
+    accumulator: Name
+    factors: tuple[Expr, Expr]
+    precision: Precision
 
 
 def lower_contraction(group: Group, flat: FlatGroup, names: Mapping[Value, str]) -> Lowered:
@@ -41,7 +49,7 @@ def lower_contraction(group: Group, flat: FlatGroup, names: Mapping[Value, str])
     rows = tuple(i for i in flat.rows if i not in (m, n)) + (m, n)
     emitter = Emitter((m, k, n), block, kernel_names(flat, names), flat.roots)
     grid = declare_programs(emitter, rows, {m: block[m], n: block[n]}, overlapping=True)
-    accumulators = _accumulate(emitter, flat, factors, (m, k, n), [e.dtype for e in sums])
+    accumulators = _accumulate(emitter, flat, factors, (m, k, n), sums)
     emitter.accumulated |= {e: (name, (m, n)) for e, name in zip(sums, accumulators, strict=True)}
     emitter.store(flat.stores)
     depth = number_of(product(i.extent for i in flat.columns))
@@ -54,17 +62,18 @@ def _accumulate(
     flat: FlatGroup,
     factors: list[tuple[Expr, Expr]],
     axes: tuple[Index, Index, Index],
-    dtypes: list[DType],
+    sums: list[Reduce],
 ) -> list[Name]:
     """Writes the loop over k (and over further columns around it) and gives the accumulators."""
     m, k, n = axes
     shape = (emitter.block[m], emitter.block[n])
-    names = [emitter.assign("acc", tile.Full(shape, Literal(0.0), dtype)) for dtype in dtypes]
+    names = [emitter.assign("acc", tile.Full(shape, Literal(0.0), e.dtype)) for e in sums]
     before, known, masks = emitter.body, dict(emitter.known), dict(emitter.masks)
     outer = [(column, emitter.fresh("k")) for column in flat.columns[:-1]]
     emitter.variables |= outer
     single = not outer and k.extent == emitter.block[k]
-    body = _along(emitter, list(zip(names, factors, strict=True)), axes)
+    products = [Product(*found) for found in zip(names, factors, map(precision_of, sums), strict=True)]
+    body = _along(emitter, products, axes)
     for column, variable in reversed(outer):
         body = [For(variable, Literal(0), extent_of(emitter, column.extent), Literal(1), tuple(body))]
     emitter.body = before + body
@@ -73,9 +82,7 @@ def _accumulate(
     return names
 
 
-def _along(
-    emitter: Emitter, products: list[tuple[Name, tuple[Expr, Expr]]], axes: tuple[Index, Index, Index]
-) -> list[Statement]:
+def _along(emitter: Emitter, products: list[Product], axes: tuple[Index, Index, Index]) -> list[Statement]:
     """A loop over pieces of k, and what is left of it; a symbolic k is overhung."""
     m, k, n = axes
     step = emitter.block[k]
@@ -86,9 +93,9 @@ def _along(
         emitter.known, emitter.masks = dict(known), dict(masks)
         lanes: Tile = tile.Arange(0, width)
         emitter.variables[k] = emitter.assign("ks", lanes if start is None else tile.Apply("add", (start, lanes))).name
-        for name, pair in products:
+        for name, pair, precision in products:
             x, y = (_operand(emitter, e, at) for e, at in zip(_narrow(*pair), ((m, k), (k, n)), strict=True))
-            emitter.body.append(Assign(name.name, tile.Dot(x, y, name)))
+            emitter.body.append(Assign(name.name, tile.Dot(x, y, name, precision)))
         return emitter.body
 
     if k.extent == step:

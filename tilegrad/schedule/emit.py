@@ -13,6 +13,7 @@ from ..ir.dtype import DType, bool_, int32, int64
 from ..ir.functions import REDUCERS, identity
 from ..ir.graph import Value
 from ..ir.position import bounds
+from ..ir.precision import PRECISION_OF
 from ..ir.scalar import (
     TRUE,
     Apply,
@@ -165,6 +166,7 @@ class Emitter:
                 made = [self.emit(condition, guard), self.emit(x, inside), self.emit(y, outside)]
                 return self._applied("where", made, (condition, x, y))
             case Apply(fn, args):
+                fn = "mul" if fn in PRECISION_OF else fn  # what no dot computes is as exact as it can be
                 return self._applied(fn, [self.emit(a, guard) for a in args], args)
             case Reduce(fn, index, body):
                 value, axes = self.inside(fn, index, body, *self.emit(body, guard))

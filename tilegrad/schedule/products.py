@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..ir.graph import Value
+from ..ir.precision import PRECISION_OF, Precision
 from ..ir.scalar import Apply, Expr, Index, Reduce, facts, substituted, walk
 from .group import Group, Mapping
 
@@ -16,7 +17,7 @@ def operands(expr: Expr, rows: tuple[Index, ...], columns: tuple[Index, ...]) ->
     if body is None or any(e.fn != "add" for e in walk(expr) if isinstance(e, Reduce)):
         return None
     match body.body:
-        case Apply("mul", (x, y)) as e:
+        case Apply(fn, (x, y)) as e if fn in PRECISION_OF:
             if not e.dtype.is_float:
                 return None
         case _:
@@ -31,6 +32,15 @@ def operands(expr: Expr, rows: tuple[Index, ...], columns: tuple[Index, ...]) ->
         max((n for n, i in enumerate(rows) if i in lone), default=0) for lone in (in_x - in_y, in_y - in_x)
     )
     return (x, y) if last_x < last_y else (y, x)
+
+
+def precision_of(sums: Reduce) -> Precision:
+    """How exact sums of products, one around the other, must be."""
+    body: Expr = sums
+    while isinstance(body, Reduce):
+        body = body.body
+    assert isinstance(body, Apply)
+    return PRECISION_OF[body.fn]
 
 
 def free_indices(e: Expr) -> set[Index]:

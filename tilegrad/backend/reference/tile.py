@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from ...errors import KernelError
-from ...ir.dtype import DType
+from ...ir.dtype import DType, float32
 from ...ir.functions import FUNCTIONS, REDUCERS, convert
+from ...ir.precision import product as product_at
 from ...ir.tile import (
     Apply,
     Arange,
@@ -273,9 +274,11 @@ def _scan(run: Interpreter, x: Scan) -> Any:
 
 
 def _dot(run: Interpreter, x: Dot) -> Any:
-    dtype = dot_dtype(run.types.of(x.x).dtype).numpy
-    product = np.matmul(run.value(x.x).astype(dtype), run.value(x.y).astype(dtype))
-    return product if x.accumulator is None else run.value(x.accumulator) + product
+    given = run.types.of(x.x).dtype
+    dtype = dot_dtype(given).numpy
+    precision = x.precision if given is float32 else "highest"
+    result = product_at(run.value(x.x).astype(dtype), run.value(x.y).astype(dtype), precision, np.matmul)
+    return result if x.accumulator is None else run.value(x.accumulator) + result
 
 
 def _shaped(run: Interpreter, x: Tile, change: Callable[[Any], Any]) -> Any:
