@@ -194,11 +194,39 @@ class Elements:
         if isinstance(base, ir.Literal) or not self.types.of(base).pointer:
             base, offset = offset, base
         address = self.part(base, at, t.shape, lanes, t.dtype)
-        have = self.dtype(offset, int32)
-        index = vectors.cast(b, self.part(offset, at, t.shape, lanes, have), have, int64)
+        if lanes:
+            have = self.dtype(offset, int32)
+            index = vectors.cast(b, self.part(offset, at, t.shape, lanes, have), have, int64)
+        else:
+            index = self._offset(offset, at, t.shape)
         if x.fn == "sub":
             index = b.op("sub", constant(0, index.type), index)
         return b.offset(address, vectors.memory_element(t.dtype), b.splat(index, address.type.lanes))
+
+    def _offset(self, x: ir.Tile, at: At, shape: tuple[int, ...]) -> Value:
+        """An offset as int64, from its parts as int64: it may not overflow, and so the machine can add as it loads."""
+        b = self.b
+        own = self.shape(x)
+        if own != shape and own:
+            whole, at = shape[len(shape) - len(own) :], at[len(at) - len(own) :]
+            at = [constant(0, I64) if e == 1 and w != 1 else i for i, e, w in zip(at, own, whole, strict=True)]
+        match x:
+            case ir.Literal(number):
+                return constant(int(number), I64)
+            case ir.Name(name) if name in self.lazy:
+                return self._offset(self.lazy[name], at, own)
+            case ir.Arange(start, _):
+                return b.op("add", at[-1], constant(start, I64))
+            case ir.Expand(y, axes):
+                return self._offset(y, [i for n, i in enumerate(at) if n not in axes], self.shape(y))
+            case ir.BroadcastTo(y, _):
+                return self._offset(y, at, own)
+            case ir.Apply("add" | "sub" | "mul" as fn, (y, z)) if self.types.of(x).dtype in (int32, int64):
+                return b.op(fn, self._offset(y, at, own), self._offset(z, at, own))
+            case ir.Cast(y, target) if target is int64 and self.dtype(y, int64) is int32:
+                return self._offset(y, at, own)
+        have = self.dtype(x, int32)
+        return vectors.cast(b, self.of(x, at if own else [], 0, have), have, int64)
 
     def _transposed(self, y: ir.Tile, permutation: tuple[int, ...], at: At, lanes: int, t: TileType) -> Value:
         b = self.b

@@ -9,6 +9,7 @@ otherwise it is kept on the stack.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from ....errors import CompileError
 from ....ir import tile as ir
@@ -156,18 +157,24 @@ class _Lowering:
     def _is_lazy(self, name: str, value: ir.Tile) -> bool:
         """Whether a tile is evaluated where it is used."""
         cost = 0
+        elements = prod(self.e.types.of(value).shape)
         for x in walk(value):
             match x:
                 case ir.Reduce() | ir.Scan() | ir.Dot() | ir.Reshape() | ir.Trans():
                     return False
-                case ir.Name(other) if self.assigned.get(other, 0) > 1 or other in self.e.memory:
+                case ir.Name(other) if self._changes(other):
                     return False
                 case ir.Load(pointer):
                     if any(isinstance(p, ir.Name) and p.name in self.stored for p in walk(pointer)):
                         return False
-                case ir.Apply(fn):
+                case ir.Apply(fn) if prod(self.e.types.of(x).shape) == elements:
                     cost += 10 if fn in DEAR and self.e.types.of(x).dtype.is_float else 1
         return cost <= CHEAP or self.used.get(name, 0) <= 1 or not self.e.types.of(value).dtype.is_float
+
+    def _changes(self, name: str) -> bool:
+        """Whether a name has more than one value."""
+        values = self.assigned.get(name, 0) + any(p.name == name for p in self.kernel.parameters)
+        return values > 1
 
     def _moves(self, value: ir.Tile, name: str) -> bool:
         """Whether elements of the new tile depend on other elements of the old one."""
