@@ -1,0 +1,1 @@
+"""From tile kernels to CUDA C++."""

@@ -1,0 +1,114 @@
+"""Which thread of a block holds which element of a tile.
+
+The position along an axis is a number in mixed radix. Each of its digits is held by a register index (every value of
+it is in one thread) or by some bits of the thread's number. A tile of [4, 512] over 256 threads:
+
+    axis 1:  4 (register, a vector), 128 (thread % 128)
+    axis 0:  2 (thread / 128), 2 (register)
+
+Extents need not be a product of the digits: what lies beyond is left out. Threads whose remaining bits differ hold
+the same elements; the one with zeros there *owns* them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ....ir.node import Structure
+
+
+class Digit(Structure):
+    """`stride` threads apart; held by a register index if there is no stride."""
+
+    extent: int
+    stride: int | None = None
+
+
+class Layout(Structure):
+    """The digits of each axis, the lowest first; `vector` is the axis whose lowest digit is read in one piece, or -1."""
+
+    shape: tuple[int, ...]
+    axes: tuple[tuple[Digit, ...], ...]
+    vector: int = -1
+
+    @property
+    def width(self) -> int:
+        """Elements of a vector."""
+        return self.axes[self.vector][0].extent if self.vector >= 0 else 1
+
+    def registers(self) -> list[tuple[int, int]]:
+        """The digits that are held by registers, as (axis, place): the indices of an array, outermost first."""
+        return [
+            (axis, place)
+            for axis, digits in enumerate(self.axes)
+            for place in reversed(range(len(digits)))
+            if digits[place].stride is None
+        ]
+
+    def extents(self) -> tuple[int, ...]:
+        """The extents of the array that each thread keeps."""
+        return tuple([self.axes[axis][place].extent for axis, place in self.registers()])
+
+    def covered(self, axis: int) -> int:
+        """How far the digits of an axis reach."""
+        return math.prod(d.extent for d in self.axes[axis])
+
+    def overhangs(self, axis: int) -> bool:
+        """Whether some positions are beyond the tile."""
+        return self.covered(axis) > self.shape[axis]
+
+    def copies(self, threads: int) -> int:
+        """The bits of a thread's number that tell copies apart."""
+        used = 0
+        for digits in self.axes:
+            for d in digits:
+                used |= 0 if d.stride is None else (d.extent - 1) * d.stride
+        return (threads - 1) & ~used
+
+    def without(self, axes: Sequence[int]) -> Layout:
+        """The layout of what is left when axes are dropped."""
+        kept = [n for n in range(len(self.shape)) if n not in axes]
+        vector = kept.index(self.vector) if self.vector in kept else -1
+        return Layout(tuple([self.shape[n] for n in kept]), tuple([self.axes[n] for n in kept]), vector)
+
+
+NUMBER = Layout((), ())
+"""A tile without axes: all threads hold it."""
+
+
+def blocked(shape: tuple[int, ...], threads: int, vector: int = 1, order: Sequence[int] = ()) -> Layout:
+    """Neighbouring elements to neighbouring threads; `order` has the axis that lies closest in memory first.
+
+    >>> layout = blocked((4, 512), 256, 4)
+    >>> [[(d.extent, d.stride) for d in digits] for digits in layout.axes]
+    [[(2, 128), (2, None)], [(4, None), (128, 1)]]
+    >>> layout.extents(), layout.without([1]).copies(256)
+    ((2, 4), 127)
+    """
+    axes: list[tuple[Digit, ...]] = [()] * len(shape)
+    order = order or tuple(reversed(range(len(shape))))
+    stride, vectorised = 1, -1
+    for n, axis in enumerate(order):
+        digits: list[Digit] = []
+        wanted = shape[axis]
+        if n == 0 and vector > 1 and wanted % vector == 0:
+            digits.append(Digit(vector))
+            wanted //= vector
+            vectorised = axis
+        across = _threads_along(wanted, threads // stride)
+        if across > 1:
+            digits.append(Digit(across, stride))
+            stride *= across
+        if wanted > across:
+            digits.append(Digit(-(-wanted // across)))
+        axes[axis] = tuple(digits)
+    return Layout(shape, tuple(axes), vectorised)
+
+
+def _threads_along(extent: int, most: int) -> int:
+    """A power of two: as many as can be with few of them idle."""
+    choices = [1 << n for n in range(most.bit_length()) if 1 << n < 2 * extent]
+    covered = {n: -(-extent // n) * n for n in choices}
+    least = min((covered[n] for n in choices if n >= 8), default=extent)
+    return max((n for n in choices if covered[n] <= 1.15 * least), default=max(choices))
