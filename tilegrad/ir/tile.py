@@ -2,13 +2,14 @@
 
     kernel    ::= Kernel(name, parameters, body, origin)
     parameter ::= Parameter(name, dtype, pointer)
-    statement ::= Assign(name, value) | Store(pointer, value, mask)
+    statement ::= Assign(name, value) | Store(pointer, value, mask) | Print(text, values) | Assert(condition, text)
+                | Atomic(fn, pointer, value, mask, expected, name)
                 | For(index, start, stop, step, body) | While(condition, body) | If(condition, body, otherwise)
     tile      ::= Name(name) | Literal(value) | ProgramId(axis) | NumPrograms(axis) | Arange(start, stop)
                 | Load(pointer, mask, other) | Apply(fn, args) | Cast(x, dtype) | Bitcast(x, dtype)
                 | Full(shape, value, dtype) | Expand(x, axes) | BroadcastTo(x, shape) | Reshape(x, shape)
                 | Trans(x, permutation) | Reduce(fn, x, axis) | Scan(fn, x, axis)
-                | Dot(x, y, accumulator, precision)
+                | Dot(x, y, accumulator, precision) | Gather(x, index, axis)
 
 Every value is a tile: an array of static shape, `()` for a scalar. It is written as Triton is, and
 means what it means there:
@@ -24,6 +25,10 @@ means what it means there:
   `mask` is false nothing is read (the element is `other`, or unspecified) and nothing written.
   A mask and `other` broadcast to the pointer's shape, and so does the value of a `Store`.
 - The instances of a kernel run in any order, or at once. What is loaded must not be what another instance stores.
+- An `Atomic` is a store that reads at the same time: no other instance comes between. Between the lanes of a tile,
+  and between instances, the order is any. `name`, if there is one, gets what was there before.
+- `Gather` takes, along its axis, the elements with the numbers in `index`; a number outside the axis is an error.
+- `Print` and `Assert` are for those who look for mistakes: what a backend does with an `Assert` is its affair.
 - Reductions and scans of float16 and bfloat16 accumulate in float32 and round at the end.
 - Arange may have any length. Integer overflow of an offset is an error of the kernel.
 - `Reduce` drops its axis; for argmax and argmin it gives int32, the first place where several are equal, or
@@ -198,6 +203,14 @@ class Dot(Tile):
     precision: Precision = "highest"
 
 
+class Gather(Tile):
+    """Element [.., index[.., i, ..], ..] of x: the shapes of x and of the index differ at most along the axis."""
+
+    x: Tile
+    index: Tile
+    axis: int
+
+
 def parts(x: Tile) -> tuple[Tile, ...]:
     """The expressions that an expression is made of directly.
 
@@ -225,6 +238,34 @@ class Store(Structure):
     mask: Tile | None = None
 
 
+class Atomic(Structure):
+    """`fn` is one of `ATOMICS`; `expected` is what cas compares with; `name` is empty if nobody wants the old value."""
+
+    fn: str
+    pointer: Tile
+    value: Tile
+    mask: Tile | None = None
+    expected: Tile | None = None
+    name: str = ""
+
+
+ATOMICS = ("add", "max", "min", "and", "or", "xor", "xchg", "cas")
+
+
+class Print(Structure):
+    """A line for each element: the program, the text, and the values."""
+
+    text: str
+    values: tuple[Tile, ...]
+
+
+class Assert(Structure):
+    """All elements of the condition are true."""
+
+    condition: Tile
+    text: str
+
+
 class For(Structure):
     """index = start, start + step, ... as long as it is below stop; the step is positive."""
 
@@ -246,7 +287,7 @@ class If(Structure):
     otherwise: tuple[Statement, ...] = ()
 
 
-Statement: TypeAlias = "Assign | Store | For | While | If"
+Statement: TypeAlias = "Assign | Store | Atomic | Print | Assert | For | While | If"
 
 
 class Parameter(Structure):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .tile import Assign, For, If, Kernel, Load, Name, Statement, Store, Tile, While, parts
+from .tile import Assert, Assign, Atomic, For, If, Kernel, Load, Name, Print, Statement, Store, Tile, While, parts
 from .tile_types import Types
 
 
@@ -28,6 +28,12 @@ def roots(statement: Statement) -> tuple[Tile, ...]:
             return (value,)
         case Store(pointer, value, mask):
             return (pointer, value) if mask is None else (pointer, value, mask)
+        case Atomic(_, pointer, value, mask, expected):
+            return tuple([x for x in (pointer, value, mask, expected) if x is not None])
+        case Print(_, values):
+            return values
+        case Assert(condition):
+            return (condition,)
         case For(_, start, stop, step, _):
             return (start, stop, step)
         case While(condition) | If(condition):
@@ -77,8 +83,10 @@ def accesses(kernel: Kernel, types: Types) -> Accesses:
     stored: set[str] = set()
     for s in every:
         loaded.update(*(_bases(x.pointer, bases, types) for x in walk(*roots(s)) if isinstance(x, Load)))
-        if isinstance(s, Store):
+        if isinstance(s, Store | Atomic):
             stored |= _bases(s.pointer, bases, types)
+        if isinstance(s, Atomic):
+            loaded |= _bases(s.pointer, bases, types)
     return Accesses(frozenset(loaded), frozenset(stored))
 
 

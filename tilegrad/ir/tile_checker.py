@@ -9,7 +9,7 @@ from keyword import iskeyword
 
 from ..errors import KernelError
 from .dtype import DType, bool_
-from .tile import Assign, For, If, Kernel, Literal, Statement, Store, Tile, While
+from .tile import ATOMICS, Assert, Assign, Atomic, For, If, Kernel, Literal, Print, Statement, Store, Tile, While
 from .tile_printer import show_statement
 from .tile_types import (
     Refused,
@@ -100,6 +100,13 @@ class Checker:
                 self.bind(name, self.types.of(value))
             case Store(pointer, value, mask):
                 self.store(pointer, value, mask)
+            case Atomic():
+                self.atomic(statement)
+            case Print(_, values):
+                for value in values:
+                    self.types.number(value)
+            case Assert(condition):
+                self.types.takes(condition, bool_, "the condition")
             case For():
                 self.loop(statement)
             case While(condition, body):
@@ -129,6 +136,20 @@ class Checker:
         shape = self.types.takes(value, target.dtype, "the value")
         if not spreads(shape, target.shape):
             raise Refused(f"a value of shape {list(shape)} does not fit pointers of {list(target.shape)}", value)
+
+    def atomic(self, x: Atomic) -> None:
+        if x.fn not in ATOMICS:
+            raise Refused(f"there is no atomic {x.fn}: there are {', '.join(ATOMICS)}")
+        if (x.fn == "cas") != (x.expected is not None):
+            raise Refused("cas compares with an expected value, and nothing else does")
+        self.store(x.pointer, x.value, x.mask)
+        target = pointer_type(self.types, x.pointer)
+        if x.fn in ("and", "or", "xor") and target.dtype.is_float:
+            raise Refused(f"atomic_{x.fn} takes integers, and `{x.pointer}` is {target}")
+        if x.expected is not None:
+            self.types.takes(x.expected, target.dtype, "the expected value")
+        if x.name:
+            self.bind(x.name, TileType(target.dtype, target.shape))
 
     def loop(self, loop: For) -> None:
         dtype = loop_dtype(self.types, loop)

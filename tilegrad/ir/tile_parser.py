@@ -11,7 +11,23 @@ from collections.abc import Mapping
 
 from ..errors import KernelError
 from .dtype import dtype_named
-from .tile import Assign, For, If, Kernel, Literal, Name, Parameter, Statement, Store, Tile, While
+from .tile import (
+    ATOMICS,
+    Assert,
+    Assign,
+    Atomic,
+    For,
+    If,
+    Kernel,
+    Literal,
+    Name,
+    Parameter,
+    Print,
+    Statement,
+    Store,
+    Tile,
+    While,
+)
 from .tile_checker import Mistake, TileType, check, loop_dtype
 from .tile_expressions import BINARY, ExpressionParser, Source
 from .tile_types import Refused
@@ -93,6 +109,8 @@ class StatementParser(ExpressionParser):
 
     def statement(self, node: ast.stmt) -> Statement | None:
         match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if self.is_atomic(call):
+                return self.atomic(call, name)
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 return self.assign(name, self.tile(value), node)
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
@@ -108,6 +126,16 @@ class StatementParser(ExpressionParser):
                 return If(self.tile(test), self.block(body), self.block(otherwise))
             case ast.Expr(value=ast.Call() as call) if self.function_name(call.func) == "store":
                 return self.store(call)
+            case ast.Expr(value=ast.Call() as call) if self.is_atomic(call):
+                return self.atomic(call)
+            case ast.Expr(value=ast.Call(args=[ast.Constant(value=str(text)), *values], keywords=[]) as call) if (
+                self.function_name(call.func) == "device_print"
+            ):
+                return Print(text, tuple([self.tile(v) for v in values]))
+            case ast.Expr(value=ast.Call(args=[condition, ast.Constant(value=str(text))], keywords=[]) as call) if (
+                self.function_name(call.func) == "device_assert"
+            ):
+                return Assert(self.tile(condition), text)
             case ast.Pass() | ast.Expr(value=ast.Constant(value=str())):
                 return None
             case ast.Return():
@@ -129,6 +157,24 @@ class StatementParser(ExpressionParser):
 
         made = self.bound(call, store)
         assert isinstance(made, Store)
+        return made
+
+    def is_atomic(self, call: ast.Call) -> bool:
+        return self.function_name(call.func) in {f"atomic_{fn}" for fn in ATOMICS}
+
+    def atomic(self, call: ast.Call, name: str = "") -> Atomic:
+        fn = (self.function_name(call.func) or "").removeprefix("atomic_")
+
+        def swapped(pointer: ast.expr, cmp: ast.expr, val: ast.expr, mask: ast.expr | None = None) -> Atomic:
+            return Atomic(fn, self.tile(pointer), self.tile(val), self.optional(mask), self.tile(cmp), name)
+
+        def changed(pointer: ast.expr, val: ast.expr, mask: ast.expr | None = None) -> Atomic:
+            return Atomic(fn, self.tile(pointer), self.tile(val), self.optional(mask), None, name)
+
+        made = self.bound(call, swapped if fn == "cas" else changed)
+        target = self.type_of(made.pointer, call)
+        if name:
+            self.types.variables.setdefault(name, TileType(target.dtype, target.shape))
         return made
 
     def loop(self, node: ast.For, index: str) -> For:

@@ -9,7 +9,9 @@ from .functions import FUNCTIONS, REDUCERS
 from .tile import (
     Apply,
     Arange,
+    Assert,
     Assign,
+    Atomic,
     Bitcast,
     BroadcastTo,
     Cast,
@@ -17,6 +19,7 @@ from .tile import (
     Expand,
     For,
     Full,
+    Gather,
     If,
     Kernel,
     Literal,
@@ -24,6 +27,7 @@ from .tile import (
     Name,
     NumPrograms,
     Parameter,
+    Print,
     ProgramId,
     Reduce,
     Reshape,
@@ -115,6 +119,12 @@ class _Printer:
             case Store(pointer, value, mask):
                 masked = f", mask={self.expression(mask)}" if mask is not None else ""
                 return [f"tl.store({self.expression(pointer)}, {self.expression(value)}{masked})"]
+            case Atomic():
+                return [self.atomic(statement)]
+            case Print(text, values):
+                return [f"tl.device_print({', '.join([repr(text), *map(self.expression, values)])})"]
+            case Assert(condition, text):
+                return [f"tl.device_assert({self.expression(condition)}, {text!r})"]
             case For(index, _, _, _, body):
                 self.types.variables.setdefault(index, TileType(int32))
                 return [f"for {index} in range({self.bounds(statement)}):", *self.block(body)]
@@ -126,6 +136,18 @@ class _Printer:
                     first, *rest = self.statement(otherwise[0])
                     return [*lines, "el" + first, *rest]
                 return [*lines, "else:", *self.block(otherwise)] if otherwise else lines
+
+    def atomic(self, x: Atomic) -> str:
+        if x.name:
+            try:
+                target = self.types.of(x.pointer)
+                self.types.variables.setdefault(x.name, TileType(target.dtype, target.shape))
+            except Refused:
+                pass  # a wrong kernel is printed too
+        operands = [self.expression(y) for y in (x.pointer, x.expected, x.value) if y is not None]
+        if x.mask is not None:
+            operands.append(f"mask={self.expression(x.mask)}")
+        return f"{f'{x.name} = ' if x.name else ''}tl.atomic_{x.fn}({', '.join(operands)})"
 
     def assignment(self, name: str, value: Tile) -> str:
         match value:
@@ -222,4 +244,6 @@ class _Printer:
                 operands = (x, y) if accumulator is None else (x, y, accumulator)
                 option = "" if precision == "highest" else f', input_precision="{precision}"'
                 return f"dot({self.listed(*operands)}{option})"
+            case Gather(x, index, axis):
+                return f"gather({self.expression(x)}, {self.expression(index)}, axis={axis})"
         raise TypeError(f"{type(tile).__name__} is no expression of the tile language")

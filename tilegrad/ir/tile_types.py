@@ -25,6 +25,7 @@ from .tile import (
     Dot,
     Expand,
     Full,
+    Gather,
     Literal,
     Load,
     Name,
@@ -399,6 +400,21 @@ def _dot(types: Types, x: Dot) -> TileType:
     return result
 
 
+def _gather(types: Types, x: Gather) -> TileType:
+    found, index = types.number(x.x), types.number(x.index)
+    _axis(x.axis, len(found.shape), x)
+    if not index.dtype.is_integer:
+        raise Refused(f"the index `{x.index}` is {index}, and not integers", x.index)
+    fits = len(index.shape) == len(found.shape) and all(
+        m == n for axis, (m, n) in enumerate(zip(index.shape, found.shape, strict=False)) if axis != x.axis
+    )
+    if not fits:
+        raise Refused(
+            f"an index of shape {list(index.shape)} does not fit {list(found.shape)}: it may differ along axis {x.axis}", x
+        )
+    return TileType(found.dtype, index.shape)
+
+
 _RULES: dict[type, Callable[[Types, Any], TileType]] = {
     Name: _name,
     Literal: lambda types, x: TileType(literal_dtype(x)),
@@ -417,4 +433,5 @@ _RULES: dict[type, Callable[[Types, Any], TileType]] = {
     Reduce: _reduce,
     Scan: _scan,
     Dot: _dot,
+    Gather: _gather,
 }

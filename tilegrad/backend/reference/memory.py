@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...ir.dtype import DType
 
-NOBODY, SEVERAL = -1, -2
+NOBODY, SEVERAL, ATOMICALLY = -1, -2, -3
 
 
 class Pointer(NamedTuple):
@@ -55,6 +56,33 @@ class Memory:
         self.array[offsets[active]] = value[active]
 
 
+    def atomic(self, fn: str, offsets: Any, active: Any, given: list[Any], program: int) -> Any:
+        """Lane after lane; gives what was there before."""
+        self.inside(offsets, active)
+        if self.history is not None and active.any():
+            self.history.update(self.name, offsets, active, program)
+        before = np.zeros(offsets.shape, self.array.dtype)
+        for lane in zip(*np.nonzero(np.atleast_1d(active)), strict=True):
+            place = lane if offsets.shape else ()
+            at = offsets[place]
+            old = before[place] = self.array[at]
+            operands = [value[place] for value in given]
+            self.array[at] = _UPDATED[fn](old, *operands)
+        return before
+
+
+_UPDATED: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "max": np.maximum,
+    "min": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "xchg": lambda old, value: value,
+    "cas": lambda old, value, expected: value if old == expected else old,
+}
+
+
 class History:
     """Of each element: whether it has a value, which instance stored it and which have read it."""
 
@@ -71,6 +99,16 @@ class History:
         chosen = offsets[active]
         alone = (self.reader[chosen] == NOBODY) | (self.reader[chosen] == program)
         self.reader[chosen] = np.where(alone, program, SEVERAL)
+
+    def update(self, name: str, offsets: Any, active: Any, program: int) -> None:
+        """Atomics of several instances are in nobody's way."""
+        at = np.where(active, offsets, 0)
+        complain(active & ~self.written[at], offsets, f"reads {name}[{{}}], which nobody has written")
+        stored = (self.writer[at] != NOBODY) & (self.writer[at] != ATOMICALLY) & (self.writer[at] != program)
+        complain(active & stored, offsets, f"changes {name}[{{}}] atomically, where another instance stores")
+        self.writer[offsets[active]] = np.where(
+            (self.writer[offsets[active]] == program) | (self.reader[offsets[active]] == program), program, ATOMICALLY
+        )
 
     def write(self, name: str, offsets: Any, active: Any, value: Any, array: Any, program: int) -> None:
         at = np.where(active, offsets, 0)

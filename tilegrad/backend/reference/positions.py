@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ir.tile import Assign, Kernel, Load, Name, Store, Tile, parts
+from ...ir.tile import Assign, Atomic, Kernel, Load, Name, Store, Tile, parts
 from ...ir.tile_access import roots, statements, walk
 
 
@@ -29,7 +29,7 @@ def position_parts(kernel: Kernel) -> frozenset[int]:
         for x in walk(*roots(statement)):
             if isinstance(x, Load):
                 mark(x.pointer)
-        if isinstance(statement, Store):
+        if isinstance(statement, Store | Atomic):
             mark(statement.pointer)
     before = -1
     while before != len(found) + len(names):

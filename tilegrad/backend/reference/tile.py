@@ -25,7 +25,9 @@ from ...ir.precision import product as product_at
 from ...ir.tile import (
     Apply,
     Arange,
+    Assert,
     Assign,
+    Atomic,
     Bitcast,
     BroadcastTo,
     Cast,
@@ -33,6 +35,7 @@ from ...ir.tile import (
     Expand,
     For,
     Full,
+    Gather,
     If,
     Kernel,
     Literal,
@@ -40,6 +43,7 @@ from ...ir.tile import (
     Name,
     NumPrograms,
     Parameter,
+    Print,
     ProgramId,
     Reduce,
     Reshape,
@@ -170,6 +174,12 @@ class Interpreter:
                 self.names[name] = self.fresh(value)
             case Store(pointer, value, mask):
                 self.store(pointer, value, mask)
+            case Atomic():
+                self.atomic(statement)
+            case Print(text, values):
+                self.print(text, values)
+            case Assert(condition, text):
+                self.claim(condition, text)
             case For():
                 self.loop(statement)
             case While(condition, body):
@@ -194,6 +204,32 @@ class Interpreter:
         stored = np.broadcast_to(self.operand(value, dtype), target.offsets.shape)
         active = self.mask(mask, target.offsets.shape)
         self.memories[target.parameter].store(target.offsets, active, stored, self.number)
+
+    def atomic(self, x: Atomic) -> None:
+        self.made.clear()
+        target: Pointer = self.value(x.pointer)
+        dtype, shape = self.types.of(x.pointer).dtype, target.offsets.shape
+        given = [np.broadcast_to(self.operand(y, dtype), shape) for y in (x.value, x.expected) if y is not None]
+        active = self.mask(x.mask, shape)
+        before = self.memories[target.parameter].atomic(x.fn, target.offsets, active, given, self.number)
+        if x.name:
+            self.names[x.name] = before
+
+    def print(self, text: str, values: Sequence[Tile]) -> None:
+        """As Triton does: a line for each element."""
+        program = f"pid ({', '.join(map(str, self.program))})"
+        for value in values or (None,):
+            if value is None:
+                print(f"{program} {text}")
+                continue
+            array = np.asarray(self.fresh(value))
+            for place in np.ndindex(array.shape):
+                print(f"{program} idx ({', '.join(map(str, place))}) {text}: {array[place]}")
+
+    def claim(self, condition: Tile, text: str) -> None:
+        wrong = np.atleast_1d(~np.asarray(self.fresh(condition)))
+        if wrong.any():
+            raise Fault(first(wrong), f"the assertion failed: {text}" if text else "the assertion failed")
 
     def mask(self, mask: Tile | None, shape: tuple[int, ...]) -> Any:
         return np.broadcast_to(True if mask is None else self.value(mask), shape)
@@ -281,6 +317,15 @@ def _dot(run: Interpreter, x: Dot) -> Any:
     return result if x.accumulator is None else run.value(x.accumulator) + result
 
 
+def _gather(run: Interpreter, x: Gather) -> Any:
+    value, index = np.asarray(run.value(x.x)), np.asarray(run.value(x.index)).astype(np.int64)
+    outside = (index < 0) | (index >= value.shape[x.axis])
+    if outside.any():
+        lane = first(outside)
+        raise Fault(lane, f"gather takes element {index[lane]} of an axis of {value.shape[x.axis]}")
+    return np.take_along_axis(value, index, x.axis)
+
+
 def _shaped(run: Interpreter, x: Tile, change: Callable[[Any], Any]) -> Any:
     """A tile, or a tile of pointers, in another shape."""
     value = run.value(x)
@@ -305,4 +350,5 @@ _EVALUATE: dict[type, Callable[[Interpreter, Any], Any]] = {
     Reduce: _reduce,
     Scan: _scan,
     Dot: _dot,
+    Gather: _gather,
 }
