@@ -15,19 +15,19 @@ from tilegrad.ops.broadcasting import reduce_sum
 from tilegrad.ops.exponential import exp
 from tilegrad.ops.reduction import amax, argmax
 from tilegrad.ops.scan import cumsum
-from tilegrad.schedule import lower, whole
+from tilegrad.runtime.grain import Grain
 from tilegrad.schedule.fuse import fuse
 from tilegrad.transform import across
 from tilegrad.transform.share import share
+
+GRAIN = Grain()._replace(blocks=1, whole=0)
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done for large tensors is done for small ones."""
-    for name, value in {"LEAST": 1, "BLOCKS": 1, "FEWEST": 2, "MOST": 4}.items():
+    for name, value in {"LEAST": 1, "FEWEST": 2, "MOST": 4}.items():
         monkeypatch.setattr(across, name, value)
-    monkeypatch.setattr(whole, "WHOLE", 0)
-    monkeypatch.setattr(lower, "WHOLE", 1)
 
 
 def mean(x: Value) -> Value:
@@ -59,26 +59,26 @@ CASES: dict[str, Callable[[Value], tuple[Value, ...]]] = {
 def test_one_kernel_along_rows_and_across(case: str, shape: tuple[int, ...]) -> None:
     x = Input(TensorType(float64, shape), "x")
     graph = Graph((x,), CASES[case](x))
-    groups = fuse(across.across(share(graph))).groups
+    groups = fuse(across.across(share(graph), GRAIN), GRAIN).groups
 
     if shape != (7, 6):  # 7 rows cannot be cut
         assert len(groups) == 2, "the parts of the sums, and their sums"
-    check(graph, [np.random.default_rng(0).standard_normal(shape)])
+    check(graph, [np.random.default_rng(0).standard_normal(shape)], GRAIN)
 
 
 def test_what_keeps_them_apart_is_said() -> None:
     x = Input(TensorType(float64, (8, 6)), "x")
     graph = Graph((x,), (cumsum(sub(x, mean(x)), 1), reduce_sum(x, (0,))))
-    schedule = fuse(across.across(graph))
+    schedule = fuse(across.across(graph, GRAIN), GRAIN)
 
     assert len(schedule.groups) == 3
-    check(graph, [np.random.default_rng(0).standard_normal((8, 6))])
+    check(graph, [np.random.default_rng(0).standard_normal((8, 6))], GRAIN)
 
 
 def test_sums_alone_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     x = Input(TensorType(float64, (8, 6)), "x")
     alone = Graph((x,), (reduce_sum(x, (0,)),))
-    assert across.across(alone) is alone
+    assert across.across(alone, GRAIN) is alone
     monkeypatch.undo()
     few = Graph((x,), (mean(x), reduce_sum(x, (0,))))
     assert across.across(few) is few

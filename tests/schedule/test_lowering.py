@@ -12,10 +12,11 @@ from tilegrad.ir.graph import Graph
 from tilegrad.ir.program import Launch, Program
 from tilegrad.ir.size import known
 from tilegrad.ir.tile_parser import parse
+from tilegrad.runtime.grain import Grain
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.transform.autodiff import leaf_gradients
-from tilegrad.transform.pipeline import PASSES
+from tilegrad.transform.pipeline import PASSES, fitted
 
 
 def execute(program: Program, arrays: list[np.ndarray], sizes: dict[str, int] = {}) -> list[np.ndarray]:
@@ -32,11 +33,11 @@ def execute(program: Program, arrays: list[np.ndarray], sizes: dict[str, int] = 
     return [memory[o].reshape(s) for o, s in zip(program.outputs, shapes, strict=True)]
 
 
-def check(graph: Graph, arrays: list[np.ndarray]) -> None:
+def check(graph: Graph, arrays: list[np.ndarray], grain: Grain = Grain()) -> None:
     optimised = graph
     for transform in PASSES:
-        optimised = transform(optimised)
-    got = execute(assemble(fuse(optimised)), arrays)
+        optimised = fitted(transform, grain)(optimised)
+    got = execute(assemble(fuse(optimised, grain)), arrays)
     for have, want in zip(got, interpret(graph, arrays), strict=True):
         assert have.dtype == want.dtype
         np.testing.assert_allclose(have.astype(np.float64), want.astype(np.float64), rtol=1e-5, atol=1e-6)

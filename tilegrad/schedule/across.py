@@ -14,26 +14,24 @@ from ..ir.scalar import Expr, Index, Reduce, Scan, facts, size, substituted, wal
 from ..ir.size import Dim, product
 from .group import Group, Store
 
-LONGEST_ROW = 16384
-"""Elements of a row that an instance takes in one piece."""
 MOST_SUMS = 8
 """Accumulators as long as a row that an instance keeps."""
 
 
-def sums_across(columns: Sequence[Index], roots: Iterable[Expr]) -> bool:
-    """Whether the first of two columns is gone through in a loop that has the other one whole."""
-    extents = [i.extent if type(i.extent) is int else LONGEST_ROW + 1 for i in columns]
-    if len(columns) != 2 or max(extents) > LONGEST_ROW:
+def sums_across(columns: Sequence[Index], roots: Iterable[Expr], longest: int) -> bool:
+    """Whether the first of two columns is gone through in a loop that has the other one, at most so long, whole."""
+    extents = [i.extent if type(i.extent) is int else longest + 1 for i in columns]
+    if len(columns) != 2 or max(extents) > longest:
         return False
     sums = [e for e in walk(*roots) if isinstance(e, Reduce) and e.index is columns[0]]
     return any(not isinstance(e.body, Reduce) for e in sums)
 
 
-def in_blocks(along: Group, parts: Group) -> Group | str:
-    """A group along rows, and one of parts of sums across them, as one; or why not."""
+def in_blocks(along: Group, parts: Group, longest: int) -> Group | str:
+    """A group along rows, at most so long, and one of parts of sums across them, as one; or why not."""
     if along.kind != "rows" or parts.kind != "rows" or len(parts.columns) != 1 or not parts.rows:
         return "they are of different kinds"
-    mapping = _in_common(along, parts)
+    mapping = _in_common(along, parts, longest)
     if isinstance(mapping, str):
         return mapping
     if any(isinstance(e, Scan) for m in along.members for e in walk(m.expr)):
@@ -51,13 +49,13 @@ def in_blocks(along: Group, parts: Group) -> Group | str:
     return made if len(sums) <= MOST_SUMS else "the kernel would keep too many sums"
 
 
-def _in_common(along: Group, parts: Group) -> dict[Expr, Expr] | str:
+def _in_common(along: Group, parts: Group, longest: int) -> dict[Expr, Expr] | str:
     """The indices of the group along rows in terms of the other's."""
     (r,), (*rows, k) = parts.columns, parts.rows
-    if type(k.extent) is not int or k.extent > LONGEST_ROW or along.columns[-1].extent != k.extent:
+    if type(k.extent) is not int or k.extent > longest or along.columns[-1].extent != k.extent:
         return "their rows have different lengths"
     image: list[Expr] = list(rows)
-    if len(along.columns) == 2 and sums_across(along.columns, [m.expr for m in along.members]):
+    if len(along.columns) == 2 and sums_across(along.columns, [m.expr for m in along.members], longest):
         columns: list[Expr] = [r, k]
     elif len(along.columns) == 1:
         columns = [k]

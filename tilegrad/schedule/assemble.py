@@ -68,7 +68,7 @@ class _Assembly:
     def program(self, name: str) -> Program:
         schedule, names = self.schedule, self.names
         groups = [g for g in schedule.groups if any(v.type.count != 0 for v in g.stored)]
-        launches = [_launch(lower(g, names), names) for g in groups]
+        launches = [_launch(lower(g, names, schedule.grain), names) for g in groups]
         steps = (*self.first, *launches, *self.last)
         placed, arena = _placed([*self._buffers(), *self.extra], steps)
         inputs = tuple(names[x] for x in schedule.inputs)

@@ -1,35 +1,123 @@
-"""How large the tiles of a matrix product are: by an estimate of the time that the last thread takes."""
+"""How large the tiles of a matrix product are: by an estimate of the time that the last worker takes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ..ir.size import Dim
+from ..runtime.grain import Grain, Products
+from .choice import Choice, chosen, power
 from .instances import number_of
 
-MOST_ROWS, MOST_COLUMNS, DEPTH = 256, 256, 256
-"""The largest tile: its left operand, so deep, is half of a second cache."""
-THREADS = 2
-ROWS, LANES = 6, 8
-"""What one innermost loop computes at a time, about: odd remainders cost as much."""
-RATE = 16.0
-"""Products that a core adds up in a cycle; packing an element of an operand takes about one cycle."""
-START = 2000.0
-"""Cycles that an instance takes besides."""
+SMALLEST = 16
+"""The least side of a tile whose sides are powers of two."""
 
 
-def blocks(m: Dim, n: Dim, k: Dim, others: int) -> tuple[int, int, int]:
-    """Rows, columns and depth of the tiles of a product m x k by k x n, of which there are `others`.
+class Extents(NamedTuple):
+    """A product m x k by k x n of numbers of some bits, of which there are `others`; a kernel adds up several `sums`."""
 
-    >>> blocks(1024, 1024, 1024, 1), blocks(128, 784, 512, 1), blocks(10, 128, 64, 1)
-    ((256, 256, 256), (128, 208, 256), (10, 64, 64))
+    m: Dim
+    n: Dim
+    k: Dim
+    others: int = 1
+    bits: int = 32
+    sums: int = 1
+
+
+class Sized(NamedTuple):
+    """The same with numbers."""
+
+    m: int
+    n: int
+    k: int
+    others: int = 1
+    bits: int = 32
+    sums: int = 1
+
+
+def blocks(extents: Extents, grain: Grain) -> Choice:
+    """Rows, columns and depth of the tiles of a product.
+
+    >>> from ..runtime.grain import many_small
+    >>> print(blocks(Extents(1024, 1024, 1024), Grain()), blocks(Extents(128, 784, 512), Grain()), sep="; ")
+    m=256 n=256 k=256; m=128 n=208 k=256
+    >>> print(blocks(Extents(4096, 4096, 4096, 1, 16), many_small(132)))
+    m=128 n=256 k=64
     """
-    depth = _piece(k, -(-k // DEPTH), 4, DEPTH) if type(k) is int else DEPTH // 2
+    m, n, k, others, *_ = extents
+    limits = grain.products
+    if grain.powers:
+        known = Sized(number_of(m), number_of(n), number_of(k), *extents[3:])
+        sized = [(_time(known, grain, *c), -c[0] * c[1], -c[1], c) for c in _powers(extents, limits)]
+        height, width = min(sized)[-1]
+        return chosen(m=height, n=width, k=_power_depth(extents, limits))
+    depth = _piece(k, -(-k // limits.depth), 4, limits.depth) if type(k) is int else limits.depth // 2
     if type(m) is not int or type(n) is not int:
-        return _sole(m, MOST_ROWS // 2), _sole(n, MOST_COLUMNS // 4), depth
-    choices = [(h, w) for h in _pieces(m, MOST_ROWS, ROWS) for w in _pieces(n, MOST_COLUMNS, 2 * LANES)]
-    height, width = min(choices, key=lambda c: (_time(m, n, number_of(k), others, *c), -c[0] * c[1]))
-    return height, width, depth
+        return chosen(m=_sole(m, limits.rows // 2), n=_sole(n, limits.columns // 4), k=depth)
+    known = Sized(m, n, number_of(k), *extents[3:])
+    height, width = min(_equal_pieces(m, n, limits), key=lambda c: (_time(known, grain, *c), -c[0] * c[1]))
+    return chosen(m=height, n=width, k=depth)
+
+
+def candidates(extents: Extents, grain: Grain, most: int = 16) -> list[Choice]:
+    """What may be tried, the usual choice first, then by the estimate."""
+    m, n, k, *_ = extents
+    usual = blocks(extents, grain)
+    if type(m) is not int or type(n) is not int or type(k) is not int:
+        return [usual]
+    limits = grain.products
+    wide = limits._replace(rows=2 * limits.rows, columns=2 * limits.columns)
+    pairs = _powers(extents, limits) if grain.powers else _equal_pieces(m, n, wide)
+    known = Sized(m, n, k, *extents[3:])
+    pairs = sorted(pairs, key=lambda c: _time(known, grain, *c))[:most]
+    found = [chosen(m=h, n=w, k=usual.size("k")) for h, w in pairs]
+    for depth in _depths(k, usual.size("k"), grain):
+        found += [chosen(m=c.size("m"), n=c.size("n"), k=depth) for c in [usual, *found[:2]]]
+    return list(dict.fromkeys([usual, *found]))
+
+
+def refusal(extents: Extents, choice: Choice, grain: Grain) -> str:
+    """Why a choice, from wherever it came, is none for a product; empty if it is."""
+    if choice.way or sorted(choice.names) != ["k", "m", "n"]:
+        return "a product has the sizes m=... n=... k=..."
+    if grain.powers and any(size != power(size) or size < SMALLEST for _, size in choice.sizes):
+        return f"sizes are powers of two here, and at least {SMALLEST}"
+    for name, extent in zip("mnk", extents, strict=False):
+        if not grain.powers and type(extent) is int and choice.size(name) > extent:
+            return f"{name} is at most {extent}"
+    most = 4 * grain.products.area
+    if choice.size("m") * choice.size("n") > most or choice.size("k") > 1 << 12:
+        return f"m times n is at most {most}, and k {1 << 12}"
+    return ""
+
+
+def _depths(k: int, usual: int, grain: Grain) -> list[int]:
+    if grain.powers:
+        return [d for d in (usual // 2, usual * 2) if SMALLEST <= d <= power(k)]
+    return [d for d in (min(k, usual * 2), -(-usual // 8) * 4) if 4 <= d != usual]
+
+
+def _equal_pieces(m: int, n: int, limits: Products) -> list[tuple[int, int]]:
+    wide = 2 * limits.unit_columns
+    return [(h, w) for h in _pieces(m, limits.rows, limits.unit_rows) for w in _pieces(n, limits.columns, wide)]
+
+
+def _powers(extents: Extents, limits: Products) -> list[tuple[int, int]]:
+    """Tiles whose sides are powers of two, no larger than need be, that an instance can keep."""
+    area = min(2 * limits.area, limits.area * 32 // extents.bits) // extents.sums
+    sides = [1 << n for n in range(4, 13)]
+    heights = [h for h in sides if h <= min(limits.rows, _covering(extents.m))]
+    widths = [w for w in sides if w <= min(limits.columns, _covering(extents.n))]
+    return [(h, w) for h in heights for w in widths if h * w <= area] or [(SMALLEST, SMALLEST)]
+
+
+def _covering(extent: Dim) -> int:
+    return max(SMALLEST, power(number_of(extent)))
+
+
+def _power_depth(extents: Extents, limits: Products) -> int:
+    return max(SMALLEST, min(limits.depth * 32 // extents.bits, _covering(extents.k)))
 
 
 def _sole(extent: Dim, most: int) -> int:
@@ -50,11 +138,19 @@ def _piece(extent: int, pieces: int, unit: int, most: int) -> int:
     return rounded if rounded <= most else -(-extent // pieces)
 
 
-def _time(m: int, n: int, k: int, others: int, height: int, width: int) -> float:
-    """Cycles of the thread that has most to do."""
-    instances = others * -(-m // height) * -(-n // width)
-    most = -(-instances // THREADS)
-    packing = width + height
-    products = -(-height // ROWS) * ROWS * -(-width // LANES) * LANES / RATE
-    spilled = 1.03 if width > MOST_COLUMNS / 2 else 1.0  # operands and result no longer share the second cache
-    return most * (k * (products * spilled + packing) + height * width / 4 + START)
+def _time(extents: Sized, grain: Grain, height: int, width: int) -> float:
+    """Cycles of the worker that has most to do."""
+    m, n, k, others, *_ = extents
+    limits = grain.products
+    most = -(-others * -(-m // height) * -(-n // width) // grain.workers)
+    rows = -(-height // limits.unit_rows) * limits.unit_rows
+    columns = -(-width // limits.unit_columns) * limits.unit_columns
+    if limits.load:  # operands come while products are computed; the smaller a tile, the less of it is products
+        rate = limits.rate * 32 / extents.bits
+        products = max(
+            (rows * columns + 8 * (rows + columns)) / rate, (width + height) * limits.load * extents.bits / 32
+        )
+    else:
+        products = rows * columns / limits.rate
+        products *= 1.03 if width > limits.columns / 2 else 1.0  # operands and result no longer share the second cache
+    return most * (k * (products + (width + height) * limits.pack) + height * width / 4 + limits.start)

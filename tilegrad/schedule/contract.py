@@ -20,12 +20,13 @@ from ..ir.precision import Precision
 from ..ir.scalar import Apply, Expr, Index, Read, Reduce, walk
 from ..ir.size import product
 from ..ir.tile import Assign, For, Literal, Name, Statement, Tile
-from .blocks import blocks
+from ..runtime.grain import Grain
+from .blocks import Extents, blocks
+from .choice import Choice
 from .emit import Emitter
 from .flatten import FlatGroup
 from .group import Group
 from .instances import Lowered, declare_programs, extent_of, finished, kernel_names, number_of
-from .matrix import as_matrix
 from .products import free_indices, operands, precision_of
 
 
@@ -35,8 +36,19 @@ class Product(NamedTuple):
     precision: Precision
 
 
-def lower_contraction(group: Group, flat: FlatGroup, names: Mapping[Value, str]) -> Lowered:
-    flat = as_matrix(flat)
+class Sides(NamedTuple):
+    """The axes of a matrix product: rows, columns, and what is summed along; with its sums and their factors."""
+
+    m: Index
+    n: Index
+    k: Index
+    sums: list[Reduce]
+    factors: list[tuple[Expr, Expr]]
+    extents: Extents
+
+
+def sides(flat: FlatGroup) -> Sides:
+    """What is what in a contraction."""
     sums = [e for e in walk(*flat.roots) if isinstance(e, Reduce) and e.index is flat.columns[0]]
     factors = [found for e in sums if (found := operands(e, flat.rows, flat.columns))]
     assert len(factors) == len(sums)
@@ -45,11 +57,20 @@ def lower_contraction(group: Group, flat: FlatGroup, names: Mapping[Value, str])
     n = [i for i in flat.rows if i in in_y and i not in in_x][-1]
     k = flat.columns[-1]
     others = number_of(product(i.extent for i in flat.rows if i not in (m, n)))
-    block = dict(zip((m, n, k), blocks(m.extent, n.extent, k.extent, others), strict=True))
+    bits = max(e.dtype.bits for e in _narrow(*factors[0]))
+    return Sides(m, n, k, sums, factors, Extents(m.extent, n.extent, k.extent, others, bits, len(sums)))
+
+
+def lower_contraction(
+    group: Group, flat: FlatGroup, names: Mapping[Value, str], grain: Grain, choice: Choice | None
+) -> Lowered:
+    m, n, k, sums, factors, extents = sides(flat)
+    choice = choice or blocks(extents, grain)
+    block = {m: choice.size("m"), n: choice.size("n"), k: choice.size("k")}
     rows = tuple(i for i in flat.rows if i not in (m, n)) + (m, n)
     emitter = Emitter((m, k, n), block, kernel_names(flat, names), flat.roots)
-    grid = declare_programs(emitter, rows, {m: block[m], n: block[n]}, overlapping=True)
-    accumulators = _accumulate(emitter, flat, factors, (m, k, n), sums)
+    grid = declare_programs(emitter, rows, {m: block[m], n: block[n]}, overlapping=not grain.powers)
+    accumulators = _accumulate(emitter, flat, factors, (m, k, n), sums, grain.powers)
     emitter.accumulated |= {e: (name, (m, n)) for e, name in zip(sums, accumulators, strict=True)}
     emitter.store(flat.stores)
     depth = number_of(product(i.extent for i in flat.columns))
@@ -63,6 +84,7 @@ def _accumulate(
     factors: list[tuple[Expr, Expr]],
     axes: tuple[Index, Index, Index],
     sums: list[Reduce],
+    overhanging: bool,
 ) -> list[Name]:
     """Writes the loop over k (and over further columns around it) and gives the accumulators."""
     m, k, n = axes
@@ -73,7 +95,7 @@ def _accumulate(
     emitter.variables |= outer
     single = not outer and k.extent == emitter.block[k]
     products = [Product(*found) for found in zip(names, factors, map(precision_of, sums), strict=True)]
-    body = _along(emitter, products, axes)
+    body = _along(emitter, products, axes, overhanging)
     for column, variable in reversed(outer):
         body = [For(variable, Literal(0), extent_of(emitter, column.extent), Literal(1), tuple(body))]
     emitter.body = before + body
@@ -82,8 +104,10 @@ def _accumulate(
     return names
 
 
-def _along(emitter: Emitter, products: list[Product], axes: tuple[Index, Index, Index]) -> list[Statement]:
-    """A loop over pieces of k, and what is left of it; a symbolic k is overhung."""
+def _along(
+    emitter: Emitter, products: list[Product], axes: tuple[Index, Index, Index], overhanging: bool
+) -> list[Statement]:
+    """A loop over pieces of k, and what is left of it; a symbolic k is overhung, and any where that is wanted."""
     m, k, n = axes
     step = emitter.block[k]
     known, masks = dict(emitter.known), dict(emitter.masks)
@@ -101,7 +125,7 @@ def _along(emitter: Emitter, products: list[Product], axes: tuple[Index, Index, 
     if k.extent == step:
         return turn(None, step)
     variable = emitter.fresh("k")
-    if type(k.extent) is not int:
+    if type(k.extent) is not int or overhanging and k.extent % step:
         emitter.bound[k] = k.extent
         inner = turn(Name(variable), step)
         del emitter.bound[k]

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from ..ir.graph import Graph, Value
 from ..ir.scalar import Const, Expr, Index, Read, Reduce, Scan, facts, parts, substitute, walk
 from ..ir.size import Dim, product
+from ..runtime.grain import Grain
 from .across import in_blocks
 from .group import Group, Kind, Mapping, Schedule, Store, merged
 from .inline import Element, elements, typical
@@ -21,10 +22,9 @@ MOST_MEMBERS = 64
 MOST_BUFFERS = 24
 SMALL = 1 << 15
 """Elements up to which a kernel need not be parallel."""
-FEW_ROWS = 4
 
 
-def fuse(graph: Graph) -> Schedule:
+def fuse(graph: Graph, grain: Grain = Grain()) -> Schedule:
     """Groups such that each value that passes between two of them is in memory, and few do.
 
     >>> from ..ir.dtype import float32
@@ -37,14 +37,15 @@ def fuse(graph: Graph) -> Schedule:
       let t0 = sum(exp(x[i, k]) for k in 0:8)
       store sum_1[i, 0] = t0
     """
-    return _Fusion(graph).schedule()
+    return _Fusion(graph, grain).schedule()
 
 
 class _Fusion:
     """The groups while they grow. `place` says in which group a node is."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, grain: Grain) -> None:
         self.graph = graph
+        self.grain = grain
         self.nodes = elements(graph)
         self.groups: dict[int, Group] = {}
         self.place: dict[Value, int] = {}
@@ -71,7 +72,7 @@ class _Fusion:
             stored = tuple(m.value for m in group.members if m.value in needed)
             groups.append(group.replaced(stored=stored))
         apart = tuple((p, c, why) for (p, c), why in self.apart.items() if self.place[p] != self.place[c])
-        return Schedule(self.graph.inputs, self.graph.outputs, tuple(groups), apart)
+        return Schedule(self.graph.inputs, self.graph.outputs, tuple(groups), apart, (), self.grain)
 
     def _join_producers(self, value: Value) -> None:
         """Joins the group of a value with those it reads, as long as one fits: matrix products first, then the nearest.
@@ -163,9 +164,13 @@ class _Fusion:
             return "another kernel stands between them"
         if self._is_number_for_many(first, second):
             return "a number that other kernels need too does not wait for what this one waits for"
-        joined = in_blocks(a, b) if blocks else _joined(a, b, dict(mapping), self._needed_elsewhere(a, second))
+        grain = self.grain
+        if blocks:
+            joined = in_blocks(a, b, grain.longest_row)
+        else:
+            joined = _joined(a, b, dict(mapping), self._needed_elsewhere(a, second), grain.few_rows)
         if isinstance(joined, str) and not siblings and not blocks:
-            joined = in_one_piece(a, b, mapping) or joined
+            joined = in_one_piece(a, b, mapping, grain.whole) or joined
         if isinstance(joined, str):
             return joined
         self.groups[second] = joined
@@ -331,7 +336,7 @@ def _same_space(a: Group, b: Group, place: dict[Value, int]) -> Mapping | str:
     return "they read different elements"
 
 
-def _joined(a: Group, b: Group, mapping: Mapping, needed: set[Value]) -> Group | str:
+def _joined(a: Group, b: Group, mapping: Mapping, needed: set[Value], few: int) -> Group | str:
     """The group of both, or why there is none."""
     if a.kind == b.kind == "contraction":
         return merged(a, b, mapping, "contraction", b.rows, b.columns)
@@ -340,7 +345,7 @@ def _joined(a: Group, b: Group, mapping: Mapping, needed: set[Value]) -> Group |
             return "only elementwise work on the same elements follows a matrix product"
         return merged(a, b, mapping, "contraction", b.rows, a.columns)
     if a.kind == "map":
-        return _map_into(a, b, mapping, needed)
+        return _map_into(a, b, mapping, needed, few)
     image = [mapping.get(i) for i in a.rows]
     if None in image:
         return "a row that is read is not that of the reader"
@@ -361,12 +366,12 @@ def _joined(a: Group, b: Group, mapping: Mapping, needed: set[Value]) -> Group |
     for own, other in zip(a.columns, columns, strict=True):
         if mapping.setdefault(own, other) is not other:
             return "their columns are in a different order"
-    if b.kind == "map" and left and _too_few(rows, columns):
+    if b.kind == "map" and left and _too_few(rows, columns, few):
         return "together they would have too few rows to share among threads"
     return merged(a, b, mapping, "rows", rows, columns)
 
 
-def _map_into(a: Group, b: Group, mapping: Mapping, needed: set[Value]) -> Group | str:
+def _map_into(a: Group, b: Group, mapping: Mapping, needed: set[Value], few: int) -> Group | str:
     """Elementwise work that is read by another group."""
     space = set(b.rows + b.columns)
     image = set(mapping.values())
@@ -377,15 +382,15 @@ def _map_into(a: Group, b: Group, mapping: Mapping, needed: set[Value]) -> Group
         return "it would be computed, and stored, once for each of its readers"
     if stays and b.kind == "map" and tuple(mapping[i] for i in a.rows) != b.rows:
         return "they run through their elements in different orders"
-    if stays and b.columns and _too_few(b.rows, b.columns):
+    if stays and b.columns and _too_few(b.rows, b.columns, few):
         return "together they would have too few rows to share among threads"
     kind: Kind = "rows" if b.columns else b.kind
     return merged(a, b, mapping, kind, b.rows, b.columns)
 
 
-def _too_few(rows: tuple[Index, ...], columns: tuple[Index, ...]) -> bool:
+def _too_few(rows: tuple[Index, ...], columns: tuple[Index, ...], few: int) -> bool:
     count = typical(product(i.extent for i in rows))
-    return count < FEW_ROWS and count * typical(product(i.extent for i in columns)) > SMALL
+    return count < few and count * typical(product(i.extent for i in columns)) > SMALL
 
 
 def extents(indices: tuple[Index, ...]) -> tuple[Dim, ...]:

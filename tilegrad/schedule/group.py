@@ -15,6 +15,7 @@ from typing import Literal
 from ..ir.graph import Value
 from ..ir.node import Node
 from ..ir.scalar import Expr, Index, Read, Reduce, Scan, facts, rebuild, show, substituted, walk
+from ..runtime.grain import Grain
 
 Kind = Literal["map", "rows", "contraction", "opaque"]
 
@@ -117,6 +118,8 @@ class Schedule(Node):
     """(producer, consumer, reason) for each pair that was not fused."""
     overwritten: tuple[tuple[Value, Value], ...] = ()
     """(new, old) for each value that is written in the memory of an input."""
+    grain: Grain = Grain()
+    """How work is cut on the device that it is for."""
 
     def names(self) -> dict[Value, str]:
         names = {x: getattr(x, "name", "") or f"x{n}" for n, x in enumerate(self.inputs)}

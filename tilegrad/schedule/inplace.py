@@ -32,7 +32,7 @@ def place_updates(schedule: Schedule, updates: Iterable[tuple[Value, Value]]) ->
     taken: dict[Value, Value] = {}
     for new, old in updates:
         writer = maker.get(new)
-        if writer is None or new in taken or not _overwrites(groups[writer], new, old):
+        if writer is None or new in taken or not _overwrites(groups[writer], new, old, schedule.grain.whole):
             continue
         trial = [set(b) for b in before]
         trial[writer] |= {n for n, r in enumerate(reads) if old in r and n != writer}
@@ -42,11 +42,11 @@ def place_updates(schedule: Schedule, updates: Iterable[tuple[Value, Value]]) ->
     return before, taken
 
 
-def _overwrites(group: Group, new: Value, old: Value) -> bool:
+def _overwrites(group: Group, new: Value, old: Value, whole: int) -> bool:
     """Whether a group may write `new` where `old` is: it reads no element of it that another instance writes."""
     if group.kind == "opaque" or new.type != old.type:
         return False
-    if is_whole(group.rows, group.columns):
+    if is_whole(group.rows, group.columns, whole):
         return True  # there is one instance, and it writes when it has computed everything
     store = next(s for s in group.stores if s.value is new)
     for other in group.stores:

@@ -10,46 +10,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cache
 
 from ..ir import tile
 from ..ir.dtype import int64
 from ..ir.functions import identity
 from ..ir.graph import Value
-from ..ir.position import linear
 from ..ir.program import Tiles
-from ..ir.scalar import Const, Expr, Index, Read, Reduce, Scan, facts, parts, walk
+from ..ir.scalar import Apply, Const, Expr, Index, Reduce, Scan, parts, walk
 from ..ir.tile import Assign, For, Literal, Name, Tile
-from .across import LONGEST_ROW, sums_across
+from ..runtime.grain import Grain
+from .choice import Choice
 from .contract import lower_contraction
 from .emit import Axes, Emitter
 from .flatten import FlatGroup, FlatStore, flatten
 from .group import Group
 from .inline import WEIGHTS
-from .instances import Lowered, at_most, declare_programs, divides, extent_of, finished, kernel_names, number_of
-from .whole import WHOLE, is_whole
+from .instances import Lowered, declare_programs, divides, extent_of, finished, kernel_names, number_of
+from .matrix import as_matrix
+from .ways import cut, usual
 
-TILE = 2048
-"""Elements of a tile of elementwise work: its operands fit the first cache."""
-ROW_BLOCK = 512
-"""Rows side by side in an instance that reduces across memory."""
-SHORT_ROWS = 64
-"""Elements of rows that are so short that an instance that adds up across them takes several at a time."""
-DEPTH = 8
-"""Columns that such an instance takes in at a time."""
-SQUARE = 32
-"""The side of a tile where memory is read across."""
 RUNNING = {"argmax": "maximum", "argmin": "minimum"}
 """What decides about the running places of extremes."""
 
 
-def lower(group: Group, names: Mapping[Value, str]) -> Lowered:
-    """The kernel of a group. `names` says what values are called."""
+def lower(group: Group, names: Mapping[Value, str], grain: Grain = Grain(), choice: Choice | None = None) -> Lowered:
+    """The kernel of a group. `names` says what values are called; what is not chosen is chosen here."""
     if group.kind == "opaque":
         return _opaque(group)
     flat = flatten(group)
     if group.kind == "contraction":
-        return lower_contraction(group, flat, names)
-    return _Plan(group, flat, names).lowered()
+        return lower_contraction(group, as_matrix(flat), names, grain, choice)
+    return _Plan(group, flat, names, choice or usual(flat, grain), grain).lowered()
 
 
 def _opaque(group: Group) -> Lowered:
@@ -63,93 +55,16 @@ def _opaque(group: Group) -> Lowered:
 class _Plan:
     """The decisions about one map or rows group, and the writing of its kernel."""
 
-    def __init__(self, group: Group, flat: FlatGroup, names: Mapping[Value, str]) -> None:
+    def __init__(self, group: Group, flat: FlatGroup, names: Mapping[Value, str], choice: Choice, grain: Grain) -> None:
         self.flat = flat
         self.group = group
         self.names = kernel_names(flat, names)
-        self.block: dict[Index, int] = {}
+        made = cut(flat, choice, grain)
+        self.axes = made.axes
+        self.block = made.block
         """Extent of the tile axis of an index; indices without one are numbers."""
-        self.looped: dict[Index, int] = {}
+        self.looped = made.looped
         """Columns that are looped over, and how many at a time."""
-        self.axes: tuple[Index, ...] = ()
-        if flat.columns:
-            self._choose_rows()
-        else:
-            self._choose_map()
-
-    def _choose_map(self) -> None:
-        rows = self.flat.rows
-        if not rows:
-            return
-        inner = rows[-1]
-        across = _crossing(self.flat, rows, inner)
-        if across is not None:
-            self.block = {across: at_most(across.extent, SQUARE), inner: at_most(inner.extent, SQUARE)}
-            self.axes = (across, inner)
-            return
-        width = at_most(inner.extent, TILE)
-        self.block[inner] = width
-        self.axes = (inner,)
-        if len(rows) > 1 and width * 2 <= TILE:
-            outer = rows[-2]
-            height = at_most(outer.extent, TILE // width)
-            if height > 1:
-                self.block[outer] = height
-                self.axes = (outer, inner)
-
-    def _choose_rows(self) -> None:
-        rows, columns = self.flat.rows, self.flat.columns
-        if is_whole(rows, columns):
-            self.block = {i: at_most(i.extent, WHOLE) for i in columns}
-            self.axes = columns
-            return
-        if sums_across(columns, self.flat.roots):
-            self._choose_across(*columns)
-            return
-        inner = columns[-1]
-        beside = None if _runs_along(self.flat, inner) else _fastest_row(self.flat, rows)
-        if beside is not None:
-            self._choose_beside(beside, columns)
-            return
-        whole = len(columns) == 1 and type(inner.extent) is int and inner.extent <= LONGEST_ROW
-        if whole:
-            width = self.block[inner] = at_most(inner.extent, LONGEST_ROW)
-            self.axes = (inner,)
-            if rows and width * 2 <= TILE:
-                height = at_most(rows[-1].extent, TILE // max(1, width))
-                if height > 1:
-                    self.block[rows[-1]] = height
-                    self.axes = (rows[-1], inner)
-            self.looped = dict.fromkeys(columns[:-1], 1)
-            return
-        self.block[inner] = at_most(inner.extent, TILE)
-        self.axes = (inner,)
-        self.looped = dict.fromkeys(columns[:-1], 1) | {inner: self.block[inner]}
-
-    def _choose_across(self, outer: Index, inner: Index) -> None:
-        """A loop over rows, one at a time or some very short ones: it has them whole, and adds up across them.
-
-        Rows of 64 to 1024 elements took 1.2 to 1.6 times as long in tiles of several as one by one.
-        """
-        width = self.block[inner] = at_most(inner.extent, LONGEST_ROW)
-        most = SHORT_ROWS // width
-        height = max((n for n in range(1, most + 1) if outer.extent % n == 0), default=1)
-        self.axes = (inner,)
-        if height > 1:
-            self.block[outer] = height
-            self.axes = (outer, inner)
-        self.looped = {outer: height}
-
-    def _choose_beside(self, beside: Index, columns: tuple[Index, ...]) -> None:
-        """Neighbouring rows lie side by side in memory: a tile has some of each of some columns."""
-        inner = columns[-1]
-        width = at_most(beside.extent, ROW_BLOCK)
-        depth = at_most(inner.extent, DEPTH)
-        self.block = {inner: depth, beside: width}
-        self.axes = (inner, beside)
-        self.looped = dict.fromkeys(columns[:-1], 1)
-        if inner.extent != depth:
-            self.looped[inner] = depth
 
     def lowered(self) -> Lowered:
         flat = self.flat
@@ -168,7 +83,11 @@ class _Plan:
         elements = math.prod(self.block.values())
         for column, step in self.looped.items():
             elements *= max(1, number_of(column.extent) // step)
-        return float(elements * sum(_weight(e) for e in walk(*self.flat.roots)))
+        weight = 0.0
+        for e in walk(*self.flat.roots):
+            kind = e.__class__
+            weight += _weight(e.fn) if kind is Apply else kind is not Const and kind is not Index  # type: ignore[attr-defined]
+        return float(elements * weight)
 
     def _programs(self, emitter: Emitter) -> tuple[Tiles, ...]:
         return declare_programs(emitter, self.flat.rows, self.block)
@@ -177,6 +96,8 @@ class _Plan:
         name = emitter.fresh("k")
         emitter.body.append(Assign(name, tile.Arange(0, self.block[column])))
         emitter.variables[column] = name
+        if self.block[column] != column.extent:
+            emitter.bound[column] = column.extent
 
     def _stages(self, emitter: Emitter) -> None:
         """One loop after another: each takes in what the results of the earlier ones allow."""
@@ -362,51 +283,9 @@ class _Plan:
         emitter.accumulated[e] = (total, axes)
 
 
-def _weight(e: Expr) -> float:
-    dear = ("exp", "log", "sin", "cos", "tan", "erf", "pow", "sigmoid", "sqrt", "div")
-    fn = getattr(e, "fn", "")
-    return WEIGHTS["dear"] if fn.startswith(dear) else 0.0 if isinstance(e, Const | Index) else 1.0
+DEAR = ("exp", "log", "sin", "cos", "tan", "erf", "pow", "sigmoid", "sqrt", "div")
 
 
-def _offsets(flat: FlatGroup) -> list[Expr]:
-    return [e.position[0] for e in walk(*flat.roots) if isinstance(e, Read)] + [s.offset for s in flat.stores]
-
-
-def _largest(flat: FlatGroup) -> list[Expr]:
-    """The offsets that run over the most elements: the traffic that decides."""
-    offsets = _offsets(flat)
-    counts = [math.prod(number_of(i.extent) for i in facts(o).indices) for o in offsets]
-    return [o for o, n in zip(offsets, counts, strict=True) if n == max(counts)]
-
-
-def _stride(offset: Expr, index: Index) -> int | None:
-    """By how much an offset grows with an index, if it does so evenly."""
-    total = linear(offset)
-    if any(index in walk(f) and f is not index for product in total for f in product):
-        return None
-    return sum(c if product == (index,) else 1 << 40 for product, c in total.items() if index in product)
-
-
-def _runs_along(flat: FlatGroup, column: Index) -> bool:
-    """Whether the largest reads go through memory along the column."""
-    strides = [_stride(o, column) for o in _largest(flat)]
-    along = sum(s in (1, -1) for s in strides)
-    across = sum(s is not None and abs(s) > 1 for s in strides)
-    return along > 0 and along >= across or across == 0
-
-
-def _fastest_row(flat: FlatGroup, rows: tuple[Index, ...]) -> Index | None:
-    offsets = _largest(flat)
-    best = max(rows, key=lambda r: sum(_stride(o, r) == 1 for o in offsets), default=None)
-    return best if best is not None and any(_stride(o, best) == 1 for o in offsets) else None
-
-
-def _crossing(flat: FlatGroup, rows: tuple[Index, ...], inner: Index) -> Index | None:
-    """Another row index along which some read goes through memory, where the inner one jumps."""
-    for offset in _offsets(flat):
-        step = _stride(offset, inner)
-        if step is not None and step > 8:
-            for row in rows:
-                if row is not inner and _stride(offset, row) == 1 and number_of(row.extent) >= 8:
-                    return row
-    return None
+@cache
+def _weight(fn: str) -> float:
+    return WEIGHTS["dear"] if fn.startswith(DEAR) else 1.0

@@ -24,7 +24,7 @@ def order(schedule: Schedule, updates: Mapping[int, int] = {}) -> Schedule:
     if best == list(range(len(best))) and not taken:
         return schedule
     groups = tuple([schedule.groups[n] for n in best])
-    return Schedule(schedule.inputs, schedule.outputs, groups, schedule.apart, tuple(taken.items()))
+    return schedule.replaced(groups=groups, overwritten=tuple(taken.items()))  # type: ignore[no-any-return]
 
 
 class _Memory:

@@ -8,11 +8,8 @@ from ..ir.scalar import Index, fresh_index
 from ..ir.size import product
 from .group import Group, Mapping, merged
 
-WHOLE = 8192
-"""Elements that one instance takes in one piece. Two threads would need longer to meet than one for these."""
 
-
-def in_one_piece(a: Group, b: Group, mapping: Mapping) -> Group | None:
+def in_one_piece(a: Group, b: Group, mapping: Mapping, most: int) -> Group | None:
     """Both groups as one instance that has all elements at once, if they are few: rows or columns are then alike.
 
     `mapping` says which indices of the second group coincide with which of the first where it is read.
@@ -31,16 +28,16 @@ def in_one_piece(a: Group, b: Group, mapping: Mapping) -> Group | None:
             left = [i for i in left if i is not other]
             mapping[index] = other
     count = product(i.extent for i in space)
-    if type(count) is not int or count > WHOLE:
+    if type(count) is not int or count > most:
         return None
     both = merged(a, b, mapping, "rows", (), tuple(space))
     return both.replaced(columns=in_memory_order(both, space))  # type: ignore[no-any-return]
 
 
-def is_whole(rows: Sequence[Index], columns: Sequence[Index]) -> bool:
+def is_whole(rows: Sequence[Index], columns: Sequence[Index], most: int) -> bool:
     """Whether one instance has all elements of a group that reduces."""
     count = product(i.extent for i in columns)
-    return not rows and len(columns) > 0 and type(count) is int and count <= WHOLE
+    return not rows and len(columns) > 0 and type(count) is int and count <= most
 
 
 def in_memory_order(group: Group, space: Sequence[Index]) -> tuple[Index, ...]:

@@ -11,21 +11,18 @@ from ..ir.location import working_for
 from ..ir.size import product
 from ..ops.base import Elementwise
 from ..ops.broadcasting import Reduction, Sum, reshape
+from ..runtime.grain import Grain
 from .share import moved
 
-LONGEST_ROW = 16384
-"""Elements of a row that a kernel takes in one piece."""
 LEAST = 1 << 16
 """Elements from which on it matters how often memory is gone through."""
-BLOCKS = 64
-"""Parts that are wanted, so that every thread has some."""
 FEWEST, MOST = 8, 32
 """Rows of a part: the more, the less is left to sum."""
 DEEPEST = 48
 """How many values are looked at to find out what a reduction is made of."""
 
 
-def across(graph: Graph) -> Graph:
+def across(graph: Graph, grain: Grain = Grain()) -> Graph:
     """A sum over all rows of what is also reduced along the rows becomes one of sums over a few rows.
 
     >>> from ..ir.dtype import float32
@@ -40,7 +37,7 @@ def across(graph: Graph) -> Graph:
       %3: f32[512] = sum[axes=(0), keepdim=False] %2
       return %0, %3
     """
-    cut = _to_be_cut(graph)
+    cut = _to_be_cut(graph, grain)
     if not cut:
         return graph
     given = set(graph.inputs)
@@ -54,9 +51,9 @@ def across(graph: Graph) -> Graph:
     return Graph(graph.inputs, tuple(new[v] for v in graph.outputs))
 
 
-def _to_be_cut(graph: Graph) -> dict[Value, int]:
+def _to_be_cut(graph: Graph, grain: Grain) -> dict[Value, int]:
     """The sums that are made in parts, and how many rows each part has."""
-    sums = {v: rows for v in graph.values() if isinstance(v, Sum) and (rows := _rows_of_a_part(v))}
+    sums = {v: rows for v in graph.values() if isinstance(v, Sum) and (rows := _rows_of_a_part(v, grain))}
     if not sums:
         return {}
     along: dict[tuple[object, ...], list[Reduction]] = {}
@@ -66,16 +63,16 @@ def _to_be_cut(graph: Graph) -> dict[Value, int]:
     return {v: rows for v, rows in sums.items() if _has_company(v, along.get(v.inputs[0].shape, []))}
 
 
-def _rows_of_a_part(value: Sum) -> int:
+def _rows_of_a_part(value: Sum, grain: Grain) -> int:
     """How many rows are summed at a time; 0: the sum stays as it is."""
     shape = value.x.shape
     if len(shape) < 2 or value.axes != tuple(range(len(shape) - 1)) or value.dtype.bits < 32:
         return 0
     count = product(shape)
-    if type(count) is not int or count < LEAST or shape[-1] > LONGEST_ROW:  # type: ignore[operator]
+    if type(count) is not int or count < LEAST or shape[-1] > grain.longest_row:  # type: ignore[operator]
         return 0
     last, all_rows = shape[-2], count // shape[-1]  # type: ignore[operator]
-    most = min(MOST, all_rows // BLOCKS)
+    most = min(MOST, all_rows // grain.blocks)
     return next((n for n in range(most, FEWEST - 1, -1) if last % n == 0), 0)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ..ir.graph import Graph
+from ..runtime.grain import Grain
 from .across import across
 from .casts import casts
 from .fold import fold
@@ -13,3 +15,8 @@ from .simplify import simplify
 from .split import split
 
 PASSES: tuple[Callable[[Graph], Graph], ...] = (fold, simplify, share, casts, across, split)
+
+
+def fitted(change: Callable[[Graph], Graph], grain: Grain) -> Callable[[Graph], Graph]:
+    """A pass as it is for a device."""
+    return partial(change, grain=grain) if change in (across, split) else change

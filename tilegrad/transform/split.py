@@ -9,16 +9,14 @@ from ..ir.size import product
 from ..ops.base import Elementwise
 from ..ops.broadcasting import Reduction, reshape
 from ..ops.movement import pad
+from ..runtime.grain import Grain
 from .share import moved
 
-PARTS = 32
-FEW_RESULTS = 256
-LONG = 1 << 15
 DEEPEST = 24
 """How many values are looked at to find out what a reduction is made of."""
 
 
-def split(graph: Graph) -> Graph:
+def split(graph: Graph, grain: Grain = Grain()) -> Graph:
     """A reduction of very many elements to few becomes one to more, and one of those.
 
     >>> from ..ir.dtype import float32
@@ -39,8 +37,9 @@ def split(graph: Graph) -> Graph:
             new[value] = value
             continue
         made = moved(value, tuple([new[x] for x in value.inputs]))
-        if isinstance(made, Reduction) and _is_long(made):
-            made = _in_parts(made)
+        parts = parts_of(made, grain) if isinstance(made, Reduction) else 1
+        if isinstance(made, Reduction) and parts > 1:
+            made = _in_parts(made, parts)
         elif isinstance(made, Reduction) and _follows_rows(made):
             made = _rows_first(made)
         new[value] = made
@@ -49,25 +48,46 @@ def split(graph: Graph) -> Graph:
     return Graph(graph.inputs, tuple(new[v] for v in graph.outputs))
 
 
-def _is_long(value: Reduction) -> bool:
+def parts_of(value: Reduction, grain: Grain) -> int:
+    """Into how many parts a reduction is cut.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ir.graph import Input, TensorType
+    >>> from ..ops.broadcasting import reduce_sum
+    >>> from ..runtime.grain import many_small
+    >>> x = Input(TensorType(float32, (16384, 16384)), "x")
+    >>> [parts_of(reduce_sum(x, axes), many_small(132)) for axes in ((0,), (1,), (0, 1))]
+    [4, 1, 512]
+    """
     results, count = product(value.shape), value.count
-    return type(results) is int and type(count) is int and 0 < results <= FEW_RESULTS and count >= LONG
+    if type(results) is not int or type(count) is not int or results == 0 or count < grain.long:
+        return 1
+    extent = value.x.shape[_longest(value)]
+    assert type(extent) is int
+    if results <= grain.few_results:
+        return grain.parts if extent >= 2 * grain.parts else 1
+    along = value.x.type.rank - 1 in value.axes
+    instances = results if along else -(-results // grain.beside)
+    wanted = min(grain.parts, grain.instances // instances, extent // 2, count // (instances * grain.tile))
+    return 1 << max(0, wanted.bit_length() - 1)
 
 
-def _in_parts(value: Reduction) -> Value:
+def _longest(value: Reduction) -> int:
+    return max(value.axes, key=lambda a: value.x.shape[a])  # type: ignore[arg-type,return-value]
+
+
+def _in_parts(value: Reduction, count: int) -> Value:
     """The same reduction over parts of its longest axis first."""
-    axis = max(value.axes, key=lambda a: value.x.shape[a])  # type: ignore[arg-type,return-value]
+    axis = _longest(value)
     extent = value.x.shape[axis]
     assert type(extent) is int
-    if extent < 2 * PARTS:
-        return value
     with working_for(value.location):
-        length = -(-extent // PARTS)
+        length = -(-extent // count)
         x = value.x
-        if extent % PARTS:
-            widths = [(0, PARTS * length - extent) if n == axis else (0, 0) for n in range(x.type.rank)]
+        if extent % count:
+            widths = [(0, count * length - extent) if n == axis else (0, 0) for n in range(x.type.rank)]
             x = pad(x, widths, identity(value.fn, x.dtype))
-        cut = reshape(x, (*x.shape[:axis], PARTS, length, *x.shape[axis + 1 :]))
+        cut = reshape(x, (*x.shape[:axis], count, length, *x.shape[axis + 1 :]))
         inner = tuple(a + (a >= axis) for a in value.axes)
         parts = type(value)(cut, inner, False)
         left = sum(a not in value.axes for a in range(axis))

@@ -1,0 +1,130 @@
+"""How finely work is cut for a device: what the scheduler asks where a choice depends on the machine.
+
+A `Device` has one (`Device.grain`). It says how many instances run at a time, how much each of them takes at once,
+and where it pays to make more of them. Two kinds of machines are known here: few strong cores that take long tiles
+(`Grain()`), and many that take small ones (`many_small`); a device gives its own numbers to either.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Products(NamedTuple):
+    """How large the tiles of matrix products are at most, and what the estimate of their time goes by."""
+
+    rows: int = 256
+    columns: int = 256
+    depth: int = 256
+    """Elements of 32 bits along the sum; where extents are powers of two, narrower ones are more."""
+    unit_rows: int = 6
+    unit_columns: int = 8
+    """What one innermost loop computes at a time, about: odd remainders cost as much."""
+    rate: float = 16.0
+    """Products that a core adds up in a cycle."""
+    load: float = 0.0
+    """Cycles that an element of an operand takes beside the products, while they are computed."""
+    pack: float = 1.0
+    """Cycles that an element of an operand takes besides, before they are."""
+    start: float = 2000.0
+    """Cycles that an instance takes besides."""
+    area: int = 1 << 16
+    """Elements of a result of 32 bits that an instance keeps at most."""
+    fill: int = 0
+    """Tiles up to which long sums are cut, so that every core has some; 0: they are not."""
+    least_depth: int = 512
+    """How long the pieces of such a sum are at least."""
+
+
+class Grain(NamedTuple):
+    """How work is cut: `tile` and the like are numbers of elements.
+
+    >>> Grain().tile, many_small(132).tile, many_small(132).workers
+    (2048, 1024, 132)
+    """
+
+    workers: int = 2
+    """Instances that run at a time."""
+    instances: int = 1
+    """How many instances a launch should have, so that the machine is full and evenly loaded."""
+    cache: int = 512 << 10
+    """Bytes that the operands of an instance may take to stay close to it."""
+    powers: bool = False
+    """Whether the extents of tiles are powers of two, and what they are too long by is masked; otherwise they fit."""
+    tile: int = 2048
+    """A tile of elementwise work."""
+    least: int = 2048
+    """The smallest tile that is worth an instance, where larger ones would be too few."""
+    longest_row: int = 16384
+    """A row up to which an instance takes it in one piece."""
+    whole: int = 8192
+    """A group of tensors up to which one instance takes them in one piece."""
+    beside: int = 512
+    """Rows side by side in an instance that reduces across memory, and how many columns it takes in at a time."""
+    depth: int = 8
+    short_rows: int = 64
+    """Rows so short that an instance that adds up across them takes several at a time."""
+    square: int = 32
+    """The side of a tile where memory is read across."""
+    long: int = 1 << 15
+    """Elements from which on a reduction to few results is cut into parts."""
+    few_results: int = 256
+    """Results up to which it is cut into `parts` in any case; where there are more, as `instances` wants."""
+    parts: int = 32
+    """The most parts of a reduction."""
+    blocks: int = 64
+    """Parts of a sum across rows that are wanted where their elements are at hand."""
+    few_rows: int = 4
+    """Rows from which on there are enough to share."""
+    products: Products = Products()
+
+
+def few_large(workers: int, cache: int) -> Grain:
+    """The grain of some cores that each have a second cache.
+
+    >>> few_large(2, 512 << 10) == Grain()
+    True
+    """
+    side = min(256, int((cache / 8) ** 0.5) // 16 * 16)  # a left operand of this side is half of the cache
+    limits = Products()._replace(rows=side, columns=side, depth=side) if side >= 64 else Products(64, 64, 64)
+    return Grain(workers=workers, cache=cache, products=limits)
+
+
+def many_small(workers: int, shared: int = 228 << 10) -> Grain:
+    """The grain of many multiprocessors that each compute matrix products in a unit of their own.
+
+    An instance there is worth a few hundred threads; tiles of products stay in their registers, 128 KiB of them.
+    """
+    products = Products(
+        rows=256,
+        columns=256,
+        depth=32,
+        unit_rows=16,
+        unit_columns=16,
+        rate=1024.0,
+        load=1 / 16,
+        pack=0.0,
+        start=2000.0,
+        area=1 << 14,
+        fill=workers,
+    )
+    return Grain(
+        workers=workers,
+        instances=4 * workers,
+        cache=shared,
+        powers=True,
+        tile=1024,
+        least=256,
+        longest_row=16384,
+        whole=4096,
+        beside=128,
+        depth=16,
+        short_rows=1024,
+        square=32,
+        long=1 << 16,
+        few_results=0,
+        parts=1024,
+        blocks=2 * workers,
+        few_rows=workers,
+        products=products,
+    )

@@ -1,0 +1,69 @@
+"""What is free in a kernel, settled: how large its tiles are, and which way it goes.
+
+    choice ::= way name=number ...        m=64 n=128 k=196      across height=32 width=32
+
+A choice is small, prints, and is read back from what it prints: that is how `kernels.lock` keeps it. What makes sense
+for a group, and what is taken if nobody says anything, is the matter of `ways.py` and `blocks.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+WORD = re.compile(r"(?P<name>[a-z]+)=(?P<number>[1-9]\d*)|(?P<way>[a-z]+)")
+
+
+class Choice(NamedTuple):
+    """A way to go about a kernel, and the sizes of its tiles by name.
+
+    >>> print(chosen("across", height=32, width=16))
+    across height=32 width=16
+    >>> parse_choice("m=64 n=128 k=196").size("n")
+    128
+    """
+
+    way: str
+    sizes: tuple[tuple[str, int], ...]
+
+    def size(self, name: str, otherwise: int = 1) -> int:
+        """A size by its name."""
+        return next((number for known, number in self.sizes if known == name), otherwise)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What its sizes are called."""
+        return tuple([name for name, _ in self.sizes])
+
+    def __str__(self) -> str:
+        return " ".join([*([self.way] if self.way else []), *(f"{name}={number}" for name, number in self.sizes)])
+
+
+def chosen(way: str = "", **sizes: int) -> Choice:
+    """A choice from its parts."""
+    return Choice(way, tuple(sizes.items()))
+
+
+def parse_choice(text: str) -> Choice:
+    """A choice from what it prints; a `ValueError` says what is wrong."""
+    way, sizes = "", {}
+    for n, word in enumerate(text.split()):
+        found = WORD.fullmatch(word)
+        if found is None or (found["way"] and n):
+            raise ValueError(f"{word!r} is no size: write name=number, as in m=64")
+        if found["way"]:
+            way = found["way"]
+        elif found["name"] in sizes:
+            raise ValueError(f"{found['name']} stands there twice")
+        else:
+            sizes[found["name"]] = int(found["number"])
+    return chosen(way, **sizes)
+
+
+def power(number: int) -> int:
+    """The least power of two that is not below a number.
+
+    >>> power(1), power(5), power(64)
+    (1, 8, 64)
+    """
+    return 1 << max(0, number - 1).bit_length()

@@ -1,0 +1,280 @@
+"""Which ways there are to go about a map or rows group, and what each makes of its indices.
+
+map:   along    a tile along memory, of one row or some short ones
+       across   a square tile, where memory is read across
+rows:  whole    one instance has all elements in one piece
+       down     a loop over rows that are there in one piece: adds up across them
+       rows     an instance has one row, or a few short ones, in one piece
+       beside   rows that lie side by side in memory: a tile has some columns of some of them, in a loop
+       loop     a loop along a row, a tile at a time
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..ir.position import linear
+from ..ir.scalar import Expr, Index, Read, facts, walk
+from ..ir.size import Dim, product
+from ..runtime.grain import Grain
+from .across import sums_across
+from .choice import Choice, chosen, power
+from .flatten import FlatGroup
+from .instances import at_most, divides, number_of
+from .whole import is_whole
+
+
+class Cut(NamedTuple):
+    """What becomes of the indices of a group."""
+
+    axes: tuple[Index, ...]
+    """Those that run along tile axes, in their order."""
+    block: dict[Index, int]
+    """The extents of the tile axes; indices without one are numbers."""
+    looped: dict[Index, int]
+    """Columns that are looped over, and how many at a time."""
+
+
+def usual(flat: FlatGroup, grain: Grain) -> Choice:
+    """What is taken if nobody says anything."""
+    return _with_sizes(flat, next(_ways(flat, grain)), grain)
+
+
+def candidates(flat: FlatGroup, grain: Grain) -> list[Choice]:
+    """What may be tried, the usual choice first."""
+    found = dict.fromkeys([usual(flat, grain)])
+    for way in _ways(flat, grain):
+        for part in (0.25, 0.5, 1, 2, 4):
+            scaled = grain._replace(
+                tile=max(1, int(grain.tile * part)),
+                least=1,
+                beside=max(1, int(grain.beside * part)),
+                short_rows=max(1, int(grain.short_rows * part)),
+                square=max(1, int(grain.square * part)),
+            )
+            found[_with_sizes(flat, way, scaled)] = None
+        if way == "beside":
+            for depth in (max(1, grain.depth // 2), grain.depth * 2, grain.depth * 4):
+                found[_with_sizes(flat, way, grain._replace(depth=depth))] = None
+    return list(found)
+
+
+def refusal(flat: FlatGroup, choice: Choice, grain: Grain) -> str:
+    """Why a choice, from wherever it came, is none for this group; empty if it is."""
+    ways = list(_ways(flat, grain))
+    if choice.way not in ways:
+        return f"the way is one of: {', '.join(ways)}"
+    wanted, free = SIZES[choice.way]
+    if not set(wanted) <= set(choice.names) <= {*wanted, *free}:
+        return f"{choice.way} has the sizes {' '.join(f'{name}=...' for name in wanted + free)}"
+    if grain.powers and any(number != power(number) for _, number in choice.sizes):
+        return "sizes are powers of two here"
+    if any(number > MOST for _, number in choice.sizes):
+        return f"a size is at most {MOST}"
+    if choice.way == "down" and not divides(choice.size("height"), flat.columns[0].extent):
+        return f"the height divides {flat.columns[0].extent}"
+    return ""
+
+
+MOST = 1 << 16
+"""The largest extent of a tile."""
+SIZES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "along": ((), ("height", "width")),
+    "across": (("height", "width"), ()),
+    "whole": ((), ()),
+    "down": ((), ("height",)),
+    "rows": ((), ("height",)),
+    "beside": (("depth", "width"), ()),
+    "loop": (("width",), ()),
+}
+"""The sizes that belong to each way, and those that are 1 if they are not there."""
+
+
+def _ways(flat: FlatGroup, grain: Grain) -> Iterator[str]:
+    """The ways that are open, the usual one first."""
+    rows, columns = flat.rows, flat.columns
+    if not columns:
+        if rows and _crossing(flat, rows, rows[-1]) is not None:
+            yield "across"
+        yield "along"
+    elif is_whole(rows, columns, grain.whole):
+        yield "whole"
+    elif sums_across(columns, flat.roots, grain.longest_row):
+        yield "down"
+    else:
+        along = _runs_along(flat, columns[-1])
+        if not along and _fastest_row(flat, rows) is not None:
+            yield "beside"
+        if len(columns) == 1 and type(columns[0].extent) is int and columns[0].extent <= grain.longest_row:
+            yield "rows"
+        yield "loop"
+        if along and _fastest_row(flat, rows) is not None:
+            yield "beside"
+
+
+def _with_sizes(flat: FlatGroup, way: str, grain: Grain) -> Choice:
+    """A way with the sizes of tiles that fit a grain."""
+    rows, columns = flat.rows, flat.columns
+    match way:
+        case "across":
+            crossing = _crossing(flat, rows, rows[-1])
+            assert crossing is not None
+            return chosen(
+                way,
+                height=_piece(crossing.extent, grain.square, grain),
+                width=_piece(rows[-1].extent, grain.square, grain),
+            )
+        case "along" if rows:
+            return _along(rows, grain)
+        case "down":
+            outer, inner = columns
+            return _down(outer, inner, grain)
+        case "rows":
+            width = _piece(columns[0].extent, grain.longest_row, grain)
+            height = _height(rows, width, grain)
+            return chosen(way, height=height) if height > 1 else chosen(way)
+        case "beside":
+            beside = _fastest_row(flat, rows)
+            assert beside is not None
+            return chosen(
+                way,
+                depth=_piece(columns[-1].extent, grain.depth, grain),
+                width=_piece(beside.extent, grain.beside, grain),
+            )
+        case "loop":
+            return chosen(way, width=_piece(columns[-1].extent, grain.tile, grain))
+    return chosen(way)
+
+
+def _along(rows: tuple[Index, ...], grain: Grain) -> Choice:
+    count = number_of(product(i.extent for i in rows))
+    tile = max(min(grain.least, grain.tile), min(grain.tile, power(-(-count // grain.instances))))
+    grain = grain._replace(tile=tile)
+    width = _piece(rows[-1].extent, tile, grain)
+    height = _height(rows[:-1], width, grain)
+    return chosen("along", height=height, width=width) if height > 1 else chosen("along", width=width)
+
+
+def _height(rows: tuple[Index, ...], width: int, grain: Grain) -> int:
+    """How many short rows an instance takes: as many as fill a tile, if enough instances are left."""
+    if not rows or width * 2 > grain.tile:
+        return 1
+    height = _piece(rows[-1].extent, grain.tile // max(1, width), grain)
+    count = number_of(product(i.extent for i in rows))
+    while height > 1 and width * height > grain.least and count // height < grain.instances:
+        height = -(-height // 2)
+    return height
+
+
+def _down(outer: Index, inner: Index, grain: Grain) -> Choice:
+    """Rows of 64 to 1024 elements took 1.2 to 1.6 times as long in tiles of several as one by one on a CPU."""
+    most = grain.short_rows // _piece(inner.extent, grain.longest_row, grain)
+    fitting = (n for n in range(1, most + 1) if outer.extent % n == 0 and (not grain.powers or n == power(n)))
+    height = max(fitting, default=1)
+    return chosen("down", height=height) if height > 1 else chosen("down")
+
+
+def _piece(extent: Dim, most: int, grain: Grain) -> int:
+    """The extent of a tile along an axis."""
+    if not grain.powers:
+        return at_most(extent, most)
+    fitting = 1 << max(0, most.bit_length() - 1)
+    return min(power(extent), fitting) if type(extent) is int else fitting
+
+
+def cut(flat: FlatGroup, choice: Choice, grain: Grain) -> Cut:
+    """What a choice makes of the indices of a group."""
+    rows, columns = flat.rows, flat.columns
+    whole = {i: _whole(i, grain) for i in columns if type(i.extent) is int}
+    match choice.way:
+        case "along" if not rows:
+            return Cut((), {}, {})
+        case "across":
+            crossing = _crossing(flat, rows, rows[-1])
+            assert crossing is not None
+            return _cut((crossing, choice.size("height")), (rows[-1], choice.size("width")))
+        case "along":
+            return _tall(rows, choice.size("height"), (rows[-1], choice.size("width")))
+        case "whole":
+            return Cut(columns, whole, {})
+        case "down":
+            outer, inner = columns
+            height = choice.size("height")
+            made = _tall((outer, inner), height, (inner, whole[inner]))
+            return made._replace(looped={outer: height})
+        case "rows":
+            (column,) = columns
+            return _tall((*rows, column), choice.size("height"), (column, whole[column]))
+        case "beside":
+            beside = _fastest_row(flat, rows)
+            assert beside is not None
+            depth, inner = choice.size("depth"), columns[-1]
+            made = _cut((inner, depth), (beside, choice.size("width")))
+            looped = dict.fromkeys(columns[:-1], 1)
+            if inner.extent == depth:
+                return made._replace(looped=looped)
+            return made._replace(looped=looped | {inner: depth})
+        case "loop":
+            width = choice.size("width")
+            return _cut((columns[-1], width))._replace(looped=dict.fromkeys(columns[:-1], 1) | {columns[-1]: width})
+    raise AssertionError(f"{choice} is no way to go about a group")
+
+
+def _cut(*blocks: tuple[Index, int]) -> Cut:
+    return Cut(tuple([index for index, _ in blocks]), dict(blocks), {})
+
+
+def _tall(indices: tuple[Index, ...], height: int, last: tuple[Index, int]) -> Cut:
+    """A tile along the last index, and of some of the one before it."""
+    return _cut((indices[-2], height), last) if height > 1 else _cut(last)
+
+
+def _whole(column: Index, grain: Grain) -> int:
+    assert type(column.extent) is int
+    return power(column.extent) if grain.powers else column.extent
+
+
+def _offsets(flat: FlatGroup) -> list[Expr]:
+    return [e.position[0] for e in walk(*flat.roots) if isinstance(e, Read)] + [s.offset for s in flat.stores]
+
+
+def _largest(flat: FlatGroup) -> list[Expr]:
+    """The offsets that run over the most elements: the traffic that decides."""
+    offsets = _offsets(flat)
+    counts = [math.prod(number_of(i.extent) for i in facts(o).indices) for o in offsets]
+    return [o for o, n in zip(offsets, counts, strict=True) if n == max(counts)]
+
+
+def _stride(offset: Expr, index: Index) -> int | None:
+    """By how much an offset grows with an index, if it does so evenly."""
+    total = linear(offset)
+    if any(index in walk(f) and f is not index for product in total for f in product):
+        return None
+    return sum(c if product == (index,) else 1 << 40 for product, c in total.items() if index in product)
+
+
+def _runs_along(flat: FlatGroup, column: Index) -> bool:
+    """Whether the largest reads go through memory along the column."""
+    strides = [_stride(o, column) for o in _largest(flat)]
+    along = sum(s in (1, -1) for s in strides)
+    across = sum(s is not None and abs(s) > 1 for s in strides)
+    return along > 0 and along >= across or across == 0
+
+
+def _fastest_row(flat: FlatGroup, rows: tuple[Index, ...]) -> Index | None:
+    offsets = _largest(flat)
+    best = max(rows, key=lambda r: sum(_stride(o, r) == 1 for o in offsets), default=None)
+    return best if best is not None and any(_stride(o, best) == 1 for o in offsets) else None
+
+
+def _crossing(flat: FlatGroup, rows: tuple[Index, ...], inner: Index) -> Index | None:
+    """Another row index along which some read goes through memory, where the inner one jumps."""
+    for offset in _offsets(flat):
+        step = _stride(offset, inner)
+        if step is not None and step > 8:
+            for row in rows:
+                if row is not inner and _stride(offset, row) == 1 and number_of(row.extent) >= 8:
+                    return row
+    return None
