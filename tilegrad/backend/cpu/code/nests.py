@@ -108,28 +108,39 @@ class Nests:
         def write(at: At, lanes: int) -> None:
             e, b = self.e, self.b
             raw = vectors.to_memory(b, b.splat(e.part(value, at, t.shape, lanes, t.dtype), lanes), t.dtype)
-            where = None if mask is None else b.splat(e.part(mask, at, t.shape, lanes, bool_), lanes)
+            where = None if mask is None else e.part(mask, at, t.shape, lanes, bool_)
             if not lanes:
                 self._store_one(e.of(pointer, at, 0, t.dtype), raw, where, t.dtype)
-                return
-            existing = e.existing(lanes)
-            if existing is not None:
-                where = existing if where is None else b.op("and", where, existing)
-            if along:
-                e.write(e.of(pointer, at, 0, t.dtype), raw, t.dtype.bytes, where)
+            elif not along:
+                address = b.splat(e.of(pointer, at, lanes, t.dtype), lanes)
+                self._scatter(address, raw, self._present(where, lanes), t.dtype.bytes)
+            elif where is None or where.type.lanes:
+                e.write(e.of(pointer, at, 0, t.dtype), raw, t.dtype.bytes, self._present(where, lanes))
             else:
-                self._scatter(b.splat(e.of(pointer, at, lanes, t.dtype), lanes), raw, where, t.dtype.bytes)
+                address = e.of(pointer, at, 0, t.dtype)
+                self._where(where, lambda: e.write(address, raw, t.dtype.bytes, e.existing(lanes)))
 
         self.over(t.shape, write, t.dtype)
 
+    def _present(self, mask: Value | None, lanes: int) -> Value | None:
+        """A mask without the lanes that do not exist."""
+        existing = self.e.existing(lanes)
+        if mask is None or existing is None:
+            return existing if mask is None else self.b.splat(mask, lanes)
+        return self.b.op("and", self.b.splat(mask, lanes), existing)
+
     def _store_one(self, address: Value, raw: Value, mask: Value | None, dtype: DType) -> None:
-        b = self.b
         text = f"store {raw.type} {raw}, ptr {address}, align {dtype.bytes}"
+        self._where(mask, lambda: self.b.effect(text))
+
+    def _where(self, mask: Value | None, write: Callable[[], None]) -> None:
+        """Does something if a condition holds."""
+        b = self.b
         if mask is None or mask.text == "true":
-            b.effect(text)
+            write()
             return
         b.open_branch("write")
-        b.effect(text)
+        write()
         then = b.close_branch()
         b.open_branch("skip")
         b.close_branches(mask, then, b.close_branch())
