@@ -34,6 +34,7 @@ class Config(NamedTuple):
     memory: int = 0
     huge_pages: bool = True
     use: str = ""
+    cuda: str = ""
 
     @property
     def cache_folder(self) -> Path | None:
@@ -58,6 +59,7 @@ ABOUT = {
     "cache_bytes": "size to which that folder is kept (512, 64M, 2G); what was not used for longest goes first",
     "memory": "free CPU memory kept for reuse (bytes, 64M, 2G); 0: an eighth of the machine's",
     "huge_pages": "ask for pages of 2 MiB for large CPU buffers (1 or 0)",
+    "cuda": "off: use no GPU; null: show what a GPU would run; synchronous: wait for each kernel; checked: every access",
     "use": "kernels to put in place of generated ones: kernel:FILE, several separated by commas",
 }
 

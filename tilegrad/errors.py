@@ -70,6 +70,14 @@ class RuntimeFault(TilegradError):
     """A program that failed while it ran."""
 
 
+class LaunchError(RuntimeFault):
+    """A launch that the device cannot do: too many threads, too large a grid, too much shared memory."""
+
+
+class OutOfMemoryError(RuntimeFault, MemoryError):
+    """More memory than a device has left."""
+
+
 class ArgumentError(TilegradError, ValueError):
     """An argument that makes no sense."""
 

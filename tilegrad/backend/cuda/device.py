@@ -1,0 +1,294 @@
+"""A GPU: its memory, its queues, its kernels, and what is known when something fails."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ...config import settings
+from ...errors import DeviceError, RuntimeFault, TilegradError
+from ...ir.dtype import DType, float16
+from ...ir.program import Program
+from ...ir.tile import Kernel
+from ...runtime.buffer import Buffer
+from ...runtime.device import Device, Executable, Statistics
+from ...runtime.once import lock
+from .driver import Driver, DriverFault
+from .functions import Functions
+from .memory import CudaBuffer, Memory
+from .properties import properties
+from .queues import Queue, here
+from .staging import Pinned, PinnedBuffer, Staging
+
+MOST_QUEUES = 32
+"""Streams that a device has at most; further ones that users ask for are these again."""
+NUMBER = 8
+"""Bytes of the numbers that are kept on the GPU once they have been there."""
+MOST_NUMBERS = 1024
+
+
+class CudaDevice(Device):
+    """One GPU. Work is put on the queue that the thread has chosen, and goes on while Python does."""
+
+    low = float16
+
+    def __init__(self, driver: Driver, number: int) -> None:
+        super().__init__(f"cuda:{number}")
+        self.driver = driver
+        self.number = number
+        self.properties = properties(driver, number)
+        self.broken = ""
+        """Why nothing works any more."""
+        self._lock = lock()
+        self._started = False
+        self._numbers: dict[bytes, CudaBuffer] = {}
+
+    def start(self) -> None:
+        """Makes the context, and what every program needs; nothing of this happens until the device is used."""
+        with self._lock:
+            if self._started:
+                return
+            self.context = self.driver.context(self.number)
+            self._started = True
+            self._enter()
+            self.events: list[int] = []
+            self.graphs_ended: list[tuple[int, int]] = []
+            self._words = self.driver.allocate_host(4 * MOST_QUEUES)
+            self.memory = Memory(self)
+            self.staging = Staging(self)
+            self.pinned = Pinned(self)
+            self.functions = Functions(self)
+            self.queues: list[Queue] = []
+            self.default = self.new_queue()
+            self.driver.explainers.append(self.explained)
+            if hasattr(os, "register_at_fork"):
+                os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        self.broken = (
+            f"{self.name} was used before this process was forked, and a fork cannot use it: start processes with "
+            "multiprocessing.get_context('spawn')"
+        )
+
+    # --- contexts and queues -------------------------------------------------------------------
+
+    def _enter(self) -> None:
+        if self.broken:
+            raise DeviceError(self.broken)
+        self.driver.enter(self.context)
+        here.device = self
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Within the block the thread's calls are for this device."""
+        before = here.device
+        if before is not self:
+            if not self._started:
+                self.start()
+            self._enter()
+        yield
+        if before is not None and before is not self:
+            before._enter()
+
+    @property
+    def queue(self) -> Queue:
+        """The queue that this thread works on; whoever asks has entered the device."""
+        if here.device is not self or self.broken:
+            if not self._started:
+                self.start()
+            self._enter()
+        return here.queues.get(self) or self.default
+
+    def new_queue(self, priority: int = 0) -> Queue:
+        """Another queue; if there are as many as there can be, one of those that there are."""
+        with self._lock:
+            used = len(self.queues)
+            if used == MOST_QUEUES:
+                self.queues.append(self.queues.pop(1))
+                return self.queues[-1]
+            word = self._words + 4 * used
+            made = Queue(self, self.driver.new_stream(priority), word, priority)
+            self.driver.mark(made.handle, word, 0)
+            self.queues.append(made)
+            return made
+
+    def event(self) -> int:
+        """An event that takes no times."""
+        try:
+            return self.events.pop()
+        except IndexError:
+            return self.driver.new_event(False)
+
+    def used(self, event: int) -> None:
+        """Takes an event back: who waits for it has been told already."""
+        self.events.append(event)
+
+    def synchronize(self) -> None:
+        if self._started:
+            with self.entered():
+                self.driver.synchronize()
+                while self.graphs_ended:
+                    self.driver.end_graph(*self.graphs_ended.pop())
+
+    # --- memory --------------------------------------------------------------------------------
+
+    def allocate(self, bytes: int) -> CudaBuffer:
+        queue = self.queue
+        return self.memory.take(queue, bytes)
+
+    def from_host(self, array: np.ndarray) -> CudaBuffer:
+        dense = np.ascontiguousarray(array)
+        buffer = self.allocate(dense.nbytes)
+        self.staging.upload(buffer.address, int(dense.__array_interface__["data"][0]), dense.nbytes, buffer.queue)
+        return self._written(buffer)
+
+    def to_host(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
+        assert isinstance(buffer, CudaBuffer)
+        array = np.empty(shape, dtype.numpy)
+        if array.nbytes:
+            queue = self.queue
+            queue.reads(buffer)
+            self.staging.download(int(array.__array_interface__["data"][0]), buffer.address, array.nbytes, queue)
+        return array
+
+    def copy(self, source: Buffer) -> Buffer:
+        match source:
+            case CudaBuffer():
+                target = self.allocate(source.bytes)
+                self._between(target, source)
+                return self._written(target)
+            case Buffer(address=address) if source.device.kind == "cpu" and address:
+                target = self.allocate(source.bytes)
+                if isinstance(source, PinnedBuffer):
+                    self.driver.to_device(target.address, address, source.bytes, target.queue.handle)
+                    source.read_by(target.queue)
+                else:
+                    self.staging.upload(target.address, address, source.bytes, target.queue)
+                return self._written(target)
+            case _:
+                return super().copy(source)
+
+    def number_from(self, source: Buffer) -> Buffer:
+        """A number of another device, to be read only: one that has been here before is here still."""
+        if source.bytes > NUMBER or source.device.kind != "cpu":
+            return self.copy(source)
+        queue = self.queue
+        contents = bytes((queue.device.number,)) + _contents(source)
+        found = self._numbers.get(contents)
+        if found is None:
+            if len(self._numbers) >= MOST_NUMBERS:
+                self._numbers.clear()
+            found = self.copy(source)  # type: ignore[assignment]
+            self._numbers[contents] = found  # type: ignore[assignment]
+        return found  # type: ignore[return-value]
+
+    def overwrite(self, target: Buffer, source: Buffer) -> None:
+        assert isinstance(target, CudaBuffer)
+        assert isinstance(source, CudaBuffer)
+        self.queue.writes(target)
+        self._between(target, source)
+        self._written(target)
+
+    def _between(self, target: CudaBuffer, source: CudaBuffer) -> None:
+        queue, other = self.queue, source.device
+        queue.reads(source)
+        if not source.bytes:
+            return
+        if other is self:
+            self.driver.copy(target.address, source.address, source.bytes, queue.handle)
+        else:
+            assert isinstance(other, CudaDevice)
+            self.driver.copy_between(
+                target.address, self.context, source.address, other.context, source.bytes, queue.handle
+            )
+
+    def _written(self, buffer: CudaBuffer) -> CudaBuffer:
+        """A copy to this buffer was started, as a piece of work of its own."""
+        buffer.written = buffer.queue.counted()
+        return buffer
+
+    def page_locked(self, source: Buffer) -> Buffer | None:
+        if source.device.kind != "cpu" or isinstance(source, PinnedBuffer):
+            return None
+        with self.entered():
+            made = self.pinned.take(source.device, source.bytes)
+        source.device.overwrite(made, source)
+        return made
+
+    def trim(self) -> None:
+        if self._started:
+            with self.entered():
+                self._numbers.clear()
+                self.memory.empty()
+
+    @property
+    def statistics(self) -> Statistics:
+        usage = self.usage
+        if not self._started:
+            return Statistics(0, 0, 0, 0)
+        arenas = sum(queue.arena.blocks.bytes for queue in self.queues if queue.arena is not None)
+        numbers = sum(buffer.blocks.bytes for buffer in self._numbers.values())
+        return Statistics(usage.live - arenas - numbers, usage.peak, self.memory.held, self.memory.fetched)
+
+    # --- programs ------------------------------------------------------------------------------
+
+    def load(self, program: Program) -> Executable:
+        from .executable import CudaExecutable
+
+        return CudaExecutable(self, program)
+
+    def source(self, kernel: Kernel) -> str:
+        from .build import built
+
+        return built(kernel, self.properties.architecture).source
+
+    @property
+    def limits(self) -> Mapping[str, Any]:
+        found = self.properties
+        return {
+            "model": found.name,
+            "memory_bytes": found.total_memory,
+            "units": found.multi_processor_count,
+            "read": found.memory_bandwidth,
+            "copy": found.memory_bandwidth,
+            "triad": found.memory_bandwidth,
+            "fma": 2.0 * 128 * found.multi_processor_count * found.clock_rate * 1e3,
+        }
+
+    # --- failures ------------------------------------------------------------------------------
+
+    def explained(self, fault: DriverFault) -> TilegradError | None:
+        """Who is to blame for a failure that shows now, but happened some time ago."""
+        if self.broken:
+            return DeviceError(self.broken)
+        if here.device is not self:
+            return None
+        suspects = [work for queue in self.queues for work in queue.unfinished()[:1]]
+        text = f"{self.name} failed: {fault.reason}"
+        text += "".join(_accused(work) for work in suspects) or ". Nothing that tilegrad started was unfinished"
+        if settings().cuda != "checked":
+            text += (
+                ". Run it again with TILEGRAD_CUDA=synchronous to stop at the kernel that fails, or with "
+                "TILEGRAD_CUDA=checked to be told the index and the tensor (slow)"
+            )
+        self.broken = f"{text}. After this the device cannot be used any more in this process"
+        return RuntimeFault(self.broken)
+
+
+def _accused(work: Any) -> str:
+    """What is said about the first unfinished piece of work of a queue."""
+    kernels = [f"{name} ({origin})" if origin else name for name, origin in work.kernels[:8]]
+    if len(kernels) == 1:
+        return f" in kernel {kernels[0]} of program {work.program}"
+    more = f" and {len(work.kernels) - 8} more" if len(work.kernels) > 8 else ""
+    return f" in program {work.program}, in one of its kernels: {', '.join(kernels)}{more}"
+
+
+def _contents(source: Buffer) -> bytes:
+    import ctypes
+
+    return ctypes.string_at(source.address, source.bytes)

@@ -1,0 +1,245 @@
+"""What tilegrad asks of a CUDA driver.
+
+Three answer: the driver of this machine (`native.py`), one that only counts (`null.py`), and the one of the tests,
+which keeps memory in the host's and runs kernels with the reference interpreter. Handles and addresses are integers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from ...errors import RuntimeFault, TilegradError
+
+OLDEST = 12000
+"""The first driver that has everything in the table of `native.py`: CUDA 12.0."""
+NOT_READY, OUT_OF_MEMORY, ILLEGAL_ADDRESS = 600, 2, 700
+LASTING = frozenset({214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 999})
+"""Errors after which nothing works any more in this process."""
+
+ATTRIBUTES = {
+    "threads": 1,
+    "grid": 5,
+    "shared": 8,
+    "warp": 10,
+    "registers": 12,
+    "clock": 13,
+    "multiprocessors": 16,
+    "memory_clock": 36,
+    "bus": 37,
+    "l2": 38,
+    "threads_multiprocessor": 39,
+    "major": 75,
+    "minor": 76,
+    "shared_multiprocessor": 81,
+    "registers_multiprocessor": 82,
+    "shared_optin": 97,
+    "pools": 115,
+}
+"""What is asked of a device, by its number in `CUdevice_attribute`."""
+
+
+class DriverFault(RuntimeFault):
+    """A call that the driver refused, or the failure of work that was started before."""
+
+    def __init__(self, code: int, name: str, reason: str, call: str) -> None:
+        super().__init__(f"CUDA: {reason} ({name}, {code}), said by {call}")
+        self.code = code
+        self.reason = reason
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the device is lost to this process."""
+        return self.code in LASTING
+
+
+class KernelCall:
+    """A kernel with its configuration and arguments, which stay in place: a launch only says where they are.
+
+    `slots` are the arguments as words of 8 bytes (a smaller number is in the low bytes).
+    """
+
+    def __init__(self, name: str, function: int, blocks: int, threads: int, shared: int, values: Sequence[int]) -> None:
+        self.name = name
+        self.function = function
+        self.blocks = blocks
+        self.threads = threads
+        self.shared = shared
+        self.words = (ctypes.c_uint64 * len(values))(*[v & 0xFFFF_FFFF_FFFF_FFFF for v in values])
+        self.slots = memoryview(self.words).cast("B").cast("Q")
+        start = ctypes.addressof(self.words)
+        self.pointers = (ctypes.c_void_p * len(values))(*[start + 8 * n for n in range(len(values))])
+        self.native: object = None
+        """What else a driver keeps for it."""
+
+
+class CopyCall:
+    """A copy of memory within a device."""
+
+    def __init__(self, bytes: int) -> None:
+        self.name = "copy"
+        self.bytes = bytes
+        self.slots = memoryview(bytearray(16)).cast("Q")
+        """Source and target."""
+
+
+Call = KernelCall | CopyCall
+
+
+class Driver(ABC):
+    """A driver and its devices. Calls are for the context that the thread has entered."""
+
+    def __init__(self) -> None:
+        self.explainers: list[Callable[[DriverFault], TilegradError | None]] = []
+        """Devices, which know more about a lasting error than the driver does."""
+
+    version: int
+    """1000 times the CUDA version, plus 10 times the minor one."""
+
+    def explained(self, fault: DriverFault) -> TilegradError:
+        """A fault as users are told it."""
+        for explain in self.explainers if fault.lasting else ():
+            told = explain(fault)
+            if told is not None:
+                return told
+        return fault
+
+    # --- devices -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def device_count(self) -> int: ...
+
+    @abstractmethod
+    def device_name(self, number: int) -> str: ...
+
+    @abstractmethod
+    def attribute(self, number: int, attribute: str) -> int: ...
+
+    @abstractmethod
+    def total_memory(self, number: int) -> int: ...
+
+    @abstractmethod
+    def context(self, number: int) -> int:
+        """The primary context, which other libraries in this process share."""
+
+    @abstractmethod
+    def enter(self, context: int) -> None:
+        """What this thread calls from now on is for this context."""
+
+    @abstractmethod
+    def memory_info(self) -> tuple[int, int]:
+        """Free and total bytes."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Waits for everything on the device."""
+
+    # --- streams and events --------------------------------------------------------------------
+
+    @abstractmethod
+    def new_stream(self, priority: int) -> int: ...
+
+    @abstractmethod
+    def await_stream(self, stream: int) -> None: ...
+
+    @abstractmethod
+    def stream_done(self, stream: int) -> bool: ...
+
+    @abstractmethod
+    def new_event(self, timed: bool) -> int: ...
+
+    @abstractmethod
+    def end_event(self, event: int) -> None: ...
+
+    @abstractmethod
+    def record(self, event: int, stream: int) -> None: ...
+
+    @abstractmethod
+    def stream_waits(self, stream: int, event: int) -> None:
+        """What comes on the stream from now on starts after what came before the event."""
+
+    @abstractmethod
+    def await_event(self, event: int) -> None: ...
+
+    @abstractmethod
+    def event_done(self, event: int) -> bool: ...
+
+    @abstractmethod
+    def elapsed(self, start: int, stop: int) -> float:
+        """Milliseconds between two timed events."""
+
+    @abstractmethod
+    def mark(self, stream: int, address: int, number: int) -> None:
+        """Writes 4 bytes of pinned memory, once what came before on the stream is done."""
+
+    # --- memory --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def allocate(self, bytes: int, stream: int) -> int: ...
+
+    @abstractmethod
+    def free(self, address: int, stream: int) -> None: ...
+
+    @abstractmethod
+    def trim(self, number: int) -> None:
+        """Gives what is free in the driver's pool back to the system."""
+
+    @abstractmethod
+    def allocate_host(self, bytes: int) -> int:
+        """Pinned memory of the host."""
+
+    @abstractmethod
+    def free_host(self, address: int) -> None: ...
+
+    @abstractmethod
+    def to_device(self, target: int, source: int, bytes: int, stream: int) -> None: ...
+
+    @abstractmethod
+    def to_host(self, target: int, source: int, bytes: int, stream: int) -> None: ...
+
+    @abstractmethod
+    def copy(self, target: int, source: int, bytes: int, stream: int) -> None: ...
+
+    @abstractmethod
+    def copy_between(
+        self, target: int, target_context: int, source: int, source_context: int, bytes: int, stream: int
+    ) -> None:
+        """From the memory of one device to that of another."""
+
+    # --- kernels -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def load(self, image: bytes) -> int:
+        """A module from a cubin."""
+
+    @abstractmethod
+    def function(self, module: int, name: str) -> int: ...
+
+    @abstractmethod
+    def allow_shared(self, function: int, bytes: int) -> None:
+        """Lets a function have more dynamic shared memory than the 48 KiB that all may have."""
+
+    @abstractmethod
+    def launch(self, call: Call, stream: int) -> None: ...
+
+    # --- graphs --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def new_graph(self) -> int: ...
+
+    @abstractmethod
+    def add_node(self, graph: int, call: Call, after: Sequence[int], context: int) -> int: ...
+
+    @abstractmethod
+    def instantiate(self, graph: int) -> int: ...
+
+    @abstractmethod
+    def renew_node(self, executable: int, node: int, call: Call, context: int) -> None:
+        """Gives a node the arguments that the call has now."""
+
+    @abstractmethod
+    def launch_graph(self, executable: int, stream: int) -> None: ...
+
+    @abstractmethod
+    def end_graph(self, graph: int, executable: int) -> None: ...

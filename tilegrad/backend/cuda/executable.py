@@ -1,0 +1,158 @@
+"""Programs on a GPU: kernels loaded, sizes settled, arguments in place; launched one by one, then as a graph.
+
+A run patches the addresses of this run's buffers into the arguments and starts the work; it waits for nothing. From
+its third run on a program of several kernels is one CUDA graph (`graphs.py`), in which kernels that share no
+memory run at once.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from ...config import settings
+from ...ir.program import Launch, Program
+from ...runtime import events
+from ...runtime.buffer import Buffer
+from ...runtime.device import Executable, Runner
+from .graphs import ProgramGraph
+from .memory import CudaBuffer
+from .plan import planned
+from .queues import Queue, Work
+from .watching import check_accesses, profiled
+
+if TYPE_CHECKING:
+    from .device import CudaDevice
+
+MOST_BINDINGS = 256
+"""Sets of sizes that are kept for one program."""
+DIRECT_RUNS = 2
+"""Runs of a program before it becomes a graph: making one costs as much as several runs."""
+
+
+class CudaExecutable(Executable):
+    """A compiled program."""
+
+    def __init__(self, device: CudaDevice, program: Program) -> None:
+        super().__init__(program)
+        self.device = device
+        device.start()
+        self.functions = device.functions.of([step.kernel for step in program.steps if isinstance(step, Launch)])
+        self._bindings: OrderedDict[tuple[int, ...], Runner] = OrderedDict()
+
+    def bound(self, sizes: Mapping[str, int] = {}) -> Runner:
+        key = tuple([sizes[name] for name in self.program.sizes])
+        runner = self._bindings.get(key)
+        if runner is None:
+            runner = self._bindings[key] = Binding(self, dict(zip(self.program.sizes, key, strict=True)))
+            while len(self._bindings) > MOST_BINDINGS:
+                self._bindings.popitem(last=False)
+        else:
+            self._bindings.move_to_end(key)
+        return runner
+
+
+class Binding:
+    """A program with its sizes settled: call it with the inputs to run it."""
+
+    def __init__(self, executable: CudaExecutable, sizes: Mapping[str, int]) -> None:
+        self.device = device = executable.device
+        self.name = executable.program.name
+        self.plan = planned(executable.program, executable.functions, device.properties, sizes)
+        self.kernels = tuple([(step.call.name, step.origin) for step in self.plan.steps])
+        self.runs = 0
+        self.graph: ProgramGraph | None = None
+        self.data: list[int] = [0] * len(self.plan.patches)
+        """What the arguments are patched for."""
+        self.changed: set[int] = set()
+        """Steps whose arguments are others than those in the graph."""
+        self.lock = RLock()
+        """Held while arguments are patched and started; taken before the lock of a queue."""
+
+    def __call__(self, inputs: Sequence[Buffer]) -> tuple[Buffer, ...]:
+        device, plan = self.device, self.plan
+        queue = device.queue
+        given: Sequence[CudaBuffer] = inputs  # type: ignore[assignment]
+        for x in given:
+            if x.queue is not queue:
+                queue.reads(x)
+        for n in plan.updated:
+            x = given[n]
+            if x.readers or x.queue is not queue:
+                queue.writes(x)
+        take = device.memory.take
+        made = [take(queue, bytes) for bytes in plan.made]
+        everything = [*given, *made]
+        if plan.steps:
+            if plan.arena:
+                queue.room(plan.arena)
+            number = self._started(queue, everything)
+            for y in made:
+                y.written = number
+            for n in plan.updated:
+                given[n].written = number
+        return tuple([everything[n] for n in plan.results])
+
+    def _started(self, queue: Queue, buffers: Sequence[CudaBuffer]) -> int:
+        """Starts the work; its number on the queue."""
+        with self.lock, queue.lock:
+            data = [b.address for b in buffers]
+            data.append(queue.arena.address if queue.arena is not None else 0)
+            number = queue.submitted + 1
+            queue.recent.append(Work(number, self.name, self.kernels))
+            self.runs += 1
+            if settings().cuda in ("synchronous", "checked"):
+                self._watched(queue, data, number)
+            elif events.listeners:
+                self.patch(data)
+                profiled(self.device, queue, self.name, self.plan.steps)
+            elif self.runs > DIRECT_RUNS and len(self.plan.steps) > 1:
+                self._as_graph(queue, data, buffers[: self.plan.inputs])
+            else:
+                self._direct(queue, data)
+            self.device.driver.mark(queue.handle, queue.progress, number)
+            queue.submitted = number
+        return number
+
+    def patch(self, data: Sequence[int]) -> None:
+        """Puts addresses where they belong, if they have changed; the graph is then behind."""
+        steps = self.plan.steps
+        changed = self.changed
+        for n, address in enumerate(data):
+            if address != self.data[n]:
+                for step, slot, offset in self.plan.patches[n]:
+                    steps[step].call.slots[slot] = address + offset
+                    changed.add(step)
+                self.data[n] = address
+
+    def _direct(self, queue: Queue, data: Sequence[int]) -> None:
+        self.patch(data)
+        launch, stream = self.device.driver.launch, queue.handle
+        for step in self.plan.steps:
+            launch(step.call, stream)
+
+    def _as_graph(self, queue: Queue, data: Sequence[int], inputs: Sequence[CudaBuffer]) -> None:
+        distinct = not self.plan.updated or len({x.address for x in inputs}) == len(inputs)
+        if self.graph is not None and self.graph.distinct and not distinct:
+            self._direct(queue, data)  # what ran at once would now write what the other reads
+            return
+        self.patch(data)
+        if self.graph is None:
+            self.graph = ProgramGraph(self.device, self.plan, distinct)
+        else:
+            self.graph.renew(self.changed)
+        self.changed.clear()
+        self.device.driver.launch_graph(self.graph.executable, queue.handle)
+
+    def _watched(self, queue: Queue, data: Sequence[int], number: int) -> None:
+        """Every kernel alone, so that a failure shows at once; with checks, after the interpreter has run it."""
+        self.patch(data)
+        driver = self.device.driver
+        for step, kernel in zip(self.plan.steps, self.kernels, strict=True):
+            queue.recent[-1] = Work(number, self.name, (kernel,))
+            if settings().cuda == "checked":
+                check_accesses(self.device, queue, step)
+            driver.launch(step.call, queue.handle)
+            driver.await_stream(queue.handle)

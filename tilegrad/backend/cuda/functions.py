@@ -1,0 +1,72 @@
+"""From tile kernels to functions on a GPU: compiled, checked against its limits, loaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from threading import RLock
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...ir.tile import Kernel
+from ...runtime import events
+from .properties import check_launch
+
+if TYPE_CHECKING:
+    from .build import Built
+    from .device import CudaDevice
+
+MOST_COMPILERS = 16
+"""Kernels that are compiled at once."""
+FREE_SHARED = 48 << 10
+"""Bytes of dynamic shared memory that a function may have without asking."""
+
+
+class Function(NamedTuple):
+    """A kernel that is ready to be launched; `name` and `origin` tell users about it."""
+
+    handle: int
+    name: str
+    origin: str
+    threads: int
+    shared: int
+    registers: int
+
+
+class Functions:
+    """The kernels that a device has loaded. They stay: a kernel is some kilobytes."""
+
+    def __init__(self, device: CudaDevice) -> None:
+        self.device = device
+        self._loaded: dict[str, Function] = {}
+        self._lock = RLock()
+
+    def of(self, kernels: Sequence[Kernel]) -> Mapping[str, Function]:
+        """The functions of kernels, by digest. What is new is compiled, all at once."""
+        wanted = {kernel.digest(): kernel for kernel in kernels}
+        with self._lock:
+            missing = [kernel for digest, kernel in wanted.items() if digest not in self._loaded]
+            for kernel, code in zip(missing, self._built(missing), strict=True):
+                self._loaded[kernel.digest()] = self._load(kernel, code)
+            return {digest: self._loaded[digest]._replace(origin=kernel.origin) for digest, kernel in wanted.items()}
+
+    def _built(self, kernels: Sequence[Kernel]) -> list[Built]:
+        from .build import built
+
+        architecture = self.device.properties.architecture
+        with events.timed("compile", ", ".join(k.name for k in kernels), self.device.name):
+            if len(kernels) < 2:
+                return [built(kernel, architecture) for kernel in kernels]
+            from concurrent.futures import ThreadPoolExecutor
+
+            with ThreadPoolExecutor(min(MOST_COMPILERS, os.cpu_count() or 1)) as pool:
+                return list(pool.map(lambda kernel: built(kernel, architecture), kernels))
+
+    def _load(self, kernel: Kernel, code: Built) -> Function:
+        device = self.device
+        check_launch(device.properties, kernel.name, 1, code.threads, code.shared, code.registers, kernel.origin)
+        driver = device.driver
+        with device.entered():
+            handle = driver.function(driver.load(code.image), code.name)
+            if code.shared > FREE_SHARED:
+                driver.allow_shared(handle, code.shared)
+        return Function(handle, kernel.name, kernel.origin, code.threads, code.shared, code.registers)

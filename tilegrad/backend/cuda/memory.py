@@ -1,0 +1,215 @@
+"""The memory of a GPU: blocks in size classes, kept for each queue when they are free.
+
+A block that was freed is given out again on its queue at once: what is started there later runs later. One that
+other queues have read goes back when its queue has been told to wait for them. Fresh memory comes from the driver's
+own pool, which puts pieces of address space together, so large blocks that are let go serve any other size.
+"""
+
+from __future__ import annotations
+
+import gc
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from ...errors import OutOfMemoryError
+from ...ir.graph import Value
+from ...runtime import events
+from ...runtime.buffer import Buffer
+from .driver import OUT_OF_MEMORY, DriverFault
+
+if TYPE_CHECKING:
+    from .device import CudaDevice
+    from .queues import Queue
+
+LEAST = 512
+EVEN = 1 << 21
+"""Large blocks have a multiple of this."""
+LARGE = 1 << 25
+KEPT = 8
+"""At most this part of a GPU's memory is kept while other sizes are wanted."""
+SHOWN = 8
+
+
+class Blocks(list[int]):
+    """The addresses of the free blocks of one size on one queue."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self, bytes: int) -> None:
+        super().__init__()
+        self.bytes = bytes
+
+
+class CudaBuffer(Buffer):
+    """A block of GPU memory, which goes back to its queue when the buffer dies."""
+
+    __slots__ = ("blocks", "queue", "readers", "written")
+
+    def __init__(self, device: CudaDevice, bytes: int, queue: Queue, blocks: Blocks, address: int) -> None:
+        self.device = device
+        self.bytes = bytes
+        self.address = address
+        self.memory = None
+        self.blocks = blocks
+        self.queue = queue
+        """Where it was written last."""
+        self.written = queue.submitted + 1
+        self.readers: tuple[Queue, ...] = ()
+        """Other queues that have read it since."""
+        device.usage.add(blocks.bytes)
+
+    def move(self, queue: Queue) -> None:
+        """The memory belongs to another queue from now on."""
+        self.queue = queue
+        self.blocks = blocks_of(queue, self.blocks.bytes)
+
+    def __del__(self) -> None:
+        device, blocks = self.device, self.blocks
+        device.usage.add(-blocks.bytes)
+        if self.readers:
+            device.memory.returned.append((self.address, self.queue, blocks, self.readers))  # type: ignore[attr-defined]
+        else:
+            blocks.append(self.address)
+
+
+def class_bytes(bytes: int) -> int:
+    """The size of the class from which a request is served: at most an eighth more than asked for.
+
+    >>> [class_bytes(n) for n in (0, 513, 5000, 100_000_001)]
+    [512, 1024, 5120, 100663296]
+    """
+    if bytes >= LARGE:
+        return -(-bytes // EVEN) * EVEN
+    step = max(LEAST, 1 << max(0, (bytes - 1).bit_length() - 4))
+    return max(1, -(-bytes // step)) * step
+
+
+def blocks_of(queue: Queue, size: int) -> Blocks:
+    """The free blocks of a size class on a queue."""
+    found = queue.blocks.get(size)
+    return found if found is not None else queue.blocks.setdefault(size, Blocks(size))
+
+
+class Memory:
+    """All memory of one device."""
+
+    def __init__(self, device: CudaDevice) -> None:
+        self.device = device
+        self.held = 0
+        """Bytes that the driver has given."""
+        self.fetched = 0
+        """How often it was asked: does not grow in the steady state."""
+        self.returned: list[tuple[int, Queue, Blocks, tuple[Queue, ...]]] = []
+        """Blocks that died while other queues may still read them. (Buffers die anywhere: nothing is called there.)"""
+        self._lock = RLock()
+
+    def take(self, queue: Queue, bytes: int) -> CudaBuffer:
+        """A buffer for what is started on this queue from now on."""
+        blocks = blocks_of(queue, class_bytes(bytes))
+        try:
+            address = blocks.pop()
+        except IndexError:
+            address = self._fresh(queue, blocks)
+        return CudaBuffer(self.device, bytes, queue, blocks, address)
+
+    def _fresh(self, queue: Queue, blocks: Blocks) -> int:
+        with self._lock:
+            self._settle()
+            if blocks:
+                return blocks.pop()
+            if blocks.bytes >= EVEN and self.cached > self.device.properties.total_memory // KEPT:
+                self._let_go()
+            driver = self.device.driver
+            try:
+                address = driver.allocate(blocks.bytes, queue.handle)
+            except DriverFault as fault:
+                if fault.code != OUT_OF_MEMORY:
+                    raise
+                self.empty()
+                address = self._last_try(queue, blocks.bytes)
+            self.held += blocks.bytes
+            self.fetched += 1
+        if events.listeners:
+            events.emit("allocate", "pool", self.device.name, bytes=blocks.bytes)
+        return address
+
+    def _last_try(self, queue: Queue, bytes: int) -> int:
+        try:
+            return self.device.driver.allocate(bytes, queue.handle)
+        except DriverFault as fault:
+            if fault.code != OUT_OF_MEMORY:
+                raise
+        raise OutOfMemoryError(self.shortage(bytes))
+
+    def _settle(self) -> None:
+        """Blocks that other queues have read can be used again: after them."""
+        while self.returned:
+            address, queue, blocks, readers = self.returned.pop()
+            for reader in readers:
+                queue.follow(reader)
+            blocks.append(address)
+
+    def _let_go(self) -> None:
+        """Gives free blocks back to the driver's pool, in the order of their queues: nobody waits."""
+        driver = self.device.driver
+        for queue in self.device.queues:
+            for blocks in list(queue.blocks.values()):
+                while blocks:
+                    driver.free(blocks.pop(), queue.handle)
+                    self.held -= blocks.bytes
+
+    def empty(self) -> None:
+        """Gives all free memory back to the system."""
+        with self._lock:
+            self._settle()
+            self._let_go()
+            self.device.synchronize()
+            self.device.driver.trim(self.device.number)
+
+    @property
+    def cached(self) -> int:
+        """Bytes in free blocks."""
+        return self.held - self.device.usage.live
+
+    def shortage(self, bytes: int) -> str:
+        """What to tell who asked for memory that is not there."""
+        device = self.device
+        free, total = device.driver.memory_info()
+        live = device.usage.live
+        lines = [
+            f"{device.name} ({device.properties.name}) has no {shown(bytes)} left: {shown(free)} of {shown(total)} are "
+            f"free, {shown(live)} are held by tensors and temporaries of this process"
+        ]
+        if total - free - live > total // 8:
+            lines.append(f"others (libraries in this process, or other processes) hold {shown(total - free - live)}")
+        largest = largest_values(device)
+        if largest:
+            lines.append("the largest tensors:")
+            lines += [f"  {shown(value.buffer.bytes):>10}  {value.type}  {value.location or ''}" for value in largest]
+        lines.append(
+            "What helps: a smaller batch, tilegrad.checkpoint around parts of the network, autocast to bfloat16, "
+            "tilegrad.no_grad() where no gradient is needed, and del for what is not used any more"
+        )
+        return "\n".join(lines)
+
+
+def largest_values(device: CudaDevice) -> list[Value]:
+    """The values with the most memory on a device, each memory once. (Looks at everything alive: slow.)"""
+    found: dict[int, Value] = {}
+    for thing in gc.get_objects():
+        if isinstance(thing, Value):
+            buffer = thing.__dict__.get("buffer")
+            if buffer is not None and buffer.device is device and buffer.bytes:
+                found.setdefault(buffer.address, thing)
+    return sorted(found.values(), key=lambda value: -value.buffer.bytes)[:SHOWN]
+
+
+def shown(bytes: int) -> str:
+    """
+    >>> shown(3 << 30), shown(700)
+    ('3.00 GiB', '700 bytes')
+    """
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if bytes >= size:
+            return f"{bytes / size:.2f} {unit}"
+    return f"{bytes} bytes"

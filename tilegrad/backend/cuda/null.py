@@ -1,0 +1,168 @@
+"""A driver that runs nothing: what a GPU would be given can be seen on a machine without one. All elements are 0."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from itertools import count
+
+from .driver import Call, Driver
+
+RECORDED = {
+    "threads": 1024,
+    "grid": 2147483647,
+    "shared": 49152,
+    "warp": 32,
+    "registers": 65536,
+    "clock": 1980000,
+    "multiprocessors": 132,
+    "memory_clock": 3201000,
+    "bus": 6144,
+    "l2": 62914560,
+    "threads_multiprocessor": 2048,
+    "major": 9,
+    "minor": 0,
+    "shared_multiprocessor": 233472,
+    "registers_multiprocessor": 65536,
+    "shared_optin": 232448,
+    "pools": 1,
+}
+"""What an H200 answers."""
+MEMORY = 150_109_880_320
+MIB = 1 << 20
+
+
+class NullDriver(Driver):
+    """One H200 that has done everything as soon as it is asked for."""
+
+    version = 13000
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._handles = count(1)
+        self._next = 1 << 40
+        self._host: dict[int, ctypes.Array[ctypes.c_char]] = {}
+        self.sizes: dict[int, int] = {}
+        """The bytes of each allocation."""
+
+    def device_count(self) -> int:
+        return 1
+
+    def device_name(self, number: int) -> str:
+        return "NVIDIA H200"
+
+    def attribute(self, number: int, attribute: str) -> int:
+        return RECORDED[attribute]
+
+    def total_memory(self, number: int) -> int:
+        return MEMORY
+
+    def context(self, number: int) -> int:
+        return next(self._handles)
+
+    def enter(self, context: int) -> None:
+        pass
+
+    def memory_info(self) -> tuple[int, int]:
+        return MEMORY - sum(self.sizes.values()), MEMORY
+
+    def synchronize(self) -> None:
+        pass
+
+    def new_stream(self, priority: int) -> int:
+        return next(self._handles)
+
+    def await_stream(self, stream: int) -> None:
+        pass
+
+    def stream_done(self, stream: int) -> bool:
+        return True
+
+    def new_event(self, timed: bool) -> int:
+        return next(self._handles)
+
+    def end_event(self, event: int) -> None:
+        pass
+
+    def record(self, event: int, stream: int) -> None:
+        pass
+
+    def stream_waits(self, stream: int, event: int) -> None:
+        pass
+
+    def await_event(self, event: int) -> None:
+        pass
+
+    def event_done(self, event: int) -> bool:
+        return True
+
+    def elapsed(self, start: int, stop: int) -> float:
+        return 0.0
+
+    def mark(self, stream: int, address: int, number: int) -> None:
+        ctypes.c_uint32.from_address(address).value = number & 0xFFFF_FFFF
+
+    def allocate(self, bytes: int, stream: int) -> int:
+        address = self._next
+        self._next += -(-max(bytes, 1) // MIB) * MIB
+        self.sizes[address] = bytes
+        return address
+
+    def free(self, address: int, stream: int) -> None:
+        del self.sizes[address]
+
+    def trim(self, number: int) -> None:
+        pass
+
+    def allocate_host(self, bytes: int) -> int:
+        made = ctypes.create_string_buffer(bytes)
+        address = ctypes.addressof(made)
+        self._host[address] = made
+        return address
+
+    def free_host(self, address: int) -> None:
+        del self._host[address]
+
+    def to_device(self, target: int, source: int, bytes: int, stream: int) -> None:
+        pass
+
+    def to_host(self, target: int, source: int, bytes: int, stream: int) -> None:
+        ctypes.memset(target, 0, bytes)
+
+    def copy(self, target: int, source: int, bytes: int, stream: int) -> None:
+        pass
+
+    def copy_between(
+        self, target: int, target_context: int, source: int, source_context: int, bytes: int, stream: int
+    ) -> None:
+        pass
+
+    def load(self, image: bytes) -> int:
+        return next(self._handles)
+
+    def function(self, module: int, name: str) -> int:
+        return next(self._handles)
+
+    def allow_shared(self, function: int, bytes: int) -> None:
+        pass
+
+    def launch(self, call: Call, stream: int) -> None:
+        pass
+
+    def new_graph(self) -> int:
+        return next(self._handles)
+
+    def add_node(self, graph: int, call: Call, after: Sequence[int], context: int) -> int:
+        return next(self._handles)
+
+    def instantiate(self, graph: int) -> int:
+        return next(self._handles)
+
+    def renew_node(self, executable: int, node: int, call: Call, context: int) -> None:
+        pass
+
+    def launch_graph(self, executable: int, stream: int) -> None:
+        pass
+
+    def end_graph(self, graph: int, executable: int) -> None:
+        pass

@@ -1,0 +1,236 @@
+"""A program with its sizes settled: which calls there are, where the data of a run go, and what must wait for what.
+
+The data of a run are the addresses of its inputs, of the outputs made for it, and of the arena, in this order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ...errors import RuntimeFault
+from ...ir.program import Buffer, Copy, Launch, Program
+from ...ir.size import known
+from ...ir.tile import Kernel
+from ...ir.tile_access import Accesses, accesses
+from ...ir.tile_checker import check
+from .driver import Call, CopyCall, KernelCall
+from .functions import Function
+from .properties import Properties, check_launch
+
+ALIGNMENT = 256
+INPUTS = -1
+"""The memory of all inputs, as one: the caller may give the same buffer twice."""
+
+
+class Span(NamedTuple):
+    """Bytes `begin` to `end` of a datum (or of INPUTS)."""
+
+    datum: int
+    begin: int
+    end: int
+
+
+class Patch(NamedTuple):
+    """The datum (plus an offset) is an argument of a call."""
+
+    step: int
+    slot: int
+    offset: int
+
+
+class Step(NamedTuple):
+    """A call and the memory that it reads and writes; `launch` is what it was made from, None for a copy."""
+
+    call: Call
+    origin: str
+    reads: tuple[Span, ...]
+    writes: tuple[Span, ...]
+    sizes: tuple[int, ...]
+    """The bytes of the buffer in each slot; 0 for a number."""
+    bytes: int
+    """Of all of them, each once."""
+    operations: float
+    launch: Launch | None
+
+
+class Plan(NamedTuple):
+    """`made` has the bytes of each new output, `results` the datum of each result, `updated` the inputs that are
+    written in place, `patches` the places of each datum."""
+
+    steps: list[Step]
+    patches: list[list[Patch]]
+    inputs: int
+    made: list[int]
+    results: list[int]
+    updated: list[int]
+    arena: int
+
+    def after(self, distinct: bool) -> list[list[int]]:
+        """The steps that each step must wait for, those left out that others among them wait for.
+
+        `distinct`: no two inputs are the same memory.
+        """
+        history: dict[int, list[tuple[Span, int, bool]]] = {}
+        reached: list[int] = []
+        found: list[list[int]] = []
+        for number, step in enumerate(self.steps):
+            before = 0
+            spans = [(s, False) for s in step.reads] + [(s, True) for s in step.writes]
+            for span, writes in spans:
+                datum = span.datum if distinct or span.datum >= self.inputs else INPUTS
+                span = span if datum == span.datum else Span(INPUTS, 0, 1)
+                entries = history.setdefault(datum, [])
+                for other, at, wrote in entries:
+                    if at != number and (writes or wrote) and span.begin < other.end and other.begin < span.end:
+                        before |= 1 << at
+                if writes:
+                    covered = lambda o, s=span: s.begin <= o.begin and o.end <= s.end  # noqa: E731
+                    entries[:] = [e for e in entries if not covered(e[0])]
+                entries.append((span, number, writes))
+            found.append(_nearest(before, reached))
+            reached.append(before | _union(reached[n] for n in found[-1]))
+        return found
+
+
+def _nearest(before: int, reached: Sequence[int]) -> list[int]:
+    """Of steps as bits, those that no other of them waits for."""
+    nearest: list[int] = []
+    while before:
+        last = before.bit_length() - 1
+        nearest.append(last)
+        before &= ~(reached[last] | 1 << last)
+    return nearest
+
+
+def _union(sets: object) -> int:
+    total = 0
+    for bits in sets:  # type: ignore[attr-defined]
+        total |= bits
+    return total
+
+
+class Place(NamedTuple):
+    """Where a buffer of the program is in a run: at data[datum] + offset."""
+
+    datum: int
+    offset: int = 0
+
+
+def planned(
+    program: Program, functions: Mapping[str, Function], limits: Properties, sizes: Mapping[str, int]
+) -> Plan:
+    """The program for these sizes; every launch is checked against the limits of the GPU."""
+    return _Planner(program, functions, limits, sizes).plan()
+
+
+class _Planner:
+    def __init__(
+        self, program: Program, functions: Mapping[str, Function], limits: Properties, sizes: Mapping[str, int]
+    ) -> None:
+        self.program = program
+        self.functions = functions
+        self.limits = limits
+        self.sizes = sizes
+        self.buffers: dict[str, Buffer] = {b.name: b for b in program.buffers}
+        self.accesses: dict[str, Accesses] = {}
+        self.made: list[int] = []
+        self.arena = known(program.arena, sizes)
+        self.places = self._placed()
+        self.steps: list[Step] = []
+        data = len(program.inputs) + len(self.made) + 1
+        self.patches: list[list[Patch]] = [[] for _ in range(data)]
+        self.updated: set[int] = set()
+
+    def plan(self) -> Plan:
+        for step in self.program.steps:
+            match step:
+                case Launch():
+                    self._launch(step)
+                case Copy(source, target):
+                    self._copy(source, target)
+                case _:
+                    pass  # memory is planned; what waits for what is seen from the memory that steps use
+        results = [self.places[name].datum for name in self.program.outputs]
+        inputs = len(self.program.inputs)
+        return Plan(self.steps, self.patches, inputs, self.made, results, sorted(self.updated), self.arena)
+
+    def _placed(self) -> dict[str, Place]:
+        program = self.program
+        places = {name: Place(n) for n, name in enumerate(program.inputs)}
+        for name in program.outputs:
+            if name not in places and not self.buffers[name].alias:
+                places[name] = Place(len(program.inputs) + len(self.made))
+                self.made.append(self._bytes(name))
+        arena = len(program.inputs) + len(self.made)
+        for b in program.buffers:
+            if b.name in places or b.alias:
+                continue
+            if b.role in ("input", "constant"):
+                raise RuntimeFault(f"{program.name}: nothing gives {b.role} {b.name} its elements")
+            if b.offset is None:  # the plan left it out: it gets a place at the end
+                self.arena = -(-self.arena // ALIGNMENT) * ALIGNMENT
+                places[b.name] = Place(arena, self.arena)
+                self.arena += self._bytes(b.name)
+            else:
+                places[b.name] = Place(arena, known(b.offset, self.sizes))
+        for b in program.buffers:
+            if b.alias:
+                places.setdefault(b.name, places[b.alias])
+        return places
+
+    def _launch(self, step: Launch) -> None:
+        kernel, function = step.kernel, self.functions[step.kernel.digest()]
+        extents = [tiles.count(self.sizes) for tiles in step.grid]
+        blocks = math.prod(extents)
+        if blocks == 0:
+            return  # nothing to compute: an axis has no elements
+        check_launch(self.limits, kernel.name, blocks, function.threads, function.shared, 0, kernel.origin)
+        numbers = [0 if isinstance(a, str) else known(a, self.sizes) for a in step.arguments]
+        values = [*numbers, *(*extents, 1, 1, 1)[:3]]
+        call = KernelCall(kernel.name, function.handle, blocks, function.threads, function.shared, values)
+        found = self._accesses(kernel)
+        named = {p.name: a for p, a in zip(kernel.parameters, step.arguments, strict=True) if isinstance(a, str)}
+        loaded = [named[name] for name in named if name in found.loaded]
+        stored = [named[name] for name in named if name in found.stored]
+        slots = [(slot, a) for slot, a in enumerate(step.arguments) if isinstance(a, str)]
+        self._add(call, kernel.origin, slots, loaded, stored, blocks * step.work, step)
+
+    def _copy(self, source: str, target: str) -> None:
+        bytes = self._bytes(source)
+        if bytes:
+            self._add(CopyCall(bytes), f"copy to {target}", [(0, source), (1, target)], [source], [target], 0.0, None)
+
+    def _add(
+        self,
+        call: Call,
+        origin: str,
+        slots: Sequence[tuple[int, str]],
+        loaded: Sequence[str],
+        stored: Sequence[str],
+        operations: float,
+        launch: Launch | None,
+    ) -> None:
+        for slot, name in slots:
+            place = self.places[name]
+            self.patches[place.datum].append(Patch(len(self.steps), slot, place.offset))
+        self.updated |= {self.places[name].datum for name in stored} & set(range(len(self.program.inputs)))
+        reads, writes = tuple(map(self._span, loaded)), tuple(map(self._span, stored))
+        buffers = dict(slots)
+        sizes = tuple([self._bytes(buffers[n]) if n in buffers else 0 for n in range(len(call.slots))])
+        bytes = sum(self._bytes(name) for name in set(buffers.values()))
+        self.steps.append(Step(call, origin, reads, writes, sizes, bytes, operations, launch))
+
+    def _accesses(self, kernel: Kernel) -> Accesses:
+        digest = kernel.digest()
+        if digest not in self.accesses:
+            self.accesses[digest] = accesses(kernel, check(kernel))
+        return self.accesses[digest]
+
+    def _span(self, name: str) -> Span:
+        place = self.places[name]
+        return Span(place.datum, place.offset, place.offset + self._bytes(name))
+
+    def _bytes(self, name: str) -> int:
+        return known(self.buffers[name].type.bytes, self.sizes)

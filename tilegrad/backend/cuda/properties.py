@@ -1,0 +1,102 @@
+"""What a GPU is like, and what it allows a launch to have."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...errors import LaunchError
+from .driver import Driver
+
+
+class Properties(NamedTuple):
+    """Of one GPU, with PyTorch's names where it has them. Sizes are in bytes, clocks in kHz."""
+
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int
+    max_threads_per_block: int
+    max_threads_per_multi_processor: int
+    max_grid: int
+    shared_memory_per_block: int
+    shared_memory_per_block_optin: int
+    shared_memory_per_multiprocessor: int
+    regs_per_block: int
+    regs_per_multiprocessor: int
+    warp_size: int
+    L2_cache_size: int
+    clock_rate: int
+    memory_clock_rate: int
+    memory_bus_width: int
+    driver_version: int
+
+    @property
+    def architecture(self) -> str:
+        """What kernels are compiled for: all of what this GPU has.
+
+        >>> from .null import NullDriver
+        >>> properties(NullDriver(), 0).architecture
+        'sm_90a'
+        """
+        return f"sm_{self.major}{self.minor}{'a' if self.major >= 9 else ''}"
+
+    @property
+    def memory_bandwidth(self) -> float:
+        """Bytes per second that the memory's clock and width amount to."""
+        return 2.0 * self.memory_clock_rate * 1e3 * self.memory_bus_width / 8
+
+
+def properties(driver: Driver, number: int) -> Properties:
+    """Asks for everything."""
+    of = lambda attribute: driver.attribute(number, attribute)  # noqa: E731
+    return Properties(
+        name=driver.device_name(number),
+        major=of("major"),
+        minor=of("minor"),
+        total_memory=driver.total_memory(number),
+        multi_processor_count=of("multiprocessors"),
+        max_threads_per_block=of("threads"),
+        max_threads_per_multi_processor=of("threads_multiprocessor"),
+        max_grid=of("grid"),
+        shared_memory_per_block=of("shared"),
+        shared_memory_per_block_optin=of("shared_optin"),
+        shared_memory_per_multiprocessor=of("shared_multiprocessor"),
+        regs_per_block=of("registers"),
+        regs_per_multiprocessor=of("registers_multiprocessor"),
+        warp_size=of("warp"),
+        L2_cache_size=of("l2"),
+        clock_rate=of("clock"),
+        memory_clock_rate=of("memory_clock"),
+        memory_bus_width=of("bus"),
+        driver_version=driver.version,
+    )
+
+
+def check_launch(
+    limits: Properties, kernel: str, blocks: int, threads: int, shared: int, registers: int = 0, origin: str = ""
+) -> None:
+    """LaunchError, with what is asked for and what there is, unless the GPU can do such a launch.
+
+    >>> from .null import NullDriver
+    >>> check_launch(properties(NullDriver(), 0), "softmax", 12, 1025, 0, origin="model.py:7")
+    Traceback (most recent call last):
+        ...
+    tilegrad.errors.LaunchError: kernel softmax (model.py:7) wants 1025 threads in a block: NVIDIA H200 allows 1 to
+    1024; make its tiles smaller
+    """
+    wrong = ""
+    if not 1 <= threads <= limits.max_threads_per_block:
+        wrong = f"{threads} threads in a block: {{}} allows 1 to {limits.max_threads_per_block}; make its tiles smaller"
+    elif not 1 <= blocks <= limits.max_grid:
+        tiles = "smaller" if blocks < 1 else "larger"
+        wrong = f"a grid of {blocks} blocks: {{}} allows 1 to {limits.max_grid}; make its tiles {tiles}"
+    elif not 0 <= shared <= limits.shared_memory_per_block_optin:
+        most = limits.shared_memory_per_block_optin
+        wrong = f"{shared} bytes of shared memory: {{}} allows {most} a block; make its tiles smaller"
+    elif registers * threads > limits.regs_per_block:
+        most = limits.regs_per_block
+        wrong = f"{threads} threads with {registers} registers each: {{}} has {most} for a block; use fewer threads"
+    if wrong:
+        where = f" ({origin})" if origin else ""
+        raise LaunchError(f"kernel {kernel}{where} wants {wrong.format(limits.name)}")

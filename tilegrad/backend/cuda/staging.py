@@ -1,0 +1,119 @@
+"""Copies between the host and a GPU, through pinned memory: the GPU copies one piece while the host fills the next."""
+
+from __future__ import annotations
+
+import ctypes
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from ...runtime.buffer import Buffer
+
+if TYPE_CHECKING:
+    from ...runtime.device import Device
+    from .device import CudaDevice
+    from .queues import Queue
+
+SMALL = 1 << 16
+"""Bytes up to which the driver itself takes the contents before it returns."""
+PIECE = 1 << 22
+
+
+class Piece:
+    """Pinned memory, and the event after which it is free."""
+
+    def __init__(self, device: CudaDevice) -> None:
+        self.address = device.driver.allocate_host(PIECE)
+        self.event = device.driver.new_event(False)
+        self.pending = False
+
+
+class Staging:
+    """The pieces of one device: two for each direction, made when they are first needed."""
+
+    def __init__(self, device: CudaDevice) -> None:
+        self.device = device
+        self._up: list[Piece] = []
+        self._down: list[Piece] = []
+        self._lock_up, self._lock_down = RLock(), RLock()
+
+    def upload(self, target: int, source: int, bytes: int, queue: Queue) -> None:
+        """Copies memory of the host, which may change as soon as this returns."""
+        driver = self.device.driver
+        if bytes <= SMALL:
+            if bytes:
+                driver.to_device(target, source, bytes, queue.handle)
+            return
+        with self._lock_up:
+            pieces = self._pieces(self._up)
+            for n, start in enumerate(range(0, bytes, PIECE)):
+                piece, size = pieces[n % 2], min(PIECE, bytes - start)
+                if piece.pending:
+                    driver.await_event(piece.event)
+                ctypes.memmove(piece.address, source + start, size)
+                driver.to_device(target + start, piece.address, size, queue.handle)
+                driver.record(piece.event, queue.handle)
+                piece.pending = True
+
+    def download(self, target: int, source: int, bytes: int, queue: Queue) -> None:
+        """Copies memory of the GPU to the host, and waits for it."""
+        driver = self.device.driver
+        with self._lock_down:
+            pieces = self._pieces(self._down)
+            starts = range(0, bytes, PIECE)
+            for n in range(len(starts) + 1):
+                if n < len(starts):
+                    piece = pieces[n % 2]
+                    driver.to_host(piece.address, source + starts[n], min(PIECE, bytes - starts[n]), queue.handle)
+                    driver.record(piece.event, queue.handle)
+                if n:
+                    piece, start = pieces[(n - 1) % 2], starts[n - 1]
+                    driver.await_event(piece.event)
+                    ctypes.memmove(target + start, piece.address, min(PIECE, bytes - start))
+
+    def _pieces(self, pieces: list[Piece]) -> list[Piece]:
+        while len(pieces) < 2:
+            pieces.append(Piece(self.device))
+        return pieces
+
+
+class Pinned:
+    """Pinned memory of the host in blocks of powers of two, kept when they are free."""
+
+    def __init__(self, device: CudaDevice) -> None:
+        self.device = device
+        self.free: dict[int, list[tuple[int, list[int]]]] = {}
+        """Addresses, each with the events after which no GPU reads it any more."""
+
+    def take(self, host: Device, bytes: int) -> PinnedBuffer:
+        """A buffer of the CPU in pinned memory."""
+        size = max(4096, 1 << max(0, bytes - 1).bit_length())
+        device, blocks = self.device, self.free.setdefault(size, [])
+        for n, (address, read) in enumerate(blocks):
+            if all(device.driver.event_done(event) for event in read):
+                del blocks[n]
+                device.events += read
+                return PinnedBuffer(host, bytes, self, size, address)
+        return PinnedBuffer(host, bytes, self, size, device.driver.allocate_host(size))
+
+
+class PinnedBuffer(Buffer):
+    """Memory of the CPU that GPUs read without a stop in between."""
+
+    __slots__ = ("pinned", "read", "size")
+
+    def __init__(self, host: Device, bytes: int, pinned: Pinned, size: int, address: int) -> None:
+        super().__init__(host, bytes, address, pinned)
+        self.pinned = pinned
+        self.size = size
+        self.read: list[int] = []
+        """Events after the copies from here that were started."""
+
+    def read_by(self, queue: Queue) -> None:
+        """A copy from here was started, which may still run when the buffer dies."""
+        event = self.pinned.device.event()
+        self.pinned.device.driver.record(event, queue.handle)
+        self.read.append(event)
+
+    def __del__(self) -> None:
+        super().__del__()
+        self.pinned.free.setdefault(self.size, []).append((self.address, self.read))
