@@ -410,7 +410,8 @@ def _gather(types: Types, x: Gather) -> TileType:
     )
     if not fits:
         raise Refused(
-            f"an index of shape {list(index.shape)} does not fit {list(found.shape)}: it may differ along axis {x.axis}", x
+            f"an index of shape {list(index.shape)} does not fit {list(found.shape)}: only axis {x.axis} may differ",
+            x,
         )
     return TileType(found.dtype, index.shape)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from threading import RLock
 from typing import Any
 
@@ -13,7 +14,8 @@ from ...ir.dtype import DType
 from ...ir.program import Program
 from ...ir.tile import Kernel
 from ...runtime.buffer import Buffer
-from ...runtime.device import Device, Executable, Statistics
+from ...runtime.device import CompiledKernel, Device, Executable, Statistics
+from ...runtime.grain import Grain, few_large
 from .memory import BorrowedBuffer, PoolBuffer, address_of, copied, fill, view
 from .pool import ALIGNMENT, Pool
 
@@ -56,6 +58,11 @@ class CpuDevice(Device):
     def overwrite(self, target: Buffer, source: Buffer) -> None:
         ctypes.memmove(target.address, source.address, source.bytes)
 
+    def compile(self, kernel: Kernel) -> CompiledKernel:
+        from .launch import Launcher  # loads LLVM
+
+        return Launcher(kernel)
+
     def load(self, program: Program) -> Executable:
         from .executable import CpuExecutable  # loads LLVM
 
@@ -88,6 +95,13 @@ class CpuDevice(Device):
     def statistics(self) -> Statistics:
         statistics = self.pool.statistics
         return statistics._replace(live=statistics.live - self.arena.blocks.bytes)
+
+    @cached_property
+    def grain(self) -> Grain:
+        from .limits import cache_sizes  # loads LLVM
+        from .native import threads
+
+        return few_large(threads(), cache_sizes().get("L2", 512 << 10))
 
     @property
     def limits(self) -> Mapping[str, Any]:

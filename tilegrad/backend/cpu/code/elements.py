@@ -201,6 +201,8 @@ class Elements:
                 return self.of(y, inner, 0 if len(t.shape) - 1 in axes else lanes, t.dtype)
             case ir.BroadcastTo(y, shape):
                 return self.part(y, at, shape, lanes, t.dtype)
+            case ir.Gather():
+                return self._gathered(x, at, lanes)
             case ir.Trans(y, permutation):
                 return self._transposed(y, permutation, at, lanes, t)
             case ir.Apply():
@@ -291,7 +293,7 @@ class Elements:
         else:
             address = b.splat(self.of(x.pointer, at, lanes, t.dtype), lanes)
             existing = constant(True, Type("i1", lanes)) if existing is None else existing
-            raw = self._gather(address, type, existing, default, t.dtype.bytes)
+            raw = self.gather(address, type, existing, default, t.dtype.bytes)
         return vectors.from_memory(b, raw, t.dtype)
 
     def _load_one(self, address: Value, mask: Value | None, other: Value | None, dtype: DType) -> Value:
@@ -321,12 +323,39 @@ class Elements:
         text = f"call {type} @{name}(ptr {address}, i32 {bytes}, {mask.type} {mask}, {type} {default})"
         return b.instruction(text, type)
 
-    def _gather(self, address: Value, type: Type, mask: Value, default: Value, bytes: int) -> Value:
+    def gather(self, address: Value, type: Type, mask: Value, default: Value, bytes: int) -> Value:
         b = self.b
         name = f"llvm.masked.gather.{type.short}.{address.type.short}"
         b.declarations.setdefault(name, f"declare {type} @{name}({address.type}, i32, {mask.type}, {type})")
         text = f"call {type} @{name}({address.type} {address}, i32 {bytes}, {mask.type} {mask}, {type} {default})"
         return b.instruction(text, type)
+
+    def _gathered(self, x: ir.Gather, at: At, lanes: int) -> Value:
+        """The elements of a tile in memory at places along an axis."""
+        b, last, source = self.b, len(at) - 1, self.made[id(x.x)]
+        have = self.dtype(x.index, int32)
+        step = self.step(x.index) if lanes else 0
+        if not lanes or step == (1 if x.axis == last else 0):
+            index = vectors.cast(b, self.of(x.index, at, 0, have), have, int64)
+            return self.load(source, [index if n == x.axis else i for n, i in enumerate(at)], lanes)
+        index = b.splat(vectors.cast(b, self.of(x.index, at, lanes, have), have, int64), lanes)
+        most = constant(source.shape[x.axis] - 1, index.type)
+        index = b.select(b.compare("ult", index, most), index, most)
+        stride = 1
+        flat = constant(0, I64)
+        for axis in range(last, -1, -1):
+            if axis == x.axis:
+                index = b.op("mul", index, constant(stride, index.type))
+            else:
+                flat = b.op("add", flat, b.op("mul", at[axis], constant(stride, I64)))
+            stride *= source.shape[axis]
+        if x.axis != last:
+            index = b.op("add", index, lane_constants(range(lanes), "i64"))
+        address = b.offset(source.address, source.element, b.op("add", index, b.splat(flat, lanes)))
+        mask = self.existing(lanes) or constant(True, Type("i1", lanes))
+        type = Type(source.element, lanes)
+        raw = self.gather(address, type, mask, constant(0, type), source.element_bytes)
+        return vectors.from_memory(b, raw, source.dtype)
 
     def step(self, x: ir.Tile, axis: int = -1) -> int | None:
         """By how much an integer or an address grows from element to element along an axis, if it does so evenly."""

@@ -20,6 +20,7 @@ from .. import vectors
 from ..emit import I64, PTR, Builder, Type, Value, constant
 from ..target import Target
 from .dot import dot
+from .effects import atomic, show
 from .elements import Elements, Memory
 from .nests import Nests
 
@@ -50,6 +51,8 @@ class _Lowering:
         self.assigned: dict[str, int] = {}
         self.used: dict[str, int] = {}
         self.stored: set[str] = set()
+        self.points: dict[str, set[str]] = {}
+        """From which pointers a variable that is one was made."""
         for statement in statements(kernel.body):
             self._note(statement)
 
@@ -58,9 +61,17 @@ class _Lowering:
             self.used[name] = self.used.get(name, 0) + 1
         if isinstance(statement, ir.Assign):
             self.assigned[statement.name] = self.assigned.get(statement.name, 0) + 1
-        elif isinstance(statement, ir.Store):
-            pointers = {p.name for p in self.kernel.parameters if p.pointer}
-            self.stored |= {x.name for x in walk(statement.pointer) if isinstance(x, ir.Name)} & pointers
+            if self.e.types.variables[statement.name].pointer:
+                self.points.setdefault(statement.name, set()).update(self._pointed(statement.value))
+        elif isinstance(statement, ir.Store | ir.Atomic):
+            self.stored |= self._pointed(statement.pointer)
+            if isinstance(statement, ir.Atomic) and statement.name:
+                self.assigned[statement.name] = self.assigned.get(statement.name, 0) + 1
+
+    def _pointed(self, pointer: ir.Tile) -> set[str]:
+        """The names that a pointer is made from, and those that these are made from."""
+        names = {x.name for x in walk(pointer) if isinstance(x, ir.Name) and self.e.types.variables[x.name].pointer}
+        return names.union(*(self.points.get(name, ()) for name in names))
 
     def text(self) -> str:
         b, e = self.b, self.e
@@ -122,6 +133,11 @@ class _Lowering:
                     self._assign(name, value)
                 case ir.Store(pointer, value, mask):
                     self.nests.store(pointer, value, mask)
+                case ir.Atomic(_, pointer, _, _, _, name):
+                    t = self.e.types.of(pointer)
+                    atomic(self.nests, statement, self._memory(name, t.dtype, t.shape, False) if name else None)
+                case ir.Print():
+                    show(self.nests, statement)
                 case ir.For():
                     self._for(statement)
                 case ir.While(condition, inner):
@@ -160,12 +176,12 @@ class _Lowering:
         elements = prod(self.e.types.of(value).shape)
         for x in walk(value):
             match x:
-                case ir.Reduce() | ir.Scan() | ir.Dot() | ir.Reshape() | ir.Trans():
+                case ir.Reduce() | ir.Scan() | ir.Dot() | ir.Reshape() | ir.Trans() | ir.Gather():
                     return False
                 case ir.Name(other) if self._changes(other):
                     return False
                 case ir.Load(pointer):
-                    if any(isinstance(p, ir.Name) and p.name in self.stored for p in walk(pointer)):
+                    if self._pointed(pointer) & self.stored:
                         return False
                 case ir.Apply(fn) if prod(self.e.types.of(x).shape) == elements:
                     cost += 10 if fn in DEAR and self.e.types.of(x).dtype.is_float else 1
@@ -228,6 +244,8 @@ class _Lowering:
             return
         for part in ir.parts(x):
             self._prepare(part)
+        if isinstance(x, ir.Gather):
+            self._keep_source(x.x)
         if not isinstance(x, LOOPS) or id(x) in self.e.made:
             return
         t = self.e.types.of(x)
@@ -246,4 +264,17 @@ class _Lowering:
                 out = self.e.allocate(t.dtype, t.shape, "reshaped")
                 self.nests.keep(out, y, self.e.shape(y))
         self.e.made[id(x)] = out
+        self.e.begin()
+
+    def _keep_source(self, x: ir.Tile) -> None:
+        """A tile of which elements are read at places that are computed must be in memory."""
+        if id(x) in self.e.made:
+            return
+        if isinstance(x, ir.Name) and x.name in self.e.memory:
+            self.e.made[id(x)] = self.e.memory[x.name]
+            return
+        t = self.e.types.of(x)
+        kept = self.e.allocate(t.dtype, t.shape, "source")
+        self.nests.keep(kept, x)
+        self.e.made[id(x)] = kept
         self.e.begin()

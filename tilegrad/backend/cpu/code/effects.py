@@ -1,0 +1,106 @@
+"""What kernels do element by element: atomics and prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....errors import CompileError
+from ....ir import tile as ir
+from ....ir.dtype import DType, bfloat16, bool_, float64, int32, int64
+from ....ir.tile_types import TileType
+from .. import vectors
+from ..emit import I32, Builder, Type, Value
+from .elements import At, Elements, Memory
+from .nests import Nests
+
+NAMES = {"and": "and", "or": "or", "xor": "xor", "xchg": "xchg"}
+"""Atomics that are the same for all types."""
+
+
+def atomic(nests: Nests, x: ir.Atomic, out: Memory | None) -> None:
+    """One element after the other; what was there before goes to `out`."""
+    e, b = nests.e, nests.b
+    t = e.types.of(x.pointer)
+    if t.dtype is bfloat16 and x.fn not in NAMES:
+        raise CompileError(f"atomic_{x.fn} of bfloat16: no machine has it; keep what is added up in float32")
+
+    def change(at: At, _: int) -> None:
+        def update() -> None:
+            address = e.of(x.pointer, at, 0, t.dtype)
+            given = [_stored(e, y, at, t) for y in (x.expected, x.value) if y is not None]
+            raw = _exchanged(b, address, *given) if x.fn == "cas" else _changed(b, x.fn, t.dtype, address, given[0])
+            if out is not None:
+                e.write(e.place(out, at), raw, out.element_bytes, None)
+
+        when(nests, x.mask, at, t, update)
+
+    nests.over(t.shape, change, t.dtype, vectorised=False)
+
+
+def _stored(e: Elements, x: ir.Tile, at: At, t: TileType) -> Value:
+    return vectors.to_memory(e.b, e.part(x, at, t.shape, 0, t.dtype), t.dtype)
+
+
+def when(nests: Nests, mask: ir.Tile | None, at: At, t: TileType, body: Callable[[], None]) -> None:
+    """Does something at an element if the mask says so."""
+    if mask is None:
+        body()
+        return
+    e, b = nests.e, nests.b
+    chosen = e.part(mask, at, t.shape, 0, bool_)
+    b.open_branch("active")
+    body()
+    then = b.close_branch()
+    b.open_branch("idle")
+    b.close_branches(chosen, then, b.close_branch())
+    e.memo = {}
+
+
+def _changed(b: Builder, fn: str, dtype: DType, address: Value, value: Value) -> Value:
+    prefix = "f" if dtype.is_float else "u" if dtype.kind != "int" and fn in ("max", "min") else ""
+    operation = NAMES.get(fn, prefix + fn)
+    return b.instruction(f"atomicrmw {operation} ptr {address}, {value.type} {value} seq_cst", value.type, "old")
+
+
+def _exchanged(b: Builder, address: Value, expected: Value, value: Value) -> Value:
+    """Compare and exchange, which the machine does on integers."""
+    bits = Type(f"i{value.type.bits}")
+    raw = [y if y.type == bits else b.convert("bitcast", y, bits.element) for y in (expected, value)]
+    text = f"cmpxchg ptr {address}, {bits} {raw[0]}, {bits} {raw[1]} seq_cst seq_cst"
+    pair = b.instruction(text, bits, "pair")
+    old = b.instruction(f"extractvalue {{ {bits}, i1 }} {pair}, 0", bits, "old")
+    return old if value.type == bits else b.convert("bitcast", old, value.type.element)
+
+
+def show(nests: Nests, x: ir.Print) -> None:
+    """A line for each element, by the C library's printf."""
+    e, b = nests.e, nests.b
+    for value in x.values or (None,):
+        t = TileType(int32) if value is None else e.types.of(value)
+
+        def line(at: At, _: int, value: ir.Tile | None = value, t: TileType = t) -> None:
+            lanes = " idx (" + ", ".join(["%lld"] * len(at)) + ")" if value is not None else ""
+            words = f"pid (%d, %d, %d){lanes} {x.text.replace('%', '%%')}"
+            operands = [*e.ids, *at]
+            if value is not None:
+                number = _printed(b, e.of(value, at, 0, t.dtype), t.dtype)
+                words += f": {'%.9g' if number.type.is_float else '%llu' if t.dtype.kind == 'uint' else '%lld'}"
+                operands.append(number)
+            _printf(b, words + "\n", operands)
+
+        nests.over(t.shape, line, t.dtype, vectorised=False)
+
+
+def _printed(b: Builder, x: Value, dtype: DType) -> Value:
+    """As C passes numbers on: double, or 64 bits."""
+    return vectors.cast(b, x, dtype, float64 if dtype.is_float else int64)
+
+
+def _printf(b: Builder, text: str, operands: list[Value]) -> None:
+    data = text.encode() + b"\0"
+    shown = "".join(f"\\{byte:02X}" for byte in data)
+    name = f"@words.{sum(key.startswith('@words') for key in b.declarations)}"
+    b.declarations[name] = f'{name} = private constant [{len(data)} x i8] c"{shown}"'
+    b.declarations.setdefault("printf", "declare i32 @printf(ptr, ...)")
+    listed = "".join(f", {y.type} {y}" for y in operands)
+    b.instruction(f"call i32 (ptr, ...) @printf(ptr {name}{listed})", I32, "printed")

@@ -1,0 +1,114 @@
+"""Kernels that are launched one by one: those of users.
+
+A launch with the same grid and the same numbers as one before finds its table, and costs one call of a native function.
+The first launches measure how long it takes, and so how many pieces it is worth cutting into.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from math import prod
+
+from ...errors import RuntimeFault
+from ...ir.dtype import DType
+from ...ir.tile import Kernel
+from ...runtime import events
+from ...runtime.buffer import Buffer
+from . import native
+from .build import built
+from .deal import Call, deal
+from .executable import LONG
+from .table import Patch, Table
+
+MOST_TABLES = 256
+MEASURED = 3
+"""A launch is measured this often, beginning with its second run."""
+GUESS = 2_000.0
+"""Nanoseconds of an instance, until it has been measured."""
+
+
+class Launcher:
+    """A compiled kernel."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.code = built([kernel])
+        self.tables: OrderedDict[tuple[tuple[int, ...], ...], Prepared] = OrderedDict()
+
+    def __call__(self, arguments: Sequence[Buffer | int], grid: tuple[int, ...]) -> None:
+        """Runs all instances of a grid."""
+        parameters = self.kernel.parameters
+        if len(arguments) != len(parameters):
+            raise RuntimeFault(f"{self.kernel.name} takes {len(parameters)} arguments, not {len(arguments)}")
+        if 0 in grid:
+            return
+        numbers = tuple(
+            [0 if isinstance(a, Buffer) else word(a, p.dtype) for a, p in zip(arguments, parameters, strict=True)]
+        )
+        key = (grid, numbers)
+        prepared = self.tables.get(key)
+        if prepared is None:
+            prepared = self.tables[key] = Prepared(self, grid, numbers)
+            if len(self.tables) > MOST_TABLES:
+                self.tables.popitem(last=False)
+        prepared.run([a.address for a in arguments if isinstance(a, Buffer)])
+
+
+class Prepared:
+    """A kernel with its grid and its numbers: only the addresses of buffers differ from run to run."""
+
+    def __init__(self, launcher: Launcher, grid: tuple[int, ...], numbers: tuple[int, ...]) -> None:
+        kernel = launcher.kernel
+        self.code = launcher.code
+        pointers = [slot for slot, p in enumerate(kernel.parameters) if p.pointer]
+        self.patches = [Patch(datum, 0, slot) for datum, slot in enumerate(pointers)]
+        instances = prod(grid)
+        slots = (*numbers, *(*grid, 1, 1, 1)[:3])
+        self.call = Call(kernel.name, launcher.code[kernel], slots, instances, instances * GUESS)
+        self.runs = 0
+        self.table: Table | None = None
+
+    def prepared(self) -> Callable[..., None]:
+        """The program, cut as the time that it takes suggests."""
+        if self.table is None:
+            team = native.team()
+            segments = deal([self.call], team.threads)
+            long = self.call.nanoseconds > LONG
+            self.table = Table(team, [self.call], segments, self.patches, len(self.patches), long=long)
+        return self.table.run
+
+    def run(self, addresses: Sequence[int]) -> None:
+        if self.runs > MEASURED and not events.listeners:
+            self.prepared()(*addresses)
+            return
+        run = self.prepared()
+        start = time.monotonic_ns()
+        run(*addresses)
+        stop = time.monotonic_ns()
+        if events.listeners:
+            events.emit("launch", self.call.name, "cpu", start, stop)
+        if 1 <= self.runs <= MEASURED:
+            self.learn(float(stop - start))
+        self.runs += 1
+
+    def learn(self, nanoseconds: float) -> None:
+        """Cuts anew by what a run took."""
+        assert self.table is not None
+        spent = nanoseconds * len(self.table.segments[0].lanes)
+        if self.runs > 1:
+            spent = min(spent, self.call.nanoseconds)
+        self.call = self.call._replace(nanoseconds=spent)
+        if self.runs == MEASURED:
+            self.table = None
+
+
+def word(value: float, dtype: DType) -> int:
+    """A number as the 8 bytes in which a kernel finds it."""
+    if dtype.is_float:
+        bits = struct.pack("<d" if dtype.bits == 64 else "<f" if dtype.bits == 32 else "<e", value)
+        return int.from_bytes(bits, "little")
+    wrapped = int(value) & ((1 << 64) - 1)
+    return wrapped - (1 << 64) if wrapped >> 63 else wrapped
