@@ -91,7 +91,7 @@ class Compiled:
     def brought(self, inputs: list[Buffer]) -> list[Buffer]:
         """The memory of the inputs, with those from elsewhere copied to the device of the program."""
         place = device(self.device)
-        return [place.copy(x) if n in self.elsewhere else x for n, x in enumerate(inputs)]
+        return [place.number_from(x) if n in self.elsewhere else x for n, x in enumerate(inputs)]
 
 
 def compile(graph: Graph, updates: Mapping[int, int] = {}, name: str = "program", on: Device | None = None) -> Compiled:

@@ -28,7 +28,7 @@ from .ir.graph import Input
 from .layout import is_dense, layout
 from .ops.cast import cast
 from .ops.joint import joint_outputs
-from .runtime.device import Device, device
+from .runtime.device import Device, device, devices
 from .storage import detached, kept_separate
 
 if TYPE_CHECKING:
@@ -84,6 +84,24 @@ def cpu(self: Tensor) -> Tensor:
 def cuda(self: Tensor, device: int | str | None = None) -> Tensor:
     """In the memory of a GPU."""
     return to(self, f"cuda:{device}" if isinstance(device, int) else device or "cuda:0")
+
+
+def pinned(self: Tensor) -> Tensor:
+    """In pinned memory of the CPU, if there is a device that wants it so."""
+    compute(self)
+    for place in devices():
+        made = place.page_locked(self.value.buffer)
+        if made is not None:
+            value = Input(self.value.type)
+            value.hold(made)
+            return wrap(value)
+    return self
+
+
+def is_pinned(self: Tensor) -> bool:
+    """Whether it is in pinned memory of the CPU."""
+    buffer = self.value.buffer
+    return buffer is not None and getattr(buffer, "pinned", None) is not None
 
 
 def as_type(self: Tensor, dtype: DType | None = None) -> Tensor | str:

@@ -400,9 +400,13 @@ class Properties(Handle):
         """As it is: threads share memory anyway."""
         return self
 
-    def pin_memory(self) -> Self:
-        """As it is."""
-        return self
+    def pin_memory(self, device: Device | str | None = None) -> Tensor:
+        """A copy in pinned memory of the CPU, from which GPUs copy while others work; as it is if there is no GPU."""
+        return conversion.pinned(self)  # type: ignore[arg-type]
+
+    def is_pinned(self, device: Device | str | None = None) -> bool:
+        """Whether it is in pinned memory."""
+        return conversion.is_pinned(self)  # type: ignore[arg-type]
 
 
 def _restored(cls: type[Tensor], array: Any, name: str, requires_grad: bool) -> Tensor:

@@ -78,6 +78,14 @@ class Device(ABC):
         """A new buffer here with the contents of one of any device."""
         return self.from_host(source.device.to_host(source, uint8, (source.bytes,)))
 
+    def number_from(self, source: Buffer) -> Buffer:
+        """The number in a buffer of another device, in one of this device that is only read."""
+        return self.copy(source)
+
+    def page_locked(self, source: Buffer) -> Buffer | None:
+        """The contents of a CPU buffer in CPU memory from which this device copies while others work; None: no need."""
+        return None
+
     def overwrite(self, target: Buffer, source: Buffer) -> None:
         """Puts the contents of one buffer of this device in another."""
         array = self.to_host(source, uint8, (source.bytes,))
@@ -162,8 +170,17 @@ def _searched(name: str) -> Device:
     found = _devices.get(name) or _devices.get(f"{name}:0")
     if found is None:
         known_names = ", ".join(d.name for d in devices())
-        raise DeviceError(f"there is no device {name!r} here. This machine has: {known_names}")
+        why = _why_none(kind)
+        raise DeviceError(f"there is no device {name!r} here{why}. This machine has: {known_names}")
     return found
+
+
+def _why_none(kind: str) -> str:
+    """What a backend has to say about devices that are not there."""
+    if kind not in importlib.import_module(_backends).kinds():
+        return ""
+    absence = getattr(importlib.import_module(f"{_backends}.{kind}"), "absence", str)()
+    return f": {absence}" if absence else ""
 
 
 def _add_kind(kind: str) -> None:
