@@ -25,6 +25,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="accept what the code prints now")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def same_grain() -> None:
+    """Work is cut for the CPU of every machine alike: what is compiled, and in `golden`, does not depend on it."""
+    from tilegrad.runtime.device import device
+    from tilegrad.runtime.grain import Grain
+
+    device("cpu").__dict__["grain"] = Grain()
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[object], None]:
     """Compares what something prints with golden/<test file>/<test>.txt beside the test."""

@@ -21,6 +21,7 @@ from .ir.program import Program
 from .runtime import programs
 from .runtime.buffer import Buffer
 from .runtime.device import Device, Executable, device
+from .runtime.grain import Grain
 from .runtime.once import lock
 
 Artifact = TypeVar("Artifact")
@@ -106,31 +107,32 @@ _one_at_a_time = lock()
 
 def _compiled(graph: Graph, updates: Mapping[int, int], name: str, place: Device) -> Compiled:
     elsewhere = inputs_elsewhere(graph, place.name)
-    kept = None if settings().use else programs.name_of(graph, updates, name)
+    grain = place.grain
+    kept = None if settings().use else programs.name_of(graph, updates, name, grain)
     program = None if kept is None else programs.read(kept)
     stages = None
     if program is None:
-        stages = compiled_in_stages(graph, updates, name)
+        stages = compiled_in_stages(graph, updates, name, grain)
         program = stages.program
         if kept is not None:
             programs.write(kept, program)
     executable = place.load(program)
-    again = lambda: stages or compiled_in_stages(graph, updates, name)  # noqa: E731
+    again = lambda: stages or compiled_in_stages(graph, updates, name, grain)  # noqa: E731
     return Compiled(program, executable, again, place.name, elsewhere)
 
 
-def compiled_in_stages(graph: Graph, updates: Mapping[int, int], name: str) -> Stages:
+def compiled_in_stages(graph: Graph, updates: Mapping[int, int], name: str, grain: Grain) -> Stages:
     """The road from a graph to its program."""
     from .schedule.assemble import assemble
     from .schedule.fuse import fuse
     from .schedule.order import order
-    from .transform.pipeline import PASSES
+    from .transform.pipeline import PASSES, fitted
 
     stages = Stages()
     graph = stages.keep("graph", lambda: graph)
     for transform in PASSES:
-        graph = stages.keep(transform.__name__, partial(transform, graph), graph)
-    found = stages.keep("fuse", lambda: fuse(graph))
+        graph = stages.keep(transform.__name__, partial(fitted(transform, grain), graph), graph)
+    found = stages.keep("fuse", lambda: fuse(graph, grain))
     schedule = stages.keep("order", lambda: order(found, updates), found)
     program = stages.keep("program", lambda: assemble(schedule, updates, name))
     if settings().use:

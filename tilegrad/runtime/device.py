@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +26,7 @@ from .executable import Runner as Runner
 if TYPE_CHECKING:
     from ..ir.program import Program
     from ..ir.tile import Kernel
+    from .grain import Grain
 
 
 class Statistics(NamedTuple):
@@ -119,6 +121,13 @@ class Device(ABC):
     def statistics(self) -> Statistics:
         usage = self.usage
         return Statistics(usage.live, usage.peak, usage.live, usage.allocations)
+
+    @cached_property
+    def grain(self) -> Grain:
+        """How finely work is cut for this device: what the scheduler goes by."""
+        from .grain import Grain
+
+        return Grain()
 
     @property
     def limits(self) -> Mapping[str, Any]:

@@ -67,9 +67,9 @@ class Grain(NamedTuple):
     square: int = 32
     """The side of a tile where memory is read across."""
     long: int = 1 << 15
-    """Elements from which on a reduction to few results is cut into parts."""
+    """Elements of an instance from which on a reduction is cut into parts, if there are few instances."""
     few_results: int = 256
-    """Results up to which it is cut into `parts` in any case; where there are more, as `instances` wants."""
+    """Results up to which it is always cut into `parts`; where there are more, so that there are `instances`."""
     parts: int = 32
     """The most parts of a reduction."""
     blocks: int = 64

@@ -1,8 +1,9 @@
 """Programs on disk: a process that runs what another one has compiled before it passes over the compiler.
 
 A program is found by its graph: the ops with their attributes and the lines that they stand on, the inputs, which
-outputs overwrite which inputs, and the source of the compiler. Graphs with ops of a user's own, whose source
-nobody watches, and with attributes that are more than numbers and words, are compiled anew in each process.
+outputs overwrite which inputs, how work is cut for the device, and the source of the compiler. Graphs with ops of a
+user's own, whose source nobody watches, and with attributes that are more than numbers and words, are compiled anew
+in each process.
 """
 
 from __future__ import annotations
@@ -28,8 +29,11 @@ class Unknown(Exception):
     """A part of a graph of which nothing is known but that it is there."""
 
 
-def name_of(graph: Graph, updates: Mapping[int, int], name: str) -> str | None:
-    """What the program of a graph is kept under, or None if it cannot be told from others."""
+def name_of(graph: Graph, updates: Mapping[int, int], name: str, *choices: object) -> str | None:
+    """What the program of a graph is kept under, or None if it cannot be told from others.
+
+    `choices` are what the scheduler goes by besides: the grain of the device, and what was settled for kernels.
+    """
     given = set(graph.inputs)
     number: dict[Value, int] = {}
     lines: list[object] = []
@@ -42,7 +46,7 @@ def name_of(graph: Graph, updates: Mapping[int, int], name: str) -> str | None:
     except Unknown:
         return None
     ends = [[number[v] for v in graph.inputs], [number[v] for v in graph.outputs], sorted(updates.items())]
-    return key("program", sources(*COMPILER), name, ends, lines)
+    return key("program", sources(*COMPILER), name, choices, ends, lines)
 
 
 def read(name: str) -> Program | None:

@@ -15,7 +15,7 @@ SMALLEST = 16
 
 
 class Extents(NamedTuple):
-    """A product m x k by k x n of numbers of some bits, of which there are `others`; a kernel adds up several `sums`."""
+    """Products m x k by k x n of numbers of some bits, and how many of them; a kernel adds up several `sums`."""
 
     m: Dim
     n: Dim

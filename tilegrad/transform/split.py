@@ -1,4 +1,4 @@
-"""Long reductions to few results are cut into parts, so that every thread has some."""
+"""Long reductions to few results, and such products, are cut into parts, so that every core has some."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from ..ir.location import working_for
 from ..ir.size import product
 from ..ops.base import Elementwise
 from ..ops.broadcasting import Reduction, reshape
+from ..ops.contraction import Contract
 from ..ops.movement import pad
 from ..runtime.grain import Grain
 from .share import moved
+from .split_products import in_pieces, pieces_of
 
 DEEPEST = 24
 """How many values are looked at to find out what a reduction is made of."""
@@ -42,6 +44,8 @@ def split(graph: Graph, grain: Grain = Grain()) -> Graph:
             made = _in_parts(made, parts)
         elif isinstance(made, Reduction) and _follows_rows(made):
             made = _rows_first(made)
+        elif isinstance(made, Contract) and (pieces := pieces_of(made, grain)) > 1:
+            made = in_pieces(made, pieces)
         new[value] = made
     if all(x is y for x, y in new.items()):
         return graph
@@ -60,15 +64,17 @@ def parts_of(value: Reduction, grain: Grain) -> int:
     [4, 1, 512]
     """
     results, count = product(value.shape), value.count
-    if type(results) is not int or type(count) is not int or results == 0 or count < grain.long:
+    if type(results) is not int or type(count) is not int or results == 0:
         return 1
     extent = value.x.shape[_longest(value)]
     assert type(extent) is int
     if results <= grain.few_results:
-        return grain.parts if extent >= 2 * grain.parts else 1
-    along = value.x.type.rank - 1 in value.axes
-    instances = results if along else -(-results // grain.beside)
-    wanted = min(grain.parts, grain.instances // instances, extent // 2, count // (instances * grain.tile))
+        return grain.parts if count >= grain.long and extent >= 2 * grain.parts else 1
+    beside = 1 if value.x.type.rank - 1 in value.axes else min(results, grain.beside)
+    if count * beside < grain.long:
+        return 1
+    instances = -(-results // beside)
+    wanted = min(grain.parts, grain.instances // instances, extent // 2, count * beside // grain.tile)
     return 1 << max(0, wanted.bit_length() - 1)
 
 

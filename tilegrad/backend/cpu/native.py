@@ -288,12 +288,15 @@ def cores() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
+def threads() -> int:
+    """How many threads programs run on."""
+    return (settings().threads or len(cores())) if has_threads() else 1
+
+
 @once
 def team() -> Team:
     """The threads of this process."""
-    available = cores()
-    threads = (settings().threads or len(available)) if has_threads() else 1
-    made = Team(threads, available)
+    made = Team(threads(), cores())
     atexit.register(made.stop)  # their code goes with the interpreter
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=made.forget)

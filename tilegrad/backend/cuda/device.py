@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ...ir.program import Program
 from ...ir.tile import Kernel
 from ...runtime.buffer import Buffer
 from ...runtime.device import Device, Executable, Statistics
+from ...runtime.grain import Grain, many_small
 from ...runtime.once import lock
 from .driver import Driver, DriverFault
 from .functions import Functions
@@ -245,6 +247,10 @@ class CudaDevice(Device):
         from .build import built
 
         return built(kernel, self.properties.architecture).source
+
+    @cached_property
+    def grain(self) -> Grain:
+        return many_small(self.properties.multi_processor_count, self.properties.shared_memory_per_block_optin)
 
     @property
     def limits(self) -> Mapping[str, Any]:
