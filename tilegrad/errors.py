@@ -62,6 +62,18 @@ class KernelError(TilegradError):
     """A tile kernel that is wrong."""
 
 
+class KernelSourceError(KernelError):
+    """A line of a user's kernel that the tile language does not have, or that does not fit."""
+
+
+class KernelLaunchError(KernelError):
+    """A launch that a kernel does not take: its arguments, or its grid."""
+
+
+class KernelFault(KernelError):
+    """What a checked run of a kernel found."""
+
+
 class CompileError(TilegradError):
     """A kernel that a backend could not compile."""
 
