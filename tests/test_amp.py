@@ -171,6 +171,33 @@ def test_training(jit: bool) -> None:
     assert losses[0][-1] < losses[0][0] * 0.7
 
 
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_recurrent_layers_train_with_a_scaler(name: str, dtype: str) -> None:
+    """Their inputs' products are in the low type; parameters and gradients stay in float32, near what that gives."""
+    x = tg.tensor(np.random.default_rng(2).standard_normal((5, 3, 4)).astype(np.float32))
+    x = x[0] if name.endswith("Cell") else x
+    found = []
+    for low in (False, True):
+        tg.manual_seed(0)
+        layer = getattr(tg.nn, name)(4, 6)
+        scaler = tg.amp.GradScaler("cpu", init_scale=256.0, enabled=low)
+        optimizer = tg.optim.SGD(layer.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            with tg.autocast("cpu", getattr(tg, dtype), enabled=low):
+                result = layer(x)
+                loss = ((result if isinstance(result, tg.Tensor) else result[0]).float() ** 2).mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        assert all(p.dtype == p.grad.dtype == tg.float32 for p in layer.parameters())
+        found.append([p.detach().numpy() for p in layer.parameters()])
+    for ours, exact in zip(*found[::-1], strict=True):
+        np.testing.assert_allclose(ours, exact, atol=0.01)
+    assert any((ours != exact).any() for ours, exact in zip(*found, strict=True))
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [

@@ -116,6 +116,22 @@ def test_hooks() -> None:
     assert arrived == [[5, 5]]
 
 
+def test_a_hook_differentiates_something_else() -> None:
+    """Nothing is recorded within a hook unless it is asked for, as in PyTorch."""
+    x, y = tg.tensor([1.0, 2.0], requires_grad=True), tg.tensor([3.0], requires_grad=True)
+
+    def hook(gradient: tg.Tensor) -> tg.Tensor:
+        with tg.enable_grad():
+            (y * gradient.sum()).sum().backward()
+        return gradient
+
+    x.register_hook(hook)
+    (x * x).sum().backward()
+    assert x.grad is not None
+    assert y.grad is not None
+    assert (x.grad.tolist(), y.grad.tolist()) == ([2, 4], [6])
+
+
 def test_modes() -> None:
     x = leaf(1, 2)
     with tg.no_grad():

@@ -14,7 +14,7 @@ from .ops import contraction as ops
 from .ops.broadcasting import shown
 from .ops.cast import cast
 from .ops.einsum import einsum as summed
-from .promotion import Number, kind_of, result_type, value_of
+from .promotion import Number, kind_of, operands, result_type
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def _same(op: str, *tensors: Any) -> list[Value]:
     """Values of one dtype: PyTorch refuses others; here they are promoted. In autocast's, where that is on."""
-    values = lowered([value_of(x, op) for x in tensors])
+    values = lowered(operands(tensors, op))
     if any(v.type.dtype is not values[0].type.dtype for v in values):
         dtype = result_type(*[v.type.dtype for v in values])
         values = [cast(v, dtype) for v in values]
@@ -45,6 +45,11 @@ def matmul(input: Tensor, other: Tensor, *, precision: str | None = None) -> Ten
     tensor([3., 3.])
     """
     return _product("matmul", ops.matmul, input, other, precision=precision)
+
+
+def matmul_reversed(input: Tensor, other: Any) -> Tensor:
+    """other @ input, for an array of numpy."""
+    return _product("matmul", ops.matmul, other, input)
 
 
 def mm(input: Tensor, mat2: Tensor) -> Tensor:

@@ -12,11 +12,10 @@ from .config import settings
 from .errors import ArgumentError, DTypeError, ShapeError
 from .handle import Handle, wrap
 from .ir.dtype import DType, bool_, from_numpy_dtype, int64
-from .ir.graph import Input, TensorType
 from .ir.size import Dim
 from .ops import creation as ops
 from .ops.broadcasting import fill
-from .promotion import Number, constant, get_default_dtype, kind_of, number_dtype
+from .promotion import Number, constant, get_default_dtype, held, kind_of, number_dtype
 from .runtime.device import Device, device
 from .views import sizes_of
 
@@ -109,14 +108,10 @@ def _typed_inside(data: Any) -> DType | None:
 
 def from_array(array: np.ndarray[Any, Any], name: str, share: bool = False) -> Tensor:
     """A tensor on a device with the elements of an array, on the same memory if that is wanted and possible."""
-    target = device(name)
     dtype = from_numpy_dtype(array.dtype.newbyteorder("="))
     assert dtype is not None
     dense = np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)
-    buffer = target.adopt(dense) if share and dense is array else None
-    value = Input(TensorType(dtype, array.shape, target.name))
-    value.hold(target.from_host(dense) if buffer is None else buffer)
-    return wrap(value)
+    return wrap(held(dense, dtype, name, share and dense is array))
 
 
 def _asked(x: Tensor, requires_grad: bool) -> Tensor:

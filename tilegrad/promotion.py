@@ -10,12 +10,15 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from .errors import ArgumentError, DTypeError
-from .handle import Handle
-from .ir.dtype import DType, bfloat16, bool_, float16, float32, float64, int64, promote
-from .ir.graph import TensorType, Value
+from .handle import Handle, state
+from .ir.dtype import DType, bfloat16, bool_, float16, float32, float64, from_numpy_dtype, int64, promote
+from .ir.graph import Input, TensorType, Value
 from .ops.broadcasting import Fill
 from .ops.cast import cast
+from .runtime.device import device
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -160,11 +163,32 @@ def _with_number(x: Value, y: Any, op: str) -> tuple[Value, Value]:
     if kind != "float" or not isinstance(y, (float, int)):
         number = as_number(y)
         if number is None:
-            raise refused(op, y)
+            other = _array_operand(y, op, x.device)
+            met = result_type(x, other)
+            return cast(x, met), cast(other, met)
         y = number
         met = result_type(x, y)
         x = cast(x, met)
     return x, constant(y, x.type.dtype, x.type.device)
+
+
+def _array_operand(x: Any, op: str, name: str) -> Value:
+    """The elements of a numpy array, copied. A traced function would have them as they are now, ever after."""
+    if not isinstance(x, np.ndarray) or state.trace is not None:
+        raise refused(op, x)
+    dtype = from_numpy_dtype(x.dtype.newbyteorder("="))
+    if dtype is None:
+        raise refused(op, x)
+    return held(np.ascontiguousarray(x, dtype.numpy).reshape(x.shape), dtype, name)
+
+
+def held(array: np.ndarray[Any, Any], dtype: DType, name: str, share: bool = False) -> Value:
+    """The elements of a dense array on a device, on the same memory if that is wanted and possible."""
+    target = device(name)
+    buffer = target.adopt(array) if share else None
+    value = Input(TensorType(dtype, array.shape, target.name))
+    value.hold(target.from_host(array) if buffer is None else buffer)
+    return value
 
 
 def refused(op: str, x: object) -> ArgumentError:
@@ -174,15 +198,21 @@ def refused(op: str, x: object) -> ArgumentError:
 
 def together(operands: Sequence[Operand], op: str) -> list[Value]:
     """Several operands, of which at least one is a tensor, as values of one dtype."""
-    numbers = [x if isinstance(x, Handle) else as_number(x) for x in operands]
-    if None in [n if not isinstance(n, Handle) else 0 for n in numbers]:
-        raise refused(op, next(x for x, n in zip(operands, numbers, strict=True) if n is None))
-    met = result_type(*numbers)
-    device = next((x.value.type.device for x in numbers if isinstance(x, Handle)), "cpu")
-    return [
-        cast(x.value, met) if isinstance(x, Handle) else constant(x, met, device)  # type: ignore[arg-type]
-        for x in numbers
-    ]
+    name = next((x.value.type.device for x in operands if isinstance(x, Handle)), "cpu")
+    given: list[Value | Number] = []
+    for x in operands:
+        number = x.value if isinstance(x, Handle) else as_number(x)
+        given.append(_array_operand(x, op, name) if number is None else number)
+    met = result_type(*given)
+    return [cast(x, met) if isinstance(x, Value) else constant(x, met, name) for x in given]
+
+
+def operands(given: Sequence[Any], op: str) -> list[Value]:
+    """The values of tensors; among them may be arrays of numpy, but not alone."""
+    name = next((x.value.type.device for x in given if isinstance(x, Handle)), None)
+    if name is None or not any(isinstance(x, np.ndarray) for x in given):
+        return [value_of(x, op) for x in given]
+    return [x.value if isinstance(x, Handle) else _array_operand(x, op, name) for x in given]
 
 
 def value_of(x: Any, op: str) -> Value:

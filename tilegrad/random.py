@@ -46,13 +46,11 @@ class Generator:
         """Starts anew from a seed."""
         if not isinstance(seed, int):
             raise ArgumentError(f"manual_seed takes an integer, not {kind_of(seed)}")
-        fresh = from_array(np.array([_wrapped(seed), 0], np.int64), self.device)
         with one_writer:
             if self._tensor is None:
-                self._tensor = fresh
-                fresh.base().storage.common = True
+                self._tensor = _state_outside(seed, self.device)
             else:
-                self._tensor.write(fresh.value, "manual_seed")
+                self._tensor.write(_state(seed, self.device).value, "manual_seed")
         return self
 
     def seed(self) -> int:
@@ -91,6 +89,22 @@ class Generator:
         return before
 
 
+def _state(seed: int, device: str) -> Tensor:
+    return from_array(np.array([_wrapped(seed), 0], np.int64), device)
+
+
+def _state_outside(seed: int, device: str) -> Tensor:
+    """A first state. If a function that is traced is the first to draw, it finds the state outside of itself all the
+    same: its program goes on from call to call."""
+    trace, state.trace = state.trace, None
+    try:
+        made = _state(seed, device)
+        made.base().storage.common = True
+    finally:
+        state.trace = trace
+    return made
+
+
 def _wrapped(n: int) -> int:
     """The number of 64 bits with a sign that has the same lowest bits."""
     return (n + (1 << 63)) % (1 << 64) - (1 << 63)
@@ -98,15 +112,40 @@ def _wrapped(n: int) -> int:
 
 default_generator = Generator()
 
+_others: dict[str, Generator] = {}
+"""The default generators of devices but the CPU: a program finds the state on its own device."""
+
+
+def generator_of(device: str) -> Generator:
+    """The default generator of a device. One that was not used before starts where that of the CPU started."""
+    if device == "cpu":
+        return default_generator
+    with one_writer:
+        found = _others.get(device)
+        if found is None:
+            found = _others[device] = Generator(device).manual_seed(_first_seed)
+    return found
+
+
+_first_seed = 0
+
 
 def manual_seed(seed: int) -> Generator:
-    """Starts the default generator anew from a seed."""
-    return default_generator.manual_seed(seed)
+    """Starts the default generators, that of every device, anew from a seed."""
+    global _first_seed
+    default_generator.manual_seed(seed)
+    with one_writer:
+        _first_seed = seed
+        for other in _others.values():
+            other.manual_seed(seed)
+    return default_generator
 
 
 def seed() -> int:
-    """Starts the default generator anew from a seed that nobody can foretell."""
-    return default_generator.seed()
+    """Starts the default generators anew from a seed that nobody can foretell."""
+    made = int.from_bytes(os.urandom(8)) >> 1
+    manual_seed(made)
+    return made
 
 
 def initial_seed() -> int:
@@ -126,10 +165,10 @@ def set_rng_state(new_state: Tensor) -> None:
 
 def _drawn(count: Dim, generator: Generator | None, device: DeviceLike) -> Value:
     """A state on the device on which numbers are wanted."""
-    source = generator or default_generator
-    found = source.draw(count)
-    where = place(device) if device is not None or generator is None else found.device
-    return found if found.device == where else wrap(found).to(where).value
+    if generator is None:
+        return generator_of(place(device)).draw(count)
+    found = generator.draw(count)
+    return found if device is None or found.device == place(device) else wrap(found).to(device).value
 
 
 # --- new tensors -------------------------------------------------------------------------------
@@ -223,7 +262,13 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     if p is None and not x.dtype.is_float:
         raise DTypeError(f"bernoulli takes floating-point probabilities, not {x.dtype.name}; convert them: x.float()")
     found = _drawn(x.type.count, generator, x.device)
-    return wrap(cast(ops.bernoulli(found, x if p is None else p, x.shape), x.dtype))
+    return wrap(cast(ops.bernoulli(found, x if p is None else _probability(p), x.shape), x.dtype))
+
+
+def _probability(p: float) -> float:
+    if not 0 <= p <= 1:
+        raise ArgumentError(f"bernoulli: p={p} is no probability: give a number from 0 to 1")
+    return p
 
 
 def normal(
@@ -286,7 +331,7 @@ def bernoulli_(self: Tensor, p: Tensor | float = 0.5, *, generator: Generator | 
     """Every element is replaced by 1 with probability p, else 0."""
     x = self.value
     found = _drawn(x.type.count, generator, x.device)
-    chance = p.value if isinstance(p, Handle) else p
+    chance = p.value if isinstance(p, Handle) else _probability(p)
     self.write(cast(ops.bernoulli(found, chance, x.shape), x.dtype), "bernoulli_")
     return self
 

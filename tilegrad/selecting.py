@@ -8,12 +8,14 @@ from .errors import ArgumentError, DTypeError
 from .evaluation import array_of, check_index
 from .handle import Handle, wrap
 from .ir.dtype import bool_, int64
+from .ir.functions import identity
 from .ir.graph import Value
+from .ops import control, selection, sorting
 from .ops import indexing as ops
-from .ops import selection, sorting
 from .ops.base import require_one_device
 from .ops.broadcasting import broadcast_shapes, expand, fill, normal_axis
 from .ops.cast import cast
+from .ops.comparison import ne
 from .ops.creation import positions
 from .ops.reduction import count_nonzero
 from .promotion import Number, as_number, constant, kind_of, pair, refused, value_of
@@ -175,18 +177,26 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """Like scatter_add, with "sum", "prod", "amax" or "amin"."""
-    names = {"sum": "add", "prod": "mul", "amax": "maximum", "amin": "minimum"}
-    if reduce not in names or not include_self:
-        raise ArgumentError(
-            f"scatter_reduce: {reduce!r} with include_self={include_self}; 'sum', 'prod', 'amax', 'amin' are there"
-        )
+    """Like scatter_add, with "sum", "prod", "mean", "amax" or "amin"; what input has there may be left out.
+
+    >>> from .creation import tensor
+    >>> scatter_reduce(tensor([9.0, 9.0]), 0, tensor([0, 0]), tensor([1.0, 2.0]), "mean", include_self=False)
+    tensor([1.5000, 9.0000])
+    """
+    names = {"sum": "add", "prod": "mul", "amax": "maximum", "amin": "minimum", "mean": "add"}
+    if reduce not in names:
+        raise ArgumentError(f"scatter_reduce: {reduce!r}; 'sum', 'prod', 'mean', 'amax' and 'amin' are there")
     x = value_of(input, "scatter_reduce")
-    return wrap(
-        ops.scatter_along(
-            x, _index(index, x, dim, "scatter_reduce"), value_of(src, "scatter_reduce"), dim, names[reduce]
-        )
-    )
+    index_ = _index(index, x, dim, "scatter_reduce")
+    once = fill(1, index_.shape, int64, x.device)
+    hits = ops.scatter_along(fill(0, x.shape, int64, x.device), index_, once, dim, "add")
+    if not include_self:
+        x = control.where(ne(hits, 0), identity(names[reduce], x.dtype), x)
+    result = wrap(ops.scatter_along(x, index_, value_of(src, "scatter_reduce"), dim, names[reduce]))
+    if reduce != "mean":
+        return result
+    count = (wrap(hits) + (1 if include_self else 0)).clamp(min=1)
+    return result / count if x.dtype.is_float else result // count
 
 
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
@@ -280,7 +290,7 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     if num_classes < 0:
         num_classes = int(array_of(wrap(cast(x, int64)).max())) + 1 if x.type.count else 0  # type: ignore[arg-type]
     if x.type.count:
-        check_index(x, num_classes, -1, "one_hot")
+        check_index(x, num_classes, -1, "one_hot", from_end=False)
     return wrap(selection.one_hot(x, num_classes))
 
 

@@ -72,7 +72,7 @@ class Base:
 
     def write(self, value: Value, op: str, by: Value) -> None:
         """The whole has another value from now on; `by` is what an operation computed for it, or for a part of it."""
-        storage = self.storage
+        storage, before = self.storage, (self.value, self.storage.value)
         if not self.hidden:
             change = storage.change = Change(op, current_location(), ref(by))
             for old in {self.value, storage.value}:
@@ -84,11 +84,19 @@ class Base:
         storage.changes += 1
         self.seen = storage.changes
         for listener in write_listeners:
-            listener(self)
+            listener(self, before)
+
+    def restore(self, value: Value, shared: Value) -> None:
+        """Has the value and the storage's value again that it had before writes that must not count."""
+        self.value, self.storage.value = value, shared
+        for old in {value, shared}:
+            old.__dict__.pop("changed", None)
+        self.storage.changes += 1
+        self.seen = self.storage.changes
 
 
-write_listeners: list[Callable[[Base], None]] = []
-"""Called with each base that was written to."""
+write_listeners: list[Callable[[Base, tuple[Value, Value]], None]] = []
+"""Called with each base that was written to, and with the value that it and its storage had before."""
 
 changes_of_saved_values = False
 

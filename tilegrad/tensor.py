@@ -42,6 +42,7 @@ class Tensor(Properties):
     __mod__, __rmod__ = arithmetic.remainder, arithmetic.reflected(arithmetic.remainder)
     __pow__, __rpow__ = arithmetic.pow, arithmetic.reflected(arithmetic.pow)
     __matmul__ = contractions.matmul
+    __rmatmul__ = contractions.matmul_reversed
     __neg__, __pos__, __abs__, __invert__ = arithmetic.neg, arithmetic.positive, arithmetic.abs, arithmetic.bitwise_not
     __and__ = __rand__ = arithmetic.bitwise_and
     __or__ = __ror__ = arithmetic.bitwise_or

@@ -13,6 +13,7 @@ from typing import Any
 from . import tree
 from .autograd.engine import walking
 from .autograd.modes import enable_grad
+from .captured import watched
 from .errors import ArgumentError, GradientError, ShapeError, check_callable
 from .handle import Handle, wrap
 from .ir.graph import Input, Value
@@ -274,12 +275,13 @@ def vmap(fn: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0) -> Callabl
             raise ShapeError(
                 f"vmap: the mapped dimensions have different sizes: {', '.join(map(str, sorted(sizes, key=str)))}"
             )
-        leaves, shape = tree.flatten(fn(*given, **kwargs))
-        for y in leaves:
-            if not isinstance(y, Handle):
-                raise ArgumentError(f"vmap: the function returned {kind_of(y)}; it must return tensors")
-        done = batch([y.value for y in leaves], wholes)
-        places, form = _out_dims(out_dims, shape, len(leaves))
+        with watched() as writes:
+            leaves, shape = tree.flatten(fn(*given, **kwargs))
+        values = [_result(y) for y in leaves]
+        del given, leaves  # what the function made itself is gone now: what is left was there before
+        writes.refuse(wholes)
+        done = batch(values, wholes)
+        places, form = _out_dims(out_dims, shape, len(values))
         moved = [moveaxis(v, 0, normal_axis(n, v.type.rank, "vmap")) for v, n in zip(done, places, strict=True)]
         return tree.unflatten(form, map(wrap, moved))
 
@@ -318,6 +320,12 @@ def _placeholder(x: Any, dim: int | None, wholes: dict[Value, Value]) -> Any:
     one.__dict__["tracked"] = value.tracked
     wholes[one] = whole
     return wrap(one)
+
+
+def _result(y: Any) -> Value:
+    if not isinstance(y, Handle):
+        raise ArgumentError(f"vmap: the function returned {kind_of(y)}; it must return tensors")
+    return y.value
 
 
 def _out_dims(dims: Any, shape: tree.Tree, count: int) -> tuple[list[int], tree.Tree]:

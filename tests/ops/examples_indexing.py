@@ -103,7 +103,7 @@ for fn, name in (("maximum", "amax"), ("minimum", "amin"), ("mul", "prod")):
         ints(9, 4, low=0, high=5),
         floats(9, 4, seed=1),
         torch=lambda t, x, i, s, name=name: x.scatter_reduce(0, i, s, name),
-        gradient=False,
+        gradient=fn != "mul",
     )
 example(
     indexing.Scatter,

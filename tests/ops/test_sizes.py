@@ -43,3 +43,17 @@ def test_an_axis_may_vary(e: Example, extent: int) -> None:
         upstreams: list[Any] = [np.ones(x.shape) for x in fixed.inputs[len(e.arrays) :]]
         arrays = [*e.arrays, *upstreams]
         compare(interpret(varying, arrays, {"n": extent}), interpret(fixed, arrays), 1e-12)
+
+
+def test_names_of_sizes_are_not_those_of_variables_in_kernels() -> None:
+    """The kernels of sorting have variables called n, i and j."""
+    from tilegrad.ops.opaque import Opaque
+    from tilegrad.ops.sorting import LeastKeys, SortedKeys, SortKey
+
+    for name in ("n", "i", "key", "length", "row", "out", "run"):
+        keys = SortKey(Input(TensorType(from_numpy_dtype(np.dtype(np.float32)), (3, Size.named(name))), "keys"))  # type: ignore[arg-type]
+        for op in (SortedKeys(keys), LeastKeys(keys, 2)):
+            assert isinstance(op, Opaque)
+            code = op.kernel()
+            assert [str(size) for size in code.sizes] == [name]
+            assert [p.name for p in code.kernel.parameters][-1] == f"size_{name}"

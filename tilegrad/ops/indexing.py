@@ -21,12 +21,12 @@ from ..ir.scalar import Expr, Position, apply, const, size
 from ..ir.scalar import cast as cast_element
 from ..ir.scalar import where as choose
 from ..ir.size import Dim, Shape, product
-from .arithmetic import neg
+from .arithmetic import div, mul, neg
 from .base import Operand, operand, require_one_device
 from .bits import bitwise_and
 from .broadcasting import Reshape, broadcast_shapes, expand, fill, normal_axis, require, reshape, shown, sum_to
-from .cast import cast
-from .comparison import ge, lt
+from .cast import cast, detach
+from .comparison import eq, ge, lt
 from .control import where
 from .creation import number_of
 from .movement import Movement, narrow
@@ -132,12 +132,24 @@ class ScatterAlong(Opaque):
         return self.base.type.with_shape(self.sizes)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        if self.fn in ("maximum", "minimum"):
+            return self._of_extremes(upstream)
         _check_differentiable(self.op, self.fn)
         kept = upstream
         if not self.fn:
             zeros = expand(_zero(upstream), self.index.shape)
             kept = ScatterAlong(upstream, self.index, zeros, self.axis, self.sizes)
         return sum_to(kept, self.base.shape), None, TakeAlong(upstream, self.index, self.axis)
+
+    def _of_extremes(self, upstream: Value) -> Sequence[Value | None]:
+        """Those that are the greatest (or least) share what arrives."""
+        chosen = detach(self)
+        own = cast(eq(chosen, self.base), self.dtype)
+        others = cast(eq(TakeAlong(chosen, self.index, self.axis), self.source), self.dtype)
+        many = ScatterAlong(own, self.index, others, self.axis, self.sizes, "add")
+        share = div(upstream, where(eq(many, 0.0), 1.0, many))  # nothing is equal to NaN
+        to_source = mul(others, TakeAlong(share, self.index, self.axis))
+        return sum_to(mul(own, share), self.base.shape), None, to_source
 
     def reference(self, base: Any, index: Any, source: Any) -> Any:
         from .scatter import kept_inside, scatter_reference

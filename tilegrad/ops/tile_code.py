@@ -1,7 +1,8 @@
 """The kernels of opaque ops, written as text. They are looked at only when one is compiled.
 
-Parameters of the kernel, in this order: the inputs, the output (called `out`), and the names of sizes that
-vary (int64 numbers). A kernel that needs room to work in makes its output larger, and says what is left there.
+Parameters of the kernel, in this order: the inputs, the output (called `out`), and the sizes that vary
+(int64 numbers, `size_n` for n). A kernel that needs room to work in makes its output larger, and says what is left
+there.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def tile_code(text: str, inputs: Mapping[str, TensorType], output: TensorType, g
     """A kernel from its text, in which `PARAMETERS` stands for the parameters."""
     names = _size_names([d for t in inputs.values() for d in t.shape])
     pointers = [f'{n}: "*{t.dtype}"' for n, t in {**inputs, "out": output}.items()]
-    sizes = [f'{n}: "i64"' for n in names]
+    sizes = [f'{parameter(n)}: "i64"' for n in names]
     kernel = parse(text.replace("PARAMETERS", ", ".join([*pointers, *sizes])))
     return TileCode(kernel, grid, tuple(map(Size.named, names)))
 
@@ -71,9 +72,16 @@ def written(size: Dim) -> str:
     """A size as it is written in tile code.
 
     >>> written(3), written(Size.named("n") * 2 + 1)
-    ('3', '(2*n + 1)')
+    ('3', '(2*size_n + 1)')
     """
-    return f"({size})" if isinstance(size, Size) else str(size)
+    if not isinstance(size, Size):
+        return str(size)
+    return f"({Size({tuple(map(parameter, names)): c for names, c in size.terms.items()})})"
+
+
+def parameter(size: str) -> str:
+    """What a size that varies is called in a kernel: its own name may be that of a variable there."""
+    return f"size_{size}"
 
 
 def where_is(flat: str, shape: Shape) -> list[str]:
@@ -125,7 +133,7 @@ def repeated(code: TileCode, types: Sequence[TensorType], mapped: Sequence[bool]
     pointers = [p for p in kernel.parameters if p.pointer]
     made = Kernel(
         f"{kernel.name}_each",
-        (*pointers, *(Parameter(n, int64, pointer=False) for n in names)),
+        (*pointers, *(Parameter(parameter(n), int64, pointer=False) for n in names)),
         (Assign(entry, Cast(ProgramId(len(grid)), int64)), *body),
         kernel.origin,
     )
@@ -144,7 +152,7 @@ def _size_tile(size: Dim) -> Tile:
     for names, coefficient in size.terms.items():
         term: Tile = Literal(coefficient)
         for name in names:
-            term = term * Name(name)
+            term = term * Name(parameter(name))
         total = term if total == Literal(0) else total + term
     return total
 

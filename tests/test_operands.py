@@ -1,0 +1,74 @@
+"""What stands beside tensors: arrays of numpy; and what functions refuse of it."""
+
+import operator
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilegrad as tg
+from tilegrad.errors import ArgumentError, TilegradError
+
+A = np.array([1.0, 2.0, 4.0])
+OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.mod, operator.floordiv]
+OPERATORS += [operator.lt, operator.ge, operator.eq, operator.ne, operator.matmul]
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+def test_arrays_on_either_side(op: Callable[[Any, Any], Any]) -> None:
+    x = tg.tensor([3.0, 2.0, 0.5])
+    own = x.numpy()
+    for left, right, wanted in ((x, A, op(own, A)), (A, x, op(A, own))):
+        result = op(left, right)
+        assert isinstance(result, tg.Tensor)
+        np.testing.assert_allclose(result.numpy(), wanted, rtol=1e-6)
+
+
+def test_gradients_flow_past_arrays() -> None:
+    x = tg.ones(3, requires_grad=True)
+    (A * x).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == A.tolist()
+
+
+def test_a_traced_function_does_not_freeze_an_array() -> None:
+    with pytest.raises(ArgumentError, match="wrap it"):
+        tg.jit(lambda x: x * A)(tg.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("reduce", "own", "dim"), list(product(("sum", "mean", "amax", "amin", "prod"), (True, False), (0, 1)))
+)
+def test_scatter_reduce(reduce: str, own: bool, dim: int) -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    x, source = rng.normal(size=(4, 5)).astype(np.float32), rng.normal(size=(3, 4)).astype(np.float32)
+    index = rng.integers(0, 4, (3, 4))
+    found: list[list[Any]] = []
+    for library in (torch, tg):
+        a, b = library.tensor(x, requires_grad=True), library.tensor(source, requires_grad=True)
+        y = a.scatter_reduce(dim, library.tensor(index), b, reduce, include_self=own)
+        found.append([y.detach().numpy()])
+        if reduce != "prod":
+            (y * y).sum().backward()
+            found[-1] += [a.grad.numpy(), b.grad.numpy()]
+        whole = library.tensor((x * 10).astype(np.int64))
+        given = library.tensor((source * 10).astype(np.int64))
+        found[-1].append(whole.scatter_reduce(dim, library.tensor(index), given, reduce, include_self=own).numpy())
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_refused() -> None:
+    cases: list[tuple[Callable[[], Any], str]] = [
+        (lambda: tg.nn.functional.one_hot(tg.tensor([-1]), 4), "-1"),
+        (lambda: tg.nn.functional.one_hot(tg.tensor([4]), 4), "4"),
+        (lambda: tg.bernoulli(tg.ones(2), p=2), "probability"),
+        (lambda: tg.ones(2).bernoulli_(-0.5), "probability"),
+        (lambda: tg.zeros(2).scatter_reduce(0, tg.tensor([0]), tg.ones(1), "median"), "'mean'"),
+    ]
+    for call, words in cases:
+        with pytest.raises(TilegradError, match=words):
+            call()
