@@ -114,6 +114,7 @@ default_generator = Generator()
 
 _others: dict[str, Generator] = {}
 """The default generators of devices but the CPU: a program finds the state on its own device."""
+_first_seed = 0
 
 
 def generator_of(device: str) -> Generator:
@@ -125,9 +126,6 @@ def generator_of(device: str) -> Generator:
         if found is None:
             found = _others[device] = Generator(device).manual_seed(_first_seed)
     return found
-
-
-_first_seed = 0
 
 
 def manual_seed(seed: int) -> Generator:
