@@ -1,0 +1,184 @@
+"""Products of bfloat16 and float16 on Hopper (sm_90a): four warps multiply together what a copying thread brings.
+
+The last four warps of a block copy, the others multiply. Stages of shared memory go from one side to the other by two
+barriers each: `full` when the bytes of a stage are there, `empty` when its products are done. Boxes of a tensor are
+copied by one instruction, and arrive as tensor cores read them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ....ir import tile as ir
+from ....ir.dtype import bfloat16, float16
+from ..tensor_map import TensorMap
+from .dot_operands import Definitions, Strided
+from .dot_tiling import Tiling
+
+SHARED = 227 * 1024
+"""Bytes that a block may have."""
+MOST_STAGES = 8
+LINE = 128
+
+
+class Side(NamedTuple):
+    """An operand: what is copied of it in a stage."""
+
+    memory: Strided
+    turned: bool
+    """Whether its lines are not along k."""
+    extent: int
+    map: TensorMap
+
+    @property
+    def bytes(self) -> int:
+        """Of a stage."""
+        return self.extent * LINE
+
+    @property
+    def boxes(self) -> int:
+        return self.bytes // (self.map.box[1] * LINE)
+
+
+class Grouped(NamedTuple):
+    """A loop whose products four warps do together."""
+
+    tiling: Tiling
+    x: Side
+    y: Side
+    depth: int
+    """Of the operands of one product."""
+    stages: int
+
+    @property
+    def stage(self) -> int:
+        return self.x.bytes + self.y.bytes
+
+    @property
+    def shared(self) -> int:
+        """Bytes of shared memory: the stages, which begin at a multiple of 1024, and their barriers."""
+        return self.stages * (self.stage + 16)
+
+    @property
+    def piece(self) -> int:
+        """Elements of k in a stage."""
+        return LINE // self.x.memory.dtype.bytes
+
+    @property
+    def threads(self) -> int:
+        """Of a block: four warps more copy."""
+        return self.tiling.threads + 128
+
+
+def grouped(definitions: Definitions, product: ir.Dot, shared: int = SHARED) -> Grouped | None:
+    """How a product in a loop is done, if it can be done so."""
+    x, y = definitions.strided(product.x), definitions.strided(product.y)
+    if x is None or y is None or x.dtype is not y.dtype or x.dtype not in (bfloat16, float16):
+        return None
+    m, n, depth = x.shape[0], y.shape[1], x.shape[1]
+    if m not in (64, 128) or n % 8 or not 8 <= n <= 256 or depth % (LINE // x.dtype.bytes):
+        return None
+    sides = (_side(definitions, x, x.along == 0, m), _side(definitions, y, y.along == 1, n))
+    if sides[0] is None or sides[1] is None:
+        return None
+    stages = min(MOST_STAGES, (shared - 1024) // (sides[0].bytes + sides[1].bytes + 16))
+    return Grouped(Tiling("group", m, n, m // 64, 1, 64, n), sides[0], sides[1], depth, stages)
+
+
+def _side(definitions: Definitions, memory: Strided, turned: bool, extent: int) -> Side | None:
+    line = LINE // memory.dtype.bytes
+    within = definitions.divisor_within(memory.pointer, memory.pitch)
+    if memory.pitch % line or within % line or (turned and extent % line):
+        return None  # a box could leave the line that it begins in
+    parameter = list(definitions.parameters).index(memory.parameter)
+    box = (line, line) if turned else (line, extent)
+    return Side(memory, turned, extent, TensorMap(parameter, memory.dtype, memory.pitch, box))
+
+
+def copies(plan: Grouped, offsets: tuple[str, str]) -> list[str]:
+    """In a turn of the loop: brings the operands of its product, stage by stage."""
+    text = []
+    for name, offset, side in zip("xy", offsets, (plan.x, plan.y), strict=True):
+        text.append(f"int64 {name}_first = {offset};")
+        pitch = side.memory.pitch
+        text.append(f"int {name}_column = {name}_first % {pitch}, {name}_line = {name}_first / {pitch};")
+    text += [
+        f"for (int part = 0; part < {plan.depth // plan.piece}; ++part) {{",
+        f"    uint32 place = operands + stage * {plan.stage};",
+        "    wait(empty + stage * 8, phase ^ 1);",
+        f"    arrive_and_expect(full + stage * 8, {plan.stage});",
+    ]
+    at = 0
+    for name, side in zip("xy", (plan.x, plan.y), strict=True):
+        for box in range(side.boxes):
+            column, line = f"{name}_column", f"{name}_line"
+            if side.turned:
+                column, line = f"{column} + {box * side.map.box[0]}" if box else column, f"{line} + part * {plan.piece}"
+            else:
+                column += f" + part * {plan.piece}"
+            text.append(f"    copy_box(place + {at}, {name}_map, {column}, {line}, full + stage * 8);")
+            at += side.map.box[1] * LINE
+    return [*text, f"    if (++stage == {plan.stages}) stage = 0, phase ^= 1;", "}"]
+
+
+def products(plan: Grouped, sums: str) -> list[str]:
+    """In a turn of the loop: multiplies, stage by stage; a stage is given back when the products after it have begun."""
+    bytes = plan.x.memory.dtype.bytes
+    step = 32 // bytes
+    places = []
+    for side, first in ((plan.x, f"group * {64 * LINE}"), (plan.y, f"{plan.x.bytes}")):
+        own = f"place + {first}" if side is plan.y or plan.tiling.down > 1 else "place"
+        advance, panel = (step * LINE, plan.piece * LINE) if side.turned else (32, 16)
+        places.append(f"operand_at({own} + step * {advance}, {panel}, {8 * LINE})")
+    return [
+        f"for (int part = 0; part < {plan.depth // plan.piece}; ++part) {{",
+        f"    uint32 place = operands + stage * {plan.stage};",
+        "    wait(full + stage * 8, phase);",
+        "    begin_products();",
+        "    #pragma unroll",
+        "    for (int step = 0; step < 4; ++step)",
+        f"        multiply({sums}, {places[0]}, {places[1]});",
+        "    commit_products();",
+        "    wait_for_products<1>();",
+        "    if (before >= 0 && threadIdx.x % 128 == 0) arrive(empty + before * 8);",
+        "    before = stage;",
+        f"    if (++stage == {plan.stages}) stage = 0, phase ^= 1;",
+        "}",
+    ]
+
+
+def beginning(plan: Grouped) -> list[str]:
+    """Before the roles of the warps part."""
+    return [
+        "uint32 operands = address_of(shared), "
+        f"full = operands + {plan.stages * plan.stage}, empty = full + {8 * plan.stages};",
+        "if (threadIdx.x == 0) {",
+        f"    for (int stage = 0; stage < {plan.stages}; ++stage) {{",
+        "        start_barrier(full + stage * 8, 1);",
+        f"        start_barrier(empty + stage * 8, {plan.tiling.down});",
+        "    }",
+        '    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");',
+        "}",
+        "__syncthreads();",
+    ]
+
+
+def parted(plan: Grouped, copying: list[str], multiplying: list[str]) -> list[str]:
+    """The two roles, each with its loop, after which the copying warps are done."""
+    few, many = (40, 232) if plan.tiling.down == 2 else (56, 240)
+    return [
+        f"if (threadIdx.x >= {plan.tiling.threads}) {{  // these warps copy",
+        f'    asm volatile("setmaxnreg.dec.sync.aligned.u32 {few};");',
+        f"    if (threadIdx.x == {plan.tiling.threads}) {{",
+        "        int stage = 0, phase = 0;",
+        *[f"        {line}" for line in copying],
+        "    }",
+        "    return;",
+        "}",
+        f'asm volatile("setmaxnreg.inc.sync.aligned.u32 {many};");',
+        "{",
+        "    int stage = 0, phase = 0, before = -1;" + (" int group = threadIdx.x / 128;" if plan.tiling.down > 1 else ""),
+        *[f"    {line}" for line in multiplying],
+        "    wait_for_products<0>();",
+        "}",
+    ]

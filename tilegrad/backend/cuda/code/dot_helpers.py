@@ -1,0 +1,111 @@
+"""The device functions of matrix products: tensor cores, copies to shared memory, and barriers for these.
+
+In shared memory, an operand is lines of 128 bytes, and the pieces of 16 bytes of a line are exchanged with each other
+in a way that changes from line to line (`piece ^ line % 8`): so reading a column of pieces meets every bank once.
+A line is along k (and there is a line for each row), or along the rows, of which there is a panel for each line's
+length, and in a panel a line for each k. Tensor cores read both.
+"""
+
+from __future__ import annotations
+
+SHARED = """\
+__device__ __forceinline__ uint32 address_of(const void* p) { return uint32(__cvta_generic_to_shared(p)); }
+// Where a piece of 16 bytes is in an operand.
+__device__ __forceinline__ uint32 piece_of(uint32 operand, int line, int piece) {
+  return operand + line * 128 + ((piece ^ (line & 7)) << 4);
+}
+"""
+
+COPIES = """\
+__device__ __forceinline__ void copy_16(uint32 to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory");
+}
+__device__ __forceinline__ void copy_8(uint32 to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" :: "r"(to), "l"(from) : "memory");
+}
+__device__ __forceinline__ void copy_4(uint32 to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(to), "l"(from) : "memory");
+}
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits until at most so many of the last groups of copies are under way.
+template <int left> __device__ __forceinline__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" :: "n"(left) : "memory");
+}
+"""
+
+FRAGMENTS = """\
+__device__ __forceinline__ void read_fragments(uint32 (&r)[4], uint32 from) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+    : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
+}
+__device__ __forceinline__ void read_turned_fragments(uint32 (&r)[4], uint32 from) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+    : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
+}
+"""
+
+BARRIERS = """\
+struct alignas(64) TensorMap { uint64 words[16]; };
+__device__ __forceinline__ void start_barrier(uint32 barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(arrivals));
+}
+__device__ __forceinline__ void arrive(uint32 barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
+}
+__device__ __forceinline__ void arrive_and_expect(uint32 barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void wait(uint32 barrier, int phase) {
+  asm volatile("{\\n.reg .pred done;\\nagain:\\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\\n"
+    "@done bra over;\\nbra again;\\nover:\\n}" :: "r"(barrier), "r"(phase) : "memory");
+}
+__device__ __forceinline__ void copy_box(uint32 to, const TensorMap& map, int column, int line, uint32 barrier) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+    :: "r"(to), "l"(&map), "r"(column), "r"(line), "r"(barrier) : "memory");
+}
+"""
+
+GROUPS = """\
+// An operand in shared memory, for a group of four warps: distances of panels and of eight lines, in bytes.
+__device__ __forceinline__ uint64 operand_at(uint32 address, int panel, int lines) {
+  return uint64((address & 0x3FFFF) >> 4) | uint64(panel >> 4) << 16 | uint64(lines >> 4) << 32 | uint64(1) << 62;
+}
+__device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int left> __device__ __forceinline__ void wait_for_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(left) : "memory");
+}
+"""
+
+WORDS = {"bfloat16": "bf16", "float16": "f16", "int8": "s8", "uint8": "u8", "float32": "tf32"}
+"""What tensor cores call the dtypes of operands."""
+
+
+def warp_product(dtype: str) -> str:
+    """c += a @ b for 16 x 8 sums and 32 bytes of k, by a warp."""
+    word, depth = WORDS[dtype], {"int8": 32, "uint8": 32, "float32": 8}.get(dtype, 16)
+    kind, sums, held = ("int", "s32", "r") if dtype in ("int8", "uint8") else ("float", "f32", "f")
+    return f"""\
+__device__ __forceinline__ void multiply({kind} (&c)[2], {kind} (&d)[2], const uint32 (&a)[4], uint32 b0, uint32 b1) {{
+  asm("mma.sync.aligned.m16n8k{depth}.row.col.{sums}.{word}.{word}.{sums} {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
+    : "+{held}"(c[0]), "+{held}"(c[1]), "+{held}"(d[0]), "+{held}"(d[1]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}}
+"""
+
+
+def group_product(dtype: str, columns: int, turned: tuple[bool, bool]) -> str:
+    """sums += x @ y for 64 rows and 32 bytes of k, by four warps; an operand is turned if its lines are not along k."""
+    word, depth = WORDS[dtype], 8 if dtype == "float32" else 16
+    pairs = columns // 8
+    names = ", ".join(f"%{n}" for n in range(4 * pairs))
+    held = [f'"+f"(sums[{h}][{j}][{e}])' for j in range(pairs) for h in range(2) for e in range(2)]
+    lines = ",\n      ".join(", ".join(held[n : n + 8]) for n in range(0, len(held), 8))
+    tail = "" if dtype == "float32" else f", {int(turned[0])}, {int(turned[1])}"
+    return f"""\
+__device__ __forceinline__ void multiply(float (&sums)[2][{pairs}][2], uint64 x, uint64 y) {{
+  asm volatile("wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.f32.{word}.{word} {{{names}}}, "
+    "%{4 * pairs}, %{4 * pairs + 1}, 1, 1, 1{tail};"
+    : {lines}
+    : "l"(x), "l"(y));
+}}
+"""

@@ -1,0 +1,105 @@
+"""Loops of products whose operands the machine copies to shared memory while tensor cores multiply (sm_80 on).
+
+Some stages are under way at a time. All threads copy, each its pieces of 16 bytes, and all warps multiply.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ....ir import tile as ir
+from ....ir.dtype import bfloat16, float16, int8, uint8
+from .dot_operands import Definitions, Strided
+from .dot_text import LINE, Operand, copied, warp_products
+from .dot_tiling import Tiling, warps
+
+STAGES = 3
+PIECE = 16
+"""Bytes that a thread copies at a time."""
+
+
+class Copied(NamedTuple):
+    """A loop over k in turns of `depth`, each of which is stages of one line of k."""
+
+    tiling: Tiling
+    x: Strided
+    y: Strided
+    sides: tuple[Operand, Operand]
+    depth: int
+    stages: int
+
+    @property
+    def stage(self) -> int:
+        return sum(side.size for side in self.sides)
+
+    @property
+    def shared(self) -> int:
+        return self.stages * self.stage
+
+    @property
+    def parts(self) -> int:
+        """Stages of a turn."""
+        return self.depth // self.sides[0].depth
+
+
+def copied_loop(definitions: Definitions, product: ir.Dot, tiling: Tiling, shared: int) -> Copied | None:
+    """How a product in a loop is done, if its operands can be copied as they are."""
+    x, y = definitions.strided(product.x), definitions.strided(product.y)
+    if x is None or y is None or x.dtype is not y.dtype or x.dtype not in (bfloat16, float16, int8, uint8):
+        return None
+    bytes, depth = x.dtype.bytes, x.shape[1]
+    line = LINE // bytes
+    turned = (x.along == 0, y.along == 1)
+    if depth % line or not all(_copies(definitions, side) for side in (x, y)):
+        return None
+    if any(turned) and (bytes != 2 or any(t and e % line for t, e in zip(turned, (x.shape[0], y.shape[1]), strict=True))):
+        return None
+    sides = tuple(
+        Operand(address, t, bytes, line, -(-extent // unit) * unit)
+        for address, t, extent, unit in zip(("x_place", "y_place"), turned, (x.shape[0], y.shape[1]), (16, 16), strict=True)
+    )
+    stages = min(STAGES, shared // sum(side.size for side in sides))
+    return Copied(tiling, x, y, (sides[0], sides[1]), depth, stages) if stages >= 2 else None
+
+
+def _copies(definitions: Definitions, side: Strided) -> bool:
+    """Whether all pieces lie at multiples of their size."""
+    bytes = side.dtype.bytes
+    return side.pitch * bytes % PIECE == 0 and definitions.divisor(side.pointer) * bytes % PIECE == 0
+
+
+def copied_text(plan: Copied, sums: str, loop: tuple[str, str, str, str], sources: tuple[str, str], element: str) -> list[str]:
+    """The loop; `loop` is its index, start, stop and step, `sources` the addresses of the first elements in a turn."""
+    index, start, stop, step = loop
+    x, y = plan.sides
+    parts = plan.parts
+    turn, part = ("at", "0") if parts == 1 else (f"at / {parts}", f"at % {parts}")
+    copies = []
+    for name, side, memory, source in zip("xy", plan.sides, (plan.x, plan.y), sources, strict=True):
+        advance = side.line * (memory.pitch if side.turned else 1)
+        first = source if parts == 1 else f"{source} + int64({part}) * {advance}"
+        copies += copied(name, side, first, element, memory.pitch, plan.tiling.threads)
+    places = lambda at: [f"uint32 x_place = operands + {at} * {plan.stage}, y_place = x_place + {x.size};"]  # noqa: E731
+    total = f"(({stop}) - ({start}) + {step} - 1) / ({step})" + (f" * {parts}" if parts > 1 else "")
+    return [
+        "uint32 operands = address_of(shared);",
+        f"int turns = {total};",
+        "auto copy = [&](int at) {",
+        f"    int {index} = {start} + {turn} * {step};",
+        *[f"    {line}" for line in places(f"at % {plan.stages}")],
+        *[f"    {line}" for line in copies],
+        "};",
+        f"for (int at = 0; at < {plan.stages - 1}; ++at) {{",
+        "    if (at < turns) copy(at);",
+        "    commit_copies();",
+        "}",
+        "for (int at = 0; at < turns; ++at) {",
+        f"    wait_for_copies<{plan.stages - 2}>();",
+        "    __syncthreads();",
+        f"    if (at + {plan.stages - 1} < turns) copy(at + {plan.stages - 1});",
+        "    commit_copies();",
+        *[f"    {line}" for line in places(f"at % {plan.stages}")],
+        *[f"    {line}" for line in warp_products(sums, plan.tiling, x, y)],
+        "}",
+        "wait_for_copies<0>();",
+    ]

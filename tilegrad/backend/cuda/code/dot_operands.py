@@ -1,0 +1,150 @@
+"""How the operands of a product lie in memory: by how much addresses grow along a tile, and what divides them.
+
+Answers follow from the form of an expression alone. An operand that is loaded as it is, evenly along both axes, can
+be copied to shared memory by the machine; what divides the address of its first element says in which pieces.
+"""
+
+from __future__ import annotations
+
+from math import gcd, prod
+from typing import NamedTuple
+
+from ....ir import tile as ir
+from ....ir.dtype import DType
+from ....ir.tile_access import statements
+from ....ir.tile_types import Types
+
+
+class Strided(NamedTuple):
+    """A tile of memory: element (r, c) is at the first element's address plus r * steps[0] + c * steps[1] elements."""
+
+    pointer: ir.Tile
+    parameter: str
+    dtype: DType
+    shape: tuple[int, int]
+    steps: tuple[int, int]
+
+    @property
+    def along(self) -> int:
+        """The axis along which neighbours are neighbours in memory."""
+        return 1 if self.steps[1] == 1 else 0
+
+    @property
+    def pitch(self) -> int:
+        """From one line of neighbours to the next."""
+        return self.steps[1 - self.along]
+
+
+class Definitions:
+    """What the names of a kernel stand for."""
+
+    def __init__(self, kernel: ir.Kernel, types: Types) -> None:
+        self.types = types
+        self.parameters = {p.name: p for p in kernel.parameters}
+        self.values: dict[str, ir.Tile] = {}
+        self.loops: dict[str, ir.For] = {}
+        several = set(self.parameters)
+        for s in statements(kernel.body):
+            match s:
+                case ir.Assign(name, value):
+                    if name in self.values or name in self.loops:
+                        several.add(name)
+                    self.values[name] = value
+                case ir.For(index):
+                    if index in self.values or index in self.loops:
+                        several.add(index)
+                    self.loops[index] = s
+        for name in several:
+            self.values.pop(name, None)
+            self.loops.pop(name, None)
+
+    def resolved(self, x: ir.Tile) -> ir.Tile:
+        """The expression that a name stands for, if it stands for one."""
+        while isinstance(x, ir.Name) and x.name in self.values:
+            x = self.values[x.name]
+        return x
+
+    def step(self, x: ir.Tile, axis: int) -> int | None:
+        """By how much an integer or an address grows from element to element along an axis, if evenly.
+
+        `axis` counts from the last (-1), as shapes meet there.
+        """
+        x = self.resolved(x)
+        if isinstance(x, ir.Literal | ir.Name | ir.ProgramId | ir.NumPrograms | ir.Full):
+            return 0 if not isinstance(x, ir.Name) or not self.types.of(x).shape else None
+        shape = self.types.of(x).shape
+        if -axis > len(shape) or shape[axis] == 1:
+            return 0
+        match x:
+            case ir.Arange():
+                return 1
+            case ir.Cast(y) | ir.BroadcastTo(y):
+                return self.step(y, axis)
+            case ir.Expand(y, axes):
+                at = len(shape) + axis
+                return self.step(y, axis + sum(1 for a in axes if a > at))
+            case ir.Apply("add" | "sub" as fn, (y, z)):
+                one, other = self.step(y, axis), self.step(z, axis)
+                return None if one is None or other is None else one + other if fn == "add" else one - other
+            case ir.Apply("mul", (y, ir.Literal(int(factor)))) | ir.Apply("mul", (ir.Literal(int(factor)), y)):
+                one = self.step(y, axis)
+                return None if one is None else one * factor
+        return 0 if all(self.step(y, axis) == 0 for y in ir.parts(x)) else None
+
+    def divisor(self, x: ir.Tile) -> int:
+        """A number that divides the first element of an integer tile (of an address: counted in elements).
+
+        0 if the element is 0. Parameters are taken to point at a multiple of everything.
+        """
+        x = self.resolved(x)
+        match x:
+            case ir.Literal(int(value)):
+                return abs(value)
+            case ir.Name(name) if name in self.loops:
+                loop = self.loops[name]
+                return gcd(self.divisor(loop.start), self.divisor(loop.step))
+            case ir.Name(name):
+                return 0 if name in self.parameters and self.parameters[name].pointer else 1
+            case ir.Arange(start, _):
+                return abs(start)
+            case ir.Cast(y) | ir.BroadcastTo(y) | ir.Expand(y) | ir.Full(_, y):
+                return self.divisor(y)
+            case ir.Apply("mul", args):
+                return prod(map(self.divisor, args))
+            case ir.Apply("add" | "sub" | "minimum" | "maximum" | "mod", args):
+                return gcd(*map(self.divisor, args))
+            case ir.Apply("floordiv", (y, ir.Literal(int(by)))) if by:
+                whole = self.divisor(y)
+                return whole // abs(by) if whole % by == 0 else 1
+        return 1
+
+    def divisor_within(self, x: ir.Tile, line: int) -> int:
+        """A number that divides where in its line an address is, when memory is cut into lines so long."""
+        x = self.resolved(x)
+        match x:
+            case ir.Cast(y) | ir.BroadcastTo(y) | ir.Expand(y):
+                return self.divisor_within(y, line)
+            case ir.Apply("add" | "sub", args):
+                return gcd(*(self.divisor_within(y, line) for y in args))
+        whole = self.divisor(x)
+        return 0 if whole % line == 0 else gcd(whole, line)
+
+    def strided(self, x: ir.Tile) -> Strided | None:
+        """A tile of a product as it lies in memory, if it is loaded as it is and evenly along both axes."""
+        x = self.resolved(x)
+        if not isinstance(x, ir.Load) or x.mask is not None:
+            return None
+        t = self.types.of(x)
+        parameter = self._parameter(x.pointer)
+        steps = (self.step(x.pointer, -2), self.step(x.pointer, -1))
+        if len(t.shape) != 2 or parameter is None or steps[0] is None or steps[1] is None or 1 not in steps:
+            return None
+        return Strided(x.pointer, parameter, t.dtype, (t.shape[0], t.shape[1]), (steps[0], steps[1]))
+
+    def _parameter(self, pointer: ir.Tile) -> str | None:
+        """The parameter that an address is counted from."""
+        pointer = self.resolved(pointer)
+        if isinstance(pointer, ir.Name):
+            return pointer.name if pointer.name in self.parameters else None
+        bases = [y for y in ir.parts(pointer) if not isinstance(y, ir.Literal) and self.types.of(y).pointer]
+        return self._parameter(bases[0]) if len(bases) == 1 else None

@@ -1,0 +1,131 @@
+"""The multiplication of operands that lie in shared memory, as text: by warps on tensor cores, or by threads."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .dot_tiling import Tiling
+
+LINE = 128
+"""Bytes of a line of an operand."""
+
+
+class Operand(NamedTuple):
+    """An operand in shared memory for tensor cores; `turned` if its lines are not along k."""
+
+    address: str
+    turned: bool
+    bytes: int
+    """Of an element."""
+    depth: int
+    """Of the tile along k."""
+    extent: int
+    """The other extent."""
+
+    @property
+    def line(self) -> int:
+        """Elements of a line of 128 bytes."""
+        return 128 // self.bytes
+
+    @property
+    def size(self) -> int:
+        """In bytes: whole lines and panels."""
+        if self.turned:
+            return -(-self.extent // self.line) * self.depth * 128
+        return -(-self.depth // self.line) * self.extent * 128
+
+    def place(self, position: str, k: str) -> tuple[str, str]:
+        """The line and the piece of it (of 16 bytes) that an element is in; panels follow each other."""
+        along, across, lines = (position, k, self.depth) if self.turned else (k, position, self.extent)
+        per_piece, one_panel = 16 // self.bytes, (self.extent if self.turned else self.depth) <= self.line
+        if one_panel:
+            return across, f"({along}) / {per_piece}"
+        return f"({along}) / {self.line} * {lines} + {across}", f"({along}) % {self.line} / {per_piece}"
+
+
+def warp_products(sums: str, tiling: Tiling, x: Operand, y: Operand) -> list[str]:
+    """sums += x @ y by warps; `sums` is [rows / 16][2][columns / 8][2]."""
+    step = 32 // x.bytes
+    high, wide = tiling.rows // 16, tiling.columns // 8
+    half, quarter = "lane % 16", "lane / 16 * 8 + lane % 8"
+    k = f"step * {step}"
+    first_row = "row" if high == 1 else "row + 16 * i"
+    first_column = "column" if wide == 2 else "column + 16 * j"
+    if x.turned:  # a piece is along the rows: blocks of 8 x 8 are turned as they are read
+        x_at = x.place(f"{first_row} + lane / 8 % 2 * 8", f"{k} + {quarter}")
+    else:
+        x_at = x.place(f"{first_row} + {half}", f"{k} + lane / 16 * {step // 2}")
+    if y.turned:
+        y_at = y.place(f"{first_column} + lane / 16 * 8", f"{k} + lane / 8 % 2 * 8 + lane % 8")
+    else:
+        y_at = y.place(f"{first_column} + {quarter}", f"{k} + lane / 8 % 2 * {step // 2}")
+    read = {False: "read_fragments", True: "read_turned_fragments"}
+    first = "sums[{}]".replace("sums", sums)
+    at_i = first.format("i") if high > 1 else sums
+    return [
+        "#pragma unroll",
+        f"for (int step = 0; step < {x.depth // step}; ++step) {{",
+        f"    uint32 a[{high}][4], b[{wide // 2}][4];",
+        f"    for (int i = 0; i < {high}; ++i)",
+        f"        {read[x.turned]}(a[i], piece_of({x.address}, {x_at[0]}, {x_at[1]}));",
+        f"    for (int j = 0; j < {wide // 2}; ++j)",
+        f"        {read[y.turned]}(b[j], piece_of({y.address}, {y_at[0]}, {y_at[1]}));",
+        f"    for (int i = 0; i < {high}; ++i)",
+        f"        for (int j = 0; j < {wide}; ++j)",
+        f"            multiply({at_i}[0][j], {at_i}[1][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);",
+        "}",
+    ]
+
+
+def thread_products(sums: str, tiling: Tiling, depth: int, pitches: tuple[int, int], kind: str) -> list[str]:
+    """sums += x @ y by threads, from x_tile [k][rows] and y_tile [k][columns]; `sums` is the array of the layout."""
+    (high, wide), (tall, broad) = tiling.pieces, (tiling.rows // 4, tiling.columns // 8)
+    far = (4 * high * tiling.down, 8 * wide * tiling.across)
+    reads = []
+    for held, tile, pitch, first, near, count, stride in (
+        ("a", "x_tile", pitches[0], "row", high, tall // high, far[0]),
+        ("b", "y_tile", pitches[1], "column", wide, broad // wide, far[1]),
+    ):
+        at = f"{tile} + step * {pitch} + {first}"
+        reads += [f"    {kind} {held}[{count}][{near}];", f"    for (int p = 0; p < {count}; ++p) read({held}[p], {at} + p * {stride});"]
+    places = [("p", tall // high, high), ("q", broad // wide, wide)]
+    element = sums
+    for far_name, count, near in places:
+        element += (f"[{far_name}]" if count > 1 else "") + (f"[{far_name}{far_name}]" if near > 1 else "")
+    product = {"float": "fmaf", "double": "fma"}.get(kind)
+    a, b = f"a[p][{'pp' if high > 1 else 0}]", f"b[q][{'qq' if wide > 1 else 0}]"
+    new = f"{product}({a}, {b}, {element})" if product else f"plus({element}, times({a}, {b}))"
+    loops = []
+    for name, count, near in places:
+        for index, extent in ((name, count), (name * 2, near)):
+            if extent > 1 or index == name:
+                loops.append(f"for (int {index} = 0; {index} < {extent}; ++{index})")
+    return [
+        "#pragma unroll",
+        f"for (int step = 0; step < {depth}; ++step) {{",
+        *reads,
+        *[f"    {'    ' * n}{loop}" for n, loop in enumerate(loops)],
+        f"    {'    ' * len(loops)}{element} = {new};",
+        "}",
+    ]
+
+
+def copied(name: str, operand: Operand, source: str, element: str, pitch: int, threads: int) -> list[str]:
+    """Begins to copy an operand to `place`: each thread some pieces of 16 bytes, always the same one of a line."""
+    per_piece, lines = 16 // operand.bytes, operand.size // LINE
+    rows = operand.depth if operand.turned else operand.extent
+    at_once = threads // 8
+    text = [f"const {element}* {name}_from = {source} + threadIdx.x % 8 * {per_piece};"]
+    to = f"piece_of({operand.address}, {{}}, threadIdx.x % 8)"
+    if rows % at_once == 0:
+        panels, each = lines // rows, rows // at_once
+        line = f"threadIdx.x / 8 + n * {at_once}" if each > 1 else "threadIdx.x / 8"
+        inner = f"copy_16({to.format(f'p * {rows} + {line}' if panels > 1 else line)}, {name}_from + int64({line}) * {pitch}"
+        inner += f" + p * {operand.line});" if panels > 1 else ");"
+        loops = [f"for (int p = 0; p < {panels}; ++p)"] * (panels > 1) + [f"for (int n = 0; n < {each}; ++n)"] * (each > 1)
+        return [*text, *[f"{'    ' * d}{loop}" for d, loop in enumerate(loops)], "    " * len(loops) + inner]
+    return [
+        *text,
+        f"for (int line = threadIdx.x / 8; line < {lines}; line += {at_once})",
+        f"    copy_16({to.format('line')}, {name}_from + int64(line % {rows}) * {pitch} + line / {rows} * {operand.line});",
+    ]

@@ -1,0 +1,121 @@
+"""How the sums of a matrix product are spread over a block of threads.
+
+    group    four warps together: 64 rows, 8 to 256 columns (wgmma, sm_90a)
+    warp     a warp: blocks of 16 rows and 8 columns (mma.sync, sm_80 on)
+    thread   a thread: rows by columns of its own, any dtype
+
+In each the sums are registers, and which thread has which is a layout as that of every other tile. The tiles that suit:
+
+    operands                 rows x columns x k, of the scheduler's tiles
+    bfloat16, float16        128 x 256 x 64 on sm_90a where there are tiles for all multiprocessors, else 128 x 128 x 64;
+                             128 x 128 x 64 on others, 64 x 64 x 64 where that gives too few
+    int8, uint8              128 x 128 x 128
+    float32 at `medium`      as bfloat16
+    float32, others          128 x 128 x 16; 64 x 64 x 16 where that gives too few
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ....ir.dtype import DType, bfloat16, float16, float32, int8, uint8
+from ....ir.precision import Precision
+from .layout import Digit, Layout
+
+TENSOR_CORES = 80
+"""The first compute capability whose tensor cores are used."""
+MOST_SUMS = 128
+"""Of a thread."""
+
+
+class Tiling(NamedTuple):
+    """`down` x `across` warps (of groups: groups), each with `rows` x `columns` sums of its own."""
+
+    kind: str
+    m: int
+    n: int
+    down: int
+    across: int
+    rows: int
+    columns: int
+
+    @property
+    def threads(self) -> int:
+        return self.down * self.across * (128 if self.kind == "group" else 32)
+
+    @property
+    def layout(self) -> Layout:
+        """Which thread has which sum."""
+        if self.kind == "thread":
+            return self._thread_layout()
+        stride = 128 if self.kind == "group" else 32
+        high = [Digit(4, 32)] if self.kind == "group" else _register(self.rows // 16)
+        rows = (Digit(8, 4), Digit(2), *high, *_threads(self.down, stride * self.across))
+        columns = (Digit(2), Digit(4, 1), *_register(self.columns // 8), *_threads(self.across, stride))
+        return Layout((self.m, self.n), (rows, columns))
+
+    def _thread_layout(self) -> Layout:
+        """Eight by four threads are a warp; a thread has pieces of four, as far from each other as there are threads."""
+        axes = []
+        for each, lanes, lane, warps, warp in (
+            (self.rows // 4, 4, 8, self.down, 32 * self.across),
+            (self.columns // 8, 8, 1, self.across, 32),
+        ):
+            near = 4 if each % 4 == 0 else 2 if each % 2 == 0 else 1
+            axes.append((*_register(near), Digit(lanes, lane), *_threads(warps, warp), *_register(each // near)))
+        return Layout((self.m, self.n), tuple(axes))
+
+    @property
+    def pieces(self) -> tuple[int, int]:
+        """Of a thread: how many neighbours it has, down and across."""
+        return tuple(4 if e % 4 == 0 else 2 if e % 2 == 0 else 1 for e in (self.rows // 4, self.columns // 8))  # type: ignore[return-value]
+
+
+def _register(extent: int) -> tuple[Digit, ...]:
+    return (Digit(extent),) if extent > 1 else ()
+
+
+def _threads(extent: int, stride: int) -> tuple[Digit, ...]:
+    return (Digit(extent, stride),) if extent > 1 else ()
+
+
+def operand_dtype(dtype: DType, precision: Precision) -> DType | None:
+    """What tensor cores multiply operands of a dtype as, if they do."""
+    if dtype is float32:
+        return bfloat16 if precision == "medium" else None
+    return dtype if dtype in (bfloat16, float16, int8, uint8) else None
+
+
+def warps(m: int, n: int) -> Tiling:
+    """The tiling for tensor cores: as square as can be, 64 x 64 sums a warp where the tile is large enough.
+
+    >>> warps(128, 128)[3:], warps(64, 64)[3:], warps(16, 208)[3:], warps(256, 256).threads
+    ((2, 2, 64, 64), (2, 2, 32, 32), (1, 4, 16, 64), 512)
+    """
+    return _best("warp", m, n, 16, 16, 32)
+
+
+def threads(m: int, n: int) -> Tiling:
+    """The tiling for single numbers: 8 x 8 sums a thread where the tile is large enough.
+
+    >>> threads(128, 128)[3:], threads(10, 64)[3:]
+    ((4, 2, 32, 64), (1, 4, 12, 16))
+    """
+    return _best("thread", m, n, 4, 8, 32)
+
+
+def _best(kind: str, m: int, n: int, unit_m: int, unit_n: int, lanes: int) -> Tiling:
+    """The fewest warps, four at least, that hold a tile; of these, those that read least."""
+    most = MOST_SUMS if kind == "warp" else MOST_SUMS // 2
+    for count in (4, 8, 16, 32):
+        choices = []
+        for down in (1 << p for p in range(count.bit_length())):
+            across = count // down
+            rows = -(-m // (down * unit_m)) * unit_m
+            columns = -(-n // (across * unit_n)) * unit_n
+            if rows * columns <= most * lanes:
+                choices.append(Tiling(kind, m, n, down, across, rows, columns))
+        if choices:
+            return min(choices, key=lambda t: (t.rows * t.columns, t.rows // unit_m + t.columns // unit_n))
+    rows, columns = -(-m // (4 * unit_m)) * unit_m, -(-n // (4 * unit_n)) * unit_n
+    return Tiling(kind, m, n, 4, 4, rows, columns)

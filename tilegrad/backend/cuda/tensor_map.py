@@ -1,0 +1,45 @@
+"""What the copy engine of a GPU (sm_90 on) is told about a tensor: the kernel that copies by it has it as a parameter.
+
+A kernel's tensor maps follow its other parameters. The driver makes one of 128 bytes from an address; a tensor is taken
+as a matrix of unlimited height here, since kernels are known not to leave it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+from ...ir.dtype import DType, bfloat16, float16, float32
+
+BYTES = 128
+ALIGNED = 64
+_CODES = {float16: 6, float32: 7, bfloat16: 9}
+_SWIZZLE_128, _PROMOTE_256 = 3, 3
+_FAR = 1 << 40
+
+
+class TensorMap(NamedTuple):
+    """Boxes of `box` (columns, lines) of a matrix whose lines have `pitch` elements, in the memory of a parameter."""
+
+    parameter: int
+    dtype: DType
+    pitch: int
+    box: tuple[int, int]
+
+    def arguments(self, address: int) -> tuple[Any, ...]:
+        """What cuTensorMapEncodeTiled takes after the place that it writes to."""
+        pitch = self.pitch * self.dtype.bytes
+        lines = min((1 << 31) - 1, _FAR // pitch)
+        return (
+            _CODES[self.dtype],
+            2,
+            ctypes.c_void_p(address),
+            (ctypes.c_uint64 * 2)(self.pitch, lines),
+            (ctypes.c_uint64 * 1)(pitch),
+            (ctypes.c_uint32 * 2)(*self.box),
+            (ctypes.c_uint32 * 2)(1, 1),
+            0,  # not interleaved
+            _SWIZZLE_128,
+            _PROMOTE_256,
+            0,  # nothing is put where a box leaves the matrix
+        )
