@@ -31,7 +31,7 @@ from .runtime.device import Device, device, devices
 from .tensor import Tensor
 
 if TYPE_CHECKING:
-    from . import amp, autograd, data, language, nn, optim, serialization
+    from . import amp, autograd, cuda, data, language, nn, optim, serialization
     from .amp import autocast
     from .amp_casts import get_float32_matmul_precision, set_float32_matmul_precision
     from .control import cond, scan, while_loop
@@ -59,7 +59,7 @@ LATER = {
     ),
 }
 """What is imported when it is first used, and from where."""
-ROOMS = ("amp", "autograd", "backend", "data", "language", "nn", "optim", "profile", "serialization")
+ROOMS = ("amp", "autograd", "backend", "cuda", "data", "language", "nn", "optim", "profile", "serialization")
 """Packages that are imported when they are first used."""
 
 
@@ -74,7 +74,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Device", "DType", "Tensor", "amp", "autocast", "autograd", "bfloat16", "bool", "bool_", "can_cast",
-    "checkpoint", "compute", "cond", "data", "device", "devices", "double", "dtype", "enable_grad", "errors",
+    "checkpoint", "compute", "cond", "cuda", "data", "device", "devices", "double", "dtype", "enable_grad", "errors",
     "explain", "first_nan", "float", "float16", "float32", "float64", "get_default_dtype",
     "get_float32_matmul_precision", "grad", "half", "hessian", "inference_mode", "int", "int16", "int32", "int64",
     "int8", "is_grad_enabled", "jacobian", "jit", "jvp", "language", "live_bytes", "load", "load_safetensors",

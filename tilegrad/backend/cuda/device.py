@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from ...ir.program import Program
 from ...ir.tile import Kernel
 from ...runtime.buffer import Buffer
 from ...runtime.device import Device, Executable, Statistics
+from ...runtime.grain import Grain, many_small
 from ...runtime.grain import Grain, many_small
 from ...runtime.once import lock
 from .driver import Driver, DriverFault
@@ -58,6 +60,7 @@ class CudaDevice(Device):
             self._started = True
             self._enter()
             self.events: list[int] = []
+            self.timed_events: list[int] = []
             self.graphs_ended: list[tuple[int, int]] = []
             self._words = self.driver.allocate_host(4 * MOST_QUEUES)
             self.memory = Memory(self)
@@ -118,12 +121,12 @@ class CudaDevice(Device):
             self.queues.append(made)
             return made
 
-    def event(self) -> int:
-        """An event that takes no times."""
+    def event(self, timed: bool = False) -> int:
+        """An event that nobody else uses."""
         try:
-            return self.events.pop()
+            return self.timed_events.pop() if timed else self.events.pop()
         except IndexError:
-            return self.driver.new_event(False)
+            return self.driver.new_event(timed)
 
     def used(self, event: int) -> None:
         """Takes an event back: who waits for it has been told already."""
@@ -252,6 +255,11 @@ class CudaDevice(Device):
     def grain(self) -> Grain:
         return many_small(self.properties.multi_processor_count, self.properties.shared_memory_per_block_optin)
 
+    @cached_property
+    def grain(self) -> Grain:
+        found = self.properties
+        return many_small(found.multi_processor_count, found.shared_memory_per_multiprocessor)
+
     @property
     def limits(self) -> Mapping[str, Any]:
         found = self.properties
@@ -295,6 +303,4 @@ def _accused(work: Any) -> str:
 
 
 def _contents(source: Buffer) -> bytes:
-    import ctypes
-
     return ctypes.string_at(source.address, source.bytes)

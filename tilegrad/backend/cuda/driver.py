@@ -9,8 +9,14 @@ from __future__ import annotations
 import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ...errors import RuntimeFault, TilegradError
+from .tensor_map import ALIGNED, BYTES, TensorMap
+
+if TYPE_CHECKING:
+    from ...ir.tile import Kernel
+    from .build import Built
 
 OLDEST = 12000
 """The first driver that has everything in the table of `native.py`: CUDA 12.0."""
@@ -60,7 +66,16 @@ class KernelCall:
     `slots` are the arguments as words of 8 bytes (a smaller number is in the low bytes).
     """
 
-    def __init__(self, name: str, function: int, blocks: int, threads: int, shared: int, values: Sequence[int]) -> None:
+    def __init__(
+        self,
+        name: str,
+        function: int,
+        blocks: int,
+        threads: int,
+        shared: int,
+        values: Sequence[int],
+        maps: Sequence[TensorMap] = (),
+    ) -> None:
         self.name = name
         self.function = function
         self.blocks = blocks
@@ -69,7 +84,13 @@ class KernelCall:
         self.words = (ctypes.c_uint64 * len(values))(*[v & 0xFFFF_FFFF_FFFF_FFFF for v in values])
         self.slots = memoryview(self.words).cast("B").cast("Q")
         start = ctypes.addressof(self.words)
-        self.pointers = (ctypes.c_void_p * len(values))(*[start + 8 * n for n in range(len(values))])
+        self._map_bytes = ctypes.create_string_buffer(BYTES * len(maps) + ALIGNED)
+        first = -(-ctypes.addressof(self._map_bytes) // ALIGNED) * ALIGNED
+        places = [first + BYTES * n for n in range(len(maps))]
+        self.maps = tuple(zip(maps, places, strict=True))
+        """What the copy engine is told about tensors, and where it stands: to be encoded anew with every address."""
+        addresses = [start + 8 * n for n in range(len(values))] + places
+        self.pointers = (ctypes.c_void_p * len(addresses))(*addresses)
         self.native: object = None
         """What else a driver keeps for it."""
 
@@ -82,6 +103,7 @@ class CopyCall:
         self.bytes = bytes
         self.slots = memoryview(bytearray(16)).cast("Q")
         """Source and target."""
+        self.maps: tuple[tuple[TensorMap, int], ...] = ()
 
 
 Call = KernelCall | CopyCall
@@ -96,6 +118,12 @@ class Driver(ABC):
 
     version: int
     """1000 times the CUDA version, plus 10 times the minor one."""
+
+    def built(self, kernel: Kernel, architecture: str) -> Built:
+        """A kernel compiled to what `load` takes."""
+        from .build import built
+
+        return built(kernel, architecture)
 
     def explained(self, fault: DriverFault) -> TilegradError:
         """A fault as users are told it."""
@@ -219,6 +247,10 @@ class Driver(ABC):
     @abstractmethod
     def allow_shared(self, function: int, bytes: int) -> None:
         """Lets a function have more dynamic shared memory than the 48 KiB that all may have."""
+
+    @abstractmethod
+    def encode(self, place: int, map: TensorMap, address: int) -> None:
+        """Writes what the copy engine is told about a tensor at an address."""
 
     @abstractmethod
     def launch(self, call: Call, stream: int) -> None: ...

@@ -123,8 +123,12 @@ class Binding:
         for n, address in enumerate(data):
             if address != self.data[n]:
                 for step, slot, offset in self.plan.patches[n]:
-                    steps[step].call.slots[slot] = address + offset
+                    call = steps[step].call
+                    call.slots[slot] = address + offset
                     changed.add(step)
+                    for map, place in call.maps:
+                        if map.parameter == slot:
+                            self.device.driver.encode(place, map, address + offset)
                 self.data[n] = address
 
     def _direct(self, queue: Queue, data: Sequence[int]) -> None:

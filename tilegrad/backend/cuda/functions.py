@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...ir.tile import Kernel
 from ...runtime import events
 from .properties import check_launch
+from .tensor_map import TensorMap
 
 if TYPE_CHECKING:
     from .build import Built
@@ -30,6 +31,7 @@ class Function(NamedTuple):
     threads: int
     shared: int
     registers: int
+    maps: tuple[TensorMap, ...]
 
 
 class Functions:
@@ -50,9 +52,7 @@ class Functions:
             return {digest: self._loaded[digest]._replace(origin=kernel.origin) for digest, kernel in wanted.items()}
 
     def _built(self, kernels: Sequence[Kernel]) -> list[Built]:
-        from .build import built
-
-        architecture = self.device.properties.architecture
+        built, architecture = self.device.driver.built, self.device.properties.architecture
         with events.timed("compile", ", ".join(k.name for k in kernels), self.device.name):
             if len(kernels) < 2:
                 return [built(kernel, architecture) for kernel in kernels]
@@ -69,4 +69,4 @@ class Functions:
             handle = driver.function(driver.load(code.image), code.name)
             if code.shared > FREE_SHARED:
                 driver.allow_shared(handle, code.shared)
-        return Function(handle, kernel.name, kernel.origin, code.threads, code.shared, code.registers)
+        return Function(handle, kernel.name, kernel.origin, code.threads, code.shared, code.registers, tuple(code.maps))

@@ -6,10 +6,11 @@ import ctypes
 import sys
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
-from typing import Any
+from typing import Any, ClassVar
 
 from ...errors import DeviceError
 from .driver import ATTRIBUTES, NOT_READY, OLDEST, Call, CopyCall, Driver, DriverFault, KernelCall
+from .tensor_map import TensorMap
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
@@ -52,6 +53,7 @@ TABLE: dict[str, tuple[Any, ...]] = {
     "cuModuleLoadData": (out, c_char_p),
     "cuModuleGetFunction": (out, handle, c_char_p),
     "cuFuncSetAttribute": (handle, c_int, c_int),
+    "cuTensorMapEncodeTiled": (c_void_p, c_int, word, *[c_void_p] * 5, *[c_int] * 4),
     "cuLaunchKernelEx": (c_void_p, handle, c_void_p, c_void_p),
     "cuGraphCreate": (out, word),
     "cuGraphDestroy": (handle,),
@@ -93,16 +95,19 @@ class KernelNode(ctypes.Structure):
 class CopyNode(ctypes.Structure):
     """`CUDA_MEMCPY3D`, used for one dimension."""
 
-    _fields_ = tuple(
-        field
-        for side in ("source", "target")
-        for field in (
-            *((f"{side}_{axis}", c_size_t) for axis in ("x", "y", "z", "level")),
-            (f"{side}_kind", c_uint),
-            *((f"{side}_{name}", c_void_p) for name in ("host", "address", "array", "reserved")),
-            *((f"{side}_{name}", c_size_t) for name in ("pitch", "rows")),
-        )
-    ) + (("bytes", c_size_t), ("height", c_size_t), ("depth", c_size_t))
+    _fields_: ClassVar[Any] = (
+        *(
+            field
+            for side in ("source", "target")
+            for field in (
+                *((f"{side}_{axis}", c_size_t) for axis in ("x", "y", "z", "level")),
+                (f"{side}_kind", c_uint),
+                *((f"{side}_{name}", c_void_p) for name in ("host", "address", "array", "reserved")),
+                *((f"{side}_{name}", c_size_t) for name in ("pitch", "rows")),
+            )
+        ),
+        *((name, c_size_t) for name in ("bytes", "height", "depth")),
+    )
 
 
 class NativeDriver(Driver):
@@ -280,6 +285,9 @@ class NativeDriver(Driver):
 
     def allow_shared(self, function: int, bytes: int) -> None:
         self.call("cuFuncSetAttribute", function, MOST_SHARED, bytes)
+
+    def encode(self, place: int, map: TensorMap, address: int) -> None:
+        self.call("cuTensorMapEncodeTiled", place, *map.arguments(address))
 
     def launch(self, call: Call, stream: int) -> None:
         if isinstance(call, CopyCall):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import count
 
 from .driver import Call, Driver
+from .tensor_map import TensorMap
 
 RECORDED = {
     "threads": 1024,
@@ -144,6 +145,9 @@ class NullDriver(Driver):
         return next(self._handles)
 
     def allow_shared(self, function: int, bytes: int) -> None:
+        pass
+
+    def encode(self, place: int, map: TensorMap, address: int) -> None:
         pass
 
     def launch(self, call: Call, stream: int) -> None:

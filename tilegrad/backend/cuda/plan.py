@@ -6,7 +6,7 @@ The data of a run are the addresses of its inputs, of the outputs made for it, a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ...errors import RuntimeFault
@@ -86,8 +86,7 @@ class Plan(NamedTuple):
                     if at != number and (writes or wrote) and span.begin < other.end and other.begin < span.end:
                         before |= 1 << at
                 if writes:
-                    covered = lambda o, s=span: s.begin <= o.begin and o.end <= s.end  # noqa: E731
-                    entries[:] = [e for e in entries if not covered(e[0])]
+                    entries[:] = [e for e in entries if e[0].begin < span.begin or span.end < e[0].end]
                 entries.append((span, number, writes))
             found.append(_nearest(before, reached))
             reached.append(before | _union(reached[n] for n in found[-1]))
@@ -104,9 +103,9 @@ def _nearest(before: int, reached: Sequence[int]) -> list[int]:
     return nearest
 
 
-def _union(sets: object) -> int:
+def _union(sets: Iterable[int]) -> int:
     total = 0
-    for bits in sets:  # type: ignore[attr-defined]
+    for bits in sets:
         total |= bits
     return total
 
@@ -118,9 +117,7 @@ class Place(NamedTuple):
     offset: int = 0
 
 
-def planned(
-    program: Program, functions: Mapping[str, Function], limits: Properties, sizes: Mapping[str, int]
-) -> Plan:
+def planned(program: Program, functions: Mapping[str, Function], limits: Properties, sizes: Mapping[str, int]) -> Plan:
     """The program for these sizes; every launch is checked against the limits of the GPU."""
     return _Planner(program, functions, limits, sizes).plan()
 
@@ -189,7 +186,7 @@ class _Planner:
         check_launch(self.limits, kernel.name, blocks, function.threads, function.shared, 0, kernel.origin)
         numbers = [0 if isinstance(a, str) else known(a, self.sizes) for a in step.arguments]
         values = [*numbers, *(*extents, 1, 1, 1)[:3]]
-        call = KernelCall(kernel.name, function.handle, blocks, function.threads, function.shared, values)
+        call = KernelCall(kernel.name, function.handle, blocks, function.threads, function.shared, values, function.maps)
         found = self._accesses(kernel)
         named = {p.name: a for p, a in zip(kernel.parameters, step.arguments, strict=True) if isinstance(a, str)}
         loaded = [named[name] for name in named if name in found.loaded]

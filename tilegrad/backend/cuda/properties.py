@@ -49,7 +49,10 @@ class Properties(NamedTuple):
 
 def properties(driver: Driver, number: int) -> Properties:
     """Asks for everything."""
-    of = lambda attribute: driver.attribute(number, attribute)  # noqa: E731
+
+    def of(attribute: str) -> int:
+        return driver.attribute(number, attribute)
+
     return Properties(
         name=driver.device_name(number),
         major=of("major"),

@@ -63,7 +63,9 @@ def check_accesses(device: CudaDevice, queue: Queue, step: Step) -> None:
         run(launch.kernel, arguments, extents, checked=True)
     except KernelError as problem:
         given = ", ".join(f"{p.name} is {a}" for p, a in zip(parameters, launch.arguments, strict=True) if p.pointer)
-        raise KernelError(f"{problem}\n(on {device.name}, where {given}; of {step.origin or 'no known line'})") from None
+        raise KernelError(
+            f"{problem}\n(on {device.name}, where {given}; of {step.origin or 'no known line'})"
+        ) from None
 
 
 def _fetched(device: CudaDevice, queue: Queue, address: int, bytes: int) -> np.ndarray:

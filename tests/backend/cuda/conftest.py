@@ -1,0 +1,40 @@
+"""Simulated GPUs for the tests of this folder."""
+
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+
+from tests.backend.cuda.simulated import SimulatedDriver
+from tilegrad.backend.cuda.device import CudaDevice
+from tilegrad.backend.cuda.queues import here
+from tilegrad.runtime import device as registry
+
+_numbers = count(100)
+"""No two tests use one name: programs are kept by the names of their devices."""
+
+Maker = Callable[..., list[CudaDevice]]
+
+
+@pytest.fixture
+def make_gpus() -> Iterator[Maker]:
+    """Makes simulated GPUs, and lets everybody find them by their names."""
+    made: list[str] = []
+
+    def make(count: int = 1, **options: int) -> list[CudaDevice]:
+        driver = SimulatedDriver(count, **options)
+        found = [CudaDevice(driver, next(_numbers)) for _ in range(count)]
+        for gpu in found:
+            made.append(registry.register(gpu).name)
+        return found
+
+    before = here.device
+    yield make
+    for name in made:
+        del registry._devices[name]
+    here.device = before
+
+
+@pytest.fixture
+def gpu(make_gpus: Maker) -> CudaDevice:
+    return make_gpus()[0]

@@ -1,0 +1,298 @@
+"""`tg.cuda`: NVIDIA GPUs, with PyTorch's names: what there is, memory, streams, events.
+
+Everything here answers on a machine without a GPU too: `is_available()` is False there, and what needs one says in a
+line why there is none. Streams need no care: memory remembers who writes and reads it, so that work on one stream
+waits for work on another exactly where they share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .backend import cuda as backend
+from .errors import ArgumentError, DeviceError
+from .random import manual_seed as manual_seed
+from .runtime.device import Device
+from .runtime.device import device as named
+
+if TYPE_CHECKING:
+    from .backend.cuda.device import CudaDevice
+    from .backend.cuda.properties import Properties
+    from .backend.cuda.queues import Queue
+
+Which: TypeAlias = "Device | str | int | None"
+"""A GPU: itself, its name, its number, or (None) the one that the thread has chosen."""
+
+
+# --- devices -----------------------------------------------------------------------------------
+
+
+def device_count() -> int:
+    """How many GPUs there are."""
+    return len(backend.devices())
+
+
+def is_available() -> bool:
+    """Whether there is a GPU."""
+    return device_count() > 0
+
+
+def current_device() -> int:
+    """The number of the GPU that this thread has chosen."""
+    return _gpu(None).number
+
+
+def get_device_properties(device: Which = None) -> Properties:
+    """What a GPU is like: name, total_memory, multi_processor_count, and so on."""
+    return _gpu(device).properties
+
+
+def get_device_name(device: Which = None) -> str:
+    """What its maker calls it."""
+    return _gpu(device).properties.name
+
+
+def get_device_capability(device: Which = None) -> tuple[int, int]:
+    """The compute capability, such as (9, 0)."""
+    found = _gpu(device).properties
+    return found.major, found.minor
+
+
+def is_bf16_supported() -> bool:
+    """Whether the chosen GPU computes with bfloat16."""
+    return get_device_capability() >= (8, 0)
+
+
+@contextmanager
+def device(which: Which) -> Iterator[None]:
+    """Within the block `cuda` functions without a device are about this one."""
+    from .backend.cuda.queues import here
+
+    before, here.chosen = here.chosen, _gpu(which)
+    try:
+        yield
+    finally:
+        here.chosen = before
+
+
+def synchronize(device: Which = None) -> None:
+    """Waits until a GPU has done everything that it was given."""
+    _gpu(device).synchronize()
+
+
+# --- memory ------------------------------------------------------------------------------------
+
+
+def memory_allocated(device: Which = None) -> int:
+    """Bytes that tensors hold."""
+    return _gpu(device).statistics.live
+
+
+def max_memory_allocated(device: Which = None) -> int:
+    """The most bytes that tensors and temporaries have held at a time, since the last `reset_peak_memory_stats`."""
+    return _gpu(device).statistics.peak
+
+
+def memory_reserved(device: Which = None) -> int:
+    """Bytes that were taken from the driver: what tensors hold, and what is kept for the next ones."""
+    return _gpu(device).statistics.held
+
+
+def reset_peak_memory_stats(device: Which = None) -> None:
+    """Starts to measure `max_memory_allocated` anew."""
+    usage = _gpu(device).usage
+    usage.peak = usage.live
+
+
+def mem_get_info(device: Which = None) -> tuple[int, int]:
+    """Free and total bytes of a GPU, as its driver sees them."""
+    gpu = _gpu(device)
+    gpu.start()
+    with gpu.entered():
+        return gpu.driver.memory_info()
+
+
+def empty_cache() -> None:
+    """Gives memory that is kept for the next tensors back to the system."""
+    for gpu in backend.devices():
+        gpu.trim()
+
+
+# --- streams and events ------------------------------------------------------------------------
+
+
+class Stream:
+    """Work that runs in order, beside the work of other streams."""
+
+    def __init__(self, device: Which = None, priority: int = 0) -> None:
+        gpu = _gpu(device)
+        gpu.start()
+        with gpu.entered():
+            self._queue: Queue = gpu.new_queue(priority)
+
+    @property
+    def device(self) -> Device:
+        """The GPU that it belongs to."""
+        return self._queue.device
+
+    @property
+    def priority(self) -> int:
+        """Lower numbers go first."""
+        return self._queue.priority
+
+    @property
+    def cuda_stream(self) -> int:
+        """The driver's handle."""
+        return self._queue.handle
+
+    def synchronize(self) -> None:
+        """Waits until everything on it is done."""
+        with self._queue.device.entered():
+            self._queue.device.driver.await_stream(self._queue.handle)
+
+    def query(self) -> bool:
+        """Whether everything on it is done."""
+        with self._queue.device.entered():
+            return self._queue.device.driver.stream_done(self._queue.handle)
+
+    def wait_stream(self, stream: Stream) -> None:
+        """What comes here from now on starts after what is on another stream now."""
+        self._queue.follow(stream._queue)
+
+    def wait_event(self, event: Event) -> None:
+        """What comes here from now on starts after an event."""
+        event.wait(self)
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """An event after everything that is here now."""
+        made = event or Event()
+        made.record(self)
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and other._queue is self._queue
+
+    def __hash__(self) -> int:
+        return hash(self._queue)
+
+    def __repr__(self) -> str:
+        return f"<tilegrad.cuda.Stream device={self.device.name} cuda_stream={self.cuda_stream:#x}>"
+
+
+@contextmanager
+def stream(stream: Stream | None) -> Iterator[None]:
+    """Within the block this thread's work goes on a stream. None: where it goes anyway."""
+    from .backend.cuda.queues import here
+
+    if stream is None:
+        yield
+        return
+    if not isinstance(stream, Stream):
+        raise ArgumentError(f"cuda.stream takes a tilegrad.cuda.Stream, not {type(stream).__name__}")
+    queue = stream._queue
+    before = here.queues.get(queue.device)
+    here.queues[queue.device] = queue
+    try:
+        yield
+    finally:
+        if before is None:
+            del here.queues[queue.device]
+        else:
+            here.queues[queue.device] = before
+
+
+def current_stream(device: Which = None) -> Stream:
+    """The stream on which this thread's work goes."""
+    return _stream_of(_gpu(device).queue)
+
+
+def default_stream(device: Which = None) -> Stream:
+    """The stream on which work goes that nobody has put on another."""
+    gpu = _gpu(device)
+    gpu.start()
+    return _stream_of(gpu.default)
+
+
+def _stream_of(queue: Queue) -> Stream:
+    made: Stream = object.__new__(Stream)
+    made._queue = queue
+    return made
+
+
+class Event:
+    """A point in the work of a stream."""
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+        if interprocess:
+            raise ArgumentError("cuda.Event: events of several processes are not supported; leave interprocess=False")
+        self.timed = enable_timing
+        self._handle = 0
+        self._gpu: CudaDevice | None = None
+
+    def record(self, stream: Stream | None = None) -> None:
+        """It is after what is on the stream now."""
+        queue = (stream or current_stream())._queue
+        gpu = queue.device
+        with gpu.entered():
+            if self._gpu is not gpu:
+                self._end()
+                self._handle, self._gpu = gpu.event(self.timed), gpu
+            gpu.driver.record(self._handle, queue.handle)
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """What comes on the stream from now on starts after the event."""
+        queue = (stream or current_stream())._queue
+        if self._gpu is not None:
+            with queue.device.entered():
+                queue.device.driver.stream_waits(queue.handle, self._handle)
+
+    def query(self) -> bool:
+        """Whether it has happened; one that was never recorded has."""
+        if self._gpu is None:
+            return True
+        with self._gpu.entered():
+            return self._gpu.driver.event_done(self._handle)
+
+    def synchronize(self) -> None:
+        """Waits until it has happened."""
+        if self._gpu is not None:
+            with self._gpu.entered():
+                self._gpu.driver.await_event(self._handle)
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Milliseconds of the GPU from this event to a later one."""
+        if not (self.timed and end_event.timed):
+            raise ArgumentError("elapsed_time: make both events with enable_timing=True")
+        if self._gpu is None or end_event._gpu is None:
+            raise ArgumentError("elapsed_time: both events must have been recorded")
+        end_event.synchronize()
+        with self._gpu.entered():
+            return self._gpu.driver.elapsed(self._handle, end_event._handle)
+
+    def _end(self) -> None:
+        if self._gpu is not None:
+            (self._gpu.timed_events if self.timed else self._gpu.events).append(self._handle)
+
+    def __del__(self) -> None:
+        if getattr(self, "_gpu", None) is not None:
+            self._end()
+
+
+def manual_seed_all(seed: int) -> Any:
+    """Starts the random numbers of all devices anew: `manual_seed` does."""
+    return manual_seed(seed)
+
+
+def _gpu(which: Which) -> CudaDevice:
+    """The GPU that is meant, or DeviceError."""
+    if which is None:
+        from .backend.cuda.queues import here
+
+        if here.chosen is not None:
+            return here.chosen
+    found = named("cuda:0" if which is None else f"cuda:{which}" if isinstance(which, int) else which)
+    if found.kind != "cuda":
+        raise DeviceError(f"{found.name} is not a GPU; name one, as in 'cuda:0' or 0")
+    return found  # type: ignore[return-value]
