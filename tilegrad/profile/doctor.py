@@ -50,6 +50,7 @@ def findings() -> list[Finding]:
         _versions(),
         *_processor(limits),
         *_speeds(limits),
+        *_products(),
         _huge_pages(),
         _cache(),
         _knobs(),
@@ -108,6 +109,18 @@ def _speeds(limits: Mapping[str, Any]) -> list[Finding]:
             "multiply-add", f"{limits['fma'] / 1e9:.0f} GFLOP/s float32, {limits['fma_core'] / 1e9:.0f} on one core"
         ),
     ]
+
+
+def _products() -> list[Finding]:
+    """In what arithmetic each device makes float32 products."""
+    found = []
+    for place in [d for d in devices() if d.kind in ("cpu", "cuda")]:
+        words: dict[str, list[str]] = {}
+        for precision, arithmetic in place.products.items():
+            words.setdefault(arithmetic, []).append(precision)
+        said = "; ".join(f"{', '.join(names)}: {arithmetic}" for arithmetic, names in words.items())
+        found.append(Finding("float32 products", said if place.kind == "cpu" else f"{place.name}: {said}"))
+    return found
 
 
 def _huge_pages() -> Finding:

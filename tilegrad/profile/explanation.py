@@ -20,6 +20,8 @@ from ..errors import ArgumentError
 from ..ir.graph import Graph
 from ..ir.program import Launch, Program
 from ..ir.program_printer import peak, show_program
+from ..ir.tile import Dot
+from ..ir.tile_access import roots, statements, walk
 from ..jitted import Jitted, Prepared, jit
 from ..realize import plain_graph
 from ..runtime.buffer import Buffer
@@ -39,10 +41,10 @@ SHOWN_LINES = 8
 class Kernels:
     """The kernels of a program as source, each once; by name, or by the number of its launch."""
 
-    def __init__(self, program: Program, places: Sequence[Sequence[Place]]) -> None:
+    def __init__(self, program: Program, places: Sequence[Sequence[Place]], on: Device) -> None:
         self.launches = [s for s in program.steps if isinstance(s, Launch)]
         self.texts = [
-            "\n".join([launch_line(program, launch), *_heading(found), _without_origin(launch)])
+            "\n".join([launch_line(program, launch), *_heading(found), *_products(launch, on), _without_origin(launch)])
             for launch, found in zip(self.launches, [*places, *[()] * len(self.launches)], strict=False)
         ]
 
@@ -76,6 +78,13 @@ def _heading(places: Sequence[Place]) -> list[str]:
     """The user's lines, as comments."""
     lines = [f"# {place}: {place.text}".rstrip(": ") for place in places[:SHOWN_LINES]]
     return lines + ([f"# and {len(places) - SHOWN_LINES} lines more"] if len(places) > SHOWN_LINES else [])
+
+
+def _products(launch: Launch, on: Device) -> list[str]:
+    """What the device makes of products that need not be float32's, as a comment."""
+    parts = walk(*(root for s in statements(launch.kernel.body) for root in roots(s)))
+    found = sorted({x.precision for x in parts if isinstance(x, Dot)} - {"highest"})
+    return [f'# input_precision="{precision}": {on.products[precision]} on {on.name}' for precision in found]
 
 
 def _without_origin(launch: Launch) -> str:
@@ -148,7 +157,7 @@ class Explanation:
 
     @cached_property
     def kernels(self) -> Kernels:
-        return Kernels(self.program, self.places)
+        return Kernels(self.program, self.places, self.device)
 
     @cached_property
     def assembly(self) -> Listing:

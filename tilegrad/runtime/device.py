@@ -18,6 +18,7 @@ import numpy as np
 
 from ..errors import DeviceError
 from ..ir.dtype import DType, bfloat16, uint8
+from ..ir.precision import PRECISIONS, Precision
 from .buffer import Buffer, Usage
 from .executable import CompiledKernel as CompiledKernel
 from .executable import Executable as Executable
@@ -128,6 +129,11 @@ class Device(ABC):
         from .grain import Grain
 
         return Grain()
+
+    @property
+    def products(self) -> Mapping[Precision, str]:
+        """In what arithmetic float32 products are made at each precision: at least as exact as the word demands."""
+        return dict.fromkeys(PRECISIONS, "float32")
 
     @property
     def limits(self) -> Mapping[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from ...errors import RuntimeFault
 from ...ir.dtype import DType, uint8
+from ...ir.precision import Precision
 from ...ir.program import Program
 from ...ir.program_checker import check_program
 from ...ir.tile import Kernel
@@ -50,6 +51,10 @@ class ReferenceDevice(Device):
     def load(self, program: Program) -> Executable:
         check_program(program)
         return super().load(program)
+
+    @property
+    def products(self) -> Mapping[Precision, str]:
+        return {"highest": "float32", "high": "three products of bfloat16 parts", "medium": "bfloat16"}
 
     def compile(self, kernel: Kernel) -> CompiledKernel:
         types = check(kernel)
