@@ -1,0 +1,117 @@
+"""From tile kernels to cubins, kept on disk.
+
+An entry is found by the kernel itself, so that a process which finds all of its kernels there writes no CUDA C++ and
+does not load the compiler.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from ...errors import CompileError, DeviceError
+from ...ir.node import Node
+from ...ir.tile import Kernel
+from ...runtime import events
+from ...runtime.cache import key, shared, sources
+
+ARCHITECTURES = ("sm_80", "sm_90a", "sm_120")
+"""What is compiled for in tests."""
+
+
+class Built(Node):
+    """A compiled kernel, and how it is launched."""
+
+    name: str
+    """Of the entry point."""
+    source: str
+    image: bytes
+    threads: int
+    shared: int
+    """Bytes of dynamic shared memory."""
+    registers: int
+    """Of a thread."""
+    spills: int
+    """Bytes that a thread stores and loads because it has too few registers."""
+    architecture: str
+
+    @property
+    def ptx(self) -> str:
+        """What the compiler makes of the source before the machine code."""
+        from .nvrtc import ptx
+
+        return ptx(self.source, self.architecture)
+
+    @property
+    def sass(self) -> str:
+        """The machine code in print; empty where there is no disassembler."""
+        from .nvrtc import disassembled
+
+        return disassembled(self.image)
+
+
+def built(kernel: Kernel, architecture: str) -> Built:
+    """A kernel compiled for an architecture (`sm_90a`), from the disk if it was compiled before."""
+    store = shared("kernels")
+    name = key("cuda", sources("backend/cuda", "ir"), _compiler(), architecture, kernel.digest())
+    found = store.read(name)
+    made = _unpacked(found) if found is not None else None
+    if made is None:
+        with events.timed("compile", kernel.name, "cuda"):
+            made = _compiled(kernel, architecture)
+        store.write(name, _packed(made))
+    return made
+
+
+def kernel_source(kernel: Kernel, architecture: str = "sm_90a") -> str:
+    """The CUDA C++ of a kernel; it needs no compiler."""
+    from .code.lower import lower
+
+    return lower(kernel, architecture).text
+
+
+def _compiler() -> str:
+    """The version of the compiler; where there is none, what others have compiled is taken."""
+    from .nvrtc import version
+
+    try:
+        return ".".join(map(str, version()))
+    except DeviceError:
+        return "none"
+
+
+def _compiled(kernel: Kernel, architecture: str) -> Built:
+    from .code.lower import lower
+    from .nvrtc import compile
+
+    source = lower(kernel, architecture)
+    try:
+        image, log = compile(source.text, architecture)
+    except CompileError as e:
+        raise CompileError(f"{e}\nkernel {kernel.name}\n{kernel.origin}".rstrip()) from e
+    registers, spills = report(log)
+    return Built(source.name, source.text, image, source.threads, source.shared, registers, spills, architecture)
+
+
+def report(log: str) -> tuple[int, int]:
+    """Registers, and bytes spilled, from what ptxas says.
+
+    >>> report("ptxas info    : Used 40 registers, used 1 barriers\\n    0 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads")
+    (40, 12)
+    """
+    registers = re.search(r"Used (\d+) registers", log)
+    spills = re.findall(r"(\d+) bytes spill", log)
+    return int(registers[1]) if registers else 0, sum(map(int, spills))
+
+
+def _packed(made: Built) -> bytes:
+    fields = {name: getattr(made, name) for name in Built.fields if name != "image"}
+    return json.dumps(fields).encode() + b"\0" + made.image
+
+
+def _unpacked(data: bytes) -> Built | None:
+    head, _, image = data.partition(b"\0")
+    try:
+        return Built(image=image, **json.loads(head))
+    except (ValueError, TypeError):
+        return None

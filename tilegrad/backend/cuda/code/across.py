@@ -1,0 +1,254 @@
+"""What threads tell each other: reductions and scans across threads, and copies of tiles in shared memory.
+
+From registers to lanes by shuffles, from warps to warps through shared memory; in an order that the shape decides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ....ir.dtype import DType, bfloat16, float16, float32
+from ....ir.functions import identity
+from .elements import Copy
+from .functions import TYPES, Text, literal, narrowed
+from .layout import Digit, Layout
+
+if TYPE_CHECKING:
+    from .lower import Lowering
+
+WARP = 32
+COMBINE = {
+    "add": "Add",
+    "mul": "Multiply",
+    "maximum": "Maximum",
+    "minimum": "Minimum",
+    "bitand": "And",
+    "bitor": "Or",
+    "argmax": "Greatest",
+    "argmin": "Least",
+}
+"""What the prelude calls the functions of REDUCERS."""
+
+
+def wide(dtype: DType) -> DType:
+    """In which a reduction of elements of a dtype is computed."""
+    return float32 if dtype in (float16, bfloat16) else dtype
+
+
+def neutral(fn: str, dtype: DType) -> Text:
+    """Where a reduction starts."""
+    start = literal(identity({"argmax": "maximum", "argmin": "minimum"}.get(fn, fn), dtype), dtype)
+    if fn.startswith("arg"):
+        return Text(f"{{{start}, 2147483647}}")
+    return start
+
+
+def split(digit: Digit) -> tuple[int, int]:
+    """How many of the values of a digit are in one warp, and in how many warps the others are."""
+    assert digit.stride is not None
+    lanes = min(digit.extent, max(1, WARP // digit.stride))
+    return lanes, digit.extent // lanes
+
+
+def reduce_threads(low: Lowering, fn: str, type: str, name: str, axis: Sequence[Digit], rest: Layout) -> None:
+    """Combines what threads have of an axis: `name` is an array over the registers of the rest."""
+    combine = COMBINE[fn]
+    lane_bits = 0
+    for digit in axis:
+        if digit.stride is None:
+            continue
+        lanes, warps = split(digit)
+        if lanes > 1:
+            lane_bits |= (lanes - 1) * digit.stride
+            with low.over(rest) as at:
+                low.out.add(f"{name}{at} = over_lanes<{combine}, {digit.stride}, {lanes}>({name}{at});")
+        if warps > 1:
+            _reduce_warps(low, combine, type, name, warps, max(digit.stride, WARP), rest, lane_bits == WARP - 1)
+
+
+def _reduce_warps(
+    low: Lowering, combine: str, type: str, name: str, warps: int, stride: int, rest: Layout, same: bool
+) -> None:
+    """`same`: the lanes of a warp have the same."""
+    unit = WARP if same else 1
+    each, who = low.threads // unit, "thread / 32" if same else "thread"
+    count = math.prod(rest.extents())
+    parts = low.parts(type, count * each * low.bytes_of(type))
+    step, whole = stride // unit, warps * stride == low.threads
+    mask = (warps - 1) * step
+    first = f"({who} & ~{mask})" if not (whole and step == 1) else ""
+    if whole and not same and stride == WARP:
+        first = "thread % 32"
+    with low.over(rest) as at:
+        place = _joined(low.flat(rest, each), who)
+        low.out.add(f"{'if (thread % 32 == 0) ' if same else ''}{parts}[{place}] = {name}{at};")
+    low.meet()
+    with low.over(rest) as at:
+        place = _joined(parts, low.flat(rest, each), first)
+        low.out.add(f"{name}{at} = over_warps<{combine}, {step}, {warps}>({place});")
+
+
+def _joined(*terms: str) -> str:
+    """A sum without its zeros."""
+    return " + ".join(term for term in terms if term not in ("", "0")) or "0"
+
+
+def scan_threads(low: Lowering, fn: str, dtype: DType, name: str, axis: int, layout: Layout) -> None:
+    """Makes of each element of an array the combination of those up to it."""
+    type, combine = TYPES[dtype.name], COMBINE[fn]
+    digits = layout.axes[axis]
+    registers = [n for n, d in enumerate(digits) if d.stride is None]
+    thread = next((d for d in digits if d.stride is not None), None)
+    low_digit = 0 if registers and registers[0] == 0 and (thread is not None or len(digits) == 1) else None
+    chunk_digit = registers[-1] if registers and registers[-1] != low_digit else None
+    assert len(digits) <= 3 and (thread is None or len(digits) == 1 + len(registers)), "a blocked axis"
+    inner = digits[low_digit].extent if low_digit is not None else 1
+    chunks = digits[chunk_digit].extent if chunk_digit is not None else 1
+    scan = _Scan(low, type, combine, name, axis, layout, low_digit, chunk_digit)
+    if inner > 1:
+        with low.over(layout, start={(axis, low_digit): 1}) as at:
+            low.out.add(f"{name}{at} = {combine}::of({name}{scan.shifted(at)}, {name}{at});")
+    start = literal(identity(fn, wide(dtype)), wide(dtype))
+    parts, warps, who = scan.lanes(thread, inner) if thread is not None else ("", 1, "")
+    if thread is not None or chunks > 1:
+        scan.chunks(start, parts, warps, who, thread, inner, chunks)
+    if dtype in (float16, bfloat16):
+        with low.over(layout) as at:
+            low.out.add(f"{name}{at} = {narrowed(Text(f'{name}{at}'), dtype)};")
+
+
+class _Scan:
+    """The steps of a scan whose axis is a vector, threads, and chunks of these."""
+
+    def __init__(
+        self, low: Lowering, type: str, combine: str, name: str, axis: int, layout: Layout, inner: int | None, chunk: int | None
+    ) -> None:
+        self.low, self.type, self.combine, self.name, self.axis = low, type, combine, name, axis
+        self.layout, self.inner, self.chunk = layout, inner, chunk
+
+    def shifted(self, at: str) -> str:
+        """The indices of the element before, within a vector."""
+        variable = self.low.variable(self.layout, self.axis, self.inner)
+        return at.replace(f"[{variable}]", f"[{variable} - 1]")
+
+    def last(self, at: str, inner: int) -> str:
+        """The indices of the last element of a vector."""
+        return at if self.inner is None else at.replace(f"[{self.low.variable(self.layout, self.axis, self.inner)}]", f"[{inner - 1}]")
+
+    def lanes(self, thread: Digit, inner: int) -> tuple[str, int, str]:
+        """Scans across the lanes of warps; what a warp has in all goes to shared memory."""
+        low = self.low
+        assert thread.stride is not None
+        lanes, warps = split(thread)
+        chunk_count = math.prod(self.layout.extents()) // inner
+        parts = low.parts(self.type, chunk_count * low.threads * low.bytes_of(self.type)) if warps > 1 else ""
+        with low.over(self.layout, without=self._vector()) as at:
+            out = low.out
+            last = self.last(at, inner)
+            upto = low.names.fresh("upto")
+            out.add(f"{self.type} {upto} = {self.name}{last};")
+            if lanes > 1:
+                out.add(f"{upto} = scan_lanes<{self.combine}, {thread.stride}, {lanes}>({upto}, thread);")
+                out.add(f"{self.type} below = from_lane({upto}, thread - {thread.stride});")
+                with out.block(f"if (thread / {thread.stride} % {lanes} > 0)"):
+                    self._each(inner, at, "below")
+            if warps > 1:
+                lane = f"thread | {(lanes - 1) * thread.stride}" if lanes > 1 else "thread"
+                total = f"from_lane({upto}, {lane})" if lanes > 1 else upto
+                out.add(f"{parts}[{_joined(self._chunk_flat(inner), 'thread')}] = {total};")
+        if warps > 1:
+            low.meet()
+        return parts, warps, "thread"
+
+    def _chunk_flat(self, inner: int) -> str:
+        return self.low.flat(self.layout, self.low.threads, self._vector())
+
+    def _vector(self) -> set[tuple[int, int]]:
+        return {(self.axis, self.inner)} if self.inner is not None else set()
+
+    def _each(self, inner: int, at: str, before: str) -> None:
+        """Puts something before all elements of a vector."""
+        out = self.low.out
+        if self.inner is None:
+            out.add(f"{self.name}{at} = {self.combine}::of({before}, {self.name}{at});")
+            return
+        variable = self.low.variable(self.layout, self.axis, self.inner)
+        with out.block(f"for (int {variable} = 0; {variable} < {inner}; ++{variable})", unrolled=True):
+            out.add(f"{self.name}{at} = {self.combine}::of({before}, {self.name}{at});")
+
+    def chunks(
+        self, start: Text, parts: str, warps: int, who: str, thread: Digit | None, inner: int, chunks: int
+    ) -> None:
+        """Goes on from warp to warp and from chunk to chunk."""
+        low, out = self.low, self.low.out
+        if warps == 1 and chunks == 1:
+            return
+        own = {(self.axis, place) for place in range(len(self.layout.axes[self.axis]))}
+        with low.over(self.layout, without=own, scope=True) as at:
+            out.add(f"{self.type} before = {start};")
+            chunk = low.variable(self.layout, self.axis, self.chunk) if self.chunk is not None else ""
+            head = f"for (int {chunk} = 0; {chunk} < {chunks}; ++{chunk})" if chunk else ""
+            with out.block(head, unrolled=bool(chunk)):
+                if warps > 1:
+                    self._past_warps(parts, warps, thread, inner, at)
+                else:
+                    self._past_chunk(thread, inner, at)
+
+    def _past_warps(self, parts: str, warps: int, thread: Digit | None, inner: int, at: str) -> None:
+        assert thread is not None and thread.stride is not None
+        out, stride = self.low.out, max(thread.stride, WARP)
+        mask = (warps - 1) * stride
+        first = _joined(parts, self._chunk_flat(inner), f"(thread & ~{mask})")
+        call = f"scan_warps<{self.combine}, {stride}, {warps}>"
+        done = f"thread / {stride}" if warps * stride == self.low.threads else f"thread / {stride} % {warps}"
+        out.add(f"{self.type} here = {call}(before, {first}, {done});")
+        self._each(inner, at, "here")
+        out.add(f"before = {call}(before, {first}, {warps});")
+
+    def _past_chunk(self, thread: Digit | None, inner: int, at: str) -> None:
+        out = self.low.out
+        self._each(inner, at, "before")
+        last = f"{self.name}{self.last(at, inner)}"
+        if thread is None:
+            out.add(f"before = {last};")
+            return
+        assert thread.stride is not None
+        out.add(f"before = from_lane({last}, thread | {(thread.extent - 1) * thread.stride});")
+
+
+def copy_tiles(low: Lowering, names: Sequence[str]) -> dict[str, Copy]:
+    """Puts tiles from registers into shared memory, where every thread finds every element."""
+    sizes, copies = [], {}
+    for name in names:
+        t = low.types.variables[name]
+        inner = t.shape[-1]
+        pitch = inner + (1 if len(t.shape) > 1 and inner % 2 == 0 else 0)  # columns in different banks
+        type = low.register_type(t)
+        bytes = math.prod(t.shape[:-1]) * pitch * low.bytes_of(type)
+        sizes.append((name, type, pitch, -(-bytes // 16) * 16))
+    place, offset = low.take(sum(bytes for *_, bytes in sizes)), 0
+    for name, type, pitch, bytes in sizes:
+        text = low.names.fresh(f"all_{low.names.of(name).strip('_')}")
+        low.out.add(f"{type}* {text} = reinterpret_cast<{type}*>({place}{f' + {offset}' if offset else ''});")
+        copies[name] = Copy(text, low.types.variables[name].shape, pitch)
+        offset += bytes
+    for name, *_ in sizes:
+        _fill_copy(low, name, copies[name])
+    low.meet()
+    return copies
+
+
+def _fill_copy(low: Lowering, name: str, copy: Copy) -> None:
+    """Each element is written by the thread that owns it."""
+    kept = low.elements.kept[name]
+    layout = kept.layout
+    with low.over(layout) as at:
+        view, conditions = low.positions(layout)
+        low.elements.lane = "v" if layout.vector >= 0 else None
+        place = low.elements.place(view, copy.shape, copy.pitch)
+        low.elements.lane = None
+        conditions = [*low.owners(layout), *conditions]
+        guard = f"if ({' && '.join(conditions)}) " if conditions else ""
+        low.out.add(f"{guard}{copy.text}[{place}] = {kept.text}{at};")

@@ -1,0 +1,253 @@
+"""Elements of tile expressions as C++: what an expression is at a position.
+
+A view says where: for each axis the position, and which digits of a layout it is made of. A variable whose layout has the
+same digits is read from registers; any other is read from a copy of it in shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ....ir import tile as ir
+from ....ir.dtype import DType, bool_
+from ....ir.tile_types import TileType, Types
+from . import functions
+from .functions import PRODUCT, SUM, TYPES, Text, binary, literal
+from .layout import Digit, Layout
+from .patterns import Patterns
+
+
+class Axis(NamedTuple):
+    """A position along an axis, where its vector begins."""
+
+    at: Text
+    digits: tuple[tuple[Digit, str], ...] | None = ()
+    """The digits with the variables of those that registers hold; None: the position of no layout."""
+    moving: bool = False
+    """Whether the vector runs along this axis."""
+
+
+View = tuple[Axis, ...]
+START = Axis(Text("0"))
+
+
+class Kept(NamedTuple):
+    """A tile in registers: `text` is the array, or what stands for the element at hand."""
+
+    text: str
+    layout: Layout
+    element: str = ""
+    """How the element at hand is written, if it is no array over all registers."""
+
+
+class Copy(NamedTuple):
+    """A tile in shared memory, row by row."""
+
+    text: str
+    shape: tuple[int, ...]
+    pitch: int
+    """From row to row."""
+
+
+class Elements:
+    """Evaluates the expressions of one kernel."""
+
+    def __init__(self, types: Types, patterns: Patterns, positions: frozenset[int], called: Callable[[str], str]) -> None:
+        self.types, self.patterns, self.positions, self.called = types, patterns, positions, called
+        self.lazy: dict[str, ir.Tile] = {}
+        self.kept: dict[str, Kept] = {}
+        self.copies: dict[str, Copy] = {}
+        self.lane: str | None = None
+        """The index within a vector, inside of the loop over it."""
+        self.declare: Callable[[str, str, Text], str] | None = None
+        """Gives a position a name: (type, stem, value)."""
+        self.known: dict[tuple[str, View], str] = {}
+        self.missing: set[str] = set()
+        """Variables that were asked for where they are not."""
+
+    def shape(self, x: ir.Tile) -> tuple[int, ...]:
+        return () if isinstance(x, ir.Literal) else self.types.of(x).shape
+
+    def dtype(self, x: ir.Tile, default: DType) -> DType:
+        return default if isinstance(x, ir.Literal) else self.types.of(x).dtype
+
+    def part(self, x: ir.Tile, view: View, shape: tuple[int, ...], dtype: DType) -> Text:
+        """An operand that is broadcast to a shape."""
+        own = self.shape(x)
+        if not own:
+            return self.of(x, (), dtype)
+        inner = view[len(view) - len(own) :]
+        whole = shape[len(shape) - len(own) :]
+        return self.of(x, tuple([START if e == 1 and w != 1 else a for a, e, w in zip(inner, own, whole, strict=True)]), dtype)
+
+    def of(self, x: ir.Tile, view: View, dtype: DType) -> Text:
+        """The element of an expression at a view; a literal takes the dtype."""
+        if isinstance(x, ir.Literal):
+            return literal(x.value, dtype)
+        t = self.types.of(x)
+        match x:
+            case ir.Name(name):
+                return self._name(name, x, view, t)
+            case ir.Apply():
+                return self._address(x, view, t) if t.pointer else self._apply(x, view, t)
+            case ir.Arange(start, _):
+                at = self._position(view[0])
+                return binary("+", SUM, at, Text(str(start))) if start else at
+            case ir.ProgramId(axis):
+                return Text(f"program_{axis}")
+            case ir.NumPrograms(axis):
+                return Text(f"grid_{axis}")
+            case ir.Cast(y, target):
+                have = self.dtype(y, target)
+                return functions.cast(self.of(y, view, have), have, target)
+            case ir.Bitcast(y, target):
+                have = self.types.of(y).dtype
+                return functions.bitcast(self.of(y, view, have), have, target)
+            case ir.Full(_, value, wanted):
+                have = self.dtype(value, wanted)
+                return functions.cast(self.of(value, (), have), have, wanted)
+            case ir.Expand(y, axes):
+                return self.of(y, tuple([a for n, a in enumerate(view) if n not in axes]), t.dtype)
+            case ir.BroadcastTo(y, shape):
+                return self.part(y, view, shape, t.dtype)
+            case ir.Trans(y, permutation):
+                return self.of(y, tuple([view[permutation.index(n)] for n in range(len(view))]), t.dtype)
+            case ir.Reshape(y, _):
+                return self.of(y, self._reshaped(view, t.shape, self.shape(y)), t.dtype)
+        raise NotImplementedError(type(x).__name__)
+
+    # --- names -----------------------------------------------------------------------------------
+
+    def _name(self, name: str, x: ir.Name, view: View, t: TileType) -> Text:
+        if name in self.lazy:
+            return self._positional(name, view, t)
+        if not t.shape:
+            return Text(self.called(name))
+        kept = self.kept.get(name)
+        if kept is not None and fits(kept.layout, view):
+            return Text(kept.element or kept.text + self._indices(kept.layout, view))
+        copy = self.copies.get(name)
+        if copy is None:
+            self.missing.add(name)
+            return Text(self.called(name))
+        return Text(f"{copy.text}[{self.place(view, copy.shape, copy.pitch)}]")
+
+    def _indices(self, layout: Layout, view: View) -> str:
+        made = ""
+        for axis, place in layout.registers():
+            digits = view[axis].digits
+            assert digits is not None
+            made += f"[{digits[place][1]}]"
+        return made
+
+    def place(self, view: View, shape: tuple[int, ...], pitch: int) -> Text:
+        """The number of an element in memory where rows are `pitch` apart."""
+        flat: Text | None = None
+        for n, axis in enumerate(view):
+            at = self._position(axis)
+            step = pitch if n == len(shape) - 1 else shape[n]
+            if flat is None:
+                flat = at
+            elif flat.text == "0":
+                flat = at
+            else:
+                scaled = binary("*", PRODUCT, flat, Text(str(step)))
+                flat = scaled if at.text == "0" else binary("+", SUM, scaled, at)
+        return flat or Text("0")
+
+    def _position(self, axis: Axis) -> Text:
+        if axis.moving and self.lane is not None:
+            return binary("+", SUM, axis.at, Text(self.lane)) if axis.at.text != "0" else Text(self.lane)
+        return axis.at
+
+    def _positional(self, name: str, view: View, t: TileType) -> Text:
+        """An index, mask or address that follows from the position: named where a vector begins."""
+        meaning = self.lazy[name]
+        if t.dtype is bool_ and not t.pointer:
+            return self.of(meaning, view, t.dtype)
+        moving = next((n for n, a in enumerate(view) if a.moving), -1)
+        step = self.patterns.of(ir.Name(name), moving).step if self.lane is not None else 0
+        if step is None or self.declare is None:
+            return self.of(meaning, view, t.dtype)
+        found = self.known.get((name, view))
+        if found is None:
+            lane, self.lane = self.lane, None
+            value = self.of(meaning, view, t.dtype)
+            self.lane = lane
+            found = self.declare("auto" if t.pointer else TYPES[t.dtype.name], self.called(name), value)
+            self.known[(name, view)] = found
+        if not step:
+            return Text(found)
+        lane_text = Text(str(self.lane))
+        offset = lane_text if step == 1 else binary("*", PRODUCT, lane_text, Text(str(step)))
+        return binary("+", SUM, Text(found), offset)
+
+    def _reshaped(self, view: View, shape: tuple[int, ...], inner: tuple[int, ...]) -> View:
+        """The view of a tile that is reshaped, from that of the result."""
+        if tuple(e for e in shape if e > 1) == tuple(e for e in inner if e > 1):
+            rest = iter([a for a, e in zip(view, shape, strict=True) if e > 1])
+            return tuple([next(rest) if e > 1 else START for e in inner])
+        flat = self.place(view, shape, shape[-1])
+        made: list[Axis] = []
+        below = 1
+        for n in reversed(range(len(inner))):
+            at = flat if below == 1 else binary("/", PRODUCT, flat, Text(str(below)), free=False)
+            if n and at.text != "0":
+                at = binary("%", PRODUCT, at, Text(str(inner[n])), free=False)
+            made.append(Axis(at, None))
+            below *= inner[n]
+        return tuple(reversed(made))
+
+    # --- functions -------------------------------------------------------------------------------
+
+    def _apply(self, x: ir.Apply, view: View, t: TileType) -> Text:
+        meeting = self.types.arguments(x)
+        wanted = (bool_, meeting, meeting) if x.fn == "where" else (meeting,) * len(x.args)
+        position = id(x) in self.positions
+        args = []
+        for a, dtype in zip(x.args, wanted, strict=True):
+            have = self.dtype(a, dtype)
+            made = self.part(a, view, t.shape, have)
+            plain = position and x.fn in _WIDENING and dtype.is_integer
+            args.append(made if plain else functions.cast(made, have, dtype))
+        if x.fn in ("floordiv", "mod") and isinstance(x.args[1], ir.Literal) and x.args[1].value > 0:
+            if meeting.is_integer and self.patterns.is_natural(x.args[0]):
+                return binary("/" if x.fn == "floordiv" else "%", PRODUCT, args[0], args[1], free=False)
+        return functions.applied(x.fn, meeting, args, position)
+
+    def _address(self, x: ir.Apply, view: View, t: TileType) -> Text:
+        base, offset, forward = self.address_parts(x)
+        start = self.part(base, view, t.shape, t.dtype)
+        have = self.dtype(offset, t.dtype)
+        distance = self.part(offset, view, t.shape, have)
+        return binary("+" if forward else "-", SUM, start, distance, free=False)
+
+    def address_parts(self, x: ir.Apply) -> tuple[ir.Tile, ir.Tile, bool]:
+        """Pointer, offset, and whether it is added."""
+        base, offset = x.args
+        if isinstance(base, ir.Literal) or not self.types.of(base).pointer:
+            base, offset = offset, base
+        return base, offset, x.fn == "add"
+
+    def memory(self, pointer: ir.Tile, view: View) -> Text:
+        """What a pointer points at."""
+        t = self.types.of(pointer)
+        if isinstance(pointer, ir.Apply):
+            base, offset, forward = self.address_parts(pointer)
+            if isinstance(base, ir.Name) and forward and not self.types.of(base).shape:
+                have = self.dtype(offset, t.dtype)
+                return Text(f"{self.of(base, (), have)}[{self.part(offset, view, t.shape, have)}]")
+        return Text(f"*{self.of(pointer, view, t.dtype).within(functions.UNARY)}", functions.UNARY)
+
+
+_WIDENING = frozenset(("add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge"))
+"""Functions that C++ computes in the wider type of two integers by itself."""
+
+
+def fits(layout: Layout, view: View) -> bool:
+    """Whether a layout has the digits of a view."""
+    return all(
+        axis.digits is not None and digits == tuple([d for d, _ in axis.digits])
+        for digits, axis in zip(layout.axes, view, strict=True)
+    )

@@ -1,0 +1,310 @@
+"""The element functions and conversions as C++ expressions.
+
+float16 and bfloat16 are held as float, rounded to what their type can hold after each function. Integers of less than
+32 bits are cut back to their type, since C++ computes in int. Signed overflow is undefined in C++ and wraps here: what is
+not a position goes through functions that compute in unsigned numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ....ir.dtype import DType, bfloat16, bool_, float16, float32, float64
+
+TERNARY, OR, AND, BITOR, BITXOR, BITAND, EQUAL, COMPARE, SHIFT, SUM, PRODUCT, UNARY, ATOM = range(13)
+"""How tightly the operators of C++ bind."""
+
+TYPES = {
+    "bool": "bool",
+    "uint8": "uint8",
+    "uint16": "uint16",
+    "uint32": "uint32",
+    "uint64": "uint64",
+    "int8": "int8",
+    "int16": "int16",
+    "int32": "int",
+    "int64": "int64",
+    "float16": "float",
+    "bfloat16": "float",
+    "float32": "float",
+    "float64": "double",
+}
+"""What elements are computed in."""
+
+MEMORY = TYPES | {"bool": "uint8", "float16": "half", "bfloat16": "bfloat16"}
+"""What elements are in memory."""
+
+
+class Text(NamedTuple):
+    """A C++ expression, and how tightly its outermost operator binds."""
+
+    text: str
+    binds: int = ATOM
+
+    def within(self, binds: int) -> str:
+        """In parentheses if it binds less tightly than what is around it."""
+        return self.text if self.binds >= binds else f"({self.text})"
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def literal(value: float | int | bool, dtype: DType) -> Text:
+    """A number of a dtype.
+
+    >>> from ....ir.dtype import int64, uint32
+    >>> [literal(*x).text for x in ((0.1, float32), (-3, int64), (1 << 31, uint32), (float("-inf"), float64), (1, float16))]
+    ['0.1f', '-3', '2147483648u', '-infinity<double>()', '1.0f']
+    """
+    if dtype is bool_:
+        return Text("true" if value else "false")
+    if dtype.is_float:
+        return _float(float(value), dtype)
+    value = int(value)
+    if dtype.kind == "uint":
+        return Text(f"{value}u" if dtype.bits <= 32 else f"{value}ull")
+    if value == dtype.min and dtype.bits >= 32:
+        return Text(f"{value + 1}{'ll' if dtype.bits == 64 else ''} - 1", SUM)
+    wide = "ll" if not -(1 << 31) < value < 1 << 31 else ""
+    return Text(f"{value}{wide}", UNARY if value < 0 else ATOM)
+
+
+def _float(value: float, dtype: DType) -> Text:
+    if dtype is not float64:
+        value = rounded(value, dtype)
+    name = "double" if dtype is float64 else "float"
+    if not math.isfinite(value):
+        text = f"not_a_number<{name}>()" if value != value else f"{'-' if value < 0 else ''}infinity<{name}>()"
+        return Text(text, UNARY if value < 0 else ATOM)
+    text = repr(value)
+    if dtype is not float64:
+        text = next(t for n in range(1, 18) if rounded(float(t := f"{value:.{n}g}"), float32) == value)
+    if not any(c in text for c in ".e"):
+        text += ".0"
+    suffix = "" if dtype is float64 else "f"
+    return Text(text + suffix, UNARY if text.startswith("-") else ATOM)
+
+
+def rounded(value: float, dtype: DType) -> float:
+    """The nearest number of a dtype.
+
+    >>> rounded(1 / 3, bfloat16), rounded(70000.0, float16)
+    (0.333984375, inf)
+    """
+    if not math.isfinite(value) or dtype is float64:
+        return value
+    try:
+        if dtype is float16:
+            return float(struct.unpack("e", struct.pack("e", value))[0])
+        single = struct.pack("f", value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
+    if dtype is bfloat16:
+        bits = int(struct.unpack("I", single)[0])
+        bits += 0x7FFF + (bits >> 16 & 1)
+        single = struct.pack("I", bits & 0xFFFF0000)
+    return float(struct.unpack("f", single)[0])
+
+
+def call(name: str, *args: Text | str) -> Text:
+    return Text(f"{name}({', '.join(map(str, args))})")
+
+
+def binary(symbol: str, binds: int, x: Text, y: Text, *, free: bool = True) -> Text:
+    """x symbol y; without `free`, the right operand of the same operators is put in parentheses."""
+    return Text(f"{x.within(binds)} {symbol} {y.within(binds if free else binds + 1)}", binds)
+
+
+# --- one rule for each function ------------------------------------------------------------------
+
+Rule = Callable[[DType, Sequence[Text], bool], Text]
+"""From the dtype in which the arguments meet, the arguments, and whether this computes a position."""
+
+_LIBRARY = (
+    "exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf erfc "
+    "floor ceil trunc"
+).split()
+_EXACT = frozenset("neg abs maximum minimum copysign floor ceil trunc round where".split())
+"""Functions whose results need no rounding: they are among the numbers of the arguments' type."""
+
+
+def library(name: str, dtype: DType) -> str:
+    """A function of the mathematics library, for float or double."""
+    return name if dtype is float64 else f"{name}f"
+
+
+def _arithmetic(symbol: str, binds: int, wrapping: str) -> Rule:
+    def rule(dtype: DType, args: Sequence[Text], position: bool) -> Text:
+        if dtype.kind == "int" and dtype.bits >= 32 and not position:
+            return call(wrapping, f"{TYPES[dtype.name]}({args[0]})", f"{TYPES[dtype.name]}({args[1]})") if _mixed(
+                args
+            ) else call(wrapping, *args)
+        # what floats give depends on the order, so theirs is written out
+        return binary(symbol, binds, args[0], args[1], free=symbol != "-" and not dtype.is_float)
+
+    return rule
+
+
+def _mixed(args: Sequence[Text]) -> bool:
+    """Whether an argument is a bare number, whose type in C++ may be another one."""
+    return any(a.text.lstrip("-").isdigit() for a in args)
+
+
+def _neg(dtype: DType, args: Sequence[Text], position: bool) -> Text:
+    if dtype.kind == "int" and dtype.bits >= 32 and not position:
+        return call("minus", f"{TYPES[dtype.name]}(0)", args[0])
+    return Text(f"-{args[0].within(ATOM)}", UNARY)
+
+
+def _abs(dtype: DType, args: Sequence[Text], position: bool) -> Text:
+    if dtype.kind == "uint":
+        return args[0]
+    return call(library("fabs", dtype) if dtype.is_float else "absolute", *args)
+
+
+def _whole_or(integers: str, floats: str) -> Rule:
+    """One helper for integers, another for floats (`f` after its name belongs to the library's)."""
+    return lambda dtype, args, position: call(floats if dtype.is_float else integers, *_typed(dtype, args))
+
+
+def _typed(dtype: DType, args: Sequence[Text]) -> list[Text]:
+    """Arguments of a template, which must agree in their types."""
+    name = TYPES[dtype.name]
+    return [call(name, a) if a.text.lstrip("-").isdigit() and name != "int" else a for a in args]
+
+
+def _helper(name: str) -> Rule:
+    return lambda dtype, args, position: call(name, *_typed(dtype, args))
+
+
+def _library(name: str) -> Rule:
+    return lambda dtype, args, position: call(library(name, dtype), *args)
+
+
+def _fmod(dtype: DType, args: Sequence[Text], position: bool) -> Text:
+    return call(library("fmod", dtype), *args) if dtype.is_float else call("remainder_of", *_typed(dtype, args))
+
+
+def _truncdiv(dtype: DType, args: Sequence[Text], position: bool) -> Text:
+    if dtype.is_float:
+        return call(library("trunc", dtype), binary("/", PRODUCT, args[0], args[1], free=False))
+    return call("quotient", *_typed(dtype, args))
+
+
+def _pow(dtype: DType, args: Sequence[Text], position: bool) -> Text:
+    return call(library("pow", dtype), *args) if dtype.is_float else call("power", *_typed(dtype, args))
+
+
+def _compare(symbol: str) -> Rule:
+    binds = EQUAL if symbol in ("==", "!=") else COMPARE
+    return lambda dtype, args, position: binary(symbol, binds, args[0], args[1], free=False)
+
+
+def _logical(symbol: str, binds: int, word: str, word_binds: int) -> Rule:
+    def rule(dtype: DType, args: Sequence[Text], position: bool) -> Text:
+        if dtype is bool_:
+            return binary(word, word_binds, args[0], args[1])
+        return Text(f"{args[0].within(SHIFT)} {symbol} {args[1].within(SHIFT)}", binds)
+
+    return rule
+
+
+def _bitxor(dtype: DType, args: Sequence[Text], position: bool) -> Text:
+    if dtype is bool_:
+        return binary("!=", EQUAL, args[0], args[1], free=False)
+    return Text(f"{args[0].within(SHIFT)} ^ {args[1].within(SHIFT)}", BITXOR)
+
+
+_RULES: dict[str, Rule] = {
+    "add": _arithmetic("+", SUM, "plus"),
+    "sub": _arithmetic("-", SUM, "minus"),
+    "mul": _arithmetic("*", PRODUCT, "times"),
+    "div": lambda dtype, args, position: binary("/", PRODUCT, args[0], args[1], free=False),
+    "floordiv": _helper("floor_divide"),
+    "mod": _helper("modulo"),
+    "truncdiv": _truncdiv,
+    "fmod": _fmod,
+    "pow": _pow,
+    "neg": _neg,
+    "abs": _abs,
+    "maximum": _helper("maximum"),
+    "minimum": _helper("minimum"),
+    "fma": lambda dtype, args, position: binary("+", SUM, binary("*", PRODUCT, args[0], args[1], free=False), args[2]),
+    "mulhi": lambda dtype, args, position: call("__umulhi", *args),
+    "copysign": _library("copysign"),
+    "eq": _compare("=="),
+    "ne": _compare("!="),
+    "lt": _compare("<"),
+    "le": _compare("<="),
+    "gt": _compare(">"),
+    "ge": _compare(">="),
+    "isnan": lambda dtype, args, position: call("is_nan", *args),
+    "isinf": lambda dtype, args, position: call("is_infinite", *args),
+    "bitand": _logical("&", BITAND, "&&", AND),
+    "bitor": _logical("|", BITOR, "||", OR),
+    "bitxor": _bitxor,
+    "invert": lambda dtype, args, position: Text(("!" if dtype is bool_ else "~") + args[0].within(UNARY), UNARY),
+    "shl": _helper("shift_left"),
+    "shr": _helper("shift_right"),
+    "round": _library("rint"),
+    "rsqrt": lambda dtype, args, position: call("inverse_root", *args),
+    "sigmoid": lambda dtype, args, position: call("sigmoid", *args),
+    "where": lambda dtype, args, position: Text(
+        f"{args[0].within(OR)} ? {args[1].within(OR)} : {args[2].within(TERNARY)}", TERNARY
+    ),
+    **{name: _library(name) for name in _LIBRARY},
+}
+
+
+def applied(fn: str, dtype: DType, args: Sequence[Text], position: bool = False) -> Text:
+    """A function of FUNCTIONS; all arguments have this dtype (but for the condition of `where`).
+
+    >>> from ....ir.dtype import int32
+    >>> x, y = Text("x"), Text("y + 1", SUM)
+    >>> print(applied("mul", float32, [x, y]), applied("mul", bfloat16, [x, y]), applied("mul", int32, [x, y]), sep="; ")
+    x * (y + 1); as_bfloat16(x * (y + 1)); times(x, y + 1)
+    """
+    made = _RULES[fn](dtype, args, position)
+    if fn in ("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf"):
+        return made
+    if dtype in (float16, bfloat16) and fn not in _EXACT:
+        return narrowed(made, dtype)
+    if dtype.is_integer and dtype.bits < 32:
+        return call(TYPES[dtype.name], made)
+    return made
+
+
+def narrowed(x: Text, dtype: DType) -> Text:
+    """A float rounded to the numbers of a 16-bit type."""
+    return call("as_half" if dtype is float16 else "as_bfloat16", x)
+
+
+def cast(x: Text, source: DType, target: DType) -> Text:
+    """A conversion; a float beyond an integer's range becomes its nearest end."""
+    if source is target:
+        return x
+    if target is bool_:
+        return binary("!=", EQUAL, x, literal(0, source), free=False)
+    if source.is_float and target.is_integer:
+        wide = "int64" if target.name in ("uint32", "int64") else "uint64" if target.name == "uint64" else "int"
+        made = call(f"whole<{wide}>", x)
+        return made if TYPES[target.name] == wide else call(TYPES[target.name], made)
+    if target in (float16, bfloat16):
+        if source is float16 or source is bfloat16 or source is float32:
+            return narrowed(x, target)
+        if source in (bool_,) or source.bits == 8:
+            return call("float", x)
+        return narrowed(call("float", x), target)
+    if source in (float16, bfloat16) and target is float32:
+        return x
+    return call(TYPES[target.name], x)
+
+
+def bitcast(x: Text, source: DType, target: DType) -> Text:
+    """The same bits read as another type."""
+    inner = call("stored<" + MEMORY[source.name] + ">", x) if source in (float16, bfloat16) else x
+    made = call(f"same_bits<{MEMORY[target.name]}>", inner)
+    return call("number", made) if target in (float16, bfloat16) else made

@@ -1,0 +1,489 @@
+"""From a tile kernel to CUDA C++: a block of threads for each instance.
+
+Statements over one layout are gathered and share a loop over registers (`segments.py`); numbers are computed by all
+threads; loops and branches are those of the kernel, the same way for all threads of a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from ....errors import CompileError
+from ....ir import tile as ir
+from ....ir.dtype import bool_
+from ....ir.tile_access import walk
+from ....ir.tile_checker import check
+from ....ir.tile_types import TileType
+from .across import copy_tiles
+from .elements import Axis, Elements, Kept, View
+from .functions import MEMORY, PRODUCT, SUM, TYPES, Text, binary, cast
+from .guard import Guard
+from .layout import Digit, Layout
+from .named import Named, assignments, position_parts
+from .patterns import Patterns
+from .plan import Plan
+from .prelude import prelude
+from .writing import Lines, Names, Shared
+
+BYTES = {"bool": 1, "int8": 1, "uint8": 1, "uint16": 2, "short": 2, "int": 4, "uint32": 4, "float": 4}
+BOUNDS = ("grid_0", "grid_1", "grid_2")
+
+
+class Source(NamedTuple):
+    """A kernel in CUDA C++ and how it is launched: so many threads, so many bytes of shared memory."""
+
+    name: str
+    text: str
+    threads: int
+    shared: int
+
+
+def lower(kernel: ir.Kernel, architecture: str = "sm_90a") -> Source:
+    """The source of a kernel for an architecture."""
+    return Lowering(kernel, architecture).source()
+
+
+class Lowering:
+    """Writes one kernel."""
+
+    def __init__(self, kernel: ir.Kernel, architecture: str) -> None:
+        self.kernel, self.architecture = kernel, architecture
+        self.types = check(kernel)
+        self.counts = assignments(kernel)
+        self.named = Named(kernel, self.types, self.counts)
+        self.body = self.named.block(kernel.body)
+        self.meanings: dict[str, ir.Tile] = {}
+        self.strides: dict[str, tuple[ir.Tile, ir.Tile]] = {}
+        self._find_positions(self.body)
+        self.patterns = Patterns(self.types, self.meanings, self.strides)
+        self.plan = Plan(self.body, self.types, self.patterns)
+        self.threads = self.plan.threads
+        self.names = Names()
+        self.elements = Elements(self.types, self.patterns, position_parts(self.body), self.names.of)
+        self.out = Lines()
+        self.memory = Shared()
+        self.guard = Guard(kernel, self.types, self.body, self.expanded)
+        self.scopes: list[set[str]] = [{p.name for p in kernel.parameters}]
+        self.uses = _uses(self.body)
+
+    # --- what is known before --------------------------------------------------------------------
+
+    def _find_positions(self, body: Sequence[ir.Statement]) -> None:
+        """Names that follow from positions alone are computed where they are needed."""
+        for statement in body:
+            match statement:
+                case ir.Assign(name, value) if self.counts.get(name) == 1 and self._is_position(value):
+                    self.meanings[name] = value
+                case ir.For(index, start, _, step, inner):
+                    self.strides[index] = (start, step)
+                    self._find_positions(inner)
+                case ir.While(_, inner):
+                    self._find_positions(inner)
+                case ir.If(_, then, otherwise):
+                    self._find_positions(then)
+                    self._find_positions(otherwise)
+
+    def _is_position(self, value: ir.Tile) -> bool:
+        """Whether an expression of integers, cheap enough to be computed again, needs nothing that is kept."""
+        t = self.types.of(value)
+        if not (t.pointer or t.dtype.is_integer or t.dtype is bool_):
+            return False
+        cost = 0
+        for x in walk(value):
+            match x:
+                case ir.Name(name):
+                    known = name in self.meanings or name in self.strides
+                    if not known and (self.types.variables[name].shape or self.counts.get(name, 0) > 1):
+                        return False
+                case ir.Apply():
+                    cost += 1
+                case ir.Load() | ir.Reduce() | ir.Scan() | ir.Dot() | ir.Bitcast():
+                    return False
+                case _ if not isinstance(x, ir.Literal) and self.types.of(x).dtype.is_float:
+                    return False
+        return cost <= 12
+
+    def expanded(self, x: ir.Tile) -> ir.Tile:
+        """An expression with the names of positions replaced by what they stand for."""
+        if isinstance(x, ir.Name):
+            meaning = self.meanings.get(x.name)
+            return x if meaning is None else self.expanded(meaning)
+        changed = {}
+        for field in x.children:
+            value = x.__dict__[field]
+            if isinstance(value, tuple):
+                changed[field] = tuple([self.expanded(v) for v in value])
+            elif value is not None:
+                changed[field] = self.expanded(value)
+        return x.replaced(**changed) if changed else x
+
+    # --- the source ------------------------------------------------------------------------------
+
+    def source(self) -> Source:
+        for p in self.kernel.parameters:
+            self.names.of(p.name)
+        for bound in (*BOUNDS, "thread"):
+            self.names.taken.add(bound)
+        self.block(self.body, top=True)
+        name = f"{self.kernel.name}_kernel"
+        body = "\n".join([*self._head(), *self.out.lines])
+        comment = [f"// {line}".rstrip() for line in str(self.kernel).replace("\\", "/").split("\n")]
+        parameters = ", ".join([*(self._parameter(p) for p in self.kernel.parameters), *(f"int {b}" for b in BOUNDS)])
+        head = f'extern "C" __global__ void __launch_bounds__({self.threads})\n{name}({parameters}) {{'
+        own = "\n".join([*comment, head, body, "}"])
+        text = f"{prelude(own)}\n\n{own}\n".lstrip()
+        return Source(name, text, self.threads, 2 * self.memory.half + self.memory.large)
+
+    def _head(self) -> list[str]:
+        """The lines that every kernel begins with, as far as this one needs them."""
+        text = "\n".join(self.out.lines)
+        lines = []
+        if "thread" in text:
+            lines.append("const int thread = threadIdx.x;")
+        ids = (
+            "blockIdx.x % grid_0",
+            "blockIdx.x / grid_0 % grid_1",
+            "blockIdx.x / grid_0 / grid_1",
+        )
+        lines += [f"const int program_{n} = {id};" for n, id in enumerate(ids) if f"program_{n}" in text]
+        for p in self.kernel.parameters:
+            if not p.pointer and MEMORY[p.dtype.name] != TYPES[p.dtype.name]:
+                type = TYPES[p.dtype.name]
+                lines.append(f"{type} {self.names.of(p.name)} = {type}(number(given_{self.names.of(p.name)}));")
+        half, large = self.memory.half, self.memory.large
+        if half or large:
+            lines.append("extern __shared__ __align__(1024) unsigned char shared[];")
+        places = {"large": "shared", "half_0": f"shared + {large}", "half_1": f"shared + {large + half}"}
+        lines += [f"unsigned char* const {name} = {at};" for name, at in places.items() if name in text]
+        return ["    " + line for line in lines]
+
+    def _parameter(self, p: ir.Parameter) -> str:
+        name, type = self.names.of(p.name), MEMORY[p.dtype.name]
+        if not p.pointer:
+            return f"{type} {'' if type == TYPES[p.dtype.name] else 'given_'}{name}"
+        const = "" if p.name in self.guard.stored else "const "
+        return f"{const}{type}* {'' if self.guard.is_shared(p.name) else '__restrict__ '}{name}"
+
+    # --- statements ------------------------------------------------------------------------------
+
+    def block(self, body: Sequence[ir.Statement], top: bool = False) -> None:
+        """Statements in a scope of their own."""
+        from .segments import Gathered
+
+        if not top:
+            self.scopes.append(set())
+        outer = dict(self.elements.lazy), dict(self.elements.kept)
+        gathered = Gathered(self)
+        for statement in body:
+            match statement:
+                case ir.Assign(name, value) if name in self.meanings and self.types.of(value).shape:
+                    self.elements.lazy[name] = value
+                case ir.Assign(_, value) if not self.types.of(value).shape and not isinstance(value, ir.Reduce):
+                    gathered.before(statement)
+                case ir.Assign(_, value) if isinstance(value, ir.Dot):
+                    gathered.finish()
+                    self._dot(statement)
+                case ir.Assign() | ir.Store():
+                    gathered.add(statement)
+                case _:
+                    gathered.finish()
+                    self._control(statement)
+        gathered.finish()
+        if not top:
+            self.scopes.pop()
+            self.elements.lazy, self.elements.kept = outer
+
+    def _dot(self, statement: ir.Assign) -> None:
+        raise CompileError(f"kernel {self.kernel.name}: products are not there yet")
+
+    def number(self, statement: ir.Assign) -> None:
+        """A variable without axes, which all threads compute."""
+        name, value = statement.name, statement.value
+        t = self.types.of(value)
+        if isinstance(value, ir.Load):
+            self.wait_for(self.guard.loading(value.pointer, None))
+            text = self._loaded(value, t)
+        else:
+            text = self.elements.of(value, (), t.dtype)
+        self.assign(name, t, text)
+
+    def _loaded(self, load: ir.Load, t: TileType) -> Text:
+        memory = self.elements.memory(load.pointer, ())
+        read = from_memory(memory, t)
+        if load.mask is None:
+            return read
+        other = Text("0") if load.other is None else self.elements.of(load.other, (), t.dtype)
+        mask = self.elements.of(load.mask, (), bool_)
+        return Text(f"{mask.within(3)} ? {read.within(3)} : {TYPES[t.dtype.name]}({other})", 0)
+
+    def assign(self, name: str, t: TileType, text: Text | str) -> None:
+        """Gives a number a value, the first time with its type."""
+        called = self.names.of(name)
+        if any(name in scope for scope in self.scopes):
+            self.out.add(f"{called} = {text};")
+            return
+        const = "const " if self.counts.get(name, 1) == 1 else ""
+        type = "auto" if t.pointer else TYPES[t.dtype.name]
+        self.out.add(f"{const}{type} {called} = {text};" if not t.pointer else f"{type} {called} = {text};")
+        self.scopes[-1].add(name)
+
+    def _control(self, statement: ir.Statement) -> None:
+        match statement:
+            case ir.For():
+                self._for(statement)
+            case ir.While(condition, body):
+                with self._repeated(statement), self.out.block("while (true)"):
+                    before, simple = self.named.condition(condition)
+                    self.scopes.append(set())
+                    for made in before:
+                        assert isinstance(made, ir.Assign)
+                        self.number(made)
+                    self.out.add(f"if (!{self.elements.of(simple, (), bool_).within(11)}) break;")
+                    self.block(body)
+                    self._even()
+                    self.scopes.pop()
+            case ir.If(condition, then, otherwise):
+                self._if(condition, then, otherwise)
+
+    def _for(self, loop: ir.For) -> None:
+        dtype = self.types.variables[loop.index].dtype
+        index, type = self.names.of(loop.index), TYPES[dtype.name]
+        start, stop, step = (
+            cast(self.elements.of(x, (), dtype), self.elements.dtype(x, dtype), dtype)
+            for x in (loop.start, loop.stop, loop.step)
+        )
+        forward = f"++{index}" if step.text == "1" else f"{index} += {step}"
+        with self._repeated(loop):
+            with self.out.block(f"for ({type} {index} = {start}; {index} < {stop.within(8)}; {forward})"):
+                self.scopes.append({loop.index})
+                self.block(loop.body)
+                self._even()
+                self.scopes.pop()
+
+    def _if(self, condition: ir.Tile, then: Sequence[ir.Statement], otherwise: Sequence[ir.Statement]) -> None:
+        state = self.memory.last
+        with self.out.block(f"if ({self.elements.of(condition, (), bool_)})"):
+            self.block(then)
+            after = self.memory.last
+        if otherwise:
+            self.memory.last = state
+            with self.out.block("else"):
+                self.block(otherwise)
+        elif after == state:
+            return
+        self.memory.last = after if self.memory.last == after and otherwise else None
+
+    @contextmanager
+    def _repeated(self, statement: ir.Statement) -> Iterator[None]:
+        """A loop: its first turn may come after its last one."""
+        self.guard.repeat(statement)
+        before, outer_first = self.memory.last, self.memory.first
+        dirty = self.memory.dirty
+        self.memory.first, self.memory.dirty = None, True
+        yield
+        first = self.memory.first
+        self.memory.first = outer_first if outer_first is not None else first
+        self.memory.last = before if first is None else (self.memory.last if before == self.memory.last else None)
+        self.memory.dirty = dirty or self.memory.dirty
+
+    def _even(self) -> None:
+        """At the end of a turn: the next one must not write where this one is still read."""
+        if self.memory.first is not None and self.memory.first == self.memory.last:
+            self.meet()
+
+    # --- what statements are written with --------------------------------------------------------
+
+    def meet(self) -> None:
+        """All threads wait for each other."""
+        self.out.add("__syncthreads();")
+        self.guard.met()
+
+    def wait_for(self, hazard: bool) -> None:
+        """A barrier, if what comes next needs one."""
+        if hazard:
+            self.meet()
+
+    def take(self, bytes: int) -> str:
+        """Shared memory for so many bytes, which nobody reads any more."""
+        place, waits = self.memory.take(bytes)
+        if waits:
+            self.meet()
+        return place
+
+    def parts(self, type: str, bytes: int) -> str:
+        """An array in shared memory for what threads combine."""
+        name = self.names.fresh("parts_")
+        self.out.add(f"{type}* {name} = reinterpret_cast<{type}*>({self.take(bytes)});")
+        return name
+
+    def copy(self, names: Sequence[str]) -> None:
+        """Puts variables where all threads can read them, until the next segment."""
+        self.elements.copies = copy_tiles(self, names) if names else {}
+
+    def bytes_of(self, type: str) -> int:
+        return 16 if type.startswith("Place") else BYTES.get(type, 8)
+
+    def register_type(self, t: TileType) -> str:
+        """The type of an element that a thread holds."""
+        return f"{MEMORY[t.dtype.name]}*" if t.pointer else TYPES[t.dtype.name]
+
+    def is_positional(self, x: ir.Tile | None) -> bool:
+        """Whether an expression follows from positions and numbers."""
+        if x is None:
+            return True
+        return all(
+            y.name in self.elements.lazy or not self.types.variables[y.name].shape
+            for y in walk(x)
+            if isinstance(y, ir.Name)
+        )
+
+    # --- registers and positions -----------------------------------------------------------------
+
+    def variable(self, layout: Layout, axis: int, place: int) -> str:
+        """The index of a digit that registers hold."""
+        if axis == layout.vector and place == 0:
+            return "v"
+        registers = [p for a, p in layout.registers() if a == axis and not (a == layout.vector and p == 0)]
+        stem = "c" if len(layout.shape) == 1 else f"c{axis}"
+        return stem if len(registers) == 1 else f"{stem}_{place}"
+
+    def indices(self, layout: Layout) -> str:
+        return "".join(f"[{self.variable(layout, axis, place)}]" for axis, place in layout.registers())
+
+    @contextmanager
+    def over(
+        self,
+        layout: Layout,
+        *,
+        without: set[tuple[int, int]] = set(),  # noqa: B006 - never changed
+        start: dict[tuple[int, int], int] = {},  # noqa: B006
+        scope: bool = False,
+    ) -> Iterator[str]:
+        """Loops over what a thread holds; gives the indices."""
+        with _nested(self.out, self.loops(layout, without, start), scope):
+            yield self.indices(layout)
+
+    def loops(
+        self,
+        layout: Layout,
+        without: set[tuple[int, int]] = set(),  # noqa: B006
+        start: dict[tuple[int, int], int] = {},  # noqa: B006
+    ) -> list[str]:
+        heads = []
+        for axis, place in layout.registers():
+            if (axis, place) not in without:
+                name, first = self.variable(layout, axis, place), start.get((axis, place), 0)
+                heads.append(f"for (int {name} = {first}; {name} < {layout.axes[axis][place].extent}; ++{name})")
+        return heads
+
+    def flat(self, layout: Layout, times: int, without: set[tuple[int, int]] = set()) -> str:  # noqa: B006
+        """The number of the registers at hand, times something."""
+        made = Text("0")
+        for axis, place in layout.registers():
+            if (axis, place) not in without:
+                index = Text(self.variable(layout, axis, place))
+                extent = layout.axes[axis][place].extent
+                made = index if made.text == "0" else binary("+", SUM, binary("*", PRODUCT, made, Text(str(extent))), index)
+        return "0" if made.text == "0" else str(binary("*", PRODUCT, made, Text(str(times)))) if times != 1 else str(made)
+
+    def positions(self, layout: Layout, named: bool = False) -> tuple[View, list[str]]:
+        """The view of a layout, where its vectors begin; and the conditions under which they are inside the tile.
+
+        With `named`, positions get names first.
+        """
+        view, conditions = [], []
+        for axis, digits in enumerate(layout.axes):
+            at = self._position(layout, axis)
+            if named and at.text not in ("0", "thread"):
+                name = "at" if len(layout.shape) == 1 else f"at{axis}"
+                self.out.add(f"const int {name} = {at};")
+                at = Text(name)
+            moving = axis == layout.vector
+            if layout.overhangs(axis):
+                conditions.append(f"{at.within(8)} < {layout.shape[axis]}")
+            of_registers = [
+                (d, self.variable(layout, axis, place) if d.stride is None else "") for place, d in enumerate(digits)
+            ]
+            view.append(Axis(at, tuple(of_registers), moving))
+        return tuple(view), conditions
+
+    def _position(self, layout: Layout, axis: int) -> Text:
+        terms, weight = [], 1
+        for place, digit in enumerate(layout.axes[axis]):
+            if digit.stride is not None:
+                value: Text | None = self.thread_digit(digit)
+            elif axis == layout.vector and place == 0:
+                value = None
+            else:
+                value = Text(self.variable(layout, axis, place))
+            if value is not None:
+                terms.append(value if weight == 1 else binary("*", PRODUCT, value, Text(str(weight))))
+            weight *= digit.extent
+        made = terms.pop() if terms else Text("0")
+        while terms:
+            made = binary("+", SUM, made, terms.pop())
+        return made
+
+    def thread_digit(self, digit: Digit) -> Text:
+        """A digit that the thread's number has."""
+        assert digit.stride is not None
+        text = "thread" if digit.stride == 1 else f"thread / {digit.stride}"
+        if digit.stride * digit.extent < self.threads:
+            text += f" % {digit.extent}"
+        return Text(text, PRODUCT if text != "thread" else 12)
+
+    def owners(self, layout: Layout) -> list[str]:
+        """The condition under which a thread is the first of those that hold the same."""
+        bits = layout.copies(self.threads)
+        if not bits:
+            return []
+        if bits & (bits + 1) == 0:
+            return ["thread == 0" if bits == self.threads - 1 else f"thread % {bits + 1} == 0"]
+        if bits + (bits & -bits) == self.threads:
+            return [f"thread < {bits & -bits}"]
+        return [f"(thread & {bits}) == 0"]
+
+
+@contextmanager
+def _nested(out: Lines, heads: Sequence[str], scope: bool) -> Iterator[None]:
+    if not heads:
+        if scope:
+            with out.block(""):
+                yield
+        else:
+            yield
+        return
+    with out.block(heads[0], unrolled=True), _nested(out, heads[1:], False):
+        yield
+
+
+def from_memory(memory: Text, t: TileType) -> Text:
+    """What was read, as it is computed with."""
+    if MEMORY[t.dtype.name] == TYPES[t.dtype.name]:
+        return memory
+    if t.dtype is bool_:
+        return Text(f"{memory.within(8)} != 0", 6)
+    return Text(f"number({memory})")
+
+
+def to_memory(value: Text, t: TileType) -> Text:
+    """What was computed, as it is stored."""
+    if MEMORY[t.dtype.name] == TYPES[t.dtype.name] or t.dtype is bool_:
+        return value
+    return Text(f"stored<{MEMORY[t.dtype.name]}>({value})")
+
+
+def _uses(body: Sequence[ir.Statement]) -> dict[str, list[int]]:
+    """Which statements use a name, by their identity."""
+    from ....ir.tile_access import roots, statements
+
+    uses: dict[str, list[int]] = {}
+    for statement in statements(tuple(body)):
+        for name in {x.name for root in roots(statement) for x in walk(root) if isinstance(x, ir.Name)}:
+            uses.setdefault(name, []).append(id(statement))
+    return uses
+
+
+__all__ = ["Kept", "Lowering", "Source", "lower"]

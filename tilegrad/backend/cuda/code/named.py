@@ -1,0 +1,167 @@
+"""Gives every load, reduction, scan, product and reshaped tile of a kernel a name of its own.
+
+What is left inside of expressions is computed element by element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ....ir import tile as ir
+from ....ir.tile_access import roots, statements, walk
+from ....ir.tile_types import Types
+
+NAMED = (ir.Load, ir.Reduce, ir.Scan, ir.Dot)
+
+
+class Named:
+    """Rewrites the statements of one kernel; its types learn the new names."""
+
+    def __init__(self, kernel: ir.Kernel, types: Types, counts: Mapping[str, int] = {}) -> None:
+        self.types = types
+        self.counts = counts
+        """How often names are assigned: those with several values get them from others."""
+        self.taken = set(types.variables)
+        self.before: list[ir.Statement] = []
+        self.made: dict[int, tuple[ir.Tile, ir.Tile]] = {}
+
+    def block(self, body: Sequence[ir.Statement]) -> tuple[ir.Statement, ...]:
+        """Statements, after those that name parts of them.
+
+        >>> from ....ir.tile_checker import check
+        >>> from ....ir.tile_parser import parse
+        >>> kernel = parse('''
+        ... def f(x: "*f32", out: "*f32"):
+        ...     tl.store(out, tl.sum(tl.load(x + tl.arange(0, 8)) * 2.0, axis=0))
+        ... ''')
+        >>> for statement in Named(kernel, check(kernel)).block(kernel.body):
+        ...     print(ir.Kernel("f", (), (statement,)).__str__().split("\\\\n")[-1].strip())
+        x_ = tl.load(x + tl.arange(0, 8))
+        sum = tl.sum(x_ * 2.0, axis=0)
+        tl.store(out, sum)
+        """
+        outer, made = self.before, []
+        for statement in body:
+            self.before, self.made = [], {}
+            new = self._statement(statement)
+            made += [*self.before, new]
+        self.before = outer
+        return tuple(made)
+
+    def _statement(self, statement: ir.Statement) -> ir.Statement:
+        match statement:
+            case ir.Assign(name, value):
+                several = self.counts.get(name, 1) > 1 and not isinstance(value, ir.Load | ir.Dot)
+                whole = isinstance(value, NAMED) and not several
+                return ir.Assign(name, self._parts(value) if whole else self.simple(value))
+            case ir.Store(pointer, value, mask):
+                return ir.Store(self.simple(pointer), self.simple(value), None if mask is None else self.simple(mask))
+            case ir.For(index, start, stop, step, body):
+                bounds = [self.simple(x) for x in (start, stop, step)]
+                before = self.before
+                made = ir.For(index, *bounds, self.block(body))
+                self.before = before
+                return made
+            case ir.If(condition, body, otherwise):
+                condition = self.simple(condition)
+                before = self.before
+                chosen = ir.If(condition, self.block(body), self.block(otherwise))
+                self.before = before
+                return chosen
+            case ir.While(condition, body):  # its condition is named where it is written: it is computed in each turn
+                return ir.While(condition, self.block(body))
+
+    def condition(self, condition: ir.Tile) -> tuple[list[ir.Statement], ir.Tile]:
+        """What must be computed before a condition, and the condition."""
+        outer, self.before, self.made = self.before, [], {}
+        simple = self.simple(condition)
+        before, self.before = self.before, outer
+        return before, simple
+
+    def simple(self, x: ir.Tile) -> ir.Tile:
+        """An expression whose value at a place follows from the values of names there."""
+        found = self.made.get(id(x))
+        if found is not None:
+            return found[1]
+        new = self._parts(x)
+        if isinstance(x, NAMED):
+            name = self._fresh(x)
+            self.types.variables[name] = self.types.of(x)
+            self.before.append(ir.Assign(name, new))
+            new = ir.Name(name)
+        self.made[id(x)] = (x, new)  # x is kept, so that its identity stays its own
+        return new
+
+    def _parts(self, x: ir.Tile) -> ir.Tile:
+        changed = {}
+        for field in x.children:
+            value = x.__dict__[field]
+            if isinstance(value, tuple):
+                new = tuple([self.simple(v) for v in value])
+                if any(a is not b for a, b in zip(new, value, strict=True)):
+                    changed[field] = new
+            elif value is not None and (one := self.simple(value)) is not value:
+                changed[field] = one
+        return x.replaced(**changed) if changed else x
+
+    def _fresh(self, x: ir.Tile) -> str:
+        match x:
+            case ir.Load(pointer):
+                base = next((y.name for y in walk(pointer) if isinstance(y, ir.Name) and self._points(y)), "loaded")
+                stem = f"{base}_"
+            case ir.Reduce(fn) | ir.Scan(fn):
+                stem = {"add": "sum", "mul": "product", "bitand": "all", "bitor": "any"}.get(fn, fn)
+            case _:
+                stem = "product"
+        name, n = stem, 1
+        while name in self.taken:
+            n += 1
+            name = f"{stem}{n}"
+        self.taken.add(name)
+        return name
+
+    def _points(self, x: ir.Name) -> bool:
+        return self.types.variables[x.name].pointer
+
+
+def assignments(kernel: ir.Kernel) -> dict[str, int]:
+    """How often each name is assigned."""
+    counts: dict[str, int] = {}
+    for statement in statements(kernel.body):
+        if isinstance(statement, ir.Assign):
+            counts[statement.name] = counts.get(statement.name, 0) + 1
+    return counts
+
+
+def position_parts(body: Sequence[ir.Statement]) -> frozenset[int]:
+    """The identities of the expressions that addresses and masks follow from, through names too."""
+    every = list(statements(tuple(body)))
+    assigned: dict[str, list[ir.Tile]] = {}
+    for statement in every:
+        if isinstance(statement, ir.Assign):
+            assigned.setdefault(statement.name, []).append(statement.value)
+    waiting: list[ir.Tile] = []
+    for statement in every:
+        if isinstance(statement, ir.Store):
+            waiting += [x for x in (statement.pointer, statement.mask) if x is not None]
+        elif isinstance(statement, ir.For):
+            waiting += [statement.start, statement.stop, statement.step]
+        waiting += [
+            part
+            for root in roots(statement)
+            for x in walk(root)
+            if isinstance(x, ir.Load)
+            for part in (x.pointer, x.mask)
+            if part is not None
+        ]
+    found: set[int] = set()
+    while waiting:
+        x = waiting.pop()
+        if id(x) in found:
+            continue
+        found.add(id(x))
+        if isinstance(x, ir.Name):
+            waiting += assigned.pop(x.name, [])
+        elif not isinstance(x, ir.Load):
+            waiting += ir.parts(x)
+    return frozenset(found)

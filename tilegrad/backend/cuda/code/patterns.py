@@ -1,0 +1,152 @@
+"""How integers, masks and addresses change along a vector: what allows accesses of 16 bytes.
+
+A vector is an aligned run of elements along one axis of a tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ....ir import tile as ir
+from ....ir.tile_types import Types
+
+ALWAYS = 1 << 30
+"""0 is a multiple of everything."""
+
+
+class Pattern(NamedTuple):
+    """By how much a value grows from element to element of a vector (None: unevenly), and a power of two of which it
+    is a multiple where a vector begins."""
+
+    step: int | None
+    multiple: int
+
+
+CONSTANT = Pattern(0, 1)
+UNKNOWN = Pattern(None, 1)
+
+
+def power_of_two(n: int) -> int:
+    """The greatest that divides a number."""
+    return n & -n or ALWAYS
+
+
+class Patterns:
+    """Knows what names stand for."""
+
+    def __init__(self, types: Types, meanings: Mapping[str, ir.Tile], strides: Mapping[str, tuple[ir.Tile, ir.Tile]]):
+        self.types = types
+        self.meanings = meanings
+        """What names that are assigned once stand for, where that is made of positions alone."""
+        self.strides = strides
+        """Where the indices of loops start, and their steps."""
+        self.width = 1
+        """Elements of the vectors that are asked about."""
+
+    def of(self, x: ir.Tile, axis: int) -> Pattern:
+        """Along an axis of the expression; -1 - n counts from the last."""
+        if isinstance(x, ir.Literal):
+            return Pattern(0, power_of_two(int(x.value)) if float(x.value).is_integer() else 1)
+        shape = self.types.of(x).shape
+        along = 0 <= axis < len(shape) and shape[axis] > 1
+        match x:
+            case ir.Name(name):
+                return self._name(name, axis)
+            case ir.Arange(start, stop):
+                if along:
+                    return Pattern(1, min(power_of_two(start), power_of_two(self.width)))
+                return Pattern(0, power_of_two(start) if stop == start + 1 else 1)
+            case ir.Cast(y, dtype):
+                return self.of(y, axis) if dtype.is_integer and self._is_integer(y) else self._even([y], axis)
+            case ir.Full(_, value, _):
+                return self.of(value, -1)
+            case ir.Expand(y, axes):
+                return self.of(y, -1 if axis in axes or axis < 0 else axis - sum(a < axis for a in axes))
+            case ir.BroadcastTo(y, wide):
+                return self.of(y, self._inner(y, wide, axis))
+            case ir.Trans(y, permutation):
+                return self.of(y, permutation[axis] if axis >= 0 else -1)
+            case ir.Apply(fn, args):
+                return self._apply(fn, args, [self.of(a, self._inner(a, shape, axis)) for a in args])
+            case ir.ProgramId() | ir.NumPrograms():
+                return CONSTANT
+        return UNKNOWN if along else CONSTANT
+
+    def _inner(self, y: ir.Tile, shape: tuple[int, ...], axis: int) -> int:
+        """Where an axis of a whole is in a part that is broadcast to it."""
+        if isinstance(y, ir.Literal) or axis < 0:
+            return -1
+        own = self.types.of(y).shape
+        place = axis - (len(shape) - len(own))
+        return place if place >= 0 and own[place] == shape[axis] else -1
+
+    def _is_integer(self, x: ir.Tile) -> bool:
+        return self.types.of(x).dtype.is_integer
+
+    def _even(self, args: list[ir.Tile], axis: int) -> Pattern:
+        return CONSTANT if all(self.of(a, axis).step == 0 for a in args) else UNKNOWN
+
+    def _name(self, name: str, axis: int) -> Pattern:
+        t = self.types.variables[name]
+        if name in self.meanings:
+            return self.of(self.meanings[name], axis)
+        if name in self.strides:
+            return Pattern(0, min(self.of(x, -1).multiple for x in self.strides[name]))
+        if t.pointer and not t.shape:
+            return Pattern(0, ALWAYS)
+        return UNKNOWN if 0 <= axis < len(t.shape) and t.shape[axis] > 1 else CONSTANT
+
+    def _apply(self, fn: str, args: tuple[ir.Tile, ...], parts: list[Pattern]) -> Pattern:
+        steps, multiple = [p.step for p in parts], min(p.multiple for p in parts)
+        even = all(step == 0 for step in steps)
+        match fn, steps:
+            case ("add", [int(s), int(t)]):
+                return Pattern(s + t, multiple)
+            case ("sub", [int(s), int(t)]):
+                return Pattern(s - t, multiple)
+            case ("mul", [s, t]):
+                multiple = min(ALWAYS, parts[0].multiple * parts[1].multiple)
+                for factor, step in ((args[0], t), (args[1], s)):
+                    if isinstance(factor, ir.Literal) and step is not None:
+                        return Pattern(step * int(factor.value), multiple)
+                return Pattern(0 if even else None, multiple)
+            case ("floordiv" | "mod", _) if isinstance(args[1], ir.Literal) and int(args[1].value) > 0:
+                return self._divided(fn, parts[0], int(args[1].value))
+            case ("where" | "minimum" | "maximum", _):
+                return Pattern(0 if even else None, min(p.multiple for p in parts[-2:]))
+            case ("lt" | "ge", [1, 0]) | ("gt" | "le", [0, 1]):
+                return CONSTANT if multiple >= self.width else UNKNOWN
+        return CONSTANT if even else UNKNOWN
+
+    def _divided(self, fn: str, x: Pattern, divisor: int) -> Pattern:
+        within = divisor % self.width == 0 and x.multiple >= self.width and x.step == 1
+        if fn == "mod":
+            return Pattern(1 if within else 0 if x.step == 0 else None, min(x.multiple, power_of_two(divisor)))
+        exact = divisor == power_of_two(divisor) and x.multiple % divisor == 0
+        return Pattern(0 if within or x.step == 0 else None, x.multiple // divisor if exact else 1)
+
+    def is_natural(self, x: ir.Tile) -> bool:
+        """Whether an integer is surely not negative."""
+        match x:
+            case ir.Literal(value):
+                return value >= 0
+            case ir.Name(name):
+                if name in self.meanings:
+                    return self.is_natural(self.meanings[name])
+                return name in self.strides and self.is_natural(self.strides[name][0])
+            case ir.Arange(start, _):
+                return start >= 0
+            case ir.Apply("add" | "mul" | "floordiv" | "minimum" | "where", args):
+                return all(self.is_natural(a) for a in args[-2:])
+            case ir.Apply("mod", (_, y)):
+                return self.is_natural(y)
+            case ir.Apply("maximum", args):
+                return any(self.is_natural(a) for a in args)
+            case ir.Cast(y, dtype):
+                return dtype.is_integer and self._is_integer(y) and self.is_natural(y)
+            case ir.Expand(y) | ir.BroadcastTo(y) | ir.Trans(y) | ir.Full(_, y):
+                return self.is_natural(y)
+            case ir.ProgramId() | ir.NumPrograms():
+                return True
+        return not isinstance(x, ir.Name) and self.types.of(x).dtype.kind == "uint"

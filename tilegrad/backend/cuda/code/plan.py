@@ -1,0 +1,206 @@
+"""How many threads a kernel has, and which layout each of its tiles.
+
+A layout follows from where the elements come from: a load has neighbours in memory in neighbouring threads, and what is
+computed from a tile stays where that is. A tile that comes from nowhere (zeros) takes the layout of what it meets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from ....ir import tile as ir
+from ....ir.tile_access import roots, statements, walk
+from ....ir.tile_types import TileType, Types
+from .layout import NUMBER, Layout, blocked
+from .patterns import Patterns, power_of_two
+
+FEWEST, MOST = 32, 1024
+"""Threads of a block."""
+EACH, EACH_OF_MANY, MANY = 8, 16, 4096
+"""Elements of the largest tile that a thread holds; of tiles larger than MANY it holds more."""
+VECTOR = 16
+"""Bytes of an access."""
+
+
+class Plan:
+    """The layouts of one kernel, found when they are asked for."""
+
+    def __init__(self, body: Sequence[ir.Statement], types: Types, patterns: Patterns, threads: int = 0) -> None:
+        self.types, self.patterns = types, patterns
+        self.statements = list(statements(tuple(body)))
+        self.values: dict[str, list[ir.Tile]] = {}
+        for s in self.statements:
+            if isinstance(s, ir.Assign):
+                self.values.setdefault(s.name, []).append(s.value)
+        self.widths = self._widths()
+        self.threads = threads or self._threads()
+        self.layouts: dict[str, Layout] = {}
+        self._asked: set[str] = set()
+
+    # --- the kernel as a whole -------------------------------------------------------------------
+
+    def accesses(self) -> Iterator[tuple[ir.Tile, TileType]]:
+        """The pointers of loads and stores."""
+        for s in self.statements:
+            if isinstance(s, ir.Store):
+                yield s.pointer, self.types.of(s.pointer)
+            elif isinstance(s, ir.Assign) and isinstance(s.value, ir.Load):
+                yield s.value.pointer, self.types.of(s.value.pointer)
+
+    def _widths(self) -> dict[int, int]:
+        """Elements of a vector, by the extent of the axis along which tiles are read and written."""
+        found: dict[int, list[int]] = {}
+        across = False
+        for pointer, t in self.accesses():
+            if t.shape:
+                fastest = self.order(pointer)[0]
+                across |= fastest != len(t.shape) - 1
+                if self.patterns.of(pointer, fastest).step == 1:
+                    found.setdefault(t.shape[fastest], []).append(t.dtype.bytes)
+        widths = {}
+        for extent, bytes in found.items():
+            widest = 4 if across else VECTOR // (4 if max(bytes) == 8 and min(bytes) < 8 else max(bytes))
+            wide = max(1, widest // max(bytes)) if across else widest
+            widths[extent] = math.gcd(power_of_two(extent), wide)
+        return widths
+
+    def _threads(self) -> int:
+        most = 1
+        for name, values in self.values.items():
+            t = self.types.variables[name]
+            shapes = [t.shape] + [self.types.of(v.x).shape for v in values if isinstance(v, ir.Reduce)]
+            if not self._is_position(name):
+                most = max(most, *[math.prod(shape) for shape in shapes])
+        for pointer, t in self.accesses():
+            most = max(most, math.prod(t.shape))
+        each = EACH if most <= MANY else EACH_OF_MANY
+        wanted = max(1, most // each)
+        return max(FEWEST, min(MOST, 1 << (wanted - 1).bit_length()))
+
+    def _is_position(self, name: str) -> bool:
+        return name in self.patterns.meanings
+
+    # --- layouts ---------------------------------------------------------------------------------
+
+    def order(self, pointer: ir.Tile) -> tuple[int, ...]:
+        """The axes of an access, the one that lies closest in memory first."""
+        shape = self.types.of(pointer).shape
+        axes = [n for n in reversed(range(len(shape)))]
+        steps = {n: self.patterns.of(pointer, n).step if shape[n] > 1 else None for n in axes}
+        known = {n: abs(step) for n, step in steps.items() if step}
+        if not known:
+            return tuple(axes)
+        first = min(known, key=lambda n: (known[n], -n))
+        return (first, *[n for n in axes if n != first])
+
+    def usual(self, shape: tuple[int, ...]) -> Layout:
+        """The layout of a tile that asks for none."""
+        return blocked(shape, self.threads, self.widths.get(shape[-1], 1)) if shape else NUMBER
+
+    def of_access(self, pointer: ir.Tile) -> Layout:
+        """The layout in which neighbours in memory are in neighbouring threads."""
+        shape = self.types.of(pointer).shape
+        if not shape:
+            return NUMBER
+        order = self.order(pointer)
+        return blocked(shape, self.threads, self.widths.get(shape[order[0]], 1), order)
+
+    def of_name(self, name: str) -> Layout:
+        """The layout of a variable, the same for all its values."""
+        shape = self.types.variables[name].shape
+        if not shape:
+            return NUMBER
+        if name not in self.layouts:
+            simple = all(isinstance(v, ir.Load | ir.Full) for v in self.values.get(name, ()))
+            wanted = self._wanted(name) if simple else None
+            self.layouts[name] = wanted or self._of_values(name) or self._wanted(name) or self.usual(shape)
+        return self.layouts[name]
+
+    def _of_values(self, name: str) -> Layout | None:
+        if name in self.layouts:
+            return self.layouts[name]
+        if name in self._asked:
+            return None
+        self._asked.add(name)
+        try:
+            found = [self.of_value(value) for value in self.values.get(name, ())]
+            return next((layout for layout in found if layout is not None), None)
+        finally:
+            self._asked.discard(name)
+
+    def of_value(self, value: ir.Tile) -> Layout | None:
+        """The layout that the parts of an expression suggest for all of it."""
+        shape = () if isinstance(value, ir.Literal) else self.types.of(value).shape
+        if not shape:
+            return NUMBER
+        match value:
+            case ir.Load(pointer):
+                return self._of_load(value) or self.of_access(pointer)
+            case ir.Reduce(_, x, axis):
+                return self.of_operand(x).without([axis])
+            case ir.Scan(_, x, _):
+                return self.of_operand(x)
+            case ir.Dot():
+                return None
+            case ir.Trans() | ir.Reshape():
+                return None
+            case ir.Name(name):
+                return None if self._is_position(name) else self._of_values(name)
+        for part in ir.parts(value):
+            if not isinstance(part, ir.Literal) and self.types.of(part).shape == shape:
+                found = self.of_value(part)
+                if found is not None:
+                    return found
+        return None
+
+    def of_operand(self, x: ir.Tile) -> Layout:
+        """The layout in which a tile that has no name is gone through."""
+        if isinstance(x, ir.Name):
+            return self.of_name(x.name)
+        return self.of_value(x) or self.usual(self.types.of(x).shape)
+
+    def of_store(self, store: ir.Store) -> Layout:
+        """That of the value, unless it lies across memory."""
+        shape = self.types.of(store.pointer).shape
+        if not shape:
+            return NUMBER
+        spread = isinstance(store.value, ir.Literal) or self.types.of(store.value).shape != shape
+        own = None if spread else self.of_value(store.value)
+        natural = self.of_access(store.pointer)
+        return own if own is not None and fastest(own) == fastest(natural) else natural
+
+    def _of_load(self, load: ir.Load) -> Layout | None:
+        """A row that only meets larger tiles lies as they do; a gather lies as its indices."""
+        indices = [
+            x for x in walk(load.pointer) if isinstance(x, ir.Name) and not self._is_position(x.name)
+        ]
+        shape = self.types.of(load.pointer).shape
+        for x in indices:
+            t = self.types.variables[x.name]
+            if t.shape == shape and not t.pointer:
+                return self._of_values(x.name)
+        return None
+
+    def _wanted(self, name: str) -> Layout | None:
+        """What the first larger tile that a variable meets suggests."""
+        for s in self.statements:
+            for root in roots(s):
+                for whole in walk(root):
+                    if not isinstance(whole, ir.Apply | ir.BroadcastTo):
+                        continue
+                    for part in ir.parts(whole):
+                        if isinstance(part, ir.Expand) and part.x == ir.Name(name):
+                            layout = self.of_operand(whole)
+                            return layout.without(part.axes) if len(layout.shape) == len(part.axes) + 1 else None
+        return None
+
+
+def fastest(layout: Layout) -> int:
+    """The axis along which neighbouring threads hold neighbours."""
+    if layout.vector >= 0:
+        return layout.vector
+    for axis, digits in enumerate(layout.axes):
+        if any(d.stride == 1 for d in digits):
+            return axis
+    return len(layout.shape) - 1

@@ -1,0 +1,348 @@
+"""What generated kernels call: small functions in CUDA C++, of which a source has those that it uses.
+
+No header is needed: the types and functions that NVRTC knows by itself, and PTX where there is no function.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_SNIPPETS = """
+typedef signed char int8;
+typedef unsigned char uint8;
+typedef unsigned short uint16;
+typedef unsigned int uint32;
+typedef long long int64;
+typedef unsigned long long uint64;
+
+// half, bfloat16: 16-bit floats in memory; computed with as float.
+struct half { uint16 bits; };
+struct bfloat16 { uint16 bits; };
+
+// infinity
+template <class T> __device__ constexpr T infinity() { return T(__builtin_huge_val()); }
+
+// not_a_number
+template <class T> __device__ constexpr T not_a_number() { return T(__builtin_nan("")); }
+
+// same_bits: the bits of one type read as another.
+template <class To, class From> __device__ To same_bits(From x) {
+    static_assert(sizeof(To) == sizeof(From), "types of one size");
+    To y;
+    __builtin_memcpy(&y, &x, sizeof(y));
+    return y;
+}
+
+// stored: what memory holds of a number.
+template <class M, class T> __device__ M stored(T x) { return M(x); }
+template <> __device__ half stored<half, float>(float x) {
+    half y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+}
+template <> __device__ bfloat16 stored<bfloat16, float>(float x) {
+    bfloat16 y;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+}
+
+// number: what is computed with, from what memory holds.
+template <class M> __device__ M number(M x) { return x; }
+__device__ float number(half x) {
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+    return y;
+}
+__device__ float number(bfloat16 x) { return __uint_as_float(uint32(x.bits) << 16); }
+
+// as_half, as_bfloat16: the nearest number of that type.
+__device__ float as_half(float x) { return number(stored<half>(x)); }
+__device__ float as_bfloat16(float x) { return number(stored<bfloat16>(x)); }
+
+// whole: a float as an integer, the nearest end of its range if it is beyond; NaN is 0.
+template <class T, class F> __device__ T whole(F x);
+template <> __device__ int whole<int, float>(float x) { return __float2int_rz(x); }
+template <> __device__ int64 whole<int64, float>(float x) { return x != x ? 0 : __float2ll_rz(x); }
+template <> __device__ uint64 whole<uint64, float>(float x) { return x != x ? 0 : __float2ull_rz(x); }
+template <> __device__ int whole<int, double>(double x) { return x != x ? 0 : __double2int_rz(x); }
+template <> __device__ int64 whole<int64, double>(double x) { return x != x ? 0 : __double2ll_rz(x); }
+template <> __device__ uint64 whole<uint64, double>(double x) { return x != x ? 0 : __double2ull_rz(x); }
+
+// plus, minus, times: integers that wrap.
+__device__ int plus(int x, int y) { return int(uint32(x) + uint32(y)); }
+__device__ int64 plus(int64 x, int64 y) { return int64(uint64(x) + uint64(y)); }
+__device__ int minus(int x, int y) { return int(uint32(x) - uint32(y)); }
+__device__ int64 minus(int64 x, int64 y) { return int64(uint64(x) - uint64(y)); }
+__device__ int times(int x, int y) { return int(uint32(x) * uint32(y)); }
+__device__ int64 times(int64 x, int64 y) { return int64(uint64(x) * uint64(y)); }
+
+// absolute
+template <class T> __device__ T absolute(T x) { return x < 0 ? T(-uint64(x)) : x; }
+
+// is_nan, is_infinite
+template <class T> __device__ bool is_nan(T x) { return x != x; }
+__device__ bool is_infinite(float x) { return fabsf(x) == infinity<float>(); }
+__device__ bool is_infinite(double x) { return fabs(x) == infinity<double>(); }
+
+// maximum, minimum: NaN passes.
+template <class T> __device__ T maximum(T x, T y) { return x > y || x != x ? x : y; }
+template <class T> __device__ T minimum(T x, T y) { return x < y || x != x ? x : y; }
+__device__ float maximum(float x, float y) {
+    float z;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+__device__ float minimum(float x, float y) {
+    float z;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+
+// quotient: rounded to zero; 0 where the divisor is 0.
+template <class T> __device__ T quotient(T x, T y) {
+    if (y == 0) return 0;
+    if (T(-1) < T(0) && y == T(-1)) return T(-uint64(x));
+    return x / y;
+}
+
+// remainder_of: of the quotient rounded to zero.
+template <class T> __device__ T remainder_of(T x, T y) {
+    return y == 0 || (T(-1) < T(0) && y == T(-1)) ? T(0) : T(x % y);
+}
+
+// floor_divide: rounded down; of integers 0 where the divisor is 0.
+template <class T> __device__ T floor_divide(T x, T y) {
+    T q = quotient(x, y);
+    return remainder_of(x, y) != 0 && (x < 0) != (y < 0) ? T(q - 1) : q;
+}
+__device__ float floor_divide(float x, float y) {
+    if (y == 0.0f) return x / y;
+    float rest = fmodf(x, y), q = (x - rest) / y;
+    if (rest != 0.0f && (rest < 0.0f) != (y < 0.0f)) q -= 1.0f;
+    if (q == 0.0f) return copysignf(0.0f, x / y);
+    float down = floorf(q);
+    return q - down > 0.5f ? down + 1.0f : down;
+}
+__device__ double floor_divide(double x, double y) {
+    if (y == 0.0) return x / y;
+    double rest = fmod(x, y), q = (x - rest) / y;
+    if (rest != 0.0 && (rest < 0.0) != (y < 0.0)) q -= 1.0;
+    if (q == 0.0) return copysign(0.0, x / y);
+    double down = floor(q);
+    return q - down > 0.5 ? down + 1.0 : down;
+}
+
+// modulo: has the sign of the divisor; of integers 0 where that is 0.
+template <class T> __device__ T modulo(T x, T y) {
+    T rest = remainder_of(x, y);
+    return rest != 0 && (rest < 0) != (y < 0) ? T(rest + y) : rest;
+}
+__device__ float modulo(float x, float y) {
+    float rest = fmodf(x, y);
+    return rest == 0.0f ? copysignf(0.0f, y) : (rest < 0.0f) != (y < 0.0f) ? rest + y : rest;
+}
+__device__ double modulo(double x, double y) {
+    double rest = fmod(x, y);
+    return rest == 0.0 ? copysign(0.0, y) : (rest < 0.0) != (y < 0.0) ? rest + y : rest;
+}
+
+// power: of integers, wrapping; a negative exponent gives what division to 0 would.
+template <class T> __device__ T power(T x, T y) {
+    if (y < 0) return x == 1 ? T(1) : T(-1) < T(0) && x == T(-1) ? (y & 1 ? T(-1) : T(1)) : T(0);
+    uint64 result = 1, base = uint64(x);
+    for (; y > 0; y >>= 1, base *= base)
+        if (y & 1) result *= base;
+    return T(result);
+}
+
+// shift_left, shift_right: by as many bits as there are or more: 0, or the sign.
+template <class T> __device__ T shift_left(T x, T y) {
+    return y >= 0 && y < T(8 * sizeof(T)) ? T(uint64(x) << y) : T(0);
+}
+template <class T> __device__ T shift_right(T x, T y) {
+    return x >> (y >= 0 && y < T(8 * sizeof(T)) ? y : T(8 * sizeof(T) - 1));
+}
+
+// inverse_root
+__device__ float inverse_root(float x) { return rsqrtf(x); }
+__device__ double inverse_root(double x) { return rsqrt(x); }
+
+// sigmoid
+__device__ float sigmoid(float x) {
+    float e = expf(-fabsf(x));
+    return (x >= 0.0f ? 1.0f : e) / (1.0f + e);
+}
+__device__ double sigmoid(double x) {
+    double e = exp(-fabs(x));
+    return (x >= 0.0 ? 1.0 : e) / (1.0 + e);
+}
+
+// Pack, piece: elements that are read and written in pieces of at most 16 bytes.
+template <class M, int n> struct alignas(sizeof(M) * n) Pack { M x[n]; };
+template <class M> __device__ constexpr int piece(int n) { return n * sizeof(M) > 16 ? 16 / sizeof(M) : n; }
+
+// read: neighbours in memory, the first at a multiple of their size (at most 16 bytes).
+template <class T, class M, int n> __device__ void read(T (&x)[n], const M* from) {
+    constexpr int k = piece<M>(n);
+    for (int p = 0; p < n; p += k) {
+        Pack<M, k> pack = *reinterpret_cast<const Pack<M, k>*>(from + p);
+        for (int v = 0; v < k; ++v) x[p + v] = T(number(pack.x[v]));
+    }
+}
+
+// write: neighbours in memory, the first at a multiple of their size (at most 16 bytes).
+template <class T, class M, int n> __device__ void write(M* to, const T (&x)[n]) {
+    constexpr int k = piece<M>(n);
+    for (int p = 0; p < n; p += k) {
+        Pack<M, k> pack;
+        for (int v = 0; v < k; ++v) pack.x[v] = stored<M>(x[p + v]);
+        *reinterpret_cast<Pack<M, k>*>(to + p) = pack;
+    }
+}
+
+// aligned: whether n elements can be read or written in one piece.
+template <int n, class M> __device__ bool aligned(const M* p) {
+    return reinterpret_cast<uint64>(p) % (sizeof(M) * piece<M>(n)) == 0;
+}
+
+// read_anywhere, write_anywhere: neighbours in memory, wherever they are.
+template <class T, class M, int n> __device__ void read_anywhere(T (&x)[n], const M* from) {
+    if (aligned<n>(from)) read(x, from);
+    else for (int v = 0; v < n; ++v) x[v] = T(number(from[v]));
+}
+template <class T, class M, int n> __device__ void write_anywhere(M* to, const T (&x)[n]) {
+    if (aligned<n>(to)) write(to, x);
+    else for (int v = 0; v < n; ++v) to[v] = stored<M>(x[v]);
+}
+
+// all_of
+template <int n> __device__ bool all_of(const bool (&mask)[n]) {
+    bool all = true;
+    for (int v = 0; v < n; ++v) all = all && mask[v];
+    return all;
+}
+
+// read_masked, write_masked: those of some neighbours whose mask is true; x keeps the others.
+template <class T, class M, int n> __device__ void read_masked(T (&x)[n], const M* from, const bool (&mask)[n]) {
+    if (all_of(mask) && aligned<n>(from)) read(x, from);
+    else for (int v = 0; v < n; ++v) if (mask[v]) x[v] = T(number(from[v]));
+}
+template <class T, class M, int n> __device__ void write_masked(M* to, const T (&x)[n], const bool (&mask)[n]) {
+    if (all_of(mask) && aligned<n>(to)) write(to, x);
+    else for (int v = 0; v < n; ++v) if (mask[v]) to[v] = stored<M>(x[v]);
+}
+
+// fill: one number for all.
+template <class T, int n> __device__ void fill(T (&x)[n], T value) {
+    for (int v = 0; v < n; ++v) x[v] = value;
+}
+
+// exchanged: x of the thread of this warp whose lane differs in these bits; from_lane: x of a lane.
+template <class T> __device__ T from_lane(T x, int lane) {
+    uint32 words[(sizeof(T) + 3) / 4] = {};
+    __builtin_memcpy(words, &x, sizeof(T));
+    for (uint32& word : words) word = __shfl_sync(0xffffffff, word, lane);
+    __builtin_memcpy(&x, words, sizeof(T));
+    return x;
+}
+template <class T> __device__ T exchanged(T x, int bits) {
+    uint32 words[(sizeof(T) + 3) / 4] = {};
+    __builtin_memcpy(words, &x, sizeof(T));
+    for (uint32& word : words) word = __shfl_xor_sync(0xffffffff, word, bits);
+    __builtin_memcpy(&x, words, sizeof(T));
+    return x;
+}
+
+// Add, Multiply, Maximum, Minimum, And, Or: what reductions and scans combine with.
+struct Add {
+    template <class T> static __device__ T of(T x, T y) { return x + y; }
+    static __device__ int of(int x, int y) { return int(uint32(x) + uint32(y)); }
+    static __device__ int64 of(int64 x, int64 y) { return int64(uint64(x) + uint64(y)); }
+};
+struct Multiply {
+    template <class T> static __device__ T of(T x, T y) { return x * y; }
+    static __device__ int of(int x, int y) { return int(uint32(x) * uint32(y)); }
+    static __device__ int64 of(int64 x, int64 y) { return int64(uint64(x) * uint64(y)); }
+};
+struct Maximum { template <class T> static __device__ T of(T x, T y) { return maximum(x, y); } };
+struct Minimum { template <class T> static __device__ T of(T x, T y) { return minimum(x, y); } };
+struct And { template <class T> static __device__ T of(T x, T y) { return x & y; } };
+struct Or { template <class T> static __device__ T of(T x, T y) { return x | y; } };
+
+// Place: an element and where it is; Greatest, Least: the first place of the extreme, or of the first NaN.
+template <class T> struct Place { T value; int at; };
+template <bool greatest> struct Extreme {
+    template <class T> static __device__ Place<T> of(Place<T> x, Place<T> y) {
+        bool x_nan = x.value != x.value, y_nan = y.value != y.value;
+        bool same = x_nan == y_nan && (x_nan || x.value == y.value);
+        bool better = x_nan || y_nan ? x_nan : greatest ? x.value > y.value : x.value < y.value;
+        return (same ? x.at < y.at : better) ? x : y;
+    }
+};
+typedef Extreme<true> Greatest;
+typedef Extreme<false> Least;
+
+// over_lanes: combines what the threads of a warp hold that differ in `count` values of a digit.
+template <class Fn, int stride, int count, class T> __device__ T over_lanes(T x) {
+    for (int bits = stride; bits < stride * count; bits *= 2) x = Fn::of(x, exchanged(x, bits));
+    return x;
+}
+
+// over_warps: combines `count` numbers that lie `stride` apart in shared memory, in their order.
+template <class Fn, int stride, int count, class T> __device__ T over_warps(const T* parts) {
+    T x = parts[0];
+    for (int n = 1; n < count; ++n) x = Fn::of(x, parts[n * stride]);
+    return x;
+}
+
+// scan_lanes: of the threads of a warp that differ in a digit, combines those up to this one.
+template <class Fn, int stride, int count, class T> __device__ T scan_lanes(T x, int thread) {
+    for (int n = 1; n < count; n *= 2) {
+        T below = from_lane(x, thread - n * stride);
+        if (thread / stride % count >= n) x = Fn::of(below, x);
+    }
+    return x;
+}
+
+// scan_warps: combines the first `done` of `count` numbers that lie `stride` apart in shared memory with x.
+template <class Fn, int stride, int count, class T> __device__ T scan_warps(T x, const T* parts, int done) {
+    for (int n = 0; n < count; ++n) if (n < done) x = Fn::of(x, parts[n * stride]);
+    return x;
+}
+"""
+
+
+def _defined(snippet: str) -> list[str]:
+    """The names that a snippet defines."""
+    if snippet.startswith("typedef signed"):
+        return re.findall(r"(\w+);", snippet)
+    head = snippet.split("\n")[0]
+    named = [part.split(":")[0] for part in head.split(";") if ":" in part] or [head]
+    return [word for part in named for word in re.findall(r"\w+", part)]
+
+
+SNIPPETS: tuple[tuple[tuple[str, ...], str], ...] = tuple(
+    (tuple(_defined(text)), text) for text in _SNIPPETS.strip().split("\n\n")
+)
+NAMES = frozenset(name for names, _ in SNIPPETS for name in names)
+"""Names that variables of a kernel may not have."""
+
+_OWNER = {name: n for n, (names, _) in enumerate(SNIPPETS) for name in names}
+
+
+def prelude(body: str, more: Iterable[str] = ()) -> str:
+    """The functions that a text uses, with those that they use.
+
+    >>> print(prelude("y = as_half(x);").count("__device__"), "sigmoid" in prelude("x"))
+    7 False
+    """
+    found: set[int] = set()
+    waiting = [body, *more]
+    while waiting:
+        for word in set(re.findall(r"[A-Za-z_]\w*", waiting.pop())):
+            n = _OWNER.get(word)
+            if n is not None and n not in found:
+                found.add(n)
+                waiting.append(SNIPPETS[n][1])
+    return "\n\n".join(SNIPPETS[n][1] for n in sorted(found))

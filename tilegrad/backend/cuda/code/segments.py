@@ -1,0 +1,501 @@
+"""Neighbouring statements over one layout, written as one loop over the registers of a thread.
+
+    for each chunk of registers:
+        positions
+        loads of vectors
+        for each element of the vector: everything else
+        stores of vectors
+
+What only this loop uses is local to its turn; results of reductions are known after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ....ir import tile as ir
+from ....ir.dtype import bool_, float32
+from ....ir.tile_access import roots, walk
+from ....ir.tile_types import TileType
+from . import functions
+from .across import COMBINE, neutral, reduce_threads, scan_threads, wide
+from .elements import Kept, View, fits
+from .functions import MEMORY, TYPES, Text, literal
+from .layout import NUMBER, Layout
+from .writing import Lines
+
+if TYPE_CHECKING:
+    from .lower import Lowering
+
+
+class Gathered:
+    """Takes statements in their order, and writes them when one comes that must see what they did."""
+
+    def __init__(self, low: Lowering) -> None:
+        self.low = low
+        self.layout: Layout | None = None
+        self.members: list[ir.Assign | ir.Store] = []
+        self.assigned: set[str] = set()
+        self.later: set[str] = set()
+        """Names whose values are known after the loop."""
+        self.stores = False
+
+    def before(self, statement: ir.Assign) -> None:
+        """A number: it is computed before the loop, if that makes no difference."""
+        names = _names(statement)
+        held = {n for member in self.members for n in _names(member)}
+        loads = isinstance(statement.value, ir.Load) and bool(self.low.guard.keys(statement.value.pointer))
+        if names & (self.later | self.assigned) or statement.name in held or (loads and self.stores):
+            self.finish()
+        self.low.number(statement)
+
+    def add(self, statement: ir.Assign | ir.Store) -> None:
+        layout = self._layout(statement)
+        if not self._joins(statement, layout):
+            self.finish()
+        self.layout = layout
+        self.members.append(statement)
+        if isinstance(statement, ir.Store):
+            self.stores = True
+        elif isinstance(statement.value, ir.Reduce | ir.Scan):
+            self.later.add(statement.name)
+        else:
+            self.assigned.add(statement.name)
+
+    def _layout(self, statement: ir.Assign | ir.Store) -> Layout:
+        plan = self.low.plan
+        match statement:
+            case ir.Store():
+                return plan.of_store(statement)
+            case ir.Assign(_, ir.Reduce(_, x, _) | ir.Scan(_, x, _)):
+                return plan.of_operand(x)
+        return plan.of_name(statement.name)
+
+    def _joins(self, statement: ir.Assign | ir.Store, layout: Layout) -> bool:
+        """Whether a statement may share the loop."""
+        if not self.members:
+            return True
+        if layout != self.layout or _names(statement) & self.later:
+            return False
+        if isinstance(statement, ir.Assign) and statement.name in self.later:
+            return False
+        guard = self.low.guard
+        if isinstance(statement, ir.Store) and guard.keys(statement.pointer):
+            mine = guard.expanded(statement.pointer)
+            for load in self._loads():
+                if guard.keys(load.pointer) & guard.keys(statement.pointer) and guard.expanded(load.pointer) != mine:
+                    return False
+        if isinstance(statement, ir.Assign) and isinstance(statement.value, ir.Load) and self.stores:
+            return not guard.keys(statement.value.pointer)
+        return not (missing(self.low, [*self.members, statement], layout) & self.assigned)
+
+    def _loads(self) -> list[ir.Load]:
+        return [m.value for m in self.members if isinstance(m, ir.Assign) and isinstance(m.value, ir.Load)]
+
+    def finish(self) -> None:
+        """Writes what was gathered."""
+        if self.members:
+            assert self.layout is not None
+            _Segment(self.low, self.layout, self.members).write()
+        self.__init__(self.low)  # type: ignore[misc]
+
+
+def _names(statement: ir.Statement) -> set[str]:
+    return {x.name for root in roots(statement) for x in walk(root) if isinstance(x, ir.Name)}
+
+
+def missing(low: Lowering, members: Sequence[ir.Assign | ir.Store], layout: Layout) -> set[str]:
+    """The variables that a loop over a layout cannot read from registers."""
+    elements = low.elements
+    kept, declare, elements.missing = dict(elements.kept), elements.declare, set()
+    elements.declare, copies, elements.copies = None, elements.copies, {}
+    view, _ = low.positions(layout)
+    for member in members:
+        for x in _evaluated(member):
+            shape = elements.shape(x)
+            whole = view[len(view) - len(shape) :] if shape else ()
+            if shape and shape != layout.shape[len(view) - len(shape) :]:
+                elements.part(x, view, layout.shape, float32)
+            else:
+                elements.of(x, whole, float32)
+        if isinstance(member, ir.Assign) and not isinstance(member.value, ir.Reduce | ir.Scan):
+            elements.kept[member.name] = Kept(member.name, layout)
+    found, elements.missing = elements.missing, set()
+    elements.kept, elements.declare, elements.copies = kept, declare, copies
+    return found
+
+
+def _evaluated(member: ir.Assign | ir.Store) -> list[ir.Tile]:
+    """The expressions of a statement that are computed at positions."""
+    match member:
+        case ir.Store(pointer, value, mask):
+            found = [pointer, value, mask]
+        case ir.Assign(_, ir.Load(pointer, mask, other)):
+            found = [pointer, mask, other]
+        case ir.Assign(_, ir.Reduce(_, x, _) | ir.Scan(_, x, _)):
+            found = [x]
+        case ir.Assign(_, value):
+            found = [value]
+    return [x for x in found if x is not None]
+
+
+class _Segment:
+    """One loop, being written."""
+
+    def __init__(self, low: Lowering, layout: Layout, members: Sequence[ir.Assign | ir.Store]) -> None:
+        self.low, self.layout, self.members = low, layout, list(members)
+        self.elements = low.elements
+        self.own = {id(m) for m in members}
+        self.heads, self.loads, self.lanes, self.stores = Lines(), Lines(), Lines(), Lines()
+        self.view: View = ()
+        self.inside: list[str] = []
+        self.indices = low.indices(layout)
+        self.totals: dict[str, str] = {}
+
+    def write(self) -> None:
+        low = self.low
+        for m in self.members:  # barriers first
+            if isinstance(m, ir.Assign) and isinstance(m.value, ir.Load):
+                low.wait_for(low.guard.loading(m.value.pointer, self.layout))
+        for m in self.members:
+            if isinstance(m, ir.Store):
+                low.wait_for(low.guard.storing(m.pointer, self.layout))
+        low.copy(sorted(missing(low, self.members, self.layout)))
+        for m in self.members:
+            if isinstance(m, ir.Assign):
+                self._declare(m)
+        self._loop()
+        for m in self.members:
+            if isinstance(m, ir.Assign) and isinstance(m.value, ir.Reduce):
+                self._reduced(m.name, m.value)
+            elif isinstance(m, ir.Assign) and isinstance(m.value, ir.Scan):
+                t = low.types.variables[m.name]
+                scan_threads(low, m.value.fn, t.dtype, low.names.of(m.name), m.value.axis, self.layout)
+        for name in [n for n, kept in self.elements.kept.items() if kept.element]:
+            del self.elements.kept[name]
+        low.copy([])
+
+    # --- variables -------------------------------------------------------------------------------
+
+    def _is_local(self, name: str) -> bool:
+        """Whether only this loop uses a variable."""
+        return self.low.counts.get(name, 1) == 1 and all(use in self.own for use in self.low.uses.get(name, ()))
+
+    def _declare(self, m: ir.Assign) -> None:
+        """Declares what lives longer than the loop."""
+        low, name = self.low, m.name
+        t = low.types.variables[name]
+        match m.value:
+            case ir.Reduce(fn, x, axis):
+                source = low.types.of(x).dtype
+                element = TYPES[wide(source).name]
+                type = f"Place<{element}>" if fn.startswith("arg") else element
+                total = low.names.fresh(f"{low.names.of(name)}_found") if fn.startswith("arg") else low.names.of(name)
+                rest = self.layout.without([axis])
+                self._array(type, total, rest, neutral(fn, wide(source)))
+                self.totals[name] = total
+                low.scopes[-1].add(name)
+                if t.shape and not fn.startswith("arg"):
+                    self.elements.kept[name] = Kept(total, rest)
+                return
+            case ir.Scan():
+                self._array(low.register_type(t), low.names.of(name), self.layout, None)
+                self.elements.kept[name] = Kept(low.names.of(name), self.layout)
+                return
+        if self._is_local(name):
+            return
+        if not any(name in scope for scope in low.scopes):
+            self._array(low.register_type(t), low.names.of(name), self.layout, None)
+            low.scopes[-1].add(name)
+            self.elements.kept[name] = Kept(low.names.of(name), self.layout)
+
+    def _array(self, type: str, name: str, layout: Layout, start: Text | None) -> None:
+        """Declares an array over the registers of a layout."""
+        extents = "".join(f"[{n}]" for n in layout.extents())
+        if start is None or not extents:
+            self.low.out.add(f"{type} {name}{extents}{'' if start is None else f' = {start}'};")
+            return
+        self.low.out.add(f"{type} {name}{extents};")
+        with self.low.over(layout) as at:
+            self.low.out.add(f"{name}{at} = {type if start.text.startswith('{') else ''}{start};")
+
+    # --- the loop --------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        low, out = self.low, self.low.out
+        heads = low.loops(self.layout, {(self.layout.vector, 0)})
+        depth = out.depth + max(1, len(heads))
+        wide = self.layout.width > 1
+        for lines in (self.heads, self.loads, self.stores):
+            lines.depth = depth
+        self.lanes.depth = depth + wide
+        low.out = self.heads
+        self.view, self.inside = low.positions(self.layout, named=True)
+        self.elements.declare, self.elements.known = self._name, {}
+        for m in self.members:
+            self._member(m)
+        self.elements.declare = None
+        low.out = out
+        for n, head in enumerate(heads):
+            out.lines += ["    " * (out.depth + n) + "#pragma unroll", "    " * (out.depth + n) + head + " {"]
+        if not heads:
+            out.add("{")
+        out.lines += [*self.heads.lines, *self.loads.lines]
+        if self.lanes.lines and wide:
+            index = "    " * depth
+            out.lines += [f"{index}#pragma unroll", f"{index}for (int v = 0; v < {self.layout.width}; ++v) {{"]
+            out.lines += [*self.lanes.lines, index + "}"]
+        else:
+            out.lines += self.lanes.lines
+        out.lines += self.stores.lines
+        out.lines += ["    " * (depth - 1 - n) + "}" for n in range(max(1, len(heads)))]
+
+    def _name(self, type: str, stem: str, value: Text) -> str:
+        """Gives a position a name at the head of the loop."""
+        taken = self.low.names.taken
+        name = stem if not any(f" {stem} = " in line for line in self.heads.lines) else self.low.names.fresh(stem)
+        taken.add(name)
+        self.heads.add(f"{'' if type == 'auto' else 'const '}{type} {name} = {value};")
+        return name
+
+    def _member(self, m: ir.Assign | ir.Store) -> None:
+        match m:
+            case ir.Store():
+                self._store(m)
+            case ir.Assign(name, ir.Load() as load):
+                self._load(name, load)
+            case ir.Assign(name, ir.Reduce(fn, x, axis)):
+                self._accumulate(name, fn, x, axis)
+            case ir.Assign(name, ir.Scan(fn, x, _)):
+                t = self.low.types.of(x)
+                value = self._at(x, t)
+                if self.inside:
+                    value = Text(f"{self._all(self.inside)} ? {value.within(3)} : {neutral(fn, wide(t.dtype))}", 0)
+                self.lanes.add(f"{self.low.names.of(name)}{self.indices} = {value};")
+            case ir.Assign(name, value):
+                self._set(name, self._at(value, self.low.types.variables[name]))
+
+    def _at(self, x: ir.Tile, t: TileType) -> Text:
+        """An expression at the element at hand."""
+        self.elements.lane = "v" if self.layout.width > 1 else None
+        made = self.elements.part(x, self.view, self.layout.shape, t.dtype)
+        self.elements.lane = None
+        return made
+
+    def _base(self, x: ir.Tile, t: TileType) -> Text:
+        """An expression where the vector begins."""
+        return self.elements.part(x, self.view, self.layout.shape, t.dtype)
+
+    def _all(self, conditions: Sequence[str]) -> str:
+        return " && ".join(conditions)
+
+    def _target(self, name: str, vector: bool) -> str:
+        """Where an element is put: an array that lives on, or something local to the turn (which is declared)."""
+        low, t = self.low, self.low.types.variables[name]
+        called = low.names.of(name)
+        kept = self.elements.kept.get(name)
+        if kept is not None and not kept.element:
+            return f"{called}{self.indices}"
+        if vector:
+            self.loads.add(f"{low.register_type(t)} {called}[{self.layout.width}];")
+            self.elements.kept[name] = Kept(called, self.layout, f"{called}[v]")
+            return f"{called}[v]"
+        self.elements.kept[name] = Kept(called, self.layout, called)
+        return f"const {low.register_type(t) if not t.pointer else 'auto'} {called}"
+
+    def _set(self, name: str, value: Text) -> None:
+        self.lanes.add(f"{self._target(name, False)} = {value};")
+
+    # --- memory ----------------------------------------------------------------------------------
+
+    def _is_vector(self, pointer: ir.Tile) -> bool:
+        """Whether an access takes a vector in one piece."""
+        width, axis = self.layout.width, self._axis(pointer)
+        if width == 1 or axis < 0 or not self.low.is_positional(pointer):
+            return False
+        self.low.patterns.width = width
+        return self.low.patterns.of(pointer, axis).step == 1
+
+    def _axis(self, x: ir.Tile) -> int:
+        """The axis of an operand along which the vector runs."""
+        own = self.elements.shape(x)
+        axis = self.layout.vector - (len(self.layout.shape) - len(own))
+        return axis if axis >= 0 and own and own[axis] == self.layout.shape[self.layout.vector] else -1
+
+    def _even(self, x: ir.Tile | None) -> bool:
+        """Whether a mask is the same for all elements of a vector."""
+        if x is None:
+            return True
+        self.low.patterns.width = self.layout.width
+        return self.low.is_positional(x) and self.low.patterns.of(x, self._axis(x)).step == 0
+
+    def _is_aligned(self, pointer: ir.Tile, t: TileType) -> bool:
+        multiple = self.low.patterns.of(pointer, self._axis(pointer)).multiple
+        return multiple * t.dtype.bytes >= min(16, self.layout.width * t.dtype.bytes)
+
+    def _load(self, name: str, load: ir.Load) -> None:
+        t = self.low.types.variables[name]
+        if self._is_vector(load.pointer) and self.low.is_positional(load.mask) and self.low.is_positional(load.other):
+            self._load_vector(name, load, t)
+            return
+        from .lower import from_memory
+
+        self.elements.lane = "v" if self.layout.width > 1 else None
+        value = from_memory(self.elements.memory(load.pointer, self._seen(load.pointer)), t)
+        self.elements.lane = None
+        conditions = list(self.inside)
+        if load.mask is not None:
+            conditions.append(self._at(load.mask, TileType(bool_)).within(functions.AND))
+        if conditions:
+            other = literal(0, t.dtype) if load.other is None else self._at(load.other, t)
+            other = other if t.dtype is not bool_ else Text("false") if load.other is None else other
+            value = Text(f"{self._all(conditions)} ? {value.within(3)} : {other.within(3)}", 0)
+            if TYPES[t.dtype.name] not in ("float", "double", "int", "int64"):
+                value = Text(f"{TYPES[t.dtype.name]}({value})")
+        self._set(name, value)
+
+    def _seen(self, pointer: ir.Tile) -> View:
+        shape = self.elements.shape(pointer)
+        assert len(shape) == len(self.view) or not shape
+        return self.view if shape else ()
+
+    def _load_vector(self, name: str, load: ir.Load, t: TileType) -> None:
+        target = self._target(name, True).removesuffix("[v]")
+        pointer = self._base(load.pointer, t)
+        read = "read" if self._is_aligned(load.pointer, t) else "read_anywhere"
+        other = self._filling(load, t)
+        if self._even(load.mask) and other is not None:
+            conditions = list(self.inside)
+            if load.mask is not None:
+                conditions.append(self._base(load.mask, TileType(bool_)).within(functions.AND))
+            if not conditions:
+                self.loads.add(f"{read}({target}, {pointer});")
+                return
+            self.loads.add(f"if ({self._all(conditions)}) {read}({target}, {pointer});")
+            self.loads.add(f"else fill({target}, {other});")
+            return
+        mask = self._mask(self.loads, name, load.mask)
+        with self._each(self.loads):
+            start = literal(0, t.dtype) if load.other is None else self._at(load.other, t)
+            self.loads.add(f"{target}[v] = {start};")
+        self.loads.add(f"read_masked({target}, {pointer}, {mask});")
+
+    def _filling(self, load: ir.Load, t: TileType) -> Text | None:
+        """What stands for elements that are not read, if it is one number."""
+        if load.other is None:
+            return functions.call(TYPES[t.dtype.name], literal(0, t.dtype)) if not t.dtype.is_float else literal(0, t.dtype)
+        if self.elements.shape(load.other):
+            return None
+        made = self.elements.of(load.other, (), t.dtype)
+        return made if t.dtype.is_float else functions.call(TYPES[t.dtype.name], made)
+
+    def _each(self, lines: Lines):  # type: ignore[no-untyped-def]
+        return lines.block(f"for (int v = 0; v < {self.layout.width}; ++v)", unrolled=True)
+
+    def _mask(self, lines: Lines, name: str, mask: ir.Tile | None) -> str:
+        """Which elements of a vector are accessed."""
+        called = self.low.names.fresh(f"{name}_mask".replace("__", "_"))
+        conditions = list(self.inside)
+        if mask is not None:
+            conditions.append(self._at(mask, TileType(bool_)).within(functions.AND))
+        lines.add(f"bool {called}[{self.layout.width}];")
+        with self._each(lines):
+            lines.add(f"{called}[v] = {self._all(conditions) or 'true'};")
+        return called
+
+    def _store(self, store: ir.Store) -> None:
+        from .lower import to_memory
+
+        t = self.low.types.of(store.pointer)
+        owners = self.low.owners(self.layout)
+        if self._is_vector(store.pointer):
+            self._store_vector(store, t, owners)
+            return
+        self.elements.lane = "v" if self.layout.width > 1 else None
+        memory = self.elements.memory(store.pointer, self._seen(store.pointer))
+        self.elements.lane = None
+        conditions = [*owners, *self.inside]
+        if store.mask is not None:
+            conditions.append(self._at(store.mask, TileType(bool_)).within(functions.AND))
+        guard = f"if ({self._all(conditions)}) " if conditions else ""
+        self.lanes.add(f"{guard}{memory} = {to_memory(self._at(store.value, t), t)};")
+
+    def _store_vector(self, store: ir.Store, t: TileType, owners: list[str]) -> None:
+        values = self._values(store, t)
+        pointer = self._base(store.pointer, t)
+        conditions = [*owners, *self.inside]
+        even = self._even(store.mask)
+        if even and store.mask is not None:
+            conditions.append(self._base(store.mask, TileType(bool_)).within(functions.AND))
+        guard = f"if ({self._all(conditions)}) " if conditions else ""
+        if even:
+            write = "write" if self._is_aligned(store.pointer, t) else "write_anywhere"
+            self.stores.add(f"{guard}{write}({pointer}, {values});")
+            return
+        assert store.mask is not None
+        called = self.low.names.fresh(f"{values.split('[')[0]}_mask".replace("__", "_"))
+        self.loads.add(f"bool {called}[{self.layout.width}];")
+        self.lanes.add(f"{called}[v] = {self._at(store.mask, TileType(bool_))};")
+        self.stores.add(f"{guard}write_masked({pointer}, {values}, {called});")
+
+    def _values(self, store: ir.Store, t: TileType) -> str:
+        """An array with what a vector of memory becomes."""
+        if isinstance(store.value, ir.Name):
+            kept = self.elements.kept.get(store.value.name)
+            if kept is not None and fits(kept.layout, self.view) and kept.element != kept.text:
+                element = kept.element or f"{kept.text}{self.indices}"
+                return element.removesuffix("[v]")
+        base = next((x.name for x in walk(store.pointer) if isinstance(x, ir.Name) and x.name not in self.elements.lazy), "x")
+        called = self.low.names.fresh(f"{base}_out".replace("__", "_"))
+        self.loads.add(f"{TYPES[t.dtype.name]} {called}[{self.layout.width}];")
+        self.lanes.add(f"{called}[v] = {self._at(store.value, t)};")
+        return called
+
+    # --- reductions ------------------------------------------------------------------------------
+
+    def _accumulate(self, name: str, fn: str, x: ir.Tile, axis: int) -> None:
+        t = self.low.types.of(x)
+        value = self._at(x, t)
+        at = self._rest_indices(axis)
+        total = f"{self.totals[name]}{at}"
+        guard = f"if ({self._all(self.inside)}) " if self.inside else ""
+        if fn.startswith("arg"):
+            self.elements.lane = "v" if self.layout.width > 1 else None
+            place = self.elements._position(self.view[axis])
+            self.elements.lane = None
+            type = f"Place<{TYPES[t.dtype.name]}>"
+            self.lanes.add(f"{guard}{total} = {COMBINE[fn]}::of({total}, {type}{{{value}, {place}}});")
+        elif fn in ("add", "mul") and t.dtype.is_float:
+            self.lanes.add(f"{guard}{total} {'+' if fn == 'add' else '*'}= {value};")
+        else:
+            combined = functions.applied(fn, wide(t.dtype), [Text(total), value])
+            self.lanes.add(f"{guard}{total} = {combined};")
+
+    def _rest_indices(self, axis: int) -> str:
+        """The indices of the registers of the other axes, as the loop of the whole counts them."""
+        return "".join(
+            f"[{self.low.variable(self.layout, a, place)}]" for a, place in self.layout.registers() if a != axis
+        )
+
+    def _reduced(self, name: str, reduce: ir.Reduce) -> None:
+        low = self.low
+        source = low.types.of(reduce.x).dtype
+        element = TYPES[wide(source).name]
+        arg = reduce.fn.startswith("arg")
+        rest = self.layout.without([reduce.axis])
+        total = self.totals[name]
+        type = f"Place<{element}>" if arg else element
+        reduce_threads(low, reduce.fn, type, total, self.layout.axes[reduce.axis], rest)
+        if arg:
+            called = low.names.of(name)
+            if rest == NUMBER:
+                low.out.add(f"const int {called} = {total}.at;")
+                return
+            self._array("int", called, rest, None)
+            with low.over(rest) as at:
+                low.out.add(f"{called}{at} = {total}{at}.at;")
+            self.elements.kept[name] = Kept(called, rest)
+        elif source.is_float and MEMORY[source.name] != element:
+            with low.over(rest) as at:
+                low.out.add(f"{total}{at} = {functions.narrowed(Text(f'{total}{at}'), source)};")

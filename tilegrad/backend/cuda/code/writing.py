@@ -1,0 +1,113 @@
+"""The lines of a kernel, its names, and its shared memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .prelude import NAMES
+
+KEYWORDS = frozenset(
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const constexpr const_cast "
+    "continue decltype default delete do double dynamic_cast else enum explicit export extern false float for friend goto "
+    "if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public "
+    "register reinterpret_cast return short signed sizeof static static_assert static_cast struct switch template this "
+    "thread_local throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor "
+    "xor_eq threadIdx blockIdx blockDim gridDim warpSize asm main shared thread char8_t char16_t char32_t NULL".split()
+)
+OWN = re.compile(r"(v|c\d*(_\d+)?|at\d*|n|program_\d|grid_\d|parts\d*|__\w+|\w+f)$")
+"""Names that generated code uses itself, and (ending in f) functions of the library."""
+LIBRARY = frozenset("exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan atan2 sinh cosh tanh".split())
+
+
+class Names:
+    """What the variables of a kernel are called in C++."""
+
+    def __init__(self) -> None:
+        self.called: dict[str, str] = {}
+        self.taken: set[str] = set()
+
+    def of(self, name: str) -> str:
+        if name not in self.called:
+            refused = name in KEYWORDS or name in NAMES or name in LIBRARY or OWN.match(name) is not None
+            self.called[name] = self.fresh(f"{name}_" if refused else name)
+        return self.called[name]
+
+    def fresh(self, stem: str) -> str:
+        name, n = stem, 1
+        while name in self.taken:
+            n += 1
+            name = f"{stem}{'_' if stem[-1:].isdigit() else ''}{n}"
+        self.taken.add(name)
+        return name
+
+
+class Lines:
+    """C++ with its indentation."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 1
+
+    def add(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text if text else "")
+
+    @contextmanager
+    def block(self, head: str, unrolled: bool = False) -> Iterator[None]:
+        """Statements in braces; without a head they only have a scope."""
+        if unrolled:
+            self.add("#pragma unroll")
+        self.add(f"{head} {{" if head else "{")
+        self.depth += 1
+        start = len(self.lines)
+        yield
+        self.depth -= 1
+        if len(self.lines) == start + 1 and head.startswith(("for", "if")) and not _opens(self.lines[start]):
+            self.lines[start - 1] = self.lines[start - 1][:-2]  # one statement needs no braces
+        else:
+            self.add("}")
+
+
+def _opens(line: str) -> bool:
+    """Whether a single line is one that `else` could be taken to belong to, or declares something."""
+    return line.strip().startswith(("if", "for", "while", "#", "}"))
+
+
+class Shared:
+    """Shared memory for values on their way between threads.
+
+    Small ones go to two halves in turn: who writes into one has passed the barrier after the other was written, and so
+    everybody has read what was in this one before. Others wait at a barrier of their own.
+    """
+
+    SMALL = 4096
+
+    def __init__(self) -> None:
+        self.half = 0
+        """Bytes of each half."""
+        self.last: int | None = 0
+        """Which half was used last; None: not known."""
+        self.first: int | None = None
+        """Which half was used first since `begin`."""
+        self.large = 0
+        self.dirty = False
+        """Whether somebody may still read what is in the large part."""
+
+    def take(self, bytes: int) -> tuple[str, bool]:
+        """A place for so many bytes (its name), and whether all threads must wait before they write."""
+        if bytes > self.SMALL:
+            self.large = max(self.large, bytes)
+            waits, self.dirty = self.dirty, True
+            return "large", waits
+        self.half = max(self.half, -(-bytes // 16) * 16)
+        waits = self.last is None
+        self.last = 0 if self.last != 0 else 1
+        if self.first is None:
+            self.first = self.last
+        return f"half_{self.last}", waits
+
+    def waited(self) -> None:
+        """All threads have met: nobody reads any more."""
+        self.last = self.last or 0
+        self.dirty = False
