@@ -1,27 +1,66 @@
 """Products of tiles: blocks of the result held in registers while k runs.
 
-A block is some rows by two vectors, as many as leave registers for the operands. The left operand is read number
-by number: from where it lies, if it lies along k, otherwise from panels (`packing.py`). The right one is read by
-vectors, from panels; for a few rows, for which packing does not pay, from where it lies.
+A block is some rows by one to three vectors, as many as leave registers for the operands. The left operand is read
+number by number: from where it lies, if it lies along k, otherwise from panels (`packing.py`). The right one is read
+by vectors, from panels; for a few rows, for which packing does not pay, from where it lies. Blocks may reach beyond
+the result, which has room for that (`room_for`): so there is one block for all places, and little code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ....ir import tile as ir
+from ....ir.dtype import DType
 from .. import vectors
 from ..emit import I64, Type, Value, constant
+from ..target import Target
 from .elements import At, Memory
 from .nests import Nests
 from .packing import Panels, across, defined, pack, pack_turned, panels
 
 UNROLLED = 4
 """Turns of the innermost loop that are written out."""
+MANY = 16
+"""Vectors of a row among which one that is computed in vain does not matter."""
 
 Line: TypeAlias = Callable[[Value], Value]
 """Gives the element of a row at some k."""
+
+
+class Block(NamedTuple):
+    """What the innermost loop computes: some rows by some vectors; at the end of the columns by `tail` vectors."""
+
+    rows: int
+    wide: int
+    tail: int = 0
+
+
+def block_of(target: Target, dtype: DType, shape: tuple[int, ...]) -> Block:
+    """The blocks of a result.
+
+    >>> target = Target("x86", 32, 16)
+    >>> from ....ir.dtype import float32
+    >>> [tuple(block_of(target, float32, shape)) for shape in ((256, 256), (8, 24), (100, 40), (3, 7))]
+    [(6, 2, 0), (4, 3, 0), (6, 2, 1), (3, 1, 0)]
+    """
+    lanes = target.lanes(dtype.bytes)
+    count = -(-shape[1] // lanes)
+    wide = 1 if count == 1 else 3 if count % 2 and count % 3 == 0 else 2
+    most = max(1, (target.registers - 4) // wide)
+    rows = -(-shape[0] // -(-shape[0] // most))
+    return Block(rows, wide, count % wide if count < MANY else 0)
+
+
+def room_for(target: Target, dtype: DType, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the memory of a result: whole blocks."""
+    if 0 in shape:
+        return shape
+    lanes = target.lanes(dtype.bytes)
+    rows, wide, tail = block_of(target, dtype, shape)
+    count = -(-shape[1] // lanes)
+    return -(-shape[0] // rows) * rows, (count if tail else -(-count // wide) * wide) * lanes
 
 
 def dot(nests: Nests, out: Memory, x: ir.Tile, y: ir.Tile, accumulator: ir.Tile | None) -> None:
@@ -36,10 +75,13 @@ class _Dot:
         self.lanes = nests.target.lanes(self.dtype.bytes)
         self.m, self.n = out.shape
         self.k = self.e.types.of(x).shape[1]
-        self.rows = max(1, (nests.target.registers - 4) // 2)
+        self.block = block_of(nests.target, self.dtype, out.shape)
+        self.few = self.m <= nests.target.registers - 4
         self.left = self._packed_left(x)
-        along = self.m <= 2 * self.rows and self._is_plain(y) and self._step(y) == 1 and self.n % self.lanes == 0
-        self.right = y if along else self._packed_right(y)
+        straight = (
+            self.few and self._is_plain(y) and self._step(y) == 1 and self.n % (self.lanes * self.block.wide) == 0
+        )
+        self.right = y if straight else self._packed_right(y)
 
     def _is_plain(self, x: ir.Tile) -> bool:
         """Whether elements come from memory as they are."""
@@ -54,10 +96,10 @@ class _Dot:
         return x if self.e.types.of(x).dtype is self.dtype else ir.Cast(x, self.dtype)
 
     def _packed_left(self, x: ir.Tile) -> ir.Tile | Memory | Panels:
-        if self.n > 2 * self.lanes and self.m >= self.rows:
+        if self.n > 2 * self.lanes and not self.few:
             turned = across(self.e, x)
             if turned is not None:
-                made = panels(self.e, self.dtype, self.rows, self.k, self.m, "left")
+                made = panels(self.e, self.dtype, self.block.rows, self.k, self.m, self.lanes, "left")
                 pack(self.nests, made, self._converted(turned), self.m, self.lanes)
                 return made
         if (self._is_plain(x) and self._step(x) is not None) or self.n <= self.lanes:
@@ -67,7 +109,7 @@ class _Dot:
         return memory
 
     def _packed_right(self, y: ir.Tile) -> Panels:
-        made = panels(self.e, self.dtype, 2 * self.lanes, self.k, self.n, "right")
+        made = panels(self.e, self.dtype, self.block.wide * self.lanes, self.k, self.n, self.lanes, "right")
         self.e.begin()
         turned = across(self.e, y)
         if turned is None:
@@ -82,32 +124,25 @@ class _Dot:
         if accumulator is not None and not self._accumulates_here(accumulator):
             self.nests.keep(self.out, accumulator)
         fresh = accumulator is None
-        pair = 2 * self.lanes
-        full = self.n // pair * pair
-        if full:
-            loop = self.nests.loop("n", 0, full, pair)
-            self._columns(loop.index, 2, None, fresh)
-            self.b.close_loop(loop)
-        if full < self.n:
-            left = self.n - full
-            wide = -(-left // self.lanes)
-            self._columns(constant(full, I64), wide, left % self.lanes or None, fresh)
+        _, wide, tail = self.block
+        end = -(-self.n // self.lanes)
+        self._columns(0, end - tail if tail else -(-end // wide) * wide, wide, fresh)
+        if tail:
+            self._columns(end - tail, end, tail, fresh)
 
     def _accumulates_here(self, accumulator: ir.Tile) -> bool:
         return isinstance(accumulator, ir.Name) and self.e.memory.get(accumulator.name) == self.out
 
-    def _columns(self, column: Value, wide: int, active: int | None, fresh: bool) -> None:
-        done = self.m // self.rows * self.rows
-        if done:
-            loop = self.nests.loop("m", 0, done, self.rows)
-            self._block(loop.index, self.rows, column, wide, active, fresh)
-            self.b.close_loop(loop)
-        if done < self.m:
-            self._block(constant(done, I64), self.m - done, column, wide, active, fresh)
+    def _columns(self, start: int, end: int, wide: int, fresh: bool) -> None:
+        """The blocks from one vector of the columns to another."""
+        outer = self.nests.loop("n", start * self.lanes, end * self.lanes, wide * self.lanes)
+        inner = self.nests.loop("m", 0, self.m, self.block.rows)
+        self._block(inner.index, outer.index, wide, fresh)
+        self.b.close_loop(inner)
+        self.b.close_loop(outer)
 
-    def _block(self, row: Value, rows: int, column: Value, wide: int, active: int | None, fresh: bool) -> None:
-        """A block of the result; of its last vector, only the `active` lanes exist."""
-        b, e = self.b, self.e
+    def _block(self, row: Value, column: Value, wide: int, fresh: bool) -> None:
+        b, e, rows = self.b, self.e, self.block.rows
         e.begin()
         places: list[At] = [
             [b.op("add", row, constant(r, I64)), b.op("add", column, constant(v * self.lanes, I64))]
@@ -128,10 +163,8 @@ class _Dot:
             e.memo = {}
             sums = self._step_on(lines, column, wide, constant(u, I64), sums)
         e.begin()
-        for n, (at, value) in enumerate(zip(places, sums, strict=True)):
-            e.active = active if n % wide == wide - 1 else None
+        for at, value in zip(places, sums, strict=True):
             e.keep(self.out, at, value, self.lanes)
-        e.active = None
 
     def _step_on(self, lines: list[Line], column: Value, wide: int, k: Value, sums: list[Value]) -> list[Value]:
         """The sums with what one k adds to them."""
@@ -145,9 +178,11 @@ class _Dot:
     def _line(self, block: Value, r: int) -> Line:
         """How the elements of row r of a block of the left operand are read."""
         e, b, left = self.e, self.b, self.left
-        row = b.op("add", block, constant(r, I64))
         if isinstance(left, Panels):
             return lambda k: left.load(e, block, r, k, 0)
+        row = b.op("add", block, constant(r, I64))
+        if self.m % self.block.rows:
+            row = b.intrinsic("smin", row, constant(self.m - 1, I64))
         if isinstance(left, Memory):
             return lambda k: e.load(left, [row, k], 0)
         x, step = defined(e, left), self._step(left)

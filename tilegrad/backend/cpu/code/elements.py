@@ -7,6 +7,7 @@ is evaluated in the same way. Loads become vector loads where the address grows 
 
 from __future__ import annotations
 
+from math import copysign, prod
 from typing import Any, NamedTuple
 
 from ....ir import tile as ir
@@ -14,6 +15,7 @@ from ....ir.dtype import DType, bool_, int32, int64
 from ....ir.tile_types import TileType, Types, literal_dtype
 from .. import vectors
 from ..emit import I32, I64, Builder, Type, Value, constant, dtype_constant, element_type, lane_constants
+from .ranges import Ranges, divided
 
 At = list[Value]
 """A position: an int64 for each axis. With lanes, that of the first."""
@@ -26,6 +28,8 @@ class Memory(NamedTuple):
     dtype: DType
     shape: tuple[int, ...]
     pointer: bool = False
+    room: tuple[int, ...] = ()
+    """The shape that it lies in, if that is larger."""
 
     @property
     def element(self) -> str:
@@ -41,6 +45,7 @@ class Elements:
 
     def __init__(self, types: Types, b: Builder) -> None:
         self.types, self.b = types, b
+        self.ranges = Ranges(types)
         self.registers: dict[str, Value] = {}
         """Numbers that are assigned once, and the addresses of parameters."""
         self.memory: dict[str, Memory] = {}
@@ -60,18 +65,18 @@ class Elements:
 
     # --- memory ----------------------------------------------------------------------------------
 
-    def allocate(self, dtype: DType, shape: tuple[int, ...], hint: str, pointer: bool = False) -> Memory:
-        count = 1
-        for extent in shape:
-            count *= extent
+    def allocate(
+        self, dtype: DType, shape: tuple[int, ...], hint: str, pointer: bool = False, room: tuple[int, ...] = ()
+    ) -> Memory:
         bytes = 8 if pointer else dtype.bytes
-        return Memory(self.b.allocate(count * bytes + 64, f"{hint}.tile"), dtype, shape, pointer)
+        address = self.b.allocate(prod(room or shape) * bytes + 64, f"{hint}.tile")
+        return Memory(address, dtype, shape, pointer, room)
 
     def place(self, memory: Memory, at: At) -> Value:
         """The address of an element."""
         b = self.b
         flat = constant(0, I64)
-        for index, extent in zip(at, memory.shape, strict=True):
+        for index, extent in zip(at, memory.room or memory.shape, strict=True):
             flat = index if flat.text == "0" else b.op("add", b.op("mul", flat, constant(extent, I64)), index)
         return b.offset(memory.address, memory.element, flat)
 
@@ -152,10 +157,7 @@ class Elements:
         own = self.shape(x)
         if not own:
             return self.of(x, [], 0, dtype)
-        whole = shape[len(shape) - len(own) :]
-        inner = at[len(at) - len(own) :]
-        aligned = [constant(0, I64) if e == 1 and w != 1 else i for i, e, w in zip(inner, own, whole, strict=True)]
-        return self.of(x, aligned, lanes if own[-1] == whole[-1] else 0, dtype)
+        return self.of(x, _aligned(at, own, shape), lanes if own[-1] == shape[-1] else 0, dtype)
 
     def of(self, x: ir.Tile, at: At, lanes: int, dtype: DType) -> Value:
         """The element of an expression at a position, or so many along the last axis from there."""
@@ -210,6 +212,9 @@ class Elements:
         raise NotImplementedError(type(x).__name__)
 
     def _apply(self, x: ir.Apply, at: At, lanes: int, t: TileType) -> Value:
+        easier = self._easier(x, at, lanes, t)
+        if easier is not None:
+            return easier
         meeting = self.types.arguments(x)
         wanted = (bool_, meeting, meeting) if x.fn == "where" else (meeting,) * len(x.args)
         args = []
@@ -217,6 +222,26 @@ class Elements:
             have = self.dtype(a, dtype)
             args.append(vectors.cast(self.b, self.part(a, at, t.shape, lanes, have), have, dtype))
         return vectors.apply(self.b, x.fn, meeting, tuple(args))
+
+    def _easier(self, x: ir.Apply, at: At, lanes: int, t: TileType) -> Value | None:
+        """Divisions of natural numbers, ranges asked for at once, masks that were heeded before."""
+        b = self.b
+        match x:
+            case ir.Apply("floordiv" | "mod" as fn, (y, ir.Literal(int() as divisor))) if divisor > 0:
+                span = self.ranges.of(y)
+                if span is not None and span[0] >= 0 and self.types.of(y).dtype is t.dtype:
+                    return divided(b, fn, self.part(y, at, t.shape, lanes, t.dtype), divisor, span[1])
+            case ir.Apply("bitand"):
+                between = self.ranges.is_between(x)
+                if between is not None:
+                    value = self.part(between[0], at, t.shape, lanes, self.types.of(between[0]).dtype)
+                    return b.compare("ult", value, constant(between[1], value.type))
+            case ir.Apply("where", (condition, ir.Name(name), ir.Literal(number))) if number == 0:
+                load = self.lazy.get(name)
+                if isinstance(load, ir.Load) and load.other is None and load.mask == condition:
+                    if copysign(1, number) > 0 and self.types.of(load).shape == t.shape:
+                        return self.of(load, at, lanes, t.dtype)
+        return None
 
     def _address(self, x: ir.Apply, at: At, lanes: int, t: TileType) -> Value:
         b = self.b
@@ -237,9 +262,7 @@ class Elements:
         """An offset as int64, from its parts as int64: it may not overflow, and so the machine can add as it loads."""
         b = self.b
         own = self.shape(x)
-        if own != shape and own:
-            whole, at = shape[len(shape) - len(own) :], at[len(at) - len(own) :]
-            at = [constant(0, I64) if e == 1 and w != 1 else i for i, e, w in zip(at, own, whole, strict=True)]
+        at = _aligned(at, own, shape)
         match x:
             case ir.Literal(number):
                 return constant(int(number), I64)
@@ -291,10 +314,43 @@ class Elements:
         if step == 1:
             raw = self._load_along(self.of(x.pointer, at, 0, t.dtype), type, existing, default, t.dtype.bytes)
         else:
-            address = b.splat(self.of(x.pointer, at, lanes, t.dtype), lanes)
+            address = b.splat(self._scattered(x.pointer, at, lanes, t), lanes)
             existing = constant(True, Type("i1", lanes)) if existing is None else existing
             raw = self.gather(address, type, existing, default, t.dtype.bytes)
         return vectors.from_memory(b, raw, t.dtype)
+
+    def _scattered(self, pointer: ir.Tile, at: At, lanes: int, t: TileType) -> Value:
+        """Addresses as what all lanes have in common, and how far on each lane is."""
+        match pointer:
+            case ir.Apply("add", (ir.Name() as base, offset)) if not self.shape(base) and self.shape(offset) == t.shape:
+                common, apart = self._parted(offset, at, lanes)
+                if apart is not None:
+                    element = vectors.memory_element(t.dtype)
+                    return self.b.offset(self.b.offset(self.of(base, [], 0, t.dtype), element, common), element, apart)
+        return self.of(pointer, at, lanes, t.dtype)
+
+    def _parted(self, x: ir.Tile, at: At, lanes: int) -> tuple[Value, Value | None]:
+        """An offset in two parts: what all lanes have in common, and what they have not."""
+        own = self.shape(x)
+        if self.step(x) == 0:
+            return self._offset(x, at, own), None
+        match x:
+            case ir.Name(name) if name in self.lazy:
+                return self._parted(self.lazy[name], at, lanes)
+            case ir.Expand(y, axes):
+                return self._parted(y, [i for n, i in enumerate(at) if n not in axes], lanes)
+            case ir.BroadcastTo(y, _):
+                return self._parted(y, _aligned(at, self.shape(y), own), lanes)
+            case ir.Apply("add", (y, z)):
+                (common, one), (more, two) = [self._parted(p, _aligned(at, self.shape(p), own), lanes) for p in (y, z)]
+                common = self.b.op("add", common, more)
+                if one is None or two is None:
+                    return common, two if one is None else one
+                if one.type == two.type:
+                    return common, self.b.op("add", one, two)
+        have = self.dtype(x, int32)
+        value = self.of(x, at, lanes, have)
+        return constant(0, I64), value if have is int32 else vectors.cast(self.b, value, have, int64)
 
     def _load_one(self, address: Value, mask: Value | None, other: Value | None, dtype: DType) -> Value:
         b = self.b
@@ -390,3 +446,11 @@ class Elements:
             case ir.Apply(_, args):
                 return 0 if all(self.step(a, axis) == 0 for a in args) else None
         return None
+
+
+def _aligned(at: At, own: tuple[int, ...], shape: tuple[int, ...]) -> At:
+    """The position in an operand that is broadcast to a shape."""
+    if own == shape or not own:
+        return at
+    whole, at = shape[len(shape) - len(own) :], at[len(at) - len(own) :]
+    return [constant(0, I64) if e == 1 and w != 1 else i for i, e, w in zip(at, own, whole, strict=True)]

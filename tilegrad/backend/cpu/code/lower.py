@@ -19,7 +19,7 @@ from ....ir.tile_checker import check
 from .. import vectors
 from ..emit import I64, PTR, Builder, Type, Value, constant
 from ..target import Target
-from .dot import dot
+from .dot import dot, room_for
 from .effects import atomic, show
 from .elements import Elements, Memory
 from .nests import Nests
@@ -53,12 +53,16 @@ class _Lowering:
         self.stored: set[str] = set()
         self.points: dict[str, set[str]] = {}
         """From which pointers a variable that is one was made."""
+        self.summed: set[str] = set()
+        """Names that products are added to."""
         for statement in statements(kernel.body):
             self._note(statement)
 
     def _note(self, statement: ir.Statement) -> None:
         for name in {x.name for root in roots(statement) for x in walk(root) if isinstance(x, ir.Name)}:
             self.used[name] = self.used.get(name, 0) + 1
+        for x in (x for root in roots(statement) for x in walk(root) if isinstance(x, ir.Dot)):
+            self.summed |= {x.accumulator.name} if isinstance(x.accumulator, ir.Name) else set()
         if isinstance(statement, ir.Assign):
             self.assigned[statement.name] = self.assigned.get(statement.name, 0) + 1
             if self.e.types.variables[statement.name].pointer:
@@ -118,7 +122,8 @@ class _Lowering:
 
     def _memory(self, name: str, dtype: DType, shape: tuple[int, ...], pointer: bool) -> Memory:
         if name not in self.e.memory:
-            self.e.memory[name] = self.e.allocate(dtype, shape, name, pointer)
+            room = room_for(self.target, dtype, shape) if name in self.summed and len(shape) == 2 else ()
+            self.e.memory[name] = self.e.allocate(dtype, shape, name, pointer, room)
         return self.e.memory[name]
 
     # --- statements ------------------------------------------------------------------------------
@@ -156,9 +161,10 @@ class _Lowering:
         if self.assigned[name] == 1 and not t.shape:
             found = self.e.of(value, [], 0, t.dtype)
             self.e.registers[name] = found
+            self.e.ranges.values[name] = value
             return
         if self.assigned[name] == 1 and self._is_lazy(name, value):
-            self.e.lazy[name] = value
+            self.e.lazy[name] = self.e.ranges.values[name] = value
             return
         memory = self._memory(name, t.dtype, t.shape, t.pointer)
         if isinstance(value, ir.Dot) and self.e.made.get(id(value)) == memory:
@@ -214,6 +220,9 @@ class _Lowering:
         start, stop, step = limit(loop.start), limit(loop.stop), limit(loop.step)
         opened = b.open_loop(loop.index, start, stop, step, guarded=True, pinned=True)
         e.registers[loop.index] = opened.index
+        match loop.start, loop.stop:
+            case ir.Literal(int() as first), ir.Literal(int() as end) if loop.index not in self.assigned:
+                e.ranges.counts(loop.index, first, end)
         self._block(loop.body)
         b.close_loop(opened)
 
@@ -252,7 +261,7 @@ class _Lowering:
         match x:
             case ir.Dot(y, z, accumulator):
                 out = self.e.memory.get(accumulator.name) if isinstance(accumulator, ir.Name) else None
-                out = out or self.e.allocate(t.dtype, t.shape, "dot")
+                out = out or self.e.allocate(t.dtype, t.shape, "dot", room=room_for(self.target, t.dtype, t.shape))
                 dot(self.nests, out, y, z, accumulator)
             case ir.Reduce(fn, y, axis):
                 out = self.e.allocate(t.dtype, t.shape, "reduced")

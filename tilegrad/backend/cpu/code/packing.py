@@ -2,7 +2,8 @@
 
 A panel has some rows (of the left operand) or columns (of the right one), one k after another: what a block of the
 result needs lies together, whatever the shape of the tensor it comes from. Operands that lie the other way in
-memory are turned while they are packed, the right one by squares in registers.
+memory are turned while they are packed, by squares in registers. The last panel may have less than it is wide:
+what lies in the rest of it is never read back from a result.
 """
 
 from __future__ import annotations
@@ -25,88 +26,95 @@ class Panels(NamedTuple):
     memory: Memory
     width: int
     depth: int
-
-    @property
-    def stride(self) -> int:
-        """One k more than there are: a vector may be longer than a panel is wide, and panels lie in different sets."""
-        return self.depth + 1
+    stride: int
+    """More k than there are: a vector may be longer than a panel is wide, and panels should lie in different sets."""
 
     def load(self, e: Elements, block: Value, inside: int, k: Value, lanes: int) -> Value:
+        return e.load(self.memory, [self._place(e, block, constant(inside, I64), k)], lanes)
+
+    def keep(self, e: Elements, block: Value, inside: Value, k: Value, value: Value, lanes: int) -> None:
+        e.keep(self.memory, [self._place(e, block, inside, k)], value, lanes)
+
+    def _place(self, e: Elements, block: Value, inside: Value, k: Value) -> Value:
         b = e.b
-        first = b.op("add", b.op("mul", block, constant(self.stride, I64)), constant(inside, I64))
-        return e.load(self.memory, [b.op("add", first, b.op("mul", k, constant(self.width, I64)))], lanes)
-
-    def keep(self, e: Elements, block: Value, inside: int, k: Value, value: Value, lanes: int) -> None:
-        b = e.b
-        first = b.op("add", b.op("mul", block, constant(self.stride, I64)), constant(inside, I64))
-        e.keep(self.memory, [b.op("add", first, b.op("mul", k, constant(self.width, I64)))], value, lanes)
+        first = b.op("add", b.op("mul", block, constant(self.stride, I64)), inside)
+        return b.op("add", first, b.op("mul", k, constant(self.width, I64)))
 
 
-def panels(e: Elements, dtype: DType, width: int, depth: int, extent: int, hint: str) -> Panels:
-    return Panels(e.allocate(dtype, (-(-extent // width) * width * (depth + 1),), hint), width, depth)
+def panels(e: Elements, dtype: DType, width: int, depth: int, extent: int, lanes: int, hint: str) -> Panels:
+    stride = depth + max(1, -(-lanes // width) - 1)
+    return Panels(e.allocate(dtype, (-(-extent // width) * width * stride,), hint), width, depth, stride)
 
 
 def pack(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
-    """Packs an expression over (k, i). A vector may be longer than a panel is wide: the next k follows."""
-    e, b, dtype = nests.e, nests.b, to.memory.dtype
+    """Packs an expression over (k, i). A vector may be longer than a panel is wide: the next k follows.
 
-    def vectors(k: Value, block: Value, left: int | None) -> None:
-        for inside in range(0, to.width if left is None else min(left, to.width), lanes):
-            e.active = None if left is None or left - inside >= lanes else left - inside
-            value = e.of(x, [k, b.op("add", block, constant(inside, I64))], lanes, dtype)
-            e.active = None
-            to.keep(e, block, inside, k, value, lanes)
-
-    def panel(first: Value, count: int, block: Value, left: int | None) -> None:
-        for n in range(count):
-            e.memo = {}
-            vectors(b.op("add", first, constant(n, I64)), block, left)
-
-    def row(first: Value, count: int) -> None:
-        """Some k of all panels."""
-        if safe:
-            loop = nests.loop("panel", 0, safe, to.width)
-            panel(first, count, loop.index, None)
-            b.close_loop(loop)
-        for block in range(safe, extent, to.width):
-            panel(first, count, constant(block, I64), extent - block)
-
+    What only moves memory goes along its rows; where positions are computed, a panel is packed after another, so
+    that what belongs to its columns is computed once.
+    """
+    e, b = nests.e, nests.b
     wide = -(-to.width // lanes) * lanes
     safe = max(0, (extent - wide) // to.width + 1) * to.width
-    count = 1 if wide == to.width else TOGETHER
-    whole = to.depth // count * count
-    if whole:
-        loop = nests.loop("k", 0, whole, count)
-        row(loop.index, count)
+    if safe and _moves(e, x):
+        count = next(n for n in (TOGETHER, 4, 2, 1) if to.depth % n == 0) if wide > to.width else 1
+        outer = nests.loop("k", 0, to.depth, count)
+        inner = nests.loop("panel", 0, safe, to.width)
+        for n in range(count):
+            e.memo = {}
+            _vectors(nests, to, x, b.op("add", outer.index, constant(n, I64)), inner.index, lanes, to.width)
+        b.close_loop(inner)
+        b.close_loop(outer)
+    elif safe:
+        outer = nests.loop("panel", 0, safe, to.width)
+        inner = nests.loop("k", 0, to.depth, 1)
+        _vectors(nests, to, x, inner.index, outer.index, lanes, to.width)
+        b.close_loop(inner)
+        b.close_loop(outer)
+    for block in range(safe, extent, to.width):
+        loop = nests.loop("k", 0, to.depth, 1)
+        _vectors(nests, to, x, loop.index, constant(block, I64), lanes, min(to.width, extent - block))
         b.close_loop(loop)
-    if whole < to.depth:
-        row(constant(whole, I64), to.depth - whole)
+
+
+def _vectors(nests: Nests, to: Panels, x: ir.Tile, k: Value, block: Value, lanes: int, count: int) -> None:
+    """One k of a panel, of which so many columns exist."""
+    e, b = nests.e, nests.b
+    for inside in range(0, count, lanes):
+        e.active = count - inside if block.is_constant and count - inside < lanes else None
+        value = e.of(x, [k, b.op("add", block, constant(inside, I64))], lanes, to.memory.dtype)
+        e.active = None
+        to.keep(e, block, constant(inside, I64), k, value, lanes)
+
+
+def _moves(e: Elements, x: ir.Tile) -> bool:
+    """Whether an expression only reads memory along it."""
+    loads = [y for y in _below(e, x) if isinstance(y, ir.Load)]
+    return all(y.mask is None and e.step(y.pointer) in (0, 1) for y in loads)
 
 
 def pack_turned(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
-    """Packs an expression over (i, k) that lies along k: squares of vectors are turned in registers."""
-    e, b, dtype = nests.e, nests.b, to.memory.dtype
-    deep = to.depth // lanes * lanes
-    full = extent // to.width * to.width
-    if deep and full:
-        outer = nests.loop("panel", 0, full, to.width)
-        inner = nests.loop("k", 0, deep, lanes)
-        for inside in range(0, to.width, lanes):
-            places = [b.op("add", outer.index, constant(inside + n, I64)) for n in range(lanes)]
-            rows = [e.of(x, [place, inner.index], lanes, dtype) for place in places]
-            for n, row in enumerate(_turned(nests, rows)):
-                to.keep(e, outer.index, inside, b.op("add", inner.index, constant(n, I64)), row, lanes)
-        b.close_loop(inner)
-        b.close_loop(outer)
-    for start, stop, first in ((0, full, deep), (full, extent, 0)):  # what is left of k, and of the panels
-        for inside in range(to.width if first < to.depth else 0):
-            if start + inside < stop:
-                outer = nests.loop("panel", start, stop - inside, to.width)
-                inner = nests.loop("k", first, to.depth, 1)
-                value = e.of(x, [b.op("add", outer.index, constant(inside, I64)), inner.index], 0, dtype)
-                to.keep(e, outer.index, inside, inner.index, value, 0)
-                b.close_loop(inner)
-                b.close_loop(outer)
+    """Packs an expression over (i, k) that lies along k: squares of vectors are turned in registers.
+
+    The last square along k overlaps the one before it; rows that do not exist are the last one again.
+    """
+    e, b = nests.e, nests.b
+    panel = nests.loop("panel", 0, extent, to.width)
+    square = nests.loop("square", 0, to.width, lanes)
+    first = b.op("add", panel.index, square.index)
+    places = [b.op("add", first, constant(n, I64)) for n in range(lanes)]
+    if extent % to.width:
+        places = [b.intrinsic("smin", place, constant(extent - 1, I64)) for place in places]
+    along = nests.loop("k", 0, to.depth, lanes)
+    k = along.index
+    if to.depth % lanes:
+        k = b.intrinsic("smin", k, constant(max(0, to.depth - lanes), I64))
+    e.active = to.depth if to.depth < lanes else None
+    rows = [e.of(x, [place, k], lanes, to.memory.dtype) for place in places]
+    e.active = None
+    for n, row in enumerate(_turned(nests, rows)[: to.depth]):
+        to.keep(e, panel.index, square.index, b.op("add", k, constant(n, I64)), row, lanes)
+    for loop in (along, square, panel):
+        b.close_loop(loop)
 
 
 def _turned(nests: Nests, rows: list[Value]) -> list[Value]:

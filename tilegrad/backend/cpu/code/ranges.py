@@ -1,0 +1,118 @@
+"""Between which numbers the integers of a kernel lie, and what that makes easier: dividing, and asking for a range."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from ....ir import tile as ir
+from ....ir.dtype import int32, int64
+from ....ir.tile_types import Types
+from ..emit import Builder, Value, constant
+
+Span: TypeAlias = tuple[int, int]
+"""The least and the greatest."""
+
+LIMITS = {int32: 31, int64: 63}
+
+
+class Ranges:
+    """The spans of integer expressions. A name is known while it stands for one expression."""
+
+    def __init__(self, types: Types) -> None:
+        self.types = types
+        self.values: dict[str, ir.Tile] = {}
+        """What names stand for."""
+        self._counters: dict[str, Span] = {}
+        self._known: dict[int, tuple[ir.Tile, Span | None]] = {}
+
+    def counts(self, name: str, start: int, stop: int) -> None:
+        """A loop begins."""
+        self._counters[name] = (start, max(start, stop - 1))
+        self._known = {}
+
+    def of(self, x: ir.Tile) -> Span | None:
+        """The span of an expression; None if it is not known, or if the numbers may be too large for their type."""
+        if isinstance(x, ir.Literal):
+            return (x.value, x.value) if type(x.value) is int else None
+        known = self._known.get(id(x))
+        if known is None:
+            bits = LIMITS.get(self.types.of(x).dtype)
+            found = self._of(x) if bits and not self.types.of(x).pointer else None
+            fits = found is not None and bits and -1 << bits <= found[0] and found[1] < 1 << bits
+            known = self._known[id(x)] = (x, found if fits else None)
+        return known[1]
+
+    def _of(self, x: ir.Tile) -> Span | None:
+        match x:
+            case ir.Name(name):
+                return self.of(self.values[name]) if name in self.values else self._counters.get(name)
+            case ir.ProgramId() | ir.NumPrograms():
+                return 0, (1 << 31) - 1
+            case ir.Arange(start, stop):
+                return start, stop - 1
+            case ir.Expand(y, _) | ir.BroadcastTo(y, _) | ir.Cast(y, _) | ir.Full(_, y, _):
+                return self.of(y)
+            case ir.Apply(fn, (y, z)):
+                one, two = self.of(y), self.of(z)
+                return None if one is None or two is None else _applied(fn, one, two)
+        return None
+
+    def is_between(self, x: ir.Tile) -> tuple[ir.Tile, int] | None:
+        """What is asked for in `(x >= 0) & (x < n)`: x and n."""
+        match x:
+            case ir.Apply("bitand", (ir.Apply("ge", (y, ir.Literal(0))), ir.Apply("lt", (z, ir.Literal(int() as n))))):
+                if y == z and n > 0 and self.types.of(y).dtype in LIMITS:
+                    return y, n
+        return None
+
+
+def _applied(fn: str, x: Span, y: Span) -> Span | None:
+    match fn:
+        case "add":
+            return x[0] + y[0], x[1] + y[1]
+        case "sub":
+            return x[0] - y[1], x[1] - y[0]
+        case "mul":
+            ends = [a * b for a in x for b in y]
+            return min(ends), max(ends)
+        case "minimum" | "maximum":
+            chosen = min if fn == "minimum" else max
+            return chosen(x[0], y[0]), chosen(x[1], y[1])
+        case "floordiv" if y[0] == y[1] > 0:
+            return x[0] // y[0], x[1] // y[0]
+        case "mod" if y[0] == y[1] > 0:
+            return (0, y[0] - 1) if x[0] < 0 or x[1] >= y[0] else x
+    return None
+
+
+def divided(b: Builder, fn: str, x: Value, divisor: int, most: int) -> Value:
+    """The quotient (floordiv) or remainder (mod) of numbers from 0 to `most` by a constant.
+
+    A quotient is a product with a fraction of a power of two, as long as that holds the product.
+    """
+    if divisor & (divisor - 1) == 0:
+        if fn == "mod":
+            return b.op("and", x, constant(divisor - 1, x.type))
+        shift = divisor.bit_length() - 1
+        return b.op("lshr", x, constant(shift, x.type)) if shift else x
+    scale = _scale(divisor, most, x.type.bits)
+    if scale is None:
+        return b.op("udiv" if fn == "floordiv" else "urem", x, constant(divisor, x.type))
+    factor, shift = scale
+    quotient = b.op("lshr", b.op("mul", x, constant(factor, x.type)), constant(shift, x.type))
+    return quotient if fn == "floordiv" else b.op("sub", x, b.op("mul", quotient, constant(divisor, x.type)))
+
+
+def _scale(divisor: int, most: int, bits: int) -> tuple[int, int] | None:
+    """A factor and a shift that divide the numbers up to `most`.
+
+    >>> _scale(9, 255, 32)
+    (57, 9)
+    >>> all(x * 57 >> 9 == x // 9 for x in range(256))
+    True
+    """
+    for shift in range(bits):
+        factor = -(-(1 << shift) // divisor)
+        if (factor * divisor - (1 << shift)) * most < 1 << shift:
+            return (factor, shift) if factor * most < 1 << bits else None
+    return None
