@@ -61,7 +61,8 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
     else:
         ending = ["return program.finished((), made)"]
     names["recorded"] = kind.call.recorded
-    source = _source(kind.tracked, list(values), stateful, bool(program.constants), ending, program.common)
+    beginning = ["program.let_go()"] if program.gradients else []
+    source = _source(kind.tracked, list(values), stateful, bool(program.constants), (beginning, ending), program.common)
     exec(source, names)
     return Shortcut(len(kind.types), names["call"])
 
@@ -71,12 +72,12 @@ def _source(
     watched: Sequence[int],
     stateful: bool,
     constants: bool,
-    ending: Sequence[str],
+    around: tuple[Sequence[str], Sequence[str]],
     common: bool = False,
 ) -> str:
-    """The text of the function.
+    """The text of the function; `around` is what is done before and after the program runs.
 
-    >>> print(_source([False], [], False, False, ["return made"]))
+    >>> print(_source([False], [], False, False, ([], ["return made"])))
     def call(x0):
         if mode.enabled is not recorded: return MISS
         if not isinstance(x0, Tensor) or x0._base is not None: return MISS
@@ -84,7 +85,8 @@ def _source(
         if (v0.type is not T0 and v0.type != T0) or v0.tracked: return MISS
         b0 = v0.buffer
         if b0 is None: return MISS
-        made = runner((b0,))
+        given = (b0,)
+        made = runner(given)
         return made
     """
     lines = ["if mode.enabled is not recorded: return MISS"]
@@ -106,6 +108,8 @@ def _source(
     if constants:
         given.append("*constants")
     alone = "with one_writer: " if common else ""
-    lines += [f"{alone}made = runner(({''.join(g + ', ' for g in given).rstrip()}))", *ending]
+    beginning, ending = around
+    lines += [f"given = ({''.join(g + ', ' for g in given).rstrip()})", *beginning]
+    lines += [f"{alone}made = runner(given)", *ending]
     arguments = ", ".join(f"x{n}" for n in range(len(tracked)))
     return "\n    ".join([f"def call({arguments}):", *lines])

@@ -213,9 +213,19 @@ class Specialised:
         if runner is None:
             runner = self.runners[key] = self.compiled.executable.bound(sizes)
         if not self.common:
-            return self.finished(leaves, runner(self._buffers(leaves)), sizes)
+            return self._run(runner, leaves, sizes)
         with one_writer:
-            return self.finished(leaves, runner(self._buffers(leaves)), sizes)
+            return self._run(runner, leaves, sizes)
+
+    def _run(self, runner: Runner, leaves: Sequence[Any], sizes: Mapping[str, int]) -> Any:
+        buffers = self._buffers(leaves)
+        self.let_go()
+        return self.finished(leaves, runner(buffers), sizes)
+
+    def let_go(self) -> None:
+        """Forgets the gradients that others will replace, so that their memory is free for those."""
+        for holder, _ in self.gradients:
+            holder._gradient = None
 
     def _buffers(self, leaves: Sequence[Any]) -> list[Buffer]:
         """The memory of all inputs."""

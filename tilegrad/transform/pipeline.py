@@ -12,9 +12,10 @@ from .casts import casts
 from .fold import fold
 from .share import share
 from .simplify import simplify
+from .sooner import sooner
 from .split import split
 
-PASSES: tuple[Callable[[Graph], Graph], ...] = (fold, simplify, share, casts, across, split)
+PASSES: tuple[Callable[[Graph], Graph], ...] = (fold, simplify, share, sooner, casts, across, split)
 
 
 def fitted(change: Callable[[Graph], Graph], grain: Grain) -> Callable[[Graph], Graph]:

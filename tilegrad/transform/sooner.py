@@ -1,0 +1,76 @@
+"""A mask on what pooling gives back is applied sooner: to the few numbers of the windows.
+
+Behind an activation and a pooling, the gradient needs the sign of every element that was pooled. But only the chosen
+elements get a gradient, and those are what pooling gave. So the large tensor need not live until then: in an AlexNet
+training step that is half of all memory.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ..ir.graph import Graph, Value
+from ..ops.comparison import Comparison
+from ..ops.control import Where, where
+from ..ops.pooling import Greatest, MaxPool, Returned
+from .rewrite import rewrite
+from .simplify import constant_of
+
+
+def sooner(graph: Graph) -> Graph:
+    """A choice by comparing each element with a number, of what was returned to the greatest: it is made before.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ir.graph import Input, TensorType
+    >>> from ..ops.comparison import le
+    >>> from ..ops.sliding import Sliding
+    >>> x, u = Input(TensorType(float32, (3, 8)), "x"), Input(TensorType(float32, (3, 4)), "u")
+    >>> axes = (Sliding(8, 4, 2, 2),)
+    >>> found, back = MaxPool(x, axes), Returned(u, Greatest(x, axes), axes)
+    >>> print(sooner(Graph((x, u), (found, where(le(x, 0.0), 0.0, back)))))
+    graph(x: f32[3,8], u: f32[3,4])
+      %0: f32[3,4] = max_pool[axes=(2/2)] x
+      %1: f32[] = fill[0]
+      %2: bool[3,4] = less_equal %0 %1
+      %3: f32[] = fill[0]
+      %4: f32[3,4] = where %2 %3 u
+      %5: u8[3,4] = greatest[axes=(2/2)] x
+      %6: f32[3,8] = returned[axes=(2/2)] %4 %5
+      return %0, %6
+    """
+    pooled = {(v.x, v.axes): v for v in graph.values() if isinstance(v, MaxPool)}
+    return rewrite(graph, partial(_sooner, pooled)) if pooled else graph
+
+
+def _sooner(pooled: dict[tuple[Value, object], MaxPool], value: Value, busy: set[Value]) -> Value | None:
+    """The choice before it is spread over the windows, or None."""
+    match value:
+        case Where(condition, x, Returned() as back) if _is_zero(x):
+            kept = False
+        case Where(condition, Returned() as back, y) if _is_zero(y):
+            kept = True
+        case _:
+            return None
+    if not isinstance(back.numbers, Greatest) or back in busy or back.shape != value.shape:
+        return None
+    greatest = pooled.get((back.numbers.x, back.axes))
+    if greatest is None or back.numbers.axes != back.axes:
+        return None
+    here = _compared(condition, back.numbers.x, greatest)
+    if here is None:
+        return None
+    return back.with_inputs((where(here, back.y, 0.0) if kept else where(here, 0.0, back.y), back.numbers))
+
+
+def _is_zero(value: Value) -> bool:
+    return str(constant_of(value)) == "0.0"  # -0.0 is not what sums of nothing are
+
+
+def _compared(condition: Value, each: Value, greatest: Value) -> Value | None:
+    """The comparison of each element with a number as one of the greatest elements; None if it is something else."""
+    if not isinstance(condition, Comparison) or each not in condition.inputs:
+        return None
+    inputs = [greatest if x is each else x for x in condition.inputs]
+    if any(x is not greatest and (x.shape or constant_of(x) is None) for x in inputs):
+        return None
+    return condition.with_inputs(inputs)
