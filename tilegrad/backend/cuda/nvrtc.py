@@ -21,7 +21,7 @@ from ...runtime.once import once
 OPTIONS = (
     "--std=c++17",
     "--fmad=false",  # + and * are rounded as on the CPU
-    "--default-device",
+    "-default-device",
     "--ptxas-options=-v",
     "--extra-device-vectorization",
     "--diag-suppress=177,550",  # variables that are set and not used

@@ -21,16 +21,16 @@ struct half { uint16 bits; };
 struct bfloat16 { uint16 bits; };
 
 // infinity
-template <class T> __device__ constexpr T infinity() { return T(__builtin_huge_val()); }
+template <class T> __device__ T infinity() { return T(__int_as_float(0x7f800000)); }
 
 // not_a_number
-template <class T> __device__ constexpr T not_a_number() { return T(__builtin_nan("")); }
+template <class T> __device__ T not_a_number() { return T(__int_as_float(0x7fffffff)); }
 
 // same_bits: the bits of one type read as another.
 template <class To, class From> __device__ To same_bits(From x) {
     static_assert(sizeof(To) == sizeof(From), "types of one size");
     To y;
-    __builtin_memcpy(&y, &x, sizeof(y));
+    memcpy(&y, &x, sizeof(y));
     return y;
 }
 
@@ -241,16 +241,16 @@ template <class T, int n> __device__ void fill(T (&x)[n], T value) {
 // exchanged: x of the thread of this warp whose lane differs in these bits; from_lane: x of a lane.
 template <class T> __device__ T from_lane(T x, int lane) {
     uint32 words[(sizeof(T) + 3) / 4] = {};
-    __builtin_memcpy(words, &x, sizeof(T));
+    memcpy(words, &x, sizeof(T));
     for (uint32& word : words) word = __shfl_sync(0xffffffff, word, lane);
-    __builtin_memcpy(&x, words, sizeof(T));
+    memcpy(&x, words, sizeof(T));
     return x;
 }
 template <class T> __device__ T exchanged(T x, int bits) {
     uint32 words[(sizeof(T) + 3) / 4] = {};
-    __builtin_memcpy(words, &x, sizeof(T));
+    memcpy(words, &x, sizeof(T));
     for (uint32& word : words) word = __shfl_xor_sync(0xffffffff, word, bits);
-    __builtin_memcpy(&x, words, sizeof(T));
+    memcpy(&x, words, sizeof(T));
     return x;
 }
 
