@@ -14,6 +14,7 @@ from ...ir.node import Node
 from ...ir.tile import Kernel
 from ...runtime import events
 from ...runtime.cache import key, shared, sources
+from .tensor_map import TensorMap
 
 ARCHITECTURES = ("sm_80", "sm_90a", "sm_120")
 """What is compiled for in tests."""
@@ -34,6 +35,8 @@ class Built(Node):
     spills: int
     """Bytes that a thread stores and loads because it has too few registers."""
     architecture: str
+    maps: tuple[TensorMap, ...] = ()
+    """What the copy engine is told about tensors: further parameters, after the grid."""
 
     @property
     def ptx(self) -> str:
@@ -90,7 +93,7 @@ def _compiled(kernel: Kernel, architecture: str) -> Built:
     except CompileError as e:
         raise CompileError(f"{e}\nkernel {kernel.name}\n{kernel.origin}".rstrip()) from e
     registers, spills = report(log)
-    return Built(source.name, source.text, image, source.threads, source.shared, registers, spills, architecture)
+    return Built(source.name, source.text, image, source.threads, source.shared, registers, spills, architecture, source.maps)
 
 
 def report(log: str) -> tuple[int, int]:
@@ -106,12 +109,15 @@ def report(log: str) -> tuple[int, int]:
 
 def _packed(made: Built) -> bytes:
     fields = {name: getattr(made, name) for name in Built.fields if name != "image"}
+    fields["maps"] = [map.packed() for map in made.maps]
     return json.dumps(fields).encode() + b"\0" + made.image
 
 
 def _unpacked(data: bytes) -> Built | None:
     head, _, image = data.partition(b"\0")
     try:
-        return Built(image=image, **json.loads(head))
+        fields = json.loads(head)
+        fields["maps"] = tuple([TensorMap.unpacked(map) for map in fields["maps"]])
+        return Built(image=image, **fields)
     except (ValueError, TypeError):
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, NamedTuple
 
-from ...ir.dtype import DType, bfloat16, float16, float32
+from ...ir.dtype import DType, bfloat16, dtype_named, float16, float32
 
 BYTES = 128
 ALIGNED = 64
@@ -25,6 +25,19 @@ class TensorMap(NamedTuple):
     dtype: DType
     pitch: int
     box: tuple[int, int]
+
+    def packed(self) -> list[Any]:
+        """As it is written to disk.
+
+        >>> map = TensorMap(0, bfloat16, 4096, (64, 128))
+        >>> TensorMap.unpacked(map.packed()) == map
+        True
+        """
+        return [self.parameter, self.dtype.name, self.pitch, list(self.box)]
+
+    @classmethod
+    def unpacked(cls, fields: list[Any]) -> TensorMap:
+        return cls(fields[0], dtype_named(fields[1]), fields[2], (fields[3][0], fields[3][1]))
 
     def arguments(self, address: int) -> tuple[Any, ...]:
         """What cuTensorMapEncodeTiled takes after the place that it writes to."""

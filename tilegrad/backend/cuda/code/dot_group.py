@@ -123,8 +123,7 @@ def copies(plan: Grouped, offsets: tuple[str, str]) -> list[str]:
 
 def products(plan: Grouped, sums: str) -> list[str]:
     """In a turn of the loop: multiplies, stage by stage; a stage is given back when the products after it have begun."""
-    bytes = plan.x.memory.dtype.bytes
-    step = 32 // bytes
+    step = 32 // plan.x.memory.dtype.bytes
     places = []
     for side, first in ((plan.x, f"group * {64 * LINE}"), (plan.y, f"{plan.x.bytes}")):
         own = f"place + {first}" if side is plan.y or plan.tiling.down > 1 else "place"
@@ -147,10 +146,10 @@ def products(plan: Grouped, sums: str) -> list[str]:
     ]
 
 
-def beginning(plan: Grouped) -> list[str]:
+def beginning(plan: Grouped, shared: str) -> list[str]:
     """Before the roles of the warps part."""
     return [
-        "uint32 operands = address_of(shared), "
+        f"const uint32 operands = address_of({shared}), "
         f"full = operands + {plan.stages * plan.stage}, empty = full + {8 * plan.stages};",
         "if (threadIdx.x == 0) {",
         f"    for (int stage = 0; stage < {plan.stages}; ++stage) {{",
@@ -165,17 +164,19 @@ def beginning(plan: Grouped) -> list[str]:
 
 def parted(plan: Grouped, copying: list[str], multiplying: list[str]) -> list[str]:
     """The two roles, each with its loop, after which the copying warps are done."""
-    few, many = (40, 232) if plan.tiling.down == 2 else (56, 240)
+    limits = ["", ""]
+    if plan.tiling.down > 1:  # more threads than there are registers for: those that multiply get those of the others
+        limits = [f'asm volatile("setmaxnreg.{change}.sync.aligned.u32 {count};");' for change, count in (("dec", 40), ("inc", 232))]
     return [
         f"if (threadIdx.x >= {plan.tiling.threads}) {{  // these warps copy",
-        f'    asm volatile("setmaxnreg.dec.sync.aligned.u32 {few};");',
+        f"    {limits[0]}",
         f"    if (threadIdx.x == {plan.tiling.threads}) {{",
         "        int stage = 0, phase = 0;",
         *[f"        {line}" for line in copying],
         "    }",
         "    return;",
         "}",
-        f'asm volatile("setmaxnreg.inc.sync.aligned.u32 {many};");',
+        limits[1],
         "{",
         "    int stage = 0, phase = 0, before = -1;" + (" int group = threadIdx.x / 128;" if plan.tiling.down > 1 else ""),
         *[f"    {line}" for line in multiplying],

@@ -11,9 +11,8 @@ from __future__ import annotations
 SHARED = """\
 __device__ __forceinline__ uint32 address_of(const void* p) { return uint32(__cvta_generic_to_shared(p)); }
 // Where a piece of 16 bytes is in an operand.
-__device__ __forceinline__ uint32 piece_of(uint32 operand, int line, int piece) {
-  return operand + line * 128 + ((piece ^ (line & 7)) << 4);
-}
+__device__ __forceinline__ int spot(int line, int piece) { return line * 128 + ((piece ^ (line & 7)) << 4); }
+__device__ __forceinline__ uint32 piece_of(uint32 operand, int line, int piece) { return operand + spot(line, piece); }
 """
 
 COPIES = """\

@@ -11,7 +11,7 @@ from ....ir import tile as ir
 from ....ir.dtype import bfloat16, float16, int8, uint8
 from .dot_operands import Definitions, Strided
 from .dot_text import LINE, Operand, copied, warp_products
-from .dot_tiling import Tiling, warps
+from .dot_tiling import Tiling
 
 STAGES = 3
 PIECE = 16
@@ -68,8 +68,9 @@ def _copies(definitions: Definitions, side: Strided) -> bool:
     return side.pitch * bytes % PIECE == 0 and definitions.divisor(side.pointer) * bytes % PIECE == 0
 
 
-def copied_text(plan: Copied, sums: str, loop: tuple[str, str, str, str], sources: tuple[str, str], element: str) -> list[str]:
-    """The loop; `loop` is its index, start, stop and step, `sources` the addresses of the first elements in a turn."""
+def copied_text(plan: Copied, sums: str, loop: tuple[str, str, str, str], sources: tuple[str, str], element: str, numbers: list[str], shared: str) -> list[str]:
+    """The loop; `loop` is its index, start, stop and step, `sources` the addresses of the first elements in a turn, after
+    its `numbers`."""
     index, start, stop, step = loop
     x, y = plan.sides
     parts = plan.parts
@@ -82,10 +83,11 @@ def copied_text(plan: Copied, sums: str, loop: tuple[str, str, str, str], source
     places = lambda at: [f"uint32 x_place = operands + {at} * {plan.stage}, y_place = x_place + {x.size};"]  # noqa: E731
     total = f"(({stop}) - ({start}) + {step} - 1) / ({step})" + (f" * {parts}" if parts > 1 else "")
     return [
-        "uint32 operands = address_of(shared);",
-        f"int turns = {total};",
+        f"const uint32 operands = address_of({shared});",
+        f"const int turns = {total};",
         "auto copy = [&](int at) {",
-        f"    int {index} = {start} + {turn} * {step};",
+        f"    const {index} = {start} + {turn} * {step};",
+        *[f"    {line}" for line in numbers],
         *[f"    {line}" for line in places(f"at % {plan.stages}")],
         *[f"    {line}" for line in copies],
         "};",

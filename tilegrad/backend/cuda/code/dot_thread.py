@@ -82,15 +82,16 @@ def _in_pieces(definitions: Definitions, side: Side) -> bool:
     return all(n * bytes % 16 == 0 for n in pieces)
 
 
-def threaded_text(plan: Threaded, sums: str, loop: tuple[str, str, str, str], sources: tuple[str, str]) -> list[str]:
-    """The loop; `loop` is its index, start, stop and step, `sources` the addresses of the first elements in a turn."""
+def threaded_text(plan: Threaded, sums: str, loop: tuple[str, str, str, str], sources: tuple[str, str], numbers: list[str], shared: str) -> list[str]:
+    """The loop; `loop` is its index, start, stop and step, `sources` the addresses of the first elements in a turn, after
+    its `numbers`."""
     index, start, stop, step = loop
     parts = plan.depth // plan.piece
     turn, part = ("at", "0") if parts == 1 else (f"at / {parts}", f"at % {parts}")
     dtype = plan.x.memory.dtype
     kind = MEMORY[dtype.name]
     places = lambda at: [  # noqa: E731
-        f"{kind}* x_tile = reinterpret_cast<{kind}*>(shared + {at} * {plan.stage});",
+        f"{kind}* x_tile = reinterpret_cast<{kind}*>({shared} + {at} * {plan.stage});",
         f"{kind}* y_tile = x_tile + {plan.piece * plan.x.pitch};",
     ]
     copies = []
@@ -100,9 +101,10 @@ def threaded_text(plan: Threaded, sums: str, loop: tuple[str, str, str, str], so
         copies += _copied(plan, name, side, first, kind)
     total = f"(({stop}) - ({start}) + {step} - 1) / ({step})" + (f" * {parts}" if parts > 1 else "")
     return [
-        f"int turns = {total};",
+        f"const int turns = {total};",
         "auto copy = [&](int at) {",
-        f"    int {index} = {start} + {turn} * {step};",
+        f"    const {index} = {start} + {turn} * {step};",
+        *[f"    {line}" for line in numbers],
         *[f"    {line}" for line in places(f"at % {STAGES}")],
         *[f"    {line}" for line in copies],
         "};",

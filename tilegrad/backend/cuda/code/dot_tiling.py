@@ -25,7 +25,9 @@ from .layout import Digit, Layout
 TENSOR_CORES = 80
 """The first compute capability whose tensor cores are used."""
 MOST_SUMS = 128
-"""Of a thread."""
+"""Of a thread, on tensor cores; half as many where it reads operands number by number."""
+UNITS = {"warp": (16, 16), "thread": (4, 8)}
+"""Rows and columns that a warp computes at least."""
 
 
 class Tiling(NamedTuple):
@@ -52,7 +54,7 @@ class Tiling(NamedTuple):
         high = [Digit(4, 32)] if self.kind == "group" else _register(self.rows // 16)
         rows = (Digit(8, 4), Digit(2), *high, *_threads(self.down, stride * self.across))
         columns = (Digit(2), Digit(4, 1), *_register(self.columns // 8), *_threads(self.across, stride))
-        return Layout((self.m, self.n), (rows, columns))
+        return Layout((self.m, self.n), (rows, columns), 1 if self.n % 2 == 0 else -1)
 
     def _thread_layout(self) -> Layout:
         """Eight by four threads are a warp; a thread has pieces of four, as far from each other as there are threads."""
@@ -63,7 +65,7 @@ class Tiling(NamedTuple):
         ):
             near = 4 if each % 4 == 0 else 2 if each % 2 == 0 else 1
             axes.append((*_register(near), Digit(lanes, lane), *_threads(warps, warp), *_register(each // near)))
-        return Layout((self.m, self.n), tuple(axes))
+        return Layout((self.m, self.n), tuple(axes), 1 if near > 1 and self.n % near == 0 else -1)
 
     @property
     def pieces(self) -> tuple[int, int]:
@@ -86,36 +88,33 @@ def operand_dtype(dtype: DType, precision: Precision) -> DType | None:
     return dtype if dtype in (bfloat16, float16, int8, uint8) else None
 
 
-def warps(m: int, n: int) -> Tiling:
-    """The tiling for tensor cores: as square as can be, 64 x 64 sums a warp where the tile is large enough.
+def fewest_warps(kind: str, m: int, n: int) -> int:
+    """How many warps a tile of sums needs, four at least.
 
-    >>> warps(128, 128)[3:], warps(64, 64)[3:], warps(16, 208)[3:], warps(256, 256).threads
-    ((2, 2, 64, 64), (2, 2, 32, 32), (1, 4, 16, 64), 512)
+    >>> fewest_warps("warp", 128, 128), fewest_warps("thread", 128, 128), fewest_warps("thread", 16, 16)
+    (4, 8, 4)
     """
-    return _best("warp", m, n, 16, 16, 32)
+    return next((count for count in (4, 8, 16) if _choices(kind, m, n, count)), 16)
 
 
-def threads(m: int, n: int) -> Tiling:
-    """The tiling for single numbers: 8 x 8 sums a thread where the tile is large enough.
+def tiling(kind: str, m: int, n: int, count: int) -> Tiling:
+    """The tiling of so many warps that computes and reads least.
 
-    >>> threads(128, 128)[3:], threads(10, 64)[3:]
-    ((4, 2, 32, 64), (1, 4, 12, 16))
+    >>> tiling("warp", 128, 128, 4)[3:], tiling("warp", 16, 208, 4)[3:], tiling("thread", 128, 128, 8)[3:]
+    ((2, 2, 64, 64), (1, 4, 16, 64), (4, 2, 32, 64))
     """
-    return _best("thread", m, n, 4, 8, 32)
+    unit_m, unit_n = UNITS[kind]
+    found = _choices(kind, m, n, count) or _choices(kind, m, n, count, 1 << 30)
+    return min(found, key=lambda t: (t.rows * t.columns, t.rows // unit_m + t.columns // unit_n))
 
 
-def _best(kind: str, m: int, n: int, unit_m: int, unit_n: int, lanes: int) -> Tiling:
-    """The fewest warps, four at least, that hold a tile; of these, those that read least."""
-    most = MOST_SUMS if kind == "warp" else MOST_SUMS // 2
-    for count in (4, 8, 16, 32):
-        choices = []
-        for down in (1 << p for p in range(count.bit_length())):
-            across = count // down
-            rows = -(-m // (down * unit_m)) * unit_m
-            columns = -(-n // (across * unit_n)) * unit_n
-            if rows * columns <= most * lanes:
-                choices.append(Tiling(kind, m, n, down, across, rows, columns))
-        if choices:
-            return min(choices, key=lambda t: (t.rows * t.columns, t.rows // unit_m + t.columns // unit_n))
-    rows, columns = -(-m // (4 * unit_m)) * unit_m, -(-n // (4 * unit_n)) * unit_n
-    return Tiling(kind, m, n, 4, 4, rows, columns)
+def _choices(kind: str, m: int, n: int, count: int, most: int = 0) -> list[Tiling]:
+    unit_m, unit_n = UNITS[kind]
+    most = most or 32 * (MOST_SUMS if kind == "warp" else MOST_SUMS // 2)
+    made = []
+    for down in (1 << p for p in range(count.bit_length())):
+        across = count // down
+        rows, columns = -(-m // (down * unit_m)) * unit_m, -(-n // (across * unit_n)) * unit_n
+        if rows * columns <= most:
+            made.append(Tiling(kind, m, n, down, across, rows, columns))
+    return made

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from ....errors import CompileError
 from ....ir import tile as ir
 from ....ir.dtype import bool_
 from ....ir.tile_access import walk
 from ....ir.tile_checker import check
 from ....ir.tile_types import TileType
+from ..tensor_map import TensorMap
 from .across import copy_tiles
+from .dot import Products, operands_named
 from .elements import Axis, Elements, Kept, View
 from .functions import MEMORY, PRODUCT, SUM, TYPES, Text, binary, cast
 from .guard import Guard
@@ -38,6 +39,7 @@ class Source(NamedTuple):
     text: str
     threads: int
     shared: int
+    maps: tuple[TensorMap, ...] = ()
 
 
 def lower(kernel: ir.Kernel, architecture: str = "sm_90a") -> Source:
@@ -53,12 +55,14 @@ class Lowering:
         self.types = check(kernel)
         self.counts = assignments(kernel)
         self.named = Named(kernel, self.types, self.counts)
-        self.body = self.named.block(kernel.body)
+        self.body = operands_named(self.named.block(kernel.body), self.types, self.counts)
+        self.products = Products(kernel, self.body, self.types, architecture)
         self.meanings: dict[str, ir.Tile] = {}
         self.strides: dict[str, tuple[ir.Tile, ir.Tile]] = {}
         self._find_positions(self.body)
         self.patterns = Patterns(self.types, self.meanings, self.strides)
-        self.plan = Plan(self.body, self.types, self.patterns)
+        self.plan = Plan(self.body, self.types, self.patterns, self.products.threads)
+        self.plan.layouts |= self.products.layouts
         self.threads = self.plan.threads
         self.names = Names()
         self.elements = Elements(self.types, self.patterns, position_parts(self.body), self.names.of)
@@ -122,6 +126,8 @@ class Lowering:
     # --- the source ------------------------------------------------------------------------------
 
     def source(self) -> Source:
+        products = self.products
+        self.names.taken |= products.names
         for p in self.kernel.parameters:
             self.names.of(p.name)
         for bound in (*BOUNDS, "thread"):
@@ -130,11 +136,13 @@ class Lowering:
         name = f"{self.kernel.name}_kernel"
         body = "\n".join([*self._head(), *self.out.lines])
         comment = [f"// {line}".rstrip() for line in str(self.kernel).replace("\\", "/").split("\n")]
-        parameters = ", ".join([*(self._parameter(p) for p in self.kernel.parameters), *(f"int {b}" for b in BOUNDS)])
-        head = f'extern "C" __global__ void __launch_bounds__({self.threads})\n{name}({parameters}) {{'
+        parameters = ", ".join([*(self._parameter(p) for p in self.kernel.parameters), *(f"int {b}" for b in BOUNDS), *products.parameters])
+        bounds = products.bounds or str(self.threads)
+        head = f'extern "C" __global__ void __launch_bounds__({bounds})\n{name}({parameters}) {{'
         own = "\n".join([*comment, head, body, "}"])
-        text = f"{prelude(own)}\n\n{own}\n".lstrip()
-        return Source(name, text, self.threads, 2 * self.memory.half + self.memory.large)
+        text = "\n\n".join([prelude(own, products.helpers), *products.helpers, own]).lstrip() + "\n"
+        threads, shared = self.threads + products.copying, 2 * self.memory.half + self.memory.large
+        return Source(name, text, threads, shared, products.maps)
 
     def _head(self) -> list[str]:
         """The lines that every kernel begins with, as far as this one needs them."""
@@ -147,7 +155,10 @@ class Lowering:
             "blockIdx.x / grid_0 % grid_1",
             "blockIdx.x / grid_0 / grid_1",
         )
-        lines += [f"const int program_{n} = {id};" for n, id in enumerate(ids) if f"program_{n}" in text]
+        if self.products.dots and "program_" in text:
+            lines += self.products.ids()
+        else:
+            lines += [f"const int program_{n} = {id};" for n, id in enumerate(ids) if f"program_{n}" in text]
         for p in self.kernel.parameters:
             if not p.pointer and MEMORY[p.dtype.name] != TYPES[p.dtype.name]:
                 type = TYPES[p.dtype.name]
@@ -184,19 +195,17 @@ class Lowering:
                     gathered.before(statement)
                 case ir.Assign(_, value) if isinstance(value, ir.Dot):
                     gathered.finish()
-                    self._dot(statement)
+                    self.products.write(self, statement)
                 case ir.Assign() | ir.Store():
                     gathered.add(statement)
                 case _:
                     gathered.finish()
-                    self._control(statement)
+                    if not (isinstance(statement, ir.For) and self.products.loop(self, statement)):
+                        self._control(statement)
         gathered.finish()
         if not top:
             self.scopes.pop()
             self.elements.lazy, self.elements.kept = outer
-
-    def _dot(self, statement: ir.Assign) -> None:
-        raise CompileError(f"kernel {self.kernel.name}: products are not there yet")
 
     def number(self, statement: ir.Assign) -> None:
         """A variable without axes, which all threads compute."""

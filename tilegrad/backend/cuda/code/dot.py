@@ -1,0 +1,347 @@
+"""Matrix products of tiles: `tl.dot`, and whole loops around it.
+
+Sums are registers, spread over the threads as their tiling says (`dot_tiling.py`). A loop whose operands lie evenly in
+memory has them copied by the machine while it multiplies: in boxes (`dot_group.py`), by pieces for tensor cores
+(`dot_loop.py`) or for threads (`dot_thread.py`). Any other operand is computed, put into shared memory, and multiplied
+when all of it is there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ....ir import tile as ir
+from ....ir.dtype import DType
+from ....ir.tile_access import statements
+from ....ir.tile_types import Types
+from ..tensor_map import TensorMap
+from . import dot_helpers as helpers
+from .dot_fill import fill_lines, fill_rows, room
+from .dot_group import Grouped, beginning, copies, grouped, parted, products
+from .dot_loop import Copied, copied_loop, copied_text
+from .dot_operands import Definitions, Strided
+from .dot_text import Operand, thread_products, warp_products
+from .dot_thread import Threaded, threaded_loop, threaded_text
+from .dot_tiling import TENSOR_CORES, Tiling, fewest_warps, operand_dtype, tiling
+from .elements import START
+from .functions import MEMORY, TYPES, cast
+from .layout import Layout
+from .writing import Lines
+
+if TYPE_CHECKING:
+    from .lower import Lowering
+
+SHARED = 96 * 1024
+"""Bytes of shared memory that every GPU since sm_80 gives to a block."""
+OWN = set(
+    "plane within first_row rows_here in_rows lane warp row column operands full empty turns copy at turn part place stage "
+    "phase before group x_map y_map x_place y_place x_from y_from x_first y_first x_column y_column x_line y_line x_at y_at "
+    "x_tile y_tile values a b i j p q pp qq n step line piece".split()
+) | set(re.findall(r"(\w+)\((?:uint32|int|const|float|uint64)", "".join(t for t in vars(helpers).values() if isinstance(t, str))))
+"""Names that these texts use."""
+LEAST = 8192
+"""Bytes of shared memory that are asked for at least: a place of their own, at a multiple of 1024."""
+TOGETHER = 32
+"""How deep a piece of operands is that threads multiply number by number."""
+
+
+def operands_named(body: Sequence[ir.Statement], types: Types, counts: dict[str, int]) -> tuple[ir.Statement, ...]:
+    """Statements in which the operands of products are names, and sums are added to what has their name.
+
+    `acc = tl.dot(x * 2.0, y, start)` becomes `left = x * 2.0`, `acc = start`, `acc = tl.dot(left, y, acc)`.
+    """
+    made: list[ir.Statement] = []
+    for s in body:
+        match s:
+            case ir.Assign(name, ir.Dot(x, y, accumulator) as product):
+                operands = []
+                for stem, operand in (("left", x), ("right", y)):
+                    if not isinstance(operand, ir.Name):
+                        fresh = next(f"{stem}{n}" for n in range(1 << 30) if f"{stem}{n}" not in types.variables)
+                        types.variables[fresh] = types.of(operand)
+                        counts[fresh] = 1
+                        made.append(ir.Assign(fresh, operand))
+                        operand = ir.Name(fresh)
+                    operands.append(operand)
+                if accumulator != ir.Name(name):
+                    t = types.variables[name]
+                    made.append(ir.Assign(name, accumulator or ir.Full(t.shape, ir.Literal(0), t.dtype)))
+                    counts[name] += 1
+                made.append(ir.Assign(name, ir.Dot(*operands, ir.Name(name), product.precision)))
+            case ir.For(index, start, stop, step, inner):
+                made.append(ir.For(index, start, stop, step, operands_named(inner, types, counts)))
+            case ir.While(condition, inner):
+                made.append(ir.While(condition, operands_named(inner, types, counts)))
+            case ir.If(condition, then, otherwise):
+                both = [operands_named(inner, types, counts) for inner in (then, otherwise)]
+                made.append(ir.If(condition, both[0], both[1]))
+            case _:
+                made.append(s)
+    return tuple(made)
+
+
+class Products:
+    """The products of one kernel, and how each is done."""
+
+    def __init__(self, kernel: ir.Kernel, body: Sequence[ir.Statement], types: Types, architecture: str) -> None:
+        self.types = types
+        found = re.match(r"sm_(\d+)", architecture)
+        self.capability = int(found[1]) if found else 0
+        self.definitions = Definitions(kernel.replaced(body=tuple(body)), types)
+        self.dots = {s.name: s.value for s in statements(tuple(body)) if isinstance(s, ir.Assign) and isinstance(s.value, ir.Dot)}
+        self.tilings: dict[str, Tiling] = {}
+        self.loops: dict[int, Grouped | Copied | Threaded] = {}
+        self.group: Grouped | None = None
+        self.helpers: dict[str, None] = {}
+        if not self.dots:
+            return
+        if architecture == "sm_90a" and len(self.dots) == 1:
+            self._find_group(body)
+        kinds = {name: self._kind(dot) for name, dot in self.dots.items()}
+        if self.group is None:
+            shapes = {name: types.variables[name].shape for name in self.dots}
+            count = max(fewest_warps(kinds[name], *shapes[name]) for name in self.dots)
+            self.tilings = {name: tiling(kinds[name], *shapes[name], count) for name in self.dots}
+            self._find_loops(body)
+
+    def _kind(self, dot: ir.Dot) -> str:
+        dtype = operand_dtype(self.types.of(dot.x).dtype, dot.precision)
+        return "warp" if dtype is not None and self.capability >= TENSOR_CORES else "thread"
+
+    def _find_group(self, body: Sequence[ir.Statement]) -> None:
+        """The one loop of a kernel, if four warps can do its products together."""
+        for at, s in enumerate(body):
+            if isinstance(s, ir.For) and (product := self._product(s)) is not None and all(map(self._is_early, body[:at])):
+                plan = grouped(self.definitions, product.value)  # type: ignore[arg-type]
+                if plan is not None:
+                    self.group = self.loops[id(s)] = plan
+                    self.tilings[product.name] = plan.tiling
+
+    def _is_early(self, s: ir.Statement) -> bool:
+        """Whether the warps that only copy may do a statement too."""
+        return isinstance(s, ir.Assign) and (not self.types.of(s.value).shape or not _holds(s.value))
+
+    def _find_loops(self, body: Sequence[ir.Statement]) -> None:
+        for s in statements(tuple(body)):
+            product = self._product(s) if isinstance(s, ir.For) else None
+            if product is None:
+                continue
+            dot, held = product.value, self.tilings[product.name]
+            assert isinstance(dot, ir.Dot)
+            plan: Copied | Threaded | None
+            if held.kind == "warp":
+                plan = copied_loop(self.definitions, dot, held, SHARED)
+            else:
+                plan = threaded_loop(self.definitions, dot, held)
+            if plan is not None:
+                self.loops[id(s)] = plan
+
+    def _product(self, loop: ir.For) -> ir.Assign | None:
+        """The only thing that a loop does, if that is a product of what it loads."""
+        *before, last = loop.body
+        if not isinstance(last, ir.Assign) or not isinstance(last.value, ir.Dot):
+            return None
+        operands = {x.name for x in (last.value.x, last.value.y) if isinstance(x, ir.Name)}
+        for s in before:
+            if not isinstance(s, ir.Assign) or isinstance(s.value, ir.Dot):
+                return None
+            if s.name not in operands and _holds(s.value):
+                return None
+        return last
+
+    # --- what the kernel needs -------------------------------------------------------------------
+
+    @property
+    def threads(self) -> int:
+        """Of a block, as layouts count them; 0 if it does not matter."""
+        return max((t.threads for t in self.tilings.values()), default=0)
+
+    @property
+    def copying(self) -> int:
+        """Threads besides, which only copy."""
+        return 128 if self.group is not None else 0
+
+    @property
+    def layouts(self) -> dict[str, Layout]:
+        return {name: t.layout for name, t in self.tilings.items()}
+
+    @property
+    def maps(self) -> tuple[TensorMap, ...]:
+        return () if self.group is None else (self.group.x.map, self.group.y.map)
+
+    @property
+    def parameters(self) -> list[str]:
+        """What the kernel is given after the grid."""
+        return [f"const __grid_constant__ TensorMap {name}_map" for name, _ in zip("xy", self.maps, strict=False)]
+
+    @property
+    def names(self) -> set[str]:
+        """What the variables of the kernel may not be called."""
+        return OWN if self.dots else set()
+
+    @property
+    def bounds(self) -> str:
+        """`__launch_bounds__`: how many blocks a multiprocessor should have at once."""
+        many = self.threads <= (128 if any(t.kind == "warp" for t in self.tilings.values()) else 256)
+        return f"{self.threads + self.copying}, {2 if many and self.group is None else 1}" if self.dots else ""
+
+    def ids(self) -> list[str]:
+        """The program ids of the first two axes: sixteen rows of tiles at a time, so that operands are found in the L2."""
+        return [
+            "const int plane = grid_0 * grid_1, within = blockIdx.x % plane, first_row = within / (16 * grid_0) * 16;",
+            "const int rows_here = min(grid_1 - first_row, 16), in_rows = within % (16 * grid_0);",
+            "const int program_0 = in_rows / rows_here, program_1 = first_row + in_rows % rows_here;",
+            "const int program_2 = blockIdx.x / plane;",
+        ]
+
+    # --- loops -----------------------------------------------------------------------------------
+
+    def loop(self, low: Lowering, loop: ir.For) -> bool:
+        """Writes a loop, if it is one of those that copy while they multiply."""
+        plan = self.loops.get(id(loop))
+        if plan is None or any(low.guard.is_shared(side.parameter) for side in _sides(plan)):
+            return False
+        product = loop.body[-1]
+        assert isinstance(product, ir.Assign)
+        sums = low.elements.kept[product.name].text
+        numbers, sources, bounds = self._in_turn(low, loop, _sides(plan))
+        index = (f"{TYPES[self.types.variables[loop.index].dtype.name]} {low.names.of(loop.index)}", *bounds)
+        place = low.take(max(plan.shared, LEAST))
+        self.use(helpers.SHARED)
+        element = MEMORY[_sides(plan)[0].dtype.name]
+        match plan:
+            case Grouped():
+                self.use(helpers.BARRIERS, helpers.GROUPS)
+                turned = (plan.x.turned, plan.y.turned)
+                self.use(helpers.group_product(_sides(plan)[0].dtype.name, plan.tiling.n, turned))
+                head = f"for ({index[0]} = {index[1]}; {low.names.of(loop.index)} < {index[2]}; {low.names.of(loop.index)} += {index[3]}) {{"
+                pointers = [low.names.of(side.parameter) for side in _sides(plan)]
+                offsets = tuple(f"{source} - {pointer}" for source, pointer in zip(sources, pointers, strict=True))
+                inner = [[*numbers, *copies(plan, (offsets[0], offsets[1]))], products(plan, sums)]
+                loops = [[head, *[f"    {line}" for line in lines], "}"] for lines in inner]
+                text = [*beginning(plan, place), *parted(plan, *loops)]
+            case Copied():
+                self.use(helpers.COPIES, helpers.FRAGMENTS, helpers.warp_product(_sides(plan)[0].dtype.name))
+                text = copied_text(plan, sums, index, sources, element, numbers, place)
+            case Threaded():
+                self.use(helpers.COPIES)
+                text = threaded_text(plan, sums, index, sources, numbers, place)
+        with low.out.block(""):
+            for line in [*_places(plan.tiling), *text]:
+                low.out.add(line)
+        return True
+
+    def _in_turn(
+        self, low: Lowering, loop: ir.For, sides: tuple[Strided, Strided]
+    ) -> tuple[list[str], tuple[str, str], tuple[str, str, str]]:
+        """The numbers of a turn, the addresses of the first elements of its operands, and its start, stop and step."""
+        dtype = self.types.variables[loop.index].dtype
+        bounds = [str(cast(low.elements.of(x, (), dtype), low.elements.dtype(x, dtype), dtype)) for x in (loop.start, loop.stop, loop.step)]
+        outer, low.out = low.out, Lines()
+        low.out.depth = 0
+        lazy = dict(low.elements.lazy)
+        low.scopes.append({loop.index})
+        for s in loop.body:
+            if isinstance(s, ir.Assign) and s.name in low.meanings:
+                if self.types.of(s.value).shape:
+                    low.elements.lazy[s.name] = s.value
+                else:
+                    low.number(s)
+        sources = [str(low.elements.of(side.pointer, (START, START), side.dtype)) for side in sides]
+        numbers, low.out, low.elements.lazy = low.out.lines, outer, lazy
+        low.scopes.pop()
+        return numbers, (sources[0], sources[1]), (bounds[0], bounds[1], bounds[2])
+
+    # --- single products -------------------------------------------------------------------------
+
+    def write(self, low: Lowering, statement: ir.Assign) -> None:
+        """sums += x @ y, from operands that are put into shared memory."""
+        dot = statement.value
+        assert isinstance(dot, ir.Dot)
+        held = self.tilings[statement.name]
+        if held.kind == "group":
+            held = tiling("warp", held.m, held.n, held.threads // 32)
+        sums = low.elements.kept[statement.name].text
+        dtype = operand_dtype(self.types.of(dot.x).dtype, dot.precision) if held.kind == "warp" else None
+        with low.out.block(""):
+            for line in _places(held):
+                low.out.add(line)
+            if dtype is not None:
+                self._by_warps(low, sums, held, dot, dtype)
+            else:
+                self._by_threads(low, sums, held, dot)
+
+    def _by_warps(self, low: Lowering, sums: str, held: Tiling, dot: ir.Dot, dtype: DType) -> None:
+        self.use(helpers.SHARED, helpers.FRAGMENTS, helpers.warp_product(dtype.name))
+        step = 32 // dtype.bytes
+        depth = -(-self.types.of(dot.x).shape[1] // step) * step
+        x, y = (
+            Operand(address, turned, dtype.bytes, depth, extent)
+            for address, turned, extent in (
+                ("x_place", self._turned(low, dot.x, 0, dtype), held.down * held.rows),
+                ("y_place", self._turned(low, dot.y, 1, dtype), held.across * held.columns),
+            )
+        )
+        place = low.take(max(room((x, y)), LEAST))
+        low.out.add(f"unsigned char *x_at = {place}, *y_at = x_at + {x.size};")
+        fill_lines(low, "x_at", x, dot.x, dtype, (0, 1))
+        fill_lines(low, "y_at", y, dot.y, dtype, (1, 0))
+        low.meet()
+        low.out.add("uint32 x_place = address_of(x_at), y_place = address_of(y_at);")
+        for line in warp_products(sums, held, x, y):
+            low.out.add(line)
+
+    def _turned(self, low: Lowering, x: ir.Tile, position: int, dtype: DType) -> bool:
+        """Whether an operand is put into lines along its rows: as its vectors lie, where tensor cores can turn it."""
+        layout = low.plan.of_operand(x)
+        return dtype.bytes == 2 and layout.vector == position
+
+    def _by_threads(self, low: Lowering, sums: str, held: Tiling, dot: ir.Dot) -> None:
+        t = self.types.of(dot)
+        kind, bytes = TYPES[t.dtype.name], t.dtype.bytes
+        depth = self.types.of(dot.x).shape[1]
+        pitches = (held.down * held.rows, held.across * held.columns)
+        together = min(depth, TOGETHER)
+        for first in range(0, depth, together):
+            part = range(first, min(depth, first + together))
+            place = low.take(max(together * sum(pitches) * bytes, LEAST))
+            with low.out.block(""):
+                low.out.add(f"{kind} *x_tile = reinterpret_cast<{kind}*>({place}), *y_tile = x_tile + {together * pitches[0]};")
+                fill_rows(low, "x_tile", pitches[0], dot.x, t.dtype, (0, 1), part)
+                fill_rows(low, "y_tile", pitches[1], dot.y, t.dtype, (1, 0), part)
+                low.meet()
+                for line in thread_products(sums, held, len(part), pitches, kind):
+                    low.out.add(line)
+
+    def use(self, *texts: str) -> None:
+        """Device functions that the source needs."""
+        self.helpers |= dict.fromkeys(texts)
+
+
+def _holds(value: ir.Tile) -> bool:
+    """Whether a value takes more than its position to know."""
+    from ....ir.tile_access import walk
+
+    return any(isinstance(x, ir.Load | ir.Reduce | ir.Scan | ir.Dot | ir.Reshape | ir.Trans) for x in walk(value))
+
+
+def _sides(plan: Grouped | Copied | Threaded) -> tuple[Strided, Strided]:
+    if isinstance(plan, Copied):
+        return plan.x, plan.y
+    return plan.x.memory, plan.y.memory
+
+
+def _places(held: Tiling) -> list[str]:
+    """Where in the tile the sums of a warp (of a thread: its first) are."""
+    lines = ["const int lane = thread % 32, warp = thread / 32;"]
+    down = f"warp / {held.across}" if held.across > 1 else "warp"
+    row, column = f"{down} * {held.rows}", f"warp % {held.across} * {held.columns}" if held.across > 1 else "0"
+    if held.kind == "group":
+        return []
+    if held.kind == "thread":
+        high, wide = held.pieces
+        row, column = f"{down} * {4 * high} + lane / 8 * {high}", f"lane % 8 * {wide}"
+        column = f"warp % {held.across} * {8 * wide} + {column}" if held.across > 1 else column
+    return [*lines, f"const int row = {row if held.down > 1 or held.kind == 'thread' else '0'}, column = {column};"]

@@ -1,0 +1,95 @@
+"""Operands of products that are computed: from registers into shared memory, as those who multiply read them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....ir import tile as ir
+from ....ir.dtype import DType
+from .dot_text import LINE, Operand
+from .elements import View
+from .functions import MEMORY, TYPES, cast
+from .layout import Layout
+
+if TYPE_CHECKING:
+    from .lower import Lowering
+
+
+def fill_lines(low: Lowering, place: str, operand: Operand, x: ir.Tile, dtype: DType, axes: tuple[int, int]) -> None:
+    """Writes a tile to an operand of tensor cores; `axes` are those of the rows (or columns) and of k in the tile."""
+    t = low.types.of(x)
+    layout = low.plan.of_operand(x)
+    position, k = axes
+    if operand.depth > t.shape[k]:
+        _clear(low, place, operand.size)
+    along = position if operand.turned else k
+    width = layout.width if layout.vector == along else 1
+    width = min(width, 16 // operand.bytes)
+    element = MEMORY[dtype.name]
+    with low.over(layout, without={(layout.vector, 0)} if layout.vector >= 0 else set(), scope=True):
+        view, conditions = low.positions(layout)
+        guard = _guard(low, layout, conditions)
+
+        def spot(view: View, more: str = "") -> str:
+            at = [f"{axis.at}{more if n == along else ''}" for n, axis in enumerate(view)]
+            line, piece = operand.place(at[position], at[k])
+            per_piece = 16 // operand.bytes
+            return f"{place} + spot({line}, {piece}) + ({at[along]}) % {per_piece} * {operand.bytes}"
+
+        if layout.vector < 0:
+            value = _value(low, x, view, t.dtype, dtype)
+            low.out.add(f"{guard}*reinterpret_cast<{element}*>({spot(view)}) = stored<{element}>({value});")
+            return
+        pieces = layout.width // width
+        low.out.add(f"{TYPES[dtype.name]} values[{layout.width}];")
+        with low.out.block(f"for (int v = 0; v < {layout.width}; ++v)", unrolled=True):
+            low.elements.lane = "v"
+            low.out.add(f"values[v] = {_value(low, x, view, t.dtype, dtype)};")
+            low.elements.lane = None
+        if layout.vector == along and pieces == 1:
+            low.out.add(f"{guard}write(reinterpret_cast<{element}*>({spot(view)}), values);")
+            return
+        with low.out.block(f"for (int v = 0; v < {layout.width}; ++v)", unrolled=True):
+            moved = tuple(
+                [a._replace(at=a.at._replace(text=f"{a.at} + v", binds=9)) if n == layout.vector else a for n, a in enumerate(view)]
+            )
+            low.out.add(f"{guard}*reinterpret_cast<{element}*>({spot(moved)}) = stored<{element}>(values[v]);")
+
+
+def fill_rows(low: Lowering, array: str, pitch: int, x: ir.Tile, dtype: DType, axes: tuple[int, int], part: range) -> None:
+    """Writes a part along k of a tile to an array [k][rows]."""
+    t = low.types.of(x)
+    layout = low.plan.of_operand(x)
+    position, k = axes
+    with low.over(layout, scope=True):
+        view, conditions = low.positions(layout)
+        if layout.vector >= 0:
+            low.elements.lane = "v"
+        at = [str(low.elements._position(axis)) for axis in view]
+        value = _value(low, x, view, t.dtype, dtype)
+        low.elements.lane = None
+        if len(part) < t.shape[k]:
+            conditions = [*conditions, f"{at[k]} >= {part.start}", f"{at[k]} < {part.stop}"]
+        start = f" - {part.start}" if part.start else ""
+        low.out.add(f"{_guard(low, layout, conditions)}{array}[({at[k]}{start}) * {pitch} + {at[position]}] = {value};")
+
+
+def _value(low: Lowering, x: ir.Tile, view: View, have: DType, dtype: DType) -> str:
+    return str(cast(low.elements.of(x, view, have), have, dtype))
+
+
+def _guard(low: Lowering, layout: Layout, conditions: list[str]) -> str:
+    every = [*low.owners(layout), *conditions]
+    return f"if ({' && '.join(every)}) " if every else ""
+
+
+def _clear(low: Lowering, place: str, bytes: int) -> None:
+    """Zeros, where k is no whole number of steps."""
+    with low.out.block(f"for (int piece = thread; piece < {bytes // 16}; piece += {low.threads})"):
+        low.out.add(f"reinterpret_cast<uint4*>({place})[piece] = uint4{{}};")
+    low.meet()
+
+
+def room(operands: tuple[Operand, ...]) -> int:
+    """Bytes of shared memory that operands take, each at a multiple of a line."""
+    return sum(-(-operand.size // LINE) * LINE for operand in operands)
