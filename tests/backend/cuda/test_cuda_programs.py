@@ -1,0 +1,295 @@
+"""Programs on a GPU: eager and jitted, as graphs, on several streams, with updates in place, watched and checked."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import tilegrad as tg
+from tests.backend.cuda.conftest import Maker
+from tilegrad import cuda
+from tilegrad.backend.cuda.device import CudaDevice
+from tilegrad.backend.cuda.driver import KernelCall
+from tilegrad.backend.cuda.plan import Plan, Span, Step
+from tilegrad.config import changed
+from tilegrad.errors import DeviceError, KernelError, LaunchError, RuntimeFault
+from tilegrad.ir.dtype import float32
+from tilegrad.ir.graph import TensorType
+from tilegrad.ir.program import Buffer, Copy, Launch, Program, Tiles
+from tilegrad.ir.size import Size
+from tilegrad.ir.tile import Kernel
+from tilegrad.ir.tile_parser import parse
+from tilegrad.runtime import events
+
+ADD = parse("""
+def add(x: "*f32", y: "*f32", out: "*f32", n: "i32"):
+    i = tl.program_id(0) * 16 + tl.arange(0, 16)
+    tl.store(out + i, tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n), mask=i < n)
+""").replaced(origin="model.py:7")
+WILD = parse("""
+def wild(x: "*f32", out: "*f32"):
+    i = tl.program_id(0) * 16 + tl.arange(0, 16)
+    tl.store(out + i, tl.load(x + i + 1000000))
+""").replaced(origin="model.py:9")
+N = Size.named("n")
+
+
+def program(n: int | Size, kernel: Kernel = ADD, copies: bool = False) -> Program:
+    """z = (x + y) + y."""
+    of = TensorType(float32, (n,))
+    names = [Buffer("x", of, "input"), Buffer("y", of, "input"), Buffer("t", of, "temporary", 0)]
+    names += [Buffer("u", of, "output"), Buffer("z", of, "output")]
+    steps: tuple[Launch | Copy, ...] = (
+        Launch(ADD, ("x", "y", "t", n), (Tiles(n, 16),)),
+        Launch(kernel, ("t", "y", "z", n) if kernel is ADD else ("x", "z"), (Tiles(n, 16),)),
+        Copy("t", "u"),
+    )
+    sizes = ("n",) if isinstance(n, Size) else ()
+    return Program("two", sizes, tuple(names), ("x", "y"), ("z", "u"), steps, n * 4)
+
+
+def run(gpu: CudaDevice, executable: object, n: int, times: int = 1) -> None:
+    x, y = np.arange(n, dtype=np.float32), np.full(n, 2, np.float32)
+    given = [gpu.from_host(x), gpu.from_host(y)]
+    for _ in range(times):
+        z, u = executable.run(given, {"n": n} if executable.program.sizes else {})  # type: ignore[attr-defined]
+        np.testing.assert_array_equal(gpu.to_host(z, float32, (n,)), x + 4)
+        np.testing.assert_array_equal(gpu.to_host(u, float32, (n,)), x + 2)
+
+
+@pytest.mark.parametrize("n", [1, 16, 1000])
+def test_runs_direct_and_as_a_graph(gpu: CudaDevice, n: int) -> None:
+    run(gpu, gpu.load(program(n)), n, times=5)
+    counts = gpu.driver.counts  # type: ignore[attr-defined]
+    assert (counts["launch"], counts["launch_graph"], counts["instantiate"]) == (6, 3, 1)
+
+
+def test_sizes_that_vary(gpu: CudaDevice) -> None:
+    executable = gpu.load(program(N))
+    for n in (5, 100, 5, 0, 100, 5, 5):
+        run(gpu, executable, n)
+    assert gpu.driver.counts["built"] == 1  # type: ignore[attr-defined]
+
+
+def test_nothing_new_in_the_steady_state(gpu: CudaDevice) -> None:
+    executable = gpu.load(program(64))
+    given = [gpu.from_host(np.ones(64, np.float32)) for _ in range(2)]
+    for _ in range(4):
+        executable.run(given)
+    held, renewed = gpu.statistics, gpu.driver.counts["renew_node"]  # type: ignore[attr-defined]
+    for _ in range(100):
+        executable.run(given)
+    gpu.synchronize()
+    assert gpu.statistics == held
+    assert gpu.driver.counts["renew_node"] == renewed  # type: ignore[attr-defined]
+    assert gpu.driver.counts["instantiate"] == 1  # type: ignore[attr-defined]
+
+
+def span(begin: int, end: int, datum: int = 9) -> Span:
+    return Span(datum, begin, end)
+
+
+def step(reads: tuple[Span, ...], writes: tuple[Span, ...]) -> Step:
+    return Step(KernelCall("k", 0, 1, 1, 0, []), "", reads, writes, (), 0, 0.0, None)
+
+
+def test_what_waits_for_what() -> None:
+    steps = [
+        step((span(0, 1, 0),), (span(0, 8),)),
+        step((span(0, 1, 0),), (span(8, 16),)),
+        step((span(0, 8),), (span(16, 24),)),
+        step((span(8, 16), span(16, 24)), (span(0, 8),)),
+        step((span(0, 1, 1),), (span(0, 1, 0),)),
+    ]
+    plan = Plan(steps, [], 2, [], [], [0], 24)
+    assert plan.after(distinct=True) == [[], [], [0], [2, 1], [1, 0]]
+    assert plan.after(distinct=False) == [[], [], [0], [2, 1], [1, 0]]
+    readers = [step((span(0, 1, 1),), (span(0, 8),)), step((span(0, 1, 1),), (span(0, 1, 0),))]
+    plan = Plan(readers, [], 2, [], [], [0], 24)
+    assert plan.after(distinct=True) == [[], []]
+    assert plan.after(distinct=False) == [[], [0]]
+
+
+def test_inputs_that_are_one_memory(gpu: CudaDevice) -> None:
+    """A graph that was made for two memories is not used where they are the same."""
+
+    @tg.jit
+    def both(x: tg.Tensor, y: tg.Tensor) -> tg.Tensor:
+        x += y.sum()
+        return x * 2 + y
+
+    def wanted(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        x += y.sum()
+        return x * 2 + y
+
+    for k in range(12):
+        a, b = np.arange(6.0) + k, np.arange(6.0) * 2
+        x, y = tg.tensor(a).to(gpu.name), tg.tensor(b).to(gpu.name)
+        if k % 3 == 2:
+            assert both(x, x).cpu().tolist() == wanted(a, a).tolist()
+        else:
+            assert both(x, y).cpu().tolist() == wanted(a, b).tolist()
+        assert x.cpu().tolist() == a.tolist()
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_a_network_trains_as_on_the_cpu(gpu: CudaDevice, jitted: bool) -> None:
+    def losses(place: str) -> list[float]:
+        tg.manual_seed(3)
+        layers = [tg.nn.Linear(6, 8), tg.nn.ReLU(), tg.nn.Linear(8, 3)]
+        model = tg.nn.Sequential(*layers).to(place)
+        optimizer = tg.optim.Adam(model.parameters(), lr=0.05)
+        x, t = tg.rand(8, 6).to(place), tg.tensor(np.arange(8) % 3).to(place)
+
+        def step() -> tg.Tensor:
+            optimizer.zero_grad()
+            loss = tg.nn.functional.cross_entropy(model(x), t)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = tg.jit(step) if jitted else step
+        return [run().item() for _ in range(5)]
+
+    np.testing.assert_allclose(losses(gpu.name), losses("cpu"), rtol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_streams_wait_where_they_share_memory(make_gpus: Maker, seed: int) -> None:
+    """Nobody says which stream waits for which, tensors die at once, and the driver runs streams in any order."""
+    (gpu,) = make_gpus(seed=seed)
+    streams = [cuda.Stream(gpu), cuda.Stream(gpu), cuda.default_stream(gpu)]
+    random = np.random.default_rng(seed)
+    tensors = [tg.arange(40, dtype=float32).to(gpu.name) for _ in range(3)]
+    arrays = [np.arange(40, dtype=np.float32) for _ in range(3)]
+    for _ in range(40):
+        i, j, k = random.integers(0, 3, 3)
+        with cuda.stream(streams[random.integers(0, 3)]):
+            match random.integers(0, 4):
+                case 0:
+                    tensors[k] = (tensors[i] + tensors[j] * 0.5).realize()
+                    arrays[k] = arrays[i] + arrays[j] * np.float32(0.5)
+                case 1:
+                    tensors[k] = tensors[i].clone().realize()
+                    arrays[k] = arrays[i].copy()
+                    tensors[k] *= 0.5
+                    tensors[k].realize()
+                    arrays[k] *= np.float32(0.5)
+                case 2:
+                    new = random.integers(0, 9, 40).astype(np.float32)
+                    tensors[k], arrays[k] = tg.tensor(new).to(gpu.name), new
+                case _:
+                    assert tensors[i].cpu().tolist() == arrays[i].tolist()
+    for x, y in zip(tensors, arrays):
+        assert x.cpu().tolist() == y.tolist()
+
+
+def test_events_and_streams(gpu: CudaDevice) -> None:
+    start, stop = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+    side = cuda.Stream(gpu)
+    with cuda.device(gpu), cuda.stream(side):
+        assert cuda.current_stream() == side != cuda.default_stream()
+        start.record()
+        x = (tg.ones(5).to(gpu.name) * 3).realize()
+        stop.record()
+    assert not stop.query()
+    assert start.elapsed_time(stop) > 0
+    assert stop.query()
+    cuda.default_stream(gpu).wait_event(stop)
+    cuda.default_stream(gpu).wait_stream(side)
+    assert x.cpu().tolist() == [3.0] * 5
+    side.synchronize()
+    assert side.query()
+    with pytest.raises(RuntimeError, match="enable_timing=True"):
+        start.elapsed_time(cuda.Event())
+
+
+def test_streams_are_a_pool(gpu: CudaDevice) -> None:
+    streams = [cuda.Stream(gpu) for _ in range(40)]
+    assert len(set(streams)) == 31
+    assert gpu.driver.counts["new_stream"] == 32  # type: ignore[attr-defined]
+
+
+def test_launches_are_checked_before(gpu: CudaDevice) -> None:
+    driver = gpu.driver
+    cases: list[tuple[Callable[[], None], str]] = [
+        (lambda: setattr(driver, "threads", 1025), "wants 1025 threads in a block: Simulated allows 1 to 1024"),
+        (lambda: setattr(driver, "threads", 0), "wants 0 threads in a block"),
+        (lambda: setattr(driver, "shared", 300_000), "wants 300000 bytes of shared memory: Simulated allows 232448"),
+    ]
+    for n, (misconfigure, text) in enumerate(cases):
+        driver.threads, driver.shared = 128, 0  # type: ignore[attr-defined]
+        misconfigure()
+        with pytest.raises(LaunchError, match=text):
+            gpu.load(program(16, ADD.replaced(name=f"add{n}")))
+    driver.threads, driver.shared = 128, 0  # type: ignore[attr-defined]
+    large = Program(
+        "large",
+        (),
+        (Buffer("x", TensorType(float32, (16,)), "input"), Buffer("z", TensorType(float32, (16,)), "output")),
+        ("x",),
+        ("z",),
+        (Launch(ADD, ("x", "x", "z", 16), (Tiles(1 << 16, 1), Tiles(1 << 16, 1))),),
+    )
+    with pytest.raises(LaunchError, match=r"add \(model.py:7\) wants a grid of 4294967296 blocks: Simulated allows 1"):
+        gpu.load(large).bound()
+    assert gpu.driver.counts["launch"] == 0  # type: ignore[attr-defined]
+
+
+def test_a_failure_names_who_failed(gpu: CudaDevice) -> None:
+    good, bad = gpu.load(program(64)), gpu.load(program(64, WILD))
+    given = [gpu.from_host(np.ones(64, np.float32)) for _ in range(2)]
+    good.run(given)
+    gpu.synchronize()
+    bad.run(given)
+    good.run(given)
+    with pytest.raises(
+        RuntimeFault, match=r"one of its kernels: add \(model.py:7\), wild \(model.py:9\), copy"
+    ) as caught:
+        gpu.synchronize()
+    assert "TILEGRAD_CUDA=checked" in str(caught.value)
+    with pytest.raises(DeviceError, match="cannot be used any more"):
+        gpu.allocate(10)
+
+
+def test_synchronous_runs_name_the_kernel(gpu: CudaDevice) -> None:
+    bad = gpu.load(program(64, WILD))
+    given = [gpu.from_host(np.ones(64, np.float32)) for _ in range(2)]
+    with (
+        changed(cuda="synchronous"),
+        pytest.raises(RuntimeFault, match=r"in kernel wild \(model.py:9\) of program two"),
+    ):
+        bad.run(given)
+
+
+def test_checked_runs_name_the_index(gpu: CudaDevice) -> None:
+    good, bad = gpu.load(program(64)), gpu.load(program(64, WILD))
+    given = [gpu.from_host(np.ones(64, np.float32)) for _ in range(2)]
+    with changed(cuda="checked"):
+        z, _ = good.run(given)
+        with pytest.raises(KernelError, match="index 1000000 is outside x, which has 64 elements") as caught:
+            bad.run(given)
+    assert f"on {gpu.name}, where x is x, out is z; of model.py:9" in str(caught.value)
+    np.testing.assert_array_equal(gpu.to_host(z, float32, (64,)), np.full(64, 3))
+
+
+def test_profiled_runs(gpu: CudaDevice) -> None:
+    executable = gpu.load(program(64))
+    given = [gpu.from_host(np.ones(64, np.float32)) for _ in range(2)]
+    seen: list[events.Event] = []
+    for _ in range(4):
+        executable.run(given)
+    with events.listening(seen.append):
+        executable.run(given)
+    run(gpu, executable, 64)
+    assert [(e.kind, e.name, e.bytes) for e in seen] == [
+        ("launch", "add", 768), ("launch", "add", 768), ("copy", "u", 512), ("run", "two", 0)
+    ]  # fmt: skip
+    assert all(e.stop > e.start for e in seen)
+
+
+def test_a_fork_is_told(gpu: CudaDevice) -> None:
+    gpu.allocate(10)
+    gpu._forked()
+    with pytest.raises(DeviceError, match="spawn"):
+        gpu.allocate(10)
