@@ -5,7 +5,7 @@ WORKERS ?= 2
 BIN     = $(VENV)/bin
 FILES   = tilegrad tests bench examples
 
-.PHONY: demo test bench format clean
+.PHONY: demo test gpu-test bench format clean
 
 demo: $(VENV)/installed ## train on the digits inside the package, show what was compiled
 	$(BIN)/python -m tilegrad demo
@@ -15,6 +15,10 @@ test: $(VENV)/testing $(if $(PEERS),$(VENV)/peers) ## every check; PEERS=1 compa
 	$(BIN)/ruff check $(FILES)
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+
+gpu-test: $(VENV)/testing ## what only a machine with an NVIDIA GPU can show; leaves a record in bench/results/
+	$(BIN)/python -m pip install -q -e '.[cuda]'
+	$(BIN)/python -m pytest -q tests/gpu -n $(WORKERS) --dist worksteal
 
 bench: $(VENV)/peers ## every workload against its peers; writes bench/results/ and docs/performance.md
 	$(BIN)/python -m bench.all

@@ -106,17 +106,17 @@ def test_a_moved_number_is_its_own(gpu: CudaDevice) -> None:
 
 
 def test_full(make_gpus: Maker) -> None:
-    (gpu,) = make_gpus(capacity=64 << 20)
-    kept = tg.zeros(12, 1 << 20).to(gpu.name)
-    free = tg.zeros(2, 1 << 20).to(gpu.name)
+    (gpu,) = make_gpus(capacity=16 << 20)
+    kept = tg.zeros(12, 1 << 18).to(gpu.name)
+    free = tg.zeros(2, 1 << 18).to(gpu.name)
     del free
     other = (kept[:3] + 1).realize()  # fits after what is kept free went back
     with pytest.raises(OutOfMemoryError, match="smaller batch") as caught:
         (kept + 1).realize()
     text = str(caught.value)
-    assert "Simulated) has no 48.00 MiB left: 4.00 MiB of 64.00 MiB are free, 60.00 MiB" in text
+    assert "Simulated) has no 12.00 MiB left: 1.00 MiB of 16.00 MiB are free, 15.00 MiB" in text
     assert "test_cuda_memory.py" in text
-    assert "float32[12, 1048576]" in text or "f32[12,1048576]" in text
+    assert "f32[12,262144]" in text or "float32[12,262144]" in text
     del other
     assert kept.sum().item() == 0
 

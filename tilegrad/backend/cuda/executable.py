@@ -18,7 +18,7 @@ from ...runtime import events
 from ...runtime.buffer import Buffer
 from ...runtime.device import Executable, Runner
 from .graphs import ProgramGraph
-from .memory import CudaBuffer
+from .memory import CudaBuffer, class_bytes
 from .plan import planned
 from .queues import Queue, Work
 from .watching import check_accesses, profiled
@@ -30,6 +30,9 @@ MOST_BINDINGS = 256
 """Sets of sizes that are kept for one program."""
 DIRECT_RUNS = 2
 """Runs of a program before it becomes a graph: making one costs as much as several runs."""
+
+WATCHED = ("synchronous", "checked")
+"""Settings under which kernels run one by one."""
 
 
 class CudaExecutable(Executable):
@@ -61,7 +64,8 @@ class Binding:
         self.device = device = executable.device
         self.name = executable.program.name
         self.plan = planned(executable.program, executable.functions, device.properties, sizes)
-        self.kernels = tuple([(step.call.name, step.origin) for step in self.plan.steps])
+        self.work = Work(self.name, tuple([(step.call.name, step.origin) for step in self.plan.steps]))
+        self.made = [(bytes, class_bytes(bytes)) for bytes in self.plan.made]
         self.runs = 0
         self.graph: ProgramGraph | None = None
         self.data: list[int] = [0] * len(self.plan.patches)
@@ -83,7 +87,7 @@ class Binding:
             if x.readers or x.queue is not queue:
                 queue.writes(x)
         take = device.memory.take
-        made = [take(queue, bytes) for bytes in plan.made]
+        made = [take(queue, bytes, size) for bytes, size in self.made]
         everything = [*given, *made]
         if plan.steps:
             if plan.arena:
@@ -101,9 +105,9 @@ class Binding:
             data = [b.address for b in buffers]
             data.append(queue.arena.address if queue.arena is not None else 0)
             number = queue.submitted + 1
-            queue.recent.append(Work(number, self.name, self.kernels))
+            queue.recent.append((number, self.work))
             self.runs += 1
-            if settings().cuda in ("synchronous", "checked"):
+            if settings().cuda in WATCHED:
                 self._watched(queue, data, number)
             elif events.listeners:
                 self.patch(data)
@@ -116,10 +120,11 @@ class Binding:
             queue.submitted = number
         return number
 
-    def patch(self, data: Sequence[int]) -> None:
+    def patch(self, data: list[int]) -> None:
         """Puts addresses where they belong, if they have changed; the graph is then behind."""
-        steps = self.plan.steps
-        changed = self.changed
+        if data == self.data:
+            return
+        steps, changed = self.plan.steps, self.changed
         for n, address in enumerate(data):
             if address != self.data[n]:
                 for step, slot, offset in self.plan.patches[n]:
@@ -131,13 +136,13 @@ class Binding:
                             self.device.driver.encode(place, map, address + offset)
                 self.data[n] = address
 
-    def _direct(self, queue: Queue, data: Sequence[int]) -> None:
+    def _direct(self, queue: Queue, data: list[int]) -> None:
         self.patch(data)
         launch, stream = self.device.driver.launch, queue.handle
         for step in self.plan.steps:
             launch(step.call, stream)
 
-    def _as_graph(self, queue: Queue, data: Sequence[int], inputs: Sequence[CudaBuffer]) -> None:
+    def _as_graph(self, queue: Queue, data: list[int], inputs: Sequence[CudaBuffer]) -> None:
         distinct = not self.plan.updated or len({x.address for x in inputs}) == len(inputs)
         if self.graph is not None and self.graph.distinct and not distinct:
             self._direct(queue, data)  # what ran at once would now write what the other reads
@@ -145,17 +150,18 @@ class Binding:
         self.patch(data)
         if self.graph is None:
             self.graph = ProgramGraph(self.device, self.plan, distinct)
-        else:
+            self.changed.clear()
+        elif self.changed:
             self.graph.renew(self.changed)
-        self.changed.clear()
+            self.changed.clear()
         self.device.driver.launch_graph(self.graph.executable, queue.handle)
 
-    def _watched(self, queue: Queue, data: Sequence[int], number: int) -> None:
+    def _watched(self, queue: Queue, data: list[int], number: int) -> None:
         """Every kernel alone, so that a failure shows at once; with checks, after the interpreter has run it."""
         self.patch(data)
         driver = self.device.driver
-        for step, kernel in zip(self.plan.steps, self.kernels, strict=True):
-            queue.recent[-1] = Work(number, self.name, (kernel,))
+        for step, kernel in zip(self.plan.steps, self.work.kernels, strict=True):
+            queue.recent[-1] = (number, Work(self.name, (kernel,)))
             if settings().cuda == "checked":
                 check_accesses(self.device, queue, step)
             driver.launch(step.call, queue.handle)

@@ -69,4 +69,12 @@ class Functions:
             handle = driver.function(driver.load(code.image), code.name)
             if code.shared > FREE_SHARED:
                 driver.allow_shared(handle, code.shared)
-        return Function(handle, kernel.name, kernel.origin, code.threads, code.shared, code.registers, tuple(code.maps))
+        return Function(
+            handle,
+            kernel.name,
+            kernel.origin,
+            code.threads,
+            code.shared,
+            code.registers,
+            tuple(getattr(code, "maps", ())),
+        )

@@ -103,9 +103,9 @@ class Memory:
         """Blocks that died while other queues may still read them. (Buffers die anywhere: nothing is called there.)"""
         self._lock = RLock()
 
-    def take(self, queue: Queue, bytes: int) -> CudaBuffer:
-        """A buffer for what is started on this queue from now on."""
-        blocks = blocks_of(queue, class_bytes(bytes))
+    def take(self, queue: Queue, bytes: int, size: int = 0) -> CudaBuffer:
+        """A buffer for what is started on this queue from now on; `size` is its class, if that is known."""
+        blocks = blocks_of(queue, size or class_bytes(bytes))
         try:
             address = blocks.pop()
         except IndexError:

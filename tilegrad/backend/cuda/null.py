@@ -5,9 +5,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from itertools import count
+from typing import TYPE_CHECKING
 
+from ...errors import DeviceError
 from .driver import Call, Driver
 from .tensor_map import TensorMap
+
+if TYPE_CHECKING:
+    from ...ir.tile import Kernel
+    from .build import Built
 
 RECORDED = {
     "threads": 1024,
@@ -45,6 +51,17 @@ class NullDriver(Driver):
         self._host: dict[int, ctypes.Array[ctypes.c_char]] = {}
         self.sizes: dict[int, int] = {}
         """The bytes of each allocation."""
+
+    def built(self, kernel: Kernel, architecture: str) -> Built:
+        """Without a compiler there is still the source."""
+        from .build import Built
+        from .code.lower import lower
+
+        try:
+            return super().built(kernel, architecture)
+        except DeviceError:
+            code = lower(kernel, architecture)
+            return Built(code.name, code.text, b"", code.threads, code.shared, 0, 0, architecture)
 
     def device_count(self) -> int:
         return 1

@@ -186,7 +186,9 @@ class _Planner:
         check_launch(self.limits, kernel.name, blocks, function.threads, function.shared, 0, kernel.origin)
         numbers = [0 if isinstance(a, str) else known(a, self.sizes) for a in step.arguments]
         values = [*numbers, *(*extents, 1, 1, 1)[:3]]
-        call = KernelCall(kernel.name, function.handle, blocks, function.threads, function.shared, values, function.maps)
+        call = KernelCall(
+            kernel.name, function.handle, blocks, function.threads, function.shared, values, function.maps
+        )
         found = self._accesses(kernel)
         named = {p.name: a for p, a in zip(kernel.parameters, step.arguments, strict=True) if isinstance(a, str)}
         loaded = [named[name] for name in named if name in found.loaded]
@@ -197,7 +199,7 @@ class _Planner:
     def _copy(self, source: str, target: str) -> None:
         bytes = self._bytes(source)
         if bytes:
-            self._add(CopyCall(bytes), f"copy to {target}", [(0, source), (1, target)], [source], [target], 0.0, None)
+            self._add(CopyCall(bytes), f"to {target}", [(0, source), (1, target)], [source], [target], 0.0, None)
 
     def _add(
         self,

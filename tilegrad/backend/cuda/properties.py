@@ -7,6 +7,11 @@ from typing import NamedTuple
 from ...errors import LaunchError
 from .driver import Driver
 
+REGISTER_UNIT = 256
+"""Registers are given to warps in multiples of this."""
+RESERVED_SHARED = 1024
+"""Bytes of shared memory that each block has besides its own."""
+
 
 class Properties(NamedTuple):
     """Of one GPU, with PyTorch's names where it has them. Sizes are in bytes, clocks in kHz."""
@@ -74,6 +79,23 @@ def properties(driver: Driver, number: int) -> Properties:
         memory_bus_width=of("bus"),
         driver_version=driver.version,
     )
+
+
+def blocks_at_once(limits: Properties, threads: int, shared: int, registers: int) -> int:
+    """How many blocks of a kernel a multiprocessor holds at a time.
+
+    >>> from .null import NullDriver
+    >>> h200 = properties(NullDriver(), 0)
+    >>> blocks_at_once(h200, 256, 0, 32), blocks_at_once(h200, 384, 200_000, 168), blocks_at_once(h200, 128, 0, 128)
+    (8, 1, 4)
+    """
+    warps = -(-threads // limits.warp_size)
+    allowed = [limits.max_threads_per_multi_processor // (warps * limits.warp_size)]
+    if registers:
+        of_warp = -(-registers * limits.warp_size // REGISTER_UNIT) * REGISTER_UNIT
+        allowed.append(limits.regs_per_multiprocessor // (of_warp * warps))
+    allowed.append(limits.shared_memory_per_multiprocessor // (shared + RESERVED_SHARED))
+    return max(0, min(allowed))
 
 
 def check_launch(

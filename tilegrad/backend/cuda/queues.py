@@ -21,9 +21,8 @@ REMEMBERED = 256
 
 
 class Work(NamedTuple):
-    """Something that was started: its number on the queue, and its kernels with their lines."""
+    """What is remembered of what was started: the program, and its kernels with their lines."""
 
-    number: int
     program: str
     kernels: tuple[tuple[str, str], ...]
 
@@ -43,7 +42,8 @@ class Queue:
         """Held while the arena is exchanged; taken before any `lock`."""
         self.progress = progress
         """The address of a word of the host, in which the number of the last finished piece appears."""
-        self.recent: deque[Work] = deque(maxlen=REMEMBERED)
+        self.recent: deque[tuple[int, Work]] = deque(maxlen=REMEMBERED)
+        """What was started last, by the number."""
         self.seen: dict[Queue, int] = {}
         """How much of another queue's work comes before what is started here now."""
         self.blocks: dict[int, Blocks] = {}
@@ -105,7 +105,7 @@ class Queue:
     def unfinished(self) -> list[Work]:
         """What was started and has not been done, the first one first."""
         done = self.finished
-        return [work for work in list(self.recent) if work.number > done]
+        return [work for number, work in list(self.recent) if number > done]
 
     def __repr__(self) -> str:
         return f"<queue {self.handle:#x} of {self.device.name}>"

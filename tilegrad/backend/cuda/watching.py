@@ -31,7 +31,7 @@ def profiled(device: CudaDevice, queue: Queue, name: str, steps: Sequence[Step])
     times = [start + round(driver.elapsed(marks[0], mark) * 1e6) for mark in marks]
     for step, begin, end in zip(steps, times, times[1:], strict=False):
         kind: events.Kind = "launch" if isinstance(step.call, KernelCall) else "copy"
-        label = step.call.name if kind == "launch" else step.origin.removeprefix("copy to ")
+        label = step.call.name if kind == "launch" else step.origin.removeprefix("to ")
         events.emit(kind, label, device.name, begin, max(end, begin + 1), step.bytes, step.operations)
     events.emit("run", name, device.name, start, max(times[-1], start + 1))
     for mark in marks:

@@ -104,7 +104,7 @@ class GPT(Module):
         length = tokens.shape[1]
         if isinstance(length, int) and length > self.context:
             raise ShapeError(f"GPT: {length} tokens, but the context is {self.context}: give the last {self.context}")
-        x = self.drop(self.wte(tokens) + self.wpe(arange(length)))
+        x = self.drop(self.wte(tokens) + self.wpe(arange(length, device=tokens.device)))
         for block in self.h:
             x = block(x)
         return F.linear(self.ln_f(x), self.wte.weight)
@@ -116,10 +116,10 @@ class GPT(Module):
             window, filled = self._window(tokens)
             for _ in range(count):
                 # places and lengths are tensors: the graph is the same for each token, and compiled once
-                scores = self(window).index_select(1, tensor([filled - 1]))[:, 0]
+                scores = self(window).index_select(1, tensor([filled - 1], device=tokens.device))[:, 0]
                 drawn = multinomial(F.softmax(scores / temperature, -1), 1)
                 if filled < self.context:
-                    window = where(arange(self.context) == tensor(filled), drawn, window)
+                    window = where(arange(self.context, device=tokens.device) == tensor(filled), drawn, window)
                     filled += 1
                 else:
                     window = cat([window[:, 1:], drawn], 1)

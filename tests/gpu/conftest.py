@@ -1,0 +1,70 @@
+"""Tests for a machine with a GPU (`make gpu-test`): elsewhere nothing here is collected. The run leaves a record."""
+
+import datetime
+import json
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilegrad import cuda
+from tilegrad.backend.cuda.device import CudaDevice
+from tilegrad.backend.cuda.null import NullDriver
+from tilegrad.runtime.device import device
+
+RESULTS = Path(__file__).parents[2] / "bench" / "results"
+
+
+def _present() -> bool:
+    return cuda.is_available() and not isinstance(device("cuda:0").driver, NullDriver)  # type: ignore[attr-defined]
+
+
+PRESENT = _present()
+collect_ignore_glob = [] if PRESENT else ["test_*.py"]
+
+
+@pytest.fixture(scope="session")
+def gpu() -> CudaDevice:
+    found = device("cuda:0")
+    assert isinstance(found, CudaDevice)
+    return found
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Writes what passed, on what, and the figures that tests recorded."""
+    if not PRESENT:
+        terminalreporter.write_line("There is no GPU here: nothing was tested.")
+        return
+    stats = terminalreporter.stats
+    reports = [r for kind in ("passed", "failed") for r in stats.get(kind, [])]
+    files: dict[str, dict[str, int]] = {}
+    for r in reports:
+        counted = files.setdefault(Path(r.nodeid.partition("::")[0]).stem, {"passed": 0, "failed": 0})
+        counted[r.outcome] += 1
+    found = cuda.get_device_properties()
+    record = {
+        "date": datetime.date.today().isoformat(),
+        "device": found.name,
+        "driver": f"CUDA {found.driver_version // 1000}.{found.driver_version % 1000 // 10}, {_driver()}",
+        "python": platform.python_version(),
+        "properties": found._asdict(),
+        "counts": {kind: len(stats.get(kind, [])) for kind in ("passed", "failed", "skipped", "error")},
+        "files": files,
+        "failed": sorted(r.nodeid for r in stats.get("failed", []) + stats.get("error", [])),
+        "figures": dict(item for r in reports for item in r.user_properties),
+    }
+    name = found.name.lower().replace("nvidia ", "").replace(" ", "-")
+    path = RESULTS / f"{name}-tests-{record['date']}.json"
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    terminalreporter.write_line(f"written to {path}")
+
+
+def _driver() -> str:
+    """The version of the driver's package, as nvidia-smi says it."""
+    asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        return "driver " + subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        return "driver unknown"
