@@ -1,0 +1,146 @@
+"""What a kernel is launched with: which kernel it is for these arguments, and the memory that it works on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import DeviceError, KernelLaunchError
+from ..handle import Handle
+from ..ir.dtype import DType, bool_, float32, float64, int32, int64, uint64
+from ..ir.tile import Parameter
+from .frames import KernelBase
+from .values import constexpr
+
+HINTS = frozenset(
+    "num_warps num_stages num_ctas maxnreg enable_fp_fusion launch_cooperative_grid launch_pdl waves_per_eu "
+    "matrix_instr_nonkdim debug grf_mode".split()
+)
+"""Accepted by every launch: what they say to Triton's compiler ours finds out."""
+MOST_PROGRAMS = 2**31 - 1
+
+
+class Bound(NamedTuple):
+    """A launch: `constants` are known when the kernel is compiled, `given` are the arguments of its parameters."""
+
+    constants: dict[str, Any]
+    parameters: tuple[Parameter, ...]
+    given: tuple[Any, ...]
+    named: dict[str, Any]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (self.parameters, tuple([(n, type(v), v) for n, v in self.constants.items()]))
+
+
+def bound(kernel: KernelBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Bound:
+    """The arguments of a launch by name, sorted into what is constant and what is given."""
+    names = kernel.signature.parameters
+    options = {name: value for name, value in kwargs.items() if name not in HINTS or name in names}
+    try:
+        found = kernel.signature.bind(*args, **options)
+    except TypeError as error:
+        raise KernelLaunchError(f"kernel {kernel.fn.__name__}: {error}; it takes {kernel.signature}") from None
+    found.apply_defaults()
+    constants: dict[str, Any] = {}
+    parameters: list[Parameter] = []
+    given: list[Any] = []
+    for name, value in found.arguments.items():
+        value = plain(value)
+        if kernel.is_static(name):
+            constants[name] = static(kernel, name, value)
+            continue
+        parameter = parameter_for(kernel, name, value)
+        if parameter is None:
+            constants[name] = value
+        else:
+            parameters.append(parameter)
+            given.append(value)
+    return Bound(constants, tuple(parameters), tuple(given), dict(found.arguments))
+
+
+def plain(value: Any) -> Any:
+    """Numbers of numpy's as those of Python; a constant as what it is."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return value.value if isinstance(value, constexpr) else value
+
+
+def static(kernel: KernelBase, name: str, value: Any) -> Any:
+    if isinstance(value, Handle):
+        raise KernelLaunchError(
+            f"kernel {kernel.fn.__name__}: `{name}` is a constexpr, and a tensor of {value._value.type} was given: a "
+            "constant is a number, a type, a text, None or a tuple of these"
+        )
+    if isinstance(value, list):
+        value = tuple(value)
+    try:
+        hash(value)
+    except TypeError:
+        raise KernelLaunchError(
+            f"kernel {kernel.fn.__name__}: `{name}` is a constexpr, and {type(value).__name__} is none: a constant is a "
+            "number, a type, a text, None or a tuple of these"
+        ) from None
+    return value
+
+
+def parameter_for(kernel: KernelBase, name: str, value: Any) -> Parameter | None:
+    """The parameter of the tile kernel for an argument; None for what becomes a constant."""
+    if isinstance(value, Handle):
+        return Parameter(name, value._value.type.dtype)
+    if value is None or isinstance(value, str | DType | KernelBase):
+        return None
+    annotation = kernel.signature.parameters[name].annotation
+    if isinstance(value, bool):
+        return Parameter(name, bool_, False)
+    if isinstance(value, int):
+        if isinstance(annotation, DType):
+            return Parameter(name, annotation, False)
+        if value == 1:
+            return None  # a stride of 1 must be known
+        dtype = next((d for d in (int32, int64, uint64) if d.min <= value <= d.max), None)
+        if dtype is None:
+            raise KernelLaunchError(f"kernel {kernel.fn.__name__}: `{name}` is {value}, which does not fit in 64 bits")
+        return Parameter(name, dtype, False)
+    if isinstance(value, float):
+        return Parameter(name, annotation if annotation in (float32, float64) else float32, False)
+    if isinstance(value, tuple):
+        return None
+    remedy = "tilegrad.tensor(x), or tilegrad.from_dlpack(x) for what another library holds" if hasattr(
+        value, "__array__"
+    ) else "a kernel takes tensors and numbers"  # fmt: skip
+    raise KernelLaunchError(f"kernel {kernel.fn.__name__}: `{name}` is {type(value).__name__}: {remedy}")
+
+
+def grid_of(kernel: KernelBase, grid: Any, meta: Mapping[str, Any]) -> tuple[int, ...]:
+    """How many programs run, along up to three axes."""
+    name = kernel.fn.__name__
+    found = grid(dict(meta)) if callable(grid) else grid
+    extents = tuple(found) if isinstance(found, tuple | list) else (found,)
+    if not 1 <= len(extents) <= 3:
+        raise KernelLaunchError(f"kernel {name}: a grid has one to three axes, and this has {len(extents)}: {found!r}")
+    numbers = []
+    for extent in extents:
+        if isinstance(extent, bool) or not isinstance(extent, int | np.integer):
+            raise KernelLaunchError(
+                f"kernel {name}: a grid is made of whole numbers, or is a function that gives them, and this has "
+                f"{extent!r}; tilegrad.cdiv(n, BLOCK) rounds up"
+            )
+        if not 0 <= extent <= MOST_PROGRAMS:
+            raise KernelLaunchError(
+                f"kernel {name}: {extent} programs along an axis of the grid; 0 to {MOST_PROGRAMS} are possible"
+            )
+        numbers.append(int(extent))
+    return tuple(numbers)
+
+
+def device_of(kernel: KernelBase, given: Sequence[Any]) -> str:
+    """Where the tensors are, all in one place."""
+    places = {x._value.type.device: n for n, x in enumerate(given) if isinstance(x, Handle)}
+    if len(places) > 1:
+        raise DeviceError(
+            f"kernel {kernel.fn.__name__}: its tensors are on {' and '.join(places)}: bring them to one device with .to(...)"
+        )
+    return next(iter(places), "cpu")

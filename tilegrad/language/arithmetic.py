@@ -1,0 +1,220 @@
+"""Operators on tiles and numbers, with Triton's rules for the types in which they meet.
+
+A number of Python takes the type of the tile that it meets, unless it is of a higher kind (bool, integer, float).
+Tiles meet in the wider type; of an unsigned and a signed integer of one width in the unsigned one; of float16 and
+bfloat16 in float32. Quotients are floats, in float32 at least. `//` and `%` round towards zero, as in C.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from ..ir.dtype import DType, bfloat16, bool_, float16, float32, float64
+from ..ir.tile import Apply, Bitcast, Literal
+from ..ir.tile_types import Refused, TileType
+from .values import Block, Operand, is_number, number_dtype, shown
+from .writer import Writer, in_dtype
+
+KINDS = {"bool": 0, "uint": 1, "int": 1, "float": 2}
+PYTHON: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "pow": operator.pow,
+    "bitand": operator.and_,
+    "bitor": operator.or_,
+    "bitxor": operator.xor,
+    "shl": operator.lshift,
+    "shr": operator.rshift,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
+"""What the operators are on numbers of Python."""
+COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "bitand": "&", "bitor": "|"}
+
+
+def meeting(x: Operand, y: Operand, division: bool = False) -> DType:
+    """The type in which two operands are computed with."""
+    a = x.type.dtype if isinstance(x, Block) else number_dtype(x)
+    b = y.type.dtype if isinstance(y, Block) else number_dtype(y)
+    if is_number(x) != is_number(y):
+        number, tile = (a, b) if is_number(x) else (b, a)
+        if KINDS[number.kind] <= KINDS[tile.kind]:
+            return float32 if division and tile in (float16, bfloat16) else tile
+    for wide in (float64, float32):
+        if wide in (a, b):
+            return wide
+    if float16 in (a, b) or bfloat16 in (a, b):
+        same = a is b or not (a.is_float and b.is_float)
+        return (a if a.is_float else b) if same and not division else float32
+    return _integers(a, b)
+
+
+def _integers(a: DType, b: DType) -> DType:
+    if bool_ in (a, b):
+        return b if a is bool_ else a
+    if a.kind == b.kind:
+        return a if a.bits >= b.bits else b
+    unsigned, signed = (a, b) if a.kind == "uint" else (b, a)
+    return unsigned if unsigned.bits >= signed.bits else signed
+
+
+def binary(w: Writer, fn: str, x: Any, y: Any) -> Any:
+    """An operator of Python on two operands."""
+    if is_number(x) and is_number(y):
+        return _of_numbers(fn, x, y)
+    for operand in (x, y):
+        if not isinstance(operand, Block) and not is_number(operand):
+            raise Refused(f"{shown(operand)} is neither a tile nor a number: there is no {SYMBOLS.get(fn, fn)} for it")
+    if any(isinstance(z, Block) and z.type.pointer for z in (x, y)):
+        return moved(w, fn, x, y)
+    if fn in ("add", "sub", "mul", "floordiv") and is_number(y) and _changes_nothing(fn, x, y):
+        return x
+    if fn in ("add", "mul") and is_number(x) and _changes_nothing(fn, y, x):
+        return y
+    dtype = meeting(x, y, fn in ("div", "mod", "floordiv"))
+    if fn == "div" and not dtype.is_float:
+        dtype = float32
+    if fn in ("floordiv", "mod"):
+        fn = _rounding(fn, dtype)
+    if fn in ("add", "sub", "mul") and dtype is bool_:
+        raise Refused(f"{SYMBOLS[fn]} of two truth values: convert them with .to(tl.int32), or join them with & and |")
+    return apply(w, fn, dtype, x, y)
+
+
+def _of_numbers(fn: str, x: Any, y: Any) -> Any:
+    try:
+        return PYTHON[fn](x, y)
+    except (ZeroDivisionError, TypeError, OverflowError, ValueError) as error:
+        raise Refused(str(error)) from None
+
+
+def _changes_nothing(fn: str, tile: Block, number: Any) -> bool:
+    """x + 0 and x * 1 are x, where the type stays."""
+    return tile.type.dtype.is_integer and not isinstance(number, float) and number == (0 if fn in ("add", "sub") else 1)
+
+
+def _rounding(fn: str, dtype: DType) -> str:
+    """How // and % of a type are called."""
+    if dtype.is_float:
+        if fn == "floordiv":
+            raise Refused("// is for integers, and these are floats: write tl.floor(x / y)")
+        return "fmod"
+    if dtype.kind == "int":
+        return "truncdiv" if fn == "floordiv" else "fmod"
+    return fn
+
+
+def apply(w: Writer, fn: str, dtype: DType, *operands: Operand) -> Block:
+    """A function of the tables on operands that are brought to a type first; at least one of them is a tile."""
+    return w.make(Apply(fn, tuple([w.operand(x, dtype) for x in operands])))
+
+
+def moved(w: Writer, fn: str, x: Any, y: Any) -> Block:
+    """A pointer and a distance in elements."""
+    pointer, distance = (x, y) if isinstance(x, Block) and x.type.pointer else (y, x)
+    if (
+        fn not in ("add", "sub")
+        or (isinstance(distance, Block) and distance.type.pointer)
+        or pointer is not x
+        and fn == "sub"
+    ):
+        raise Refused("to a pointer integers can be added and subtracted, and nothing else be done")
+    if isinstance(distance, Block):
+        if not distance.type.dtype.is_integer:
+            raise Refused(f"a pointer moves by integers, and not by {shown(distance)}")
+        offset = distance.tile
+    else:
+        if not isinstance(distance, int) or isinstance(distance, bool):
+            raise Refused(f"a pointer moves by integers, and not by {distance!r}")
+        if distance == 0:
+            return pointer
+        offset = Literal(distance)
+    return w.make(Apply(fn, (pointer.tile, offset)))
+
+
+def compare(w: Writer, fn: str, x: Any, y: Any) -> Any:
+    """A comparison; of constants that are no numbers too (`x.dtype == tl.float16`)."""
+    if isinstance(x, Block) or isinstance(y, Block):
+        return binary(w, fn, x, y)
+    if not (is_number(x) and is_number(y)) and fn not in ("eq", "ne"):
+        raise Refused(f"{shown(x)} and {shown(y)} have no order")
+    return PYTHON[fn](x, y)
+
+
+def negative(w: Writer, x: Any) -> Any:
+    """-x."""
+    if not isinstance(x, Block):
+        return -x
+    return w.make(Apply("neg", (number(x, "-x").tile,)))
+
+
+def inverted(w: Writer, x: Any) -> Any:
+    """~x: of truth values, not."""
+    if isinstance(x, bool):
+        return not x
+    if not isinstance(x, Block):
+        return ~x
+    return w.make(Apply("invert", (number(x, "~x").tile,)))
+
+
+def truth(w: Writer, x: Any) -> Any:
+    """A tile or number as truth values: what is not 0."""
+    if not isinstance(x, Block):
+        return bool(x)
+    return w.cast(number(x, "a condition"), bool_)
+
+
+def number(x: Any, role: str) -> Block:
+    """An operand that must be a tile of numbers."""
+    if not isinstance(x, Block):
+        raise Refused(f"{role} takes a tile, and not {shown(x)}")
+    if x.type.pointer:
+        raise Refused(f"{role} takes numbers, and this is a pointer: read through it with tl.load")
+    return x
+
+
+def to(w: Writer, x: Any, dtype: DType, bitcast: bool = False) -> Any:
+    """Elements in another type: their values, or their bits."""
+    if not isinstance(dtype, DType):
+        raise Refused(f"{shown(dtype)} is no element type: write tl.float32, tl.int64, ...")
+    if not isinstance(x, Block):
+        if dtype.is_integer and not isinstance(x, float):
+            return in_dtype(x, dtype)
+        x = w.tile(x)
+    if bitcast:
+        return x if x.type.dtype is dtype else w.make(Bitcast(number(x, "a bitcast").tile, dtype))
+    return w.cast(x, dtype)
+
+
+def common_dtype(operands: tuple[Operand, ...]) -> DType:
+    """The type in which several operands meet: tiles first, numbers then."""
+    ordered = sorted(operands, key=is_number)
+    whole = ordered[0]
+    dtype = whole.type.dtype if isinstance(whole, Block) else number_dtype(whole)
+    for x in ordered[1:]:
+        dtype = meeting(whole, x)
+        whole = Block(Literal(0), TileType(dtype)) if isinstance(whole, Block) else whole
+    return dtype
+
+
+def choose(w: Writer, condition: Any, x: Operand, y: Operand) -> Block:
+    """x where the condition holds, y elsewhere."""
+    if isinstance(condition, bool | int):
+        return w.tile(x if condition else y)
+    dtype = common_dtype((x, y))
+    if any(isinstance(z, Block) and z.type.pointer for z in (x, y)):
+        if not all(isinstance(z, Block) and z.type.pointer for z in (x, y)):
+            raise Refused("tl.where chooses between two pointers, or between two numbers")
+        raise Refused("tl.where does not choose between pointers: choose between the offsets, or load under masks")
+    return w.make(Apply("where", (truth(w, condition).tile, w.operand(x, dtype), w.operand(y, dtype))))

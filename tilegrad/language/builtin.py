@@ -1,0 +1,65 @@
+"""The functions of `tl`: Python functions on what a kernel's expressions are while it is read."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any
+
+from ..errors import KernelError
+from ..ir.tile_types import Refused
+
+if TYPE_CHECKING:
+    from .writer import Writer
+
+
+class Builtin:
+    """A function that only kernels call. What makes it is told who writes the kernel as its first argument."""
+
+    def __init__(self, fn: Callable[..., Any], name: str = "") -> None:
+        update_wrapper(self, fn)
+        self.fn = fn
+        self.name = name or fn.__name__.rstrip("_")
+        self.__name__ = self.name
+        whole = inspect.signature(fn)
+        self.__signature__ = whole.replace(parameters=list(whole.parameters.values())[1:])
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise KernelError(f"tl.{self.name} is called in kernels only: in a function marked @tilegrad.kernel")
+
+    def run(self, w: Writer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Calls it for a kernel that is being read."""
+        try:
+            self.__signature__.bind(*args, **kwargs)
+        except TypeError as error:
+            raise Refused(f"tl.{self.name}: {error}; it takes {self.__signature__}") from None
+        return self.fn(w, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<tl.{self.name}>"
+
+
+class Method:
+    """A function of `tl` with its first argument: `x.sum`."""
+
+    def __init__(self, builtin: Builtin, x: Any) -> None:
+        self.builtin, self.x = builtin, x
+
+    def run(self, w: Writer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self.builtin.run(w, (self.x, *args), kwargs)
+
+
+METHODS: dict[str, Builtin] = {}
+"""What can be written behind a dot."""
+
+
+def builtin(fn: Callable[..., Any]) -> Builtin:
+    """Makes a function one of `tl`."""
+    return Builtin(fn)
+
+
+def method(fn: Callable[..., Any]) -> Builtin:
+    """Makes a function one of `tl`, which is also a method of tiles."""
+    made = METHODS[fn.__name__.rstrip("_")] = Builtin(fn)
+    return made

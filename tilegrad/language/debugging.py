@@ -1,0 +1,70 @@
+"""Hints, assertions, prints: what does not change what a kernel computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir.tile import Assert, Print
+from ..ir.tile_types import Refused
+from .arithmetic import binary, inverted, number, truth
+from .builtin import Builtin, builtin
+from .values import Block, leaves, shown
+from .writer import Writer
+
+
+def _hint(name: str) -> Builtin:
+    def hint(w: Writer, input: Any, values: Any) -> Any:
+        return input
+
+    hint.__name__ = hint.__qualname__ = name
+    hint.__doc__ = "Accepted: the compiler finds out what this tells it."
+    return builtin(hint)
+
+
+multiple_of, max_contiguous, max_constancy = (_hint(n) for n in ("multiple_of", "max_contiguous", "max_constancy"))
+
+
+@builtin
+def assume(w: Writer, cond: Any) -> None:
+    """What always holds; `check` sees to it that it does."""
+    device_assert.run(w, (cond, "tl.assume"), {})
+
+
+@builtin
+def debug_barrier(w: Writer) -> None:
+    """Accepted: the statements of a program happen one after the other."""
+
+
+@builtin
+def static_assert(w: Writer, cond: Any, msg: Any = "") -> None:
+    """Refuses to compile the kernel unless a constant is true."""
+    if isinstance(cond, Block):
+        raise Refused("tl.static_assert takes what is known when the kernel is compiled; tl.device_assert takes tiles")
+    if not cond:
+        raise Refused(f"tl.static_assert failed{f': {msg}' if msg else ''}")
+
+
+@builtin
+def static_print(w: Writer, *values: Any, sep: str = " ", end: str = "\n") -> None:
+    """Prints while the kernel is compiled."""
+    print(*[shown(v) if isinstance(v, Block) else v for v in values], sep=sep, end=end)
+
+
+@builtin
+def device_print(w: Writer, prefix: Any, *args: Any, hex: bool = False) -> None:
+    """Prints a line for each element when the kernel runs."""
+    if not isinstance(prefix, str):
+        raise Refused(f'tl.device_print begins with a text: tl.device_print("x", x), and not {shown(prefix)}')
+    for value in args:
+        if len(leaves(value)) != 1:
+            raise Refused(f"tl.device_print prints tiles and numbers, and not {shown(value)}")
+    w.emit(Print(prefix, tuple([number(w.tile(x), "tl.device_print").tile for x in args])))
+
+
+@builtin
+def device_assert(w: Writer, cond: Any, msg: Any = "", mask: Any = None) -> None:
+    """What `check` sees to when the kernel runs; otherwise it costs nothing."""
+    claimed = truth(w, cond)
+    if mask is not None:
+        claimed = binary(w, "bitor", inverted(w, truth(w, mask)), claimed)
+    w.emit(Assert(w.tile(claimed).tile, str(msg)))

@@ -1,0 +1,465 @@
+"""Reads the expressions of a user's kernel: constants are computed, the rest becomes tiles."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+from collections.abc import Callable
+from difflib import get_close_matches
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from ..errors import KernelSourceError
+from ..ir.dtype import DType
+from ..ir.tile import Assign, Expand, Full, If, Literal, Load, Statement
+from ..ir.tile_access import walk
+from ..ir.tile_expressions import BINARY, COMPARISONS
+from ..ir.tile_types import Refused
+from .arithmetic import binary, choose, common_dtype, compare, inverted, negative, to, truth
+from .builtin import METHODS, Builtin, Method
+from .frames import Frame, KernelBase
+from .mathematics import maximum, minimum
+from .memory import load_tensor_descriptor, store_tensor_descriptor
+from .reducing import _Xor as Xor
+from .shaping import permute
+from .values import (
+    Block,
+    BlockPointer,
+    Descriptor,
+    PointerType,
+    Unknown,
+    constexpr,
+    is_number,
+    leaves,
+    number_dtype,
+    shown,
+)
+from .writer import Writer, static_int
+
+PYTHONS = {"len", "abs", "min", "max", "range", "float", "int", "bool", "print", "tuple", "str", "isinstance", "sum"}
+"""Functions of Python that kernels may call; most of them on constants."""
+DTYPE_QUESTIONS: dict[str, Callable[[DType], Any]] = {
+    "is_floating": lambda d: d.is_float,
+    "is_int": lambda d: d.is_integer,
+    "is_fp16": lambda d: d.name == "float16",
+    "is_bf16": lambda d: d.name == "bfloat16",
+    "is_fp32": lambda d: d.name == "float32",
+    "is_fp64": lambda d: d.name == "float64",
+    "is_bool": lambda d: d.kind == "bool",
+    "is_int_signed": lambda d: d.kind == "int",
+    "is_int_unsigned": lambda d: d.kind == "uint",
+    "primitive_bitwidth": lambda d: 1 if d.kind == "bool" else d.bits,
+    "itemsize": lambda d: d.bytes,
+    "name": lambda d: d.name,
+    "scalar": lambda d: d,
+    "element_ty": lambda d: d,
+}
+
+
+class Question:
+    """`x.dtype.is_floating`: a method that takes nothing."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+
+class ExpressionReader(Writer):
+    """`frame` is the function that is being read."""
+
+    frame: Frame
+
+    def wrong(self, node: ast.AST, reason: str) -> KernelSourceError:
+        return self.frame.source.place(node).error(reason, self.calls)
+
+    def value(self, node: ast.expr) -> Any:
+        """What an expression is."""
+        before, self.at = self.at, self.frame.source.place(node)
+        try:
+            return self.expression(node)
+        except KernelSourceError:
+            raise
+        except Refused as refused:
+            raise self.wrong(node, refused.reason) from None
+        finally:
+            self.at = before
+
+    def expression(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value=value):
+                return self.constant(value)
+            case ast.Name(id=name):
+                return self.name(name)
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                return self.listed(parts)
+            case ast.UnaryOp(op=op, operand=operand):
+                return self.unary(op, self.value(operand))
+            case ast.BinOp(left=left, op=op, right=right):
+                return self.operation(op, self.value(left), self.value(right))
+            case ast.BoolOp(op=op, values=values):
+                return self.logical(op, values)
+            case ast.Compare(left=left, ops=ops, comparators=comparators):
+                return self.comparison([left, *comparators], ops)
+            case ast.IfExp(test=test, body=body, orelse=otherwise):
+                return self.choice(test, body, otherwise)
+            case ast.Subscript(value=whole, slice=index):
+                return self.subscript(self.value(whole), index)
+            case ast.Attribute(value=whole, attr=name):
+                return self.attribute(self.value(whole), name)
+            case ast.Call():
+                return self.call(node)
+            case ast.JoinedStr(values=values):
+                return "".join(self.text(v) for v in values)
+        raise Refused(REMEDIES.get(type(node), f"{type(node).__name__} is not part of the tile language"))
+
+    def constant(self, value: object) -> Any:
+        if value is None or value is Ellipsis or isinstance(value, bool | int | float | str):
+            return value
+        raise Refused(f"{type(value).__name__} constants are not part of the tile language")
+
+    def listed(self, parts: list[ast.expr]) -> tuple[Any, ...]:
+        made: list[Any] = []
+        for part in parts:
+            if isinstance(part, ast.Starred):
+                whole = self.value(part.value)
+                if not isinstance(whole, tuple):
+                    raise Refused(f"* takes a tuple, and not {shown(whole)}")
+                made.extend(whole)
+            else:
+                made.append(self.held(self.value(part), "part"))
+        return tuple(made)
+
+    def text(self, node: ast.expr) -> str:
+        if isinstance(node, ast.FormattedValue):
+            value = self.value(node.value)
+            if isinstance(value, Block):
+                raise Refused("a text is made when the kernel is compiled: print tiles with tl.device_print")
+            return str(value)
+        return str(self.value(node))
+
+    # --- names -----------------------------------------------------------------------------------
+
+    def name(self, name: str) -> Any:
+        names = self.frame.names
+        if name in names:
+            value = names[name]
+            if isinstance(value, Unknown):
+                raise Refused(f"`{name}` {value.reason}")
+            return value
+        if name in self.frame.locals:
+            raise Refused(f"`{name}` has no value yet: it is assigned further down")
+        found = self.frame.outside(name)
+        if found is not None:
+            return self.captured(name, found[0])
+        if name in PYTHONS:
+            return getattr(builtins, name)
+        close = get_close_matches(name, [*names, *self.frame.fn.__globals__], 1)
+        raise Refused(f"there is no `{name}`" + (f"; did you mean `{close[0]}`?" if close else ""))
+
+    def captured(self, name: str, value: Any) -> Any:
+        """Something from outside the kernel: it must stay what it is."""
+        if isinstance(value, constexpr):
+            value = value.value
+        if is_number(value) or isinstance(value, str | tuple):
+            self.frame.note_captured(name, value)
+            return value
+        if value is None or isinstance(value, Builtin | KernelBase | DType | ModuleType | type | SimpleNamespace):
+            return value
+        if callable(value):
+            return value  # a call of it says what is wrong
+        raise Refused(
+            f"`{name}` is {type(value).__name__}, which a kernel cannot use: tensors and what changes are given to it "
+            "as arguments, constants are numbers"
+        )
+
+    def attribute(self, whole: Any, name: str) -> Any:
+        if isinstance(whole, ModuleType | SimpleNamespace):
+            return self.of_module(whole, name)
+        if isinstance(whole, Block) or is_number(whole):
+            return self.of_tile(whole, name)
+        if isinstance(whole, PointerType):
+            if name in ("element_ty", "scalar"):
+                return whole.element_ty
+            if name in ("is_ptr", "is_block"):
+                return Question(name == "is_ptr")
+        if isinstance(whole, DType) and name in DTYPE_QUESTIONS:
+            answer = DTYPE_QUESTIONS[name](whole)
+            return Question(answer) if name.startswith("is_") else answer
+        if isinstance(whole, DType) and name == "is_ptr":
+            return Question(False)
+        if isinstance(whole, Descriptor) and name in ("load", "store", "shape", "strides", "block_shape"):
+            methods = {"load": load_tensor_descriptor, "store": store_tensor_descriptor}
+            return Method(methods[name], whole) if name in methods else getattr(whole, name)
+        if isinstance(whole, BlockPointer) and name == "advance":
+            return Method(METHODS["advance"], whole)
+        if isinstance(whole, constexpr | type) and hasattr(whole, name):
+            return getattr(whole, name)
+        raise Refused(f"{shown(whole)} has nothing called {name}")
+
+    def of_module(self, module: Any, name: str) -> Any:
+        found = getattr(module, name, None)
+        if found is None:
+            close = get_close_matches(name, [n for n in dir(module) if not n.startswith("_")], 1)
+            where = getattr(module, "__name__", "tl.math").replace("tilegrad.language", "tl")
+            raise Refused(f"there is no {where}.{name}" + (f"; did you mean {where}.{close[0]}?" if close else ""))
+        return self.captured(name, found)
+
+    def of_tile(self, x: Any, name: str) -> Any:
+        match name:
+            case "dtype":
+                return x.dtype if isinstance(x, Block) else number_dtype(x)
+            case "type":
+                return x.dtype if isinstance(x, Block) else number_dtype(x)
+            case "shape":
+                return x.shape if isinstance(x, Block) else ()
+            case "value" if not isinstance(x, Block):
+                return x
+            case "numel":
+                count = 1
+                for extent in x.shape if isinstance(x, Block) else ():
+                    count *= extent
+                return count
+            case "T":
+                return permute.run(self, (x, tuple(reversed(range(len(x.shape))))), {})
+        if name not in METHODS:
+            close = get_close_matches(name, [*METHODS, "dtype", "shape"], 1)
+            hint = f"; did you mean .{close[0]}?" if close else ""
+            raise Refused(f"a tile has no {name}{hint}")
+        return Method(METHODS[name], x)
+
+    # --- operators -------------------------------------------------------------------------------
+
+    def unary(self, op: ast.unaryop, x: Any) -> Any:
+        if not isinstance(x, Block) and not is_number(x) and not isinstance(op, ast.Not):
+            raise Refused(f"{shown(x)} is neither a tile nor a number")
+        match op:
+            case ast.UAdd():
+                return x
+            case ast.USub():
+                return negative(self, x)
+            case ast.Invert():
+                return inverted(self, x)
+        return inverted(self, truth(self, x)) if isinstance(x, Block) else not x
+
+    def operation(self, op: ast.operator, x: Any, y: Any) -> Any:
+        if isinstance(op, ast.MatMult):
+            raise Refused("matrices are multiplied with tl.dot(x, y)")
+        plain = not isinstance(x, Block) and not isinstance(y, Block)
+        if plain and isinstance(x, str | tuple) and isinstance(op, ast.Add | ast.Mult):
+            return x + y if isinstance(op, ast.Add) else x * y
+        return binary(self, BINARY[type(op)], x, y)
+
+    def logical(self, op: ast.boolop, nodes: list[ast.expr]) -> Any:
+        """Constants decide without looking further; tiles are joined."""
+        stops = isinstance(op, ast.Or)
+        whole: Any = None
+        for node in nodes:
+            x = self.value(node)
+            if not leaves(x) or is_number(x):
+                if bool(x) is stops:
+                    return x if whole is None else stops
+                if whole is None and node is nodes[-1]:
+                    return x
+                continue
+            joined = truth(self, x)
+            whole = joined if whole is None else binary(self, "bitor" if stops else "bitand", whole, joined)
+        return (not stops) if whole is None else whole
+
+    def comparison(self, nodes: list[ast.expr], ops: list[ast.cmpop]) -> Any:
+        values = [self.held(self.value(n), "compared") if len(nodes) > 2 else self.value(n) for n in nodes]
+        whole: Any = None
+        for x, op, y in zip(values, ops, values[1:], strict=False):
+            made = self.compared(op, x, y)
+            whole = made if whole is None else binary(self, "bitand", whole, made)
+        return whole
+
+    def compared(self, op: ast.cmpop, x: Any, y: Any) -> Any:
+        match op:
+            case ast.Is() | ast.IsNot():
+                if x is not None and y is not None and (isinstance(x, Block) or isinstance(y, Block)):
+                    raise Refused("`is` compares with None; tiles are compared with ==")
+                return (x is y) == isinstance(op, ast.Is)
+            case ast.In() | ast.NotIn():
+                if isinstance(x, Block) or not isinstance(y, tuple | str):
+                    raise Refused("`in` looks for a constant in a tuple of constants")
+                return (x in y) == isinstance(op, ast.In)
+        return compare(self, COMPARISONS[type(op)], x, y)
+
+    def choice(self, test: ast.expr, body: ast.expr, otherwise: ast.expr) -> Any:
+        """x if c else y: what is not chosen is not loaded."""
+        condition = self.condition(test)
+        if not isinstance(condition, Block):
+            return self.value(body if condition else otherwise)
+        with self.block() as then:
+            x = self.value(body)
+        with self.block() as other:
+            y = self.value(otherwise)
+        if not all(isinstance(z, Block) or is_number(z) for z in (x, y)):
+            raise Refused(f"a choice that is made when the kernel runs is between tiles, not {shown(x)} and {shown(y)}")
+        if not then and not other and not _loads(x) and not _loads(y):
+            return choose(self, condition, x, y)
+        return self.branched(condition, (then, x), (other, y))
+
+    def branched(
+        self, condition: Block, first: tuple[list[Statement], Any], second: tuple[list[Statement], Any]
+    ) -> Block:
+        dtype = common_dtype((first[1], second[1]))
+        x, y = to(self, self.tile(first[1]), dtype), to(self, self.tile(second[1]), dtype)
+        if x.shape != y.shape:
+            raise Refused(f"the two ways give {shown(x)} and {shown(y)}: they must have one shape")
+        result = self.named(self.make(Full(x.shape, Literal(False if dtype.kind == "bool" else 0), dtype)), "chosen")
+        for statements, value in ((first[0], x), (second[0], y)):
+            self.open.append(statements)
+            self.emit(Assign(str(result.tile), value.tile))
+            self.open.pop()
+        self.emit(If(condition.tile, tuple(first[0]), tuple(second[0])))
+        return result
+
+    def condition(self, node: ast.expr) -> Any:
+        """One truth value: a constant, or a tile without axes."""
+        x = self.value(node)
+        if not isinstance(x, Block):
+            return bool(x) if not isinstance(x, Question) else bool(x.answer)
+        if x.shape:
+            raise self.wrong(
+                node,
+                f"a condition is one truth value, and this is {shown(x)}: choose by element with tl.where, or reduce it "
+                "with tl.any or tl.all (tl.max(x.to(tl.int32), 0) > 0)",
+            )
+        if x.type.pointer:
+            raise self.wrong(node, "a pointer is no condition; `p is not None` asks whether it was given")
+        return truth(self, x)
+
+    def subscript(self, whole: Any, index: ast.expr) -> Any:
+        if isinstance(whole, tuple | str) and not isinstance(whole, BlockPointer | Descriptor | PointerType):
+            return self.part(whole, index)
+        if not isinstance(whole, Block):
+            raise Refused(f"{shown(whole)} has no parts")
+        axes: list[int] = []
+        places = index.elts if isinstance(index, ast.Tuple) else [index]
+        for n, place in enumerate(places):
+            match place:
+                case ast.Slice(lower=None, upper=None, step=None):
+                    pass
+                case ast.Constant(value=None):
+                    axes.append(n)
+                case _:
+                    raise self.wrong(
+                        place, "a tile is indexed by `:` and `None` only, which makes new axes: elements are chosen "
+                        "with tl.where and tl.sum, or tl.gather"
+                    )  # fmt: skip
+        kept = len(places) - len(axes)
+        if kept != len(whole.shape) and (kept or whole.shape):
+            raise Refused(f"{shown(whole)} has {len(whole.shape)} axes, and the index has {kept}")
+        return self.make(Expand(whole.tile, tuple(axes))) if axes else whole
+
+    def part(self, whole: Any, index: ast.expr) -> Any:
+        if isinstance(index, ast.Slice):
+            bounds = [
+                None if b is None else static_int(self.value(b), "an index")
+                for b in (index.lower, index.upper, index.step)
+            ]
+            return whole[slice(*bounds)]
+        n = static_int(self.value(index), "the index of a tuple")
+        if not -len(whole) <= n < len(whole):
+            raise Refused(f"there is no entry {n} in a tuple of {len(whole)}")
+        return whole[n]
+
+    # --- calls -----------------------------------------------------------------------------------
+
+    def call(self, node: ast.Call) -> Any:
+        fn = self.value(node.func)
+        args = self.listed_arguments(node.args)
+        kwargs: dict[str, Any] = {}
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                raise self.wrong(keyword.value, "** is not part of the tile language: name the arguments")
+            kwargs[keyword.arg] = self.value(keyword.value)
+        if isinstance(fn, Builtin | Method):
+            return fn.run(self, args, kwargs)
+        if isinstance(fn, KernelBase):
+            return self.inlined(fn, args, kwargs, self.frame.source.place(node))
+        if isinstance(fn, Question):
+            return fn.answer
+        if fn is constexpr:
+            return args[0] if args else None
+        if fn is builtins.print:
+            return METHODS["device_print"].run(self, args, kwargs)
+        if inspect.isbuiltin(fn) or fn in (
+            builtins.float,
+            builtins.int,
+            builtins.bool,
+            builtins.tuple,
+            builtins.range,
+            builtins.str,
+        ):
+            return self.pythons(fn, args, kwargs)
+        if isinstance(fn, DType):
+            return to(self, args[0], fn)
+        if inspect.isfunction(fn):
+            raise Refused(
+                f"{fn.__name__} is a function of Python: mark it with @tilegrad.kernel, and kernels can call it"
+            )
+        raise Refused(f"{shown(fn)} cannot be called in a kernel")
+
+    def listed_arguments(self, nodes: list[ast.expr]) -> tuple[Any, ...]:
+        made: list[Any] = []
+        for node in nodes:
+            if isinstance(node, ast.Starred):
+                made.extend(self.listed([node]))
+            else:
+                made.append(self.value(node))
+        return tuple(made)
+
+    def pythons(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A function of Python: on constants, or one that tiles have too."""
+        if not any(isinstance(x, Block) for x in args):
+            try:
+                return fn(*args, **kwargs)
+            except (TypeError, ValueError) as error:
+                raise Refused(f"{fn.__name__}: {error}") from None
+        if fn in (builtins.min, builtins.max) and len(args) > 1:
+            whole = args[0]
+            for x in args[1:]:
+                whole = (minimum if fn is builtins.min else maximum).run(self, (whole, x), {})
+            return whole
+        if fn is builtins.abs:
+            return METHODS["abs"].run(self, args, {})
+        if fn is builtins.len and args[0].shape:
+            return args[0].shape[0]
+        remedy = {"float": "x.to(tl.float32)", "int": "x.to(tl.int32)", "bool": "x != 0", "sum": "tl.sum(x, axis)"}
+        raise Refused(f"{fn.__name__} is for constants: of a tile write {remedy.get(fn.__name__, 'a function of tl')}")
+
+    def inline(self, fn: Any, args: tuple[Any, ...]) -> Any:
+        """Calls a kernel function with tiles (from a builtin)."""
+        if isinstance(fn, Xor):
+            return fn.inlined(self, args)
+        if isinstance(fn, Builtin):
+            return fn.run(self, args, {})
+        if not isinstance(fn, KernelBase):
+            raise Refused(f"the function that combines must be marked with @tilegrad.kernel, and this is {shown(fn)}")
+        assert self.at is not None
+        return self.inlined(fn, args, {}, self.at)
+
+    def inlined(self, fn: KernelBase, args: tuple[Any, ...], kwargs: dict[str, Any], place: Any) -> Any:
+        raise NotImplementedError
+
+
+def _loads(x: Any) -> bool:
+    return isinstance(x, Block) and any(isinstance(part, Load) for part in walk(x.tile))
+
+
+REMEDIES: dict[type, str] = {
+    ast.Lambda: "functions in kernels are written outside of them, with def and @tilegrad.kernel",
+    ast.ListComp: "kernels have no comprehensions: write a loop over tl.static_range",
+    ast.GeneratorExp: "kernels have no comprehensions: write a loop over tl.static_range",
+    ast.DictComp: "kernels have no dictionaries",
+    ast.SetComp: "kernels have no sets",
+    ast.Dict: "kernels have no dictionaries: use several names, or a tuple",
+    ast.Set: "kernels have no sets: use a tuple",
+    ast.NamedExpr: "write the assignment on a line of its own",
+    ast.Await: "kernels do not wait",
+    ast.Yield: "kernels do not yield",
+    ast.Starred: "* is for tuples in calls and tuples only",
+}
+"""What to do instead."""

@@ -1,0 +1,398 @@
+"""Reads loops and branches. What they change becomes variables of the tile program; constants decide at once.
+
+A name that a loop changes must have a value before it, and keep its type; one that is first assigned inside is
+forgotten after it. After a branch a name has the value that it was given on the way that was taken.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir.tile import Apply, Assign, BroadcastTo, For, Full, If, Literal, Name, Statement, Tile, While
+from ..ir.tile_access import roots, statements, walk
+from ..ir.tile_checker import loop_dtype
+from ..ir.tile_types import Refused, TileType
+from .arithmetic import binary, common_dtype
+from .expressions import ExpressionReader
+from .frames import assigned
+from .loops import Loop
+from .values import Block, Operand, Unknown, alike, is_number, leaves, number_dtype, rebuilt, shown
+from .writer import in_dtype
+
+ABSENT = object()
+MOST_UNROLLED = 4096
+
+
+class FlowReader(ExpressionReader):
+    """`statement` reads one that is neither a branch nor a return."""
+
+    def statement(self, node: ast.stmt) -> bool | None:
+        raise NotImplementedError
+
+    def block_of(self, body: Sequence[ast.stmt]) -> bool:
+        """Reads statements; whether the function has ended with them."""
+        for n, node in enumerate(body):
+            if isinstance(node, ast.Return):
+                self.finish(node)
+                return True
+            if isinstance(node, ast.If):
+                if self.branch(node, body[n + 1 :]):
+                    return True
+            elif self.statement(node):
+                return True
+        return False
+
+    def finish(self, node: ast.Return) -> None:
+        if self.frame.loops:
+            raise self.wrong(
+                node, "there is no return inside a loop: keep the result in a variable, and return it after it"
+            )
+        value = None if node.value is None else self.value(node.value)
+        self.at = self.frame.source.place(node)
+        self.frame.names["return"] = rebuilt(value, lambda x: self.held(x, "result"))
+
+    # --- names -----------------------------------------------------------------------------------
+
+    def assign_name(self, name: str, value: Any) -> None:
+        """A name of the function gets a value."""
+        if not leaves(value) or is_number(value):
+            self.frame.names[name] = value
+            return
+        before = self.frame.names.get(name)
+        if self.is_variable(name, before) and alike(before, value) and _types(before) == _types(value):
+            if not isinstance(value, Block):
+                value = rebuilt(value, lambda x: self.named(x, name))
+            for old, new in zip(leaves(before), leaves(value), strict=True):
+                assert isinstance(old, Block) and isinstance(old.tile, Name)
+                self.assign(old.tile.name, new)
+            return
+        self.frame.names[name] = rebuilt(value, lambda x: self.own(name, x))
+
+    def own(self, name: str, x: Operand) -> Operand:
+        """A leaf of the value of a name, as a name of the tile program (numbers stay what they are)."""
+        if not isinstance(x, Block):
+            return x
+        made = self.named(x, name)
+        assert isinstance(made.tile, Name)
+        self.frame.mine.setdefault(name, set()).add(made.tile.name)
+        return made
+
+    def is_variable(self, name: str, value: Any) -> bool:
+        """Whether a value stands in variables of its own, made outside of the block that is being written."""
+        mine = self.frame.mine.get(name, set())
+        parts = leaves(value)
+        return bool(parts) and all(
+            isinstance(x, Block)
+            and isinstance(x.tile, Name)
+            and x.tile.name in mine
+            and self.home[x.tile.name] != self.here
+            for x in parts
+        )
+
+    def carry(self, names: set[str]) -> dict[str, Any]:
+        """Puts what a loop changes into variables."""
+        carried: dict[str, Any] = {}
+        for name in sorted(names & set(self.frame.names)):
+            value = self.frame.names[name]
+            if leaves(value) and not isinstance(value, Unknown):
+                carried[name] = self.frame.names[name] = rebuilt(value, lambda x, name=name: self.variable(name, x))
+        return carried
+
+    def variable(self, name: str, x: Operand) -> Block:
+        mine = self.frame.mine.setdefault(name, set())
+        if isinstance(x, Block) and isinstance(x.tile, Name) and x.tile.name in mine:
+            return x
+        made = self.named(x, name)
+        assert isinstance(made.tile, Name)
+        mine.add(made.tile.name)
+        return made
+
+    def turn(self, carried: dict[str, Any], node: ast.stmt) -> dict[str, Any]:
+        """At the end of a loop's body: the variables get their new values; what they are after the loop."""
+        after: dict[str, Any] = {}
+        for name, entry in carried.items():
+            now = self.frame.names.get(name, ABSENT)
+            if now is ABSENT or isinstance(now, Unknown) or not alike(entry, now) or not self.fits(entry, now):
+                after[name] = self.unlike(name, entry, now, node)
+                continue
+            for old, new in zip(leaves(entry), leaves(now), strict=True):
+                assert isinstance(old, Block) and isinstance(old.tile, Name)
+                if not isinstance(new, Block) or new.tile != old.tile:
+                    self.assign(old.tile.name, new)
+            after[name] = entry
+        return after
+
+    def fits(self, entry: Any, now: Any) -> bool:
+        """Whether new values have the types of variables."""
+        for old, new in zip(leaves(entry), leaves(now), strict=True):
+            assert isinstance(old, Block)
+            if isinstance(new, Block) and new.type != old.type:
+                return False
+            if not isinstance(new, Block):
+                try:
+                    in_dtype(new, old.type.dtype)
+                except Refused:
+                    return False
+                if old.shape or old.type.pointer or (isinstance(new, float) and not old.type.dtype.is_float):
+                    return False
+        return True
+
+    def unlike(self, name: str, entry: Any, now: Any, node: ast.stmt) -> Unknown:
+        """A name that has another type at the end of a loop than before it: wrong, if the loop reads the old one."""
+        variables = {x.tile.name for x in leaves(entry) if isinstance(x, Block) and isinstance(x.tile, Name)}
+        read = any(
+            isinstance(x, Name) and x.name in variables
+            for s in statements(tuple(self.open[-1]))
+            for root in roots(s)
+            for x in walk(root)
+        )
+        what = "nothing" if now is ABSENT or isinstance(now, Unknown) else shown(now)
+        if read:
+            raise self.wrong(
+                node,
+                f"`{name}` is {shown(entry)} before the loop, and {what} at its end: a variable keeps its type and shape; "
+                "convert it with .to(...), or begin with the type that it will have (tl.zeros, tl.full)",
+            )
+        return Unknown(f"is {shown(entry)} before the loop above, and {what} in it: take two names")
+
+    # --- loops -----------------------------------------------------------------------------------
+
+    def loop(self, node: ast.For) -> bool | None:
+        if node.orelse:
+            raise self.wrong(node.orelse[0], "a loop has no else: put it behind the loop")
+        if isinstance(node.iter, ast.Call):
+            fn = self.value(node.iter.func)
+            if fn is builtins.range or isinstance(fn, Loop):
+                return self.counted(node, node.iter, isinstance(fn, Loop) and fn.unrolled)
+        whole = self.value(node.iter)
+        if not isinstance(whole, tuple):
+            raise self.wrong(
+                node.iter, f"a loop runs over range(...) or tl.static_range(...), and not over {shown(whole)}"
+            )
+        return self.unrolled(node, whole)
+
+    def counted(self, node: ast.For, call: ast.Call, unroll: bool) -> bool | None:
+        if not isinstance(node.target, ast.Name):
+            raise self.wrong(node.target, "a loop over range has one name")
+        bounds = list(self.listed_arguments(call.args))
+        for keyword in call.keywords:  # num_stages, loop_unroll_factor, ...: hints
+            self.value(keyword.value)
+        if not 1 <= len(bounds) <= 3:
+            raise self.wrong(call, f"range takes one to three bounds, and not {len(bounds)}")
+        for x, part in zip(bounds, call.args, strict=False):
+            if not (is_number(x) or isinstance(x, Block)) or isinstance(x, float):
+                raise self.wrong(part, f"the bounds of a loop are integers, and not {shown(x)}")
+        start, stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
+        step = bounds[2] if len(bounds) == 3 else 1
+        if not isinstance(step, Block) and step == 0:
+            raise self.wrong(call, "the step of a loop is not 0")
+        if not unroll:
+            return self.dynamic(node, node.target.id, start, stop, step)
+        if any(isinstance(x, Block) for x in (start, stop, step)):
+            raise self.wrong(call, "the bounds of tl.static_range must be known when the kernel is compiled: use range")
+        numbers = range(start, stop, step)
+        if len(numbers) > MOST_UNROLLED:
+            raise self.wrong(call, f"a loop of {len(numbers)} turns is too long to be written out: use range")
+        return self.unrolled(node, tuple(numbers))
+
+    def unrolled(self, node: ast.For, values: tuple[Any, ...]) -> bool | None:
+        for value in values:
+            self.at = self.frame.source.place(node.target)
+            self.bind(node.target, value)
+            if self.block_of(node.body):
+                return True
+        return None
+
+    def bind(self, target: ast.expr, value: Any) -> None:
+        raise NotImplementedError
+
+    def dynamic(self, node: ast.For, target: str, start: Operand, stop: Operand, step: Operand) -> None:
+        backwards = not isinstance(step, Block) and step < 0
+        first, last, width = (0, self.turns(start, stop, step), 1) if backwards else (start, stop, step)
+        dtype = common_dtype(tuple([x for x in (first, last, width) if isinstance(x, Block)] or [0]))
+        bounds = [self.operand(x, dtype) for x in (first, last, width)]
+        names = set(self.frame.names)
+        carried = self.carry(assigned(node.body) - {target})
+        probe = For("_", bounds[0], bounds[1], bounds[2], ())
+        index = self.fresh(target, TileType(loop_dtype(self.types, probe)))
+        self.home[index] = -1
+        counter = Block(Name(index), self.types.variables[index])
+        before = dict(self.frame.names)
+        self.frame.loops += 1
+        with self.block() as body:
+            self.frame.names[target] = counter
+            if backwards:
+                distance = self.make(Apply("mul", (counter.tile, Literal(in_dtype(step, dtype)))))
+                self.assign_name(target, self.make(Apply("add", (distance.tile, self.operand(start, dtype)))))
+            self.block_of(node.body)
+            self.at = self.frame.source.place(node)
+            after = self.turn(carried, node)
+        self.frame.loops -= 1
+        self.at = self.frame.source.place(node)
+        self.emit(For(index, bounds[0], bounds[1], bounds[2], tuple(body)))
+        self.leave(before, after, names, "the loop")
+
+    def turns(self, start: Operand, stop: Operand, step: Any) -> Operand:
+        """How many turns a loop has that runs backwards."""
+        if not isinstance(start, Block) and not isinstance(stop, Block):
+            return len(range(start, stop, step))  # type: ignore[arg-type]
+        distance = binary(self, "sub", start, stop)
+        count = binary(self, "floordiv", binary(self, "add", distance, -step - 1), -step)
+        return self.held(count, "turns")  # type: ignore[no-any-return]
+
+    def leave(self, before: dict[str, Any], after: dict[str, Any], known: set[str], what: str) -> None:
+        """The names after a loop."""
+        inside = set(self.frame.names) - known
+        gone = Unknown(f"is assigned only inside {what} above: give it a value before that")
+        self.frame.names = {**before, **after, **dict.fromkeys(inside - {"return"}, gone)}
+
+    def repeat(self, node: ast.While) -> None:
+        if node.orelse:
+            raise self.wrong(node.orelse[0], "a loop has no else: put it behind the loop")
+        names = set(self.frame.names)
+        carried = self.carry(assigned(node.body))
+        with self.block() as probe:
+            condition = self.condition(node.test)
+        if not isinstance(condition, Block):
+            if condition:
+                raise self.wrong(node.test, "this loop never ends: its condition is always true")
+            return
+        self.at = self.frame.source.place(node)
+        go = self.named(self.condition(node.test), "go") if probe else condition
+        before = dict(self.frame.names)
+        self.frame.loops += 1
+        with self.block() as body:
+            self.block_of(node.body)
+            self.at = self.frame.source.place(node)
+            after = self.turn(carried, node)
+            if probe:
+                self.frame.names.update(after)
+                assert isinstance(go.tile, Name)
+                self.assign(go.tile.name, self.condition(node.test))
+        self.frame.loops -= 1
+        self.at = self.frame.source.place(node)
+        self.emit(While(go.tile, tuple(body)))
+        self.leave(before, after, names, "the loop")
+
+    # --- branches --------------------------------------------------------------------------------
+
+    def branch(self, node: ast.If, rest: Sequence[ast.stmt]) -> bool:
+        """Whether the function has ended with it; if a way of it returns, the rest belongs to the others."""
+        condition = self.condition(node.test)
+        if not isinstance(condition, Block):
+            return self.block_of(node.body if condition else node.orelse)
+        returns = [x for x in ast.walk(node) if isinstance(x, ast.Return)]
+        if returns and self.frame.loops:
+            self.finish(returns[0])
+        self.at = self.frame.source.place(node.test)
+        held = self.held(condition, "chosen")
+        before = dict(self.frame.names)
+        ways: list[tuple[dict[str, Any], list[Statement]]] = []
+        for body in (node.body, node.orelse):
+            self.frame.names = dict(before)
+            with self.block() as written:
+                self.block_of([*body, *rest] if returns else body)
+            ways.append((self.frame.names, written))
+        self.at = self.frame.source.place(node)
+        self.frame.names = self.joined(ways[0], ways[1])
+        self.emit(If(held.tile, tuple(ways[0][1]), tuple(ways[1][1])))
+        return bool(returns)
+
+    def joined(
+        self, first: tuple[dict[str, Any], list[Statement]], second: tuple[dict[str, Any], list[Statement]]
+    ) -> dict[str, Any]:
+        """The names after a branch."""
+        names: dict[str, Any] = {}
+        for name in [*first[0], *(n for n in second[0] if n not in first[0])]:
+            nothing = None if name == "return" else ABSENT
+            x, y = first[0].get(name, nothing), second[0].get(name, nothing)
+            if x is y or (not leaves(x) and alike(x, y)):
+                names[name] = x
+            elif x is ABSENT or y is ABSENT:
+                names[name] = Unknown("is assigned only on one way of the `if` above: give it a value before that")
+            elif isinstance(x, Unknown) or isinstance(y, Unknown):
+                names[name] = x if isinstance(x, Unknown) else y
+            else:
+                names[name] = self.merged(name, x, y, first[1], second[1])
+        return names
+
+    def merged(self, name: str, x: Any, y: Any, first: list[Statement], second: list[Statement]) -> Any:
+        """One value for what two ways gave a name."""
+        different = Unknown(
+            f"is {shown(x)} after one way of the `if` above and {shown(y)} after the other: take two names"
+        )
+        if not alike(x, y):
+            return different
+        pairs = list(zip(leaves(x), leaves(y), strict=True))
+        types = [_meeting(a, b) for a, b in pairs]
+        if any(t is None for t in types):
+            return different
+        made = iter([self.phi(name, a, b, t, first, second) for (a, b), t in zip(pairs, types, strict=True) if t])
+        return rebuilt(x, lambda _: next(made))
+
+    def phi(
+        self, name: str, x: Operand, y: Operand, type: TileType, first: list[Statement], second: list[Statement]
+    ) -> Operand:
+        """A variable that gets one of two values."""
+        if _same(x, y):
+            return x
+        variable = self.fresh(name, type)
+        self.frame.mine.setdefault(name, set()).add(variable)
+        early = next((z for z in (y, x) if self.is_known(z)), None)
+        self.emit(Assign(variable, self.anything(type) if early is None else self.operand_of(early, type)))
+        for z, statements_ in ((x, first), (y, second)):
+            if z is not early:
+                self.open.append(statements_)
+                self.emit(Assign(variable, self.operand_of(z, type)))
+                self.open.pop()
+        return Block(Name(variable), type)
+
+    def operand_of(self, x: Operand, type: TileType) -> Tile:
+        return x.tile if isinstance(x, Block) and type.pointer else self.operand(x, type.dtype)
+
+    def is_known(self, x: Operand) -> bool:
+        """Whether a value is known before the branch."""
+        if not isinstance(x, Block):
+            return True
+        return isinstance(x.tile, Name) and self.home[x.tile.name] in {-1, *self.numbers}
+
+    def anything(self, type: TileType) -> Tile:
+        """A first value, which is never seen."""
+        if not type.pointer:
+            return Full(type.shape, Literal(in_dtype(0, type.dtype)), type.dtype)
+        known = [
+            n for n, t in self.types.variables.items() if self.home[n] == -1 and t == TileType(type.dtype, (), True)
+        ]
+        if not known:
+            raise Refused("a pointer that two ways of an `if` give differs: choose between offsets instead")
+        return BroadcastTo(Name(known[0]), type.shape) if type.shape else Name(known[0])
+
+
+def _types(value: Any) -> list[Any]:
+    return [x.type if isinstance(x, Block) else number_dtype(x) for x in leaves(value)]
+
+
+def _same(x: Operand, y: Operand) -> bool:
+    if isinstance(x, Block) and isinstance(y, Block):
+        return x.tile == y.tile
+    return not isinstance(x, Block) and not isinstance(y, Block) and x == y and type(x) is type(y)
+
+
+def _meeting(x: Operand, y: Operand) -> TileType | None:
+    """The one type of two values; a number takes that of a tile without axes."""
+    if isinstance(x, Block) and isinstance(y, Block):
+        return x.type if x.type == y.type else None
+    if not isinstance(x, Block) and not isinstance(y, Block):
+        return TileType(common_dtype((x, y)))
+    tile, number = (x, y) if isinstance(x, Block) else (y, x)
+    assert isinstance(tile, Block) and not isinstance(number, Block)
+    if tile.shape or tile.type.pointer:
+        return None
+    try:
+        in_dtype(number, tile.type.dtype)
+    except Refused:
+        return None
+    return tile.type

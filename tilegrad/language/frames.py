@@ -1,0 +1,74 @@
+"""A function that is being read: its names, and what it sees outside."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from .source import Source
+from .values import constexpr
+
+
+class KernelBase:
+    """A function of the tile language, as users wrote it."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        if not inspect.isfunction(fn):
+            raise TypeError(f"a kernel is a function defined by def, and not {fn!r}")
+        self.fn = fn
+        self.signature = inspect.signature(fn)
+        self._source: Source | None = None
+
+    @property
+    def source_text(self) -> Source:
+        """Its text, read when it is needed first."""
+        if self._source is None:
+            self._source = Source(self.fn)
+        return self._source
+
+    def is_static(self, name: str) -> bool:
+        """Whether a parameter must be known when the kernel is compiled."""
+        annotation = self.signature.parameters[name].annotation
+        if isinstance(annotation, str):
+            return annotation.split(".")[-1] == "constexpr"
+        return annotation is constexpr or isinstance(annotation, constexpr)
+
+
+class Frame:
+    """`names` are values; `mine` says which names of the tile program stand for a name of the function."""
+
+    def __init__(self, kernel: KernelBase, names: dict[str, Any], captured: dict[tuple[int, str], Any]) -> None:
+        self.kernel, self.fn, self.source = kernel, kernel.fn, kernel.source_text
+        self.names = names
+        self.mine: dict[str, set[str]] = {}
+        self.locals = assigned(self.source.tree.body) | set(kernel.signature.parameters)
+        self.captured = captured
+        self.loops = 0
+
+    def outside(self, name: str) -> tuple[Any] | None:
+        """What a name means in the function's closure or module."""
+        code = self.fn.__code__
+        if name in code.co_freevars and self.fn.__closure__ is not None:
+            try:
+                return (self.fn.__closure__[code.co_freevars.index(name)].cell_contents,)
+            except ValueError:
+                return None
+        return (self.fn.__globals__[name],) if name in self.fn.__globals__ else None
+
+    def note_captured(self, name: str, value: Any) -> None:
+        """A constant from outside: the kernel is read anew if it is another one at the next launch."""
+        found = self.outside(name)
+        if found is not None:
+            self.captured[id(self.kernel), name] = (self, value)
+
+
+def assigned(body: list[ast.stmt]) -> set[str]:
+    """The names that statements assign."""
+    found: set[str] = set()
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                found.add(node.id)
+    return found

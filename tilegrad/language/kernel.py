@@ -1,0 +1,202 @@
+"""Functions marked `@tilegrad.kernel`: read for the types they are launched with, compiled, and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import update_wrapper
+from typing import Any
+
+from ..errors import KernelError
+from ..handle import Handle
+from ..ir.tile import Kernel, Name, Parameter
+from ..ir.tile_access import Accesses, accesses
+from ..ir.tile_types import TileType
+from ..layout import layout
+from ..runtime.device import CompiledKernel, device
+from ..runtime.once import lock
+from .arguments import Bound, bound, device_of, grid_of
+from .frames import KernelBase
+from .moving import moved_apart
+from .reader import Read, read
+from .tensors import Memory, memory_of, refuse_overlap, refuse_tracing, written
+from .values import Block
+
+
+_reading = lock()
+
+
+class Specialised:
+    """A kernel as it is for some types and constants."""
+
+    def __init__(self, made: Read, parameters: tuple[Parameter, ...]) -> None:
+        self.read = made
+        self.ir: Kernel = made.kernel
+        """The tile kernel: print it."""
+        self.parameters = parameters
+        self.accesses: Accesses = accesses(made.kernel, made.types)
+        self.compiled: dict[str, CompiledKernel] = {}
+        self.last: tuple[tuple[int, ...], tuple[Any, ...], str] | None = None
+        self._fast: Kernel | None = None
+
+    @property
+    def fast(self) -> Kernel:
+        """The tile kernel with pointers that loops move taken apart, as the backends compile it."""
+        if self._fast is None:
+            self._fast = moved_apart(self.ir, self.read.types)
+        return self._fast
+
+    def on(self, place: str) -> CompiledKernel:
+        """The kernel, compiled for a device."""
+        found = self.compiled.get(place)
+        if found is None:
+            found = self.compiled[place] = device(place).compile(self.fast)
+        return found
+
+    def source(self, kind: str = "tile", place: str = "cpu") -> str:
+        """What it became: `tile`, or what a backend makes of it (`llvm`, `cuda`)."""
+        if kind == "tile":
+            return str(self.ir)
+        names = {"llvm": "cpu", "cpu": "cpu", "cuda": "cuda", "null": "null"}
+        if kind not in names:
+            raise KernelError(f"a kernel's source is asked for as 'tile', 'llvm' or 'cuda', and not as {kind!r}")
+        return device(names[kind]).source(self.fast)
+
+    def asm(self, place: str = "cpu") -> str:
+        """The machine code that a device runs, in print."""
+        return device(place).assembly(self.fast)
+
+    def is_current(self) -> bool:
+        """Whether the constants from outside are what they were."""
+        for (_, name), (frame, value) in self.read.captured.items():
+            found = frame.outside(name)
+            now = getattr(found[0], "value", found[0]) if found is not None else None
+            if type(now) is not type(value) or now != value:
+                return False
+        return True
+
+
+class KernelFunction(KernelBase):
+    """A function of the tile language: `k[grid](x, y, n, BLOCK=128)` runs it on tensors."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        super().__init__(fn)
+        update_wrapper(self, fn)
+        self.known: dict[tuple[Any, ...], Specialised] = {}
+        self.last: Specialised | None = None
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        name = self.fn.__name__
+        raise KernelError(
+            f"kernel {name} is launched with a grid: {name}[(programs,)](...), or called by other kernels"
+        )
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        """`k[grid]` launches: a number, a tuple of up to three, or a function of the arguments by name."""
+        return lambda *args, **kwargs: self.launch(grid, args, kwargs)
+
+    def launch(self, grid: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Runs all programs of a grid."""
+        call = bound(self, args, kwargs)
+        extents = grid_of(self, grid, call.named)
+        refuse_tracing(self.fn.__name__, call.given)
+        place = device_of(self, call.given)
+        if 0 in extents:
+            return
+        found = self.specialised(call)
+        with written(self.fn.__name__, call.parameters, call.given, self.stored(found, call)):
+            arguments = self.arguments(found, call)
+            found.last = (extents, tuple(arguments), place)
+            found.on(place)(arguments, extents)
+        found.last = (extents, tuple([a if isinstance(a, int | float) else None for a in arguments]), place)
+
+    def arguments(self, found: Specialised, call: Bound) -> list[Any]:
+        """Memory and numbers, for the parameters of the tile kernel."""
+        memories = [
+            (p.name, memory_of(x)) for p, x in zip(call.parameters, call.given, strict=True) if isinstance(x, Handle)
+        ]
+        refuse_overlap(self.fn.__name__, memories, self.stored(found, call))
+        by_name: dict[str, Memory] = dict(memories)
+        numbers = {p.name: x for p, x in zip(call.parameters, call.given, strict=True) if not isinstance(x, Handle)}
+        return [by_name[p.name].window() if p.pointer else numbers[p.name] for p in found.ir.parameters]
+
+    def stored(self, found: Specialised, call: Bound) -> frozenset[str]:
+        """The parameters whose tensors are written."""
+        return frozenset(n for n in found.accesses.stored) | frozenset(
+            alias for alias, name in aliases(call).items() if name in found.accesses.stored
+        )
+
+    def specialised(self, call: Bound) -> Specialised:
+        """The kernel for these arguments: read once, and again when constants that it uses have changed."""
+        same = aliases(call)
+        key = (*call.key, tuple(same.items()))
+        with _reading:
+            found = self.known.get(key)
+            if found is None or not found.is_current():
+                parameters = tuple([p for p in call.parameters if p.name not in same])
+                names = {**call.constants}
+                for alias, name in same.items():
+                    dtype = next(p.dtype for p in parameters if p.name == name)
+                    names[alias] = Block(Name(name), TileType(dtype, (), True))
+                found = self.known[key] = Specialised(read(self, names, parameters), parameters)
+            self.last = found
+        return found
+
+    def compiled(self, *args: Any, **kwargs: Any) -> Specialised:
+        """The kernel for some arguments, without running it."""
+        return self.specialised(bound(self, args, kwargs))
+
+    warmup = compiled
+
+    def latest(self) -> Specialised:
+        """What was launched last."""
+        if self.last is None:
+            name = self.fn.__name__
+            raise KernelError(
+                f"kernel {name} has not been read yet, as it depends on the types of its arguments: launch it, or say "
+                f"{name}.compiled(...) with the arguments of a launch"
+            )
+        return self.last
+
+    @property
+    def ir(self) -> Kernel:
+        """The tile kernel of the last launch: print it."""
+        return self.latest().ir
+
+    def source(self, kind: str = "tile") -> str:
+        """What the kernel of the last launch became: `tile`, `llvm` or `cuda`."""
+        return self.latest().source(kind)
+
+    def asm(self, place: str = "cpu") -> str:
+        """The machine code of the last launch, in print."""
+        return self.latest().asm(place)
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.fn.__name__}{self.signature}>"
+
+
+def aliases(call: Bound) -> dict[str, str]:
+    """Parameters that were given a tensor which an earlier one has too: inside the kernel they are the same."""
+    first: dict[tuple[int, Any], str] = {}
+    same: dict[str, str] = {}
+    for p, x in zip(call.parameters, call.given, strict=True):
+        if isinstance(x, Handle):
+            key = (id(x) if x._base is None else id(x._base.storage), layout_key(x))
+            if first.setdefault(key, p.name) != p.name:
+                same[p.name] = first[key]
+    return same
+
+
+def layout_key(x: Handle) -> Any:
+    """Where in its storage a tensor begins."""
+    return layout(x).offset if x._moves else 0
+
+
+def kernel(fn: Callable[..., Any] | None = None, **hints: Any) -> Any:
+    """Marks a function of the tile language.
+
+    >>> import tilegrad as tg
+    >>> import tilegrad.language as tl
+    """
+    if fn is None:
+        return kernel
+    return KernelFunction(fn)

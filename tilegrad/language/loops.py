@@ -1,0 +1,24 @@
+"""What loops run over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import KernelError
+
+
+class Loop:
+    """`tl.range` and `tl.static_range`: the second is written out, turn by turn, when the kernel is compiled."""
+
+    def __init__(self, name: str, unrolled: bool) -> None:
+        self.__name__ = self.name = name
+        self.unrolled = unrolled
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise KernelError(f"tl.{self.name} stands in the loops of kernels only")
+
+    def __repr__(self) -> str:
+        return f"<tl.{self.name}>"
+
+
+range_, static_range = Loop("range", False), Loop("static_range", True)

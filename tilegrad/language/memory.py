@@ -1,0 +1,226 @@
+"""Loads, stores, atomics; windows on tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir.dtype import bool_, int64
+from ..ir.tile import Apply, Arange, Atomic, BroadcastTo, Cast, Expand, Literal, Load, Name, Store
+from ..ir.tile_types import Refused, TileType
+from .arithmetic import binary, truth
+from .builtin import Builtin, builtin, method
+from .values import Block, BlockPointer, Descriptor, Operand, is_number, leaves, shown
+from .writer import Writer, in_dtype, static_int, static_shape
+
+PADDINGS = {"": 0, "zero": 0, "nan": float("nan")}
+
+
+def pointer_of(x: Any, what: str) -> Block:
+    """An operand that must be a pointer."""
+    if isinstance(x, Block) and x.type.pointer:
+        return x
+    raise Refused(f"{what} takes a pointer, and this is {shown(x)}: a tensor is given to the launch as it is")
+
+
+def mask_of(w: Writer, mask: Any, pointer: Block) -> Any:
+    """A mask as an expression, None if nothing is masked."""
+    if mask is None or mask is True:
+        return None
+    if mask is False:
+        return Literal(False)
+    if not isinstance(mask, Block):
+        raise Refused(f"a mask is a tile of truth values, and not {shown(mask)}")
+    if mask.type.pointer or mask.type.dtype is not bool_:
+        raise Refused(f"a mask is made of truth values, and this is {shown(mask)}: compare it with something")
+    if mask.shape and not pointer.shape:
+        raise Refused(f"a mask of shape {list(mask.shape)} for one pointer: the pointer must be a tile too")
+    return mask.tile
+
+
+def element(w: Writer, x: Any, pointer: Block, role: str) -> Any:
+    """A value that takes the type of what a pointer points at."""
+    if isinstance(x, Block):
+        return w.cast(x, pointer.type.dtype).tile
+    if not is_number(x):
+        raise Refused(f"{role} is a tile or a number, and not {shown(x)}")
+    dtype = pointer.type.dtype
+    return Literal(in_dtype(int(x) if dtype.is_integer and isinstance(x, float) else x, dtype))
+
+
+@builtin
+def load(
+    w: Writer, pointer: Any, mask: Any = None, other: Any = None, boundary_check: Any = (), padding_option: str = "",
+    cache_modifier: str = "", eviction_policy: str = "", volatile: bool = False,
+) -> Block:  # fmt: skip
+    """The elements at a tile of pointers; where `mask` is false nothing is read, and the element is `other`."""
+    if isinstance(pointer, BlockPointer):
+        if mask is not None or other is not None:
+            raise Refused("a block pointer has no mask: say boundary_check=(0, 1), and padding_option")
+        return window_load(w, pointer, boundary_check, padding_option)
+    pointer = pointer_of(pointer, "tl.load")
+    if other is not None and mask is None:
+        raise Refused("`other` without `mask`: it is what the elements are where the mask is false")
+    masked = mask_of(w, mask, pointer)
+    if masked is None:
+        return w.make(Load(pointer.tile))
+    return w.make(Load(pointer.tile, masked, None if other is None else element(w, other, pointer, "`other`")))
+
+
+@builtin
+def store(
+    w: Writer, pointer: Any, value: Any, mask: Any = None, boundary_check: Any = (), cache_modifier: str = "",
+    eviction_policy: str = "",
+) -> None:  # fmt: skip
+    """Puts elements where a tile of pointers points, where `mask` is true."""
+    if isinstance(pointer, BlockPointer):
+        if mask is not None:
+            raise Refused("a block pointer has no mask: say boundary_check=(0, 1)")
+        window_store(w, pointer, value, boundary_check)
+        return
+    pointer = pointer_of(pointer, "tl.store")
+    made = element(w, value, pointer, "the value")
+    w.emit(Store(pointer.tile, made, mask_of(w, mask, pointer)))
+
+
+# --- windows -------------------------------------------------------------------------------------
+
+
+@builtin
+def make_block_ptr(
+    w: Writer, base: Any, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any = ()
+) -> BlockPointer:
+    """A window of `block_shape` on a tensor, at `offsets`."""
+    block = static_shape(block_shape, "block_shape")
+    parts = [_operands(w, x, len(block), n) for x, n in ((shape, "shape"), (strides, "strides"), (offsets, "offsets"))]
+    return BlockPointer(pointer_of(base, "tl.make_block_ptr"), parts[0], parts[1], parts[2], block)
+
+
+@method
+def advance(w: Writer, base: Any, offsets: Any) -> BlockPointer:
+    """A block pointer moved on."""
+    if not isinstance(base, BlockPointer):
+        raise Refused(f"tl.advance moves block pointers (tl.make_block_ptr), and not {shown(base)}")
+    by = _operands(w, offsets, len(base.block_shape), "offsets")
+    return base._replace(offsets=tuple([binary(w, "add", x, y) for x, y in zip(base.offsets, by, strict=True)]))
+
+
+@builtin
+def make_tensor_descriptor(
+    w: Writer, base: Any, shape: Any, strides: Any, block_shape: Any, padding_option: str = "zero"
+) -> Descriptor:
+    """A tensor of which blocks of `block_shape` are loaded and stored; what is outside is 0, and not stored."""
+    block = static_shape(block_shape, "block_shape")
+    extents, steps = _operands(w, shape, len(block), "shape"), _operands(w, strides, len(block), "strides")
+    return Descriptor(pointer_of(base, "tl.make_tensor_descriptor"), extents, steps, block)
+
+
+def _window(w: Writer, x: Any, offsets: Any) -> BlockPointer:
+    if not isinstance(x, Descriptor):
+        raise Refused(f"{shown(x)} is no tensor descriptor: make one with tl.make_tensor_descriptor")
+    at = _operands(w, offsets, len(x.block_shape), "offsets")
+    return BlockPointer(x.base, x.shape, x.strides, at, x.block_shape)
+
+
+@builtin
+def load_tensor_descriptor(w: Writer, desc: Any, offsets: Any) -> Block:
+    """The block of a tensor at some offsets."""
+    return window_load(w, _window(w, desc, offsets), tuple(range(len(desc.block_shape))), "zero")
+
+
+@builtin
+def store_tensor_descriptor(w: Writer, desc: Any, offsets: Any, value: Any) -> None:
+    """Stores a block of a tensor at some offsets."""
+    window_store(w, _window(w, desc, offsets), value, tuple(range(len(desc.block_shape))))
+
+
+def _operands(w: Writer, x: Any, count: int, role: str) -> tuple[Operand, ...]:
+    parts = x if isinstance(x, tuple) else (x,)
+    if len(parts) != count:
+        raise Refused(f"{role} has {len(parts)} entries, and block_shape has {count}")
+    for part in parts:
+        if len(leaves(part)) != 1 or (isinstance(part, Block) and part.shape):
+            raise Refused(f"{role} has {shown(part)}, which is no single number")
+    return tuple([w.held(part, role) for part in parts])
+
+
+def window_load(w: Writer, window: BlockPointer, boundary: Any, padding: str) -> Block:
+    """The elements in a window; at the axes of `boundary`, those outside the tensor are padding."""
+    if padding not in PADDINGS:
+        raise Refused(f"padding_option is 'zero' or 'nan', and not {padding!r}")
+    pointer, mask = addresses(w, window, boundary)
+    if mask is None:
+        return w.make(Load(pointer.tile))
+    return w.make(Load(pointer.tile, mask.tile, element(w, PADDINGS[padding], pointer, "the padding")))
+
+
+def window_store(w: Writer, window: BlockPointer, value: Any, boundary: Any) -> None:
+    """Stores what is inside the tensor at the axes of `boundary`."""
+    pointer, mask = addresses(w, window, boundary)
+    w.emit(Store(pointer.tile, element(w, value, pointer, "the value"), None if mask is None else mask.tile))
+
+
+def addresses(w: Writer, window: BlockPointer, boundary: Any) -> tuple[Block, Block | None]:
+    """The pointers of a window, and which of them are inside."""
+    rank = len(window.block_shape)
+    checked = [static_int(axis, "an axis of boundary_check") for axis in boundary or ()]
+    if any(not 0 <= axis < rank for axis in checked):
+        raise Refused(f"boundary_check names axes of a block of {rank} axes, and not {checked}")
+    pointer, mask = window.base, None
+    for axis, extent in enumerate(window.block_shape):
+        along = w.make(Arange(0, extent))
+        place = binary(w, "add", along, wide(w, window.offsets[axis]))
+        if rank > 1:
+            place = w.make(Expand(place.tile, tuple([n for n in range(rank) if n != axis])))
+        if axis in checked:
+            inside = binary(w, "lt", place, window.shape[axis])
+            if window.offsets[axis] != 0:
+                inside = binary(w, "bitand", binary(w, "ge", place, 0), inside)
+            mask = inside if mask is None else binary(w, "bitand", mask, inside)
+        distance = binary(w, "mul", place, wide(w, window.strides[axis]))
+        pointer = w.make(Apply("add", (pointer.tile, distance.tile)))
+    if mask is not None and mask.shape != window.block_shape:
+        mask = w.make(BroadcastTo(mask.tile, window.block_shape))
+    return pointer, mask
+
+
+def wide(w: Writer, x: Operand) -> Operand:
+    """In 64 bits: products of offsets and strides may be large."""
+    return w.make(Cast(x.tile, int64)) if isinstance(x, Block) and x.type.dtype.bits < 64 else x
+
+
+# --- atomics -------------------------------------------------------------------------------------
+
+
+def _atomic(w: Writer, fn: str, pointer: Any, value: Any, mask: Any, expected: Any = None) -> Block:
+    pointer = pointer_of(pointer, f"tl.atomic_{fn}")
+    made = element(w, value, pointer, "the value")
+    compared = None if expected is None else element(w, expected, pointer, "the expected value")
+    if pointer.type.dtype.is_float and fn in ("and", "or", "xor"):
+        raise Refused(f"tl.atomic_{fn} takes integers, and this is {shown(pointer)}")
+    if pointer.type.dtype is bool_ and fn not in ("and", "or", "xor", "xchg", "cas"):
+        raise Refused(f"tl.atomic_{fn} takes numbers, and this is {shown(pointer)}")
+    target = TileType(pointer.type.dtype, pointer.shape)
+    name = w.fresh("old", target)
+    w.emit(Atomic(fn, pointer.tile, made, mask_of(w, mask, pointer), compared, name))
+    return Block(Name(name), target)
+
+
+def _named(fn: str) -> Builtin:
+    def atomic(
+        w: Writer, pointer: Any, val: Any, mask: Any = None, sem: str | None = None, scope: str | None = None
+    ) -> Block:
+        return _atomic(w, fn, pointer, truth(w, val) if val is True or val is False else val, mask)
+
+    atomic.__name__ = atomic.__qualname__ = f"atomic_{fn}"
+    atomic.__doc__ = f"Changes elements ({fn}) so that no other program comes between; gives what was there before."
+    return builtin(atomic)
+
+
+atomic_add, atomic_max, atomic_min = _named("add"), _named("max"), _named("min")
+atomic_and, atomic_or, atomic_xor, atomic_xchg = _named("and"), _named("or"), _named("xor"), _named("xchg")
+
+
+@builtin
+def atomic_cas(w: Writer, pointer: Any, cmp: Any, val: Any, sem: str | None = None, scope: str | None = None) -> Block:
+    """Puts `val` where `cmp` is, so that no other program comes between; gives what was there before."""
+    return _atomic(w, "cas", pointer, val, None, cmp)

@@ -1,0 +1,193 @@
+"""Reads a user's kernel, for given types and constants, into a tile kernel.
+
+An interpreter of the function's syntax tree, whose values are constants of Python or tiles in the making
+(`expressions.py`). Branches on constants are taken now, other kernels are read where they are called; loops and branches
+that depend on tiles become those of the tile language, and names that they change become its variables.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ..errors import KernelError, KernelSourceError
+from ..ir.tile import Kernel, Literal, Name, Parameter, Statement
+from ..ir.tile_checker import Mistake, Types, check
+from ..ir.tile_types import Refused, TileType
+from .flow import FlowReader
+from .frames import Frame, KernelBase
+from .source import Place
+from .tidying import tidied
+from .values import Block, Unknown, leaves, rebuilt, shown
+
+DEEPEST = 60
+"""Calls inside calls, after which a kernel that calls itself is told so."""
+
+
+class Read(NamedTuple):
+    """A kernel that was read, with the place of each of its statements (by identity)."""
+
+    kernel: Kernel
+    places: dict[int, tuple[Statement, Place]]
+    types: Types
+    captured: dict[tuple[int, str], Any]
+
+
+def read(fn: KernelBase, arguments: Mapping[str, Any], parameters: tuple[Parameter, ...]) -> Read:
+    """The tile kernel of a function. `arguments` has what is constant; `parameters` are the others."""
+    reader = Reader(parameters)
+    names = {**arguments}
+    for p in parameters:
+        names.setdefault(p.name, Block(Name(p.name), TileType(p.dtype, (), p.pointer)))
+    return reader.whole(fn, names, parameters)
+
+
+class Reader(FlowReader):
+    """`used` are constants from outside that were used."""
+
+    def __init__(self, parameters: tuple[Parameter, ...]) -> None:
+        super().__init__()
+        self.used: dict[tuple[int, str], Any] = {}
+        for p in parameters:
+            self.types.variables[p.name] = TileType(p.dtype, (), p.pointer)
+            self.home[p.name] = -1
+
+    def whole(self, fn: KernelBase, names: dict[str, Any], parameters: tuple[Parameter, ...]) -> Read:
+        self.frame = Frame(fn, {n: names[n] for n in fn.signature.parameters}, self.used)
+        source = fn.source_text
+        self.block_of(source.tree.body)
+        result = self.frame.names.get("return")
+        if result is not None:
+            raise self.wrong(source.tree.args, "a kernel that is launched returns nothing: store what it computes")
+        origin = str(source.place(source.tree))
+        kernel = Kernel(fn.fn.__name__, parameters, tuple(self.open[0]), origin)
+        kernel, places = tidied(kernel, self.places)
+        try:
+            types = check(kernel)
+        except Mistake as mistake:
+            found = self.parts.get(id(mistake.tile)) or places.get(id(mistake.statement))
+            raise (found[1] if found else source.place(source.tree)).error(mistake.reason) from None
+        except KernelError as error:
+            raise source.place(source.tree).error(str(error)) from None
+        return Read(kernel, places, types, self.used)
+
+    # --- statements ------------------------------------------------------------------------------
+
+    def statement(self, node: ast.stmt) -> bool | None:
+        self.at = self.frame.source.place(node)
+        try:
+            return self.run(node)
+        except KernelSourceError:
+            raise
+        except Refused as refused:
+            raise self.wrong(node, refused.reason) from None
+
+    def run(self, node: ast.stmt) -> bool | None:
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                made = self.value(value)
+                for target in targets:
+                    self.bind(target, made)
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                self.bind(target, self.value(value))
+            case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
+                self.at = self.frame.source.place(node)
+                self.assign_name(name, self.operation(op, self.name(name), self.value(value)))
+            case ast.Expr(value=value):
+                self.expression_statement(value)
+            case ast.Assert(test=test, msg=message):
+                self.claim(test, message)
+            case ast.For():
+                return self.loop(node)
+            case ast.While():
+                self.repeat(node)
+            case ast.Pass() | ast.AnnAssign(value=None):
+                pass
+            case _:
+                raise Refused(REMEDIES.get(type(node), f"{type(node).__name__} is not part of the tile language"))
+        return None
+
+    def expression_statement(self, node: ast.expr) -> None:
+        if not isinstance(node, ast.Constant):
+            self.value(node)
+
+    def claim(self, test: ast.expr, message: ast.expr | None) -> None:
+        from .debugging import device_assert, static_assert
+
+        condition = self.value(test)
+        text = "" if message is None else self.value(message)
+        (device_assert if isinstance(condition, Block) else static_assert).run(self, (condition, text), {})
+
+    def bind(self, target: ast.expr, value: Any) -> None:
+        match target:
+            case ast.Name(id=name):
+                self.assign_name(name, value)
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                if not isinstance(value, tuple) or len(value) != len(parts):
+                    count = f"{len(value)} values" if isinstance(value, tuple) else shown(value)
+                    raise self.wrong(target, f"{count} cannot be given to {len(parts)} names")
+                made = [self.kept(x, parts) for x in value]
+                for part, x in zip(parts, made, strict=True):
+                    self.bind(part, x)
+            case ast.Subscript():
+                raise self.wrong(target, "elements of a tile are not assigned: write y = tl.where(condition, new, y)")
+            case _:
+                raise self.wrong(target, "only names are assigned in kernels")
+
+    def kept(self, x: Any, targets: list[ast.expr]) -> Any:
+        """One of several values that are assigned at once: not from a name that the others change."""
+        if len(targets) > 1 and isinstance(x, Block) and not isinstance(x.tile, Literal):
+            changed = {n for t in targets if isinstance(t, ast.Name) for n in self.frame.mine.get(t.id, ())}
+            if not isinstance(x.tile, Name) or x.tile.name in changed:
+                return self.named(x, "next")
+        return x
+
+    # --- calls of other kernels ------------------------------------------------------------------
+
+    def inlined(self, fn: KernelBase, args: tuple[Any, ...], kwargs: dict[str, Any], place: Any) -> Any:
+        if len(self.calls) >= DEEPEST:
+            raise Refused(f"{fn.fn.__name__} calls itself without an end that is known when the kernel is compiled")
+        try:
+            bound = fn.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise Refused(f"{fn.fn.__name__}: {error}; it takes {fn.signature}") from None
+        bound.apply_defaults()
+        names: dict[str, Any] = {}
+        for name, value in bound.arguments.items():
+            value = value.value if type(value).__name__ == "constexpr" else value
+            if fn.is_static(name) and any(isinstance(x, Block) for x in leaves(value)):
+                raise Refused(
+                    f"`{name}` of {fn.fn.__name__} is a constexpr, and {shown(value)} is known only when it runs"
+                )
+            names[name] = rebuilt(value, lambda x, name=name: self.held(x, name))
+        before = (self.frame, self.calls, self.at)
+        self.frame, self.calls = Frame(fn, names, self.used), (place, *self.calls)
+        try:
+            self.block_of(self.frame.source.tree.body)
+            result = self.frame.names.get("return")
+        finally:
+            self.frame, self.calls, self.at = before
+        if isinstance(result, Unknown):
+            raise Refused(f"what {fn.fn.__name__} returns {result.reason}")
+        return result
+
+
+REMEDIES: dict[type, str] = {
+    ast.Break: "there is no break: put the condition into a `while`, or the rest of the loop under an `if`",
+    ast.Continue: "there is no continue: put the rest of the loop under an `if`",
+    ast.Try: "kernels have no exceptions",
+    ast.Raise: "kernels have no exceptions: use tl.device_assert, which `check` sees to",
+    ast.With: "kernels have no `with`",
+    ast.FunctionDef: "functions that kernels call are written outside of them, with @tilegrad.kernel",
+    ast.ClassDef: "kernels define no classes",
+    ast.Import: "imports stand outside of kernels",
+    ast.ImportFrom: "imports stand outside of kernels",
+    ast.Global: "a kernel changes nothing outside but what it stores",
+    ast.Nonlocal: "a kernel changes nothing outside but what it stores",
+    ast.Delete: "names need not be deleted",
+    ast.AugAssign: "only names are changed in kernels: elements are stored with tl.store",
+    ast.Match: "kernels have no match: use if and elif",
+    ast.AsyncFor: "kernels do not wait",
+}
+"""What to do instead."""

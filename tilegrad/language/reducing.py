@@ -1,0 +1,238 @@
+"""What runs along an axis: reductions, scans, both with functions of the user's too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir.dtype import DType, bfloat16, bool_, float32, int32, uint32
+from ..ir.functions import REDUCERS
+from ..ir.tile import Arange, Expand, Reduce, Reshape, Scan
+from ..ir.tile_types import Refused
+from .arithmetic import binary, choose, number
+from .builtin import Builtin, method
+from .shaping import axis_of, dtype_of, flip, picked
+from .values import Block, shown
+from .writer import Writer
+
+
+def reduced(w: Writer, fn: str, x: Block, axis: Any, keep_dims: bool) -> Block:
+    """Over an axis, or over all."""
+    name = REDUCERS[fn].printed
+    rank = len(x.shape)
+    if not rank:
+        raise Refused(f"tl.{name} runs over an axis of a tile, and this is a single number")
+    if axis is None and rank > 1:
+        count = 1
+        for extent in x.shape:
+            count *= extent
+        made = w.make(Reduce(fn, w.make(Reshape(x.tile, (count,))).tile, 0))
+        return w.make(Expand(made.tile, tuple(range(rank)))) if keep_dims else made
+    place = axis_of(0 if axis is None else axis, rank, f"tl.{name}")
+    made = w.make(Reduce(fn, x.tile, place))
+    return w.make(Expand(made.tile, (place,))) if keep_dims else made
+
+
+def promoted(w: Writer, x: Block, name: str, floats: bool = False) -> Block:
+    """Small integers as int32, bfloat16 (or all short floats) as float32, as Triton has it."""
+    dtype = number(x, f"tl.{name}").type.dtype
+    if dtype is bfloat16 or (floats and dtype.is_float and dtype.bits < 32):
+        return w.cast(x, float32)
+    if dtype is bool_ or (dtype.is_integer and dtype.bits < 32):
+        return w.cast(x, uint32 if dtype.kind == "uint" else int32)
+    return x
+
+
+@method
+def sum_(w: Writer, input: Any, axis: Any = None, keep_dims: bool = False, dtype: DType | None = None) -> Block:
+    """The sum along an axis, or of all elements."""
+    x = number(input, "tl.sum")
+    x = promoted(w, x, "sum") if dtype is None else w.cast(x, dtype_of(dtype))
+    return reduced(w, "add", x, axis, keep_dims)
+
+
+def _extreme(fn: str, name: str) -> Builtin:
+    def extreme(
+        w: Writer, input: Any, axis: Any = None, return_indices: bool = False, return_indices_tie_break_left: bool = True,
+        keep_dims: bool = False,
+    ) -> Any:  # fmt: skip
+        x = promoted(w, input, name, floats=True)
+        if not return_indices:
+            return reduced(w, fn, x, axis, keep_dims)
+        x = w.held(x, "searched")
+        return reduced(w, fn, x, axis, keep_dims), reduced(w, f"arg{name}", x, axis, keep_dims)
+
+    extreme.__name__ = extreme.__qualname__ = f"{name}_"
+    extreme.__doc__ = f"The {fn} along an axis, or of all elements; a NaN is passed on."
+    return method(extreme)
+
+
+def _place(fn: str) -> Builtin:
+    def place(w: Writer, input: Any, axis: Any = None, tie_break_left: bool = True, keep_dims: bool = False) -> Block:
+        return reduced(w, fn, promoted(w, input, fn, floats=True), axis, keep_dims)
+
+    place.__name__ = place.__qualname__ = fn
+    place.__doc__ = "The place of the extreme along an axis: the first one of several, or that of the first NaN."
+    return method(place)
+
+
+max_, min_ = _extreme("maximum", "max"), _extreme("minimum", "min")
+argmax, argmin = _place("argmax"), _place("argmin")
+
+
+@method
+def xor_sum(w: Writer, input: Any, axis: Any = None, keep_dims: bool = False) -> Block:
+    """The elements along an axis, joined by ^."""
+    x = number(input, "tl.xor_sum")
+    if not x.type.dtype.is_integer:
+        raise Refused(f"tl.xor_sum takes integers, and not {shown(x)}")
+    return folded(w, (x,), axis, _Xor(), keep_dims)  # type: ignore[no-any-return]
+
+
+class _Xor:
+    """x ^ y, as a function that is inlined."""
+
+    def inlined(self, w: Writer, args: tuple[Any, ...]) -> Any:
+        return binary(w, "bitxor", *args)
+
+
+def _logical(fn: str, name: str) -> Builtin:
+    def logical(w: Writer, input: Any, axis: Any = None, keep_dims: bool = False) -> Block:
+        return reduced(w, fn, w.cast(number(input, f"tl.{name}"), bool_), axis, keep_dims)
+
+    logical.__name__ = logical.__qualname__ = f"{name}_"
+    logical.__doc__ = f"Whether {name} of the elements along an axis are true."
+    return method(logical)
+
+
+all_, any_ = _logical("bitand", "all"), _logical("bitor", "any")
+reduce_or = any_
+
+
+def _scanned(fn: str, name: str) -> Builtin:
+    def scanned(w: Writer, input: Any, axis: Any = 0, reverse: bool = False, dtype: DType | None = None) -> Block:
+        x = promoted(w, input, name) if dtype is None else w.cast(number(input, name), dtype_of(dtype))
+        place = axis_of(axis, len(x.shape), f"tl.{name}")
+        if reverse:
+            x = flip.run(w, (x, place), {})
+        made = w.make(Scan(fn, x.tile, place))
+        return flip.run(w, (made, place), {}) if reverse else made
+
+    scanned.__name__ = scanned.__qualname__ = name
+    scanned.__doc__ = f"The {name[3:]} of the elements along an axis up to each."
+    return method(scanned)
+
+
+cumsum, cumprod = _scanned("add", "cumsum"), _scanned("mul", "cumprod")
+cummax, cummin = _scanned("maximum", "cummax"), _scanned("minimum", "cummin")
+
+
+# --- with functions of the user's ----------------------------------------------------------------
+
+
+def _several(w: Writer, input: Any, what: str) -> tuple[Block, ...]:
+    parts = input if isinstance(input, tuple) else (input,)
+    tiles = tuple([w.held(number(x, what), "taken") for x in parts])
+    if any(x.shape != tiles[0].shape for x in tiles) or not tiles[0].shape:
+        raise Refused(f"{what} takes tiles of one shape, and not {', '.join(map(shown, tiles))}")
+    return tiles
+
+
+def combined(w: Writer, fn: Any, x: tuple[Block, ...], y: tuple[Block, ...]) -> tuple[Block, ...]:
+    """What the function makes of two lots of elements, x before y."""
+    made = w.inline(fn, (*x, *y))
+    made = made if isinstance(made, tuple) else (made,)
+    if len(made) != len(x):
+        raise Refused(
+            f"the function combines {len(x)} and {len(x)} values, and returns {len(made)}: it must return {len(x)}"
+        )
+    for new, old in zip(made, x, strict=True):
+        if not isinstance(new, Block) or new.shape != old.shape:
+            raise Refused(f"the function returns {shown(new)} for {shown(old)}: it must return what it was given")
+    return tuple([w.held(w.cast(new, old.type.dtype), "both") for new, old in zip(made, x, strict=True)])
+
+
+def folded(w: Writer, input: Any, axis: Any, fn: Any, keep_dims: bool) -> Any:
+    """Neighbours are combined in pairs, and pairs again, until one is left."""
+    tiles = _several(w, input, "tl.reduce")
+    rank = len(tiles[0].shape)
+    if axis is None and rank > 1:
+        tiles = tuple([w.named(w.make(Reshape(x.tile, (_count(x),))), "flat") for x in tiles])
+        made = folded(w, tiles, 0, fn, False)
+        parts = made if isinstance(made, tuple) else (made,)
+        whole = [w.make(Expand(x.tile, tuple(range(rank)))) if keep_dims else x for x in parts]
+        return tuple(whole) if isinstance(made, tuple) else whole[0]
+    place = axis_of(0 if axis is None else axis, rank, "tl.reduce")
+    count = tiles[0].shape[place]
+    while count > 1:
+        half = count // 2
+        pairs = [[_every_second(w, x, place, first, half) for x in tiles] for first in (0, 1)]
+        made = combined(w, fn, tuple(pairs[0]), tuple(pairs[1]))
+        if count % 2:  # the last one waits
+            last = [picked(w, x, place, _numbers(w, count - 1, 1), 1) for x in tiles]
+            made = tuple([_appended(w, x, y, place) for x, y in zip(made, last, strict=True)])
+        tiles, count = made, half + count % 2
+    results = [_without(w, x, place, keep_dims) for x in tiles]
+    return tuple(results) if isinstance(input, tuple) and len(results) > 1 else results[0]
+
+
+def _count(x: Block) -> int:
+    count = 1
+    for extent in x.shape:
+        count *= extent
+    return count
+
+
+def _numbers(w: Writer, start: int, count: int, step: int = 1) -> Any:
+    """start, start + step, ..."""
+    if step == 1:
+        return w.make(Arange(start, start + count)).tile
+    made = binary(w, "mul", w.make(Arange(0, count)), step)
+    return (binary(w, "add", made, start)).tile
+
+
+def _every_second(w: Writer, x: Block, axis: int, first: int, count: int) -> Block:
+    return w.named(picked(w, x, axis, _numbers(w, first, count, 2), count), "pair")
+
+
+def _appended(w: Writer, x: Block, last: Block, axis: int) -> Block:
+    """A tile with one more element along an axis."""
+    count = x.shape[axis] + 1
+    at = w.named(w.make(Arange(0, count)), "at")
+    inside = w.named(binary(w, "lt", at, count - 1), "inside")
+    index = w.named(choose(w, inside, at, 0), "index")
+    body = picked(w, x, axis, index.tile, count)
+    others = tuple([n for n in range(len(x.shape)) if n != axis])
+    chosen = w.make(Expand(inside.tile, others)) if others else inside
+    return w.named(choose(w, chosen, body, last), "longer")
+
+
+def _without(w: Writer, x: Block, axis: int, keep_dims: bool) -> Block:
+    return x if keep_dims else w.make(Reshape(x.tile, (*x.shape[:axis], *x.shape[axis + 1 :])))
+
+
+@method
+def reduce(w: Writer, input: Any, axis: Any, combine_fn: Any, keep_dims: bool = False) -> Any:
+    """Tiles along an axis, combined by a function of kernels that takes two lots of values, the first one first."""
+    return folded(w, input, axis, combine_fn, keep_dims)
+
+
+@method
+def associative_scan(w: Writer, input: Any, axis: Any, combine_fn: Any, reverse: bool = False) -> Any:
+    """What `tl.reduce` would give up to each element (from each on, with `reverse`)."""
+    tiles = _several(w, input, "tl.associative_scan")
+    place = axis_of(axis, len(tiles[0].shape), "tl.associative_scan")
+    count = tiles[0].shape[place]
+    distance = 1
+    while distance < count:
+        at = w.named(w.make(Arange(0, count)), "at")
+        inside = binary(w, "lt", at, count - distance) if reverse else binary(w, "ge", at, distance)
+        inside = w.named(inside, "inside")
+        other = binary(w, "add", at, distance) if reverse else binary(w, "sub", at, distance)
+        index = w.named(choose(w, inside, other, at), "index")
+        shifted = tuple([w.named(picked(w, x, place, index.tile, count), "shifted") for x in tiles])
+        made = combined(w, combine_fn, shifted, tiles)
+        others = tuple([n for n in range(len(tiles[0].shape)) if n != place])
+        chosen = w.make(Expand(inside.tile, others)) if others else inside
+        tiles = tuple([w.named(choose(w, chosen, new, old), "run") for new, old in zip(made, tiles, strict=True)])
+        distance *= 2
+    return tiles if isinstance(input, tuple) and len(tiles) > 1 else tiles[0]

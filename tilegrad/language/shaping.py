@@ -1,0 +1,259 @@
+"""Tiles made, and given other shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir.dtype import DType, bool_, float32
+from ..ir.tile import Arange, BroadcastTo, Expand, Full, Gather, Literal, NumPrograms, ProgramId, Reshape, Tile, Trans
+from ..ir.tile_types import Refused, broadcast
+from .arithmetic import binary, choose, common_dtype, number, to
+from .builtin import builtin, method
+from .values import Block, shown
+from .writer import Writer, in_dtype, static_int, static_shape
+
+
+def dtype_of(x: Any) -> DType:
+    """An operand that must be an element type."""
+    if not isinstance(x, DType):
+        raise Refused(f"here an element type must stand, such as tl.float32, and not {shown(x)}")
+    return x
+
+
+def tile_of(x: Any, what: str) -> Block:
+    """An operand that must be a tile (of pointers, too)."""
+    if not isinstance(x, Block):
+        raise Refused(f"{what} takes a tile, and not {shown(x)}")
+    return x
+
+
+def axis_of(x: Any, rank: int, what: str) -> int:
+    """An axis, counted from the front."""
+    axis = static_int(x, f"the axis of {what}")
+    if not -rank <= axis < rank:
+        raise Refused(f"{what}: there is no axis {axis} in a tile of {rank} axes")
+    return axis % rank
+
+
+@builtin
+def program_id(w: Writer, axis: Any) -> Block:
+    """Which program of the grid this is, along an axis (0, 1 or 2)."""
+    return w.make(ProgramId(static_int(axis, "the axis of tl.program_id")))
+
+
+@builtin
+def num_programs(w: Writer, axis: Any) -> Block:
+    """How many programs the grid has along an axis."""
+    return w.make(NumPrograms(static_int(axis, "the axis of tl.num_programs")))
+
+
+@builtin
+def arange(w: Writer, start: Any, end: Any) -> Block:
+    """The numbers from start to end - 1. (Any length; Triton wants powers of two.)"""
+    first, last = static_int(start, "the start of tl.arange"), static_int(end, "the end of tl.arange")
+    if last <= first:
+        raise Refused(f"tl.arange({first}, {last}) has no elements: the end must be greater than the start")
+    return w.make(Arange(first, last))
+
+
+@builtin
+def full(w: Writer, shape: Any, value: Any, dtype: Any) -> Block:
+    """A tile of one number."""
+    found = dtype_of(dtype)
+    if isinstance(value, Block) and value.shape:
+        raise Refused(f"tl.full takes one number, and not {shown(value)}")
+    if isinstance(value, float) and found.is_integer:
+        value = int(value)
+    return w.make(Full(static_shape(shape), w.operand(value, found), found))
+
+
+@builtin
+def zeros(w: Writer, shape: Any, dtype: Any = float32) -> Block:
+    """A tile of zeros."""
+    return zero(w, static_shape(shape), dtype_of(dtype))
+
+
+@builtin
+def zeros_like(w: Writer, input: Any) -> Block:
+    """Zeros of the shape and type of a tile."""
+    x = number(input, "tl.zeros_like")
+    return zero(w, x.shape, x.type.dtype)
+
+
+def zero(w: Writer, shape: tuple[int, ...], dtype: DType) -> Block:
+    return w.make(Full(shape, Literal(in_dtype(False if dtype is bool_ else 0, dtype)), dtype))
+
+
+@method
+def cast(w: Writer, input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: bool = False) -> Any:
+    """The elements in another type; with `bitcast` their bits."""
+    return to(w, input, dtype_of(dtype), bitcast)
+
+
+@method
+def to_(w: Writer, input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: bool = False) -> Any:
+    """The elements in another type; with `bitcast` their bits."""
+    return to(w, input, dtype_of(dtype), bitcast)
+
+
+@method
+def broadcast_to(w: Writer, input: Any, *shape: Any) -> Block:
+    """A tile repeated along axes of extent 1."""
+    return spread(w, input, static_shape(_listed(shape)))
+
+
+def spread(w: Writer, x: Any, shape: tuple[int, ...]) -> Block:
+    made = w.tile(x)
+    if made.shape == shape:
+        return made
+    if not made.shape and not made.type.pointer:
+        return w.make(Full(shape, made.tile, made.type.dtype))
+    if len(made.shape) < len(shape):
+        made = w.expanded(made, len(shape))
+    return w.make(BroadcastTo(made.tile, shape))
+
+
+@builtin
+def broadcast(w: Writer, input: Any, other: Any) -> tuple[Block, Block]:
+    """Two tiles in the shape in which they meet."""
+    x, y = w.tile(input), w.tile(other)
+    shape = broadcast_shape(x, y)
+    return spread(w, x, shape), spread(w, y, shape)
+
+
+def broadcast_shape(*tiles: Block) -> tuple[int, ...]:
+    return broadcast(tiles[0].tile, *[x.shape for x in tiles])
+
+
+@method
+def reshape(w: Writer, input: Any, *shape: Any, can_reorder: bool = False) -> Block:
+    """The same elements, row by row, in another shape."""
+    x = tile_of(input, "tl.reshape")
+    wanted = _listed(shape)
+    extents = static_shape(wanted) if -1 not in wanted else _inferred(x, wanted)
+    return w.make(Reshape(x.tile, extents)) if extents != x.shape else x
+
+
+def _listed(shape: tuple[Any, ...]) -> tuple[Any, ...]:
+    return shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+
+
+def _inferred(x: Block, wanted: tuple[Any, ...]) -> tuple[int, ...]:
+    known, whole = 1, 1
+    for extent in x.shape:
+        whole *= extent
+    for extent in wanted:
+        known *= static_int(extent, "every extent") if extent != -1 else 1
+    return tuple([whole // known if extent == -1 else extent for extent in wanted])
+
+
+@method
+def ravel(w: Writer, x: Any, can_reorder: bool = False) -> Block:
+    """All elements along one axis."""
+    return reshape.run(w, (x, -1), {})  # type: ignore[no-any-return]
+
+
+@method
+def expand_dims(w: Writer, input: Any, axis: Any) -> Block:
+    """New axes of extent 1."""
+    x = w.tile(input)
+    places = axis if isinstance(axis, tuple) else (axis,)
+    rank = len(x.shape) + len(places)
+    axes = tuple(sorted(axis_of(place, rank, "tl.expand_dims") for place in places))
+    return w.make(Expand(x.tile, axes))
+
+
+@method
+def permute(w: Writer, input: Any, *dims: Any) -> Block:
+    """The axes in another order."""
+    x = tile_of(input, "tl.permute")
+    order = [axis_of(axis, len(x.shape), "tl.permute") for axis in _listed(dims)]
+    return w.make(Trans(x.tile, tuple(order)))
+
+
+@method
+def trans(w: Writer, input: Any, *dims: Any) -> Block:
+    """The axes in another order; without one, the last two exchanged."""
+    x = tile_of(input, "tl.trans")
+    rank = len(x.shape)
+    if not dims and rank < 2:
+        raise Refused(f"tl.trans exchanges two axes, and {shown(x)} has {rank}")
+    order = _listed(dims) or (*range(rank - 2), rank - 1, rank - 2)
+    return permute.run(w, (x, order), {})  # type: ignore[no-any-return]
+
+
+@method
+def gather(w: Writer, src: Any, index: Any, axis: Any) -> Block:
+    """Along an axis, the elements with the numbers in `index`."""
+    x, i = number(src, "tl.gather"), number(index, "tl.gather")
+    return w.make(Gather(x.tile, i.tile, axis_of(axis, len(x.shape), "tl.gather")))
+
+
+def picked(w: Writer, x: Block, axis: int, index: Tile, count: int) -> Block:
+    """The elements along an axis with the numbers in a tile of one axis."""
+    rank = len(x.shape)
+    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+    if rank > 1:
+        index = BroadcastTo(Expand(index, tuple([n for n in range(rank) if n != axis])), shape)
+    return w.make(Gather(x.tile, index, axis))
+
+
+@method
+def flip(w: Writer, x: Any, dim: Any = None) -> Block:
+    """The elements along an axis (the last one), the other way round."""
+    value = number(x, "tl.flip")
+    axis = axis_of(-1 if dim is None else dim, len(value.shape), "tl.flip")
+    count = value.shape[axis]
+    index = binary(w, "sub", count - 1, w.make(Arange(0, count)))
+    return picked(w, w.held(value, "flipped"), axis, index.tile, count)
+
+
+@builtin
+def join(w: Writer, a: Any, b: Any) -> Block:
+    """Two tiles along a new last axis."""
+    x, y = w.tile(a), w.tile(b)
+    shape = broadcast_shape(x, y)
+    both = [w.make(Expand(spread(w, z, shape).tile, (len(shape),))) for z in (x, y)]
+    second = w.make(Arange(0, 2))
+    return choose(w, binary(w, "eq", second, 0), *both)
+
+
+@method
+def split(w: Writer, a: Any) -> tuple[Block, Block]:
+    """The two tiles along a last axis of extent 2."""
+    x = number(a, "tl.split")
+    if not x.shape or x.shape[-1] != 2:
+        raise Refused(f"tl.split takes a tile whose last axis has extent 2, and not {shown(x)}")
+    kept = w.held(x, "pair")
+    parts = [
+        picked(w, kept, len(x.shape) - 1, Full((1,), Literal(n), w.make(Arange(0, 1)).type.dtype), 1) for n in (0, 1)
+    ]
+    first, second = [w.make(Reshape(part.tile, x.shape[:-1])) for part in parts]
+    return first, second
+
+
+@builtin
+def interleave(w: Writer, a: Any, b: Any) -> Block:
+    """The elements of two tiles, by turns along the last axis."""
+    both = join.run(w, (a, b), {})
+    shape = both.shape
+    return w.make(Reshape(both.tile, (*shape[:-2], shape[-2] * 2)))
+
+
+@builtin
+def cat(w: Writer, input: Any, other: Any, can_reorder: bool = False, dim: Any = 0) -> Block:
+    """Two tiles one behind the other along an axis. (They keep their order.)"""
+    dtype = common_dtype((input, other))
+    x, y = w.cast(number(input, "tl.cat"), dtype), w.cast(number(other, "tl.cat"), dtype)
+    axis = axis_of(dim, len(x.shape), "tl.cat")
+    if x.shape[:axis] + x.shape[axis + 1 :] != y.shape[:axis] + y.shape[axis + 1 :]:
+        raise Refused(f"tl.cat joins tiles that differ along axis {axis} only, and not {shown(x)} and {shown(y)}")
+    first, second = x.shape[axis], y.shape[axis]
+    at = w.named(w.make(Arange(0, first + second)), "at")
+    low = w.named(binary(w, "lt", at, first), "low")
+    left = choose(w, low, at, 0)
+    right = choose(w, low, 0, binary(w, "sub", at, first))
+    parts = [picked(w, w.held(z, "part"), axis, i.tile, first + second) for z, i in ((x, left), (y, right))]
+    others = tuple([n for n in range(len(x.shape)) if n != axis])
+    chosen = w.make(Expand(low.tile, others)) if others else low
+    return choose(w, chosen, *parts)

@@ -1,0 +1,67 @@
+"""The text of a user's kernel, and how to point into it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import textwrap
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..errors import KernelError, KernelSourceError
+
+
+class Source:
+    """A function's text as it stands in the user's file."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.name = fn.__name__
+        self.file = fn.__code__.co_filename
+        try:
+            lines, self.first = inspect.getsourcelines(fn)
+        except (OSError, TypeError):
+            raise KernelError(
+                f"the source of kernel {self.name} cannot be found: a kernel is read from its source; put it in a file"
+            ) from None
+        text = "".join(lines)
+        dedented = textwrap.dedent(text)
+        self.indent = len(text) - len(text.lstrip(" ")) if text else 0
+        self.lines = text.split("\n")
+        parsed = ast.parse(dedented).body[0]
+        if not isinstance(parsed, ast.FunctionDef):
+            raise KernelError(f"{self.name} is no function defined by `def`: a kernel is")
+        self.tree = parsed
+
+    def place(self, node: ast.AST) -> Place:
+        return Place(self, node)
+
+
+class Place(NamedTuple):
+    """A part of a kernel's text."""
+
+    source: Source
+    node: ast.AST
+
+    @property
+    def line(self) -> int:
+        return self.source.first + int(getattr(self.node, "lineno", 1)) - 1
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.source.file)}:{self.line}"
+
+    def marked(self) -> str:
+        """The line, with carets below the part."""
+        row = int(getattr(self.node, "lineno", 1))
+        text = self.source.lines[row - 1] if row <= len(self.source.lines) else ""
+        raw = text[self.source.indent :].encode()
+        begin = int(getattr(self.node, "col_offset", 0))
+        end = self.node.end_col_offset if getattr(self.node, "end_lineno", 0) == row else len(raw)  # type: ignore[attr-defined]
+        column, width = len(raw[:begin].decode()), len(raw[begin:end].decode())
+        return f"    {text[self.source.indent :]}\n    {' ' * column}{'^' * max(1, width)}"
+
+    def error(self, reason: str, called: tuple[Place, ...] = ()) -> KernelSourceError:
+        """What is wrong here; `called` are the calls that led here, the last one first."""
+        told = f"kernel {self.source.name}, {self}: {reason}\n{self.marked()}"
+        told += "".join(f"\n  called by {place.source.name}, {place}:\n{place.marked()}" for place in called)
+        return KernelSourceError(told)

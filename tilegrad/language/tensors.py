@@ -1,0 +1,155 @@
+"""The memory of tensors that a kernel works on, and what becomes of those that it writes.
+
+A kernel writes where the tensor is, as PyTorch's do. Whatever was recorded before and not yet computed must go on
+seeing the old elements, so memory that anybody else holds is copied first.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import storage as sharing
+from ..errors import InPlaceError, KernelLaunchError, TraceError
+from ..evaluation import compute
+from ..handle import Handle, mode, one_writer, state, wrap
+from ..ir.graph import Input
+from ..ir.tile import Parameter
+from ..layout import layout
+from ..runtime.buffer import Buffer
+from ..runtime.device import device
+
+
+class Window(Buffer):
+    """The memory of another buffer from some byte on; it keeps that alive."""
+
+    __slots__ = ("whole",)
+
+    def __init__(self, whole: Buffer, offset: int) -> None:
+        self.device, self.whole = whole.device, whole
+        self.bytes, self.address = whole.bytes - offset, whole.address + offset
+        self.memory = whole.memory[offset:] if isinstance(whole.memory, np.ndarray) else whole.memory
+
+    def __del__(self) -> None:
+        pass  # nothing of its own
+
+
+class Memory(NamedTuple):
+    """Where the elements of a tensor are: `extent` elements of a buffer from `offset` on."""
+
+    buffer: Buffer
+    offset: int
+    extent: int
+    itemsize: int
+
+    @property
+    def address(self) -> tuple[int, int]:
+        return id(self.buffer), self.offset
+
+    def window(self) -> Buffer:
+        return Window(self.buffer, self.offset * self.itemsize) if self.offset else self.buffer
+
+
+def refuse_tracing(name: str, given: Sequence[Any]) -> None:
+    """Kernels run when they are launched: a traced function would lose them."""
+    if state.trace is not None and any(isinstance(x, Handle) for x in given):
+        raise TraceError(
+            f"kernel {name} is launched while a function is traced, and would run now, once, on placeholders. Launch it "
+            "outside of jit and vmap"
+        )
+
+
+def memory_of(x: Any) -> Memory:
+    """The memory of a tensor, which is computed first; of a view, that of its base."""
+    value = x._value
+    if not x._moves:
+        compute(x)
+        return Memory(x.value.buffer, 0, int(value.type.count), value.type.dtype.bytes)
+    base = x.base()
+    whole = base.current()
+    if whole.buffer is None:
+        compute(wrap(whole))
+    found = layout(x)
+    span = 1 + sum((n - 1) * s for n, s in zip(value.shape, found.strides, strict=True)) if 0 not in value.shape else 0
+    return Memory(whole.buffer, int(found.offset), int(span), value.type.dtype.bytes)
+
+
+def prepare_write(name: str, parameter: str, x: Any) -> None:
+    """Gives a tensor memory of its own, unless it has."""
+    base = x.base()
+    whole = base.current()
+    if mode.enabled and not base.hidden and whole.tracked:
+        raise InPlaceError(
+            f"kernel {name} writes to `{parameter}`, which gradients flow through: a kernel has no derivative. Launch it "
+            "within `with tilegrad.no_grad():`, or on x.detach()"
+        )
+    memory_of(x)
+    own(base)
+
+
+def own(base: Any) -> None:
+    """A storage gets memory that nobody else reads: a copy, if somebody does."""
+    whole = base.current()
+    holders = {id(v) for v in (base.value, base.storage.value)}
+    if len(holders) == 1 and "shares" not in whole.__dict__ and _alone(whole, base):
+        return
+    fresh = Input(whole.type)
+    fresh.hold(device(whole.type.device).copy(whole.buffer))
+    new = sharing.replaced(whole, fresh)
+    new.hold(fresh.buffer)
+    base.value = base.storage.value = new
+    base.storage.changes += 1
+    base.seen = base.storage.changes
+
+
+def _alone(value: Any, base: Any) -> bool:
+    """Whether only the tensor's handle and its storage refer to a value, and only the value to its memory."""
+    legitimate = 2  # base.value, base.storage.value
+    handles = 1  # the tensor's own _value
+    here = 3  # `whole` of the caller, the parameter, and the argument of getrefcount
+    return sys.getrefcount(value) <= legitimate + handles + here and sys.getrefcount(value.buffer) <= 2
+
+
+def note_write(name: str, x: Any) -> None:
+    """The elements of a tensor have changed: views and saved values are told."""
+    base = x.base()
+    whole = base.current()
+    new = Input(whole.type)
+    new.hold(whole.buffer)
+    part = sharing.replaced(whole, new) if whole.tracked else new
+    if part is not new:
+        part.hold(whole.buffer)
+    base.write(part, name, part)
+
+
+@contextmanager
+def written(name: str, parameters: Sequence[Parameter], given: Sequence[Any], stored: frozenset[str]) -> Iterator[None]:
+    """Around a launch that writes to some of its tensors."""
+    tensors = [(p.name, x) for p, x in zip(parameters, given, strict=True) if isinstance(x, Handle)]
+    changed = [(n, x) for n, x in tensors if n in stored]
+    with one_writer:
+        for n, x in changed:
+            prepare_write(name, n, x)
+        yield
+        seen: set[int] = set()
+        for _, x in changed:
+            if id(x.base().storage) not in seen:
+                seen.add(id(x.base().storage))
+                note_write(name, x)
+
+
+def refuse_overlap(name: str, memories: Sequence[tuple[str, Memory]], stored: frozenset[str]) -> None:
+    """Two tensors on one memory, of which one is written, must be the same."""
+    for n, (first, x) in enumerate(memories):
+        for second, y in memories[n + 1 :]:
+            apart = x.buffer is not y.buffer or x.offset + x.extent <= y.offset or y.offset + y.extent <= x.offset
+            if apart or x.offset == y.offset or not {first, second} & stored:
+                continue
+            raise KernelLaunchError(
+                f"kernel {name}: `{first}` and `{second}` overlap in memory, begin at different elements, and one of them "
+                "is written: give the kernel one tensor and an offset, or a copy (x.clone())"
+            )

@@ -1,0 +1,70 @@
+"""Leaves out what a kernel computes for nobody: the first values of names, copies, hints."""
+
+from __future__ import annotations
+
+from ..ir.tile import Assign, Atomic, For, If, Kernel, Name, Statement, While
+from ..ir.tile_access import roots, statements, walk
+from .source import Place
+
+Places = dict[int, tuple[Statement, Place]]
+
+
+def tidied(kernel: Kernel, places: Places) -> tuple[Kernel, Places]:
+    """The kernel without assignments that nobody reads; its statements keep their places.
+
+    >>> from ..ir.tile_parser import parse
+    >>> kernel = parse('''
+    ... def f(x: "*f32"):
+    ...     a = tl.load(x)
+    ...     b = a + 1
+    ...     if a > 0:
+    ...         c = b
+    ...     tl.store(x, a)
+    ... ''')
+    >>> print(tidied(kernel, {})[0])
+    @tg.kernel
+    def f(x: "*f32"):
+        a = tl.load(x)
+        tl.store(x, a)
+    """
+    while True:
+        used = {x.name for s in statements(kernel.body) for root in roots(s) for x in walk(root) if isinstance(x, Name)}
+        body = _block(kernel.body, used, places)
+        if body == kernel.body:
+            return kernel, places
+        kernel = kernel.replaced(body=body)
+
+
+def _block(body: tuple[Statement, ...], used: set[str], places: Places) -> tuple[Statement, ...]:
+    made = []
+    for statement in body:
+        new = _statement(statement, used, places)
+        if new is not None:
+            if new is not statement and id(statement) in places:
+                places[id(new)] = (new, places[id(statement)][1])
+            made.append(new)
+    return tuple(made)
+
+
+def _statement(statement: Statement, used: set[str], places: Places) -> Statement | None:
+    match statement:
+        case Assign(name) if name not in used:
+            return None
+        case Atomic(name=name) if name and name not in used:
+            return statement.replaced(name="")  # type: ignore[no-any-return]
+        case For(body=inner) | While(body=inner):
+            body = _block(inner, used, places)
+            if not body and isinstance(statement, For):
+                return None
+            return statement if _same(body, inner) else statement.replaced(body=body)  # type: ignore[no-any-return]
+        case If(condition, then, otherwise):
+            first, second = _block(then, used, places), _block(otherwise, used, places)
+            if not first and not second:
+                return None
+            same = _same(first, then) and _same(second, otherwise)
+            return statement if same else If(condition, first, second)
+    return statement
+
+
+def _same(x: tuple[Statement, ...], y: tuple[Statement, ...]) -> bool:
+    return len(x) == len(y) and all(a is b for a, b in zip(x, y, strict=True))
