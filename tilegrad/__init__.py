@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import errors, functional
 from .autograd.modes import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
+from .config import VERSION as __version__  # noqa: F401
 from .evaluation import compute, live_bytes
 from .functional import *  # noqa: F403
 from .ir.dtype import (
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from .profile.first_nan import first_nan
     from .serialization import load, load_safetensors, save, save_safetensors
     from .transforms import checkpoint, grad, hessian, jacobian, jvp, value_and_grad, vjp, vmap
-
-__version__ = "0.1.0"
 
 dtype, bool, half, float, double = DType, bool_, float16, float32, float64
 short, int, long = int16, int32, int64

@@ -48,6 +48,14 @@ def parser() -> Parser:
     )
     explain.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...")
 
+    tune = commands.add_parser(
+        "tune", help="run a script, then measure its kernels in other ways, and keep the fastest"
+    )
+    tune.add_argument("--budget", default="5m", metavar="TIME", help="how long to measure: 90s, 5m (default 5m)")
+    tune.add_argument("--lock", type=Path, metavar="FILE", help="where to keep what is found (default: kernels.lock)")
+    tune.add_argument("script", type=Path, metavar="SCRIPT", help="the script, or a module's name; then its arguments")
+    tune.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...")
+
     doctor = commands.add_parser("doctor", help="what this machine offers, and what to do about what is missing")
     doctor.add_argument("--measure", action="store_true", help="measure speeds again, and keep the best of all times")
     return made
@@ -66,6 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 from .profile.script import explain_script
 
                 return explain_script(options.script, options.arguments, options.html, options.full)
+            case "tune":
+                from .profile.tuned import tune_script
+
+                return tune_script(options.script, options.arguments, options.budget, options.lock)
             case _:
                 from .profile.doctor import report
 

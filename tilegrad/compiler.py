@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TypeVar
 
-from .config import settings
+from .config import VERSION, settings
 from .errors import DeviceError
 from .ir.graph import Graph
 from .ir.node import Node
@@ -22,7 +22,8 @@ from .runtime import programs
 from .runtime.buffer import Buffer
 from .runtime.device import Device, Executable, device
 from .runtime.grain import Grain
-from .runtime.once import lock
+from .runtime.lock import Entry, Lock, lock_of
+from .runtime.once import lock as new_lock
 
 Artifact = TypeVar("Artifact")
 
@@ -76,12 +77,18 @@ class Compiled:
         make_stages: Callable[[], Stages],
         device: str,
         elsewhere: tuple[int, ...] = (),
+        lock: Lock = Lock(),
+        again: Callable[[], Compiled] | None = None,
     ) -> None:
         self.device = device
         self.program = program
         self.executable = executable
         self.elsewhere = elsewhere
         """The inputs (single numbers) that are on another device: `brought` copies them for each call."""
+        self.lock = lock
+        """The choices for kernels that were settled when it was compiled."""
+        self.again = again or (lambda: self)
+        """Compiles it anew: with the choices that are settled then."""
         self._make_stages = make_stages
 
     @cached_property
@@ -102,26 +109,44 @@ def compile(graph: Graph, updates: Mapping[int, int] = {}, name: str = "program"
         return _compiled(graph, updates, name, on or device(_device_of(graph)))
 
 
-_one_at_a_time = lock()
+_one_at_a_time = new_lock()
 
 
 def _compiled(graph: Graph, updates: Mapping[int, int], name: str, place: Device) -> Compiled:
     elsewhere = inputs_elsewhere(graph, place.name)
-    grain = place.grain
-    kept = None if settings().use else programs.name_of(graph, updates, name, grain)
+    lock = lock_for(place)
+    kept = None if settings().use else programs.name_of(graph, updates, name, place.grain, lock.digest)
     program = None if kept is None else programs.read(kept)
     stages = None
     if program is None:
-        stages = compiled_in_stages(graph, updates, name, grain)
+        stages = compiled_in_stages(graph, updates, name, place.grain, lock)
         program = stages.program
         if kept is not None:
             programs.write(kept, program)
     executable = place.load(program)
-    again = lambda: stages or compiled_in_stages(graph, updates, name, grain)  # noqa: E731
-    return Compiled(program, executable, again, place.name, elsewhere)
+    made = lambda: stages or compiled_in_stages(graph, updates, name, place.grain, lock)  # noqa: E731
+    again = lambda: compile(graph, updates, name, place)  # noqa: E731
+    return Compiled(program, executable, made, place.name, elsewhere, lock, again)
 
 
-def compiled_in_stages(graph: Graph, updates: Mapping[int, int], name: str, grain: Grain) -> Stages:
+def lock_for(place: Device) -> Lock:
+    """The choices that are settled for the kernels of a device."""
+    known = (place.name, settings().lock)
+    if known not in _locks:
+        _locks[known] = lock_of(VERSION, lambda: place.machine)
+    return _locks[known]
+
+
+def settle(place: Device, found: Mapping[str, Entry]) -> None:
+    """What is compiled from now on has these choices, too."""
+    lock = lock_for(place)
+    _locks[place.name, settings().lock] = lock._replace(entries={**lock.entries, **found})
+
+
+_locks: dict[tuple[str, str], Lock] = {}
+
+
+def compiled_in_stages(graph: Graph, updates: Mapping[int, int], name: str, grain: Grain, lock: Lock) -> Stages:
     """The road from a graph to its program."""
     from .schedule.assemble import assemble
     from .schedule.fuse import fuse
@@ -134,7 +159,7 @@ def compiled_in_stages(graph: Graph, updates: Mapping[int, int], name: str, grai
         graph = stages.keep(transform.__name__, partial(fitted(transform, grain), graph), graph)
     found = stages.keep("fuse", lambda: fuse(graph, grain))
     schedule = stages.keep("order", lambda: order(found, updates), found)
-    program = stages.keep("program", lambda: assemble(schedule, updates, name))
+    program = stages.keep("program", lambda: assemble(schedule, updates, name, lock))
     if settings().use:
         from .schedule.replace import replace
 

@@ -20,6 +20,7 @@ from .errors import ArgumentError
 if TYPE_CHECKING:
     from pathlib import Path
 
+VERSION = "0.1.0"
 PREFIX = "TILEGRAD_"
 
 
@@ -34,6 +35,7 @@ class Config(NamedTuple):
     memory: int = 0
     huge_pages: bool = True
     use: str = ""
+    lock: str = ""
     cuda: str = ""
 
     @property
@@ -60,6 +62,7 @@ ABOUT = {
     "memory": "free CPU memory kept for reuse (bytes, 64M, 2G); 0: an eighth of the machine's",
     "huge_pages": "ask for pages of 2 MiB for large CPU buffers (1 or 0)",
     "cuda": "off: use no GPU; null: show what a GPU would run; synchronous: wait for each kernel; checked: every access",
+    "lock": "file with the fastest known tiles of kernels; empty: kernels.lock here or beside the script; off: none",
     "use": "kernels to put in place of generated ones: kernel:FILE, several separated by commas",
 }
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import time
 from collections.abc import Callable
 from types import MethodType
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
@@ -49,18 +50,27 @@ def host_scalar(read: Callable[[], float]) -> Tensor:
 
 
 @overload
-def jit(fn: Callable[P, R]) -> Jitted[P, R]: ...
+def jit(fn: Callable[P, R], *, tune: str | float | None = None) -> Jitted[P, R]: ...
 @overload
-def jit(fn: None = None) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
-def jit(fn: Callable[P, R] | None = None) -> Any:
-    """Makes a function run as one compiled program per kind of arguments."""
-    return Jitted if fn is None else Jitted(fn)
+def jit(fn: None = None, *, tune: str | float | None = None) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
+def jit(fn: Callable[P, R] | None = None, *, tune: str | float | None = None) -> Any:
+    """Makes a function run as one compiled program per kind of arguments.
+
+    With `tune="20s"` its kernels are measured in other ways for so long, before the first call of each kind runs, and
+    what is fastest is kept in `kernels.lock`: docs/tuning.md.
+    """
+    seconds = 0.0
+    if tune is not None:
+        from .tuning import seconds_of  # loads the compiler
+
+        seconds = seconds_of(tune)
+    return functools.partial(Jitted, tune=seconds) if fn is None else Jitted(fn, seconds)
 
 
 class Jitted(Generic[P, R]):
     """A function and its programs, the one that was made last first."""
 
-    def __init__(self, fn: Callable[P, R]) -> None:
+    def __init__(self, fn: Callable[P, R], tune: float = 0.0) -> None:
         check_callable(fn, "jit")
         if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
             raise ArgumentError(
@@ -69,6 +79,8 @@ class Jitted(Generic[P, R]):
             )
         functools.update_wrapper(self, fn)
         self.fn = fn
+        self.tune = tune
+        """Seconds that are left for tuning."""
         self.programs: list[Specialised] = []
         self.outside: Outside | None = None
         self.varying: set[int] = set()
@@ -90,7 +102,7 @@ class Jitted(Generic[P, R]):
         if found is None or found.fn.__self__ is not owner:  # a copy of an object has that of the original
             if isinstance(owner, type) or not hasattr(owner, "__dict__"):
                 return MethodType(self, owner)
-            found = kept[name] = Jitted(self.fn.__get__(owner, cls))
+            found = kept[name] = Jitted(self.fn.__get__(owner, cls), self.tune)
         return found
 
     def __deepcopy__(self, copied: dict[int, Any]) -> Jitted[P, R]:
@@ -137,10 +149,20 @@ class Jitted(Generic[P, R]):
         program = self._specialise(call)
         sizes = program.kind.sizes(call)
         assert sizes is not None
+        if self.tune > 0:
+            self._tune(program, sizes)
         made = Prepared(self, program, leaves, sizes)
         for watcher in watchers:
             watcher(made)
         return made
+
+    def _tune(self, program: Specialised, sizes: dict[str, int]) -> None:
+        """Compiles a program anew, with its kernels tuned in the time that is left."""
+        from .tuning import tune_compiled  # loads the compiler
+
+        start = time.perf_counter()
+        program.compiled = tune_compiled(program.compiled, sizes, self.tune)
+        self.tune -= time.perf_counter() - start
 
     def _look_outside(self, call: Call) -> Call:
         """Looks again where the function reads; programs for numbers at other places are forgotten."""

@@ -48,6 +48,11 @@ def _realize_on_one_device(wanted: list[Value]) -> None:
         value.hold(buffer)
 
 
+def compiled_programs() -> list[Compiled]:
+    """What has been compiled for tensors that were looked at."""
+    return [compiled for compiled, _ in _programs.values()]
+
+
 def undetermined(value: Value) -> TraceError:
     """The error for reading what depends on the arguments of a function that is being traced, or was."""
     if state.trace is None:

@@ -77,7 +77,7 @@ def test_ops_of_a_user_are_compiled_anew() -> None:
 @pytest.mark.parametrize("payload", [b"", b"no pickle", pickle.dumps("no program")])
 def test_a_wrong_file_is_written_anew(folder: Path, payload: bytes) -> None:
     graph = graph_of(scaled, 4, 5)
-    name = programs.name_of(graph, {}, "program", device("cpu").grain)
+    name = programs.name_of(graph, {}, "program", device("cpu").grain, "")
     assert name is not None
     programs.shared("programs").write(name, payload)
     assert programs.read(name) is None

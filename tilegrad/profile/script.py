@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,8 +15,6 @@ from .explanation import Explanation, of_prepared
 
 def explain_script(script: Path, arguments: Sequence[str], html: Path | None, full: bool = False) -> int:
     """Runs a script as its author would, then prints what became of each jitted function; the exit status."""
-    if not script.is_file() and not _is_module(str(script)):
-        raise ArgumentError(f"there is no script {script}, and no module of that name")
     found, status = watched_run(script, arguments)
     if not found:
         raise ArgumentError(
@@ -35,10 +33,18 @@ def explain_script(script: Path, arguments: Sequence[str], html: Path | None, fu
 def watched_run(script: Path, arguments: Sequence[str]) -> tuple[list[Explanation], int]:
     """Runs a script; what it compiled, in the order in which it did, and how it ended."""
     prepared: list[jitted.Prepared] = []
+    status = run_script(script, arguments, prepared.append)
+    return [of_prepared(p) for p in prepared], status
+
+
+def run_script(script: Path, arguments: Sequence[str], watcher: Callable[[jitted.Prepared], None]) -> int:
+    """Runs a script (or a module) as its author would, and tells what it compiles; how it ended."""
+    if not script.is_file() and not _is_module(str(script)):
+        raise ArgumentError(f"there is no script {script}, and no module of that name")
     argv, path = sys.argv, list(sys.path)
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.parent))
-    jitted.watchers.append(prepared.append)
+    jitted.watchers.append(watcher)
     status = 0
     try:
         if script.is_file():
@@ -50,9 +56,9 @@ def watched_run(script: Path, arguments: Sequence[str]) -> tuple[list[Explanatio
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
     finally:
-        jitted.watchers.remove(prepared.append)
+        jitted.watchers.remove(watcher)
         sys.argv, sys.path[:] = argv, path
-    return [of_prepared(p) for p in prepared], status
+    return status
 
 
 def _is_module(name: str) -> bool:

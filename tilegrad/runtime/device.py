@@ -123,6 +123,11 @@ class Device(ABC):
         usage = self.usage
         return Statistics(usage.live, usage.peak, usage.live, usage.allocations)
 
+    @property
+    def machine(self) -> str:
+        """The hardware in words: what times that were measured here are for."""
+        return self.name
+
     @cached_property
     def grain(self) -> Grain:
         """How finely work is cut for this device: what the scheduler goes by."""

@@ -125,6 +125,6 @@ def many_small(workers: int, shared: int = 228 << 10) -> Grain:
         few_results=0,
         parts=1024,
         blocks=2 * workers,
-        few_rows=workers,
+        few_rows=16,
         products=products,
     )

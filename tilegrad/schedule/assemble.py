@@ -7,23 +7,29 @@ from collections.abc import Mapping
 from ..ir.graph import Value
 from ..ir.program import Buffer, Copy, Launch, Program, Role, Step
 from ..ir.size import Dim, Size
-from .group import Schedule
+from ..runtime.choice import Choice
+from ..runtime.lock import Lock
+from .group import Group, Schedule
 from .instances import Lowered
 from .lower import lower
 from .memory import Lifetime, plan
+from .options import locked
 
 
-def assemble(schedule: Schedule, updates: Mapping[int, int] = {}, name: str = "program") -> Program:
+def assemble(
+    schedule: Schedule, updates: Mapping[int, int] = {}, name: str = "program", lock: Lock = Lock()
+) -> Program:
     """The program of a schedule. `updates` says which outputs (by number) are new values of which inputs: where
-    kernels do not overwrite them already, they are copied there."""
-    return _Assembly(schedule, updates).program(name)
+    kernels do not overwrite them already, they are copied there. `lock` has choices that are settled."""
+    return _Assembly(schedule, updates, lock).program(name)
 
 
 class _Assembly:
     """Buffers and steps while they are put together. What has no kernel is copied."""
 
-    def __init__(self, schedule: Schedule, updates: Mapping[int, int]) -> None:
+    def __init__(self, schedule: Schedule, updates: Mapping[int, int], lock: Lock) -> None:
         self.schedule = schedule
+        self.lock = lock
         self.updates = updates
         self.overwritten = dict(schedule.overwritten)
         names = _names(schedule)
@@ -65,10 +71,15 @@ class _Assembly:
         self.extra.append(made)
         return made.name
 
+    def _choice(self, group: Group) -> Choice | None:
+        """What is settled for a group; None: its kernel is cut as the cost model suggests."""
+        found = locked(group, self.schedule.grain, self.lock)
+        return None if found is None else found.choice
+
     def program(self, name: str) -> Program:
         schedule, names = self.schedule, self.names
         groups = [g for g in schedule.groups if any(v.type.count != 0 for v in g.stored)]
-        launches = [_launch(lower(g, names, schedule.grain), names) for g in groups]
+        launches = [launch_of(lower(g, names, schedule.grain, self._choice(g)), names) for g in groups]
         steps = (*self.first, *launches, *self.last)
         placed, arena = _placed([*self._buffers(), *self.extra], steps)
         inputs = tuple(names[x] for x in schedule.inputs)
@@ -100,7 +111,8 @@ def _unique(stem: str, taken: set[str]) -> str:
     return name
 
 
-def _launch(lowered: Lowered, names: Mapping[Value, str]) -> Launch:
+def launch_of(lowered: Lowered, names: Mapping[Value, str]) -> Launch:
+    """The launch of a kernel on the buffers that are called so."""
     arguments: list[str | Dim] = []
     written = lowered.kernel.parameters
     for argument in lowered.arguments:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..ir.size import Dim
+from ..runtime.choice import Choice, chosen, power
 from ..runtime.grain import Grain, Products
-from .choice import Choice, chosen, power
 from .instances import number_of
 
 SMALLEST = 16

@@ -34,9 +34,9 @@ def first_difference(program: Program, old: Launch, new: Launch) -> str:
         except TilegradError as problem:
             return str(problem).rstrip(".")
         for name, mine in expected.items():
-            difference = _difference(mine, got[name], program.buffer(name))
-            if difference:
-                return difference
+            found = difference(mine, got[name], program.buffer(name))
+            if found:
+                return found
     return ""
 
 
@@ -84,7 +84,8 @@ def _dtype(program: Program, name: str) -> DType:
     return program.buffer(name).type.dtype
 
 
-def _difference(expected: Any, got: Any, buffer: Buffer) -> str:
+def difference(expected: Any, got: Any, buffer: Buffer) -> str:
+    """Where two arrays of a buffer differ by more than the order of sums explains, in words."""
     dtype = buffer.type.dtype
     wide, other = (expected, got)
     if dtype.is_float:

@@ -20,9 +20,9 @@ from ..ir.precision import Precision
 from ..ir.scalar import Apply, Expr, Index, Read, Reduce, walk
 from ..ir.size import product
 from ..ir.tile import Assign, For, Literal, Name, Statement, Tile
+from ..runtime.choice import Choice
 from ..runtime.grain import Grain
 from .blocks import Extents, blocks
-from .choice import Choice
 from .emit import Emitter
 from .flatten import FlatGroup
 from .group import Group

@@ -19,8 +19,8 @@ from ..ir.graph import Value
 from ..ir.program import Tiles
 from ..ir.scalar import Apply, Const, Expr, Index, Reduce, Scan, parts, walk
 from ..ir.tile import Assign, For, Literal, Name, Tile
+from ..runtime.choice import Choice
 from ..runtime.grain import Grain
-from .choice import Choice
 from .contract import lower_contraction
 from .emit import Axes, Emitter
 from .flatten import FlatGroup, FlatStore, flatten

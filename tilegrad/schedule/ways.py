@@ -18,9 +18,9 @@ from typing import NamedTuple
 from ..ir.position import linear
 from ..ir.scalar import Expr, Index, Read, facts, walk
 from ..ir.size import Dim, product
+from ..runtime.choice import Choice, chosen, power
 from ..runtime.grain import Grain
 from .across import sums_across
-from .choice import Choice, chosen, power
 from .flatten import FlatGroup
 from .instances import at_most, divides, number_of
 from .whole import is_whole

@@ -96,6 +96,13 @@ class CpuDevice(Device):
         statistics = self.pool.statistics
         return statistics._replace(live=statistics.live - self.arena.blocks.bytes)
 
+    @property
+    def machine(self) -> str:
+        from .limits import model, vector_bits  # loads LLVM
+        from .native import threads
+
+        return f"{model()}, {threads()} threads, {vector_bits()} bits"
+
     @cached_property
     def grain(self) -> Grain:
         from .limits import cache_sizes  # loads LLVM

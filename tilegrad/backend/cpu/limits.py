@@ -50,7 +50,7 @@ def measure_again() -> dict[str, Any]:
 def _entry() -> str:
     """What the figures depend on."""
     team = native.team()
-    return key("limits 2", *objects.host(), _model(), team.threads, tuple(team.cores))
+    return key("limits 2", *objects.host(), model(), team.threads, tuple(team.cores))
 
 
 def vector_bits() -> int:
@@ -83,7 +83,8 @@ def cache_sizes() -> dict[str, int]:
     return sizes
 
 
-def _model() -> str:
+def model() -> str:
+    """What the processor is called."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -113,7 +114,7 @@ def _measured(team: native.Team) -> dict[str, Any]:
         return rate("fma", 2.0 * lanes * ACCUMULATORS * FMA_STEPS * instances, instances, threads)
 
     result = {
-        "model": _model(),
+        "model": model(),
         "threads": team.threads,
         "vector_bits": vector_bits(),
         "amx": "+amx-tile" in objects.host().features.split(","),

@@ -3,7 +3,7 @@
     choice ::= way name=number ...        m=64 n=128 k=196      across height=32 width=32
 
 A choice is small, prints, and is read back from what it prints: that is how `kernels.lock` keeps it. What makes sense
-for a group, and what is taken if nobody says anything, is the matter of `ways.py` and `blocks.py`.
+for a group, and what is taken if nobody says anything, is the matter of `schedule/options.py`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,182 @@
+"""`kernels.lock`: what was found fastest for kernels, in a text that a person can read, edit, commit and ship.
+
+    file    ::= (comment | section)...
+    section ::= [tilegrad VERSION on MACHINE]  line...
+    line    ::= NAME DIGEST = CHOICE  # what was measured
+
+A line is found by the digest of what its kernel computes; the name is for people. A section is for one version on one
+machine: others are left alone. The file is the one that `TILEGRAD_LOCK` names, or `kernels.lock` in the working
+directory, or beside the script.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ..config import settings
+from ..errors import ArgumentError
+from .choice import Choice, parse_choice
+
+FILE = "kernels.lock"
+HEAD = re.compile(r"\[tilegrad (?P<version>\S+) on (?P<machine>.+)\]")
+LINE = re.compile(r"(?P<name>\w+) (?P<digest>[0-9a-f]{12}) *= *(?P<choice>[^#]*?) *(?:# *(?P<note>.*))?")
+COMMENT = """\
+# The fastest known way to run some kernels, as `python -m tilegrad tune` measured it. Each line is free to edit: behind
+# the = stand the sizes of tiles. A kernel without a line is cut as the cost model suggests.
+"""
+
+
+class Entry(NamedTuple):
+    """A line: what its kernel is called, how it is cut, and what was measured."""
+
+    name: str
+    choice: Choice
+    note: str = ""
+    line: int = 0
+
+
+class Lock(NamedTuple):
+    """The choices for one version on one machine, by the digests of kernels, and where they stand."""
+
+    path: Path | None = None
+    entries: Mapping[str, Entry] = {}
+
+    @property
+    def digest(self) -> str:
+        """Tells the choices from others; empty if there are none."""
+        if not self.entries:
+            return ""
+        text = ", ".join(f"{digest} {entry.choice}" for digest, entry in sorted(self.entries.items()))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def place(self, entry: Entry) -> str:
+        """Where an entry stands, in words."""
+        return f"{self.path}, line {entry.line}" if entry.line else str(self.path or "the tuner")
+
+
+Section = dict[str, Entry]
+
+
+def read(text: str, path: Path) -> dict[tuple[str, str], Section]:
+    """The sections of a file by version and machine; what is wrong with a line is an error.
+
+    >>> lock = read("[tilegrad 1.0 on toy, 2 threads]\\nmatmul 0123456789ab = m=64 n=32 k=64  # 3 us", Path("k.lock"))
+    >>> print(lock["1.0", "toy, 2 threads"]["0123456789ab"].choice)
+    m=64 n=32 k=64
+    """
+    sections: dict[tuple[str, str], Section] = {}
+    section: Section | None = None
+    for number, full in enumerate(text.splitlines(), 1):
+        line = full.strip()
+        if not line or line.startswith("#"):
+            continue
+        if line.startswith("["):
+            head = HEAD.fullmatch(line)
+            if head is None:
+                raise _error(path, number, full, "a section begins with [tilegrad VERSION on MACHINE]")
+            section = sections.setdefault((head["version"], head["machine"]), {})
+            continue
+        if section is None:
+            raise _error(path, number, full, "it stands before the first [tilegrad VERSION on MACHINE]")
+        digest, entry = _entry(line, number, path, full)
+        if digest in section:
+            raise _error(path, number, full, f"line {section[digest].line} is for the same kernel")
+        section[digest] = entry
+    return sections
+
+
+def _entry(line: str, number: int, path: Path, full: str) -> tuple[str, Entry]:
+    found = LINE.fullmatch(line)
+    if found is None:
+        raise _error(path, number, full, "a line is NAME DIGEST = SIZES, as in matmul 0123456789ab = m=64 n=32 k=64")
+    try:
+        choice = parse_choice(found["choice"])
+    except ValueError as problem:
+        raise _error(path, number, full, str(problem)) from None
+    if not choice.way and not choice.sizes:
+        raise _error(path, number, full, "nothing stands behind the =")
+    return found["digest"], Entry(found["name"], choice, found["note"] or "", number)
+
+
+def _error(path: Path, number: int, line: str, reason: str) -> ArgumentError:
+    return ArgumentError(f"{path}, line {number}: {line.strip()!r}: {reason}. Correct the line, or remove it")
+
+
+def place() -> Path | None:
+    """The file with the choices, or where it would be made; None: choices are turned off."""
+    wanted = settings().lock
+    if wanted:
+        return None if wanted == "off" else Path(wanted)
+    here, beside = Path(FILE), _beside()
+    return beside if beside is not None and not here.is_file() else here
+
+
+def _beside() -> Path | None:
+    """The file beside the script that runs."""
+    script = Path(sys.argv[0]) if sys.argv and sys.argv[0] else None
+    return script.parent / FILE if script is not None and script.suffix == ".py" and script.is_file() else None
+
+
+def lock_of(version: str, machine_of: Callable[[], str]) -> Lock:
+    """The choices for a machine, from the file. That it has none for this one is said once."""
+    path = place()
+    if path is None or not path.is_file():
+        if path is not None and settings().lock:
+            _say(f"{path} does not exist: no choices are settled. `python -m tilegrad tune SCRIPT` makes it")
+        return Lock(path)
+    try:
+        sections = read(path.read_text(encoding="utf-8"), path)
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ArgumentError(
+            f"{path}: the file cannot be read: {problem}. Correct it, or set TILEGRAD_LOCK=off"
+        ) from None
+    machine = machine_of()
+    section = sections.get((version, machine))
+    if section is None:
+        others = "; ".join(f"{v} on {m}" for v, m in sections) or "nothing"
+        _say(f"{path} is ignored: it is for tilegrad {others}; this is {version} on {machine}")
+    return Lock(path, section or {})
+
+
+def keep(path: Path, version: str, machine: str, found: Mapping[str, Entry]) -> None:
+    """Writes what was found for a machine into the file; all else in it stays as it is."""
+    text = path.read_text(encoding="utf-8") if path.is_file() else COMMENT
+    aside = path.with_name(path.name + ".new")
+    aside.write_text(changed_text(text, path, version, machine, found), encoding="utf-8")
+    aside.replace(path)
+
+
+def changed_text(text: str, path: Path, version: str, machine: str, found: Mapping[str, Entry]) -> str:
+    """The text of a file with some lines of a section replaced or added at its end."""
+    lines, section = text.splitlines(), read(text, path).get((version, machine))
+    added = []
+    for digest, entry in found.items():
+        line = f"{entry.name} {digest} = {entry.choice}" + (f"  # {entry.note}" if entry.note else "")
+        if section is not None and digest in section:
+            lines[section[digest].line - 1] = line
+        else:
+            added.append(line)
+    head = f"[tilegrad {version} on {machine}]"
+    if section is None:
+        lines += ["", head]
+    end = max(n for n, line in enumerate(lines) if line.strip() == head)
+    while end + 1 < len(lines) and not lines[end + 1].startswith("["):
+        end += 1
+    while not lines[end].strip():
+        end -= 1
+    lines[end + 1 : end + 1] = added
+    return "\n".join(lines) + "\n"
+
+
+def _say(line: str) -> None:
+    if line not in _said:
+        _said.add(line)
+        print(f"tilegrad: {line}", file=sys.stderr)
+
+
+_said: set[str] = set()

@@ -1,0 +1,113 @@
+"""What is free in the kernel of a group: the usual choice, those worth trying, and what a lock has settled."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..errors import ArgumentError
+from ..ir.graph import Value
+from ..ir.scalar import Read, facts
+from ..runtime.cache import key
+from ..runtime.choice import Choice
+from ..runtime.grain import Grain
+from ..runtime.lock import Lock
+from . import blocks, ways
+from .contract import sides
+from .flatten import flatten
+from .group import Group
+from .matrix import as_matrix
+
+
+class Settled(NamedTuple):
+    """How a kernel is cut, and who says so."""
+
+    choice: Choice
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.choice or 'one piece'} ({self.why})"
+
+
+def usual(group: Group, grain: Grain) -> Choice | None:
+    """What the cost model takes; None: the kernel leaves no choice."""
+    if group.kind == "opaque":
+        return None
+    flat = flatten(group)
+    if group.kind == "contraction":
+        return blocks.blocks(sides(as_matrix(flat)).extents, grain)
+    return ways.usual(flat, grain)
+
+
+def candidates(group: Group, grain: Grain) -> list[Choice]:
+    """What may be tried, the usual choice first; nothing where there is no choice."""
+    if group.kind == "opaque":
+        return []
+    flat = flatten(group)
+    if group.kind == "contraction":
+        return blocks.candidates(sides(as_matrix(flat)).extents, grain)
+    return ways.candidates(flat, grain)
+
+
+def refusal(group: Group, choice: Choice, grain: Grain) -> str:
+    """Why a choice is none for a group; empty if it is."""
+    if group.kind == "opaque":
+        return "the kernel is as its op brings it"
+    flat = flatten(group)
+    if group.kind == "contraction":
+        return blocks.refusal(sides(as_matrix(flat)).extents, choice, grain)
+    return ways.refusal(flat, choice, grain)
+
+
+def settled(group: Group, grain: Grain, lock: Lock) -> Settled | None:
+    """The choice for a group: what the lock has, or the cost model's."""
+    found = locked(group, grain, lock)
+    if found is not None:
+        return found
+    choice = usual(group, grain)
+    return None if choice is None else Settled(choice, "cost model")
+
+
+def locked(group: Group, grain: Grain, lock: Lock) -> Settled | None:
+    """What the lock has for a group."""
+    entry = lock.entries.get(digest_of(group)) if lock.entries and group.kind != "opaque" else None
+    if entry is None:
+        return None
+    reason = refusal(group, entry.choice, grain)
+    if reason:
+        wrong = f"{lock.place(entry)}: `{entry.choice}` is no way to cut {entry.name}: {reason}"
+        raise ArgumentError(f"{wrong}. Correct the line, or remove it")
+    note = f": {entry.note}" if entry.note else ""
+    return Settled(entry.choice, f"{lock.place(entry)}{note}")
+
+
+def digest_of(group: Group) -> str:
+    """What a group computes, on which shapes and types, in twelve digits: the same in every process."""
+    names = names_of(group)
+    types = ", ".join(f"{name}: {value.type.dtype}{list(map(str, value.shape))}" for value, name in names.items())
+    return key("kernel choice 1", group.text(names), types)[:12]
+
+
+def about(group: Group) -> str:
+    """The types of what a group reads and stores, for people."""
+    stored = [v for v in names_of(group) if v in group.stored]
+    read = [v for v in names_of(group) if v not in group.stored]
+    return f"{', '.join(map(_type, read)) or 'nothing'} -> {', '.join(map(_type, stored))}"
+
+
+def title(group: Group) -> str:
+    """What a group is called: the ops of what it stores."""
+    return "_".join(dict.fromkeys(v.op for v in group.stored))[:48]
+
+
+def _type(value: Value) -> str:
+    return f"{value.type.dtype}[{','.join(map(str, value.shape))}]"
+
+
+def names_of(group: Group) -> dict[Value, str]:
+    """The tensors of a group, numbered as they occur."""
+    found: dict[Value, str] = {}
+    for s in group.stores:
+        reads = [e.source for e in facts(s.expr).reads if isinstance(e, Read)]
+        for value in (*reads, s.value):
+            found.setdefault(value, f"x{len(found)}")
+    return found

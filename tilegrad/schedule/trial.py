@@ -1,0 +1,124 @@
+"""A kernel on its own, on memory with random elements: to measure one choice against another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+
+from ..ir.graph import Value
+from ..ir.program import Buffer, Launch, Program
+from ..ir.size import Size, known
+from ..runtime.buffer import Buffer as Memory
+from ..runtime.choice import Choice
+from ..runtime.device import Device
+from .assemble import launch_of
+from .compare import difference
+from .group import Group
+from .lower import lower
+from .options import names_of
+
+SPREAD = 64 << 20
+"""Bytes over which the operands of a small kernel are spread, in a few copies: a cache has not all of them."""
+MOST_COPIES = 8
+SETTLING = 5
+"""Runs before the first that counts: they meet fresh memory, and a CPU deals its work anew by what they took."""
+SHORTEST = 2e-4
+"""Seconds that are measured at a time."""
+
+
+class Trial:
+    """The kernel of a group, in as many ways as there are choices, all on the same memory."""
+
+    def __init__(
+        self, group: Group, overwritten: Mapping[Value, Value], sizes: Mapping[str, int], place: Device
+    ) -> None:
+        self.group = group
+        self.sizes = sizes
+        self.place = place
+        names = names_of(group)
+        self.names = names | {new: names[old] for new, old in overwritten.items() if new in names and old in names}
+        self.buffers = {self.names[v]: Buffer(self.names[v], v.type, "input") for v in names}
+        self.arrays = self._random()
+        self.copies = [self._memory() for _ in range(self._count())]
+
+    def _random(self) -> dict[str, Any]:
+        """Elements of every tensor; whole numbers may be positions, and are so small that all are inside."""
+        rng = np.random.default_rng(0)
+        shapes = {name: tuple([known(d, self.sizes) for d in b.type.shape]) for name, b in self.buffers.items()}
+        below = max(1, min((extent for shape in shapes.values() for extent in shape), default=1))
+        arrays = {}
+        for name, b in self.buffers.items():
+            dtype, shape = b.type.dtype, shapes[name]
+            if dtype.is_float:
+                arrays[name] = rng.standard_normal(shape, np.float32).astype(dtype.numpy)
+            else:
+                arrays[name] = rng.integers(0, min(below, int(dtype.max) + 1), shape).astype(dtype.numpy)
+        return arrays
+
+    def _count(self) -> int:
+        bytes = sum(array.nbytes for array in self.arrays.values())
+        return max(1, min(MOST_COPIES, SPREAD // max(1, bytes)))
+
+    def _memory(self) -> list[Memory]:
+        return [self.place.from_host(array) for array in self.arrays.values()]
+
+    def contender(self, choice: Choice | None) -> Contender:
+        """The kernel cut as a choice says, compiled."""
+        launch = launch_of(lower(self.group, self.names, self.place.grain, choice), self.names)
+        sizes = {n for b in self.buffers.values() for d in b.type.shape if isinstance(d, Size) for n in d.names()}
+        names = tuple(self.buffers)
+        program = Program(launch.kernel.name, tuple(sorted(sizes)), tuple(self.buffers.values()), names, (), (launch,))
+        return Contender(self, choice, launch, program)
+
+    def results(self, contender: Contender) -> dict[str, Any]:
+        """What is in memory after one run of a contender."""
+        memory = self._memory()
+        contender.runner(memory)
+        self.place.synchronize()
+        read = zip(self.arrays.items(), self.buffers.values(), memory, strict=True)
+        return {name: self.place.to_host(m, b.type.dtype, array.shape) for (name, array), b, m in read}
+
+    def first_difference(self, expected: Mapping[str, Any], contender: Contender) -> str:
+        """Where the results of a contender are not as they should be, in words; empty if they are."""
+        got = self.results(contender)
+        found = (difference(array, got[name], self.buffers[name]) for name, array in expected.items())
+        return next((text for text in found if text), "")
+
+
+class Contender:
+    """A kernel that is ready to run."""
+
+    def __init__(self, trial: Trial, choice: Choice | None, launch: Launch, program: Program) -> None:
+        self.choice = choice
+        self.launch = launch
+        self.place = trial.place
+        self.runner = trial.place.load(program).bound({name: trial.sizes[name] for name in program.sizes})
+        self._turns = cycle(trial.copies)
+        self.times: list[float] = []
+
+    def run(self) -> None:
+        """One launch."""
+        self.runner(next(self._turns))
+
+
+def measured(contender: Contender, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Seconds of a launch: the mean of so many that the clock can tell."""
+    if not contender.times:
+        for _ in range(SETTLING):
+            contender.run()
+    once = _seconds(contender, 1, clock)
+    turns = int(SHORTEST / max(once, 1e-7))
+    return _seconds(contender, turns, clock) if turns > 1 else once
+
+
+def _seconds(contender: Contender, turns: int, clock: Callable[[], float]) -> float:
+    contender.place.synchronize()
+    start = clock()
+    for _ in range(turns):
+        contender.run()
+    contender.place.synchronize()
+    return (clock() - start) / turns

@@ -1,0 +1,194 @@
+"""The tuner: measures the choices of kernels against one another, the kernels that take longest first.
+
+A choice is taken over the cost model's only if its kernel gives the same results on random elements, and is faster by
+more than measurements differ. What is found goes into `kernels.lock`: `runtime/lock.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from ..errors import TilegradError
+from ..ir.graph import Value
+from ..runtime.choice import Choice
+from ..runtime.device import Device
+from ..runtime.lock import Entry
+from .group import Group, Schedule
+from .options import about, candidates, digest_of, title
+from .trial import Contender, Trial, measured
+
+ROUNDS = 7
+"""Times that what is left in the end is measured, one after the other."""
+LEFT = 1.25
+"""How much longer than the fastest something may have taken at first to be measured again."""
+FASTER = 0.97
+"""The part of the usual kernel's time that another must stay under to be taken."""
+
+Measure = Callable[[Contender], float]
+Say = Callable[[str], None]
+
+
+class Job(NamedTuple):
+    """A kernel to tune: where it is from, and how often it runs."""
+
+    digest: str
+    group: Group
+    overwritten: Mapping[Value, Value]
+    sizes: Mapping[str, int]
+    place: Device
+    launches: int = 1
+
+
+class Tuned(NamedTuple):
+    """What was found, by the digests of kernels; and how many were looked at, of how many."""
+
+    found: dict[str, Entry]
+    finished: int
+    jobs: int
+    faster: int
+    interrupted: bool
+
+
+def jobs_of(schedule: Schedule, sizes: Mapping[str, int], place: Device) -> list[Job]:
+    """The kernels of a schedule that leave a choice, each once."""
+    jobs: dict[str, Job] = {}
+    overwritten = dict(schedule.overwritten)
+    for group in schedule.groups:
+        if not any(v.type.count != 0 for v in group.stored) or len(candidates(group, place.grain)) < 2:
+            continue
+        digest = digest_of(group)
+        known = jobs.get(digest, Job(digest, group, overwritten, sizes, place, 0))
+        jobs[digest] = known._replace(launches=known.launches + 1)
+    return list(jobs.values())
+
+
+def together(jobs: Sequence[Job]) -> list[Job]:
+    """Jobs of several programs, each kernel once."""
+    found: dict[tuple[str, str], Job] = {}
+    for job in jobs:
+        known = found.get((job.place.name, job.digest))
+        found[job.place.name, job.digest] = (
+            job if known is None else known._replace(launches=known.launches + job.launches)
+        )
+    return list(found.values())
+
+
+def tune(
+    jobs: Sequence[Job],
+    seconds: float,
+    say: Say = lambda text: None,
+    measure: Measure = measured,
+    clock: Callable[[], float] = time.perf_counter,
+    keep: Callable[[Job, Entry], None] = lambda job, entry: None,
+) -> Tuned:
+    """Tunes kernels within a time; what is known when somebody interrupts is kept. `keep` is told of each as it is
+    found."""
+    end = clock() + seconds
+    found: dict[str, Entry] = {}
+    faster = 0
+    interrupted = False
+    try:
+        waiting = _worst_first(jobs, end, say, measure, clock)
+        while waiting and clock() < end:
+            (job, usual), rest = waiting[0], waiting[1:]
+            total = sum(each.launches * took for each, took in waiting)
+            until = clock() + (end - clock()) * max(0.25, job.launches * usual / max(total, 1e-12))
+            entry, better = _tuned(job, min(until, end), say, measure, clock)
+            waiting = rest
+            if entry is not None:
+                found[job.digest] = entry
+                keep(job, entry)
+                faster += better
+    except KeyboardInterrupt:
+        interrupted = True
+    return Tuned(found, len(found), len(jobs), faster, interrupted)
+
+
+def _worst_first(
+    jobs: Sequence[Job], end: float, say: Say, measure: Measure, clock: Callable[[], float]
+) -> list[tuple[Job, float]]:
+    """The jobs with the seconds of their kernels as they are, those first that take most in all."""
+    timed = []
+    for n, job in enumerate(jobs):
+        if clock() >= end:
+            break
+        say(f"measuring {n + 1} of {len(jobs)}: {title(job.group)}")
+        timed.append((job, measure(Trial(*job[1:5]).contender(None))))
+    return sorted(timed, key=lambda pair: -pair[0].launches * pair[1])
+
+
+def _tuned(job: Job, end: float, say: Say, measure: Measure, clock: Callable[[], float]) -> tuple[Entry | None, bool]:
+    """The best choice for a kernel, and whether it is another than the usual one; None: there was no time."""
+    name = title(job.group)
+    trial = Trial(*job[1:5])
+    usual_choice, *others = candidates(job.group, job.place.grain)
+    usual = trial.contender(usual_choice)
+    usual.times.append(measure(usual))
+    contenders = [usual]
+    expected = trial.results(usual)
+    for choice in others:
+        if clock() >= end:
+            break
+        made = _contender(trial, choice, contenders, expected, say)
+        if made is not None:
+            made.times.append(measure(made))
+            best = min(c.times[0] for c in contenders)
+            say(f"{name}: {choice}: {shown(made.times[0])}, the best so far {shown(min(best, made.times[0]))}")
+            contenders.append(made)
+    left = [c for c in contenders if c.times[0] <= LEFT * min(c.times[0] for c in contenders)]
+    left = left if usual in left else [usual, *left]
+    for n in range(ROUNDS):
+        if clock() >= end and n >= 3:
+            break
+        for contender in left:
+            contender.times.append(measure(contender))
+    best = min(left, key=_middle)
+    if _middle(best) > FASTER * _middle(usual) or min(best.times) > FASTER * min(usual.times):
+        best = usual  # a difference that the fastest runs do not show was made by something else on the machine
+    return _entry(job, usual, best, len(contenders)), best is not usual
+
+
+def _contender(
+    trial: Trial, choice: Choice, others: Sequence[Contender], expected: Mapping[str, object], say: Say
+) -> Contender | None:
+    """A kernel that is like none of the others, and right; None if there is none such."""
+    try:
+        made = trial.contender(choice)
+        if any(c.launch.kernel == made.launch.kernel and c.launch.grid == made.launch.grid for c in others):
+            return None
+        difference = trial.first_difference(expected, made)
+    except TilegradError as problem:  # a device may have no room for such tiles
+        say(f"{title(trial.group)}: {choice} does not run: {problem}")
+        return None
+    if difference:
+        say(f"{title(trial.group)}: {choice} is left out: {difference}")
+        return None
+    return made
+
+
+def _middle(contender: Contender) -> float:
+    """The time that counts: without the first, by which it was chosen to be measured again."""
+    return median(contender.times[1:] or contender.times)
+
+
+def _entry(job: Job, usual: Contender, best: Contender, tried: int) -> Entry:
+    assert best.choice is not None
+    before, now = _middle(usual), _middle(best)
+    times = shown(now) if best is usual else f"{shown(now)} instead of {shown(before)}"
+    note = f"{times}, best of {tried}: {about(job.group)}"
+    return Entry(title(job.group), best.choice, note)
+
+
+def shown(seconds: float) -> str:
+    """A time as people write it.
+
+    >>> shown(0.0125), shown(3.21e-5), shown(4e-8)
+    ('12.5 ms', '32.1 us', '40 ns')
+    """
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:.3g} {unit}"
+    return f"{seconds * 1e9:.0f} ns"
