@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ....ir import tile as ir
-from ....ir.dtype import DType, bool_
+from ....ir.dtype import DType, bool_, int32
 from ....ir.tile_types import TileType, Types
 from . import functions
 from .functions import PRODUCT, SUM, TYPES, Text, binary, literal
@@ -208,8 +208,9 @@ class Elements:
         args = []
         for a, dtype in zip(x.args, wanted, strict=True):
             have = self.dtype(a, dtype)
-            made = self.part(a, view, t.shape, have)
             plain = position and x.fn in _WIDENING and dtype.is_integer
+            short = plain and isinstance(a, ir.Literal) and int32.min < a.value <= int32.max
+            made = self.part(a, view, t.shape, int32 if short else have)
             args.append(made if plain else functions.cast(made, have, dtype))
         if x.fn in ("floordiv", "mod") and isinstance(x.args[1], ir.Literal) and x.args[1].value > 0:
             if meeting.is_integer and self.patterns.is_natural(x.args[0]):
@@ -220,7 +221,7 @@ class Elements:
         base, offset, forward = self.address_parts(x)
         start = self.part(base, view, t.shape, t.dtype)
         have = self.dtype(offset, t.dtype)
-        distance = self.part(offset, view, t.shape, have)
+        distance = self.part(offset, view, t.shape, int32 if isinstance(offset, ir.Literal) else have)
         return binary("+" if forward else "-", SUM, start, distance, free=False)
 
     def address_parts(self, x: ir.Apply) -> tuple[ir.Tile, ir.Tile, bool]:
@@ -236,7 +237,7 @@ class Elements:
         if isinstance(pointer, ir.Apply):
             base, offset, forward = self.address_parts(pointer)
             if isinstance(base, ir.Name) and forward and not self.types.of(base).shape:
-                have = self.dtype(offset, t.dtype)
+                have = self.dtype(offset, int32)
                 return Text(f"{self.of(base, (), have)}[{self.part(offset, view, t.shape, have)}]")
         return Text(f"*{self.of(pointer, view, t.dtype).within(functions.UNARY)}", functions.UNARY)
 

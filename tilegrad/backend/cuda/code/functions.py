@@ -57,7 +57,7 @@ def literal(value: float | int | bool, dtype: DType) -> Text:
 
     >>> from ....ir.dtype import int64, uint32
     >>> [literal(*x).text for x in ((0.1, float32), (-3, int64), (1 << 31, uint32), (float("-inf"), float64), (1, float16))]
-    ['0.1f', '-3', '2147483648u', '-infinity<double>()', '1.0f']
+    ['0.1f', '-3ll', '2147483648u', '-infinity<double>()', '1.0f']
     """
     if dtype is bool_:
         return Text("true" if value else "false")
@@ -68,7 +68,7 @@ def literal(value: float | int | bool, dtype: DType) -> Text:
         return Text(f"{value}u" if dtype.bits <= 32 else f"{value}ull")
     if value == dtype.min and dtype.bits >= 32:
         return Text(f"{value + 1}{'ll' if dtype.bits == 64 else ''} - 1", SUM)
-    wide = "ll" if not -(1 << 31) < value < 1 << 31 else ""
+    wide = "ll" if dtype.bits == 64 else ""
     return Text(f"{value}{wide}", UNARY if value < 0 else ATOM)
 
 

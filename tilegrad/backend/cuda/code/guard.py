@@ -1,25 +1,27 @@
-"""Barriers for memory that a kernel both reads and writes.
+"""Barriers for memory that a kernel reads or writes more than once.
 
 In the tile language a statement is done before the next one begins; threads of a block run ahead of each other. What
-one thread has stored another one may load only after a barrier, and the other way round, unless every thread stores
-exactly what it alone has loaded.
+one thread has stored another one may load or store only after a barrier, and the other way round, unless every thread
+stores exactly what it alone has loaded or stored before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from ....ir import tile as ir
-from ....ir.tile_access import accesses, statements, walk
+from ....ir.tile_access import accesses, roots, statements, walk
 from ....ir.tile_types import Types
-from .layout import Layout
+from .layout import NUMBER, Layout
 
 Place = tuple[ir.Tile, Layout] | None
-"""Where something is accessed, and by whom; None: nobody knows."""
+"""Where something is accessed, and by whom; None: somewhere."""
+State = dict[str, list[Place]]
 
 
 class Guard:
-    """What has been loaded and stored since the last barrier."""
+    """What has been loaded and stored since the last barrier, by parameter."""
 
     def __init__(
         self, kernel: ir.Kernel, types: Types, body: Sequence[ir.Statement], expanded: Callable[[ir.Tile], ir.Tile]
@@ -28,17 +30,17 @@ class Guard:
         found = accesses(kernel.replaced(body=tuple(body)), types)
         self.loaded, self.stored = found.loaded, found.stored
         every = list(statements(tuple(body)))
-        self.alone = not any(
-            isinstance(x, ir.ProgramId) for s in statements(kernel.body) for x in _expressions(s)
-        )
+        self.alone = not any(isinstance(x, ir.ProgramId) for s in statements(kernel.body) for x in _expressions(s))
         """A kernel of one instance may overwrite what it has read, under another parameter's name."""
         self.bases: dict[str, set[str]] = {p.name: {p.name} for p in kernel.parameters if p.pointer}
         moved = [s for s in every if isinstance(s, ir.Assign) and types.variables[s.name].pointer]
         for _ in moved:
             for assign in moved:
                 self.bases.setdefault(assign.name, set()).update(self._bases(assign.value))
-        self.reading: dict[str, list[Place]] = {}
-        self.writing: set[str] = set()
+        self.varying = _varying(every)
+        self.steps = {s.index: s.step for s in every if isinstance(s, ir.For)}
+        self.reading: State = {}
+        self.writing: State = {}
 
     def _bases(self, pointer: ir.Tile) -> set[str]:
         names = [x.name for x in walk(pointer) if isinstance(x, ir.Name) and self.types.variables[x.name].pointer]
@@ -49,48 +51,111 @@ class Guard:
         return self.alone or (parameter in self.loaded and parameter in self.stored)
 
     def keys(self, pointer: ir.Tile) -> set[str]:
-        """The memories that an access may go to, of those that matter."""
-        if self.alone:
-            return {self.types.of(pointer).dtype.name}
-        return {name for name in self._bases(pointer) if self.is_shared(name)}
+        """The memories that an access may go to."""
+        return {self.types.of(pointer).dtype.name} if self.alone else self._bases(pointer)
 
-    def loading(self, pointer: ir.Tile, layout: Layout | None) -> bool:
-        """Notes a load; whether it must wait for what was stored."""
-        keys = self.keys(pointer)
-        waits = bool(keys & self.writing)
-        if waits:
-            self.met()
-        for key in keys:
-            self.reading.setdefault(key, []).append(None if layout is None else (self.expanded(pointer), layout))
+    def matters(self, pointer: ir.Tile) -> bool:
+        """Whether what is loaded here may have been stored by this kernel."""
+        return self.alone or any(self.is_shared(name) for name in self._bases(pointer))
+
+    def loading(self, pointer: ir.Tile, layout: Layout) -> bool:
+        """Notes a load; whether it must wait for what others have stored."""
+        if not self.matters(pointer):
+            return False
+        place = (self.expanded(pointer), layout)
+        waits = self._differs(self.writing, pointer, place, layout is NUMBER)
+        self._note(self.reading, pointer, place, waits)
         return waits
 
     def storing(self, pointer: ir.Tile, layout: Layout) -> bool:
-        """Notes a store; whether it must wait for what others load."""
-        keys = self.keys(pointer)
+        """Notes a store; whether it must wait for what others have loaded or stored."""
         place = (self.expanded(pointer), layout)
-        waits = any(read != place for key in keys for read in self.reading.get(key, ()))
-        waits = waits or (not layout.shape and any(self.reading.get(key) for key in keys))
+        waits = self._differs(self.reading, pointer, place, not layout.shape)
+        waits = self._differs(self.writing, pointer, place, False) or waits
+        self._note(self.writing, pointer, place, waits)
+        return waits
+
+    def _differs(self, state: State, pointer: ir.Tile, place: Place, everybody: bool) -> bool:
+        """Whether another thread may have been at a place; numbers are loaded by all threads, and stored by one."""
+        before = [p for key in self.keys(pointer) for p in state.get(key, ())]
+        if state is self.writing and place is not None and not place[1].shape and not everybody:
+            before = [p for p in before if p is None or p[1].shape]  # the same thread has stored them
+        return bool(before) if everybody else any(p != place for p in before)
+
+    def _note(self, state: State, pointer: ir.Tile, place: Place, waits: bool) -> None:
         if waits:
             self.met()
-        self.writing |= keys
-        return waits
+            state = self.reading if state is self.reading else self.writing
+        for key in self.keys(pointer):
+            state.setdefault(key, []).append(place)
 
     def met(self) -> None:
         """There was a barrier."""
-        self.reading, self.writing = {}, set()
+        self.reading.clear()
+        self.writing.clear()
 
-    def repeat(self, statement: ir.Statement) -> None:
-        """Before a loop: all that its turns do may have been done before."""
-        for s in statements((statement,)):
-            if isinstance(s, ir.Store):
-                self.writing |= self.keys(s.pointer)
+    # --- blocks ----------------------------------------------------------------------------------
+
+    def copy(self) -> tuple[State, State]:
+        """The state as it is now."""
+        return {k: list(v) for k, v in self.reading.items()}, {k: list(v) for k, v in self.writing.items()}
+
+    def restore(self, state: tuple[State, State]) -> None:
+        """Goes back to a state: another branch begins."""
+        self.reading, self.writing = state
+
+    def merge(self, state: tuple[State, State]) -> None:
+        """Either this is so, or that: a branch that was not taken, a loop without turns."""
+        for mine, other in zip((self.reading, self.writing), state, strict=True):
+            for key, places in other.items():
+                mine[key] = [*mine.get(key, []), *(p for p in places if p not in mine.get(key, []))]
+
+    @contextmanager
+    def repeated(self, loop: ir.Statement) -> Iterator[None]:
+        """A loop: all that its turns do may have been done before a turn begins."""
+        before = self.copy()
+        for s in statements((loop,)):
             for x in _expressions(s):
-                if isinstance(x, ir.Load):
-                    for key in self.keys(x.pointer):
-                        self.reading.setdefault(key, []).append(None)
+                if isinstance(x, ir.Load) and self.matters(x.pointer):
+                    self._note(self.reading, x.pointer, None, False)
+            if isinstance(s, ir.Store) and (self.matters(s.pointer) or not self._is_disjoint(s.pointer)):
+                self._note(self.writing, s.pointer, None, False)
+        yield
+        self.merge(before)
+
+    def _is_disjoint(self, pointer: ir.Tile) -> bool:
+        """Whether a store in different turns of a loop surely writes different elements, or by the same threads.
+
+        So it is if the index of a loop is only found in `index + tl.arange(0, n)`, n at most the loop's step (within one
+        turn, no two elements go to one place), or if nothing in the address changes.
+        """
+        whole = self.expanded(pointer)
+        if not self.types.of(pointer).shape:
+            return True  # always the same thread
+
+        def disjoint(x: ir.Tile) -> bool:
+            match x:
+                case ir.Apply("add", (ir.Name(index), ir.Arange(0, n))) | ir.Apply("add", (ir.Arange(0, n), ir.Name(index))):
+                    step = self.steps.get(index)
+                    if isinstance(step, ir.Literal) and step.value >= n:
+                        return True
+                case ir.Name(name):
+                    return name not in self.varying
+            return all(disjoint(part) for part in ir.parts(x))
+
+        return disjoint(whole)
+
+
+def _varying(every: Sequence[ir.Statement]) -> set[str]:
+    """Names that have another value in another turn of a loop (or may have)."""
+    found: set[str] = set()
+    for s in every:
+        if isinstance(s, ir.For | ir.While):
+            found |= {s.index} if isinstance(s, ir.For) else set()
+            found |= {inner.name for inner in statements(s.body) if isinstance(inner, ir.Assign)}
+            found |= {inner.index for inner in statements(s.body) if isinstance(inner, ir.For)}
+    return found
 
 
 def _expressions(statement: ir.Statement) -> list[ir.Tile]:
-    from ....ir.tile_access import roots
-
     return list(walk(*roots(statement)))

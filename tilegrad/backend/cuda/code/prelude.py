@@ -11,6 +11,7 @@ from collections.abc import Iterable
 _SNIPPETS = """
 typedef signed char int8;
 typedef unsigned char uint8;
+typedef short int16;
 typedef unsigned short uint16;
 typedef unsigned int uint32;
 typedef long long int64;

@@ -45,7 +45,7 @@ class Gathered:
         """A number: it is computed before the loop, if that makes no difference."""
         names = _names(statement)
         held = {n for member in self.members for n in _names(member)}
-        loads = isinstance(statement.value, ir.Load) and bool(self.low.guard.keys(statement.value.pointer))
+        loads = isinstance(statement.value, ir.Load) and self.low.guard.matters(statement.value.pointer)
         if names & (self.later | self.assigned) or statement.name in held or (loads and self.stores):
             self.finish()
         self.low.number(statement)
@@ -81,17 +81,20 @@ class Gathered:
         if isinstance(statement, ir.Assign) and statement.name in self.later:
             return False
         guard = self.low.guard
-        if isinstance(statement, ir.Store) and guard.keys(statement.pointer):
+        if isinstance(statement, ir.Store):
             mine = guard.expanded(statement.pointer)
-            for load in self._loads():
-                if guard.keys(load.pointer) & guard.keys(statement.pointer) and guard.expanded(load.pointer) != mine:
+            for pointer in self._accessed():
+                if guard.keys(pointer) & guard.keys(statement.pointer) and guard.expanded(pointer) != mine:
                     return False
         if isinstance(statement, ir.Assign) and isinstance(statement.value, ir.Load) and self.stores:
-            return not guard.keys(statement.value.pointer)
+            return not guard.matters(statement.value.pointer)
         return not (missing(self.low, [*self.members, statement], layout) & self.assigned)
 
-    def _loads(self) -> list[ir.Load]:
-        return [m.value for m in self.members if isinstance(m, ir.Assign) and isinstance(m.value, ir.Load)]
+    def _accessed(self) -> list[ir.Tile]:
+        """The pointers of loads that matter, and of stores."""
+        found = [m.pointer for m in self.members if isinstance(m, ir.Store)]
+        loads = [m.value for m in self.members if isinstance(m, ir.Assign) and isinstance(m.value, ir.Load)]
+        return found + [load.pointer for load in loads if self.low.guard.matters(load.pointer)]
 
     def finish(self) -> None:
         """Writes what was gathered."""

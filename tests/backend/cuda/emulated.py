@@ -1,0 +1,201 @@
+"""Runs generated CUDA C++ without a GPU, if a C++ compiler is here: the threads of a block are fibers of one thread.
+
+A fiber runs until it meets a barrier or a shuffle. In `reversed` order the last thread runs first: what depends on an
+order that nobody promised, because a barrier is missing, comes out differently.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilegrad.backend.cuda.code.functions import MEMORY
+from tilegrad.backend.cuda.code.lower import Source, lower
+from tilegrad.ir.tile import Kernel
+
+SHIM = r"""
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+#define __device__ inline
+#define __global__
+#define __launch_bounds__(...)
+#define __restrict__
+#define __align__(n)
+struct Dim { int x; };
+static thread_local Dim threadIdx, blockIdx;
+static unsigned char* shared;
+
+const int MOST = 1024, STACK = 65536;
+static ucontext_t main_context, fibers[MOST];
+static char* stacks[MOST];
+static bool done[MOST];
+static int block_size, waiting_at[MOST], current;
+static unsigned exchange[MOST];
+
+static void yield() { swapcontext(&fibers[current], &main_context); threadIdx.x = current; }
+
+// Waits until the other threads of the group have come to their barrier of the same number.
+static void meet(int first, int count) {
+    int self = current, number = ++waiting_at[self];
+    for (bool all = false; !all;) {
+        yield();
+        all = true;
+        for (int t = first; t < first + count && t < block_size; ++t) all = all && (waiting_at[t] >= number || done[t]);
+    }
+}
+static void __syncthreads() { meet(0, block_size); }
+static unsigned __shfl_sync(unsigned, unsigned x, int lane) {
+    int self = current, first = self / 32 * 32;
+    exchange[self] = x;
+    meet(first, 32);
+    unsigned y = exchange[first + (lane & 31)];
+    meet(first, 32);
+    return y;
+}
+static unsigned __shfl_xor_sync(unsigned mask, unsigned x, int bits) { return __shfl_sync(mask, x, (current % 32) ^ bits); }
+static void (*body)(void**, int, int, int);
+static void** given;
+static int gx, gy, gz;
+static void enter() { body(given, gx, gy, gz); done[current] = true; swapcontext(&fibers[current], &main_context); }
+
+static void run_block(int threads, bool reversed) {
+    block_size = threads;
+    for (int t = 0; t < threads; ++t) {
+        if (!stacks[t]) stacks[t] = (char*)malloc(STACK);
+        getcontext(&fibers[t]);
+        fibers[t].uc_stack.ss_sp = stacks[t];
+        fibers[t].uc_stack.ss_size = STACK;
+        fibers[t].uc_link = &main_context;
+        makecontext(&fibers[t], enter, 0);
+        done[t] = false;
+        waiting_at[t] = 0;
+    }
+    for (int left = threads; left;) {
+        left = 0;
+        for (int n = 0; n < threads; ++n) {
+            int t = reversed ? threads - 1 - n : n;
+            if (done[t]) continue;
+            current = threadIdx.x = t;
+            swapcontext(&main_context, &fibers[t]);
+            left += !done[t];
+        }
+    }
+}
+
+template <class To, class From> static To bits_as(From x) { To y; memcpy(&y, &x, sizeof(y)); return y; }
+static float __int_as_float(int x) { return bits_as<float>(x); }
+static float __uint_as_float(unsigned x) { return bits_as<float>(x); }
+static unsigned __umulhi(unsigned x, unsigned y) { return (unsigned long long)x * y >> 32; }
+template <class T, class F> static T saturated(F x) {
+    const F least = (F)(T)((T)-1 < 0 ? (T)1 << (8 * sizeof(T) - 1) : 0), above = (T)-1 < 0 ? -least : ldexp(1.0, 8 * sizeof(T));
+    if (x != x) return 0;
+    return x < least ? (T)least : x >= above ? (T)~(T)least : (T)x;
+}
+static int __float2int_rz(float x) { return saturated<int>(x); }
+static long long __float2ll_rz(float x) { return saturated<long long>(x); }
+static unsigned long long __float2ull_rz(float x) { return saturated<unsigned long long>(x); }
+static int __double2int_rz(double x) { return saturated<int>(x); }
+static long long __double2ll_rz(double x) { return saturated<long long>(x); }
+static unsigned long long __double2ull_rz(double x) { return saturated<unsigned long long>(x); }
+static float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+static double rsqrt(double x) { return 1.0 / sqrt(x); }
+static unsigned short as_f16(float x) { _Float16 y = x; return bits_as<unsigned short>(y); }
+static float from_f16(unsigned short x) { return bits_as<_Float16>(x); }
+static unsigned short as_bf16(float x) {
+    unsigned bits = bits_as<unsigned>(x);
+    return x != x ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+static float greatest(float x, float y) { return x != x || y != y ? NAN : x > y ? x : y; }
+static float least(float x, float y) { return x != x || y != y ? NAN : x < y ? x : y; }
+"""
+ASM = {
+    'asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));': "y.bits = as_f16(x);",
+    'asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));': "y.bits = as_bf16(x);",
+    'asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));': "y = from_f16(x.bits);",
+    'asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));': "z = greatest(x, y);",
+    'asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));': "z = least(x, y);",
+}
+"""PTX of the prelude, and what it does."""
+
+
+def has_compiler() -> bool:
+    return shutil.which("g++") is not None
+
+
+def translated(source: Source, kernel: Kernel, number: int) -> str:
+    """A kernel as C++ for the host, in a namespace of its own, with a function that runs a grid of it."""
+    text = source.text
+    for asm, plain in ASM.items():
+        text = text.replace(asm, plain)
+    text = text.replace("extern __shared__ __align__(1024) unsigned char shared[];", "").replace('extern "C" ', "")
+    arguments = ", ".join(
+        [f"*({_type(p)}*)a[{n}]" for n, p in enumerate(kernel.parameters)] + ["gx", "gy", "gz"]
+    )
+    return f"""
+namespace k{number} {{
+{text}
+static void call(void** a, int gx, int gy, int gz) {{ {source.name}({arguments}); }}
+}}
+extern "C" void run_{number}(void** a, int x, int y, int z, int reversed) {{
+    body = k{number}::call; given = a; gx = x; gy = y; gz = z;
+    shared = (unsigned char*)aligned_alloc(1024, {-(-max(1, source.shared) // 1024) * 1024});
+    for (int n = 0; n < x * y * z; ++n) {{
+        memset(shared, 0xcd, {source.shared});
+        blockIdx.x = n;
+        run_block({source.threads}, reversed);
+    }}
+    free(shared);
+}}
+"""
+
+
+def _type(p: Any) -> str:
+    return f"{MEMORY[p.dtype.name]}{'*' if p.pointer else ''}"
+
+
+class Emulated:
+    """Some kernels, compiled together."""
+
+    def __init__(self, kernels: Sequence[Kernel], architecture: str = "sm_90a") -> None:
+        self.kernels = list(kernels)
+        self.sources = [lower(k, architecture) for k in kernels]
+        text = SHIM + "".join(map(translated, self.sources, self.kernels, range(len(kernels))))
+        folder = Path(tempfile.gettempdir()) / "tilegrad-emulated"
+        folder.mkdir(exist_ok=True)
+        stem = folder / hashlib.sha256(text.encode()).hexdigest()[:24]
+        if not stem.with_suffix(".so").exists():
+            stem.with_suffix(".cpp").write_text(text)
+            command = ["g++", "-std=c++17", "-O1", "-w", "-fno-strict-aliasing", "-ffp-contract=off", "-fwrapv", "-shared", "-fPIC"]
+            made = subprocess.run(
+                [*command, "-o", f"{stem}.aside", f"{stem}.cpp"], capture_output=True, text=True
+            )
+            if made.returncode:
+                raise AssertionError(made.stderr[:4000])
+            Path(f"{stem}.aside").rename(stem.with_suffix(".so"))
+        self.code = ctypes.CDLL(str(stem.with_suffix(".so")))
+
+    def run(self, number: int, arguments: Sequence[Any], grid: Sequence[int], reversed: bool = False) -> None:
+        """What is stored is then in the arrays among the arguments."""
+        kernel = self.kernels[number]
+        held, pointers = [], []
+        for p, a in zip(kernel.parameters, arguments, strict=True):
+            if p.pointer:
+                cell: Any = ctypes.c_void_p(a.__array_interface__["data"][0])
+            else:
+                array = np.array(a).astype(p.dtype.numpy)
+                cell = (ctypes.c_char * array.itemsize).from_buffer_copy(array.tobytes())
+            held.append(cell)
+            pointers.append(ctypes.addressof(cell))
+        extents = (*grid, 1, 1)[:3]
+        getattr(self.code, f"run_{number}")((ctypes.c_void_p * len(pointers))(*pointers), *extents, int(reversed))
+
