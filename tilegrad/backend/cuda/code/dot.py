@@ -43,7 +43,7 @@ OWN = set(
 """Names that these texts use."""
 LEAST = 8192
 """Bytes of shared memory that are asked for at least: a place of their own, at a multiple of 1024."""
-TOGETHER = 32
+TOGETHER = 16
 """How deep a piece of operands is that threads multiply number by number."""
 
 
@@ -68,7 +68,7 @@ def operands_named(body: Sequence[ir.Statement], types: Types, counts: dict[str,
                 if accumulator != ir.Name(name):
                     t = types.variables[name]
                     made.append(ir.Assign(name, accumulator or ir.Full(t.shape, ir.Literal(0), t.dtype)))
-                    counts[name] += 1
+                    counts[name] = counts.get(name, 1) + 1
                 made.append(ir.Assign(name, ir.Dot(*operands, ir.Name(name), product.precision)))
             case ir.For(index, start, stop, step, inner):
                 made.append(ir.For(index, start, stop, step, operands_named(inner, types, counts)))

@@ -63,7 +63,7 @@ def warp_products(sums: str, tiling: Tiling, x: Operand, y: Operand) -> list[str
     first = "sums[{}]".replace("sums", sums)
     at_i = first.format("i") if high > 1 else sums
     return [
-        "#pragma unroll",
+        "#pragma unroll 4",
         f"for (int step = 0; step < {x.depth // step}; ++step) {{",
         f"    uint32 a[{high}][4], b[{wide // 2}][4];",
         f"    for (int i = 0; i < {high}; ++i)",

@@ -38,13 +38,14 @@ class Layout(Structure):
         return self.axes[self.vector][0].extent if self.vector >= 0 else 1
 
     def registers(self) -> list[tuple[int, int]]:
-        """The digits that are held by registers, as (axis, place): the indices of an array, outermost first."""
-        return [
+        """The digits that are held by registers, as (axis, place): the indices of an array, outermost first, a vector's last."""
+        found = [
             (axis, place)
             for axis, digits in enumerate(self.axes)
             for place in reversed(range(len(digits)))
             if digits[place].stride is None
         ]
+        return sorted(found, key=lambda digit: digit == (self.vector, 0))
 
     def extents(self) -> tuple[int, ...]:
         """The extents of the array that each thread keeps."""
