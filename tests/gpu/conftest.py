@@ -38,27 +38,35 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write_line("There is no GPU here: nothing was tested.")
         return
     stats = terminalreporter.stats
-    reports = [r for kind in ("passed", "failed") for r in stats.get(kind, [])]
+    reports = [r for kind in ("passed", "failed", "error") for r in stats.get(kind, [])]
     files: dict[str, dict[str, int]] = {}
     for r in reports:
-        counted = files.setdefault(Path(r.nodeid.partition("::")[0]).stem, {"passed": 0, "failed": 0})
+        counted = files.setdefault(_file(r), {"passed": 0, "failed": 0})
         counted[r.outcome] += 1
     found = cuda.get_device_properties()
+    date = datetime.date.today().isoformat()
+    path = RESULTS / f"{found.name.lower().replace('nvidia ', '').replace(' ', '-')}-tests-{date}.json"
+    before = json.loads(path.read_text()) if path.exists() else {"files": {}, "figures": {}, "failures": []}
+    files = before["files"] | files  # other files were run before on the same day
+    failures = [f for f in before["failures"] if Path(f.partition("::")[0]).stem not in {_file(r) for r in reports}]
     record = {
-        "date": datetime.date.today().isoformat(),
+        "date": date,
         "device": found.name,
         "driver": f"CUDA {found.driver_version // 1000}.{found.driver_version % 1000 // 10}, {_driver()}",
         "python": platform.python_version(),
-        "properties": found._asdict(),
-        "counts": {kind: len(stats.get(kind, [])) for kind in ("passed", "failed", "skipped", "error")},
+        "passed": sum(f["passed"] for f in files.values()),
+        "failed": sum(f["failed"] for f in files.values()),
         "files": files,
-        "failed": sorted(r.nodeid for r in stats.get("failed", []) + stats.get("error", [])),
-        "figures": dict(item for r in reports for item in r.user_properties),
+        "failures": failures + sorted(r.nodeid for r in reports if r.outcome == "failed"),
+        "figures": before["figures"] | dict(item for r in reports for item in r.user_properties),
+        "properties": found._asdict(),
     }
-    name = found.name.lower().replace("nvidia ", "").replace(" ", "-")
-    path = RESULTS / f"{name}-tests-{record['date']}.json"
     path.write_text(json.dumps(record, indent=1) + "\n")
     terminalreporter.write_line(f"written to {path}")
+
+
+def _file(report: Any) -> str:
+    return Path(report.nodeid.partition("::")[0]).stem
 
 
 def _driver() -> str:

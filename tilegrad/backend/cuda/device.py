@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,12 +23,10 @@ from ...runtime.once import lock
 from .driver import Driver, DriverFault
 from .functions import Functions
 from .memory import CudaBuffer, Memory
-from .properties import blocks_at_once, properties
+from .properties import properties
 from .queues import Queue, here
+from .reports import readable, summary
 from .staging import Pinned, PinnedBuffer, Staging
-
-if TYPE_CHECKING:
-    from .build import Built
 
 MOST_QUEUES = 32
 """Streams that a device has at most; further ones that users ask for are these again."""
@@ -251,24 +249,14 @@ class CudaDevice(Device):
     def source(self, kernel: Kernel) -> str:
         """CUDA C++, headed by what the compiler says about it."""
         made = self.driver.built(kernel, self.properties.architecture)
-        return f"{self._report(made)}\n{made.source}"
+        return f"// {summary(made, self.properties)}\n{made.source}"
 
     def assembly(self, kernel: Kernel) -> str:
         """SASS where there is a disassembler (nvdisasm or cuobjdump), else PTX where there is a compiler."""
         made = self.driver.built(kernel, self.properties.architecture)
         if not made.image:
             return ""
-        return f"{self._report(made)}\n{made.sass or made.ptx}"
-
-    def _report(self, made: Built) -> str:
-        blocks = blocks_at_once(self.properties, made.threads, made.shared, made.registers)
-        warps = blocks * -(-made.threads // self.properties.warp_size)
-        most = self.properties.max_threads_per_multi_processor // self.properties.warp_size
-        code = f"{made.registers} registers, {made.spills} bytes spilled, " if made.image else "not compiled, "
-        return (
-            f"// {made.name}: {code}{made.threads} threads, {made.shared} bytes of shared memory; {blocks} blocks at a "
-            f"time on a multiprocessor ({100 * warps // most} % of its warps)"
-        )
+        return f"// {summary(made, self.properties)}\n{readable(made.sass) or made.ptx}"
 
     @cached_property
     def grain(self) -> Grain:

@@ -132,6 +132,7 @@ class NativeDriver(Driver):
             function.argtypes = arguments
             function.restype = c_int
         self._launch = self.library.cuLaunchKernelEx
+        self._mark = self.library.cuStreamWriteValue32_v2
         self._launch_graph = self.library.cuGraphLaunch
         code = self.library.cuInit(0)
         if code:
@@ -240,7 +241,9 @@ class NativeDriver(Driver):
         return milliseconds.value
 
     def mark(self, stream: int, address: int, number: int) -> None:
-        self.call("cuStreamWriteValue32_v2", stream, address, number & 0xFFFF_FFFF, 0)
+        code = self._mark(stream, address, number & 0xFFFF_FFFF, 0)
+        if code:
+            raise self.explained(self._fault(code, "cuStreamWriteValue32"))
 
     # --- memory --------------------------------------------------------------------------------
 
