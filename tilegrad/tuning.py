@@ -18,6 +18,7 @@ from .errors import ArgumentError
 from .runtime.device import device
 from .runtime.lock import Entry, keep, place
 from .schedule.group import Schedule
+from .schedule.trial import measured
 from .schedule.tune import Job, Tuned, jobs_of, shown, together, tune
 
 TIME = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|m|min|h)")
@@ -56,7 +57,7 @@ def tune_programs(programs: Sequence[Running], seconds: float, path: Path | None
         if target is not None:
             keep(target, VERSION, job.place.machine, {job.digest: entry})
 
-    tuned = tune(jobs, seconds, line.show, keep=note)
+    tuned = tune(jobs, seconds, line.show, measured, keep=note)
     line.end()
     return tuned
 

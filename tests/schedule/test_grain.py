@@ -45,7 +45,7 @@ SMALL = many_small(4)._replace(
 """As many small cores, but so small that the examples of ops are large for it."""
 FEW = Grain()._replace(workers=3, tile=12, longest_row=5, whole=2, beside=3, depth=3, square=3, short_rows=6)
 """As few large ones, but as small."""
-SOME = [e for n, e in enumerate(all_examples()) if n % 5 == 0]
+SOME = [e for n, e in enumerate(all_examples()) if n % 8 == 0]
 
 
 @pytest.mark.parametrize("example", SOME, ids=lambda e: e.name)

@@ -71,7 +71,9 @@ class Trial:
         launch = launch_of(lower(self.group, self.names, self.place.grain, choice), self.names)
         sizes = {n for b in self.buffers.values() for d in b.type.shape if isinstance(d, Size) for n in d.names()}
         names = tuple(self.buffers)
-        program = Program(launch.kernel.name, tuple(sorted(sizes)), tuple(self.buffers.values()), names, (), (launch,))
+        stored = tuple(dict.fromkeys(self.names[v] for v in self.group.stored))
+        buffers = tuple(self.buffers.values())
+        program = Program(launch.kernel.name, tuple(sorted(sizes)), buffers, names, stored, (launch,))
         return Contender(self, choice, launch, program)
 
     def results(self, contender: Contender) -> dict[str, Any]:

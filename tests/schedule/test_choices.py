@@ -1,0 +1,155 @@
+"""What is free in a kernel: every choice computes the same; what a lock says is done, or refused in words."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from tests.ops.registry import Example, all_examples
+from tests.schedule.test_grain import SMALL, given
+from tests.schedule.test_lowering import execute
+from tilegrad.backend.reference.graph import interpret
+from tilegrad.errors import ArgumentError
+from tilegrad.ir.dtype import float32
+from tilegrad.ir.graph import Graph, Input, TensorType, Value
+from tilegrad.ir.program import Launch
+from tilegrad.ops.activation import relu
+from tilegrad.ops.arithmetic import add, mul
+from tilegrad.ops.broadcasting import reduce_sum
+from tilegrad.ops.contraction import matmul
+from tilegrad.ops.exponential import exp
+from tilegrad.ops.movement import permute
+from tilegrad.ops.scan import cumsum
+from tilegrad.ops.sorting import sort
+from tilegrad.runtime.choice import Choice, chosen, parse_choice
+from tilegrad.runtime.grain import Grain, many_small
+from tilegrad.runtime.lock import Entry, Lock
+from tilegrad.schedule.assemble import assemble
+from tilegrad.schedule.fuse import fuse
+from tilegrad.schedule.options import about, candidates, digest_of, refusal, settled, usual
+
+GRAINS = {
+    "few": Grain()._replace(tile=12, longest_row=50, whole=2, beside=3, depth=3, square=3, short_rows=6),
+    "many": SMALL,
+}
+
+
+def locked(graph: Graph, grain: Grain, number: int, choice: Choice) -> list[Launch]:
+    """The launches of a graph, with a choice for one of its groups."""
+    schedule = fuse(graph, grain)
+    lock = Lock(None, {digest_of(schedule.groups[number]): Entry("it", choice)})
+    return [s for s in assemble(schedule, lock=lock).steps if isinstance(s, Launch)]
+
+
+@pytest.mark.parametrize("grain", GRAINS)
+@pytest.mark.parametrize("example", all_examples()[::31], ids=lambda e: e.name)
+def test_every_choice_means_the_same(example: Example, grain: str) -> None:
+    graph, arrays = example.graph(), list(example.arrays)
+    schedule = fuse(graph, GRAINS[grain])
+    expected = interpret(graph, arrays)
+    for group in schedule.groups:
+        found = candidates(group, GRAINS[grain])
+        assert found[:1] == [c for c in [usual(group, GRAINS[grain])] if c is not None]
+        for choice in found[1:]:
+            assert not refusal(group, choice, GRAINS[grain]), choice
+            program = assemble(schedule, lock=Lock(None, {digest_of(group): Entry("it", choice)}))
+            for have, want in zip(execute(program, arrays), expected, strict=True):
+                np.testing.assert_allclose(
+                    have.astype(np.float64), want.astype(np.float64), 1e-5, 1e-6, err_msg=f"{choice} of {group.kind}"
+                )
+
+
+def softened(x: Value) -> Value:
+    return mul(exp(x), reduce_sum(x, (1,), True))
+
+
+CASES: dict[str, tuple[Graph, set[str]]] = {}
+
+
+def case(name: str, output: Value, *inputs: Input, ways: set[str]) -> None:
+    CASES[name] = (Graph(inputs, (output,)), ways)
+
+
+X, TALL, Y = given(33, 100), given(4, 5000), given(100, 40)
+case("map", exp(X), X, ways={"along"})
+case("transposed", permute(exp(X), (1, 0)), X, ways={"across", "along"})
+case("rows", softened(X), X, ways={"rows", "loop"})
+case("columns", reduce_sum(TALL, (0,)), TALL, ways={"beside", "rows", "loop"})
+case("scan", cumsum(X, 1), X, ways={"rows", "loop"})
+case("product", relu(add(matmul(X, Y), 1.0)), X, Y, ways={""})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_choices_of_a_case(name: str) -> None:
+    graph, ways = CASES[name]
+    grain = Grain()._replace(whole=16)
+    (group,) = fuse(graph, grain).groups
+    found = candidates(group, grain)
+    assert {choice.way for choice in found} == ways
+    assert len(found) == len(set(found)) > 1
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-2, 3, x.shape).astype(np.float32) for x in graph.inputs]
+    (expected,) = interpret(graph, arrays)
+    texts = set()
+    for choice in found:
+        assert parse_choice(str(choice)) == choice
+        lock = Lock(None, {digest_of(group): Entry("it", choice)})
+        program = assemble(fuse(graph, grain), lock=lock)
+        texts.add(str(program.steps))
+        (got,) = execute(program, arrays)
+        np.testing.assert_allclose(got, expected, 1e-4, 1e-4, err_msg=str(choice))
+    assert len(texts) > 1, "no choice makes a difference"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("map", "across height=4 width=4", "the way is one of: along"),
+        ("map", "m=4 n=4 k=4", "the way is one of: along"),
+        ("map", "along width=4 depth=3", "along has the sizes height=... width=..."),
+        ("map", "along width=1000000", "a size is at most 65536"),
+        ("rows", "loop", "loop has the sizes width=..."),
+        ("product", "m=4 n=4", "a product has the sizes m=... n=... k=..."),
+        ("product", "m=34 n=40 k=100", "m is at most 33"),
+        ("product", "along width=3", "a product has the sizes"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(name: str, text: str, reason: str) -> None:
+    graph, _ = CASES[name]
+    grain = Grain()._replace(whole=16)
+    with pytest.raises(ArgumentError, match=re.escape(reason)) as raised:
+        locked(graph, grain, 0, parse_choice(text))
+    assert text in str(raised.value)
+    assert "Correct the line, or remove it" in str(raised.value)
+
+
+def test_sizes_are_powers_of_two_where_the_device_wants_that() -> None:
+    graph, _ = CASES["product"]
+    (group,) = fuse(graph, many_small(4)).groups
+    assert refusal(group, chosen(m=33, n=40, k=100), many_small(4)) == "sizes are powers of two here, and at least 16"
+    assert not refusal(group, chosen(m=32, n=64, k=16), many_small(4))
+
+
+def test_a_group_is_known_by_what_it_computes() -> None:
+    def digest(rows: int, number: float, name: str) -> str:
+        x = Input(TensorType(float32, (rows, 4)), name)
+        (group,) = fuse(Graph((x,), (mul(exp(x), number),))).groups
+        return digest_of(group)
+
+    assert digest(3, 2.0, "x") == digest(3, 2.0, "renamed")
+    assert len({digest(3, 2.0, "x"), digest(5, 2.0, "x"), digest(3, 2.5, "x")}) == 3
+
+
+def test_who_says_so() -> None:
+    graph, _ = CASES["product"]
+    (group,) = fuse(graph).groups
+    assert str(settled(group, Grain(), Lock())) == f"{usual(group, Grain())} (cost model)"
+    lock = Lock(None, {digest_of(group): Entry("it", chosen(m=4, n=4, k=4), "3 us instead of 4 us", 7)})
+    assert str(settled(group, Grain(), lock)) == "m=4 n=4 k=4 (None, line 7: 3 us instead of 4 us)"
+    assert about(group) == "f32[33,100], f32[100,40] -> f32[33,40]"
+    x = given(8)
+    (sorted_group,) = [g for g in fuse(Graph((x,), (sort(x).values,))).groups if g.kind == "opaque"]
+    assert candidates(sorted_group, Grain()) == []
+    assert settled(sorted_group, Grain(), lock) is None
