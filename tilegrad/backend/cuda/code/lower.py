@@ -21,7 +21,7 @@ from .dot import Products, operands_named
 from .elements import Axis, Elements, Kept, View
 from .functions import MEMORY, PRODUCT, SUM, TYPES, Text, binary, cast
 from .guard import Guard
-from .layout import Digit, Layout
+from .layout import NUMBER, Digit, Layout
 from .named import Named, assignments, position_parts
 from .patterns import Patterns
 from .plan import Plan
@@ -212,7 +212,7 @@ class Lowering:
         name, value = statement.name, statement.value
         t = self.types.of(value)
         if isinstance(value, ir.Load):
-            self.wait_for(self.guard.loading(value.pointer, None))
+            self.wait_for(self.guard.loading(value.pointer, NUMBER))
             text = self._loaded(value, t)
         else:
             text = self.elements.of(value, (), t.dtype)
@@ -272,26 +272,26 @@ class Lowering:
                 self.scopes.pop()
 
     def _if(self, condition: ir.Tile, then: Sequence[ir.Statement], otherwise: Sequence[ir.Statement]) -> None:
-        state = self.memory.last
+        state, before = self.memory.last, self.guard.copy()
         with self.out.block(f"if ({self.elements.of(condition, (), bool_)})"):
             self.block(then)
-            after = self.memory.last
+        after, done = self.memory.last, self.guard.copy()
+        self.memory.last = state
+        self.guard.restore(before)
         if otherwise:
-            self.memory.last = state
             with self.out.block("else"):
                 self.block(otherwise)
-        elif after == state:
-            return
-        self.memory.last = after if self.memory.last == after and otherwise else None
+        self.guard.merge(done)
+        self.memory.last = after if self.memory.last == after else None
 
     @contextmanager
     def _repeated(self, statement: ir.Statement) -> Iterator[None]:
         """A loop: its first turn may come after its last one."""
-        self.guard.repeat(statement)
         before, outer_first = self.memory.last, self.memory.first
         dirty = self.memory.dirty
         self.memory.first, self.memory.dirty = None, True
-        yield
+        with self.guard.repeated(statement):
+            yield
         first = self.memory.first
         self.memory.first = outer_first if outer_first is not None else first
         self.memory.last = before if first is None else (self.memory.last if before == self.memory.last else None)
@@ -310,9 +310,9 @@ class Lowering:
         self.guard.met()
 
     def wait_for(self, hazard: bool) -> None:
-        """A barrier, if what comes next needs one."""
+        """A barrier, if what comes next needs one; the guard has counted on it."""
         if hazard:
-            self.meet()
+            self.out.add("__syncthreads();")
 
     def take(self, bytes: int) -> str:
         """Shared memory for so many bytes, which nobody reads any more."""
