@@ -365,18 +365,33 @@ def hessian(fn: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
 # --- memory for work ---------------------------------------------------------------------------
 
 
-def checkpoint(fn: Callable[..., Any], *args: Any) -> Any:
+def checkpoint(
+    fn: Callable[..., Any],
+    *args: Any,
+    use_reentrant: bool | None = None,
+    preserve_rng_state: bool = True,
+    determinism_check: str = "default",
+    debug: bool = False,
+    **kwargs: Any,
+) -> Any:
     """fn(*args), whose intermediate values are computed again for the gradient and not kept; without arguments:
-    a function that does so."""
+    a function that does so. Random numbers come out the same again; PyTorch's settings make no difference here.
+
+    >>> import tilegrad as tg
+    >>> x = tg.tensor([0.0, 1.0], requires_grad=True)
+    >>> tg.checkpoint(lambda x: x.exp().exp(), x, use_reentrant=False).sum().backward()
+    >>> x.grad
+    tensor([ 2.7183, 41.1936])
+    """
     check_callable(fn, "checkpoint")
-    if not args:
+    if args or kwargs:
+        return _checkpointed(fn, args, kwargs)
 
-        @wraps(fn)
-        def later(*given: Any, **kwargs: Any) -> Any:
-            return _checkpointed(fn, given, kwargs)
+    @wraps(fn)
+    def later(*given: Any, **named: Any) -> Any:
+        return _checkpointed(fn, given, named)
 
-        return later
-    return _checkpointed(fn, args, {})
+    return later
 
 
 def _checkpointed(fn: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:

@@ -16,6 +16,7 @@ from .across import in_blocks
 from .group import Group, Kind, Mapping, Schedule, Store, merged
 from .inline import Element, elements, typical
 from .products import free_indices, operands, side_by_side
+from .waiting import of_nodes, waiting
 from .whole import in_one_piece
 
 MOST_MEMBERS = 64
@@ -44,9 +45,9 @@ class _Fusion:
     """The groups while they grow. `place` says in which group a node is."""
 
     def __init__(self, graph: Graph, grain: Grain) -> None:
-        self.graph = graph
+        self.graph, waits = waiting(graph)
         self.grain = grain
-        self.nodes = elements(graph)
+        self.nodes = elements(self.graph)
         self.groups: dict[int, Group] = {}
         self.place: dict[Value, int] = {}
         self.reads: dict[int, set[Value]] = {}
@@ -57,6 +58,8 @@ class _Fusion:
             self.groups[number] = group
             self.place[value] = number
             self.reads[number] = set(value.inputs) if value.opaque else group.reads()
+        later = of_nodes(self.graph, waits, self.nodes)
+        self.waits = {number: later.get(value, set()) for number, value in enumerate(self.nodes)}
 
     def schedule(self) -> Schedule:
         for value in list(self.nodes):
@@ -70,7 +73,7 @@ class _Fusion:
             group = self.groups[number]
             needed = {x for other, reads in self.reads.items() if other != number for x in reads} | outputs
             stored = tuple(m.value for m in group.members if m.value in needed)
-            groups.append(group.replaced(stored=stored))
+            groups.append(group.replaced(stored=stored, after=tuple(self.waits[number] - set(group.values()))))
         apart = tuple((p, c, why) for (p, c), why in self.apart.items() if self.place[p] != self.place[c])
         return Schedule(self.graph.inputs, self.graph.outputs, tuple(groups), apart, (), self.grain)
 
@@ -175,6 +178,7 @@ class _Fusion:
             return joined
         self.groups[second] = joined
         self.reads[second] = (self.reads[first] | self.reads[second]) - {m.value for m in joined.members}
+        self.waits[second] |= self.waits.pop(first)
         del self.groups[first], self.reads[first]
         self.moved[first] = second
         for member in a.members:
@@ -208,7 +212,8 @@ class _Fusion:
         return False
 
     def _producers(self, number: int) -> set[int]:
-        return {self.place[x] for x in self.reads[number] if x in self.place} - {number}
+        """The groups that come before: it reads what they make, or waits for it."""
+        return {self.place[x] for x in self.reads[number] | self.waits[number] if x in self.place} - {number}
 
     def _ordered(self) -> list[int]:
         """The groups, producers first."""

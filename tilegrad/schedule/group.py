@@ -34,6 +34,8 @@ class Group(Node):
     """What is computed, producers first; a member reads another at that one's own position only."""
     stored: tuple[Value, ...]
     """Those of the members that others need: they get memory."""
+    after: tuple[Value, ...] = ()
+    """What must be there before, besides what is read: it is the time to compute something again."""
 
     @property
     def stores(self) -> tuple[Store, ...]:
@@ -52,6 +54,10 @@ class Group(Node):
         made = tuple(Store(m.value, m.position, known[m.value]) for m in self.members if m.value in self.stored)
         self.__dict__["_stores"] = made
         return made
+
+    def values(self) -> list[Value]:
+        """What is computed."""
+        return [m.value for m in self.members]
 
     def reads(self) -> set[Value]:
         """The values outside of the group that it reads."""

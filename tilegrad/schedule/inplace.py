@@ -28,7 +28,9 @@ def place_updates(schedule: Schedule, updates: Iterable[tuple[Value, Value]]) ->
     groups = schedule.groups
     maker = {v: n for n, g in enumerate(groups) for v in g.stored}
     reads = [g.needs() for g in groups]
-    before: Before = [{maker[x] for x in reads[n] if x in maker} for n in range(len(groups))]
+    place = {v: n for n, g in enumerate(groups) for v in g.values()}
+    needed = [{*reads[n], *g.after} for n, g in enumerate(groups)]
+    before: Before = [{place[x] for x in needed[n] if x in place} for n in range(len(groups))]
     taken: dict[Value, Value] = {}
     for new, old in updates:
         writer = maker.get(new)

@@ -1,13 +1,14 @@
 """Checkpointing: values between some inputs and outputs are computed again for the gradient, not kept.
 
-It trades work for memory: between the forward and the backward pass only the inputs stay alive.
+It trades work for memory: between the forward and the backward pass only the inputs stay alive. Random numbers
+come out equal, because the state that they were drawn from is an input like any other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir.graph import Value, topological
+from ..ir.graph import Input, Value, topological
 from ..ops.joint import Again, joint_outputs
 from .autodiff import gradients, is_leaf
 from .batch import substitute
@@ -17,17 +18,16 @@ def checkpointed(outputs: Sequence[Value], inputs: Sequence[Value]) -> list[Valu
     """The outputs, with gradients for which everything between them and the inputs is computed again."""
     given = set(inputs)
     reached = topological(outputs, lambda v: v in given or is_leaf(v))
-    captured = [v for v in reached if v.tracked and is_leaf(v) and v not in given]
+    captured = [v for v in reached if is_leaf(v) and v not in given and (type(v) is Input or v.inputs)]
     arguments = [*inputs, *captured]
 
     def rule(upstreams: Sequence[Value | None]) -> Sequence[Value | None]:
         flowing = [(y, u) for y, u in zip(outputs, upstreams, strict=True) if u is not None]
-        again: dict[Value, Value] = {x: Again(x, flowing[0][1]) for x in inputs}
+        again: dict[Value, Value] = {x: Again(x, flowing[0][1]) for x in arguments}
         anew = substitute([y for y, _ in flowing], again)
-        wanted = [again.get(x, x) for x in arguments]
         for copy in again.values():
             copy.__dict__["leaf"] = None  # what x was computed from gets its share through x
-        found = gradients(anew, [u for _, u in flowing], wanted)
+        found = gradients(anew, [u for _, u in flowing], list(again.values()))
         for copy in again.values():
             del copy.__dict__["leaf"]
         return found

@@ -1,0 +1,86 @@
+"""What is computed again waits until its time has come, and then is no different from other values.
+
+`Again` keeps a second computation apart from the first while passes look for equal values. For kernels it is the
+value itself; what remains of it is who must come before whom. Without that, both computations would be done at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ..ir.graph import Graph, Value
+from ..ops.joint import Again
+from ..transform.share import moved
+
+Waits = dict[Value, set[Value]]
+"""For values those that must be there before they are computed, besides what they read."""
+
+
+def waiting(graph: Graph) -> tuple[Graph, Waits]:
+    """The graph without `Again`, and which of its values wait for which.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ir.graph import Input, TensorType
+    >>> from ..ops.exponential import exp
+    >>> from ..ops.trigonometric import sin
+    >>> x = Input(TensorType(float32, (3,)), "x")
+    >>> u = sin(exp(x))
+    >>> made, waits = waiting(Graph((x,), (u, exp(Again(x, u)))))
+    >>> print(made)
+    graph(x: f32[3])
+      %0: f32[3] = exp x
+      %1: f32[3] = sin %0
+      %2: f32[3] = exp x
+      return %1, %2
+    >>> {str(v): [str(w) for w in ws] for v, ws in waits.items()}
+    {'exp': ['sin']}
+    """
+    values = graph.values()
+    if not any(isinstance(v, Again) for v in values):
+        return graph, {}
+    given = set(graph.inputs)
+    new: dict[Value, Value] = {}
+    after: dict[Value, set[Value]] = {}
+    waits: Waits = {}
+    for value in values:
+        if value in given or not value.inputs:
+            new[value] = value
+        elif isinstance(value, Again):
+            new[value] = new[value.x]
+            after[value] = {new[value.after]} | after.get(value.x, set())
+        else:
+            made = new[value] = moved(value, tuple([new[x] for x in value.inputs]))
+            own: set[Value] = set().union(*[after[x] for x in value.inputs if x in after])
+            if own:
+                waits.setdefault(made, set()).update(own)
+    return Graph(graph.inputs, tuple([new[v] for v in graph.outputs])), waits
+
+
+def of_nodes(graph: Graph, waits: Waits, nodes: Collection[Value]) -> Waits:
+    """The same among the nodes: what is computed where it is read lets its reader wait."""
+    if not waits:
+        return {}
+    passed: dict[Value, set[Value]] = {}
+    found: Waits = {}
+    for value in graph.values():
+        own = set().union(waits.get(value, set()), *[passed[x] for x in value.inputs if x in passed])
+        if own and value in nodes:
+            found[value] = _made_by(own, nodes)
+        elif own:
+            passed[value] = own
+    return found
+
+
+def _made_by(values: Collection[Value], nodes: Collection[Value]) -> set[Value]:
+    """The nodes by which values are there, whether they are nodes or not."""
+    found: set[Value] = set()
+    seen: set[Value] = set()
+    stack = list(values)
+    while stack:
+        value = stack.pop()
+        if value in nodes:
+            found.add(value)
+        elif value not in seen:
+            seen.add(value)
+            stack.extend(value.inputs)
+    return found
