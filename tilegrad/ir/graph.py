@@ -216,8 +216,11 @@ class Graph(Node):
 
     def values(self) -> list[Value]:
         """Every value once, producers before consumers; the inputs are where it ends."""
-        given = set(self.inputs)
-        return topological(self.outputs, lambda v: v in given)
+        found = self.__dict__.get("_values")
+        if found is None:
+            given = set(self.inputs)
+            found = self.__dict__["_values"] = topological(self.outputs, lambda v: v in given)
+        return list(found)
 
     def names(self) -> dict[Value, str]:
         names = {x: (x.name if isinstance(x, Input) and x.name else f"x{n}") for n, x in enumerate(self.inputs)}

@@ -38,7 +38,7 @@ def sooner(graph: Graph) -> Graph:
       %6: f32[3,8] = returned[axes=(2/2)] %4 %5
       return %0, %6
     """
-    pooled = {(v.x, v.axes): v for v in graph.values() if isinstance(v, MaxPool)}
+    pooled = {(v.x, v.axes): v for v in graph.values() if type(v) is MaxPool}
     return rewrite(graph, partial(_sooner, pooled)) if pooled else graph
 
 
