@@ -48,6 +48,7 @@ def run_commands(block: Block, folder: Path, package: Path, update: bool = False
     """Types the commands of a block; what it would say if it were written now."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(package), "COLUMNS": "120"}
+    environment["TILEGRAD_THREADS"] = "2"  # tiles of matrix products depend on it
     text = block.text
     for command in commands(block):
         done = subprocess.run(

@@ -33,6 +33,7 @@ from ..transform.autodiff import undifferentiated
 from .lines import Line, Place, places_of, show_lines, user_lines
 from .listing import Listing
 from .measure import Measured, duration, measure
+from .settled import show_choices
 
 SHOWN_LINES = 8
 """Of the user's, at the head of a kernel."""
@@ -186,6 +187,9 @@ class Explanation:
             if stage.name != "graph" and isinstance(stage.artifact, Graph | Schedule):
                 found[stage.name] = lambda s=stage: s.artifact if s.changed else "(unchanged)"  # type: ignore[misc]
         found["kernels"] = lambda: self.kernels
+        found["choices"] = lambda: show_choices(
+            self.kernels.launches, self.groups, self.device.grain, self.compiled.lock
+        )
         found["program"] = lambda: show_program(self.program)
         found["assembly"] = lambda: self.assembly if len(self.assembly) else f"({self.device.name} has none to show)"
         found["measured"] = lambda: self.measured

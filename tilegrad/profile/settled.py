@@ -1,0 +1,26 @@
+"""How each kernel was cut, and who says so: the cost model, or a line of `kernels.lock`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.program import Launch
+from ..runtime.grain import Grain
+from ..runtime.lock import Lock
+from ..schedule.group import Group
+from ..schedule.options import settled
+
+
+def show_choices(launches: Sequence[Launch], groups: Sequence[Group], grain: Grain, lock: Lock) -> str:
+    """A line for each kernel.
+
+    >>> import tilegrad as tg
+    >>> print(tg.explain(lambda x: x.exp(), tg.ones(4, 1000, device="reference"))["choices"])
+    0 exp  along width=2048 (cost model)
+    """
+    rows = []
+    for n, (launch, group) in enumerate(zip(launches, groups, strict=True)):
+        found = settled(group, grain, lock)
+        rows.append((f"{n} {launch.kernel.name}", "as its op brings it" if found is None else str(found)))
+    width = max((len(name) for name, _ in rows), default=0)
+    return "\n".join(f"{name:{width}}  {choice}" for name, choice in rows)
