@@ -92,6 +92,8 @@ static void run_block(int threads, bool reversed) {
     }
 }
 
+static int min(int x, int y) { return x < y ? x : y; }
+static int max(int x, int y) { return x > y ? x : y; }
 template <class To, class From> static To bits_as(From x) { To y; memcpy(&y, &x, sizeof(y)); return y; }
 static float __int_as_float(int x) { return bits_as<float>(x); }
 static float __uint_as_float(unsigned x) { return bits_as<float>(x); }
@@ -138,9 +140,7 @@ def translated(source: Source, kernel: Kernel, number: int) -> str:
     for asm, plain in ASM.items():
         text = text.replace(asm, plain)
     text = text.replace("extern __shared__ __align__(1024) unsigned char shared[];", "").replace('extern "C" ', "")
-    arguments = ", ".join(
-        [f"*({_type(p)}*)a[{n}]" for n, p in enumerate(kernel.parameters)] + ["gx", "gy", "gz"]
-    )
+    arguments = ", ".join([f"*({_type(p)}*)a[{n}]" for n, p in enumerate(kernel.parameters)] + ["gx", "gy", "gz"])
     return f"""
 namespace k{number} {{
 {text}
@@ -175,10 +175,18 @@ class Emulated:
         stem = folder / hashlib.sha256(text.encode()).hexdigest()[:24]
         if not stem.with_suffix(".so").exists():
             stem.with_suffix(".cpp").write_text(text)
-            command = ["g++", "-std=c++17", "-O1", "-w", "-fno-strict-aliasing", "-ffp-contract=off", "-fwrapv", "-shared", "-fPIC"]
-            made = subprocess.run(
-                [*command, "-o", f"{stem}.aside", f"{stem}.cpp"], capture_output=True, text=True
-            )
+            command = [
+                "g++",
+                "-std=c++17",
+                "-O1",
+                "-w",
+                "-fno-strict-aliasing",
+                "-ffp-contract=off",
+                "-fwrapv",
+                "-shared",
+                "-fPIC",
+            ]
+            made = subprocess.run([*command, "-o", f"{stem}.aside", f"{stem}.cpp"], capture_output=True, text=True)
             if made.returncode:
                 raise AssertionError(made.stderr[:4000])
             Path(f"{stem}.aside").rename(stem.with_suffix(".so"))
@@ -198,4 +206,3 @@ class Emulated:
             pointers.append(ctypes.addressof(cell))
         extents = (*grid, 1, 1)[:3]
         getattr(self.code, f"run_{number}")((ctypes.c_void_p * len(pointers))(*pointers), *extents, int(reversed))
-

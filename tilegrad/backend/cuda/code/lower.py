@@ -17,6 +17,7 @@ from ....ir.tile_checker import check
 from ....ir.tile_types import TileType
 from ..tensor_map import TensorMap
 from .across import copy_tiles
+from .deferred import deferred
 from .dot import Products, operands_named
 from .elements import Axis, Elements, Kept, View
 from .functions import MEMORY, PRODUCT, SUM, TYPES, Text, binary, cast
@@ -55,7 +56,8 @@ class Lowering:
         self.types = check(kernel)
         self.counts = assignments(kernel)
         self.named = Named(kernel, self.types, self.counts)
-        self.body = operands_named(self.named.block(kernel.body), self.types, self.counts)
+        named = deferred(self.named.block(kernel.body), self.types, self.counts)
+        self.body = operands_named(named, self.types, self.counts)
         self.products = Products(kernel, self.body, self.types, architecture)
         self.meanings: dict[str, ir.Tile] = {}
         self.strides: dict[str, tuple[ir.Tile, ir.Tile]] = {}
@@ -265,6 +267,8 @@ class Lowering:
         )
         forward = f"++{index}" if step.text == "1" else f"{index} += {step}"
         with self._repeated(loop):
+            if _only_gathers(loop):
+                self.out.add("#pragma unroll 4")  # more loads are under way
             with self.out.block(f"for ({type} {index} = {start}; {index} < {stop.within(8)}; {forward})"):
                 self.scopes.append({loop.index})
                 self.block(loop.body)
@@ -482,6 +486,13 @@ def to_memory(value: Text, t: TileType) -> Text:
     if MEMORY[t.dtype.name] == TYPES[t.dtype.name] or t.dtype is bool_:
         return value
     return Text(f"stored<{MEMORY[t.dtype.name]}>({value})")
+
+
+def _only_gathers(loop: ir.For) -> bool:
+    """Whether a loop only loads and computes, so that its turns may overlap."""
+    return any(isinstance(s, ir.Assign) and isinstance(s.value, ir.Load) for s in loop.body) and all(
+        isinstance(s, ir.Assign) and not isinstance(s.value, ir.Reduce | ir.Scan | ir.Dot) for s in loop.body
+    )
 
 
 def _uses(body: Sequence[ir.Statement]) -> dict[str, list[int]]:

@@ -50,20 +50,33 @@ class Plan:
 
     def _widths(self) -> dict[int, int]:
         """Elements of a vector, by the extent of the axis along which tiles are read and written."""
-        found: dict[int, list[int]] = {}
+        found: dict[int, list[tuple[int, int]]] = {}
         across = False
         for pointer, t in self.accesses():
             if t.shape:
                 fastest = self.order(pointer)[0]
                 across |= fastest != len(t.shape) - 1
-                if self.patterns.of(pointer, fastest).step == 1:
-                    found.setdefault(t.shape[fastest], []).append(t.dtype.bytes)
+                if self._run(pointer, fastest) > 1:
+                    found.setdefault(t.shape[fastest], []).append((t.dtype.bytes, self._run(pointer, fastest)))
         widths = {}
-        for extent, bytes in found.items():
-            widest = 4 if across else VECTOR // (4 if max(bytes) == 8 and min(bytes) < 8 else max(bytes))
-            wide = max(1, widest // max(bytes)) if across else widest
-            widths[extent] = math.gcd(power_of_two(extent), wide)
+        for extent, runs in found.items():
+            bytes = [b for b, _ in runs]
+            widest = max(bytes)
+            if across:  # elements go through shared memory one by one
+                wide = max(1, 4 // widest)
+            else:
+                wide = VECTOR // (4 if widest == 8 and min(bytes) < 8 else widest)
+            widths[extent] = min(power_of_two(extent), wide, max(run for _, run in runs))
         return widths
+
+    def _run(self, pointer: ir.Tile, axis: int) -> int:
+        """How many elements along an axis surely lie beside each other, where a vector of so many begins."""
+        for width in (16, 8, 4, 2):
+            if self.types.of(pointer).shape[axis] % width == 0:
+                self.patterns.width = width
+                if self.patterns.of(pointer, axis).step == 1:
+                    return width
+        return 1
 
     def _threads(self) -> int:
         most = 1
@@ -87,6 +100,7 @@ class Plan:
         """The axes of an access, the one that lies closest in memory first."""
         shape = self.types.of(pointer).shape
         axes = [n for n in reversed(range(len(shape)))]
+        self.patterns.width = 2
         steps = {n: self.patterns.of(pointer, n).step if shape[n] > 1 else None for n in axes}
         known = {n: abs(step) for n, step in steps.items() if step}
         if not known:

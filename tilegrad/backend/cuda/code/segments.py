@@ -20,6 +20,7 @@ from ....ir.tile_access import roots, walk
 from ....ir.tile_types import TileType
 from . import functions
 from .across import COMBINE, neutral, reduce_threads, scan_threads, wide
+from .dot_store import Staged, staged, write_staged
 from .elements import Kept, View, fits
 from .functions import MEMORY, TYPES, Text, literal
 from .layout import NUMBER, Layout
@@ -155,6 +156,7 @@ class _Segment:
         self.inside: list[str] = []
         self.indices = low.indices(layout)
         self.totals: dict[str, str] = {}
+        self.staged: Staged | None = None
 
     def write(self) -> None:
         low = self.low
@@ -168,7 +170,12 @@ class _Segment:
         for m in self.members:
             if isinstance(m, ir.Assign):
                 self._declare(m)
+        stores = [m for m in self.members if isinstance(m, ir.Store)]
+        if len(stores) == 1:
+            self.staged = staged(low, stores[0], self.layout)
         self._loop()
+        if self.staged is not None:
+            write_staged(low, stores[0], self.staged)
         for m in self.members:
             if isinstance(m, ir.Assign) and isinstance(m.value, ir.Reduce):
                 self._reduced(m.name, m.value)
@@ -247,8 +254,9 @@ class _Segment:
         out.lines += [*self.heads.lines, *self.loads.lines]
         if self.lanes.lines and wide:
             index = "    " * depth
-            out.lines += [f"{index}#pragma unroll", f"{index}for (int v = 0; v < {self.layout.width}; ++v) {{"]
-            out.lines += [*self.lanes.lines, index + "}"]
+            alone = len(self.lanes.lines) == 1 and not self.lanes.lines[0].strip().startswith("const")
+            out.lines += [f"{index}#pragma unroll", f"{index}for (int v = 0; v < {self.layout.width}; ++v){'' if alone else ' {'}"]
+            out.lines += [*self.lanes.lines, *([] if alone else [index + "}"])]
         else:
             out.lines += self.lanes.lines
         out.lines += self.stores.lines
@@ -432,6 +440,9 @@ class _Segment:
         if even and store.mask is not None:
             conditions.append(self._base(store.mask, TileType(bool_)).within(functions.AND))
         guard = f"if ({self._all(conditions)}) " if conditions else ""
+        if self.staged is not None:
+            self.stores.add(f"{guard}write({self.staged.at(self.view)}, {values});")
+            return
         if even:
             write = "write" if self._is_aligned(store.pointer, t) else "write_anywhere"
             self.stores.add(f"{guard}{write}({pointer}, {values});")
