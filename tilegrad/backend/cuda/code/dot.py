@@ -41,6 +41,8 @@ OWN = set(
     "x_tile y_tile values a b i j p q pp qq n step line piece".split()
 ) | set(re.findall(r"(\w+)\((?:uint32|int|const|float|uint64)", "".join(t for t in vars(helpers).values() if isinstance(t, str))))
 """Names that these texts use."""
+MANY = 8
+"""Warps of a kernel of several products, whose tiles are all held at once."""
 LEAST = 8192
 """Bytes of shared memory that are asked for at least: a place of their own, at a multiple of 1024."""
 TOGETHER = 16
@@ -102,7 +104,7 @@ class Products:
         kinds = {name: self._kind(dot) for name, dot in self.dots.items()}
         if self.group is None:
             shapes = {name: types.variables[name].shape for name in self.dots}
-            count = max(fewest_warps(kinds[name], *shapes[name]) for name in self.dots)
+            count = max(MANY if len(self.dots) > 2 else 0, *(fewest_warps(kinds[name], *shapes[name]) for name in self.dots))
             self.tilings = {name: tiling(kinds[name], *shapes[name], count) for name in self.dots}
             self._find_loops(body)
 
@@ -167,6 +169,10 @@ class Products:
     def layouts(self) -> dict[str, Layout]:
         return {name: t.layout for name, t in self.tilings.items()}
 
+    def is_pairs(self, layout: Layout) -> bool:
+        """Whether a layout is that of sums on tensor cores."""
+        return any(t.kind != "thread" and t.layout == layout for t in self.tilings.values())
+
     @property
     def maps(self) -> tuple[TensorMap, ...]:
         return () if self.group is None else (self.group.x.map, self.group.y.map)
@@ -221,7 +227,7 @@ class Products:
                 offsets = tuple(f"{source} - {pointer}" for source, pointer in zip(sources, pointers, strict=True))
                 inner = [[*numbers, *copies(plan, (offsets[0], offsets[1]))], products(plan, sums)]
                 loops = [[head, *[f"    {line}" for line in lines], "}"] for lines in inner]
-                text = [*beginning(plan, place), *parted(plan, *loops)]
+                text = [*beginning(plan, place), *parted(plan, sums, *loops)]
             case Copied():
                 self.use(helpers.COPIES, helpers.FRAGMENTS, helpers.warp_product(_sides(plan)[0].dtype.name))
                 text = copied_text(plan, sums, index, sources, element, numbers, place)

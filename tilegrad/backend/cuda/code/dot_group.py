@@ -162,7 +162,7 @@ def beginning(plan: Grouped, shared: str) -> list[str]:
     ]
 
 
-def parted(plan: Grouped, copying: list[str], multiplying: list[str]) -> list[str]:
+def parted(plan: Grouped, sums: str, copying: list[str], multiplying: list[str]) -> list[str]:
     """The two roles, each with its loop, after which the copying warps are done."""
     limits = ["", ""]
     if plan.tiling.down > 1:  # more threads than there are registers for: those that multiply get those of the others
@@ -179,7 +179,9 @@ def parted(plan: Grouped, copying: list[str], multiplying: list[str]) -> list[st
         limits[1],
         "{",
         "    int stage = 0, phase = 0, before = -1;" + (" int group = threadIdx.x / 128;" if plan.tiling.down > 1 else ""),
+        f"    settle({sums});",
         *[f"    {line}" for line in multiplying],
         "    wait_for_products<0>();",
+        f"    settle({sums});",
         "}",
     ]

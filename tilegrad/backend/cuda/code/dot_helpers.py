@@ -74,6 +74,13 @@ __device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_g
 template <int left> __device__ __forceinline__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(left) : "memory");
 }
+// Products write sums after the instruction that begins them: other uses must not be moved across this.
+template <int n> __device__ __forceinline__ void settle(float (&sums)[2][n][2]) {
+  #pragma unroll
+  for (int h = 0; h < 2; ++h)
+    #pragma unroll
+    for (int j = 0; j < n; ++j) asm volatile("" : "+f"(sums[h][j][0]), "+f"(sums[h][j][1]) :: "memory");
+}
 """
 
 WORDS = {"bfloat16": "bf16", "float16": "f16", "int8": "s8", "uint8": "u8", "float32": "tf32"}

@@ -135,16 +135,16 @@ class Definitions:
         if not isinstance(x, ir.Load) or x.mask is not None:
             return None
         t = self.types.of(x)
-        parameter = self._parameter(x.pointer)
+        parameter = self.parameter(x.pointer)
         steps = (self.step(x.pointer, -2), self.step(x.pointer, -1))
         if len(t.shape) != 2 or parameter is None or steps[0] is None or steps[1] is None or 1 not in steps:
             return None
         return Strided(x.pointer, parameter, t.dtype, (t.shape[0], t.shape[1]), (steps[0], steps[1]))
 
-    def _parameter(self, pointer: ir.Tile) -> str | None:
+    def parameter(self, pointer: ir.Tile) -> str | None:
         """The parameter that an address is counted from."""
         pointer = self.resolved(pointer)
         if isinstance(pointer, ir.Name):
             return pointer.name if pointer.name in self.parameters else None
         bases = [y for y in ir.parts(pointer) if not isinstance(y, ir.Literal) and self.types.of(y).pointer]
-        return self._parameter(bases[0]) if len(bases) == 1 else None
+        return self.parameter(bases[0]) if len(bases) == 1 else None
