@@ -50,6 +50,8 @@ class _Lowering:
         self.nests = Nests(self.e, target)
         self.assigned: dict[str, int] = {}
         self.used: dict[str, int] = {}
+        self.prepared: set[str] = set()
+        """The names whose expressions the present statement has looked through."""
         self.stored: set[str] = set()
         self.points: dict[str, set[str]] = {}
         """From which pointers a variable that is one was made."""
@@ -154,6 +156,7 @@ class _Lowering:
     def _fresh(self) -> None:
         """Before a statement: nothing is known of memory."""
         self.e.made = {}
+        self.prepared = set()
         self.e.begin()
 
     def _assign(self, name: str, value: ir.Tile) -> None:
@@ -248,7 +251,8 @@ class _Lowering:
     def _prepare(self, x: ir.Tile) -> None:
         """Computes the reductions, scans, products and reshapes in an expression."""
         if isinstance(x, ir.Name):
-            if x.name in self.e.lazy:
+            if x.name in self.e.lazy and x.name not in self.prepared:
+                self.prepared.add(x.name)
                 self._prepare(self.e.lazy[x.name])
             return
         for part in ir.parts(x):
