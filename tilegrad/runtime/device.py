@@ -89,6 +89,11 @@ class Device(ABC):
         """The contents of a CPU buffer in CPU memory from which this device copies while others work; None: no need."""
         return None
 
+    def deliver(self, source: Buffer, target: Buffer) -> None:
+        """Puts the contents of a buffer of this device in one of the CPU."""
+        array = self.to_host(source, uint8, (source.bytes,))
+        target.device.overwrite(target, target.device.from_host(array))
+
     def overwrite(self, target: Buffer, source: Buffer) -> None:
         """Puts the contents of one buffer of this device in another."""
         array = self.to_host(source, uint8, (source.bytes,))

@@ -20,6 +20,7 @@ import numpy as np
 from tilegrad.backend.cuda.driver import ILLEGAL_ADDRESS, OUT_OF_MEMORY, Call, CopyCall, Driver, DriverFault
 from tilegrad.backend.cuda.null import RECORDED
 from tilegrad.backend.cuda.tensor_map import TensorMap
+from tilegrad.backend.cuda.watching import number
 from tilegrad.backend.reference.tile import run
 from tilegrad.errors import KernelError
 from tilegrad.ir.tile import Kernel
@@ -321,7 +322,7 @@ class SimulatedDriver(Driver):
                     arguments.append(whole[: whole.size // parameter.dtype.bytes * parameter.dtype.bytes])
                     arguments[-1] = arguments[-1].view(parameter.dtype.numpy)
                 else:
-                    arguments.append(value - (1 << 64) if value >> 63 else value)
+                    arguments.append(number(value, parameter.dtype))
             run(kernel, arguments, (x, y, z))
 
         return compute

@@ -288,6 +288,25 @@ def test_profiled_runs(gpu: CudaDevice) -> None:
     assert all(e.stop > e.start for e in seen)
 
 
+def test_a_kernel_of_a_user(gpu: CudaDevice) -> None:
+    scale = parse("""
+def scale(x: "*f32", out: "*f32", by: "f32", n: "i32"):
+    i = tl.program_id(0) * 16 + tl.arange(0, 16)
+    tl.store(out + i, tl.load(x + i, mask=i < n) * by, mask=i < n)
+""")
+    launch = gpu.compile(scale)
+    x, out = gpu.from_host(np.arange(40, dtype=np.float32)), gpu.allocate(160)
+    for by in (0.5, -2.0, 0.5):
+        launch([x, out, by, 40], (3,))  # type: ignore[list-item]
+        np.testing.assert_array_equal(gpu.to_host(out, float32, (40,)), np.arange(40, dtype=np.float32) * by)
+    launch([x, out, 9.0, 40], (0,))  # type: ignore[list-item]
+    with pytest.raises(LaunchError, match="wants a grid of 4294967296 blocks"):
+        launch([x, out, 1.0, 40], (65536, 65536))  # type: ignore[list-item]
+    with changed(cuda="checked"), pytest.raises(KernelError, match="index 40 is outside x, which has 40 elements"):
+        launch([x, out, 1.0, 50], (4,))  # type: ignore[list-item]
+    np.testing.assert_array_equal(gpu.to_host(out, float32, (40,)), np.arange(40, dtype=np.float32) * 0.5)
+
+
 def test_a_fork_is_told(gpu: CudaDevice) -> None:
     gpu.allocate(10)
     gpu._forked()

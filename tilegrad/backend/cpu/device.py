@@ -49,9 +49,10 @@ class CpuDevice(Device):
         return BorrowedBuffer(self, array) if usable else None
 
     def copy(self, source: Buffer) -> Buffer:
-        if source.device is not self:
-            return super().copy(source)
         target = self.allocate(source.bytes)
+        if source.device is not self:
+            source.device.deliver(source, target)
+            return target
         ctypes.memmove(target.address, source.address, source.bytes)
         return target
 

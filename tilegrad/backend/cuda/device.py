@@ -17,7 +17,7 @@ from ...ir.dtype import DType, float16
 from ...ir.program import Program
 from ...ir.tile import Kernel
 from ...runtime.buffer import Buffer
-from ...runtime.device import Device, Executable, Statistics
+from ...runtime.device import CompiledKernel, Device, Executable, Statistics
 from ...runtime.grain import Grain, many_small
 from ...runtime.once import lock
 from .driver import Driver, DriverFault
@@ -160,6 +160,12 @@ class CudaDevice(Device):
             self.staging.download(int(array.__array_interface__["data"][0]), buffer.address, array.nbytes, queue)
         return array
 
+    def deliver(self, source: Buffer, target: Buffer) -> None:
+        assert isinstance(source, CudaBuffer)
+        queue = self.queue
+        queue.reads(source)
+        self.staging.download(target.address, source.address, source.bytes, queue)
+
     def copy(self, source: Buffer) -> Buffer:
         match source:
             case CudaBuffer():
@@ -240,6 +246,11 @@ class CudaDevice(Device):
         return Statistics(usage.live - arenas - numbers, usage.peak, self.memory.held, self.memory.fetched)
 
     # --- programs ------------------------------------------------------------------------------
+
+    def compile(self, kernel: Kernel) -> CompiledKernel:
+        from .launcher import Launcher
+
+        return Launcher(self, kernel)
 
     def load(self, program: Program) -> Executable:
         from .executable import CudaExecutable

@@ -21,7 +21,7 @@ from .graphs import ProgramGraph
 from .memory import CudaBuffer, class_bytes
 from .plan import planned
 from .queues import Queue, Work
-from .watching import check_accesses, profiled
+from .watching import WATCHED, check_accesses, profiled
 
 if TYPE_CHECKING:
     from .device import CudaDevice
@@ -30,9 +30,6 @@ MOST_BINDINGS = 256
 """Sets of sizes that are kept for one program."""
 DIRECT_RUNS = 2
 """Runs of a program before it becomes a graph: making one costs as much as several runs."""
-
-WATCHED = ("synchronous", "checked")
-"""Settings under which kernels run one by one."""
 
 
 class CudaExecutable(Executable):

@@ -33,7 +33,7 @@ def readable(sass: str) -> str:
     .L_x_6:
     @P0 BRA .L_x_6
     """
-    lines = []
+    lines: list[str] = []
     for line in sass.splitlines():
         text = TARGET.sub(r"\1", ADDRESS.sub("", re.sub(r"/\* 0x[0-9a-f]+ \*/", "", line))).strip().rstrip("; ")
         if not text or text == "NOP":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import KernelError
+from ...ir.dtype import DType
 from ...runtime import events
 from .driver import KernelCall
 from .plan import Step
@@ -15,6 +16,9 @@ from .queues import Queue
 
 if TYPE_CHECKING:
     from .device import CudaDevice
+
+WATCHED = ("synchronous", "checked")
+"""Settings of TILEGRAD_CUDA under which every kernel is waited for."""
 
 
 def profiled(device: CudaDevice, queue: Queue, name: str, steps: Sequence[Step]) -> None:
@@ -53,7 +57,7 @@ def check_accesses(device: CudaDevice, queue: Queue, step: Step) -> None:
     arguments: list[Any] = []
     for parameter, word, bytes in zip(parameters, call.slots, step.sizes, strict=False):
         if not parameter.pointer:
-            arguments.append(word - (1 << 64) if word >> 63 else word)
+            arguments.append(number(word, parameter.dtype))
             continue
         if word not in known:
             known[word] = _fetched(device, queue, word, bytes)
@@ -66,6 +70,16 @@ def check_accesses(device: CudaDevice, queue: Queue, step: Step) -> None:
         raise KernelError(
             f"{problem}\n(on {device.name}, where {given}; of {step.origin or 'no known line'})"
         ) from None
+
+
+def number(word: int, dtype: DType) -> Any:
+    """The number that a kernel finds in 8 bytes.
+
+    >>> from ...ir.dtype import float32, int32
+    >>> number(2**32 - 1, int32), number(0x3F800000, float32)
+    (-1, 1.0)
+    """
+    return np.frombuffer(word.to_bytes(8, "little"), dtype.numpy)[0].item()
 
 
 def _fetched(device: CudaDevice, queue: Queue, address: int, bytes: int) -> np.ndarray:

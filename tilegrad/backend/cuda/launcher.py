@@ -1,0 +1,122 @@
+"""Kernels that are launched one by one: those of users.
+
+A launch with the same grid and the same numbers as one before finds its call, and only puts addresses in it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from math import prod
+from threading import RLock
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...config import settings
+from ...errors import RuntimeFault
+from ...ir.dtype import DType
+from ...ir.program import Launch
+from ...ir.tile import Kernel
+from ...ir.tile_access import accesses
+from ...ir.tile_checker import check
+from ...runtime import events
+from ...runtime.buffer import Buffer
+from .driver import KernelCall
+from .memory import CudaBuffer
+from .plan import Step
+from .properties import check_launch
+from .queues import Queue, Work
+from .watching import WATCHED, check_accesses, profiled
+
+if TYPE_CHECKING:
+    from .device import CudaDevice
+
+MOST_CALLS = 256
+
+
+class Launcher:
+    """A compiled kernel."""
+
+    def __init__(self, device: CudaDevice, kernel: Kernel) -> None:
+        device.start()
+        self.device = device
+        self.kernel = kernel
+        self.function = device.functions.of([kernel])[kernel.digest()]
+        self.work = Work(kernel.name, ((kernel.name, kernel.origin),))
+        found = accesses(kernel, check(kernel))
+        pointers = [p.name for p in kernel.parameters if p.pointer]
+        self.stored = [n for n, name in enumerate(pointers) if name in found.stored]
+        self.calls: OrderedDict[tuple[tuple[int, ...], ...], KernelCall] = OrderedDict()
+        self._lock = RLock()
+
+    def __call__(self, arguments: Sequence[Buffer | int], grid: tuple[int, ...]) -> None:
+        """Starts all instances of a grid."""
+        parameters = self.kernel.parameters
+        if len(arguments) != len(parameters):
+            raise RuntimeFault(f"{self.kernel.name} takes {len(parameters)} arguments, not {len(arguments)}")
+        if 0 in grid:
+            return
+        buffers: list[CudaBuffer] = [a for a in arguments if isinstance(a, Buffer)]  # type: ignore[misc]
+        queue = self.device.queue
+        for buffer in buffers:
+            queue.reads(buffer)
+        for n in self.stored:
+            queue.writes(buffers[n])
+        with self._lock, queue.lock:
+            call = self._call(arguments, grid)
+            for slot, argument in enumerate(arguments):
+                if isinstance(argument, Buffer):
+                    call.slots[slot] = argument.address
+            for map, place in call.maps:
+                self.device.driver.encode(place, map, call.slots[map.parameter])
+            number = self._start(queue, call, arguments)
+        for n in self.stored:
+            buffers[n].written = number
+
+    def _call(self, arguments: Sequence[Buffer | int], grid: tuple[int, ...]) -> KernelCall:
+        parameters = self.kernel.parameters
+        words = [0 if isinstance(a, Buffer) else word(a, p.dtype) for a, p in zip(arguments, parameters, strict=True)]
+        key = (grid, tuple(words))
+        call = self.calls.get(key)
+        if call is None:
+            made, blocks = self.function, prod(grid)
+            check_launch(
+                self.device.properties, made.name, blocks, made.threads, made.shared, made.registers, made.origin
+            )
+            values = [*words, *(*grid, 1, 1, 1)[:3]]
+            call = KernelCall(made.name, made.handle, blocks, made.threads, made.shared, values, made.maps)
+            self.calls[key] = call
+            if len(self.calls) > MOST_CALLS:
+                self.calls.popitem(last=False)
+        return call
+
+    def _start(self, queue: Queue, call: KernelCall, arguments: Sequence[Buffer | int]) -> int:
+        driver, watched = self.device.driver, settings().cuda
+        number = queue.submitted + 1
+        queue.recent.append((number, self.work))
+        if watched in WATCHED or events.listeners:
+            sizes = tuple([a.bytes if isinstance(a, Buffer) else 0 for a in arguments])
+            names = tuple([p.name if p.pointer else 0 for p in self.kernel.parameters])
+            step = Step(call, self.kernel.origin, (), (), sizes, sum(sizes), 0.0, Launch(self.kernel, names, ()))
+        if watched == "checked":
+            check_accesses(self.device, queue, step)
+        if events.listeners:
+            profiled(self.device, queue, self.kernel.name, [step])
+        else:
+            driver.launch(call, queue.handle)
+        if watched in WATCHED:
+            driver.await_stream(queue.handle)
+        driver.mark(queue.handle, queue.progress, number)
+        queue.submitted = number
+        return number
+
+
+def word(value: float, dtype: DType) -> int:
+    """A number as the 8 bytes in which a kernel finds it.
+
+    >>> from ...ir.dtype import float32, int32
+    >>> word(-1, int32) == 2**32 - 1, hex(word(1.0, float32))
+    (True, '0x3f800000')
+    """
+    return int.from_bytes(np.asarray(value).astype(dtype.numpy).tobytes(), "little")
