@@ -81,6 +81,10 @@ class Gathered:
             return False
         if isinstance(statement, ir.Assign) and statement.name in self.later:
             return False
+        if isinstance(statement, ir.Assign) and isinstance(statement.value, ir.Load):
+            # vectors are loaded before all else: a variable with another value before must have had its turn
+            if statement.name in self.assigned or any(statement.name in _names(m) for m in self.members):
+                return False
         guard = self.low.guard
         if isinstance(statement, ir.Store):
             mine = guard.expanded(statement.pointer)
