@@ -12,6 +12,7 @@ FORBIDDEN = {"ctx", "src", "dst", "ret", "utils", "util", "helpers", "misc", "tm
 
 GIVEN = {
     "tilegrad.autograd.function": {"ctx"},
+    "tilegrad.arranging": {"src"},
     "tilegrad.inplace": {"src"},
     "tilegrad.selecting": {"src"},
     "tilegrad.nn.transformer": {"src"},

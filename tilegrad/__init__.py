@@ -32,7 +32,7 @@ from .runtime.device import Device, device, devices
 from .tensor import Tensor
 
 if TYPE_CHECKING:
-    from . import amp, autograd, cuda, data, language, nn, optim, serialization
+    from . import amp, autograd, cuda, data, language, linalg, nn, optim, serialization
     from .amp import autocast
     from .amp_casts import get_float32_matmul_precision, set_float32_matmul_precision
     from .control import cond, scan, while_loop
@@ -45,6 +45,14 @@ if TYPE_CHECKING:
 dtype, bool, half, float, double = DType, bool_, float16, float32, float64
 short, int, long = int16, int32, int64
 
+OF_LAYERS = (
+    "adaptive_avg_pool1d", "adaptive_max_pool1d", "alpha_dropout", "avg_pool1d", "bilinear", "celu", "channel_shuffle",
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_similarity",
+    "group_norm", "hardshrink", "layer_norm", "max_pool1d", "max_pool2d", "max_pool3d", "pairwise_distance", "pdist",
+    "pixel_shuffle", "pixel_unshuffle", "prelu", "rms_norm", "rrelu", "selu", "threshold",
+)  # fmt: skip
+"""Functions of `nn.functional` that PyTorch has in `torch`, too."""
+
 LATER = {
     "jit": "jitted",
     "explain": "profile.explanation",
@@ -53,12 +61,13 @@ LATER = {
     **dict.fromkeys(("get_float32_matmul_precision", "set_float32_matmul_precision"), "amp_casts"),
     **dict.fromkeys(("load", "load_safetensors", "save", "save_safetensors"), "serialization"),
     **dict.fromkeys(("cond", "scan", "while_loop"), "control"),
+    **dict.fromkeys(OF_LAYERS, "nn.functional"),
     **dict.fromkeys(
         ("checkpoint", "grad", "hessian", "jacobian", "jvp", "value_and_grad", "vjp", "vmap"), "transforms"
     ),
 }
 """What is imported when it is first used, and from where."""
-ROOMS = ("amp", "autograd", "backend", "cuda", "data", "language", "nn", "optim", "profile", "serialization")
+ROOMS = ("amp", "autograd", "backend", "cuda", "data", "language", "linalg", "nn", "optim", "profile", "serialization")
 """Packages that are imported when they are first used."""
 
 
@@ -77,7 +86,7 @@ __all__ = [
     "explain", "first_nan", "float", "float16", "float32", "float64", "get_default_dtype",
     "get_float32_matmul_precision", "grad", "half", "hessian", "inference_mode", "int", "int16", "int32", "int64",
     "int8", "is_grad_enabled", "jacobian", "jit", "jvp", "language", "live_bytes", "load", "load_safetensors",
-    "long", "nn", "no_grad", "optim", "promote_types", "result_type", "save", "save_safetensors", "scan",
+    "linalg", "long", "nn", "no_grad", "optim", "promote_types", "result_type", "save", "save_safetensors", "scan",
     "serialization", "set_default_dtype", "set_float32_matmul_precision", "set_grad_enabled", "set_printoptions",
     "short", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "vmap", "while_loop",
 ]  # fmt: skip

@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
-from . import arithmetic, contractions, creation, elementary, joining, random, reductions, selecting, views
+from . import (
+    arithmetic,
+    arranging,
+    constants,
+    contractions,
+    creation,
+    elementary,
+    joining,
+    random,
+    reductions,
+    selecting,
+    special,
+    summaries,
+    views,
+)
 from .arithmetic import *  # noqa: F403
+from .arranging import *  # noqa: F403
+from .constants import *  # noqa: F403
 from .contractions import *  # noqa: F403
 from .conversion import clone
 from .creation import *  # noqa: F403
 from .elementary import *  # noqa: F403
 from .joining import *  # noqa: F403
+from .linalg import addbmm, chain_matmul, matrix_power, vdot
+from .linalg import first_cross as cross
 from .random import *  # noqa: F403
 from .reductions import *  # noqa: F403
 from .selecting import *  # noqa: F403
+from .special import *  # noqa: F403
+from .summaries import *  # noqa: F403
 from .tensor import Tensor
 from .views import *  # noqa: F403
 
-__all__ = ["clone", "is_floating_point", "is_tensor", "numel"]
+__all__ = ["addbmm", "chain_matmul", "clone", "cross", "is_floating_point", "is_nonzero", "is_same_size", "is_signed"]
+__all__ += ["is_tensor", "matrix_power", "numel", "vdot"]
 __all__ += arithmetic.__all__
+__all__ += arranging.__all__
+__all__ += constants.__all__
 __all__ += contractions.__all__
 __all__ += creation.__all__
 __all__ += elementary.__all__
@@ -24,6 +47,8 @@ __all__ += joining.__all__
 __all__ += random.__all__
 __all__ += reductions.__all__
 __all__ += selecting.__all__
+__all__ += special.__all__
+__all__ += summaries.__all__
 __all__ += views.__all__
 
 
@@ -35,6 +60,21 @@ def is_tensor(obj: object) -> bool:
 def numel(input: Tensor) -> int:
     """The number of elements."""
     return input.numel()
+
+
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the one element is not 0."""
+    return bool(input)
+
+
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape."""
+    return input.shape == other.shape
+
+
+def is_signed(input: Tensor) -> bool:
+    """Whether elements can be negative."""
+    return input.is_signed()
 
 
 def is_floating_point(input: Tensor) -> bool:

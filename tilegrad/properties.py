@@ -294,6 +294,22 @@ class Properties(Handle):
         self.register_hook(keep)
         self.__dict__["retains_grad"] = True
 
+    def ndimension(self) -> int:
+        """The number of dimensions."""
+        return len(self._value.type.shape)
+
+    def nelement(self) -> int:
+        """The number of elements."""
+        return self.numel()
+
+    def is_signed(self) -> bool:
+        """Whether elements can be negative."""
+        return self.dtype.kind in ("int", "float")
+
+    def is_same_size(self, other: Tensor) -> bool:
+        """Whether another tensor has the same shape."""
+        return self.shape == other.shape
+
     # --- Python's protocols --------------------------------------------------------------------
 
     def __repr__(self) -> str:

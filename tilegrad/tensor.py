@@ -7,7 +7,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import arithmetic, contractions, conversion, elementary, joining, random, reductions, selecting, views
+from . import (
+    arithmetic,
+    arranging,
+    contractions,
+    conversion,
+    elementary,
+    joining,
+    linalg,
+    random,
+    reductions,
+    selecting,
+    special,
+    summaries,
+    views,
+)
 from .creation import empty
 from .creation import tensor as made
 from .handle import set_class, state
@@ -195,6 +209,14 @@ class Tensor(Properties):
     logaddexp2 = elementary.logaddexp2
     xlogy = elementary.xlogy
     logit = elementary.logit
+    lgamma, digamma, erfinv, mvlgamma = special.lgamma, special.digamma, special.erfinv, special.mvlgamma
+    fmax, fmin, nextafter, sgn = special.fmax, special.fmin, special.nextafter, special.sgn
+    gcd, lcm, ldexp, float_power = special.gcd, special.lcm, special.ldexp, special.float_power
+    isposinf, isneginf, isreal = special.isposinf, special.isneginf, special.isreal
+
+    def polygamma(self, n: Any) -> Tensor:
+        """The n-th derivative of `digamma`."""
+        return special.polygamma(n, self)
 
     # --- many made one -----------------------------------------------------------------------------
 
@@ -222,6 +244,10 @@ class Tensor(Properties):
     cummin = reductions.cummin
     logcumsumexp = reductions.logcumsumexp
     diff = reductions.diff
+    quantile, nanquantile = summaries.quantile, summaries.nanquantile
+    nanmean, nanmedian, mode = summaries.nanmean, summaries.nanmedian, summaries.mode
+    histc, histogram = summaries.histc, summaries.histogram
+    cov, corrcoef, dist = summaries.cov, summaries.corrcoef, summaries.dist
 
     # --- views -------------------------------------------------------------------------------------
 
@@ -272,6 +298,10 @@ class Tensor(Properties):
     trace = joining.trace
     tril = joining.tril
     triu = joining.triu
+    hsplit, vsplit, dsplit = arranging.hsplit, arranging.vsplit, arranging.dsplit
+    split_with_sizes, diagflat = arranging.split_with_sizes, arranging.diagflat
+    select_scatter, slice_scatter = arranging.select_scatter, arranging.slice_scatter
+    diagonal_scatter, fill_diagonal_ = arranging.diagonal_scatter, arranging.fill_diagonal_
 
     matmul = contractions.matmul
     mm = contractions.mm
@@ -286,6 +316,7 @@ class Tensor(Properties):
     baddbmm = contractions.baddbmm
     addr = contractions.addr
     kron = contractions.kron
+    cross, vdot, matrix_power, addbmm = linalg.first_cross, linalg.vdot, linalg.matrix_power, linalg.addbmm
 
     gather = selecting.gather
     take_along_dim = selecting.take_along_dim
@@ -310,6 +341,7 @@ class Tensor(Properties):
     median = selecting.median
     unique = selecting.unique
     bincount = selecting.bincount
+    msort, unique_consecutive = summaries.msort, summaries.unique_consecutive
 
     # --- in place --------------------------------------------------------------------------------
 
@@ -355,6 +387,11 @@ class Tensor(Properties):
     round_ = in_place(arithmetic.round)
     frac_ = in_place(arithmetic.frac)
     nan_to_num_ = in_place(arithmetic.nan_to_num)
+    subtract_, multiply_, divide_, negative_ = sub_, mul_, div_, neg_
+    absolute_, true_divide_, heaviside_ = abs_, div_, in_place(arithmetic.heaviside)
+    sinc_, logit_, xlogy_ = in_place(elementary.sinc), in_place(elementary.logit), in_place(elementary.xlogy)
+    deg2rad_, rad2deg_ = in_place(elementary.deg2rad), in_place(elementary.rad2deg)
+    lgamma_, digamma_, erfinv_ = in_place(special.lgamma), in_place(special.digamma), in_place(special.erfinv)
     exp_ = in_place(elementary.exp)
     exp2_ = in_place(elementary.exp2)
     expm1_ = in_place(elementary.expm1)

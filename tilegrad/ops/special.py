@@ -1,0 +1,215 @@
+"""The gamma function's logarithm and derivatives, the inverse of the error function, neighbouring numbers.
+
+Elements are computed in float64, whatever their type: the sums below lose digits that float32 has not to spare.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import final
+
+from ..errors import ArgumentError
+from ..ir.dtype import float64, int16, int32, int64
+from ..ir.graph import Value
+from ..ir.scalar import Expr, apply, bitcast, const, where
+from ..ir.scalar import cast as cast_element
+from .arithmetic import mul, square
+from .base import Binary, Unary
+from .exponential import exp
+
+BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798)
+"""B2, B4, B6, ..."""
+FAR = 10
+"""From here on, the asymptotic series in 1 / x has all digits; smaller numbers are moved up by as much."""
+
+
+class _InFloat64(Unary):
+    takes = "f"
+    cost = "dear"
+
+    def scalar(self, *elements: Expr) -> Expr:
+        (x,) = elements
+        return cast_element(self.exact(cast_element(x, float64)), x.dtype)
+
+    @abstractmethod
+    def exact(self, x: Expr) -> Expr:
+        """The function of one float64 number."""
+
+
+def _number(x: float) -> Expr:
+    return const(x, float64)
+
+
+def _moved_up(x: Expr) -> tuple[Expr, Expr]:
+    """A number from `FAR` on, and whether the number was moved there."""
+    near = x < FAR
+    return where(near, x + FAR, x), near
+
+
+def _sine_of_turns(x: Expr) -> Expr:
+    """sin(pi x) up to its sign: that of the part behind the point, which is exact."""
+    return apply("sin", (x - apply("floor", x)) * math.pi)
+
+
+@final
+class Lgamma(_InFloat64):
+    """log|gamma(x)|: Stirling's series, and below 1/2 gamma(x) gamma(1 - x) = pi / sin(pi x)."""
+
+    def exact(self, x: Expr) -> Expr:
+        mirrored = x < 0.5
+        z = where(mirrored, 1.0 - x, x)
+        y, near = _moved_up(z)
+        product = z
+        for k in range(1, FAR):
+            product = product * (z + float(k))
+        inverse = 1.0 / y
+        series: Expr = _number(0.0)
+        for k, b in reversed(list(enumerate(BERNOULLI, 1))):
+            series = series * (inverse * inverse) + b / (2 * k * (2 * k - 1))
+        large = (y - 0.5) * apply("log", y) - y + (series * inverse + 0.5 * math.log(2 * math.pi))
+        value = large - where(near, apply("log", product), _number(0.0))
+        value = where(apply("isinf", x), _number(math.inf), value)
+        other = math.log(math.pi) - apply("log", apply("abs", _sine_of_turns(x))) - value
+        return where(mirrored & (x > -math.inf), other, value)
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return mul(upstream, Digamma(self.x))
+
+
+@final
+class Digamma(_InFloat64):
+    """The derivative of log gamma(x)."""
+
+    def exact(self, x: Expr) -> Expr:
+        mirrored = x < 0.0
+        z = where(mirrored, 1.0 - x, x)
+        y, near = _moved_up(z)
+        inverse = 1.0 / y
+        series: Expr = _number(0.0)
+        for k, b in reversed(list(enumerate(BERNOULLI, 1))):
+            series = (series + b / (2 * k)) * (inverse * inverse)
+        passed: Expr = _number(0.0)
+        for k in range(FAR):
+            passed = passed + 1.0 / (z + float(k))
+        value = apply("log", y) - inverse * 0.5 - series - where(near, passed, _number(0.0))
+        part = x - apply("floor", x)
+        other = value - math.pi / apply("tan", part * math.pi)
+        other = where(apply("eq", part, _number(0.0)), _number(math.nan), other)
+        poles = apply("copysign", _number(math.inf), -x)
+        return where(mirrored, other, where(apply("eq", x, _number(0.0)), poles, value))
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return mul(upstream, Polygamma(self.x, 1))
+
+
+@final
+class Polygamma(_InFloat64):
+    """The derivative of order n + 1 of log gamma(x), for n from 1; for n above 1 and numbers from -1 down it is NaN."""
+
+    x: Value
+    n: int
+
+    def exact(self, x: Expr) -> Expr:
+        n, sign = self.n, (-1.0) ** (self.n + 1)
+        mirrored = x <= -1.0
+        z = where(mirrored, 1.0 - x, x)
+        y, near = _moved_up(z)
+        inverse = 1.0 / y
+        series: Expr = _number(0.0)
+        for k, b in reversed(list(enumerate(BERNOULLI, 1))):
+            factor = b * math.factorial(2 * k + n - 1) / math.factorial(2 * k)
+            series = (series + factor) * (inverse * inverse)
+        series = series + math.factorial(n - 1) + inverse * (0.5 * math.factorial(n))
+        passed: Expr = _number(0.0)
+        for k in range(FAR):
+            passed = passed + _power(1.0 / (z + float(k)), n + 1)
+        value = (series * _power(inverse, n) + where(near, passed * float(math.factorial(n)), _number(0.0))) * sign
+        if n > 1:
+            return where(mirrored, _number(math.nan), value)
+        sine = _sine_of_turns(x)
+        return where(mirrored, math.pi**2 / (sine * sine) - value, value)
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return mul(upstream, Polygamma(self.x, self.n + 1))
+
+
+def _power(x: Expr, n: int) -> Expr:
+    result = x
+    for _ in range(n - 1):
+        result = result * x
+    return result
+
+
+@final
+class Erfinv(_InFloat64):
+    """The number whose error function is x: a first guess (Winitzki 2008), then Halley's steps.
+
+    Far from 0 the steps are taken on erfc, which has the digits that erf lacks there.
+    """
+
+    def exact(self, x: Expr) -> Expr:
+        size = apply("abs", x)
+        rest = 1.0 - size
+        a = 0.147
+        log = apply("log", rest * (1.0 + size))
+        half = log * 0.5 + 2 / (math.pi * a)
+        y = apply("sqrt", apply("sqrt", half * half - log / a) - half)
+        for _ in range(3):
+            miss = where(size < 0.5, apply("erf", y) - size, rest - apply("erfc", y))
+            step = miss / (apply("exp", -(y * y)) * (2 / math.sqrt(math.pi)))
+            y = y - step / (1.0 + y * step)
+        y = where(apply("eq", rest, _number(0.0)), _number(math.inf), y)
+        y = where(apply("eq", x, _number(0.0)), x, apply("copysign", y, x))
+        return where(size > 1.0, _number(math.nan), y)
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return mul(upstream, mul(exp(square(self)), math.sqrt(math.pi) / 2))
+
+
+@final
+class Nextafter(Binary):
+    """The next number of the type after x on the way to y."""
+
+    takes = "f"
+    differentiable = False
+
+    def scalar(self, *elements: Expr) -> Expr:
+        x, y = elements
+        dtype = {16: int16, 32: int32, 64: int64}[x.dtype.bits]
+        bits = bitcast(x, dtype)
+        away = apply("eq", y > x, x > 0.0)
+        moved = bitcast(bits + where(away, const(1, dtype), const(-1, dtype)), x.dtype)
+        least = apply("copysign", bitcast(const(1, dtype), x.dtype), y)
+        moved = where(apply("eq", x, const(0.0, x.dtype)), least, moved)
+        moved = where(apply("eq", x, y), y, moved)
+        return where(apply("isnan", x) | apply("isnan", y), const(math.nan, x.dtype), moved)
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return None
+
+    def share_y(self, upstream: Value) -> Value | None:
+        return None
+
+
+def lgamma(x: Value) -> Value:
+    return Lgamma(x)
+
+
+def digamma(x: Value) -> Value:
+    return Digamma(x)
+
+
+def polygamma(n: int, x: Value) -> Value:
+    """The n-th derivative of digamma."""
+    if n < 0:
+        raise ArgumentError(f"polygamma: n is {n}; derivatives are counted from 0")
+    return Polygamma(x, n) if n else Digamma(x)
+
+
+def erfinv(x: Value) -> Value:
+    return Erfinv(x)
+
+
+def nextafter(x: Value, y: Value) -> Value:
+    return Nextafter(x, y)
