@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -44,7 +45,7 @@ def script(tmp_path: Path) -> Path:
 def test_help_lists_the_commands() -> None:
     done = tilegrad("--help")
     assert done.returncode == 0
-    for command in ("demo", "explain", "doctor"):
+    for command in ("demo", "explain", "tune", "doctor"):
         assert command in done.stdout
 
 
@@ -119,6 +120,42 @@ def test_an_edited_kernel_is_used_by_a_script(script: Path, tmp_path: Path) -> N
     done = tilegrad("explain", script, TILEGRAD_USE=f"kernel:{file}")
     assert done.returncode == 1
     assert "does not compute what the kernel does that it should replace" in done.stderr
+
+
+def test_a_script_is_tuned_and_finds_what_was_settled(script: Path, tmp_path: Path) -> None:
+    done = tilegrad("tune", "--budget", "1s", script, "a", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("['a'] 0.125\n1 of 1 kernels tuned, ")
+    lines = (tmp_path / "kernels.lock").read_text().splitlines()
+    assert lines[-1].startswith("mul ")
+    assert lines[-2].startswith("[tilegrad ")
+
+    (tmp_path / "kernels.lock").write_text(
+        "\n".join([*lines[:-1], re.sub("=.*", "= loop width=3  # by hand", lines[-1])])
+    )
+    done = tilegrad("explain", script, folder=tmp_path.parent)
+    assert f"0 mul  loop width=3 ({tmp_path / 'kernels.lock'}, line {len(lines)}: by hand)" in done.stdout, done.stderr
+    assert "for k in range(0, 8, 3)" in done.stdout
+
+    (tmp_path / "kernels.lock").write_text("mul = fast\n")
+    done = tilegrad("explain", script, folder=tmp_path.parent)
+    assert done.returncode == 1
+    assert "kernels.lock, line 1: 'mul = fast'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--budget", "soon", "attention.py"), "--budget='soon': a time is wanted, such as '20s', '5m'"),
+        (("nothing.py",), "there is no script nothing.py"),
+        (("plain.py",), "plain.py compiled nothing: there is nothing to tune"),
+    ],
+)
+def test_what_cannot_be_tuned(script: Path, tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    (tmp_path / "plain.py").write_text("import tilegrad as tg\n")
+    done = tilegrad("tune", *arguments, folder=tmp_path)
+    assert done.returncode == 1
+    assert words in done.stderr
 
 
 def test_doctor_reports() -> None:
