@@ -123,3 +123,18 @@ from .values import constexpr
 int1 = bool_
 abs, all, any, max, min, range, sum = abs_, all_, any_, max_, min_, range_, sum_
 view = reshape
+
+from .standard import (  # noqa: E402 - they are written in the language above
+    histogram,
+    philox,
+    philox_impl,
+    rand,
+    rand4x,
+    randint,
+    randint4x,
+    randn,
+    randn4x,
+    softmax,
+    sort,
+    swizzle2d,
+)

@@ -214,6 +214,8 @@ class ExpressionReader(Writer):
                 return x.shape if isinstance(x, Block) else ()
             case "value" if not isinstance(x, Block):
                 return x
+            case "bit_length" | "is_integer" if not isinstance(x, Block):
+                return getattr(x, name)
             case "numel":
                 count = 1
                 for extent in x.shape if isinstance(x, Block) else ():

@@ -6,7 +6,8 @@ from typing import Any
 
 from ..ir.dtype import DType, bool_, float32
 from ..ir.tile import Arange, BroadcastTo, Expand, Full, Gather, Literal, NumPrograms, ProgramId, Reshape, Tile, Trans
-from ..ir.tile_types import Refused, broadcast
+from ..ir.tile_types import Refused
+from ..ir.tile_types import broadcast as meeting_shape
 from .arithmetic import binary, choose, common_dtype, number, to
 from .builtin import builtin, method
 from .values import Block, shown
@@ -122,7 +123,7 @@ def broadcast(w: Writer, input: Any, other: Any) -> tuple[Block, Block]:
 
 
 def broadcast_shape(*tiles: Block) -> tuple[int, ...]:
-    return broadcast(tiles[0].tile, *[x.shape for x in tiles])
+    return meeting_shape(tiles[0].tile, *[x.shape for x in tiles])
 
 
 @method

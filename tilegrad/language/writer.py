@@ -140,7 +140,7 @@ def in_dtype(x: Number, dtype: DType) -> Number:
     if dtype is bool_:
         return bool(x)
     if dtype.is_float:
-        return float(x) if isinstance(x, bool) or not isinstance(x, int) else x
+        return float(x)
     if isinstance(x, float) and not x.is_integer():
         raise Refused(f"{x!r} is no number of {dtype.name}: convert with .to(...)")
     value = int(x)

@@ -1,0 +1,160 @@
+"""Functions of the tile language that are written in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import language as tl
+from .kernel import kernel
+
+
+@kernel
+def softmax(x: Any, dim: tl.constexpr = None, keep_dims: tl.constexpr = False, ieee_rounding: tl.constexpr = False) -> Any:
+    """exp(x) / sum(exp(x)) along an axis (the first one)."""
+    axis: tl.constexpr = 0 if dim is None else dim
+    z = tl.exp(x - tl.max(x, axis, keep_dims=True))
+    return z / tl.sum(z, axis, keep_dims=True)
+
+
+@kernel
+def swap_across(x: Any, distance: tl.constexpr, run: tl.constexpr, descending: tl.constexpr) -> Any:
+    """One step of a bitonic sort along the last axis: elements `distance` apart are put in order."""
+    count: tl.constexpr = x.shape[len(x.shape) - 1]
+    at = tl.broadcast_to(tl.arange(0, count), x.shape)
+    partner = tl.gather(x, at ^ distance, len(x.shape) - 1)
+    lower = (at & distance) == 0
+    first = tl.where(lower, x, partner)
+    second = tl.where(lower, partner, x)
+    wrong = first > second
+    other = second > first
+    if x.dtype.is_floating():  # a NaN is the greatest
+        wrong = wrong | ((first != first) & (second == second))
+        other = other | ((second != second) & (first == first))
+    upwards = ((at & run) == 0) ^ descending
+    return tl.where(tl.where(upwards, wrong, other), partner, x)
+
+
+@kernel
+def sort(x: Any, dim: tl.constexpr = None, descending: tl.constexpr = False) -> Any:
+    """The elements in order along the last axis, whose extent is a power of two; a NaN is the greatest."""
+    count: tl.constexpr = x.shape[len(x.shape) - 1]
+    tl.static_assert(dim is None or dim == len(x.shape) - 1 or dim == -1, "tl.sort sorts along the last axis")
+    tl.static_assert((count & (count - 1)) == 0, "tl.sort sorts axes whose extent is a power of two: pad with tl.where")
+    for run in tl.static_range(1, count.bit_length()):
+        for step in tl.static_range(run):
+            x = swap_across(x, (1 << run) >> (step + 1), (1 << run) & (count - 1), descending)
+    return x
+
+
+@kernel
+def histogram(input: Any, num_bins: tl.constexpr, mask: Any = None) -> Any:
+    """How often each of the numbers 0 to num_bins - 1 occurs."""
+    same = input[None, :] == tl.arange(0, num_bins)[:, None]
+    if mask is not None:
+        same = same & mask[None, :]
+    return tl.sum(same.to(tl.int32), 1)
+
+
+@kernel
+def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> Any:
+    """Places of a row-major order as places in an order by groups of `size_g` rows."""
+    ij = i * size_j + j
+    size_gj = size_g * size_j
+    group = ij // size_gj
+    first = group * size_g
+    size_g = tl.minimum(size_i - first, size_g)
+    ij = ij % size_gj
+    return first + ij % size_g, ij // size_g
+
+
+# --- random numbers: Philox, a counter and a key ------------------------------------------------
+
+
+@kernel
+def philox_impl(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, n_rounds: tl.constexpr = 10) -> Any:
+    """Four numbers of 32 bits from a counter of four and a key of two."""
+    for _ in tl.static_range(n_rounds):
+        before0 = c0
+        before2 = c2
+        c0 = tl.umulhi(before2, 0xCD9E8D57) ^ c1 ^ k0
+        c2 = tl.umulhi(before0, 0xD2511F53) ^ c3 ^ k1
+        c1 = before2 * 0xCD9E8D57
+        c3 = before0 * 0xD2511F53
+        k0 = k0 + 0x9E3779B9
+        k1 = k1 + 0xBB67AE85
+    return c0, c1, c2, c3
+
+
+@kernel
+def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: tl.constexpr = 10) -> Any:
+    """Four numbers of 32 bits from a seed of 64 and a counter."""
+    wide = tl.cast(seed, tl.uint64)
+    low = (wide & 0xFFFFFFFF).to(tl.uint32)
+    high = (wide >> 32).to(tl.uint32)
+    zero = c0 * 0
+    return philox_impl(
+        c0.to(tl.uint32, bitcast=True), (zero + c1).to(tl.uint32, bitcast=True), (zero + c2).to(tl.uint32, bitcast=True),
+        (zero + c3).to(tl.uint32, bitcast=True), low, high, n_rounds,
+    )  # fmt: skip
+
+
+@kernel
+def randint4x(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
+    """Four tiles of random 32-bit integers, from a seed and a tile of counters."""
+    counter = offset.to(tl.uint32).to(tl.int32, bitcast=True)
+    upper = counter * 0
+    if offset.dtype.primitive_bitwidth > 32:
+        upper = (offset >> 32).to(tl.uint32).to(tl.int32, bitcast=True)
+    return philox(seed, counter, upper, 0, 0, n_rounds)
+
+
+@kernel
+def randint(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
+    """A tile of random 32-bit integers, from a seed and a tile of counters."""
+    first, _, _, _ = randint4x(seed, offset, n_rounds)
+    return first
+
+
+@kernel
+def uint_to_uniform_float(x: Any) -> Any:
+    """Random integers of 32 bits as numbers from 0 to 1 (1 not included)."""
+    signed = x.to(tl.int32, bitcast=True)
+    return tl.where(signed < 0, -signed - 1, signed).to(tl.float32) * 4.6566127342e-10
+
+
+@kernel
+def rand(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
+    """A tile of random numbers, evenly between 0 and 1."""
+    return uint_to_uniform_float(randint(seed, offset, n_rounds))
+
+
+@kernel
+def rand4x(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
+    """Four tiles of random numbers between 0 and 1."""
+    a, b, c, d = randint4x(seed, offset, n_rounds)
+    return uint_to_uniform_float(a), uint_to_uniform_float(b), uint_to_uniform_float(c), uint_to_uniform_float(d)
+
+
+@kernel
+def pair_uniform_to_normal(u1: Any, u2: Any) -> Any:
+    """Two evenly distributed tiles as two normally distributed ones (Box and Muller)."""
+    radius = tl.sqrt(-2.0 * tl.log(tl.maximum(u1, 1.0e-7)))
+    angle = 6.283185307179586 * u2
+    return radius * tl.cos(angle), radius * tl.sin(angle)
+
+
+@kernel
+def randn(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
+    """A tile of normally distributed random numbers."""
+    a, b, _, _ = randint4x(seed, offset, n_rounds)
+    first, _ = pair_uniform_to_normal(uint_to_uniform_float(a), uint_to_uniform_float(b))
+    return first
+
+
+@kernel
+def randn4x(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
+    """Four tiles of normally distributed random numbers."""
+    a, b, c, d = rand4x(seed, offset, n_rounds)
+    first, second = pair_uniform_to_normal(a, b)
+    third, fourth = pair_uniform_to_normal(c, d)
+    return first, second, third, fourth
