@@ -38,7 +38,7 @@ def test_ten_thousand_random_launches(gpu: CudaDevice, record_property: Record) 
     sizes = (1, 100, 4099, 70_000)
     tensors = {n: [tg.arange(n, dtype=float32).cuda() for _ in range(4)] for n in sizes}
     arrays = {n: [np.arange(n, dtype=np.float32) for _ in range(4)] for n in sizes}
-    start = time.perf_counter()
+    started = 0.0
     for launch in range(10_000):
         n, (i, j, k) = sizes[random.integers(0, 4)], random.integers(0, 4, 3)
         x, a = tensors[n], arrays[n]
@@ -56,11 +56,13 @@ def test_ten_thousand_random_launches(gpu: CudaDevice, record_property: Record) 
                     x[k], a[k] = tg.maximum(x[i], x[j]), np.maximum(a[i], a[j])
                 case _:
                     x[k], a[k] = tg.where(x[i] > 3, x[j], 1.0), np.where(a[i] > 3, a[j], np.float32(1))
+            start = time.perf_counter()
             x[k].realize()
+            started += time.perf_counter() - start
         if launch % 2500 == 0:
             np.testing.assert_array_equal(x[k].cpu().numpy(), a[k])
     cuda.synchronize()
-    record_property("microseconds of an eager launch among 10000 random ones", (time.perf_counter() - start) * 100)
+    record_property("microseconds to start one of 10000 random launches on three streams", started * 100)
     for n in sizes:
         for y, b in zip(tensors[n], arrays[n], strict=True):
             np.testing.assert_array_equal(y.cpu().numpy(), b)
@@ -196,11 +198,45 @@ def test_costs(gpu: CudaDevice, record_property: Record) -> None:
         end.record()
         record_property(f"microseconds to start {name}", started * 1e3)
         record_property(f"microseconds of the GPU for {name}", begin.elapsed_time(end))
-    driver, queue = gpu.driver, gpu.default
-    with gpu.entered():
+
+
+def test_what_the_gpu_does_between_kernels(gpu: CudaDevice, record_property: Record) -> None:
+    """A thousand small kernels behind a long one, so that starting them is not what takes the time."""
+    of = TensorType(float32, (128,))
+    names = (Buffer("x", of, "input"), Buffer("z", of, "output"))
+    spin = Program("spin", (), names, ("x",), ("z",), (Launch(SPIN, ("x", "z", 300_000), (Tiles(1, 1),)),))
+    tiny = Program("tiny", (), names, ("x",), ("z",), (Launch(SPIN, ("x", "z", 1), (Tiles(1, 1),)),))
+    x = gpu.from_host(np.ones(128, np.float32))
+    waiting, small = gpu.load(spin).bound(), gpu.load(tiny).bound()
+    waiting([x]), small([x])
+    call, driver, queue = small.plan.steps[0].call, gpu.driver, gpu.default  # type: ignore[attr-defined]
+    for name, marks in (("alone", False), ("with marks", True)):
+        begin, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+        waiting([x])
+        begin.record()
         start = time.perf_counter()
-        for n in range(1000):
-            driver.mark(queue.handle, queue.progress, n)
-        record_property("microseconds to start a mark", (time.perf_counter() - start) * 1e3)
-        driver.mark(queue.handle, queue.progress, queue.submitted)
-    cuda.synchronize()
+        for _ in range(1000):
+            driver.launch(call, queue.handle)
+            if marks:
+                driver.mark(queue.handle, queue.progress, queue.submitted)
+        started = (time.perf_counter() - start) * 1e3
+        end.record()
+        record_property(f"launches {name}: microseconds of the host, of the GPU", [started, begin.elapsed_time(end)])
+
+
+def test_branches_run_at_once(gpu: CudaDevice, record_property: Record) -> None:
+    """Four kernels of one block each that share nothing: a graph has them beside each other."""
+    of = TensorType(float32, (128,))
+    names = (Buffer("x", of, "input"), *(Buffer(f"z{n}", of, "output") for n in range(4)))
+    steps = tuple(Launch(SPIN, ("x", f"z{n}", 100_000), (Tiles(1, 1),)) for n in range(4))
+    run = gpu.load(Program("four", (), names, ("x",), ("z0", "z1", "z2", "z3"), steps)).bound()
+    x = gpu.from_host(np.ones(128, np.float32))
+    times = []
+    for _ in range(5):
+        cuda.synchronize()
+        start = time.perf_counter()
+        run([x])
+        cuda.synchronize()
+        times.append((time.perf_counter() - start) * 1e3)
+    record_property("four kernels in a row, and as a graph, ms", [times[1], times[4]])
+    assert times[4] < 0.4 * times[1]

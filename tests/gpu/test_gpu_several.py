@@ -1,0 +1,47 @@
+"""Several GPUs of one machine; skipped where there is one."""
+
+import numpy as np
+import pytest
+
+import tilegrad as tg
+from tilegrad import cuda
+
+pytestmark = pytest.mark.skipif(cuda.device_count() < 2, reason="one GPU")
+
+
+def test_tensors_move_between_gpus() -> None:
+    x = tg.arange(1_000_000, dtype=tg.float32)
+    there = (x.to("cuda:0") * 2).to("cuda:1")
+    back = (there + 1).to("cuda:0") + x.to("cuda:0")
+    np.testing.assert_array_equal(back.cpu().numpy(), x.numpy() * 3 + 1)
+
+
+def test_each_has_its_own_context_and_memory() -> None:
+    assert [cuda.get_device_name(n) for n in range(2)] == [cuda.get_device_name()] * 2
+    with cuda.device(1):
+        before = cuda.memory_allocated()
+        kept = tg.ones(1 << 20, device="cuda:1").realize()
+        assert cuda.memory_allocated() - before == 4 << 20
+        assert cuda.current_stream().device.name == "cuda:1"
+    total = sum((tg.ones(100, device=f"cuda:{n}") * k).sum().item() for n in range(2) for k in range(5))
+    assert total == 2 * 100 * 10
+    assert kept.sum().item() == 1 << 20
+
+
+def test_halves_of_a_batch_on_two_gpus() -> None:
+    """The gradients of two halves, added on one GPU, are those of the whole."""
+    tg.manual_seed(0)
+    model = tg.nn.Linear(20, 5)
+    x, t = tg.rand(16, 20), tg.rand(16, 5)
+    ((model(x) - t) ** 2).sum().backward()
+    assert model.weight.grad is not None
+    wanted = model.weight.grad.numpy()
+    parts = []
+    for n, rows in enumerate((slice(0, 8), slice(8, 16))):
+        place = f"cuda:{n}"
+        weight = model.weight.detach().to(place).requires_grad_()
+        y = x[rows].to(place) @ weight.t() + model.bias.detach().to(place)
+        ((y - t[rows].to(place)) ** 2).sum().backward()
+        assert weight.grad is not None
+        parts.append(weight.grad.to("cuda:0"))
+    np.testing.assert_allclose((parts[0] + parts[1]).cpu().numpy(), wanted, rtol=1e-5, atol=1e-6)
