@@ -30,6 +30,7 @@ SHIM = r"""
 #define __global__
 #define __launch_bounds__(...)
 #define __restrict__
+#define __forceinline__
 #define __align__(n)
 struct Dim { int x; };
 static thread_local Dim threadIdx, blockIdx;
@@ -117,6 +118,8 @@ static unsigned short as_bf16(float x) {
     unsigned bits = bits_as<unsigned>(x);
     return x != x ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
+static unsigned __cvta_generic_to_shared(const void* p) { return (const unsigned char*)p - shared; }
+static void copied(unsigned to, const void* from, int bytes) { memcpy(shared + to, from, bytes); }
 static float greatest(float x, float y) { return x != x || y != y ? NAN : x > y ? x : y; }
 static float least(float x, float y) { return x != x || y != y ? NAN : x < y ? x : y; }
 """
@@ -124,6 +127,11 @@ ASM = {
     'asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));': "y.bits = as_f16(x);",
     'asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));': "y.bits = as_bf16(x);",
     'asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));': "y = from_f16(x.bits);",
+    'asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory");': "copied(to, from, 16);",
+    'asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" :: "r"(to), "l"(from) : "memory");': "copied(to, from, 8);",
+    'asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(to), "l"(from) : "memory");': "copied(to, from, 4);",
+    'asm volatile("cp.async.commit_group;" ::: "memory");': "",
+    'asm volatile("cp.async.wait_group %0;" :: "n"(left) : "memory");': "",
     'asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));': "z = greatest(x, y);",
     'asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));': "z = least(x, y);",
 }
@@ -164,9 +172,9 @@ def _type(p: Any) -> str:
 
 
 class Emulated:
-    """Some kernels, compiled together."""
+    """Some kernels, compiled together, for an architecture without tensor cores: these are not emulated."""
 
-    def __init__(self, kernels: Sequence[Kernel], architecture: str = "sm_90a") -> None:
+    def __init__(self, kernels: Sequence[Kernel], architecture: str = "sm_70") -> None:
         self.kernels = list(kernels)
         self.sources = [lower(k, architecture) for k in kernels]
         text = SHIM + "".join(map(translated, self.sources, self.kernels, range(len(kernels))))

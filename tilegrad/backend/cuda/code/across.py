@@ -144,10 +144,10 @@ class _Scan:
         lanes, warps = split(thread)
         chunk_count = math.prod(self.layout.extents()) // inner
         parts = low.parts(self.type, chunk_count * low.threads * low.bytes_of(self.type)) if warps > 1 else ""
-        with low.over(self.layout, without=self._vector()) as at:
+        with low.over(self.layout, without=self._vector(), scope=True) as at:
             out = low.out
             last = self.last(at, inner)
-            upto = low.names.fresh("upto")
+            upto = "upto"
             out.add(f"{self.type} {upto} = {self.name}{last};")
             if lanes > 1:
                 out.add(f"{upto} = scan_lanes<{self.combine}, {thread.stride}, {lanes}>({upto}, thread);")

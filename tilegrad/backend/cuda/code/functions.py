@@ -64,8 +64,10 @@ def literal(value: float | int | bool, dtype: DType) -> Text:
     if dtype.is_float:
         return _float(float(value), dtype)
     value = int(value)
+    if dtype.bits < 32:
+        return Text(f"{TYPES[dtype.name]}({value})")
     if dtype.kind == "uint":
-        return Text(f"{value}u" if dtype.bits <= 32 else f"{value}ull")
+        return Text(f"{value}{'u' if dtype.bits == 32 else 'ull'}")
     if value == dtype.min and dtype.bits >= 32:
         return Text(f"{value + 1}{'ll' if dtype.bits == 64 else ''} - 1", SUM)
     wide = "ll" if dtype.bits == 64 else ""
@@ -139,18 +141,11 @@ def library(name: str, dtype: DType) -> str:
 def _arithmetic(symbol: str, binds: int, wrapping: str) -> Rule:
     def rule(dtype: DType, args: Sequence[Text], position: bool) -> Text:
         if dtype.kind == "int" and dtype.bits >= 32 and not position:
-            return call(wrapping, f"{TYPES[dtype.name]}({args[0]})", f"{TYPES[dtype.name]}({args[1]})") if _mixed(
-                args
-            ) else call(wrapping, *args)
+            return call(wrapping, *args)
         # what floats give depends on the order, so theirs is written out
         return binary(symbol, binds, args[0], args[1], free=symbol != "-" and not dtype.is_float)
 
     return rule
-
-
-def _mixed(args: Sequence[Text]) -> bool:
-    """Whether an argument is a bare number, whose type in C++ may be another one."""
-    return any(a.text.lstrip("-").isdigit() for a in args)
 
 
 def _neg(dtype: DType, args: Sequence[Text], position: bool) -> Text:
@@ -165,19 +160,8 @@ def _abs(dtype: DType, args: Sequence[Text], position: bool) -> Text:
     return call(library("fabs", dtype) if dtype.is_float else "absolute", *args)
 
 
-def _whole_or(integers: str, floats: str) -> Rule:
-    """One helper for integers, another for floats (`f` after its name belongs to the library's)."""
-    return lambda dtype, args, position: call(floats if dtype.is_float else integers, *_typed(dtype, args))
-
-
-def _typed(dtype: DType, args: Sequence[Text]) -> list[Text]:
-    """Arguments of a template, which must agree in their types."""
-    name = TYPES[dtype.name]
-    return [call(name, a) if a.text.lstrip("-").isdigit() and name != "int" else a for a in args]
-
-
 def _helper(name: str) -> Rule:
-    return lambda dtype, args, position: call(name, *_typed(dtype, args))
+    return lambda dtype, args, position: call(name, *args)
 
 
 def _library(name: str) -> Rule:
@@ -185,17 +169,17 @@ def _library(name: str) -> Rule:
 
 
 def _fmod(dtype: DType, args: Sequence[Text], position: bool) -> Text:
-    return call(library("fmod", dtype), *args) if dtype.is_float else call("remainder_of", *_typed(dtype, args))
+    return call(library("fmod", dtype), *args) if dtype.is_float else call("remainder_of", *args)
 
 
 def _truncdiv(dtype: DType, args: Sequence[Text], position: bool) -> Text:
     if dtype.is_float:
         return call(library("trunc", dtype), binary("/", PRODUCT, args[0], args[1], free=False))
-    return call("quotient", *_typed(dtype, args))
+    return call("quotient", *args)
 
 
 def _pow(dtype: DType, args: Sequence[Text], position: bool) -> Text:
-    return call(library("pow", dtype), *args) if dtype.is_float else call("power", *_typed(dtype, args))
+    return call(library("pow", dtype), *args) if dtype.is_float else call("power", *args)
 
 
 def _compare(symbol: str) -> Rule:

@@ -153,8 +153,8 @@ class Plan:
                 return self._of_load(value) or self.of_access(pointer)
             case ir.Reduce(_, x, axis):
                 return self.of_operand(x).without([axis])
-            case ir.Scan(_, x, _):
-                return self.of_operand(x)
+            case ir.Scan(_, x, axis):
+                return self.of_scan(x, axis)
             case ir.Dot():
                 return None
             case ir.Trans() | ir.Reshape():
@@ -173,6 +173,12 @@ class Plan:
         if isinstance(x, ir.Name):
             return self.of_name(x.name)
         return self.of_value(x) or self.usual(self.types.of(x).shape)
+
+    def of_scan(self, x: ir.Tile, axis: int) -> Layout:
+        """A layout whose axis is a vector, threads, and chunks of these: that of the operand, if it is such a one."""
+        own = self.of_operand(x)
+        kinds = "".join("r" if d.stride is None else "t" for d in own.axes[axis])
+        return own if kinds in ("", "r", "t", "rt", "tr", "rtr") else self.usual(own.shape)
 
     def of_store(self, store: ir.Store) -> Layout:
         """That of the value, unless it lies across memory."""

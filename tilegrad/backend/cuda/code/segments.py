@@ -69,8 +69,10 @@ class Gathered:
         match statement:
             case ir.Store():
                 return plan.of_store(statement)
-            case ir.Assign(_, ir.Reduce(_, x, _) | ir.Scan(_, x, _)):
+            case ir.Assign(_, ir.Reduce(_, x, _)):
                 return plan.of_operand(x)
+            case ir.Assign(_, ir.Scan(_, x, axis)):
+                return plan.of_scan(x, axis)
         return plan.of_name(statement.name)
 
     def _joins(self, statement: ir.Assign | ir.Store, layout: Layout) -> bool:
