@@ -176,7 +176,13 @@ def ones(*size: Any, dtype: DType | None = None, device: DeviceLike = None, requ
 
 def empty(*size: Any, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
     """A tensor whose elements do not matter (they are zeros)."""
-    return _filled(size, 0, dtype, device, requires_grad)
+    return arbitrary(_filled(size, 0, dtype, device, requires_grad))
+
+
+def arbitrary(x: Tensor) -> Tensor:
+    """Notes that the elements do not matter: a checked kernel must not read them before it has written them."""
+    x._value.__dict__["arbitrary"] = True
+    return x
 
 
 def full(
@@ -215,7 +221,7 @@ def empty_like(
     input: Tensor, *, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
     """A tensor like another whose elements do not matter."""
-    return zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad)
+    return arbitrary(zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad))
 
 
 def full_like(

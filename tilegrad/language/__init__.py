@@ -118,6 +118,7 @@ from .shaping import (
     zeros,
     zeros_like,
 )
+from .tuning import Config, autotune, heuristics
 from .values import constexpr
 
 int1 = bool_

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
 
@@ -15,10 +15,13 @@ from ..layout import layout
 from ..runtime.device import CompiledKernel, device
 from ..runtime.once import lock
 from .arguments import Bound, bound, device_of, grid_of
+from .checking import check as run_checked
+from .checking import race as run_in_orders
 from .frames import KernelBase
 from .moving import moved_apart
 from .reader import Read, read
-from .tensors import Memory, memory_of, refuse_overlap, refuse_tracing, written
+from .report import Report, report
+from .tensors import Memory, memory_of, refuse_overlap, refuse_tracing, unwritten, written
 from .values import Block
 
 
@@ -35,7 +38,8 @@ class Specialised:
         self.parameters = parameters
         self.accesses: Accesses = accesses(made.kernel, made.types)
         self.compiled: dict[str, CompiledKernel] = {}
-        self.last: tuple[tuple[int, ...], tuple[Any, ...], str] | None = None
+        self.last: tuple[tuple[int, ...], Bound] | None = None
+        """The last launch of it."""
         self._fast: Kernel | None = None
 
     @property
@@ -65,6 +69,14 @@ class Specialised:
         """The machine code that a device runs, in print."""
         return device(place).assembly(self.fast)
 
+    def report(self) -> Report:
+        """Bytes and operations of the last launch."""
+        if self.last is None:
+            raise KernelError(f"kernel {self.ir.name} has not been launched: what it does depends on the grid")
+        grid, call = self.last
+        numbers = {p.name: x for p, x in zip(call.parameters, call.given, strict=True) if not p.pointer}
+        return report(self.ir, self.read.types, grid, numbers)
+
     def is_current(self) -> bool:
         """Whether the constants from outside are what they were."""
         for (_, name), (frame, value) in self.read.captured.items():
@@ -75,7 +87,60 @@ class Specialised:
         return True
 
 
-class KernelFunction(KernelBase):
+class Way:
+    """One way to run a kernel: `k.check[grid](...)`."""
+
+    def __init__(self, target: Launchable, how: str) -> None:
+        self.target, self.how = target, how
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        return lambda *args, **kwargs: self.target.launch(grid, args, kwargs, self.how)
+
+
+class Launchable:
+    """What `k[grid](...)` can be said of."""
+
+    @property
+    def kernel(self) -> KernelFunction:
+        """The kernel that is launched in the end."""
+        raise NotImplementedError
+
+    def launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], how: str = "run") -> None:
+        raise NotImplementedError
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        """`k[grid]` launches: a number, a tuple of up to three, or a function of the arguments by name."""
+        return lambda *args, **kwargs: self.launch(grid, args, kwargs)
+
+    @property
+    def check(self) -> Way:
+        """Runs with every access checked: `k.check[grid](...)`."""
+        return Way(self, "check")
+
+    @property
+    def race(self) -> Way:
+        """Runs the programs in many orders, and looks for what they do to each other: `k.race[grid](...)`."""
+        return Way(self, "race")
+
+    @property
+    def ir(self) -> Kernel:
+        """The tile kernel of the last launch: print it."""
+        return self.kernel.latest().ir
+
+    def source(self, kind: str = "tile") -> str:
+        """What the kernel of the last launch became: `tile`, `llvm` or `cuda`."""
+        return self.kernel.latest().source(kind)
+
+    def asm(self, place: str = "cpu") -> str:
+        """The machine code of the last launch, in print."""
+        return self.kernel.latest().asm(place)
+
+    def report(self) -> Report:
+        """Bytes and operations of the last launch."""
+        return self.kernel.latest().report()
+
+
+class KernelFunction(KernelBase, Launchable):
     """A function of the tile language: `k[grid](x, y, n, BLOCK=128)` runs it on tensors."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
@@ -84,30 +149,36 @@ class KernelFunction(KernelBase):
         self.known: dict[tuple[Any, ...], Specialised] = {}
         self.last: Specialised | None = None
 
+    @property
+    def kernel(self) -> KernelFunction:
+        return self
+
     def __call__(self, *_: Any, **__: Any) -> Any:
         name = self.fn.__name__
         raise KernelError(
             f"kernel {name} is launched with a grid: {name}[(programs,)](...), or called by other kernels"
         )
 
-    def __getitem__(self, grid: Any) -> Callable[..., None]:
-        """`k[grid]` launches: a number, a tuple of up to three, or a function of the arguments by name."""
-        return lambda *args, **kwargs: self.launch(grid, args, kwargs)
-
-    def launch(self, grid: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], how: str = "run") -> None:
         """Runs all programs of a grid."""
         call = bound(self, args, kwargs)
         extents = grid_of(self, grid, call.named)
         refuse_tracing(self.fn.__name__, call.given)
         place = device_of(self, call.given)
+        found = self.specialised(call)
+        found.last = (extents, call)
         if 0 in extents:
             return
-        found = self.specialised(call)
+        fresh = unwritten(call)
         with written(self.fn.__name__, call.parameters, call.given, self.stored(found, call)):
-            arguments = self.arguments(found, call)
-            found.last = (extents, tuple(arguments), place)
-            found.on(place)(arguments, extents)
-        found.last = (extents, tuple([a if isinstance(a, int | float) else None for a in arguments]), place)
+            memories = self.arguments(found, call)
+            if how == "run":
+                buffers = [m.window() if isinstance(m, Memory) else m for m in memories]
+                found.on(place)(buffers, extents)
+            elif how == "check":
+                run_checked(found, memories, extents, fresh & set(found.accesses.stored))
+            else:
+                run_in_orders(found, memories, extents)
 
     def arguments(self, found: Specialised, call: Bound) -> list[Any]:
         """Memory and numbers, for the parameters of the tile kernel."""
@@ -117,7 +188,7 @@ class KernelFunction(KernelBase):
         refuse_overlap(self.fn.__name__, memories, self.stored(found, call))
         by_name: dict[str, Memory] = dict(memories)
         numbers = {p.name: x for p, x in zip(call.parameters, call.given, strict=True) if not isinstance(x, Handle)}
-        return [by_name[p.name].window() if p.pointer else numbers[p.name] for p in found.ir.parameters]
+        return [by_name[p.name] if p.pointer else numbers[p.name] for p in found.ir.parameters]
 
     def stored(self, found: Specialised, call: Bound) -> frozenset[str]:
         """The parameters whose tensors are written."""
@@ -156,19 +227,6 @@ class KernelFunction(KernelBase):
                 f"{name}.compiled(...) with the arguments of a launch"
             )
         return self.last
-
-    @property
-    def ir(self) -> Kernel:
-        """The tile kernel of the last launch: print it."""
-        return self.latest().ir
-
-    def source(self, kind: str = "tile") -> str:
-        """What the kernel of the last launch became: `tile`, `llvm` or `cuda`."""
-        return self.latest().source(kind)
-
-    def asm(self, place: str = "cpu") -> str:
-        """The machine code of the last launch, in print."""
-        return self.latest().asm(place)
 
     def __repr__(self) -> str:
         return f"<kernel {self.fn.__name__}{self.signature}>"

@@ -9,7 +9,9 @@ from .kernel import kernel
 
 
 @kernel
-def softmax(x: Any, dim: tl.constexpr = None, keep_dims: tl.constexpr = False, ieee_rounding: tl.constexpr = False) -> Any:
+def softmax(
+    x: Any, dim: tl.constexpr = None, keep_dims: tl.constexpr = False, ieee_rounding: tl.constexpr = False
+) -> Any:
     """exp(x) / sum(exp(x)) along an axis (the first one)."""
     axis: tl.constexpr = 0 if dim is None else dim
     z = tl.exp(x - tl.max(x, axis, keep_dims=True))

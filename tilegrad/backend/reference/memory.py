@@ -22,9 +22,11 @@ class Pointer(NamedTuple):
 class Fault(Exception):
     """What is wrong with a lane; the interpreter adds where it happened."""
 
-    def __init__(self, lane: tuple[int, ...], reason: str) -> None:
+    def __init__(self, lane: tuple[int, ...], reason: str, statement: Any = None) -> None:
         super().__init__(reason)
         self.lane, self.reason = lane, reason
+        self.statement = statement
+        """The one that is to blame, if it is not the one that runs."""
 
 
 class Memory:
@@ -54,7 +56,6 @@ class Memory:
         if self.history is not None and active.any():
             self.history.write(self.name, offsets, active, value, self.array, program)
         self.array[offsets[active]] = value[active]
-
 
     def atomic(self, fn: str, offsets: Any, active: Any, given: list[Any], program: int) -> Any:
         """Lane after lane; gives what was there before."""
@@ -86,7 +87,8 @@ _UPDATED: dict[str, Callable[..., Any]] = {
 class History:
     """Of each element: whether it has a value, which instance stored it and which have read it."""
 
-    def __init__(self, count: int, written: bool) -> None:
+    def __init__(self, count: int, written: bool, strict: bool = False, locks: bool = False) -> None:
+        self.strict, self.locks = strict, locks
         self.written = np.full(count, written)
         self.writer = np.full(count, NOBODY, np.int64)
         self.reader = np.full(count, NOBODY, np.int64)
@@ -94,8 +96,9 @@ class History:
     def read(self, name: str, offsets: Any, active: Any, program: int) -> None:
         at = np.where(active, offsets, 0)
         complain(active & ~self.written[at], offsets, f"reads {name}[{{}}], which nobody has written")
-        by_another = (self.writer[at] != NOBODY) & (self.writer[at] != program)
-        complain(active & by_another, offsets, f"reads {name}[{{}}], which another instance of the kernel stores")
+        by_another = (self.writer[at] != NOBODY) & (self.writer[at] != program) & (not self.locks)
+        reason = f"reads {name}[{{}}], which another instance of the kernel stores"
+        complain(active & by_another, offsets, reason, self.writer[at])
         chosen = offsets[active]
         alone = (self.reader[chosen] == NOBODY) | (self.reader[chosen] == program)
         self.reader[chosen] = np.where(alone, program, SEVERAL)
@@ -105,30 +108,41 @@ class History:
         at = np.where(active, offsets, 0)
         complain(active & ~self.written[at], offsets, f"reads {name}[{{}}], which nobody has written")
         stored = (self.writer[at] != NOBODY) & (self.writer[at] != ATOMICALLY) & (self.writer[at] != program)
-        complain(active & stored, offsets, f"changes {name}[{{}}] atomically, where another instance stores")
-        self.writer[offsets[active]] = np.where(
-            (self.writer[offsets[active]] == program) | (self.reader[offsets[active]] == program), program, ATOMICALLY
-        )
+        reason = f"changes {name}[{{}}] atomically, where another instance stores"
+        complain(active & stored & (not self.locks), offsets, reason, self.writer[at])
+        self.writer[offsets[active]] = ATOMICALLY
 
     def write(self, name: str, offsets: Any, active: Any, value: Any, array: Any, program: int) -> None:
         at = np.where(active, offsets, 0)
-        by_another = (self.reader[at] != NOBODY) & (self.reader[at] != program)
-        complain(active & by_another, offsets, f"stores {name}[{{}}], which another instance of the kernel reads")
-        taken = (self.writer[at] != NOBODY) & (self.writer[at] != program) & different(array[at], value)
-        complain(active & taken, offsets, f"stores {name}[{{}}], where another instance stores another value")
-        last = array.copy()
-        last[offsets[active]] = value[active]
-        twice = active & different(last[at], value)
-        complain(twice, offsets, f"stores {name}[{{}}], where another lane stores another value")
-        self.writer[offsets[active]] = program
-        self.written[offsets[active]] = True
+        if not self.locks:
+            by_another = (self.reader[at] != NOBODY) & (self.reader[at] != program)
+            reason = f"stores {name}[{{}}], which another instance of the kernel reads"
+            complain(active & by_another, offsets, reason, self.reader[at])
+            taken = (self.writer[at] != NOBODY) & (self.writer[at] != program)
+            if not self.strict:
+                taken &= different(array[at], value)
+            reason = f"stores {name}[{{}}], where another instance stores {'' if self.strict else 'another value'}"
+            complain(active & taken, offsets, reason.rstrip(), self.writer[at])
+        chosen, kept = offsets[active], value[active]
+        if len(np.unique(chosen)) < chosen.size:
+            before = array[chosen]
+            array[chosen] = kept
+            last = array[at]
+            array[chosen] = before
+            twice = active & different(last, value)
+            complain(twice, offsets, f"stores {name}[{{}}], where another lane stores another value")
+        self.writer[chosen] = program
+        self.written[chosen] = True
 
 
-def complain(bad: Any, offsets: Any, reason: str) -> None:
+def complain(bad: Any, offsets: Any, reason: str, others: Any = None) -> None:
     """Stops at the first lane where something is wrong."""
     if bad.any():
         lane = first(bad)
-        raise Fault(lane, reason.format(offsets[lane]))
+        text = reason.format(offsets[lane])
+        if others is not None and others[lane] >= 0:
+            text += f" (number {others[lane]})"
+        raise Fault(lane, text)
 
 
 def first(lanes: Any) -> tuple[int, ...]:

@@ -54,6 +54,7 @@ from ...ir.tile import (
     Trans,
     While,
 )
+from ...ir.tile_access import statements
 from ...ir.tile_checker import Types, check
 from ...ir.tile_printer import show_statement
 from ...ir.tile_types import dot_dtype
@@ -69,10 +70,15 @@ def run(
     checked: bool = False,
     unwritten: Collection[str] = (),
     types: Types | None = None,
+    order: Sequence[int] | None = None,
+    strict: bool = False,
+    complete: bool = False,
 ) -> None:
     """Runs all instances of a grid; what they store is then in the arrays among the arguments.
 
-    `types` are those that the checker found, if the kernel has been checked already.
+    `types` are those that the checker found, if the kernel has been checked already; `order` has the numbers of the
+    instances (counted along the first axis first) as they should run. A `strict` run also refuses that two instances
+    store one value in one element; a `complete` one, that what was unwritten stays so in part.
 
     >>> from ...ir.tile_parser import parse
     >>> kernel = parse('''
@@ -95,12 +101,15 @@ def run(
         else:
             names[p.name] = _number(kernel, p, by_name[p.name])
     if checked:
-        _remember(memories, unwritten)
+        _remember(kernel, memories, unwritten, strict)
     extents = (*grid, 1, 1)[:3]
     interpreter = Interpreter(kernel, types or check(kernel), memories, extents, checked)
     with np.errstate(all="ignore"):
-        for number, (z, y, x) in enumerate(product(*(range(n) for n in reversed(extents)))):
-            interpreter.instance(number, (x, y, z), names)
+        places = list(product(*(range(n) for n in reversed(extents))))
+        for number in range(len(places)) if order is None else order:
+            interpreter.instance(number, places[number][::-1], names)
+    if complete:
+        _all_written(kernel, memories, unwritten)
 
 
 def _named(kernel: Kernel, arguments: Sequence[Any] | Mapping[str, Any]) -> Mapping[str, Any]:
@@ -129,12 +138,40 @@ def _number(kernel: Kernel, p: Parameter, given: Any) -> Any:
     return value.astype(p.dtype.numpy)
 
 
-def _remember(memories: Mapping[str, Memory], unwritten: Collection[str]) -> None:
-    """Parameters on the same memory have one history."""
+class Misstep(KernelError):
+    """What a run refuses: where, and why. `statement` is None for what only shows at the end."""
+
+    def __init__(
+        self, kernel: str, statement: Statement | None, program: tuple[int, ...], lane: tuple[int, ...], reason: str
+    ) -> None:
+        where = f", in `{show_statement(statement).split(chr(10))[0]}`" if statement is not None else ""
+        where += f", program ({', '.join(map(str, program))})" if program else ""
+        where += f", lane ({', '.join(map(str, lane))})" if lane else ""
+        super().__init__(f"kernel {kernel}{where}: {reason}")
+        self.statement, self.program, self.lane, self.reason = statement, program, lane, reason
+
+
+def _all_written(kernel: Kernel, memories: Mapping[str, Memory], unwritten: Collection[str]) -> None:
+    """What nobody had written must have been written by the kernel, if it writes there at all."""
+    for name in unwritten:
+        history = memories[name].history
+        if history is not None and history.written.any() and not history.written.all():
+            missing = int((~history.written).sum())
+            place = first(~history.written)[0]
+            reason = (
+                f"{missing} of the {history.written.size} elements of {name} were never written, the first is "
+                f"{name}[{place}]: a mask is too narrow, or the grid too small"
+            )
+            raise Misstep(kernel.name, None, (), (), reason)
+
+
+def _remember(kernel: Kernel, memories: Mapping[str, Memory], unwritten: Collection[str], strict: bool) -> None:
+    """Parameters on the same memory have one history. A kernel that takes locks says itself who is next."""
+    locks = any(isinstance(s, Atomic) and s.fn in ("cas", "xchg") for s in statements(kernel.body))
     histories: dict[int, History] = {}
     for memory in memories.values():
         address = memory.array.__array_interface__["data"][0] if memory.array.size else id(memory)
-        new = History(memory.array.size, memory.name not in unwritten)
+        new = History(memory.array.size, memory.name not in unwritten, strict, locks)
         memory.history = histories.setdefault(address, new)
 
 
@@ -156,17 +193,18 @@ class Interpreter:
 
     def instance(self, number: int, program: tuple[int, ...], names: Mapping[str, Any]) -> None:
         self.number, self.program, self.names = number, program, dict(names)
+        self.birth: tuple[Statement, Tile] | None = None
+        self.tainted = False
         self.block(self.kernel.body)
 
     def block(self, body: tuple[Statement, ...]) -> None:
         for statement in body:
             try:
+                self.present = statement
                 self.statement(statement)
             except Fault as fault:
-                where = f"program ({', '.join(map(str, self.program))})"
-                lane = f", lane ({', '.join(map(str, fault.lane))})" if fault.lane else ""
-                text = show_statement(statement).split("\n")[0]
-                raise KernelError(f"kernel {self.kernel.name}, in `{text}`, {where}{lane}: {fault.reason}") from None
+                culprit = statement if fault.statement is None else fault.statement
+                raise Misstep(self.kernel.name, culprit, self.program, fault.lane, fault.reason) from None
 
     def statement(self, statement: Statement) -> None:
         match statement:
@@ -203,7 +241,30 @@ class Interpreter:
         dtype = self.types.of(pointer).dtype
         stored = np.broadcast_to(self.operand(value, dtype), target.offsets.shape)
         active = self.mask(mask, target.offsets.shape)
+        if self.checked and dtype.is_float:
+            self.refuse_nan(target, active & np.isnan(stored))
         self.memories[target.parameter].store(target.offsets, active, stored, self.number)
+
+    def refuse_nan(self, target: Pointer, wrong: Any) -> None:
+        """A NaN that is stored was loaded, or born in this kernel."""
+        if not wrong.any() or self.tainted:
+            return
+        lane = first(wrong)
+        stored = f"{target.parameter}[{target.offsets[lane]}]"
+        if self.birth is None:
+            raise Fault(
+                lane,
+                f"an element that was never loaded gets into {stored}: its mask was false; give that load an `other`",
+            )
+        raise Fault(lane, f"a NaN is born in `{self.birth[1]}`, and stored in {stored}", self.birth[0])
+
+    def note_nan(self, x: Tile, made: Any, *operands: Any) -> None:
+        """Remembers where the first NaN came from that no operand had."""
+        if self.birth is not None or self.tainted or np.asarray(made).dtype.kind not in "fV":
+            return
+        if not np.isnan(made).any() or any(_has_nan(y) for y in operands):
+            return
+        self.birth = (self.present, x)
 
     def atomic(self, x: Atomic) -> None:
         self.made.clear()
@@ -257,7 +318,10 @@ def _load(run: Interpreter, x: Load) -> Any:
     unspecified = poison(dtype) if run.checked else np.zeros((), dtype.numpy)
     other = unspecified if x.other is None else run.operand(x.other, dtype)
     active = run.mask(x.mask, pointer.offsets.shape)
-    return run.memories[pointer.parameter].load(pointer.offsets, active, other, run.number)
+    loaded = run.memories[pointer.parameter].load(pointer.offsets, active, other, run.number)
+    if run.checked and dtype.is_float and not run.tainted:
+        run.tainted = bool((np.isnan(loaded) & active).any())
+    return loaded
 
 
 def _apply(run: Interpreter, x: Apply) -> Any:
@@ -271,7 +335,14 @@ def _apply(run: Interpreter, x: Apply) -> Any:
     result = _rounded(function, dtype, [first_arg, *args])
     if id(x) in run.positions and x.fn in ("add", "sub", "mul") and dtype.kind == "int":
         _overflow(x, function, [first_arg, *args], result)
+    if run.checked and dtype.is_float:
+        run.note_nan(x, result, first_arg, *args)
     return np.asarray(result).astype(run.types.of(x).dtype.numpy, copy=False)
+
+
+def _has_nan(x: Any) -> bool:
+    array = np.asarray(x)
+    return array.dtype.kind in "fV" and bool(np.isnan(array).any())
 
 
 def _rounded(function: Callable[..., Any], dtype: DType, args: Sequence[Any]) -> Any:

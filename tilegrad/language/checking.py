@@ -1,0 +1,111 @@
+"""Two more ways to run a kernel, without a GPU: `check` looks at every access, `race` at what programs do to each other.
+
+Both interpret the tile kernel on copies, one program after the other; what is wrong is told at the user's line. If nothing is, the
+tensors hold what the kernel stored.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..backend.reference.tile import Misstep, run
+from ..errors import KernelFault
+from ..ir.tile import Atomic
+from ..ir.tile_access import statements
+from .tensors import Memory
+
+if TYPE_CHECKING:
+    from .kernel import Specialised
+
+ORDERS = 8
+"""In how many orders `race` runs the programs, besides their own."""
+CLOSE = 1e-4
+"""Sums of floats by atomics may differ so much (of the largest) from order to order."""
+
+
+def check(found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...], unwritten: set[str]) -> None:
+    """Runs a kernel with every access checked; what it stores is stored."""
+    arrays = [_array(a, found, n) for n, a in enumerate(arguments)]
+    copies = [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
+    _run(found, copies, grid, unwritten=unwritten, complete=True)
+    for old, new in zip(arrays, copies, strict=True):
+        if isinstance(old, np.ndarray):
+            old[...] = new
+
+
+def race(found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...], orders: int = ORDERS) -> None:
+    """Runs the programs of a kernel in several orders, and compares; what they store in their own order is stored."""
+    arrays = [_array(a, found, n) for n, a in enumerate(arguments)]
+    count = prod(grid)
+    chance = random.Random(count)
+    expected = _in_order(found, arrays, grid, range(count))
+    for turn in range(orders if count > 1 else 0):
+        order = list(range(count))[::-1]
+        if turn:
+            chance.shuffle(order)
+        got = _in_order(found, arrays, grid, order)
+        for p, x, y in zip(found.ir.parameters, expected, got, strict=True):
+            if p.pointer:
+                _compare(found, p.name, x, y, order)
+    for old, new in zip(arrays, expected, strict=True):
+        if isinstance(old, np.ndarray):
+            old[...] = new
+
+
+def _in_order(found: Specialised, arrays: Sequence[Any], grid: tuple[int, ...], order: Sequence[int]) -> list[Any]:
+    copies = [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
+    _run(found, copies, grid, order=order, strict=True)
+    return copies
+
+
+def _compare(found: Specialised, name: str, x: Any, y: Any, order: Sequence[int]) -> None:
+    adds = any(isinstance(s, Atomic) and s.fn == "add" for s in statements(found.ir.body))
+    wide, other = x.astype(np.float64), y.astype(np.float64)
+    allowed = CLOSE * float(np.nanmax(np.abs(wide), initial=0.0)) if adds and x.dtype.kind in "fV" else 0.0
+    wrong = ~((np.abs(wide - other) <= allowed) | (wide == other) | (np.isnan(wide) & np.isnan(other)))
+    if wrong.any():
+        place = int(np.argmax(wrong))
+        shown = ", ".join(map(str, order[:6])) + (", ..." if len(order) > 6 else "")
+        raise KernelFault(
+            f"kernel {found.ir.name} ({found.ir.origin}): {name}[{place}] depends on the order of the programs: it is "
+            f"{x[place]} if they run one after the other, and {y[place]} in the order {shown}"
+        )
+
+
+def _array(argument: Any, found: Specialised, n: int) -> Any:
+    """The memory of an argument as an array, of as many elements as its tensor has."""
+    if not isinstance(argument, Memory):
+        return argument
+    dtype = found.ir.parameters[n].dtype
+    buffer = argument.buffer
+    count = buffer.bytes // dtype.bytes
+    whole = buffer.device.view(buffer, dtype, (count,))
+    if whole is None:
+        raise KernelFault(
+            f"kernel {found.ir.name}: check and race look at memory, and that of {buffer.device.name} cannot be reached "
+            "from here: give them tensors of the CPU"
+        )
+    return whole[argument.offset : argument.offset + argument.extent]
+
+
+def _run(found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...], **options: Any) -> None:
+    try:
+        run(found.ir, list(arguments), grid, checked=True, types=found.read.types, **options)
+    except Misstep as misstep:
+        raise KernelFault(told(found, misstep)) from None
+
+
+def told(found: Specialised, misstep: Misstep) -> str:
+    """What went wrong, at the user's line."""
+    name = found.ir.name
+    program = f", program ({', '.join(map(str, misstep.program))})" if misstep.program else ""
+    lane = f", lane ({', '.join(map(str, misstep.lane))})" if misstep.lane else ""
+    place = found.read.places.get(id(misstep.statement))
+    if place is None:
+        return f"kernel {name} ({found.ir.origin}){program}{lane}: {misstep.reason}"
+    return f"kernel {name}, {place[1]}{program}{lane}: {misstep.reason}\n{place[1].marked()}"

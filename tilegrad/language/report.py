@@ -1,0 +1,161 @@
+"""What a launch does, counted: bytes moved and operations on floats, of all programs together.
+
+Counted from the tile kernel as if every mask were true: each element that a program loads or stores is one that moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+from ..ir.functions import FUNCTIONS
+from ..ir.tile import (
+    Apply,
+    Assign,
+    Atomic,
+    Dot,
+    For,
+    If,
+    Kernel,
+    Literal,
+    Load,
+    Name,
+    NumPrograms,
+    ProgramId,
+    Reduce,
+    Scan,
+    Statement,
+    Store,
+    Tile,
+    While,
+)
+from ..ir.tile_access import roots, walk
+from ..ir.tile_types import Types
+
+FREE = frozenset({"where", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "neg", "abs", "copysign"})
+
+
+class Report(NamedTuple):
+    """`exact` says whether every loop's turns were known."""
+
+    name: str
+    programs: int
+    loaded: int
+    stored: int
+    operations: int
+    exact: bool
+
+    @property
+    def bytes(self) -> int:
+        """Loaded and stored."""
+        return self.loaded + self.stored
+
+    def __str__(self) -> str:
+        about = "" if self.exact else " (at least: a loop's length depends on data)"
+        per = f", {self.operations / self.bytes:.3g} for each byte" if self.bytes else ""
+        return (
+            f"{self.name}: {self.programs} programs{about}\n  loaded {self.loaded:,} bytes, stored {self.stored:,} bytes\n"
+            f"  {self.operations:,} operations on floats{per}"
+        )
+
+
+def report(kernel: Kernel, types: Types, grid: tuple[int, ...], numbers: Mapping[str, Any]) -> Report:
+    """Counts what the programs of a grid do.
+
+    >>> from ..ir.tile_checker import check
+    >>> from ..ir.tile_parser import parse
+    >>> kernel = parse('''
+    ... def f(x: "*f32", n: "i32"):
+    ...     i = tl.arange(0, 8)
+    ...     for k in range(n):
+    ...         tl.store(x + i, tl.load(x + i) * 2)
+    ... ''')
+    >>> print(report(kernel, check(kernel), (3,), {"n": 2}))
+    f: 3 programs
+      loaded 192 bytes, stored 192 bytes
+      48 operations on floats, 0.125 for each byte
+    """
+    counter = _Counter(types, grid, numbers)
+    counter.block(kernel.body, 1.0)
+    programs = prod(grid)
+    whole = [round(x * programs) for x in (counter.loaded, counter.stored, counter.operations)]
+    return Report(kernel.name, programs, whole[0], whole[1], whole[2], counter.exact)
+
+
+class _Counter:
+    def __init__(self, types: Types, grid: Sequence[int], numbers: Mapping[str, Any]) -> None:
+        self.types, self.grid = types, (*grid, 1, 1)[:3]
+        self.known: dict[str, float] = {n: v for n, v in numbers.items() if isinstance(v, int | float)}
+        self.loaded = self.stored = self.operations = 0.0
+        self.exact = True
+
+    def block(self, body: tuple[Statement, ...], times: float) -> None:
+        for statement in body:
+            for x in walk(*roots(statement)):
+                self.expression(x, times)
+            self.statement(statement, times)
+
+    def statement(self, statement: Statement, times: float) -> None:
+        match statement:
+            case Assign(name, value):
+                found = self.number(value)
+                if found is None or times != 1:
+                    self.known.pop(name, None)
+                else:
+                    self.known[name] = found
+            case Store(pointer) | Atomic(_, pointer):
+                self.stored += times * self.bytes(pointer)
+            case For(_, start, stop, step, body):
+                bounds = [self.number(x) for x in (start, stop, step)]
+                turns = 1.0
+                if None in bounds:
+                    self.exact = False
+                else:
+                    low, high, width = (float(b) for b in bounds if b is not None)
+                    turns = max(0.0, -(-(high - low) // width))
+                self.block(body, times * turns)
+            case While(_, body):
+                self.exact = False
+                self.block(body, times)
+            case If(_, then, otherwise):
+                self.exact = self.exact and not then and not otherwise
+                self.block(then, times)
+                self.block(otherwise, times)
+
+    def bytes(self, pointer: Tile) -> int:
+        found = self.types.of(pointer)
+        return prod(found.shape) * found.dtype.bytes
+
+    def expression(self, x: Tile, times: float) -> None:
+        match x:
+            case Load(pointer):
+                self.loaded += times * self.bytes(pointer)
+            case Apply(fn) if fn not in FREE and fn in FUNCTIONS:
+                found = self.types.of(x)
+                if found.dtype.is_float and not found.pointer:
+                    self.operations += times * prod(found.shape) * (2 if fn == "fma" else 1)
+            case Reduce(_, y) | Scan(_, y):
+                self.operations += times * prod(self.types.of(y).shape) * self.types.of(y).dtype.is_float
+            case Dot(y, z):
+                m, k = self.types.of(y).shape
+                self.operations += times * 2 * m * k * self.types.of(z).shape[1]
+
+    def number(self, x: Tile) -> float | None:
+        """The value of an expression that is known from the launch (program 0 stands for all)."""
+        match x:
+            case Literal(value):
+                return value
+            case Name(name):
+                return self.known.get(name)
+            case ProgramId():
+                return 0
+            case NumPrograms(axis):
+                return self.grid[axis]
+            case Apply(fn, args):
+                given = [self.number(a) for a in args]
+                function = FUNCTIONS[fn].evaluate
+                if None in given or function is None:
+                    return None
+                return float(function(*given)) if self.types.of(x).dtype.is_float else int(function(*given))
+        return None
