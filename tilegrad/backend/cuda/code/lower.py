@@ -18,7 +18,8 @@ from ....ir.tile_types import TileType
 from ..tensor_map import TensorMap
 from .across import copy_tiles
 from .deferred import deferred
-from .dot import Products, operands_named
+from .dot import Products
+from .dot_names import operands_named
 from .elements import Axis, Elements, Kept, View
 from .functions import MEMORY, PRODUCT, SUM, TYPES, Text, binary, cast
 from .guard import Guard
@@ -143,7 +144,7 @@ class Lowering:
         head = f'extern "C" __global__ void __launch_bounds__({bounds})\n{name}({parameters}) {{'
         own = "\n".join([*comment, head, body, "}"])
         text = "\n\n".join([prelude(own, products.helpers), *products.helpers, own]).lstrip() + "\n"
-        threads, shared = self.threads + products.copying, 2 * self.memory.half + self.memory.large
+        threads, shared = self.threads + products.copying, 2 * self.memory.half + self.memory.large + self.memory.held
         return Source(name, text, threads, shared, products.maps)
 
     def _head(self) -> list[str]:
@@ -165,10 +166,11 @@ class Lowering:
             if not p.pointer and MEMORY[p.dtype.name] != TYPES[p.dtype.name]:
                 type = TYPES[p.dtype.name]
                 lines.append(f"{type} {self.names.of(p.name)} = {type}(number(given_{self.names.of(p.name)}));")
-        half, large = self.memory.half, self.memory.large
-        if half or large:
+        half, large, held = self.memory.half, self.memory.large, self.memory.held
+        if half or large or held:
             lines.append("extern __shared__ __align__(1024) unsigned char shared[];")
         places = {"large": "shared", "half_0": f"shared + {large}", "half_1": f"shared + {large + half}"}
+        places["held"] = f"shared + {large + 2 * half}"
         lines += [f"unsigned char* const {name} = {at};" for name, at in places.items() if name in text]
         return ["    " + line for line in lines]
 
@@ -183,11 +185,18 @@ class Lowering:
 
     def block(self, body: Sequence[ir.Statement], top: bool = False) -> None:
         """Statements in a scope of their own."""
-        from .segments import Gathered
-
         if not top:
             self.scopes.append(set())
         outer = dict(self.elements.lazy), dict(self.elements.kept)
+        self.statements(body)
+        if not top:
+            self.scopes.pop()
+            self.elements.lazy, self.elements.kept = outer
+
+    def statements(self, body: Sequence[ir.Statement]) -> None:
+        """Statements, one after the other."""
+        from .segments import Gathered
+
         gathered = Gathered(self)
         for statement in body:
             match statement:
@@ -205,9 +214,6 @@ class Lowering:
                     if not (isinstance(statement, ir.For) and self.products.loop(self, statement)):
                         self._control(statement)
         gathered.finish()
-        if not top:
-            self.scopes.pop()
-            self.elements.lazy, self.elements.kept = outer
 
     def number(self, statement: ir.Assign) -> None:
         """A variable without axes, which all threads compute."""
@@ -245,12 +251,12 @@ class Lowering:
             case ir.For():
                 self._for(statement)
             case ir.While(condition, body):
-                with self._repeated(statement), self.out.block("while (true)"):
+                with self.repeated(statement), self.out.block("while (true)"):
                     before, simple = self.named.condition(condition)
+                    for name, users in _uses(before).items():
+                        self.uses[name] = [*self.uses.get(name, []), *users]
                     self.scopes.append(set())
-                    for made in before:
-                        assert isinstance(made, ir.Assign)
-                        self.number(made)
+                    self.statements(before)
                     self.out.add(f"if (!{self.elements.of(simple, (), bool_).within(11)}) break;")
                     self.block(body)
                     self._even()
@@ -266,7 +272,7 @@ class Lowering:
             for x in (loop.start, loop.stop, loop.step)
         )
         forward = f"++{index}" if step.text == "1" else f"{index} += {step}"
-        with self._repeated(loop):
+        with self.repeated(loop):
             if _only_gathers(loop):
                 self.out.add("#pragma unroll 4")  # more loads are under way
             with self.out.block(f"for ({type} {index} = {start}; {index} < {stop.within(8)}; {forward})"):
@@ -289,7 +295,7 @@ class Lowering:
         self.memory.last = after if self.memory.last == after else None
 
     @contextmanager
-    def _repeated(self, statement: ir.Statement) -> Iterator[None]:
+    def repeated(self, statement: ir.Statement) -> Iterator[None]:
         """A loop: its first turn may come after its last one."""
         before, outer_first = self.memory.last, self.memory.first
         dirty = self.memory.dirty
