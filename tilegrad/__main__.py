@@ -30,9 +30,9 @@ def _commands(parser: argparse.ArgumentParser) -> list[str]:
 def parser() -> Parser:
     """What can be typed."""
     made = Parser(prog="tilegrad", description="Tensors, differentiation, a graph compiler and generated kernels.")
-    from . import __version__
+    from .config import VERSION
 
-    made.add_argument("--version", action="version", version=f"tilegrad {__version__}")
+    made.add_argument("--version", action="version", version=f"tilegrad {VERSION}")
     commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
     demo = commands.add_parser("demo", help="train on handwritten digits, show what was compiled and how fast it is")

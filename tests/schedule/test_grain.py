@@ -17,8 +17,10 @@ from tilegrad.ops.activation import softmax
 from tilegrad.ops.arithmetic import add
 from tilegrad.ops.broadcasting import reduce_sum
 from tilegrad.ops.contraction import matmul
+from tilegrad.ops.convolution import ConvolveWeight
 from tilegrad.ops.exponential import exp
 from tilegrad.ops.movement import permute
+from tilegrad.ops.sliding import Sliding
 from tilegrad.runtime.grain import Grain, Products, few_large, many_small
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
@@ -134,6 +136,22 @@ def test_products_in_pieces(dtype: DType) -> None:
     x, y = given(3, 5, 64, dtype=dtype), given(64, 7, dtype=dtype)
     graph = Graph((x, y), (add(matmul(x, y), 1.0),))
     check(graph, [rng.integers(-3, 4, v.shape).astype(dtype.numpy) for v in (x, y)], SMALL)
+
+
+def test_the_sums_of_a_convolutions_weight_gradient_in_pieces() -> None:
+    """Few weights, and a sum over all places of a batch: without pieces most cores would have nothing to do."""
+    x = Input(TensorType(bfloat16, (128, 1, 3, 227, 227)), "x")
+    y = Input(TensorType(bfloat16, (128, 1, 64, 55, 55)), "y")
+    axes = (Sliding(227, 55, 11, 4), Sliding(227, 55, 11, 4))
+    program = program_of(ConvolveWeight(x, y, axes), GPU)
+    assert instances(program)[0] >= 64
+    assert [b.type.shape[0] for b in program.buffers if b.role == "temporary"] == [16]
+    small = (Sliding(9, 4, 3, 2), Sliding(8, 7, 2, 1))
+    x, y = given(4, 2, 3, 9, 8, dtype=float64), given(4, 2, 5, 4, 7, dtype=float64)
+    rng = np.random.default_rng(0)
+    graph = Graph((x, y), (ConvolveWeight(x, y, small),))
+    assert any(v.op == "convolve_weight_pieces" for g in fuse(graph, SMALL).groups for v in g.stored)
+    check(graph, [rng.standard_normal(v.shape) for v in (x, y)], SMALL)
 
 
 def test_a_larger_cache_has_no_larger_tiles_but_a_smaller_one_smaller() -> None:

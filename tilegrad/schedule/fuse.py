@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..ir.graph import Graph, Value
-from ..ir.scalar import Const, Expr, Index, Read, Reduce, Scan, facts, parts, substitute, walk
+from ..ir.scalar import Const, Index, Read, Reduce, Scan, facts, substitute, walk
 from ..ir.size import Dim, product
 from ..runtime.grain import Grain
 from .across import in_blocks
 from .group import Group, Kind, Mapping, Schedule, Store, merged
 from .inline import Element, elements, typical
+from .nests import nest
+from .pieces import in_pieces
 from .products import free_indices, operands, side_by_side
-from .waiting import of_nodes, waiting
+from .waiting import Waits, of_nodes, waiting
 from .whole import in_one_piece
 
 MOST_MEMBERS = 64
@@ -38,16 +40,22 @@ def fuse(graph: Graph, grain: Grain = Grain()) -> Schedule:
       let t0 = sum(exp(x[i, k]) for k in 0:8)
       store sum_1[i, 0] = t0
     """
-    return _Fusion(graph, grain).schedule()
+    plain, waits, _ = waiting(graph)
+    return fuse_waiting(plain, waits, grain)
+
+
+def fuse_waiting(graph: Graph, waits: Waits, grain: Grain) -> Schedule:
+    """The same for values of which some wait for others."""
+    return _Fusion(graph, waits, grain).schedule()
 
 
 class _Fusion:
     """The groups while they grow. `place` says in which group a node is."""
 
-    def __init__(self, graph: Graph, grain: Grain) -> None:
-        self.graph, waits = waiting(graph)
+    def __init__(self, graph: Graph, waits: Waits, grain: Grain) -> None:
+        self.graph = graph
         self.grain = grain
-        self.nodes = elements(self.graph)
+        self.nodes = in_pieces(elements(self.graph), grain)
         self.groups: dict[int, Group] = {}
         self.place: dict[Value, int] = {}
         self.reads: dict[int, set[Value]] = {}
@@ -250,45 +258,11 @@ def _alone(value: Value, element: Element) -> Group:
         rows = tuple(i for i in rows if i is not scans[0].at)
         kind = "rows"
     elif loops and not scans:
-        chain = _reduction_chain(expr)
+        chain = nest(expr)
         if len(chain) == len(loops):
             columns = tuple(e.index for e in chain)
             kind = "contraction" if operands(expr, rows, columns) else "rows"
     return Group(kind, rows, columns, (Store(value, position, expr),), (value,))
-
-
-def _reduction_chain(e: Expr) -> list[Reduce]:
-    """The reductions that stand directly inside one another around a body, under functions of one element."""
-    chain: list[Reduce] = []
-    while True:
-        match e:
-            case Reduce(_, _, body):
-                chain.append(e)
-                e = body
-            case _:
-                inner = [p for p in parts(e) if facts(p).loops] if chain else _outermost(e)
-                if len(inner) != 1 or (chain and not _is_cast(e)):
-                    return chain
-                e = inner[0]
-
-
-def _outermost(e: Expr) -> list[Expr]:
-    """The reductions and scans in an expression that are in no other, each once."""
-    found: dict[Expr, None] = {}
-    seen: set[Expr] = set()
-    stack = [e]
-    while stack:
-        for part in parts(stack.pop()):
-            if isinstance(part, Reduce | Scan):
-                found[part] = None
-            elif part not in seen and facts(part).loops:
-                seen.add(part)
-                stack.append(part)
-    return list(found)
-
-
-def _is_cast(e: Expr) -> bool:
-    return getattr(e, "fn", "") == "cast"
 
 
 def _alignment(a: Group, b: Group) -> Mapping | str:

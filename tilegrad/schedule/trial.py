@@ -60,7 +60,7 @@ class Trial:
         return arrays
 
     def _count(self) -> int:
-        bytes = sum(array.nbytes for array in self.arrays.values())
+        bytes = sum(int(array.nbytes) for array in self.arrays.values())
         return max(1, min(MOST_COPIES, SPREAD // max(1, bytes)))
 
     def _memory(self) -> list[Memory]:

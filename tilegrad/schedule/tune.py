@@ -135,9 +135,9 @@ def _tuned(job: Job, end: float, say: Say, measure: Measure, clock: Callable[[],
         made = _contender(trial, choice, contenders, expected, say)
         if made is not None:
             made.times.append(measure(made))
-            best = min(c.times[0] for c in contenders)
-            say(f"{name}: {choice}: {shown(made.times[0])}, the best so far {shown(min(best, made.times[0]))}")
             contenders.append(made)
+            fastest = min(c.times[0] for c in contenders)
+            say(f"{name}: {choice}: {shown(made.times[0])}, the best so far {shown(fastest)}")
     left = [c for c in contenders if c.times[0] <= LEFT * min(c.times[0] for c in contenders)]
     left = left if usual in left else [usual, *left]
     for n in range(ROUNDS):

@@ -16,8 +16,8 @@ Waits = dict[Value, set[Value]]
 """For values those that must be there before they are computed, besides what they read."""
 
 
-def waiting(graph: Graph) -> tuple[Graph, Waits]:
-    """The graph without `Again`, and which of its values wait for which.
+def waiting(graph: Graph) -> tuple[Graph, Waits, dict[Value, Value]]:
+    """The graph without `Again`, which of its values wait for which, and what those that changed come from.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType
@@ -25,7 +25,7 @@ def waiting(graph: Graph) -> tuple[Graph, Waits]:
     >>> from ..ops.trigonometric import sin
     >>> x = Input(TensorType(float32, (3,)), "x")
     >>> u = sin(exp(x))
-    >>> made, waits = waiting(Graph((x,), (u, exp(Again(x, u)))))
+    >>> made, waits, _ = waiting(Graph((x,), (u, exp(Again(x, u)))))
     >>> print(made)
     graph(x: f32[3])
       %0: f32[3] = exp x
@@ -36,8 +36,8 @@ def waiting(graph: Graph) -> tuple[Graph, Waits]:
     {'exp': ['sin']}
     """
     values = graph.values()
-    if not any([type(v) is Again for v in values]):
-        return graph, {}
+    if not any(type(v) is Again for v in values):
+        return graph, {}, {}
     given = set(graph.inputs)
     new: dict[Value, Value] = {}
     after: dict[Value, set[Value]] = {}
@@ -53,7 +53,8 @@ def waiting(graph: Graph) -> tuple[Graph, Waits]:
             own: set[Value] = set().union(*[after[x] for x in value.inputs if x in after])
             if own:
                 waits.setdefault(made, set()).update(own)
-    return Graph(graph.inputs, tuple([new[v] for v in graph.outputs])), waits
+    back = {made: old for old, made in new.items() if made is not old and not isinstance(old, Again)}
+    return Graph(graph.inputs, tuple([new[v] for v in graph.outputs])), waits, back
 
 
 def of_nodes(graph: Graph, waits: Waits, nodes: Collection[Value]) -> Waits:

@@ -1,4 +1,4 @@
-"""Long reductions to few results, and such products, are cut into parts, so that every core has some."""
+"""Long reductions to few results are cut into parts, so that every core has some."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from ..ir.location import working_for
 from ..ir.size import product
 from ..ops.base import Elementwise
 from ..ops.broadcasting import Reduction, reshape
-from ..ops.contraction import Contract
 from ..ops.movement import pad
 from ..runtime.grain import Grain
 from .share import moved
-from .split_products import in_pieces, pieces_of
 
 DEEPEST = 24
 """How many values are looked at to find out what a reduction is made of."""
@@ -44,8 +42,6 @@ def split(graph: Graph, grain: Grain = Grain()) -> Graph:
             made = _in_parts(made, parts)
         elif isinstance(made, Reduction) and _follows_rows(made):
             made = _rows_first(made)
-        elif isinstance(made, Contract) and (pieces := pieces_of(made, grain)) > 1:
-            made = in_pieces(made, pieces)
         new[value] = made
     if all(x is y for x, y in new.items()):
         return graph

@@ -1,0 +1,39 @@
+"""Reductions that stand inside one another."""
+
+from __future__ import annotations
+
+from ..ir.scalar import Expr, Reduce, Scan, facts, parts
+
+
+def nest(e: Expr) -> list[Reduce]:
+    """The reductions that stand directly inside one another around a body, under functions of one element."""
+    chain: list[Reduce] = []
+    while True:
+        match e:
+            case Reduce(_, _, body):
+                chain.append(e)
+                e = body
+            case _:
+                inner = [p for p in parts(e) if facts(p).loops] if chain else _outermost(e)
+                if len(inner) != 1 or (chain and not _is_cast(e)):
+                    return chain
+                e = inner[0]
+
+
+def _outermost(e: Expr) -> list[Expr]:
+    """The reductions and scans in an expression that are in no other, each once."""
+    found: dict[Expr, None] = {}
+    seen: set[Expr] = set()
+    stack = [e]
+    while stack:
+        for part in parts(stack.pop()):
+            if isinstance(part, Reduce | Scan):
+                found[part] = None
+            elif part not in seen and facts(part).loops:
+                seen.add(part)
+                stack.append(part)
+    return list(found)
+
+
+def _is_cast(e: Expr) -> bool:
+    return getattr(e, "fn", "") == "cast"

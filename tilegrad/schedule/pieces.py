@@ -1,0 +1,117 @@
+"""Sums of products with few results are made in pieces, so that every core has some.
+
+A kernel adds up the pieces of each sum, and another one adds those up, in their order. This is done to what the
+elements of values are, and so to products of matrices, convolutions and their gradients alike:
+
+%0[i, j] = sum(x[i, k] * y[k, j] for k in 8192)      ->   %1[p, i, j] = sum(x[i, p * 512 + k] * y[p * 512 + k, j]
+                                                                            for k in 512)
+                                                          %0[i, j] = sum(%1[p, i, j] for p in 16)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import final
+
+from ..ir.dtype import DType
+from ..ir.graph import Reader, TensorType, Value
+from ..ir.location import working_for
+from ..ir.scalar import Expr, Index, Position, Read, Reduce, fresh_index, rebuild, size, substitute
+from ..runtime.grain import Grain
+from .inline import Element
+from .nests import nest
+from .products import free_indices, operands
+
+SIDE = 64
+"""About the smallest tile that a core computes at its rate."""
+
+
+@final
+class Pieces(Value):
+    """What a value is the sum of, in memory between two kernels."""
+
+    whole: Value
+    count: int
+    sums: DType
+
+    def infer(self) -> TensorType:
+        return TensorType(self.sums, (self.count, *self.whole.shape), self.whole.device)
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        raise AssertionError("pieces of sums are made of elements, not the other way round")
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        raise AssertionError("what is scheduled has been differentiated before")
+
+
+def in_pieces(nodes: Mapping[Value, Element], grain: Grain) -> Mapping[Value, Element]:
+    """The nodes of a graph, with long sums of products that have few results in pieces."""
+    if not grain.products.fill:
+        return nodes
+    made: dict[Value, Element] = {}
+    for value, element in nodes.items():
+        if value.cost == "dear" and not value.opaque:
+            made |= _in_pieces(value, element, grain)
+        else:
+            made[value] = element
+    return made
+
+
+def _in_pieces(value: Value, element: Element, grain: Grain) -> dict[Value, Element]:
+    """The node of a value, after one for the pieces of its sum, if it is better made in pieces."""
+    position, expr = element.position, element.expr
+    whole, chosen = {value: element}, _longest(position, expr, grain)
+    if chosen is None:
+        return whole
+    sums, column, count = chosen
+    assert type(column.extent) is int
+    length = column.extent // count
+    piece, inner = fresh_index(count), fresh_index(length)
+    made: Expr = substitute(sums[-1].body, {column: piece * size(length) + inner if length > 1 else piece})
+    for e in reversed(sums):
+        if e.index is not column or length > 1:
+            made = Reduce("add", inner if e.index is column else e.index, made, e.dtype)
+    with working_for(value.location):
+        pieces = Pieces(value, count, made.dtype)
+    pieces.__dict__["op"] = f"{value.op}_pieces"
+    number = fresh_index(count)
+    total = Reduce("add", number, Read(pieces, (number, *position), made.dtype), made.dtype)
+    (result,) = rebuild((expr,), lambda e: total if e is sums[0] else None)
+    return {pieces: Element((piece, *position), made), value: Element(position, result)}
+
+
+def _longest(position: Position, expr: Expr, grain: Grain) -> tuple[list[Reduce], Index, int] | None:
+    """The sums of a product, that which is cut, and into how many pieces; None: it stays whole."""
+    sums = nest(expr)
+    if not sums or any(outer.body is not inner for outer, inner in zip(sums, sums[1:], strict=False)):
+        return None
+    rows = tuple(i for i in position if isinstance(i, Index))
+    columns = tuple(e.index for e in sums)
+    factors = operands(sums[0], rows, columns)
+    if factors is None or not all(type(i.extent) is int for i in (*rows, *columns)):
+        return None
+    in_x, in_y = map(free_indices, factors)
+    x, y, both = (_count(i for i in rows if i in side) for side in (in_x - in_y, in_y - in_x, in_x & in_y))
+    tiles = both * -(-x // SIDE) * -(-y // SIDE)
+    wanted = min(grain.products.fill // max(1, tiles), _count(columns) // grain.products.least_depth)
+    best = max(columns, key=lambda i: _divisor(_count([i]), wanted))
+    count = _divisor(_count([best]), wanted)
+    return (sums, best, count) if count > 1 else None
+
+
+def _count(indices: Iterable[Index]) -> int:
+    """How many values indices have together."""
+    total = 1
+    for index in indices:
+        assert type(index.extent) is int
+        total *= index.extent
+    return total
+
+
+def _divisor(extent: int, most: int) -> int:
+    """The largest divisor that is not above a number.
+
+    >>> _divisor(128, 20), _divisor(100, 30), _divisor(7, 5)
+    (16, 25, 1)
+    """
+    return next((n for n in range(min(extent, most), 0, -1) if extent % n == 0), 1)
