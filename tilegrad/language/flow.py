@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ..ir.tile import Apply, Assign, BroadcastTo, For, Full, If, Literal, Name, Statement, Tile, While
@@ -98,7 +99,7 @@ class FlowReader(ExpressionReader):
         for name in sorted(names & set(self.frame.names)):
             value = self.frame.names[name]
             if leaves(value) and not isinstance(value, Unknown):
-                carried[name] = self.frame.names[name] = rebuilt(value, lambda x, name=name: self.variable(name, x))
+                carried[name] = self.frame.names[name] = rebuilt(value, partial(self.variable, name))
         return carried
 
     def variable(self, name: str, x: Operand) -> Block:
@@ -190,7 +191,8 @@ class FlowReader(ExpressionReader):
         if not isinstance(step, Block) and step == 0:
             raise self.wrong(call, "the step of a loop is not 0")
         if not unroll:
-            return self.dynamic(node, node.target.id, start, stop, step)
+            self.dynamic(node, node.target.id, start, stop, step)
+            return None
         if any(isinstance(x, Block) for x in (start, stop, step)):
             raise self.wrong(call, "the bounds of tl.static_range must be known when the kernel is compiled: use range")
         numbers = range(start, stop, step)
@@ -225,7 +227,7 @@ class FlowReader(ExpressionReader):
         with self.block() as body:
             self.frame.names[target] = counter
             if backwards:
-                distance = self.make(Apply("mul", (counter.tile, Literal(in_dtype(step, dtype)))))
+                distance = self.make(Apply("mul", (counter.tile, Literal(in_dtype(step, dtype) if not isinstance(step, Block) else 0))))
                 self.assign_name(target, self.make(Apply("add", (distance.tile, self.operand(start, dtype)))))
             self.block_of(node.body)
             self.at = self.frame.source.place(node)

@@ -24,7 +24,6 @@ from .report import Report, report
 from .tensors import Memory, memory_of, refuse_overlap, refuse_tracing, unwritten, written
 from .values import Block
 
-
 _reading = lock()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..errors import KernelError, KernelSourceError
@@ -160,7 +161,7 @@ class Reader(FlowReader):
                 raise Refused(
                     f"`{name}` of {fn.fn.__name__} is a constexpr, and {shown(value)} is known only when it runs"
                 )
-            names[name] = rebuilt(value, lambda x, name=name: self.held(x, name))
+            names[name] = rebuilt(value, partial(self.held, hint=name))
         before = (self.frame, self.calls, self.at)
         self.frame, self.calls = Frame(fn, names, self.used), (place, *self.calls)
         try:

@@ -51,7 +51,7 @@ def _statement(statement: Statement, used: set[str], places: Places) -> Statemen
         case Assign(name) if name not in used:
             return None
         case Atomic(name=name) if name and name not in used:
-            return statement.replaced(name="")  # type: ignore[no-any-return]
+            return statement.replaced(name="")
         case For(body=inner) | While(body=inner):
             body = _block(inner, used, places)
             if not body and isinstance(statement, For):

@@ -39,7 +39,7 @@ class Chosen(Launchable):
 
     def __init__(self, inner: Launchable) -> None:
         self.inner = inner
-        self.__name__ = self.kernel.__name__
+        self.__name__ = self.kernel.fn.__name__
 
     @property
     def kernel(self) -> KernelFunction:

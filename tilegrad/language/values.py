@@ -20,6 +20,7 @@ class constexpr:
     """
 
     __slots__ = ("value",)
+    value: Any
 
     def __init__(self, value: Any) -> None:
         self.value = value.value if isinstance(value, constexpr) else value
