@@ -18,11 +18,12 @@ from ....ir.tile_access import statements
 from ....ir.tile_types import Types
 from ..tensor_map import TensorMap
 from . import dot_helpers as helpers
-from .dot_fill import fill_lines, fill_rows, room
+from .dot_ahead import Ahead, write_ahead
+from .dot_fill import clear, fill_lines, fill_rows, room
 from .dot_group import Grouped, beginning, copies, grouped, parted, products
 from .dot_loop import Copied, copied_loop, copied_text
 from .dot_operands import Definitions, Strided
-from .dot_text import Operand, thread_products, warp_products
+from .dot_text import Operand, places, thread_products, warp_products
 from .dot_thread import Threaded, threaded_loop, threaded_text
 from .dot_tiling import TENSOR_CORES, Tiling, fewest_warps, operand_dtype, tiling
 from .elements import START
@@ -41,47 +42,12 @@ OWN = set(
     "x_tile y_tile values a b i j p q pp qq n step line piece".split()
 ) | set(re.findall(r"(\w+)\((?:uint32|int|const|float|uint64)", "".join(t for t in vars(helpers).values() if isinstance(t, str))))
 """Names that these texts use."""
-MANY = 8
-"""Warps of a kernel of several products, whose tiles are all held at once."""
+MANY, LARGE = 8, 64 * 128
+"""Warps of a kernel that holds operands in registers too: several products, or large ones."""
 LEAST = 8192
 """Bytes of shared memory that are asked for at least: a place of their own, at a multiple of 1024."""
 TOGETHER = 16
 """How deep a piece of operands is that threads multiply number by number."""
-
-
-def operands_named(body: Sequence[ir.Statement], types: Types, counts: dict[str, int]) -> tuple[ir.Statement, ...]:
-    """Statements in which the operands of products are names, and sums are added to what has their name.
-
-    `acc = tl.dot(x * 2.0, y, start)` becomes `left = x * 2.0`, `acc = start`, `acc = tl.dot(left, y, acc)`.
-    """
-    made: list[ir.Statement] = []
-    for s in body:
-        match s:
-            case ir.Assign(name, ir.Dot(x, y, accumulator) as product):
-                operands = []
-                for stem, operand in (("left", x), ("right", y)):
-                    if not isinstance(operand, ir.Name):
-                        fresh = next(f"{stem}{n}" for n in range(1 << 30) if f"{stem}{n}" not in types.variables)
-                        types.variables[fresh] = types.of(operand)
-                        counts[fresh] = 1
-                        made.append(ir.Assign(fresh, operand))
-                        operand = ir.Name(fresh)
-                    operands.append(operand)
-                if accumulator != ir.Name(name):
-                    t = types.variables[name]
-                    made.append(ir.Assign(name, accumulator or ir.Full(t.shape, ir.Literal(0), t.dtype)))
-                    counts[name] = counts.get(name, 1) + 1
-                made.append(ir.Assign(name, ir.Dot(*operands, ir.Name(name), product.precision)))
-            case ir.For(index, start, stop, step, inner):
-                made.append(ir.For(index, start, stop, step, operands_named(inner, types, counts)))
-            case ir.While(condition, inner):
-                made.append(ir.While(condition, operands_named(inner, types, counts)))
-            case ir.If(condition, then, otherwise):
-                both = [operands_named(inner, types, counts) for inner in (then, otherwise)]
-                made.append(ir.If(condition, both[0], both[1]))
-            case _:
-                made.append(s)
-    return tuple(made)
 
 
 class Products:
@@ -94,7 +60,7 @@ class Products:
         self.definitions = Definitions(kernel.replaced(body=tuple(body)), types)
         self.dots = {s.name: s.value for s in statements(tuple(body)) if isinstance(s, ir.Assign) and isinstance(s.value, ir.Dot)}
         self.tilings: dict[str, Tiling] = {}
-        self.loops: dict[int, Grouped | Copied | Threaded] = {}
+        self.loops: dict[int, Grouped | Copied | Threaded | Ahead] = {}
         self.group: Grouped | None = None
         self.helpers: dict[str, None] = {}
         if not self.dots:
@@ -104,9 +70,11 @@ class Products:
         kinds = {name: self._kind(dot) for name, dot in self.dots.items()}
         if self.group is None:
             shapes = {name: types.variables[name].shape for name in self.dots}
-            count = max(MANY if len(self.dots) > 2 else 0, *(fewest_warps(kinds[name], *shapes[name]) for name in self.dots))
-            self.tilings = {name: tiling(kinds[name], *shapes[name], count) for name in self.dots}
-            self._find_loops(body)
+            count = max(fewest_warps(kinds[name], *shapes[name]) for name in self.dots)
+            self._tile(body, kinds, count)
+            computed = len(self.dots) > sum(isinstance(plan, Copied | Threaded) for plan in self.loops.values())
+            if computed and (len(self.dots) > 2 or max(m * n for m, n in shapes.values()) >= LARGE):
+                self._tile(body, kinds, max(MANY, count))  # registers for operands too
 
     def _kind(self, dot: ir.Dot) -> str:
         dtype = operand_dtype(self.types.of(dot.x).dtype, dot.precision)
@@ -115,9 +83,9 @@ class Products:
     def _find_group(self, body: Sequence[ir.Statement]) -> None:
         """The one loop of a kernel, if four warps can do its products together."""
         for at, s in enumerate(body):
-            if isinstance(s, ir.For) and (product := self._product(s)) is not None and all(map(self._is_early, body[:at])):
+            if isinstance(s, ir.For) and (product := self.product_of(s)) is not None and all(map(self._is_early, body[:at])):
                 plan = grouped(self.definitions, product.value)  # type: ignore[arg-type]
-                if plan is not None:
+                if plan is not None and self._is_plain(s):
                     self.group = self.loops[id(s)] = plan
                     self.tilings[product.name] = plan.tiling
 
@@ -125,33 +93,40 @@ class Products:
         """Whether the warps that only copy may do a statement too."""
         return isinstance(s, ir.Assign) and (not self.types.of(s.value).shape or not _holds(s.value))
 
-    def _find_loops(self, body: Sequence[ir.Statement]) -> None:
+    def _tile(self, body: Sequence[ir.Statement], kinds: dict[str, str], count: int) -> None:
+        self.tilings = {name: tiling(kinds[name], *self.types.variables[name].shape, count) for name in self.dots}
+        self.loops = {}
         for s in statements(tuple(body)):
-            product = self._product(s) if isinstance(s, ir.For) else None
+            product = self.product_of(s) if isinstance(s, ir.For) else None
             if product is None:
                 continue
             dot, held = product.value, self.tilings[product.name]
             assert isinstance(dot, ir.Dot)
-            plan: Copied | Threaded | None
-            if held.kind == "warp":
+            plan: Copied | Threaded | Ahead | None
+            if not self._is_plain(s):
+                plan = None
+            elif held.kind == "warp":
                 plan = copied_loop(self.definitions, dot, held, SHARED)
             else:
                 plan = threaded_loop(self.definitions, dot, held)
-            if plan is not None:
-                self.loops[id(s)] = plan
+            self.loops[id(s)] = plan or Ahead(product.name)
 
-    def _product(self, loop: ir.For) -> ir.Assign | None:
+    def product_of(self, loop: ir.For) -> ir.Assign | None:
         """The only thing that a loop does, if that is a product of what it loads."""
         *before, last = loop.body
         if not isinstance(last, ir.Assign) or not isinstance(last.value, ir.Dot):
             return None
-        operands = {x.name for x in (last.value.x, last.value.y) if isinstance(x, ir.Name)}
-        for s in before:
-            if not isinstance(s, ir.Assign) or isinstance(s.value, ir.Dot):
-                return None
-            if s.name not in operands and _holds(s.value):
-                return None
+        gathers = ir.Dot | ir.Reduce | ir.Scan
+        if any(not isinstance(s, ir.Assign) or isinstance(s.value, gathers) for s in before):
+            return None
         return last
+
+    def _is_plain(self, loop: ir.For) -> bool:
+        """Whether a loop does nothing but load its operands, besides its product."""
+        *before, last = loop.body
+        assert isinstance(last, ir.Assign) and isinstance(last.value, ir.Dot)
+        operands = {x.name for x in (last.value.x, last.value.y) if isinstance(x, ir.Name)}
+        return all(isinstance(s, ir.Assign) and (s.name in operands or not _holds(s.value)) for s in before)
 
     # --- what the kernel needs -------------------------------------------------------------------
 
@@ -207,6 +182,8 @@ class Products:
     def loop(self, low: Lowering, loop: ir.For) -> bool:
         """Writes a loop, if it is one of those that copy while they multiply."""
         plan = self.loops.get(id(loop))
+        if isinstance(plan, Ahead):
+            return write_ahead(self, low, loop)
         if plan is None or any(low.guard.is_shared(side.parameter) for side in _sides(plan)):
             return False
         product = loop.body[-1]
@@ -235,7 +212,7 @@ class Products:
                 self.use(helpers.COPIES)
                 text = threaded_text(plan, sums, index, sources, numbers, place)
         with low.out.block(""):
-            for line in [*_places(plan.tiling), *text]:
+            for line in [*places(plan.tiling), *text]:
                 low.out.add(line)
         return True
 
@@ -272,7 +249,7 @@ class Products:
         sums = low.elements.kept[statement.name].text
         dtype = operand_dtype(self.types.of(dot.x).dtype, dot.precision) if held.kind == "warp" else None
         with low.out.block(""):
-            for line in _places(held):
+            for line in places(held):
                 low.out.add(line)
             if dtype is not None:
                 self._by_warps(low, sums, held, dot, dtype)
@@ -281,6 +258,19 @@ class Products:
 
     def _by_warps(self, low: Lowering, sums: str, held: Tiling, dot: ir.Dot, dtype: DType) -> None:
         self.use(helpers.SHARED, helpers.FRAGMENTS, helpers.warp_product(dtype.name))
+        x, y = self.operands(low, held, dot, dtype)
+        place = low.take(max(room((x, y)), LEAST))
+        low.out.add(f"unsigned char *x_at = {place}, *y_at = x_at + {x.size};")
+        if x.depth > self.types.of(dot.x).shape[1]:
+            clear(low, place, room((x, y)))
+        self.fill_lines(low, dot, (x, y), dtype)
+        low.meet()
+        low.out.add("uint32 x_place = address_of(x_at), y_place = address_of(y_at);")
+        for line in warp_products(sums, held, x, y):
+            low.out.add(line)
+
+    def operands(self, low: Lowering, held: Tiling, dot: ir.Dot, dtype: DType) -> tuple[Operand, Operand]:
+        """The operands of a product as they are put into shared memory for tensor cores."""
         step = 32 // dtype.bytes
         depth = -(-self.types.of(dot.x).shape[1] // step) * step
         x, y = (
@@ -290,14 +280,11 @@ class Products:
                 ("y_place", self._turned(low, dot.y, 1, dtype), held.across * held.columns),
             )
         )
-        place = low.take(max(room((x, y)), LEAST))
-        low.out.add(f"unsigned char *x_at = {place}, *y_at = x_at + {x.size};")
-        fill_lines(low, "x_at", x, dot.x, dtype, (0, 1))
-        fill_lines(low, "y_at", y, dot.y, dtype, (1, 0))
-        low.meet()
-        low.out.add("uint32 x_place = address_of(x_at), y_place = address_of(y_at);")
-        for line in warp_products(sums, held, x, y):
-            low.out.add(line)
+        return x, y
+
+    def fill_lines(self, low: Lowering, dot: ir.Dot, operands: tuple[Operand, Operand], dtype: DType) -> None:
+        fill_lines(low, "x_at", operands[0], dot.x, dtype, (0, 1))
+        fill_lines(low, "y_at", operands[1], dot.y, dtype, (1, 0))
 
     def _turned(self, low: Lowering, x: ir.Tile, position: int, dtype: DType) -> bool:
         """Whether an operand is put into lines along its rows: as its vectors lie, where tensor cores can turn it."""
@@ -337,17 +324,3 @@ def _sides(plan: Grouped | Copied | Threaded) -> tuple[Strided, Strided]:
     if isinstance(plan, Copied):
         return plan.x, plan.y
     return plan.x.memory, plan.y.memory
-
-
-def _places(held: Tiling) -> list[str]:
-    """Where in the tile the sums of a warp (of a thread: its first) are."""
-    lines = ["const int lane = thread % 32, warp = thread / 32;"]
-    down = f"warp / {held.across}" if held.across > 1 else "warp"
-    row, column = f"{down} * {held.rows}", f"warp % {held.across} * {held.columns}" if held.across > 1 else "0"
-    if held.kind == "group":
-        return []
-    if held.kind == "thread":
-        high, wide = held.pieces
-        row, column = f"{down} * {4 * high} + lane / 8 * {high}", f"lane % 8 * {wide}"
-        column = f"warp % {held.across} * {8 * wide} + {column}" if held.across > 1 else column
-    return [*lines, f"const int row = {row if held.down > 1 or held.kind == 'thread' else '0'}, column = {column};"]

@@ -20,8 +20,6 @@ def fill_lines(low: Lowering, place: str, operand: Operand, x: ir.Tile, dtype: D
     t = low.types.of(x)
     layout = low.plan.of_operand(x)
     position, k = axes
-    if operand.depth > t.shape[k]:
-        _clear(low, place, operand.size)
     along = position if operand.turned else k
     width = layout.width if layout.vector == along else 1
     width = min(width, 16 // operand.bytes)
@@ -83,7 +81,7 @@ def _guard(low: Lowering, layout: Layout, conditions: list[str]) -> str:
     return f"if ({' && '.join(every)}) " if every else ""
 
 
-def _clear(low: Lowering, place: str, bytes: int) -> None:
+def clear(low: Lowering, place: str, bytes: int) -> None:
     """Zeros, where k is no whole number of steps."""
     with low.out.block(f"for (int piece = thread; piece < {bytes // 16}; piece += {low.threads})"):
         low.out.add(f"reinterpret_cast<uint4*>({place})[piece] = uint4{{}};")

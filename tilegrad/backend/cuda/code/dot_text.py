@@ -129,3 +129,17 @@ def copied(name: str, operand: Operand, source: str, element: str, pitch: int, t
         f"for (int line = threadIdx.x / 8; line < {lines}; line += {at_once})",
         f"    copy_16({to.format('line')}, {name}_from + int64(line % {rows}) * {pitch} + line / {rows} * {operand.line});",
     ]
+
+
+def places(held: Tiling) -> list[str]:
+    """Where in the tile the sums of a warp (of a thread: its first) are."""
+    lines = ["const int lane = thread % 32, warp = thread / 32;"]
+    down = f"warp / {held.across}" if held.across > 1 else "warp"
+    row, column = f"{down} * {held.rows}", f"warp % {held.across} * {held.columns}" if held.across > 1 else "0"
+    if held.kind == "group":
+        return []
+    if held.kind == "thread":
+        high, wide = held.pieces
+        row, column = f"{down} * {4 * high} + lane / 8 * {high}", f"lane % 8 * {wide}"
+        column = f"warp % {held.across} * {8 * wide} + {column}" if held.across > 1 else column
+    return [*lines, f"const int row = {row if held.down > 1 or held.kind == 'thread' else '0'}, column = {column};"]

@@ -93,6 +93,8 @@ class Shared:
         self.large = 0
         self.dirty = False
         """Whether somebody may still read what is in the large part."""
+        self.held = 0
+        """Bytes for what stays over several statements."""
 
     def take(self, bytes: int) -> tuple[str, bool]:
         """A place for so many bytes (its name), and whether all threads must wait before they write."""

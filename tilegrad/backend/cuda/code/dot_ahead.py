@@ -1,0 +1,145 @@
+"""Loops of products whose operands must be computed: those of the next turn are loaded while this one's are multiplied.
+
+There are two places in shared memory. In a turn, the operands of the next one go to registers, those in one place are
+multiplied, what came meanwhile goes to the other place, and all threads wait for each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ....ir import tile as ir
+from ....ir.dtype import DType
+from . import dot_helpers as helpers
+from .dot_fill import clear, fill_rows, room
+from .dot_text import places, thread_products, warp_products
+from .dot_tiling import Tiling, operand_dtype
+from .functions import TYPES, cast
+
+if TYPE_CHECKING:
+    from .dot import Products
+    from .lower import Lowering
+
+MOST = 64 * 1024
+"""Bytes of shared memory for both places."""
+
+
+class Ahead(NamedTuple):
+    """A loop around one product."""
+
+    sums: str
+
+
+def write_ahead(products: Products, low: Lowering, loop: ir.For) -> bool:
+    """Writes such a loop, if its operands take little enough."""
+    product = loop.body[-1]
+    assert isinstance(product, ir.Assign)
+    dot = product.value
+    assert isinstance(dot, ir.Dot)
+    held = products.tilings[product.name]
+    names = [x.name for x in (dot.x, dot.y) if isinstance(x, ir.Name)]
+    inside = {s.name for s in loop.body[:-1] if isinstance(s, ir.Assign)}
+    if any(name not in inside or name in low.meanings for name in names) or any(map(_gathers, loop.body[:-1])):
+        return False
+    dtype = operand_dtype(low.types.of(dot.x).dtype, dot.precision) if held.kind == "warp" else None
+    bytes = _room(products, low, held, dot, dtype)
+    if 2 * bytes > MOST:
+        return False
+    low.memory.held = max(low.memory.held, 2 * bytes)
+    with low.out.block(""):
+        for line in places(held):
+            low.out.add(line)
+        for name in names:
+            _declare(low, name)
+        with low.repeated(loop):
+            _turns(products, low, loop, dot, (held, dtype, bytes))
+    return True
+
+
+def _gathers(s: ir.Statement) -> bool:
+    """Whether a statement needs what other threads have."""
+    return not isinstance(s, ir.Assign) or isinstance(s.value, ir.Reduce | ir.Scan | ir.Dot)
+
+
+def _room(products: Products, low: Lowering, held: Tiling, dot: ir.Dot, dtype: DType | None) -> int:
+    if dtype is not None:
+        return room(products.operands(low, held, dot, dtype))
+    depth = low.types.of(dot.x).shape[1]
+    return depth * (held.down * held.rows + held.across * held.columns) * low.types.of(dot).dtype.bytes
+
+
+def _declare(low: Lowering, name: str) -> None:
+    """An operand lives from the beginning of a turn to its end."""
+    from .elements import Kept
+
+    layout, called = low.plan.of_name(name), low.names.of(name)
+    extents = "".join(f"[{n}]" for n in layout.extents())
+    low.out.add(f"{low.register_type(low.types.variables[name])} {called}{extents};")
+    low.scopes[-1].add(name)
+    low.elements.kept[name] = Kept(called, layout)
+
+
+def _turns(
+    products: Products, low: Lowering, loop: ir.For, dot: ir.Dot, how: tuple[Tiling, DType | None, int]
+) -> None:
+    held, dtype, bytes = how
+    out, index = low.out, low.types.variables[loop.index].dtype
+    start, stop, step = (
+        str(cast(low.elements.of(x, (), index), low.elements.dtype(x, index), index))
+        for x in (loop.start, loop.stop, loop.step)
+    )
+    if dtype is not None and -low.types.of(dot.x).shape[1] % (32 // dtype.bytes):
+        clear(low, "held", 2 * bytes)
+    out.add(f"const int turns = (({stop}) - ({start}) + {step} - 1) / ({step});")
+    with out.block("for (int at = -1; at < turns; ++at)"):
+        low.scopes.append({loop.index})
+        with out.block("if (at + 1 < turns)"):
+            out.add(f"const {TYPES[index.name]} {low.names.of(loop.index)} = {start} + (at + 1) * {step};")
+            low.block(loop.body[:-1])
+        with out.block("if (at >= 0)"):
+            _multiply(products, low, dot, how, loop)
+        with out.block("if (at + 1 < turns)"):
+            _fill(products, low, dot, how)
+        low.meet()
+        low.scopes.pop()
+
+
+def _multiply(
+    products: Products, low: Lowering, dot: ir.Dot, how: tuple[Tiling, DType | None, int], loop: ir.For
+) -> None:
+    held, dtype, bytes = how
+    product = loop.body[-1]
+    assert isinstance(product, ir.Assign)
+    sums = low.elements.kept[product.name].text
+    if dtype is not None:
+        products.use(helpers.SHARED, helpers.FRAGMENTS, helpers.warp_product(dtype.name))
+        x, y = products.operands(low, held, dot, dtype)
+        low.out.add(f"const uint32 x_place = address_of(held) + at % 2 * {bytes}, y_place = x_place + {x.size};")
+        lines = warp_products(sums, held, x, y)
+    else:
+        pitches, depth, kind = _rows(low, held, dot)
+        low.out.add(f"const {kind} *x_tile = reinterpret_cast<{kind}*>(held + at % 2 * {bytes}), *y_tile = x_tile + {depth * pitches[0]};")
+        lines = thread_products(sums, held, depth, pitches, kind)
+    for line in lines:
+        low.out.add(line)
+
+
+def _fill(products: Products, low: Lowering, dot: ir.Dot, how: tuple[Tiling, DType | None, int]) -> None:
+    held, dtype, bytes = how
+    place = f"held + (at + 1) % 2 * {bytes}"
+    if dtype is not None:
+        x, y = products.operands(low, held, dot, dtype)
+        low.out.add(f"unsigned char *x_at = {place}, *y_at = x_at + {x.size};")
+        products.fill_lines(low, dot, (x, y), dtype)
+        return
+    pitches, depth, kind = _rows(low, held, dot)
+    wide = low.types.of(dot).dtype
+    low.out.add(f"{kind} *x_tile = reinterpret_cast<{kind}*>({place}), *y_tile = x_tile + {depth * pitches[0]};")
+    fill_rows(low, "x_tile", pitches[0], dot.x, wide, (0, 1), range(depth))
+    fill_rows(low, "y_tile", pitches[1], dot.y, wide, (1, 0), range(depth))
+
+
+def _rows(low: Lowering, held: Tiling, dot: ir.Dot) -> tuple[tuple[int, int], int, str]:
+    """Lengths of the lines of both operands, how many there are, and the type of their elements."""
+    pitches = (held.down * held.rows, held.across * held.columns)
+    return pitches, low.types.of(dot.x).shape[1], TYPES[low.types.of(dot).dtype.name]

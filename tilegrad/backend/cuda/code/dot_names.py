@@ -1,0 +1,76 @@
+"""The operands of products get names, and their own types where they were only widened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....ir import tile as ir
+from ....ir.dtype import DType, bfloat16, float16, float32
+from ....ir.tile_types import Types, TileType
+
+
+def operands_named(body: Sequence[ir.Statement], types: Types, counts: dict[str, int]) -> tuple[ir.Statement, ...]:
+    """Statements in which the operands of products are names, and sums are added to what has their name.
+
+    `acc = tl.dot(x * 2.0, y, start)` becomes `left = x * 2.0`, `acc = start`, `acc = tl.dot(left, y, acc)`.
+    """
+    made: list[ir.Statement] = []
+    for s in body:
+        match s:
+            case ir.Assign(name, ir.Dot(x, y, accumulator) as product):
+                operands: list[ir.Tile] = []
+                for stem, operand in zip(("left", "right"), narrowed_pair(x, y, types), strict=True):
+                    if not isinstance(operand, ir.Name):
+                        fresh = next(f"{stem}{n}" for n in range(1 << 30) if f"{stem}{n}" not in types.variables)
+                        types.variables[fresh] = types.of(operand)
+                        counts[fresh] = 1
+                        made.append(ir.Assign(fresh, operand))
+                        operand = ir.Name(fresh)
+                    operands.append(operand)
+                if accumulator != ir.Name(name):
+                    t = types.variables[name]
+                    made.append(ir.Assign(name, accumulator or ir.Full(t.shape, ir.Literal(0), t.dtype)))
+                    counts[name] = counts.get(name, 1) + 1
+                made.append(ir.Assign(name, ir.Dot(*operands, ir.Name(name), product.precision)))
+            case ir.For(index, start, stop, step, inner):
+                made.append(ir.For(index, start, stop, step, operands_named(inner, types, counts)))
+            case ir.While(condition, inner):
+                made.append(ir.While(condition, operands_named(inner, types, counts)))
+            case ir.If(condition, then, otherwise):
+                both = [operands_named(inner, types, counts) for inner in (then, otherwise)]
+                made.append(ir.If(condition, both[0], both[1]))
+            case _:
+                made.append(s)
+    return tuple(made)
+
+
+def narrowed_pair(x: ir.Tile, y: ir.Tile, types: Types) -> tuple[ir.Tile, ir.Tile]:
+    """Operands in half precision if both were widened from it: products of such numbers are exact in float32 anyway.
+
+    >>> types = Types({"x": TileType(bfloat16, (8, 8))})
+    >>> wide = ir.Cast(ir.Name("x"), float32)
+    >>> print(*narrowed_pair(ir.Apply("where", (ir.Literal(True), wide, ir.Literal(0.0))), wide, types))
+    tl.where(True, x, 0.0) x
+    """
+    for dtype in (bfloat16, float16):
+        narrow_x, narrow_y = _narrowed(x, dtype, types), _narrowed(y, dtype, types)
+        if narrow_x is not None and narrow_y is not None:
+            return narrow_x, narrow_y
+    return x, y
+
+
+def _narrowed(x: ir.Tile, dtype: DType, types: Types) -> ir.Tile | None:
+    """A float32 tile as one of a narrower dtype, if all of its elements are numbers of that."""
+    match x:
+        case ir.Cast(y, to) if to is float32 and not isinstance(y, ir.Literal) and types.of(y).dtype is dtype:
+            return y
+        case ir.Expand(y) | ir.BroadcastTo(y) | ir.Trans(y) | ir.Reshape(y):
+            inner = _narrowed(y, dtype, types)
+            return None if inner is None else x.replaced(x=inner)
+        case ir.Apply("where", (condition, ir.Literal(value), y)) if value in (0.0, 1.0):
+            inner = _narrowed(y, dtype, types)
+            return None if inner is None else ir.Apply("where", (condition, ir.Literal(value), inner))
+        case ir.Apply("where", (condition, y, ir.Literal(value))) if value in (0.0, 1.0):
+            inner = _narrowed(y, dtype, types)
+            return None if inner is None else ir.Apply("where", (condition, inner, ir.Literal(value)))
+    return None
