@@ -24,6 +24,8 @@ from .options import names_of
 SPREAD = 64 << 20
 """Bytes over which the operands of a small kernel are spread, in a few copies: a cache has not all of them."""
 MOST_COPIES = 8
+DRAWN = (1 << 20) + 7
+"""Random elements that are drawn for a tensor; a larger one has them again and again, but no two rows alike."""
 SETTLING = 5
 """Runs before the first that counts: they meet fresh memory, and a CPU deals its work anew by what they took."""
 SHORTEST = 2e-4
@@ -53,10 +55,12 @@ class Trial:
         arrays = {}
         for name, b in self.buffers.items():
             dtype, shape = b.type.dtype, shapes[name]
+            count = min(DRAWN, int(np.prod(shape)))
             if dtype.is_float:
-                arrays[name] = rng.standard_normal(shape, np.float32).astype(dtype.numpy)
+                drawn = rng.standard_normal(count, np.float32)
             else:
-                arrays[name] = rng.integers(0, min(below, int(dtype.max) + 1), shape).astype(dtype.numpy)
+                drawn = rng.integers(0, min(below, int(dtype.max) + 1), count)
+            arrays[name] = np.resize(drawn.astype(dtype.numpy), shape)
         return arrays
 
     def _count(self) -> int:
@@ -77,12 +81,12 @@ class Trial:
         return Contender(self, choice, launch, program)
 
     def results(self, contender: Contender) -> dict[str, Any]:
-        """What is in memory after one run of a contender."""
-        memory = self._memory()
-        contender.runner(memory)
+        """What one run of a contender makes."""
+        memory = dict(zip(self.arrays, self._memory(), strict=True))
+        contender.runner(list(memory.values()))
         self.place.synchronize()
-        read = zip(self.arrays.items(), self.buffers.values(), memory, strict=True)
-        return {name: self.place.to_host(m, b.type.dtype, array.shape) for (name, array), b, m in read}
+        stored = dict.fromkeys(self.names[v] for v in self.group.stored)
+        return {n: self.place.to_host(memory[n], self.buffers[n].type.dtype, self.arrays[n].shape) for n in stored}
 
     def first_difference(self, expected: Mapping[str, Any], contender: Contender) -> str:
         """Where the results of a contender are not as they should be, in words; empty if they are."""
