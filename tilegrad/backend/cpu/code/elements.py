@@ -231,6 +231,10 @@ class Elements:
                 span = self.ranges.of(y)
                 if span is not None and span[0] >= 0 and self.types.of(y).dtype is t.dtype:
                     return divided(b, fn, self.part(y, at, t.shape, lanes, t.dtype), divisor, span[1])
+            case ir.Apply("add") if lanes and len(t.shape) == 2 and t.dtype is int32:
+                common, apart = self._parted(x, at, lanes)
+                if apart is not None and apart.type.element == "i32":
+                    return b.op("add", b.splat(b.convert("trunc", common, "i32"), lanes), apart)
             case ir.Apply("bitand"):
                 between = self.ranges.is_between(x)
                 if between is not None:
@@ -263,6 +267,8 @@ class Elements:
         b = self.b
         own = self.shape(x)
         at = _aligned(at, own, shape)
+        if id(x) in self.made:
+            return self.b.convert("sext", self.of(x, at, 0, int32), "i64")
         match x:
             case ir.Literal(number):
                 return constant(int(number), I64)

@@ -11,11 +11,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....ir import tile as ir
-from ....ir.dtype import DType
+from ....ir.dtype import DType, int32
 from ..emit import I64, Value, constant
 from .elements import Elements, Memory
 from .nests import Nests
 
+DIVIDE = ("floordiv", "mod")
 TOGETHER = 8
 """So many k are packed for all panels before the next ones: their lines of memory stay in the first cache."""
 
@@ -65,6 +66,7 @@ def pack(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
         b.close_loop(inner)
         b.close_loop(outer)
     elif safe:
+        tabulate(nests, x, 0)
         outer = nests.loop("panel", 0, safe, to.width)
         inner = nests.loop("k", 0, to.depth, 1)
         _vectors(nests, to, x, inner.index, outer.index, lanes, to.width)
@@ -86,6 +88,42 @@ def _vectors(nests: Nests, to: Panels, x: ir.Tile, k: Value, block: Value, lanes
         to.keep(e, block, constant(inside, I64), k, value, lanes)
 
 
+def tabulate(nests: Nests, x: ir.Tile, axis: int) -> None:
+    """Puts the quotients and the like that an expression's positions take from one axis in tables, one entry a place.
+
+    They are asked for again and again: once for each panel.
+    """
+    e = nests.e
+    for y in _along_one(e, x, axis):
+        if id(y) not in e.made and any(isinstance(z, ir.Apply) and z.fn in DIVIDE for z in _parts(e, y)):
+            t = e.types.of(y)
+            memory = e.allocate(t.dtype, t.shape, "table")
+            nests.keep(memory, y)
+            e.made[id(y)] = memory
+
+
+def _along_one(e: Elements, x: ir.Tile, axis: int) -> list[ir.Tile]:
+    """The integer expressions of one axis that an expression over two consists of."""
+    found = []
+    for y in _parts(e, x):
+        match y:
+            case ir.Expand(z, (other,)) if other == 1 - axis and e.types.of(z).dtype is int32:
+                found.append(z)
+    return found
+
+
+def _parts(e: Elements, x: ir.Tile) -> list[ir.Tile]:
+    """An expression and all that it consists of, through names that stand for expressions."""
+    found: dict[int, ir.Tile] = {}
+    stack = [x]
+    while stack:
+        x = stack.pop()
+        if id(x) not in found:
+            found[id(x)] = x
+            stack += [e.lazy[x.name]] if isinstance(x, ir.Name) and x.name in e.lazy else ir.parts(x)
+    return list(found.values())
+
+
 def _moves(e: Elements, x: ir.Tile) -> bool:
     """Whether an expression only reads memory along it."""
     loads = [y for y in _below(e, x) if isinstance(y, ir.Load)]
@@ -98,6 +136,7 @@ def pack_turned(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -
     The last square along k overlaps the one before it; rows that do not exist are the last one again.
     """
     e, b = nests.e, nests.b
+    tabulate(nests, x, 1)
     panel = nests.loop("panel", 0, extent, to.width)
     square = nests.loop("square", 0, to.width, lanes)
     first = b.op("add", panel.index, square.index)
