@@ -78,6 +78,8 @@ def refusal(flat: FlatGroup, choice: Choice, grain: Grain) -> str:
     return ""
 
 
+WINDOW, NEAR, LEAST_ROW = 16, 4, 8
+"""How wide windows are, how far apart, and how many in a row, for rows to be taken side by side."""
 MOST = 1 << 16
 """The largest extent of a tile."""
 SIZES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -104,7 +106,7 @@ def _ways(flat: FlatGroup, grain: Grain) -> Iterator[str]:
     elif sums_across(columns, flat.roots, grain.longest_row):
         yield "down"
     else:
-        along = _runs_along(flat, columns[-1])
+        along = _runs_along(flat, columns[-1]) and not _are_windows(flat)
         if not along and _fastest_row(flat, rows) is not None:
             yield "beside"
         if len(columns) == 1 and type(columns[0].extent) is int and columns[0].extent <= grain.longest_row:
@@ -266,7 +268,19 @@ def _runs_along(flat: FlatGroup, column: Index) -> bool:
 def _fastest_row(flat: FlatGroup, rows: tuple[Index, ...]) -> Index | None:
     offsets = _largest(flat)
     best = max(rows, key=lambda r: sum(_stride(o, r) == 1 for o in offsets), default=None)
-    return best if best is not None and any(_stride(o, best) == 1 for o in offsets) else None
+    if best is not None and any(_stride(o, best) == 1 for o in offsets):
+        return best
+    return rows[-1] if _are_windows(flat) else None
+
+
+def _are_windows(flat: FlatGroup) -> bool:
+    """Whether rows are summed over windows: a few elements here and there, for neighbours in the result a little on."""
+    inner = flat.columns[-1]
+    if not flat.rows or len(flat.columns) < 2 or type(inner.extent) is not int or inner.extent > WINDOW:
+        return False
+    row = flat.rows[-1]
+    near = [_stride(o, row) for o in _largest(flat)]
+    return number_of(row.extent) >= LEAST_ROW and all(s is not None and 0 < s <= NEAR for s in near)
 
 
 def _crossing(flat: FlatGroup, rows: tuple[Index, ...], inner: Index) -> Index | None:
