@@ -73,7 +73,7 @@ class _Handle(int):
         self.looked_at: bool
 
     def __del__(self) -> None:
-        if self.looked_at:
+        if self.looked_at and callable(bury):  # at the interpreter's end the names of modules go first
             bury(self.team, self.words)
 
 
