@@ -58,7 +58,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         "failed": sum(f["failed"] for f in files.values()),
         "files": files,
         "failures": failures + sorted(r.nodeid for r in reports if r.outcome == "failed"),
-        "figures": before["figures"] | dict(item for r in reports for item in r.user_properties),
+        "figures": before["figures"] | dict(item for r in reports for item in getattr(r, "user_properties", ())),
         "properties": found._asdict(),
     }
     path.write_text(json.dumps(record, indent=1) + "\n")

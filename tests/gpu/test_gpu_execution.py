@@ -58,11 +58,11 @@ def test_ten_thousand_random_launches(gpu: CudaDevice, record_property: Record) 
                     x[k], a[k] = tg.where(x[i] > 3, x[j], 1.0), np.where(a[i] > 3, a[j], np.float32(1))
             start = time.perf_counter()
             x[k].realize()
-            started += time.perf_counter() - start
+            started += (time.perf_counter() - start) * (launch >= 2000)  # by then everything is compiled
         if launch % 2500 == 0:
             np.testing.assert_array_equal(x[k].cpu().numpy(), a[k])
     cuda.synchronize()
-    record_property("microseconds to start one of 10000 random launches on three streams", started * 100)
+    record_property("microseconds to start one of 10000 random launches on three streams", started * 125)
     for n in sizes:
         for y, b in zip(tensors[n], arrays[n], strict=True):
             np.testing.assert_array_equal(y.cpu().numpy(), b)
@@ -140,12 +140,15 @@ def test_misconfigured_launches(gpu: CudaDevice) -> None:
 
 def test_out_of_bounds_names_the_kernel(gpu: CudaDevice) -> None:
     """In a process of its own: after such a failure the device is lost to the process."""
-    for setting, wanted in (("", "one of its kernels: add (model.py:7), far"), ("synchronous", "in kernel far (model")):
+    for setting in ("", "synchronous"):
         code = Path(__file__).with_name("outside.py")
         made = subprocess.run([sys.executable, str(code), setting], capture_output=True, text=True, timeout=120)
-        assert "an illegal memory access" in made.stdout, made.stdout + made.stderr
-        assert wanted in made.stdout, made.stdout + made.stderr
-        assert "cannot be used any more" in made.stdout
+        for wanted in (
+            "an illegal memory access",
+            "in kernel far (model.py:9) of program two",
+            "cannot be used any more",
+        ):
+            assert wanted in made.stdout, made.stdout + made.stderr
 
 
 def test_checked_runs_name_the_index(gpu: CudaDevice) -> None:

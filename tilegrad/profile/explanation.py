@@ -160,6 +160,11 @@ class Explanation:
     def kernels(self) -> Kernels:
         return Kernels(self.program, self.places, self.device)
 
+    def source(self) -> str:
+        """What the backend makes of each kernel before the machine code."""
+        kernels = dict.fromkeys(launch.kernel for launch in self.kernels.launches)
+        return "\n\n".join(self.device.source(kernel) for kernel in kernels)
+
     @cached_property
     def assembly(self) -> Listing:
         """The machine code: printed, the inner loops; `.full` has all."""
@@ -191,6 +196,8 @@ class Explanation:
             self.kernels.launches, self.groups, self.device.grain, self.compiled.lock
         )
         found["program"] = lambda: show_program(self.program)
+        if self.device.shows_source:
+            found["source"] = self.source
         found["assembly"] = lambda: self.assembly if len(self.assembly) else f"({self.device.name} has none to show)"
         found["measured"] = lambda: self.measured
         return found

@@ -25,7 +25,7 @@ from .functions import Functions
 from .memory import CudaBuffer, Memory
 from .properties import properties
 from .queues import Queue, here
-from .reports import readable, summary
+from .reports import accused, readable, summary
 from .staging import Pinned, PinnedBuffer, Staging
 
 MOST_QUEUES = 32
@@ -39,6 +39,7 @@ class CudaDevice(Device):
     """One GPU. Work is put on the queue that the thread has chosen, and goes on while Python does."""
 
     low = float16
+    shows_source = True
 
     def __init__(self, driver: Driver, number: int) -> None:
         super().__init__(f"cuda:{number}")
@@ -294,9 +295,7 @@ class CudaDevice(Device):
             return DeviceError(self.broken)
         if here.device is not self:
             return None
-        suspects = [work for queue in self.queues for work in queue.unfinished()[:1]]
-        text = f"{self.name} failed: {fault.reason}"
-        text += "".join(_accused(work) for work in suspects) or ". Nothing that tilegrad started was unfinished"
+        text = f"{self.name} failed: {fault.reason}{accused([queue.suspects() for queue in self.queues])}"
         if settings().cuda != "checked":
             text += (
                 ". Run it again with TILEGRAD_CUDA=synchronous to stop at the kernel that fails, or with "
@@ -304,15 +303,6 @@ class CudaDevice(Device):
             )
         self.broken = f"{text}. After this the device cannot be used any more in this process"
         return RuntimeFault(self.broken)
-
-
-def _accused(work: Any) -> str:
-    """What is said about the first unfinished piece of work of a queue."""
-    kernels = [f"{name} ({origin})" if origin else name for name, origin in work.kernels[:8]]
-    if len(kernels) == 1:
-        return f" in kernel {kernels[0]} of program {work.program}"
-    more = f" and {len(work.kernels) - 8} more" if len(work.kernels) > 8 else ""
-    return f" in program {work.program}, in one of its kernels: {', '.join(kernels)}{more}"
 
 
 def _contents(source: Buffer) -> bytes:

@@ -41,6 +41,7 @@ ATTRIBUTES = {
     "shared_multiprocessor": 81,
     "registers_multiprocessor": 82,
     "shared_optin": 97,
+    "blocks_multiprocessor": 106,
     "pools": 115,
 }
 """What is asked of a device, by its number in `CUdevice_attribute`."""

@@ -20,7 +20,7 @@ from ...runtime.device import Executable, Runner
 from .graphs import ProgramGraph
 from .memory import CudaBuffer, class_bytes
 from .plan import planned
-from .queues import Queue, Work
+from .queues import DIRECT_RUNS, MARKED, Queue, Work
 from .watching import WATCHED, check_accesses, profiled
 
 if TYPE_CHECKING:
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 MOST_BINDINGS = 256
 """Sets of sizes that are kept for one program."""
-DIRECT_RUNS = 2
-"""Runs of a program before it becomes a graph: making one costs as much as several runs."""
+
+MOST_GRAPHS = 2
+"""Graphs that a program has for different addresses."""
 
 
 class CudaExecutable(Executable):
@@ -64,11 +65,10 @@ class Binding:
         self.work = Work(self.name, tuple([(step.call.name, step.origin) for step in self.plan.steps]))
         self.made = [(bytes, class_bytes(bytes)) for bytes in self.plan.made]
         self.runs = 0
-        self.graph: ProgramGraph | None = None
+        self.graphs: list[ProgramGraph] = []
+        """For different addresses, the one that was used last at the end."""
         self.data: list[int] = [0] * len(self.plan.patches)
         """What the arguments are patched for."""
-        self.changed: set[int] = set()
-        """Steps whose arguments are others than those in the graph."""
         self.lock = RLock()
         """Held while arguments are patched and started; taken before the lock of a queue."""
 
@@ -101,33 +101,49 @@ class Binding:
         with self.lock, queue.lock:
             data = [b.address for b in buffers]
             data.append(queue.arena.address if queue.arena is not None else 0)
-            number = queue.submitted + 1
-            queue.recent.append((number, self.work))
             self.runs += 1
-            if settings().cuda in WATCHED:
-                self._watched(queue, data, number)
-            elif events.listeners:
+            if settings().cuda in WATCHED or (self.runs <= DIRECT_RUNS and not events.listeners):
+                self.patch(data)
+                self._one_by_one(queue)
+                return queue.submitted
+            number = queue.submitted + 1
+            queue.recent.append((number, self.work, number % MARKED == 0))
+            if events.listeners:
                 self.patch(data)
                 profiled(self.device, queue, self.name, self.plan.steps)
-            elif self.runs > DIRECT_RUNS and len(self.plan.steps) > 1:
+            elif len(self.plan.steps) > 1:
                 self._as_graph(queue, data, buffers[: self.plan.inputs])
             else:
                 self._direct(queue, data)
-            self.device.driver.mark(queue.handle, queue.progress, number)
+            if number % MARKED == 0:
+                self.device.driver.mark(queue.handle, queue.progress, number)
             queue.submitted = number
         return number
 
+    def _one_by_one(self, queue: Queue) -> None:
+        """Every kernel as a piece of work of its own: it is known which one fails."""
+        driver, watched = self.device.driver, settings().cuda
+        for step, kernel in zip(self.plan.steps, self.work.kernels, strict=True):
+            number = queue.submitted + 1
+            queue.recent.append((number, Work(self.name, (kernel,)), True))
+            if watched == "checked":
+                check_accesses(self.device, queue, step)
+            driver.launch(step.call, queue.handle)
+            if watched in WATCHED:
+                driver.await_stream(queue.handle)
+            driver.mark(queue.handle, queue.progress, number)
+            queue.submitted = number
+
     def patch(self, data: list[int]) -> None:
-        """Puts addresses where they belong, if they have changed; the graph is then behind."""
+        """Puts addresses where they belong, if they have changed."""
         if data == self.data:
             return
-        steps, changed = self.plan.steps, self.changed
+        steps = self.plan.steps
         for n, address in enumerate(data):
             if address != self.data[n]:
                 for step, slot, offset in self.plan.patches[n]:
                     call = steps[step].call
                     call.slots[slot] = address + offset
-                    changed.add(step)
                     for map, place in call.maps:
                         if map.parameter == slot:
                             self.device.driver.encode(place, map, address + offset)
@@ -141,25 +157,20 @@ class Binding:
 
     def _as_graph(self, queue: Queue, data: list[int], inputs: Sequence[CudaBuffer]) -> None:
         distinct = not self.plan.updated or len({x.address for x in inputs}) == len(inputs)
-        if self.graph is not None and self.graph.distinct and not distinct:
+        if self.graphs and self.graphs[-1].distinct and not distinct:
             self._direct(queue, data)  # what ran at once would now write what the other reads
             return
-        self.patch(data)
-        if self.graph is None:
-            self.graph = ProgramGraph(self.device, self.plan, distinct)
-            self.changed.clear()
-        elif self.changed:
-            self.graph.renew(self.changed)
-            self.changed.clear()
-        self.device.driver.launch_graph(self.graph.executable, queue.handle)
-
-    def _watched(self, queue: Queue, data: list[int], number: int) -> None:
-        """Every kernel alone, so that a failure shows at once; with checks, after the interpreter has run it."""
-        self.patch(data)
-        driver = self.device.driver
-        for step, kernel in zip(self.plan.steps, self.work.kernels, strict=True):
-            queue.recent[-1] = (number, Work(self.name, (kernel,)))
-            if settings().cuda == "checked":
-                check_accesses(self.device, queue, step)
-            driver.launch(step.call, queue.handle)
-            driver.await_stream(queue.handle)
+        graphs = self.graphs
+        graph = next((g for g in graphs if g.data == data), None)
+        if graph is None:
+            self.patch(data)
+            if len(graphs) < MOST_GRAPHS:
+                graph = ProgramGraph(self.device, self.plan, graphs[0].distinct if graphs else distinct, data)
+            else:
+                graph = graphs.pop(0)
+                graph.renew(data)
+            graphs.append(graph)
+        elif graph is not graphs[-1]:
+            graphs.remove(graph)
+            graphs.append(graph)
+        self.device.driver.launch_graph(graph.executable, queue.handle)

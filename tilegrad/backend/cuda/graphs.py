@@ -1,13 +1,14 @@
 """A program as one CUDA graph: started with one call, its independent kernels at once.
 
 The graph is built from the plan, not captured: its edges are where steps share memory that one of them writes. A run
-with other addresses than the run before renews the nodes that use them (about a microsecond each). The other way,
-copying inputs to places that stay, would move every input once more.
+with other addresses renews the nodes that use them (about a microsecond each). The other way, copying inputs to places
+that stay, would move every input once more. As outputs are new memory each time, and free memory comes back in turns,
+a program has a few graphs for the addresses that it has met.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...runtime import events
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
 
 
 class ProgramGraph:
-    """The graph of a plan with the arguments that its calls have now."""
+    """The graph of a plan; `data` are the addresses that its nodes have: those of the plan's calls when it is made."""
 
-    def __init__(self, device: CudaDevice, plan: Plan, distinct: bool) -> None:
+    def __init__(self, device: CudaDevice, plan: Plan, distinct: bool, data: Sequence[int]) -> None:
         self.device = device
         self.plan = plan
+        self.data = list(data)
         self.distinct = distinct
         """Whether it counts on inputs that are different memory."""
         driver = device.driver
@@ -34,12 +36,14 @@ class ProgramGraph:
                 self.nodes.append(driver.add_node(self.graph, step.call, before, device.context))
             self.executable = driver.instantiate(self.graph)
 
-    def renew(self, changed: Collection[int]) -> None:
-        """Gives some steps the arguments that their calls have now; what runs already keeps the old ones."""
-        device = self.device
-        for step in changed:
+    def renew(self, data: Sequence[int]) -> None:
+        """Gives the nodes the addresses that the calls have now; what runs already keeps the old ones."""
+        device, patches = self.device, self.plan.patches
+        others = [n for n, (old, new) in enumerate(zip(self.data, data, strict=True)) if old != new]
+        for step in {patch.step for n in others for patch in patches[n]}:
             call = self.plan.steps[step].call
             device.driver.renew_node(self.executable, self.nodes[step], call, device.context)
+        self.data = list(data)
 
     def __del__(self) -> None:
         device = self.device

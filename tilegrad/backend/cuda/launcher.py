@@ -26,7 +26,7 @@ from .driver import KernelCall
 from .memory import CudaBuffer
 from .plan import Step
 from .properties import check_launch
-from .queues import Queue, Work
+from .queues import DIRECT_RUNS, MARKED, Queue, Work
 from .watching import WATCHED, check_accesses, profiled
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Launcher:
         pointers = [p.name for p in kernel.parameters if p.pointer]
         self.stored = [n for n, name in enumerate(pointers) if name in found.stored]
         self.calls: OrderedDict[tuple[tuple[int, ...], ...], KernelCall] = OrderedDict()
+        self.runs = 0
         self._lock = RLock()
 
     def __call__(self, arguments: Sequence[Buffer | int], grid: tuple[int, ...]) -> None:
@@ -94,7 +95,9 @@ class Launcher:
     def _start(self, queue: Queue, call: KernelCall, arguments: Sequence[Buffer | int]) -> int:
         driver, watched = self.device.driver, settings().cuda
         number = queue.submitted + 1
-        queue.recent.append((number, self.work))
+        self.runs += 1
+        marked = self.runs <= DIRECT_RUNS or number % MARKED == 0
+        queue.recent.append((number, self.work, marked))
         if watched in WATCHED or events.listeners:
             sizes = tuple([a.bytes if isinstance(a, Buffer) else 0 for a in arguments])
             names = tuple([p.name if p.pointer else 0 for p in self.kernel.parameters])
@@ -107,7 +110,8 @@ class Launcher:
             driver.launch(call, queue.handle)
         if watched in WATCHED:
             driver.await_stream(queue.handle)
-        driver.mark(queue.handle, queue.progress, number)
+        if marked:
+            driver.mark(queue.handle, queue.progress, number)
         queue.submitted = number
         return number
 

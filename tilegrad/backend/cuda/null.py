@@ -24,7 +24,7 @@ RECORDED = {
     "clock": 1980000,
     "multiprocessors": 132,
     "memory_clock": 3201000,
-    "bus": 6144,
+    "bus": 6016,
     "l2": 62914560,
     "threads_multiprocessor": 2048,
     "major": 9,
@@ -32,6 +32,7 @@ RECORDED = {
     "shared_multiprocessor": 233472,
     "registers_multiprocessor": 65536,
     "shared_optin": 232448,
+    "blocks_multiprocessor": 32,
     "pools": 1,
 }
 """What an H200 answers."""

@@ -23,6 +23,7 @@ class Properties(NamedTuple):
     multi_processor_count: int
     max_threads_per_block: int
     max_threads_per_multi_processor: int
+    max_blocks_per_multi_processor: int
     max_grid: int
     shared_memory_per_block: int
     shared_memory_per_block_optin: int
@@ -66,6 +67,7 @@ def properties(driver: Driver, number: int) -> Properties:
         multi_processor_count=of("multiprocessors"),
         max_threads_per_block=of("threads"),
         max_threads_per_multi_processor=of("threads_multiprocessor"),
+        max_blocks_per_multi_processor=of("blocks_multiprocessor"),
         max_grid=of("grid"),
         shared_memory_per_block=of("shared"),
         shared_memory_per_block_optin=of("shared_optin"),
@@ -90,7 +92,8 @@ def blocks_at_once(limits: Properties, threads: int, shared: int, registers: int
     (8, 1, 4)
     """
     warps = -(-threads // limits.warp_size)
-    allowed = [limits.max_threads_per_multi_processor // (warps * limits.warp_size)]
+    allowed = [limits.max_blocks_per_multi_processor]
+    allowed.append(limits.max_threads_per_multi_processor // (warps * limits.warp_size))
     if registers:
         of_warp = -(-registers * limits.warp_size // REGISTER_UNIT) * REGISTER_UNIT
         allowed.append(limits.regs_per_multiprocessor // (of_warp * warps))

@@ -20,6 +20,13 @@ REMEMBERED = 256
 """Pieces of work that a queue remembers, to tell which one failed."""
 
 
+DIRECT_RUNS = 2
+"""The first runs of a program, in which mistakes show: the end of every kernel is marked. They are no graph yet: making
+one costs as much as several runs."""
+MARKED = 16
+"""Later, every so many pieces of work a queue says how far it is; that takes the GPU two microseconds."""
+
+
 class Work(NamedTuple):
     """What is remembered of what was started: the program, and its kernels with their lines."""
 
@@ -42,8 +49,8 @@ class Queue:
         """Held while the arena is exchanged; taken before any `lock`."""
         self.progress = progress
         """The address of a word of the host, in which the number of the last finished piece appears."""
-        self.recent: deque[tuple[int, Work]] = deque(maxlen=REMEMBERED)
-        """What was started last, by the number."""
+        self.recent: deque[tuple[int, Work, bool]] = deque(maxlen=REMEMBERED)
+        """What was started last: its number, what it is, and whether its end is marked."""
         self.seen: dict[Queue, int] = {}
         """How much of another queue's work comes before what is started here now."""
         self.blocks: dict[int, Blocks] = {}
@@ -102,10 +109,15 @@ class Queue:
         """The number of the last piece of work that is known to be done."""
         return ctypes.c_uint32.from_address(self.progress).value
 
-    def unfinished(self) -> list[Work]:
-        """What was started and has not been done, the first one first."""
-        done = self.finished
-        return [work for number, work in list(self.recent) if number > done]
+    def suspects(self) -> list[Work]:
+        """What may have failed: everything after what is known to be done, up to the next mark."""
+        done, found = self.finished, []
+        for number, work, marked in list(self.recent):
+            if number > done:
+                found.append(work)
+                if marked:
+                    break
+        return found
 
     def __repr__(self) -> str:
         return f"<queue {self.handle:#x} of {self.device.name}>"

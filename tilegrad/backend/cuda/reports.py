@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .properties import Properties, blocks_at_once
 
 if TYPE_CHECKING:
     from .build import Built
+    from .queues import Work
 
 ADDRESS = re.compile(r"/\*[0-9a-fx]+\*/")
+SHOWN = 12
 TARGET = re.compile(r"`\((\.?[\w$]+)\)")
 
 
@@ -24,6 +27,25 @@ def summary(made: Built, limits: Properties) -> str:
         f"{made.name}: {code}{made.threads} threads, {made.shared} bytes of shared memory; {blocks} blocks at a time "
         f"on a multiprocessor ({100 * warps // most} % of its warps)"
     )
+
+
+def accused(suspects: Sequence[Sequence[Work]]) -> str:
+    """Who may be to blame for a failure; `suspects` are those of each queue.
+
+    >>> from .queues import Work
+    >>> accused([[Work("step", (("softmax", "model.py:7"),))], []])
+    ' in kernel softmax (model.py:7) of program step'
+    """
+    found = [work for works in suspects for work in dict.fromkeys(works)]
+    names = [f"{name} ({origin})" if origin else name for work in found for name, origin in work.kernels]
+    names = list(dict.fromkeys(names))
+    programs = ", ".join(dict.fromkeys(work.program for work in found))
+    if not names:
+        return ". Nothing that tilegrad started was unfinished"
+    if len(names) == 1:
+        return f" in kernel {names[0]} of program {programs}"
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f" in program {programs}, in one of the kernels {', '.join(names[:SHOWN])}{more}"
 
 
 def readable(sass: str) -> str:
