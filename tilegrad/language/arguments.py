@@ -42,7 +42,7 @@ def bound(kernel: KernelBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
     try:
         found = kernel.signature.bind(*args, **options)
     except TypeError as error:
-        raise KernelLaunchError(f"kernel {kernel.fn.__name__}: {error}; it takes {kernel.signature}") from None
+        raise KernelLaunchError(f"kernel {kernel.fn.__name__}: {error}; it takes {kernel.shown_signature}") from None
     found.apply_defaults()
     constants: dict[str, Any] = {}
     parameters: list[Parameter] = []

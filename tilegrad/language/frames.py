@@ -28,6 +28,11 @@ class KernelBase:
             self._source = Source(self.fn)
         return self._source
 
+    @property
+    def shown_signature(self) -> str:
+        """Its parameters, as its author wrote them."""
+        return str(self.signature).replace(constexpr.__module__, "tl")
+
     def is_static(self, name: str) -> bool:
         """Whether a parameter must be known when the kernel is compiled."""
         annotation = self.signature.parameters[name].annotation

@@ -228,7 +228,7 @@ class KernelFunction(KernelBase, Launchable):
         return self.last
 
     def __repr__(self) -> str:
-        return f"<kernel {self.fn.__name__}{self.signature}>"
+        return f"<kernel {self.fn.__name__}{self.shown_signature}>"
 
 
 def aliases(call: Bound) -> dict[str, str]:

@@ -152,7 +152,7 @@ class Reader(FlowReader):
         try:
             bound = fn.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise Refused(f"{fn.fn.__name__}: {error}; it takes {fn.signature}") from None
+            raise Refused(f"{fn.fn.__name__}: {error}; it takes {fn.shown_signature}") from None
         bound.apply_defaults()
         names: dict[str, Any] = {}
         for name, value in bound.arguments.items():

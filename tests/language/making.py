@@ -1,0 +1,66 @@
+"""Kernels from text, as if it stood in a file."""
+
+import linecache
+from itertools import count
+
+import tilegrad as tg
+import tilegrad.language as tl
+from tilegrad.language.kernel import KernelFunction
+
+HEAD = """import math
+import numpy as np
+import tilegrad as tg
+import tilegrad.language as tl
+from tilegrad.language import kernel
+
+SIZE = 8
+TENSOR = [1, 2]
+
+def plain(x):
+    return x
+
+@kernel
+def twice(x):
+    return x * 2
+
+@kernel
+def endless(x):
+    return endless(x)
+
+@kernel
+def static(x, N: tl.constexpr):
+    return x + tl.arange(0, N)
+
+@kernel
+def one_of_two(a, b):
+    return a
+
+@kernel
+def two_of_two(a, b):
+    return a, b
+
+"""
+_numbers = count()
+
+
+def made(body: str, parameters: str = "x, out, n, BLOCK: tl.constexpr") -> KernelFunction:
+    """The kernel `k` with this body."""
+    lines = "".join(f"    {line}\n" for line in body.strip("\n").split("\n"))
+    text = f"{HEAD}@kernel\ndef k({parameters}):\n{lines}"
+    name = f"<kernel {next(_numbers)}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    names: dict[str, object] = {}
+    exec(compile(text, name, "exec"), names)
+    return names["k"]  # type: ignore[return-value]
+
+
+def launched(body: str, how: str = "run", grid: object = (4,), n: int = 30) -> tuple[tg.Tensor, tg.Tensor]:
+    """A kernel with this body on 30 numbers of x, into 30 of out, with blocks of 8; `i` are the places, `v` is x there."""
+    start = "i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\nm = i < n\nv = tl.load(x + i, mask=m, other=0.0)\n"
+    k = made(start + body)
+    x, out = tg.arange(n).float() + 1, tg.empty(n)
+    {"run": k, "check": k.check, "race": k.race}[how][grid](x, out, n, BLOCK=8)
+    return x, out
+
+
+__all__ = ["launched", "made", "tl"]
