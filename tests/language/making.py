@@ -32,6 +32,23 @@ def static(x, N: tl.constexpr):
     return x + tl.arange(0, N)
 
 @kernel
+def added(a, b):
+    return a + b
+
+@kernel
+def second(a, b):
+    return b
+
+@kernel
+def better(v, i, w, j):
+    c = v > w
+    return tl.where(c, v, w), tl.where(c, i, j)
+
+@kernel
+def swapped(a, b):
+    return b, a
+
+@kernel
 def one_of_two(a, b):
     return a
 

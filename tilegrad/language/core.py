@@ -18,6 +18,7 @@ from ..ir.dtype import (
     uint32,
     uint64,
 )
+from .builtin import METHODS
 from .debugging import (
     assume,
     debug_barrier,
@@ -121,7 +122,7 @@ from .values import constexpr
 
 int1 = bool_
 abs, all, any, max, min, range, sum = abs_, all_, any_, max_, min_, range_, sum_
-view = reshape
+view = METHODS["view"] = reshape
 
 __all__ = [
     "abs", "abs_", "advance", "all", "all_", "any", "any_", "arange", "argmax", "argmin", "associative_scan",

@@ -200,7 +200,11 @@ class ExpressionReader(Writer):
         found = getattr(module, name, None)
         if found is None:
             close = get_close_matches(name, [n for n in dir(module) if not n.startswith("_")], 1)
-            where = getattr(module, "__name__", "tl.math").replace("tilegrad.language.core", "tl").replace("tilegrad.language", "tl")
+            where = (
+                getattr(module, "__name__", "tl.math")
+                .replace("tilegrad.language.core", "tl")
+                .replace("tilegrad.language", "tl")
+            )
             raise Refused(f"there is no {where}.{name}" + (f"; did you mean {where}.{close[0]}?" if close else ""))
         return self.captured(name, found)
 

@@ -227,7 +227,9 @@ class FlowReader(ExpressionReader):
         with self.block() as body:
             self.frame.names[target] = counter
             if backwards:
-                distance = self.make(Apply("mul", (counter.tile, Literal(in_dtype(step, dtype) if not isinstance(step, Block) else 0))))
+                distance = self.make(
+                    Apply("mul", (counter.tile, Literal(in_dtype(step, dtype) if not isinstance(step, Block) else 0)))
+                )
                 self.assign_name(target, self.make(Apply("add", (distance.tile, self.operand(start, dtype)))))
             self.block_of(node.body)
             self.at = self.frame.source.place(node)

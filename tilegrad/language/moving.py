@@ -1,10 +1,109 @@
-"""Pointers that a loop moves are taken apart: where they begin, and how far they have come."""
+"""Tiles that a loop moves evenly are taken apart: where they begin, and how far they have come.
+
+    p = x + i                          p = x + i
+    for k in range(n):                 p_moved = 0
+        v = tl.load(p)          ->     for k in range(n):
+        p += step                          v = tl.load(p + p_moved)
+                                           p_moved += step
+
+A tile of pointers that is changed in every turn would be kept in memory, and its elements be gathered; one that stays, and
+a number that grows, is a stretch of memory that lies together.
+"""
 
 from __future__ import annotations
 
-from ..ir.tile import Kernel
-from ..ir.tile_types import Types
+from ..ir.dtype import int64
+from ..ir.tile import Apply, Assign, Cast, For, Full, Kernel, Literal, Name, Statement, Tile
+from ..ir.tile_access import statements
+from ..ir.tile_types import TileType, Types
+from ..ops.tile_code import changed
 
 
 def moved_apart(kernel: Kernel, types: Types) -> Kernel:
-    return kernel
+    """The kernel with each such tile in two parts."""
+    counts: dict[str, int] = {}
+    for statement in statements(kernel.body):
+        if isinstance(statement, Assign):
+            counts[statement.name] = counts.get(statement.name, 0) + 1
+    body = _block(kernel.body, counts, types)
+    return kernel if body is kernel.body else kernel.replaced(body=body)
+
+
+def _block(body: tuple[Statement, ...], counts: dict[str, int], types: Types) -> tuple[Statement, ...]:
+    """The statements of a block; those that come first in it are tried first."""
+    for place, statement in enumerate(body):
+        if isinstance(statement, For):
+            for name in _movable(body[:place], statement, counts, types):
+                before, rest = body[:place], body[place + 1 :]
+                return _block((*before, *_apart(statement, rest, name, counts, types)), counts, types)
+            inner = _block(statement.body, counts, types)
+            if inner is not statement.body:
+                return _block((*body[:place], statement.replaced(body=inner), *body[place + 1 :]), counts, types)
+    return body
+
+
+def _movable(before: tuple[Statement, ...], loop: For, counts: dict[str, int], types: Types) -> list[str]:
+    """The tiles that have a value before a loop, and are changed in it by numbers only."""
+    first = {s.name for s in before if isinstance(s, Assign)}
+    found = []
+    for name in sorted(first):
+        t = types.variables[name]
+        if not t.shape or not (t.pointer or t.dtype.is_integer):
+            continue
+        moves = [s for s in loop.body if isinstance(s, Assign) and s.name == name]
+        if moves and len(moves) == counts[name] - 1 and all(_is_move(s, types) for s in moves):
+            found.append(name)
+    return found
+
+
+def _is_move(statement: Assign, types: Types) -> bool:
+    match statement.value:
+        case Apply("add", (Name(name), Literal())):
+            return name == statement.name
+        case Apply("add", (Name(name), step)):
+            return name == statement.name and not types.of(step).shape
+    return False
+
+
+def _apart(
+    loop: For, rest: tuple[Statement, ...], name: str, counts: dict[str, int], types: Types
+) -> tuple[Statement, ...]:
+    """The loop, what stands behind it, and what must stand before it."""
+    t = types.variables[name]
+    dtype = int64 if t.pointer else t.dtype
+    distance, after = _fresh(f"{name}_moved", types, TileType(dtype)), _fresh(f"{name}_after", types, t)
+    whole = Apply("add", (Name(name), Name(distance)))
+    body: list[Statement] = []
+    for statement in loop.body:
+        if isinstance(statement, Assign) and statement.name == name:
+            assert isinstance(statement.value, Apply)
+            step = _replaced(statement.value.args[1], name, whole)
+            wide: Tile = (
+                step
+                if isinstance(step, Literal) or types.of(statement.value.args[1]).dtype is dtype
+                else Cast(step, dtype)
+            )
+            body.append(Assign(distance, Apply("add", (Name(distance), wide))))
+        else:
+            body.append(_replaced(statement, name, whole))
+    counts.update({distance: 2, after: 1, name: 1})
+    behind = tuple([_replaced(s, name, Name(after)) for s in rest])
+    used = behind != rest
+    made = (Assign(distance, Full((), Literal(0), dtype)), loop.replaced(body=tuple(body)))
+    return (*made, Assign(after, whole), *behind) if used else (*made, *rest)
+
+
+def _replaced(part: Statement | Tile, name: str, by: Tile) -> Statement | Tile:
+    """A part of a kernel with something else in place of a name; the same object where that does not occur."""
+    made = changed(part, lambda x: by if isinstance(x, Name) and x.name == name else None)
+    return part if made == part else made  # type: ignore[no-any-return]
+
+
+def _fresh(hint: str, types: Types, type: TileType) -> str:
+    """A name that the kernel does not have."""
+    name, n = hint, 0
+    while name in types.variables:
+        n += 1
+        name = f"{hint}_{n}"
+    types.variables[name] = type
+    return name
