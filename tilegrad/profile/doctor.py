@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import sys
@@ -11,7 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..backend import cuda
 from ..backend.cpu.limits import measure_again
+from ..backend.cuda import nvrtc
 from ..config import settings
 from ..runtime.device import device, devices
 
@@ -25,7 +26,6 @@ class Finding(NamedTuple):
 
 
 OPTIONAL = {
-    "cuda": ("kernels for NVIDIA GPUs", "tilegrad[cuda]"),
     "mpi4py": ("several processes over MPI", "mpi4py mpich"),
     "ray": ("jobs on several machines", "ray"),
     "onnx": ("the checker of ONNX files", "onnx"),
@@ -55,6 +55,7 @@ def findings() -> list[Finding]:
         _cache(),
         _knobs(),
         *_graphics(),
+        _compiler(),
         *(_library(name, *about) for name, about in OPTIONAL.items()),
     ]
 
@@ -160,18 +161,14 @@ def _graphics() -> list[Finding]:
     found = [d for d in devices() if d.kind == "cuda"]
     if found:
         return [Finding(d.name, str(d.limits.get("model", ""))) for d in found]
-    if not _has_driver():
-        return [Finding("GPUs", "none found: there is no NVIDIA driver (libcuda.so.1) here")]
-    advice = "pip install 'tilegrad[cuda]'" if find_spec("cuda") is None else ""
-    return [Finding("GPUs", "there is an NVIDIA driver, but no device that tilegrad can use", advice)]
+    why = cuda.absence()
+    return [Finding("GPUs", f"none: {why}" if why else "none: the NVIDIA driver knows of no GPU")]
 
 
-def _has_driver() -> bool:
-    try:
-        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    except OSError:
-        return False
-    return True
+def _compiler() -> Finding:
+    if nvrtc.is_available():
+        return Finding("NVRTC", ".".join(map(str, nvrtc.version())))
+    return Finding("NVRTC", "absent", "for kernels on NVIDIA GPUs: pip install 'tilegrad[cuda]'")
 
 
 def _library(name: str, purpose: str, package: str) -> Finding:
