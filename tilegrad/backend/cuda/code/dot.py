@@ -23,11 +23,11 @@ from .dot_fill import clear, fill_lines, fill_rows, room
 from .dot_group import Grouped, beginning, copies, grouped, parted, products
 from .dot_loop import Copied, copied_loop, copied_text
 from .dot_operands import Definitions, Strided
-from .dot_text import Operand, places, thread_products, warp_products
+from .dot_text import Operand, Turn, places, thread_products, warp_products
 from .dot_thread import Threaded, threaded_loop, threaded_text
 from .dot_tiling import TENSOR_CORES, Tiling, fewest_warps, operand_dtype, tiling
 from .elements import START
-from .functions import MEMORY, TYPES, cast
+from .functions import TYPES, cast
 from .layout import Layout
 from .writing import Lines
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 SHARED = 96 * 1024
 """Bytes of shared memory that every GPU since sm_80 gives to a block."""
 OWN = set(
-    "plane within first_row rows_here in_rows lane warp row column operands full empty turns copy at turn part place stage "
-    "phase before group x_map y_map x_place y_place x_from y_from x_first y_first x_column y_column x_line y_line x_at y_at "
-    "x_tile y_tile values a b i j p q pp qq n step line piece".split()
-) | set(re.findall(r"(\w+)\((?:uint32|int|const|float|uint64)", "".join(t for t in vars(helpers).values() if isinstance(t, str))))
+    "plane within first_row rows_here in_rows lane warp row column operands full empty turns copy at turn part place "
+    "stage phase before group x_map y_map x_place y_place x_from y_from x_first y_first x_column y_column x_line y_line "
+    "x_at y_at x_tile y_tile values a b i j p q pp qq n step line piece multiply".split()
+) | set(re.findall(r"(\w+)\((?:uint32|int|const|float|uint64)", helpers.ALL))
 """Names that these texts use."""
 MANY, LARGE = 8, 64 * 128
 """Warps of a kernel that holds operands in registers too: several products, or large ones."""
@@ -58,7 +58,8 @@ class Products:
         found = re.match(r"sm_(\d+)", architecture)
         self.capability = int(found[1]) if found else 0
         self.definitions = Definitions(kernel.replaced(body=tuple(body)), types)
-        self.dots = {s.name: s.value for s in statements(tuple(body)) if isinstance(s, ir.Assign) and isinstance(s.value, ir.Dot)}
+        assigned = [s for s in statements(tuple(body)) if isinstance(s, ir.Assign)]
+        self.dots = {s.name: s.value for s in assigned if isinstance(s.value, ir.Dot)}
         self.tilings: dict[str, Tiling] = {}
         self.loops: dict[int, Grouped | Copied | Threaded | Ahead] = {}
         self.group: Grouped | None = None
@@ -83,9 +84,11 @@ class Products:
     def _find_group(self, body: Sequence[ir.Statement]) -> None:
         """The one loop of a kernel, if four warps can do its products together."""
         for at, s in enumerate(body):
-            if isinstance(s, ir.For) and (product := self.product_of(s)) is not None and all(map(self._is_early, body[:at])):
-                plan = grouped(self.definitions, product.value)  # type: ignore[arg-type]
-                if plan is not None and self._is_plain(s):
+            product = self.product_of(s) if isinstance(s, ir.For) else None
+            if product is not None and self._is_plain(s) and all(map(self._is_early, body[:at])):
+                assert isinstance(product.value, ir.Dot)
+                plan = grouped(self.definitions, product.value)
+                if plan is not None:
                     self.group = self.loops[id(s)] = plan
                     self.tilings[product.name] = plan.tiling
 
@@ -121,10 +124,12 @@ class Products:
             return None
         return last
 
-    def _is_plain(self, loop: ir.For) -> bool:
-        """Whether a loop does nothing but load its operands, besides its product."""
+    def _is_plain(self, loop: ir.Statement) -> bool:
+        """Whether a loop around a product does nothing but load its operands, besides."""
+        assert isinstance(loop, ir.For)
         *before, last = loop.body
-        assert isinstance(last, ir.Assign) and isinstance(last.value, ir.Dot)
+        assert isinstance(last, ir.Assign)
+        assert isinstance(last.value, ir.Dot)
         operands = {x.name for x in (last.value.x, last.value.y) if isinstance(x, ir.Name)}
         return all(isinstance(s, ir.Assign) and (s.name in operands or not _holds(s.value)) for s in before)
 
@@ -169,7 +174,7 @@ class Products:
         return f"{self.threads + self.copying}, {2 if many and self.group is None else 1}" if self.dots else ""
 
     def ids(self) -> list[str]:
-        """The program ids of the first two axes: sixteen rows of tiles at a time, so that operands are found in the L2."""
+        """The program ids: sixteen rows of tiles at a time, so that operands are found in the second cache."""
         return [
             "const int plane = grid_0 * grid_1, within = blockIdx.x % plane, first_row = within / (16 * grid_0) * 16;",
             "const int rows_here = min(grid_1 - first_row, 16), in_rows = within % (16 * grid_0);",
@@ -191,15 +196,16 @@ class Products:
         sums = low.elements.kept[product.name].text
         numbers, sources, bounds = self._in_turn(low, loop, _sides(plan))
         index = (f"{TYPES[self.types.variables[loop.index].dtype.name]} {low.names.of(loop.index)}", *bounds)
+        turn = Turn(index, sources, numbers)
         place = low.take(max(plan.shared, LEAST))
         self.use(helpers.SHARED)
-        element = MEMORY[_sides(plan)[0].dtype.name]
         match plan:
             case Grouped():
                 self.use(helpers.BARRIERS, helpers.GROUPS)
                 turned = (plan.x.turned, plan.y.turned)
                 self.use(helpers.group_product(_sides(plan)[0].dtype.name, plan.tiling.n, turned))
-                head = f"for ({index[0]} = {index[1]}; {low.names.of(loop.index)} < {index[2]}; {low.names.of(loop.index)} += {index[3]}) {{"
+                k = low.names.of(loop.index)
+                head = f"for ({index[0]} = {index[1]}; {k} < {index[2]}; {k} += {index[3]}) {{"
                 pointers = [low.names.of(side.parameter) for side in _sides(plan)]
                 offsets = tuple(f"{source} - {pointer}" for source, pointer in zip(sources, pointers, strict=True))
                 inner = [[*numbers, *copies(plan, (offsets[0], offsets[1]))], products(plan, sums)]
@@ -207,10 +213,10 @@ class Products:
                 text = [*beginning(plan, place), *parted(plan, sums, *loops)]
             case Copied():
                 self.use(helpers.COPIES, helpers.FRAGMENTS, helpers.warp_product(_sides(plan)[0].dtype.name))
-                text = copied_text(plan, sums, index, sources, element, numbers, place)
+                text = copied_text(plan, sums, turn, place)
             case Threaded():
                 self.use(helpers.COPIES)
-                text = threaded_text(plan, sums, index, sources, numbers, place)
+                text = threaded_text(plan, sums, turn, place)
         with low.out.block(""):
             for line in [*places(plan.tiling), *text]:
                 low.out.add(line)
@@ -221,7 +227,10 @@ class Products:
     ) -> tuple[list[str], tuple[str, str], tuple[str, str, str]]:
         """The numbers of a turn, the addresses of the first elements of its operands, and its start, stop and step."""
         dtype = self.types.variables[loop.index].dtype
-        bounds = [str(cast(low.elements.of(x, (), dtype), low.elements.dtype(x, dtype), dtype)) for x in (loop.start, loop.stop, loop.step)]
+        bounds = [
+            str(cast(low.elements.of(x, (), dtype), low.elements.dtype(x, dtype), dtype))
+            for x in (loop.start, loop.stop, loop.step)
+        ]
         outer, low.out = low.out, Lines()
         low.out.depth = 0
         lazy = dict(low.elements.lazy)
@@ -301,7 +310,8 @@ class Products:
             part = range(first, min(depth, first + together))
             place = low.take(max(together * sum(pitches) * bytes, LEAST))
             with low.out.block(""):
-                low.out.add(f"{kind} *x_tile = reinterpret_cast<{kind}*>({place}), *y_tile = x_tile + {together * pitches[0]};")
+                x_tile = f"*x_tile = reinterpret_cast<{kind}*>({place})"
+                low.out.add(f"{kind} {x_tile}, *y_tile = x_tile + {together * pitches[0]};")
                 fill_rows(low, "x_tile", pitches[0], dot.x, t.dtype, (0, 1), part)
                 fill_rows(low, "y_tile", pitches[1], dot.y, t.dtype, (1, 0), part)
                 low.meet()

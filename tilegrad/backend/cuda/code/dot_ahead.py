@@ -79,9 +79,7 @@ def _declare(low: Lowering, name: str) -> None:
     low.elements.kept[name] = Kept(called, layout)
 
 
-def _turns(
-    products: Products, low: Lowering, loop: ir.For, dot: ir.Dot, how: tuple[Tiling, DType | None, int]
-) -> None:
+def _turns(products: Products, low: Lowering, loop: ir.For, dot: ir.Dot, how: tuple[Tiling, DType | None, int]) -> None:
     held, dtype, bytes = how
     out, index = low.out, low.types.variables[loop.index].dtype
     start, stop, step = (
@@ -118,7 +116,8 @@ def _multiply(
         lines = warp_products(sums, held, x, y)
     else:
         pitches, depth, kind = _rows(low, held, dot)
-        low.out.add(f"const {kind} *x_tile = reinterpret_cast<{kind}*>(held + at % 2 * {bytes}), *y_tile = x_tile + {depth * pitches[0]};")
+        x_tile = f"*x_tile = reinterpret_cast<{kind}*>(held + at % 2 * {bytes})"
+        low.out.add(f"const {kind} {x_tile}, *y_tile = x_tile + {depth * pitches[0]};")
         lines = thread_products(sums, held, depth, pitches, kind)
     for line in lines:
         low.out.add(line)

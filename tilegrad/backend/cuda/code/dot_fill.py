@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ....ir import tile as ir
 from ....ir.dtype import DType
 from .dot_text import LINE, Operand
-from .elements import View
-from .functions import MEMORY, TYPES, cast
+from .elements import Axis, View
+from .functions import MEMORY, SUM, TYPES, Text, cast
 from .layout import Layout
 
 if TYPE_CHECKING:
@@ -48,13 +48,18 @@ def fill_lines(low: Lowering, place: str, operand: Operand, x: ir.Tile, dtype: D
             low.out.add(f"{guard}write(reinterpret_cast<{element}*>({spot(view)}), values);")
             return
         with low.out.block(f"for (int v = 0; v < {layout.width}; ++v)", unrolled=True):
-            moved = tuple(
-                [a._replace(at=a.at._replace(text=f"{a.at} + v", binds=9)) if n == layout.vector else a for n, a in enumerate(view)]
-            )
+            moved = tuple([_moved(axis) if n == layout.vector else axis for n, axis in enumerate(view)])
             low.out.add(f"{guard}*reinterpret_cast<{element}*>({spot(moved)}) = stored<{element}>(values[v]);")
 
 
-def fill_rows(low: Lowering, array: str, pitch: int, x: ir.Tile, dtype: DType, axes: tuple[int, int], part: range) -> None:
+def _moved(axis: Axis) -> Axis:
+    """A position within a vector."""
+    return axis._replace(at=Text(f"{axis.at} + v", SUM))
+
+
+def fill_rows(
+    low: Lowering, array: str, pitch: int, x: ir.Tile, dtype: DType, axes: tuple[int, int], part: range
+) -> None:
     """Writes a part along k of a tile to an array [k][rows]."""
     t = low.types.of(x)
     layout = low.plan.of_operand(x)

@@ -122,7 +122,7 @@ def copies(plan: Grouped, offsets: tuple[str, str]) -> list[str]:
 
 
 def products(plan: Grouped, sums: str) -> list[str]:
-    """In a turn of the loop: multiplies, stage by stage; a stage is given back when the products after it have begun."""
+    """In a turn of the loop: multiplies, stage by stage. A stage is given back when the products after it have begun."""
     step = 32 // plan.x.memory.dtype.bytes
     places = []
     for side, first in ((plan.x, f"group * {64 * LINE}"), (plan.y, f"{plan.x.bytes}")):
@@ -165,8 +165,9 @@ def beginning(plan: Grouped, shared: str) -> list[str]:
 def parted(plan: Grouped, sums: str, copying: list[str], multiplying: list[str]) -> list[str]:
     """The two roles, each with its loop, after which the copying warps are done."""
     limits = ["", ""]
-    if plan.tiling.down > 1:  # more threads than there are registers for: those that multiply get those of the others
-        limits = [f'asm volatile("setmaxnreg.{change}.sync.aligned.u32 {count};");' for change, count in (("dec", 40), ("inc", 232))]
+    if plan.tiling.down > 1:  # those that multiply get registers of the others
+        changes = (("dec", 40), ("inc", 232))
+        limits = [f'asm volatile("setmaxnreg.{change}.sync.aligned.u32 {count};");' for change, count in changes]
     return [
         f"if (threadIdx.x >= {plan.tiling.threads}) {{  // these warps copy",
         f"    {limits[0]}",
@@ -178,7 +179,8 @@ def parted(plan: Grouped, sums: str, copying: list[str], multiplying: list[str])
         "}",
         limits[1],
         "{",
-        "    int stage = 0, phase = 0, before = -1;" + (" int group = threadIdx.x / 128;" if plan.tiling.down > 1 else ""),
+        "    int stage = 0, phase = 0, before = -1;",
+        "    const int group = threadIdx.x / 128;",
         f"    settle({sums});",
         *[f"    {line}" for line in multiplying],
         "    wait_for_products<0>();",

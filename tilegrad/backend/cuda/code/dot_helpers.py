@@ -59,7 +59,8 @@ __device__ __forceinline__ void wait(uint32 barrier, int phase) {
     "@done bra over;\\nbra again;\\nover:\\n}" :: "r"(barrier), "r"(phase) : "memory");
 }
 __device__ __forceinline__ void copy_box(uint32 to, const TensorMap& map, int column, int line, uint32 barrier) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+    "[%0], [%1, {%2, %3}], [%4];"
     :: "r"(to), "l"(&map), "r"(column), "r"(line), "r"(barrier) : "memory");
 }
 """
@@ -83,6 +84,7 @@ template <int n> __device__ __forceinline__ void settle(float (&sums)[2][n][2]) 
 }
 """
 
+ALL = "".join((SHARED, COPIES, FRAGMENTS, BARRIERS, GROUPS))
 WORDS = {"bfloat16": "bf16", "float16": "f16", "int8": "s8", "uint8": "u8", "float32": "tf32"}
 """What tensor cores call the dtypes of operands."""
 
@@ -93,8 +95,10 @@ def warp_product(dtype: str) -> str:
     kind, sums, held = ("int", "s32", "r") if dtype in ("int8", "uint8") else ("float", "f32", "f")
     return f"""\
 __device__ __forceinline__ void multiply({kind} (&c)[2], {kind} (&d)[2], const uint32 (&a)[4], uint32 b0, uint32 b1) {{
-  asm("mma.sync.aligned.m16n8k{depth}.row.col.{sums}.{word}.{word}.{sums} {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
-    : "+{held}"(c[0]), "+{held}"(c[1]), "+{held}"(d[0]), "+{held}"(d[1]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  asm("mma.sync.aligned.m16n8k{depth}.row.col.{sums}.{word}.{word}.{sums} "
+    "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
+    : "+{held}"(c[0]), "+{held}"(c[1]), "+{held}"(d[0]), "+{held}"(d[1])
+    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }}
 """
 

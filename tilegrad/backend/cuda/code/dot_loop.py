@@ -10,8 +10,9 @@ from typing import NamedTuple
 from ....ir import tile as ir
 from ....ir.dtype import bfloat16, float16, int8, uint8
 from .dot_operands import Definitions, Strided
-from .dot_text import LINE, Operand, copied, warp_products
+from .dot_text import LINE, Operand, Turn, copied, warp_products
 from .dot_tiling import Tiling
+from .functions import MEMORY
 
 STAGES = 3
 PIECE = 16
@@ -52,11 +53,12 @@ def copied_loop(definitions: Definitions, product: ir.Dot, tiling: Tiling, share
     turned = (x.along == 0, y.along == 1)
     if depth % line or not all(_copies(definitions, side) for side in (x, y)):
         return None
-    if any(turned) and (bytes != 2 or any(t and e % line for t, e in zip(turned, (x.shape[0], y.shape[1]), strict=True))):
+    extents = (x.shape[0], y.shape[1])
+    if any(t and (bytes != 2 or extent % line) for t, extent in zip(turned, extents, strict=True)):
         return None
     sides = tuple(
-        Operand(address, t, bytes, line, -(-extent // unit) * unit)
-        for address, t, extent, unit in zip(("x_place", "y_place"), turned, (x.shape[0], y.shape[1]), (16, 16), strict=True)
+        Operand(address, t, bytes, line, -(-extent // 16) * 16)
+        for address, t, extent in zip(("x_place", "y_place"), turned, extents, strict=True)
     )
     stages = min(STAGES, shared // sum(side.size for side in sides))
     return Copied(tiling, x, y, (sides[0], sides[1]), depth, stages) if stages >= 2 else None
@@ -68,9 +70,10 @@ def _copies(definitions: Definitions, side: Strided) -> bool:
     return side.pitch * bytes % PIECE == 0 and definitions.divisor(side.pointer) * bytes % PIECE == 0
 
 
-def copied_text(plan: Copied, sums: str, loop: tuple[str, str, str, str], sources: tuple[str, str], element: str, numbers: list[str], shared: str) -> list[str]:
-    """The loop; `loop` is its index, start, stop and step, `sources` the addresses of the first elements in a turn, after
-    its `numbers`."""
+def copied_text(plan: Copied, sums: str, turn_of: Turn, shared: str) -> list[str]:
+    """The loop."""
+    loop, sources, numbers = turn_of
+    element = MEMORY[plan.x.dtype.name]
     index, start, stop, step = loop
     x, y = plan.sides
     parts = plan.parts
@@ -80,7 +83,7 @@ def copied_text(plan: Copied, sums: str, loop: tuple[str, str, str, str], source
         advance = side.line * (memory.pitch if side.turned else 1)
         first = source if parts == 1 else f"{source} + int64({part}) * {advance}"
         copies += copied(name, side, first, element, memory.pitch, plan.tiling.threads)
-    places = lambda at: [f"uint32 x_place = operands + {at} * {plan.stage}, y_place = x_place + {x.size};"]  # noqa: E731
+    place = f"uint32 x_place = operands + at % {plan.stages} * {plan.stage}, y_place = x_place + {x.size};"
     total = f"(({stop}) - ({start}) + {step} - 1) / ({step})" + (f" * {parts}" if parts > 1 else "")
     return [
         f"const uint32 operands = address_of({shared});",
@@ -88,7 +91,7 @@ def copied_text(plan: Copied, sums: str, loop: tuple[str, str, str, str], source
         "auto copy = [&](int at) {",
         f"    const {index} = {start} + {turn} * {step};",
         *[f"    {line}" for line in numbers],
-        *[f"    {line}" for line in places(f"at % {plan.stages}")],
+        f"    {place}",
         *[f"    {line}" for line in copies],
         "};",
         f"for (int at = 0; at < {plan.stages - 1}; ++at) {{",
@@ -100,7 +103,7 @@ def copied_text(plan: Copied, sums: str, loop: tuple[str, str, str, str], source
         "    __syncthreads();",
         f"    if (at + {plan.stages - 1} < turns) copy(at + {plan.stages - 1});",
         "    commit_copies();",
-        *[f"    {line}" for line in places(f"at % {plan.stages}")],
+        f"    {place}",
         *[f"    {line}" for line in warp_products(sums, plan.tiling, x, y)],
         "}",
         "wait_for_copies<0>();",

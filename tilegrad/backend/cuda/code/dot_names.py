@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ....ir import tile as ir
 from ....ir.dtype import DType, bfloat16, float16, float32
-from ....ir.tile_types import Types, TileType
+from ....ir.tile_types import Types
 
 
 def operands_named(body: Sequence[ir.Statement], types: Types, counts: dict[str, int]) -> tuple[ir.Statement, ...]:
@@ -47,6 +47,7 @@ def operands_named(body: Sequence[ir.Statement], types: Types, counts: dict[str,
 def narrowed_pair(x: ir.Tile, y: ir.Tile, types: Types) -> tuple[ir.Tile, ir.Tile]:
     """Operands in half precision if both were widened from it: products of such numbers are exact in float32 anyway.
 
+    >>> from ....ir.tile_types import TileType
     >>> types = Types({"x": TileType(bfloat16, (8, 8))})
     >>> wide = ir.Cast(ir.Name("x"), float32)
     >>> print(*narrowed_pair(ir.Apply("where", (ir.Literal(True), wide, ir.Literal(0.0))), wide, types))

@@ -1,6 +1,6 @@
 """Results of products on their way to memory: gathered in shared memory, so that whole lines are written.
 
-A thread holds pairs of neighbours of many rows; written as they are, pairs fill half of each sector of memory at a time.
+A thread holds pairs of neighbours of many rows; written as they are, they fill half of each sector of memory at a time.
 """
 
 from __future__ import annotations

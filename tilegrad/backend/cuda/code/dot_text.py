@@ -10,6 +10,15 @@ LINE = 128
 """Bytes of a line of an operand."""
 
 
+class Turn(NamedTuple):
+    """A turn of a loop: its index (with its type), start, stop and step; then the addresses of the first elements of its
+    operands, after some numbers are computed."""
+
+    bounds: tuple[str, str, str, str]
+    sources: tuple[str, str]
+    numbers: list[str]
+
+
 class Operand(NamedTuple):
     """An operand in shared memory for tensor cores; `turned` if its lines are not along k."""
 
@@ -87,7 +96,8 @@ def thread_products(sums: str, tiling: Tiling, depth: int, pitches: tuple[int, i
         ("b", "y_tile", pitches[1], "column", wide, broad // wide, far[1]),
     ):
         at = f"{tile} + step * {pitch} + {first}"
-        reads += [f"    {kind} {held}[{count}][{near}];", f"    for (int p = 0; p < {count}; ++p) read({held}[p], {at} + p * {stride});"]
+        reads.append(f"    {kind} {held}[{count}][{near}];")
+        reads.append(f"    for (int p = 0; p < {count}; ++p) read({held}[p], {at} + p * {stride});")
     places = [("p", tall // high, high), ("q", broad // wide, wide)]
     element = sums
     for far_name, count, near in places:
@@ -120,14 +130,17 @@ def copied(name: str, operand: Operand, source: str, element: str, pitch: int, t
     if rows % at_once == 0:
         panels, each = lines // rows, rows // at_once
         line = f"threadIdx.x / 8 + n * {at_once}" if each > 1 else "threadIdx.x / 8"
-        inner = f"copy_16({to.format(f'p * {rows} + {line}' if panels > 1 else line)}, {name}_from + int64({line}) * {pitch}"
+        target = to.format(f"p * {rows} + {line}" if panels > 1 else line)
+        inner = f"copy_16({target}, {name}_from + int64({line}) * {pitch}"
         inner += f" + p * {operand.line});" if panels > 1 else ");"
-        loops = [f"for (int p = 0; p < {panels}; ++p)"] * (panels > 1) + [f"for (int n = 0; n < {each}; ++n)"] * (each > 1)
+        loops = [f"for (int p = 0; p < {panels}; ++p)"] if panels > 1 else []
+        loops += [f"for (int n = 0; n < {each}; ++n)"] if each > 1 else []
         return [*text, *[f"{'    ' * d}{loop}" for d, loop in enumerate(loops)], "    " * len(loops) + inner]
     return [
         *text,
         f"for (int line = threadIdx.x / 8; line < {lines}; line += {at_once})",
-        f"    copy_16({to.format('line')}, {name}_from + int64(line % {rows}) * {pitch} + line / {rows} * {operand.line});",
+        f"    copy_16({to.format('line')},",
+        f"        {name}_from + int64(line % {rows}) * {pitch} + line / {rows} * {operand.line});",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Loops of products of single numbers: float32 at `highest`, float64, int32, whose operands are copied as threads multiply.
+"""Loops of products by threads: float32 at `highest`, float64, int32, whose operands are copied meanwhile.
 
 Both operands lie along their rows and columns in shared memory, a line for each k. What lies along k in memory is
 turned on the way, number by number: eight of k by four rows for a warp, so that each meets a bank of its own and
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ....ir import tile as ir
 from ....ir.dtype import float32, float64, int32, uint32
 from .dot_operands import Definitions, Strided
-from .dot_text import thread_products
+from .dot_text import Turn, thread_products
 from .dot_tiling import Tiling
 from .functions import MEMORY
 
@@ -82,16 +82,16 @@ def _in_pieces(definitions: Definitions, side: Side) -> bool:
     return all(n * bytes % 16 == 0 for n in pieces)
 
 
-def threaded_text(plan: Threaded, sums: str, loop: tuple[str, str, str, str], sources: tuple[str, str], numbers: list[str], shared: str) -> list[str]:
-    """The loop; `loop` is its index, start, stop and step, `sources` the addresses of the first elements in a turn, after
-    its `numbers`."""
+def threaded_text(plan: Threaded, sums: str, turn_of: Turn, shared: str) -> list[str]:
+    """The loop."""
+    loop, sources, numbers = turn_of
     index, start, stop, step = loop
     parts = plan.depth // plan.piece
     turn, part = ("at", "0") if parts == 1 else (f"at / {parts}", f"at % {parts}")
     dtype = plan.x.memory.dtype
     kind = MEMORY[dtype.name]
-    places = lambda at: [  # noqa: E731
-        f"{kind}* x_tile = reinterpret_cast<{kind}*>({shared} + {at} * {plan.stage});",
+    places = [
+        f"{kind}* x_tile = reinterpret_cast<{kind}*>({shared} + at % {STAGES} * {plan.stage});",
         f"{kind}* y_tile = x_tile + {plan.piece * plan.x.pitch};",
     ]
     copies = []
@@ -105,7 +105,7 @@ def threaded_text(plan: Threaded, sums: str, loop: tuple[str, str, str, str], so
         "auto copy = [&](int at) {",
         f"    const {index} = {start} + {turn} * {step};",
         *[f"    {line}" for line in numbers],
-        *[f"    {line}" for line in places(f"at % {STAGES}")],
+        *[f"    {line}" for line in places],
         *[f"    {line}" for line in copies],
         "};",
         f"for (int at = 0; at < {STAGES - 1}; ++at) {{",
@@ -117,11 +117,8 @@ def threaded_text(plan: Threaded, sums: str, loop: tuple[str, str, str, str], so
         "    __syncthreads();",
         f"    if (at + {STAGES - 1} < turns) copy(at + {STAGES - 1});",
         "    commit_copies();",
-        *[f"    {line}" for line in places(f"at % {STAGES}")],
-        *[
-            f"    {line}"
-            for line in thread_products(sums, plan.tiling, plan.piece, (plan.x.pitch, plan.y.pitch), kind)
-        ],
+        *[f"    {line}" for line in places],
+        *[f"    {line}" for line in thread_products(sums, plan.tiling, plan.piece, (plan.x.pitch, plan.y.pitch), kind)],
         "}",
         "wait_for_copies<0>();",
     ]
@@ -143,7 +140,8 @@ def _copied(plan: Threaded, name: str, side: Side, source: str, kind: str) -> li
     k = f"lane % {near}" if wide == 1 else f"n % {wide} * {near} + lane % {near}"
     at = f"n / {wide} * {rows} + lane / {near}"
     guard = f"if ({at} < {side.extent}) " if side.extent % rows else ""
-    copy = f"{guard}copy_{bytes}(address_of({name}_tile + ({k}) * {side.pitch} + {at}), {source} + int64({at}) * {pitch} + {k});"
+    to = f"address_of({name}_tile + ({k}) * {side.pitch} + {at})"
+    copy = f"{guard}copy_{bytes}({to}, {source} + int64({at}) * {pitch} + {k});"
     return _spread(count, threads // 32, copy, "threadIdx.x / 32")
 
 

@@ -7,7 +7,7 @@
 In each the sums are registers, and which thread has which is a layout as that of every other tile. The tiles that suit:
 
     operands                 rows x columns x k, of the scheduler's tiles
-    bfloat16, float16        128 x 256 x 64 on sm_90a where there are tiles for all multiprocessors, else 128 x 128 x 64;
+    bfloat16, float16        128 x 256 x 64 on sm_90a where that gives tiles enough, else 128 x 128 x 64;
                              128 x 128 x 64 on others, 64 x 64 x 64 where that gives too few
     int8, uint8              128 x 128 x 128
     float32 at `medium`      as bfloat16
@@ -57,7 +57,7 @@ class Tiling(NamedTuple):
         return Layout((self.m, self.n), (rows, columns), 1 if self.n % 2 == 0 else -1)
 
     def _thread_layout(self) -> Layout:
-        """Eight by four threads are a warp; a thread has pieces of four, as far from each other as there are threads."""
+        """Eight by four threads are a warp; a thread has pieces of four, far from each other."""
         axes = []
         for each, lanes, lane, warps, warp in (
             (self.rows // 4, 4, 8, self.down, 32 * self.across),

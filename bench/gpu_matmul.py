@@ -1,0 +1,198 @@
+"""Generated matrix products and convolutions against PyTorch's libraries on one GPU.
+
+    python -m bench.gpu_matmul [names] [--out file.json]
+
+Products are timed in bursts, ours and theirs in turns, with pauses between: under a steady load the clocks of the GPU fall,
+and then who is measured first wins. Results are compared before anything is timed, on random numbers, with poisoned outputs.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tilegrad as tg
+from bench.gpu_kernels import Launcher, OnTorch, Workload, program
+
+ROUNDS = 7
+BURST_US = 3000.0
+"""How long a burst takes, about."""
+SIZES = (2048, 4096, 8192)
+
+
+def products(size: int, dtype: str, tolerance: float) -> Iterator[Workload]:
+    """A square product in all four orders of its operands in memory."""
+    shapes = ((size, size), (size, size))
+    orders: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = (
+        ("x @ y", lambda x, y: x @ y),
+        ("x.T @ y", lambda x, y: x.T @ y),
+        ("x @ y.T", lambda x, y: x @ y.T),
+        ("x.T @ y.T", lambda x, y: x.T @ y.T),
+    )
+    for name, fn in orders:
+        yield Workload(
+            f"{name} {size} {dtype}", shapes, fn, lambda t, fn=fn: fn, 2.0 * size**3, dtype, tolerance=tolerance
+        )
+
+
+def convolution(
+    name: str, batch: int, shape: tuple[int, ...], weight: tuple[int, ...], padding: int
+) -> Iterator[Workload]:
+    """A convolution with ReLU in bfloat16, and its gradients."""
+    side = shape[-1]
+    operations = 2.0 * batch * side * side * weight[0] * weight[1] * weight[2] * weight[3]
+    shapes = ((batch, *shape), weight)
+    ours = lambda x, w: tg.relu(tg.nn.functional.conv2d(x, w, padding=padding))  # noqa: E731
+    theirs = lambda t: lambda x, w: t.relu(t.nn.functional.conv2d(x, w, padding=padding))  # noqa: E731
+    yield Workload(f"{name} bfloat16", shapes, ours, theirs, operations, "bfloat16", tolerance=2e-2)
+    yield Workload(f"{name} gradients bfloat16", shapes, ours, theirs, 2 * operations, "bfloat16", True, 3e-2)
+
+
+def workloads() -> Iterator[Workload]:
+    for size in SIZES:
+        yield from products(size, "bfloat16", 1e-2)
+        yield from products(size, "float16", 2e-3)
+    for size in SIZES[:2]:
+        yield from products(size, "float32", 1e-5)
+    for size in (1000, 1024, 4000):
+        shapes = ((size, size), (size, size))
+        yield Workload(
+            f"x @ y {size} bfloat16",
+            shapes,
+            lambda x, y: x @ y,
+            lambda t: lambda x, y: x @ y,
+            2.0 * size**3,
+            "bfloat16",
+            tolerance=1e-2,
+        )
+    f = tg.nn.functional
+    linear = ((16384, 768), (3072, 768), (3072,))
+    yield Workload(
+        "linear and gelu bfloat16",
+        linear,
+        lambda x, w, b: f.gelu(x @ w.T + b),
+        lambda t: lambda x, w, b: t.nn.functional.gelu(t.nn.functional.linear(x, w, b)),
+        2.0 * 16384 * 768 * 3072,
+        "bfloat16",
+        tolerance=2e-2,
+    )
+    yield Workload(
+        "linear and relu bfloat16",
+        ((4096, 4096), (4096, 4096), (4096,)),
+        lambda x, w, b: tg.relu(x @ w.T + b),
+        lambda t: lambda x, w, b: t.relu(t.nn.functional.linear(x, w, b)),
+        2.0 * 4096**3,
+        "bfloat16",
+        tolerance=2e-2,
+    )
+    yield Workload(
+        "batched bfloat16",
+        ((192, 1024, 64), (192, 1024, 64)),
+        lambda x, y: x @ y.transpose(1, 2),
+        lambda t: lambda x, y: x @ y.transpose(1, 2),
+        2.0 * 192 * 1024 * 1024 * 64,
+        "bfloat16",
+        tolerance=1e-2,
+    )
+    yield from convolution("conv2", 128, (64, 27, 27), (192, 64, 5, 5), 2)
+    yield from convolution("conv3", 128, (192, 13, 13), (384, 192, 3, 3), 1)
+
+
+def burst(torch: Any, run: Callable[[], Any], count: int) -> float:
+    """Microseconds of a run, of several one after the other."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    time.sleep(0.01)
+    run()
+    start.record()
+    for _ in range(count):
+        run()
+    end.record()
+    torch.cuda.synchronize()
+    return float(start.elapsed_time(end)) * 1e3 / count
+
+
+def measured(torch: Any, launcher: Launcher, w: Workload) -> dict[str, Any]:
+    """One row: checked first, then timed in turns."""
+    torch.manual_seed(7)
+    inputs = [torch.randn(*s, device="cuda").to(getattr(torch, w.dtype)) for s in w.shapes]
+    if w.name.startswith("conv"):
+        inputs[1] /= 20.0
+    given, theirs, upstream = inputs, w.torch(torch), []
+    if w.name.startswith("conv"):  # what suits the library best
+        given = [x.to(memory_format=torch.channels_last) for x in inputs]
+    run = lambda: theirs(*given)  # noqa: E731
+    if w.backward:
+        given = [x.requires_grad_(True) for x in given]
+        y = theirs(*given)
+        upstream = [torch.randn(*y.shape, device="cuda").to(y.dtype)]
+        above = upstream[0].to(memory_format=torch.channels_last)
+        run = lambda: torch.autograd.grad(y, given, above, retain_graph=True)  # noqa: E731
+    ours = OnTorch(torch, launcher, program(w), [x.detach() for x in (*inputs, *upstream)])
+    ours.run()
+    wanted = run()
+    worst = 0.0
+    for got, want in zip(ours.outputs(), wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+        worst = max(worst, float((got.double() - want.double()).norm() / want.double().norm()))
+    assert worst <= w.tolerance, f"{w.name}: wrong by {worst}"
+    count = max(2, min(50, int(BURST_US / burst(torch, run, 2))))
+    times = [(burst(torch, ours.run, count), burst(torch, run, count)) for _ in range(ROUNDS)]
+    mine, peer = (statistics.median(t) for t in zip(*times, strict=True))
+    return {
+        "name": w.name,
+        "us": mine,
+        "torch_us": peer,
+        "ratio": peer / mine,
+        "tflops": w.passes / mine / 1e6,
+        "error": worst,
+        "kernels": ours.report(),
+    }
+
+
+def driver() -> str:
+    asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip().split("\n")[0]
+
+
+def main(arguments: list[str]) -> None:
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    major, minor = torch.cuda.get_device_capability()
+    launcher = Launcher(f"sm_{major}{minor}{'a' if major >= 9 else ''}")
+    chosen = [a for a in arguments if not a.startswith("--") and not a.endswith(".json")]
+    rows = []
+    for w in workloads():
+        if chosen and not any(name in w.name for name in chosen):
+            continue
+        try:
+            row = measured(torch, launcher, w)
+        except Exception as e:  # the others are measured all the same
+            row = {"name": w.name, "failed": f"{type(e).__name__}: {str(e)[:300]}"}
+            print(f"{w.name}: {row['failed']}", flush=True)
+        else:
+            print(
+                f"{w.name:30} {row['us']:9.1f} us {row['tflops']:6.1f} TFLOP/s  {row['ratio']:6.3f} of torch "
+                f"({row['torch_us']:.1f} us)  wrong by {row['error']:.0e}  {'; '.join(row['kernels'])}",
+                flush=True,
+            )
+        rows.append(row)
+        torch.cuda.empty_cache()
+    record = {"date": datetime.date.today().isoformat(), "device": torch.cuda.get_device_name(), "driver": driver()}
+    record |= {"torch": torch.__version__, "rows": rows}
+    for a in arguments:
+        if a.endswith(".json"):
+            with open(a, "w") as file:
+                json.dump(record, file, indent=1)
+                file.write("\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
