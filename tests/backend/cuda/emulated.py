@@ -110,6 +110,8 @@ static unsigned long long __float2ull_rz(float x) { return saturated<unsigned lo
 static int __double2int_rz(double x) { return saturated<int>(x); }
 static long long __double2ll_rz(double x) { return saturated<long long>(x); }
 static unsigned long long __double2ull_rz(double x) { return saturated<unsigned long long>(x); }
+#define __expf expf
+static float __fdividef(float x, float y) { return x / y; }
 static float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static double rsqrt(double x) { return 1.0 / sqrt(x); }
 static unsigned short as_f16(float x) { _Float16 y = x; return bits_as<unsigned short>(y); }
@@ -127,6 +129,7 @@ ASM = {
     'asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));': "y.bits = as_f16(x);",
     'asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));': "y.bits = as_bf16(x);",
     'asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));': "y = from_f16(x.bits);",
+    'asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));': "y = tanhf(x);",
     'asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory");': "copied(to, from, 16);",
     'asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" :: "r"(to), "l"(from) : "memory");': "copied(to, from, 8);",
     'asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(to), "l"(from) : "memory");': "copied(to, from, 4);",

@@ -39,10 +39,7 @@ def wide(dtype: DType) -> DType:
 
 def neutral(fn: str, dtype: DType) -> Text:
     """Where a reduction starts."""
-    start = literal(identity({"argmax": "maximum", "argmin": "minimum"}.get(fn, fn), dtype), dtype)
-    if fn.startswith("arg"):
-        return Text(f"{{{start}, 2147483647}}")
-    return start
+    return literal(identity({"argmax": "maximum", "argmin": "minimum"}.get(fn, fn), dtype), dtype)
 
 
 def split(digit: Digit) -> tuple[int, int]:

@@ -414,7 +414,7 @@ class Lowering:
         """
         view, conditions = [], []
         for axis, digits in enumerate(layout.axes):
-            at = self._position(layout, axis)
+            at = self.position(layout, axis)
             if named and at.text not in ("0", "thread"):
                 name = "at" if len(layout.shape) == 1 else f"at{axis}"
                 self.out.add(f"const int {name} = {at};")
@@ -428,12 +428,13 @@ class Lowering:
             view.append(Axis(at, tuple(of_registers), moving))
         return tuple(view), conditions
 
-    def _position(self, layout: Layout, axis: int) -> Text:
+    def position(self, layout: Layout, axis: int, first: bool = False) -> Text:
+        """Where a vector begins along an axis; `first`: the first that a thread has."""
         terms, weight = [], 1
         for place, digit in enumerate(layout.axes[axis]):
             if digit.stride is not None:
                 value: Text | None = self.thread_digit(digit)
-            elif axis == layout.vector and place == 0:
+            elif first or (axis == layout.vector and place == 0):
                 value = None
             else:
                 value = Text(self.variable(layout, axis, place))

@@ -169,14 +169,25 @@ template <class T> __device__ T shift_right(T x, T y) {
 __device__ float inverse_root(float x) { return rsqrtf(x); }
 __device__ double inverse_root(double x) { return rsqrt(x); }
 
-// sigmoid
+// sigmoid, short_sigmoid: the latter to the 16 bits of a narrow float.
 __device__ float sigmoid(float x) {
     float e = expf(-fabsf(x));
     return (x >= 0.0f ? 1.0f : e) / (1.0f + e);
 }
+__device__ float short_sigmoid(float x) {
+    float e = __expf(-fabsf(x));
+    return __fdividef(x >= 0.0f ? 1.0f : e, 1.0f + e);
+}
 __device__ double sigmoid(double x) {
     double e = exp(-fabs(x));
     return (x >= 0.0 ? 1.0 : e) / (1.0 + e);
+}
+
+// short_tanh: to the 8 bits of a bfloat16.
+__device__ float short_tanh(float x) {
+    float y;
+    asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
 
 // Pack, piece: elements that are read and written in pieces of at most 16 bytes.
@@ -274,6 +285,10 @@ struct Or { template <class T> static __device__ T of(T x, T y) { return x | y; 
 // Place: an element and where it is; Greatest, Least: the first place of the extreme, or of the first NaN.
 template <class T> struct Place { T value; int at; };
 template <bool greatest> struct Extreme {
+    // Whether an element is better than one before it.
+    template <class T> static __device__ bool beats(T x, T y) { return greatest ? x > y : x < y; }
+    static __device__ bool beats(float x, float y) { return !(greatest ? x <= y : x >= y) && y == y; }
+    static __device__ bool beats(double x, double y) { return !(greatest ? x <= y : x >= y) && y == y; }
     template <class T> static __device__ Place<T> of(Place<T> x, Place<T> y) {
         bool x_nan = x.value != x.value, y_nan = y.value != y.value;
         bool same = x_nan == y_nan && (x_nan || x.value == y.value);

@@ -209,7 +209,10 @@ class _Segment:
                 type = f"Place<{element}>" if fn.startswith("arg") else element
                 total = low.names.fresh(f"{low.names.of(name)}_found") if fn.startswith("arg") else low.names.of(name)
                 rest = self.layout.without([axis])
-                self._array(type, total, rest, neutral(fn, wide(source)))
+                start = neutral(fn, wide(source))
+                if fn.startswith("arg"):
+                    start = Text(f"{{{start}, {low.position(self.layout, axis, first=True)}}}")
+                self._array(type, total, rest, start)
                 self.totals[name] = total
                 low.scopes[-1].add(name)
                 if t.shape and not fn.startswith("arg"):
@@ -484,8 +487,8 @@ class _Segment:
             self.elements.lane = "v" if self.layout.width > 1 else None
             place = self.elements._position(self.view[axis])
             self.elements.lane = None
-            type = f"Place<{TYPES[t.dtype.name]}>"
-            self.lanes.add(f"{guard}{total} = {COMBINE[fn]}::of({total}, {type}{{{value}, {place}}});")
+            conditions = [*self.inside, f"{COMBINE[fn]}::beats({value}, {total}.value)"]
+            self.lanes.add(f"if ({self._all(conditions)}) {total} = {{{value}, {place}}};")
         elif fn in ("add", "mul") and t.dtype.is_float:
             self.lanes.add(f"{guard}{total} {'+' if fn == 'add' else '*'}= {value};")
         else:
