@@ -29,6 +29,7 @@ from tilegrad.transform.pipeline import PASSES, fitted
 
 SMALL = many_small(4)._replace(
     tile=16,
+    loop=16,
     least=4,
     longest_row=32,
     whole=8,
@@ -45,7 +46,7 @@ SMALL = many_small(4)._replace(
     ),
 )
 """As many small cores, but so small that the examples of ops are large for it."""
-FEW = Grain()._replace(workers=3, tile=12, longest_row=5, whole=2, beside=3, depth=3, square=3, short_rows=6)
+FEW = Grain()._replace(workers=3, tile=12, loop=12, longest_row=5, whole=2, beside=3, depth=3, square=3, short_rows=6)
 """As few large ones, but as small."""
 SOME = [e for n, e in enumerate(all_examples()) if n % 8 == 0]
 
@@ -100,7 +101,8 @@ GPU = many_small(132)
         (reduce_sum(given(16384, 16384), (0,)), [512, 128]),
         (reduce_sum(given(16384, 16384), (1,)), [16384]),
         (reduce_sum(given(1 << 24)), [512, 1]),
-        (permute(given(4096, 4096), (1, 0)), [128 * 128]),
+        (permute(given(4096, 4096), (1, 0)), [64 * 64]),
+        (permute(given(256, 256), (1, 0)), [256]),
         (matmul(given(4096, 4096, dtype=bfloat16), given(4096, 4096, dtype=bfloat16)), [512]),
         (matmul(given(2048, 2048), given(2048, 2048)), [256]),
         (matmul(given(128, 8192, dtype=bfloat16), given(8192, 256, dtype=bfloat16)), [128, 256]),

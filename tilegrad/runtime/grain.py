@@ -55,6 +55,8 @@ class Grain(NamedTuple):
     """A tile of elementwise work."""
     least: int = 2048
     """The smallest tile that is worth an instance, where larger ones would be too few."""
+    loop: int = 2048
+    """A tile of a row that is gone through in a loop."""
     longest_row: int = 16384
     """A row up to which an instance takes it in one piece."""
     whole: int = 8192
@@ -65,7 +67,7 @@ class Grain(NamedTuple):
     short_rows: int = 64
     """Rows so short that an instance that adds up across them takes several at a time."""
     square: int = 32
-    """The side of a tile where memory is read across."""
+    """The side of a tile where memory is read across, if there are enough."""
     long: int = 1 << 15
     """Elements of an instance from which on a reduction is cut into parts, if there are few instances."""
     few_results: int = 256
@@ -76,6 +78,8 @@ class Grain(NamedTuple):
     """Parts of a sum across rows that are wanted where their elements are at hand."""
     few_rows: int = 4
     """Rows from which on there are enough to share."""
+    together: int = 1
+    """Launches that are measured as one: more where it takes long to start one."""
     products: Products = Products()
 
 
@@ -115,16 +119,18 @@ def many_small(workers: int, shared: int = 228 << 10) -> Grain:
         powers=True,
         tile=1024,
         least=256,
+        loop=4096,
         longest_row=16384,
         whole=4096,
         beside=128,
         depth=16,
         short_rows=1024,
-        square=32,
+        square=64,
         long=1 << 16,
         few_results=0,
         parts=1024,
         blocks=2 * workers,
         few_rows=16,
+        together=16,
         products=products,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from typing import Any
 
@@ -45,7 +45,10 @@ class Trial:
         self.names = names | {new: names[old] for new, old in overwritten.items() if new in names and old in names}
         self.buffers = {self.names[v]: Buffer(self.names[v], v.type, "input") for v in names}
         self.arrays = self._random()
+        self.stored = tuple(dict.fromkeys(self.names[v] for v in group.stored))
         self.copies = [self._memory() for _ in range(self._count())]
+        self.rounds = self._rounds()
+        """The copies that the launches of a run go through, for each run in turn."""
 
     def _random(self) -> dict[str, Any]:
         """Elements of every tensor; whole numbers may be positions, and are so small that all are inside."""
@@ -57,7 +60,7 @@ class Trial:
             dtype, shape = b.type.dtype, shapes[name]
             count = min(DRAWN, int(np.prod(shape)))
             if dtype.is_float:
-                drawn = rng.standard_normal(count, np.float32)
+                drawn: Any = rng.standard_normal(count, np.float32)
             else:
                 drawn = rng.integers(0, min(below, int(dtype.max) + 1), count)
             arrays[name] = np.resize(drawn.astype(dtype.numpy), shape)
@@ -67,26 +70,50 @@ class Trial:
         bytes = sum(int(array.nbytes) for array in self.arrays.values())
         return max(1, min(MOST_COPIES, SPREAD // max(1, bytes)))
 
-    def _memory(self) -> list[Memory]:
-        return [self.place.from_host(array) for array in self.arrays.values()]
+    def _rounds(self) -> list[list[int]]:
+        """One launch a run, on one copy after the other; or several, of which each waits for the one before."""
+        together, copies = self.place.grain.together, len(self.copies)
+        if together == 1:
+            return [[copy] for copy in range(copies)]
+        return [[turn % copies for turn in range(together)]]
+
+    def _memory(self) -> dict[str, Memory]:
+        return {name: self.place.from_host(array) for name, array in self.arrays.items()}
 
     def contender(self, choice: Choice | None) -> Contender:
-        """The kernel cut as a choice says, compiled."""
+        """The kernel cut as a choice says, compiled: a program that launches it once for each of `rounds`."""
         launch = launch_of(lower(self.group, self.names, self.place.grain, choice), self.names)
+        buffers: dict[str, Buffer] = {}
+        steps = []
+        for copy in self.rounds[0]:
+            new = {name: name if name in self.stored else f"{name}_{copy}" for name in self.buffers}
+            buffers |= {new[name]: b.replaced(name=new[name]) for name, b in self.buffers.items()}
+            arguments = tuple([new[a] if isinstance(a, str) else a for a in launch.arguments])
+            steps.append(launch.replaced(arguments=arguments))
         sizes = {n for b in self.buffers.values() for d in b.type.shape if isinstance(d, Size) for n in d.names()}
-        names = tuple(self.buffers)
-        stored = tuple(dict.fromkeys(self.names[v] for v in self.group.stored))
-        buffers = tuple(self.buffers.values())
-        program = Program(launch.kernel.name, tuple(sorted(sizes)), buffers, names, stored, (launch,))
+        names = tuple(buffers)
+        program = Program(
+            launch.kernel.name, tuple(sorted(sizes)), tuple(buffers.values()), names, self.stored, tuple(steps)
+        )
         return Contender(self, choice, launch, program)
+
+    def given(self, copies: Sequence[int], stored: Mapping[str, Memory] | None = None) -> list[Memory]:
+        """The memory for a run over some of the copies; all its launches write to the same."""
+        own = self.copies[copies[0]] if stored is None else stored
+        found = {}
+        for copy in copies:
+            for name in self.buffers:
+                found[name if name in self.stored else f"{name}_{copy}"] = (
+                    own[name] if name in self.stored else self.copies[copy][name]
+                )
+        return list(found.values())
 
     def results(self, contender: Contender) -> dict[str, Any]:
         """What one run of a contender makes."""
-        memory = dict(zip(self.arrays, self._memory(), strict=True))
-        contender.runner(list(memory.values()))
+        made = {name: self.place.from_host(self.arrays[name]) for name in self.stored}
+        contender.runner(self.given(self.rounds[0], made))
         self.place.synchronize()
-        stored = dict.fromkeys(self.names[v] for v in self.group.stored)
-        return {n: self.place.to_host(memory[n], self.buffers[n].type.dtype, self.arrays[n].shape) for n in stored}
+        return {n: self.place.to_host(m, self.buffers[n].type.dtype, self.arrays[n].shape) for n, m in made.items()}
 
     def first_difference(self, expected: Mapping[str, Any], contender: Contender) -> str:
         """Where the results of a contender are not as they should be, in words; empty if they are."""
@@ -103,11 +130,12 @@ class Contender:
         self.launch = launch
         self.place = trial.place
         self.runner = trial.place.load(program).bound({name: trial.sizes[name] for name in program.sizes})
-        self._turns = cycle(trial.copies)
+        self.launches = len(trial.rounds[0])
+        self._turns = cycle([trial.given(copies) for copies in trial.rounds])
         self.times: list[float] = []
 
     def run(self) -> None:
-        """One launch."""
+        """Some launches."""
         self.runner(next(self._turns))
 
 
@@ -117,7 +145,7 @@ def measured(contender: Contender, clock: Callable[[], float] = time.perf_counte
         for _ in range(SETTLING):
             contender.run()
     once = _seconds(contender, 1, clock)
-    turns = int(SHORTEST / max(once, 1e-7))
+    turns = int(SHORTEST / max(once * contender.launches, 1e-7))
     return _seconds(contender, turns, clock) if turns > 1 else once
 
 
@@ -127,4 +155,4 @@ def _seconds(contender: Contender, turns: int, clock: Callable[[], float]) -> fl
     for _ in range(turns):
         contender.run()
     contender.place.synchronize()
-    return (clock() - start) / turns
+    return (clock() - start) / (turns * contender.launches)

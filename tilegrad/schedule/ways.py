@@ -48,8 +48,10 @@ def candidates(flat: FlatGroup, grain: Grain) -> list[Choice]:
     for way in _ways(flat, grain):
         for part in (0.25, 0.5, 1, 2, 4):
             scaled = grain._replace(
+                instances=1,
                 tile=max(1, int(grain.tile * part)),
                 least=1,
+                loop=max(1, int(grain.loop * part)),
                 beside=max(1, int(grain.beside * part)),
                 short_rows=max(1, int(grain.short_rows * part)),
                 square=max(1, int(grain.square * part)),
@@ -80,6 +82,8 @@ def refusal(flat: FlatGroup, choice: Choice, grain: Grain) -> str:
 
 WINDOW, NEAR, LEAST_ROW = 16, 4, 8
 """How wide windows are, how far apart, and how many in a row, for rows to be taken side by side."""
+LEAST_SIDE = 16
+"""Of a square tile that is made smaller, so that there are more."""
 MOST = 1 << 16
 """The largest extent of a tile."""
 SIZES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -123,11 +127,7 @@ def _with_sizes(flat: FlatGroup, way: str, grain: Grain) -> Choice:
         case "across":
             crossing = _crossing(flat, rows, rows[-1])
             assert crossing is not None
-            return chosen(
-                way,
-                height=_piece(crossing.extent, grain.square, grain),
-                width=_piece(rows[-1].extent, grain.square, grain),
-            )
+            return _across(rows, crossing, grain)
         case "along" if rows:
             return _along(rows, grain)
         case "down":
@@ -146,8 +146,16 @@ def _with_sizes(flat: FlatGroup, way: str, grain: Grain) -> Choice:
                 width=_piece(beside.extent, grain.beside, grain),
             )
         case "loop":
-            return chosen(way, width=_piece(columns[-1].extent, grain.tile, grain))
+            return chosen(way, width=_piece(columns[-1].extent, grain.loop, grain))
     return chosen(way)
+
+
+def _across(rows: tuple[Index, ...], crossing: Index, grain: Grain) -> Choice:
+    count = number_of(product(i.extent for i in rows))
+    side = grain.square
+    while side > LEAST_SIDE and count // (side * side) < grain.instances:
+        side //= 2
+    return chosen("across", height=_piece(crossing.extent, side, grain), width=_piece(rows[-1].extent, side, grain))
 
 
 def _along(rows: tuple[Index, ...], grain: Grain) -> Choice:
