@@ -270,6 +270,10 @@ class CudaDevice(Device):
             return ""
         return f"// {summary(made, self.properties)}\n{readable(made.sass) or made.ptx}"
 
+    @property
+    def machine(self) -> str:
+        return self.properties.name
+
     @cached_property
     def grain(self) -> Grain:
         return many_small(self.properties.multi_processor_count, self.properties.shared_memory_per_block_optin)
