@@ -32,6 +32,21 @@ def as_tensors(sample: Any) -> Any:
             return sample
 
 
+def pinned(batch: Any) -> Any:
+    """The tensors of a batch in pinned memory, in whatever they are nested."""
+    match batch:
+        case Tensor():
+            return batch.pin_memory()
+        case Mapping():
+            return {key: pinned(value) for key, value in batch.items()}
+        case tuple() if hasattr(batch, "_fields"):
+            return type(batch)(*map(pinned, batch))
+        case tuple() | list():
+            return type(batch)(pinned(value) for value in batch)
+        case _:
+            return batch
+
+
 def default_collate(samples: Sequence[Any]) -> Any:
     """One batch of samples: numbers, arrays and tensors are stacked, in whatever they are nested.
 

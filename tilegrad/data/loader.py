@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError
 from ..random import initial_seed
-from .collate import as_tensors, joined
+from .collate import as_tensors, joined, pinned
 from .dataset import Dataset, IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 from .worker import Job, Pool
@@ -104,9 +104,8 @@ class DataLoader:
         else:
             wanted = iter(self._order())
         self.epochs += 1
-        if not self.num_workers:
-            return self._here(wanted)
-        return self._ahead(wanted)
+        batches = self._ahead(wanted) if self.num_workers else self._here(wanted)
+        return map(pinned, batches) if self.pin_memory else batches
 
     def _maker(self) -> Maker:
         return Maker(self.dataset, self.collate_fn, self.batch_size, self.iterable, self.batch_sampler, self.drop_last)

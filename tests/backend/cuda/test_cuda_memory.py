@@ -82,6 +82,17 @@ def test_pinned_memory(gpu: CudaDevice) -> None:
     assert x.pin_memory().value.buffer.address == address
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_loaders_pin_their_batches(gpu: CudaDevice, workers: int) -> None:
+    data = tg.data.TensorDataset(np.arange(40.0), np.arange(40))
+    for pin in (True, False):
+        loader = tg.data.DataLoader(data, batch_size=8, pin_memory=pin, num_workers=workers)
+        batches = list(loader)
+        assert [x.is_pinned() for batch in batches for x in batch] == [pin] * 10
+        moved = [x.to(gpu.name, non_blocking=True) for x, _ in batches]
+        assert tg.cat(moved).cpu().tolist() == list(range(40))
+
+
 def test_numbers_of_the_cpu_are_copied_once(gpu: CudaDevice) -> None:
     x = tg.ones(4).to(gpu.name)
     rate = tg.tensor(0.5)
