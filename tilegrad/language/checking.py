@@ -1,7 +1,8 @@
-"""Two more ways to run a kernel, without a GPU: `check` looks at every access, `race` at what programs do to each other.
+"""Two more ways to run a kernel, without a GPU: every access checked, and programs raced against each other.
 
-Both interpret the tile kernel on copies, one program after the other; what is wrong is told at the user's line. If nothing is, the
-tensors hold what the kernel stored.
+`race` interprets the tile kernel, one program after the other. `check` does so where there are few programs; otherwise it
+compiles the kernel with its accesses looked at (`instrumented.py`), and interprets the programs that found something.
+What is wrong is told at the user's line, and the tensors stay as they were; otherwise they hold what was stored.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ import numpy as np
 
 from ..backend.reference.tile import Misstep, run
 from ..errors import KernelFault
+from ..ir.dtype import int64, uint8
 from ..ir.tile import Atomic
 from ..ir.tile_access import statements
+from ..runtime.device import device
+from .instrumented import NOBODY
 from .tensors import Memory
 
 if TYPE_CHECKING:
@@ -24,16 +28,72 @@ if TYPE_CHECKING:
 
 ORDERS = 8
 """In how many orders `race` runs the programs, besides their own."""
+FEW = 64
+"""Up to so many programs are interpreted when they are checked: that finds races too."""
 CLOSE = 1e-4
 """Sums of floats by atomics may differ so much (of the largest) from order to order."""
 
 
-def check(found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...], unwritten: set[str]) -> None:
+def check(found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...], unwritten: frozenset[str]) -> None:
     """Runs a kernel with every access checked; what it stores is stored."""
     arrays = [_array(a, found, n) for n, a in enumerate(arguments)]
-    copies = [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
+    if prod(grid) > FEW and _checked_fast(found, arguments, arrays, grid, unwritten):
+        return
+    copies = _copied(arrays)
     _run(found, copies, grid, unwritten=unwritten, complete=True)
-    for old, new in zip(arrays, copies, strict=True):
+    _put_back(arrays, copies)
+
+
+def _checked_fast(
+    found: Specialised,
+    arguments: Sequence[Any],
+    arrays: Sequence[Any],
+    grid: tuple[int, ...],
+    unwritten: frozenset[str],
+) -> bool:
+    """Runs the kernel that looks at its accesses; whether there is one. What it finds is looked at again."""
+    cpu = device("cpu")
+    if any(isinstance(a, Memory) and a.buffer.device is not cpu for a in arguments):
+        return False
+    made = found.checked(unwritten)
+    if made is None:
+        return False
+    kernel, compiled = made
+    before = _copied(arrays)
+    extents = {p.name: a.extent for p, a in zip(found.ir.parameters, arguments, strict=True) if isinstance(a, Memory)}
+    shadows = {n: cpu.from_host(np.zeros(extents[n], np.uint8)) for n in kernel.shadowed}
+    faults = cpu.from_host(np.full(max(1, len(kernel.sites)), NOBODY, np.int64))
+    memory = [a.window() if isinstance(a, Memory) else a for a in arguments]
+    compiled([*memory, *(extents[n] for n in kernel.extents), *(shadows[n] for n in kernel.shadowed), faults], grid)
+    noted = cpu.to_host(faults, int64, (max(1, len(kernel.sites)),))
+    try:
+        for site in np.argsort(noted, kind="stable"):
+            if noted[site] != NOBODY:
+                _run(found, _copied(before), grid, unwritten=unwritten, order=[int(noted[site])])
+        for name, shadow in shadows.items():
+            _refuse_gaps(found, name, cpu.to_host(shadow, uint8, (extents[name],)))
+    except KernelFault:
+        _put_back(arrays, before)
+        raise
+    return True
+
+
+def _refuse_gaps(found: Specialised, name: str, seen: Any) -> None:
+    """A tensor that nobody had written must have been written whole, if at all."""
+    if seen.any() and not seen.all():
+        place, missing = int(np.argmin(seen)), int((seen == 0).sum())
+        raise KernelFault(
+            f"kernel {found.ir.name} ({found.ir.origin}): {missing} of the {seen.size} elements of {name} were never "
+            f"written, the first is {name}[{place}]: a mask is too narrow, or the grid too small"
+        )
+
+
+def _copied(arrays: Sequence[Any]) -> list[Any]:
+    return [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
+
+
+def _put_back(arrays: Sequence[Any], kept: Sequence[Any]) -> None:
+    for old, new in zip(arrays, kept, strict=True):
         if isinstance(old, np.ndarray):
             old[...] = new
 
@@ -52,13 +112,11 @@ def race(found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...], or
         for p, x, y in zip(found.ir.parameters, expected, got, strict=True):
             if p.pointer:
                 _compare(found, p.name, x, y, order)
-    for old, new in zip(arrays, expected, strict=True):
-        if isinstance(old, np.ndarray):
-            old[...] = new
+    _put_back(arrays, expected)
 
 
 def _in_order(found: Specialised, arrays: Sequence[Any], grid: tuple[int, ...], order: Sequence[int]) -> list[Any]:
-    copies = [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
+    copies = _copied(arrays)
     _run(found, copies, grid, order=order, strict=True)
     return copies
 

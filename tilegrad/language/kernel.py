@@ -18,6 +18,7 @@ from .arguments import Bound, bound, device_of, grid_of
 from .checking import check as run_checked
 from .checking import race as run_in_orders
 from .frames import KernelBase
+from .instrumented import Instrumented, Unsupported, instrumented
 from .moving import moved_apart
 from .reader import Read, read
 from .report import Report, report
@@ -37,6 +38,7 @@ class Specialised:
         self.parameters = parameters
         self.accesses: Accesses = accesses(made.kernel, made.types)
         self.compiled: dict[str, CompiledKernel] = {}
+        self.watched: dict[frozenset[str], tuple[Instrumented, CompiledKernel] | None] = {}
         self.last: tuple[tuple[int, ...], Bound] | None = None
         """The last launch of it."""
         self._fast: Kernel | None = None
@@ -47,6 +49,17 @@ class Specialised:
         if self._fast is None:
             self._fast = moved_apart(self.ir, self.read.types)
         return self._fast
+
+    def checked(self, unwritten: frozenset[str]) -> tuple[Instrumented, CompiledKernel] | None:
+        """The kernel with its accesses looked at, compiled for the CPU; None if only the interpreter can follow it."""
+        if unwritten not in self.watched:
+            try:
+                made = instrumented(self.ir, self.read.types, unwritten)
+            except Unsupported:
+                self.watched[unwritten] = None
+            else:
+                self.watched[unwritten] = (made, device("cpu").compile(made.kernel))
+        return self.watched[unwritten]
 
     def on(self, place: str) -> CompiledKernel:
         """The kernel, compiled for a device."""
@@ -175,7 +188,7 @@ class KernelFunction(KernelBase, Launchable):
                 buffers = [m.window() if isinstance(m, Memory) else m for m in memories]
                 found.on(place)(buffers, extents)
             elif how == "check":
-                run_checked(found, memories, extents, fresh & set(found.accesses.stored))
+                run_checked(found, memories, extents, fresh & found.accesses.stored)
             else:
                 run_in_orders(found, memories, extents)
 

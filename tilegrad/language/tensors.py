@@ -142,10 +142,10 @@ def written(name: str, parameters: Sequence[Parameter], given: Sequence[Any], st
                 note_write(name, x)
 
 
-def unwritten(call: Any) -> set[str]:
+def unwritten(call: Any) -> frozenset[str]:
     """The parameters whose tensors were made by `empty`, and never written or read since."""
     pairs = zip(call.parameters, call.given, strict=True)
-    return {p.name for p, x in pairs if isinstance(x, Handle) and "arbitrary" in x.own_value().__dict__}
+    return frozenset(p.name for p, x in pairs if isinstance(x, Handle) and "arbitrary" in x.own_value().__dict__)
 
 
 def refuse_overlap(name: str, memories: Sequence[tuple[str, Memory]], stored: frozenset[str]) -> None:
