@@ -16,7 +16,7 @@ positions: the scheduler makes matrix products of them (`schedule/products.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import final
+from typing import NamedTuple, final
 
 from ..errors import ShapeError
 from ..ir.graph import Reader, TensorType, Value
@@ -24,11 +24,11 @@ from ..ir.precision import Precision
 from ..ir.scalar import Expr, Index, Position, const, fresh_index, reduce
 from ..ir.scalar import cast as cast_element
 from ..ir.scalar import where as choose
-from ..ir.size import Dim, Shape
+from ..ir.size import Dim, Shape, product
 from .base import require_alike
-from .broadcasting import accumulator, require, reshape
+from .broadcasting import accumulator, fill, require, reshape
 from .contraction import noted, times
-from .movement import narrow, permute
+from .movement import cat, narrow, pad, permute
 from .sliding import Sliding, check_fit, coverings, places
 
 Windows = tuple[Sliding, ...]
@@ -182,11 +182,81 @@ def known_extent(axis: Sliding) -> int:
 
 def convolve_back(y: Value, w: Value, axes: Windows, precision: Precision = "highest") -> Value:
     """The gradient of a convolution for its input, (batch, groups, channels, *extents)."""
+    if any(a.stride > 1 for a in axes) and all(a.dilation == 1 and isinstance(a.extent, int) for a in axes):
+        return _back_by_phases(y, w, axes, precision)
     back = ConvolveBack(y, _turned(w), axes, precision)
     result = reshape(back, (*back.shape[:3], *[_strides(a) * a.stride for a in axes]))
     for n, axis in enumerate(axes):
         result = narrow(result, 3 + n, 0, axis.extent)
     return result
+
+
+class Phases(NamedTuple):
+    """Positions of an axis, counted from the padding, that meet equally many taps: which of each stride, how many."""
+
+    first: int
+    end: int
+    taps: int
+
+
+def _phases(axis: Sliding) -> list[Phases]:
+    """The phases of windows that are a stride apart.
+
+    >>> _phases(Sliding(8, 4, 3, 2, 1))
+    [Phases(first=0, end=1, taps=2), Phases(first=1, end=2, taps=1)]
+    """
+    few, more = divmod(axis.taps, axis.stride)
+    found = [Phases(0, more, few + 1), Phases(more, axis.stride, few)]
+    return [phases for phases in found if phases.first < phases.end]
+
+
+def _back_by_phases(y: Value, w: Value, axes: Windows, precision: Precision) -> Value:
+    """Where windows lie apart: for all phases that meet equally many taps one product, as of more channels.
+
+    A position of such phases and the next one a stride on meet the same taps, of neighbouring windows: so
+    the phases are channels of a result that has an element for each stride.
+    """
+    coarse = []
+    for a in axes:
+        first, last = a.padding // a.stride, (known_extent(a) - 1 + a.padding) // a.stride
+        coarse.append(Sliding(last - first + 1, a.count, 0, 1, first))
+
+    def part(chosen: tuple[Phases, ...]) -> Value:
+        """(batch, groups, channels, *phases, *strides), of some phases of the first axes and all of the others."""
+        if len(chosen) < len(axes):
+            parts = [part((*chosen, phases)) for phases in _phases(axes[len(chosen)])]
+            return cat(parts, 3 + len(chosen))
+        return _phase_product(y, w, axes, tuple(coarse), chosen, precision)
+
+    result = part(())
+    rank = len(axes)
+    order = [n for a in range(rank) for n in (3 + rank + a, 3 + a)]
+    result = permute(result, (0, 1, 2, *order))
+    result = reshape(result, (*result.shape[:3], *[c.extent * a.stride for a, c in zip(axes, coarse, strict=True)]))
+    for n, axis in enumerate(axes):
+        result = narrow(result, 3 + n, axis.padding % axis.stride, axis.extent)
+    return result
+
+
+def _phase_product(
+    y: Value, w: Value, axes: Windows, coarse: Windows, chosen: tuple[Phases, ...], precision: Precision
+) -> Value:
+    groups, outputs, channels = w.shape[:3]
+    counts = [phases.end - phases.first for phases in chosen]
+    extents = [c.extent for c in coarse]
+    if any(phases.taps == 0 for phases in chosen):
+        return fill(0.0, (y.shape[0], groups, channels, *counts, *extents), y.dtype, y.device)
+    taps = [phases.taps * a.stride for phases, a in zip(chosen, axes, strict=True)]
+    w = pad(w, [(0, 0)] * 3 + [(0, n - a.taps) for n, a in zip(taps, axes, strict=True)])
+    split = [n for phases, a in zip(chosen, axes, strict=True) for n in (phases.taps, a.stride)]
+    w = reshape(w, (groups, outputs, channels, *split))
+    for n, phases in enumerate(chosen):
+        w = narrow(w, 4 + 2 * n, phases.first, phases.end - phases.first)
+    places = range(3, w.type.rank)
+    w = permute(w, (0, 1, 2, *places[1::2], *places[::2]))
+    w = reshape(w, (groups, outputs, product((channels, *counts)), *[phases.taps for phases in chosen]))
+    windows = tuple([c.replaced(taps=phases.taps) for c, phases in zip(coarse, chosen, strict=True)])
+    return reshape(ConvolveBack(y, _turned(w), windows, precision), (*y.shape[:2], channels, *counts, *extents))
 
 
 def _turned(w: Value) -> Value:
