@@ -320,20 +320,40 @@ class Elements:
         if step == 1:
             raw = self._load_along(self.of(x.pointer, at, 0, t.dtype), type, existing, default, t.dtype.bytes)
         else:
-            address = b.splat(self._scattered(x.pointer, at, lanes, t), lanes)
             existing = constant(True, Type("i1", lanes)) if existing is None else existing
-            raw = self.gather(address, type, existing, default, t.dtype.bytes)
+            raw = self._load_apart(x.pointer, at, t, type, existing, default)
         return vectors.from_memory(b, raw, t.dtype)
 
-    def _scattered(self, pointer: ir.Tile, at: At, lanes: int, t: TileType) -> Value:
-        """Addresses as what all lanes have in common, and how far on each lane is."""
+    def _load_apart(self, pointer: ir.Tile, at: At, t: TileType, type: Type, mask: Value, default: Value) -> Value:
+        """Lanes whose addresses do not grow evenly: gathered from one address, as far on as each lane is.
+
+        If they are neighbours but where a row ends, a vector of them is loaded wherever they all are.
+        """
+        b, lanes, bytes = self.b, type.lanes, t.dtype.bytes
         match pointer:
             case ir.Apply("add", (ir.Name() as base, offset)) if not self.shape(base) and self.shape(offset) == t.shape:
                 common, apart = self._parted(offset, at, lanes)
-                if apart is not None:
-                    element = vectors.memory_element(t.dtype)
-                    return self.b.offset(self.b.offset(self.of(base, [], 0, t.dtype), element, common), element, apart)
-        return self.of(pointer, at, lanes, t.dtype)
+                if apart is None:
+                    apart = constant(0, Type("i32", lanes))
+                start = b.offset(self.of(base, [], 0, t.dtype), type.element, common)
+            case _:
+                address = b.splat(self.of(pointer, at, lanes, t.dtype), lanes)
+                return self.gather(address, type, mask, default, bytes)
+        address = b.offset(start, type.element, apart)
+        if self.step(pointer, local=True) != 1 or apart.level >= b.level:
+            return self.gather(address, type, mask, default, bytes)
+        first = b.extract(apart, 0)
+        apart = b.op("sub", apart, b.splat(first, lanes))
+        near = b.compare("eq", apart, lane_constants(range(lanes), apart.type.element))
+        bits = b.pure(f"bitcast {near.type} {near} to i{lanes}", Type(f"i{lanes}"), (near,))
+        place = b.offset(start, type.element, b.convert("sext", first, "i64"))
+        b.open_branch("near")
+        one = self._load_along(place, type, mask, default, bytes)
+        here = b.close_branch()
+        b.open_branch("apart")
+        other = self.gather(address, type, mask, default, bytes)
+        every = b.compare("eq", bits, constant(-1, bits.type))
+        return b.close_branches(every, here, b.close_branch(), [(one, other)])[0]
 
     def _parted(self, x: ir.Tile, at: At, lanes: int) -> tuple[Value, Value | None]:
         """An offset in two parts: what all lanes have in common, and what they have not."""
@@ -419,8 +439,9 @@ class Elements:
         raw = self.gather(address, type, mask, constant(0, type), source.element_bytes)
         return vectors.from_memory(b, raw, source.dtype)
 
-    def step(self, x: ir.Tile, axis: int = -1) -> int | None:
-        """By how much an integer or an address grows from element to element along an axis, if it does so evenly."""
+    def step(self, x: ir.Tile, axis: int = -1, local: bool = False) -> int | None:
+        """By how much an integer or an address grows from element to element along an axis, if it does so evenly;
+        `local`: but for where a quotient changes."""
         if isinstance(x, ir.Literal | ir.ProgramId | ir.NumPrograms):
             return 0
         shape = self.types.of(x).shape
@@ -430,27 +451,29 @@ class Elements:
             case ir.Arange():
                 return 1
             case ir.Name(name):
-                return self.step(self.lazy[name], axis) if name in self.lazy else None
+                return self.step(self.lazy[name], axis, local) if name in self.lazy else None
             case ir.Cast(y, target):
-                return self.step(y, axis) if target.is_integer else None
+                return self.step(y, axis, local) if target.is_integer else None
             case ir.Full():
                 return 0
             case ir.Expand(y, axes):
                 place = len(shape) + axis
-                return 0 if place in axes else self.step(y, axis + sum(a > place for a in axes))
+                return 0 if place in axes else self.step(y, axis + sum(a > place for a in axes), local)
             case ir.BroadcastTo(y, _):
-                return self.step(y, axis)
+                return self.step(y, axis, local)
             case ir.Apply("add" | "sub" as fn, (y, z)):
-                one, two = self.step(y, axis), self.step(z, axis)
+                one, two = self.step(y, axis, local), self.step(z, axis, local)
                 return None if one is None or two is None else one + two if fn == "add" else one - two
             case ir.Apply("mul", (y, z)):
                 y, z = (z, y) if isinstance(y, ir.Literal) else (y, z)
-                one, two = self.step(y, axis), self.step(z, axis)
+                one, two = self.step(y, axis, local), self.step(z, axis, local)
                 if one == 0 and two == 0:
                     return 0
                 return one * int(z.value) if isinstance(z, ir.Literal) and one is not None else None
+            case ir.Apply("mod" | "floordiv" as fn, (y, ir.Literal())) if local:
+                return self.step(y, axis, local) if fn == "mod" else 0
             case ir.Apply(_, args):
-                return 0 if all(self.step(a, axis) == 0 for a in args) else None
+                return 0 if all(self.step(a, axis, local) == 0 for a in args) else None
         return None
 
 
