@@ -93,7 +93,9 @@ def _compiled(kernel: Kernel, architecture: str) -> Built:
     except CompileError as e:
         raise CompileError(f"{e}\nkernel {kernel.name}\n{kernel.origin}".rstrip()) from e
     registers, spills = report(log)
-    return Built(source.name, source.text, image, source.threads, source.shared, registers, spills, architecture, source.maps)
+    return Built(
+        source.name, source.text, image, source.threads, source.shared, registers, spills, architecture, source.maps
+    )
 
 
 def report(log: str) -> tuple[int, int]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 WARP = 32
+BY_LANES = 4
+"""From so many warps on, the lanes of each combine what warps have, rather than every thread all of it."""
 COMBINE = {
     "add": "Add",
     "mul": "Multiply",
@@ -83,8 +85,13 @@ def _reduce_warps(
         low.out.add(f"{'if (thread % 32 == 0) ' if same else ''}{parts}[{place}] = {name}{at};")
     low.meet()
     with low.over(rest) as at:
-        place = _joined(parts, low.flat(rest, each), first)
-        low.out.add(f"{name}{at} = over_warps<{combine}, {step}, {warps}>({place});")
+        if same and warps >= BY_LANES:
+            lane = f"thread % {warps}" if step == 1 else f"thread % {warps} * {step}"
+            place = _joined(low.flat(rest, each), first, lane)
+            low.out.add(f"{name}{at} = over_lanes<{combine}, 1, {warps}>({parts}[{place}]);")
+        else:
+            place = _joined(parts, low.flat(rest, each), first)
+            low.out.add(f"{name}{at} = over_warps<{combine}, {step}, {warps}>({place});")
 
 
 def _joined(*terms: str) -> str:

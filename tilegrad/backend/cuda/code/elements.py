@@ -214,7 +214,8 @@ class Elements:
             args.append(made if plain else functions.cast(made, have, dtype))
         if x.fn in ("floordiv", "mod") and isinstance(x.args[1], ir.Literal) and x.args[1].value > 0:
             if meeting.is_integer and self.patterns.is_natural(x.args[0]):
-                return binary("/" if x.fn == "floordiv" else "%", PRODUCT, args[0], args[1], free=False)
+                made = binary("/" if x.fn == "floordiv" else "%", PRODUCT, args[0], args[1], free=False)
+                return made if meeting.bits >= 32 else functions.call(TYPES[meeting.name], made)
         return functions.applied(x.fn, meeting, args, position)
 
     def _address(self, x: ir.Apply, view: View, t: TileType) -> Text:

@@ -75,7 +75,7 @@ class Patterns:
 
     def _inner(self, y: ir.Tile, shape: tuple[int, ...], axis: int) -> int:
         """Where an axis of a whole is in a part that is broadcast to it."""
-        if isinstance(y, ir.Literal) or axis < 0:
+        if isinstance(y, ir.Literal) or not 0 <= axis < len(shape):
             return -1
         own = self.types.of(y).shape
         place = axis - (len(shape) - len(own))

@@ -33,6 +33,8 @@ class Plan:
         for s in self.statements:
             if isinstance(s, ir.Assign):
                 self.values.setdefault(s.name, []).append(s.value)
+        self.across = False
+        """Whether memory is read or written across rows."""
         self.widths = self._widths()
         self.threads = threads or self._threads()
         self.layouts: dict[str, Layout] = {}
@@ -51,18 +53,17 @@ class Plan:
     def _widths(self) -> dict[int, int]:
         """Elements of a vector, by the extent of the axis along which tiles are read and written."""
         found: dict[int, list[tuple[int, int]]] = {}
-        across = False
         for pointer, t in self.accesses():
             if t.shape:
                 fastest = self.order(pointer)[0]
-                across |= fastest != len(t.shape) - 1
+                self.across |= fastest != len(t.shape) - 1
                 if self._run(pointer, fastest) > 1:
                     found.setdefault(t.shape[fastest], []).append((t.dtype.bytes, self._run(pointer, fastest)))
         widths = {}
         for extent, runs in found.items():
             bytes = [b for b, _ in runs]
             widest = max(bytes)
-            if across:  # elements go through shared memory one by one
+            if self.across:  # elements go through shared memory one by one
                 wide = max(1, 4 // widest)
             else:
                 wide = VECTOR // (4 if widest == 8 and min(bytes) < 8 else widest)
@@ -88,6 +89,10 @@ class Plan:
         for pointer, t in self.accesses():
             most = max(most, math.prod(t.shape))
         each = EACH if most <= MANY else EACH_OF_MANY
+        if self.across and all(t.dtype.bytes <= 2 for _, t in self.accesses()):
+            each *= 2  # of small elements more must be under way
+        if any(isinstance(value, ir.Scan) for values in self.values.values() for value in values):
+            each *= 2  # the less is there to do between threads
         wanted = max(1, most // each)
         return max(FEWEST, min(MOST, 1 << (wanted - 1).bit_length()))
 
