@@ -288,13 +288,16 @@ def multinomial(
     """Indices drawn with the probabilities (or weights) that stand in each row."""
     if replacement:
         steps = input.cumsum(-1)
-        drawn = rand(*input.shape[:-1], num_samples, dtype=input.dtype, generator=generator) * steps[..., -1:]
+        drawn = (
+            rand(*input.shape[:-1], num_samples, dtype=input.dtype, device=input.device, generator=generator)
+            * steps[..., -1:]
+        )
         return (drawn.unsqueeze(-1) >= steps.unsqueeze(-2)).long().sum(-1).clamp(max=input.shape[-1] - 1)
     if num_samples > input.shape[-1]:
         raise ArgumentError(
             f"multinomial: {num_samples} of {input.shape[-1]} without replacement; give replacement=True"
         )
-    waits = -(1 - rand(input.shape, dtype=input.dtype, generator=generator)).log() / input
+    waits = -(1 - rand(input.shape, dtype=input.dtype, device=input.device, generator=generator)).log() / input
     return waits.topk(num_samples, -1, largest=False).indices
 
 

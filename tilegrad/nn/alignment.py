@@ -40,8 +40,8 @@ def ctc_loss(
     steps, batch, classes = likelihood.shape
     if not 0 <= blank < classes:
         raise ArgumentError(f"ctc_loss: blank={blank} is no class: there are {classes}, 0 to {classes - 1}")
-    wanted = _lengths("target_lengths", target_lengths, batch)
-    given = _lengths("input_lengths", input_lengths, batch)
+    wanted = _lengths("target_lengths", target_lengths, batch).to(targets.device)
+    given = _lengths("input_lengths", input_lengths, batch).to(targets.device)
     labels = _rows(targets, wanted, batch, single)
     losses = _negative_log_likelihood(likelihood, _with_blanks(labels, blank), given, wanted, blank)
     impossible = losses > -NEVER / 2
@@ -74,7 +74,7 @@ def _rows(targets: Tensor, lengths: Tensor, batch: int, single: bool) -> Tensor:
         return targets.to(int64).unsqueeze(0)
     longest = int(lengths.amax().item()) if batch else 0
     first = (lengths.cumsum(0) - lengths).unsqueeze(1)
-    places = (first + arange(longest)).clamp(max=max(targets.shape[0] - 1, 0))
+    places = (first + arange(longest, device=targets.device)).clamp(max=max(targets.shape[0] - 1, 0))
     return targets.to(int64)[places]
 
 
@@ -88,7 +88,7 @@ def _negative_log_likelihood(likelihood: Tensor, path: Tensor, given: Tensor, wa
     steps, batch, _ = likelihood.shape
     places = path.shape[1]
     emitted = likelihood.gather(2, path.unsqueeze(0).expand(steps, batch, places)).clamp(min=NEVER)
-    here = arange(places)
+    here = arange(places, device=path.device)
     # a step over the place before is allowed from one label to a different one
     leaps = (path != blank) & (path != pad(path, (2, 0), value=-1)[:, :places]) & (here >= 2)
     first = where(here < 2, emitted[0], NEVER)
@@ -104,6 +104,6 @@ def _negative_log_likelihood(likelihood: Tensor, path: Tensor, given: Tensor, wa
 
     last = first
     if steps > 1:
-        last, _ = scan(step, first, (emitted[1:], arange(1, steps)))
+        last, _ = scan(step, first, (emitted[1:], arange(1, steps, device=path.device)))
     ends = (here == (2 * wanted).unsqueeze(1)) | (here == (2 * wanted - 1).unsqueeze(1))
     return -where(ends, last, NEVER).logsumexp(1)

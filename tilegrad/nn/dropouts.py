@@ -67,7 +67,7 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """Sets elements to SELU's lowest value; mean 0 and variance 1 stay (Klambauer et al., 2017)."""
-    return _alpha("alpha_dropout", input, ones(*input.shape, dtype=input.dtype), p, training, inplace)
+    return _alpha("alpha_dropout", input, input.new_ones(*input.shape), p, training, inplace)
 
 
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:

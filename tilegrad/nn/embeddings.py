@@ -96,9 +96,9 @@ def embedding_bag(
     if offsets is None:
         return _pooled(rows, used, mode)
     starts = offsets[:-1] if include_last_offset else offsets
-    here = arange(input.shape[0])
+    here = arange(input.shape[0], device=input.device)
     bag = (here.unsqueeze(1) >= starts.unsqueeze(0)).long().sum(1) - 1
-    member = (bag.unsqueeze(0) == arange(starts.shape[0]).unsqueeze(1)) & used.unsqueeze(0)
+    member = (bag.unsqueeze(0) == arange(starts.shape[0], device=input.device).unsqueeze(1)) & used.unsqueeze(0)
     if mode == "max":
         return _pooled(rows.unsqueeze(0).expand(starts.shape[0], *rows.shape), member, mode)
     # a product with 0 and 1 rather than additions by index: its gradient is a product as well

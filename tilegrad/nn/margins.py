@@ -131,7 +131,7 @@ def multi_margin_loss(
     check_classes(input, target, axis)
     count = input.shape[axis]
     check_range(target, count, -1)
-    right = arange(count, dtype=target.dtype) == target.unsqueeze(-1)
+    right = arange(count, dtype=target.dtype, device=target.device) == target.unsqueeze(-1)
     score = where(right, input, 0.0).sum(-1, keepdim=True)
     above = (margin - score + input).clamp(min=0)
     losses = where(right, 0.0, above if p == 1 else above * above)
@@ -148,7 +148,7 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean
     check_range(target, count, -1)
     listed = (target < 0).long().cumsum(-1) == 0
     wanted = target.clamp(min=0)
-    classes = arange(count, dtype=target.dtype)
+    classes = arange(count, dtype=target.dtype, device=target.device)
     right = ((wanted.unsqueeze(-1) == classes) & listed.unsqueeze(-1)).any(-2)
     scores = input.gather(-1, wanted.long())
     above = (1 - scores.unsqueeze(-1) + input.unsqueeze(-2)).clamp(min=0)

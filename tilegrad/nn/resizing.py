@@ -14,6 +14,7 @@ from ..arithmetic import where
 from ..creation import arange
 from ..errors import ArgumentError, ShapeError
 from ..ir.dtype import DType, float32, float64
+from ..runtime.device import Device
 from ..tensor import Tensor
 
 __all__ = [
@@ -44,6 +45,8 @@ class Axis(NamedTuple):
     before: int
     after: int
     step: float
+    place: Device
+    """Where the positions are needed."""
 
 
 def interpolate(
@@ -110,7 +113,7 @@ def _axes(
             step = length / after
         else:
             step = 1 / number  # type: ignore[operator]
-        axes.append(Axis(length, after, step))
+        axes.append(Axis(length, after, step, input.device))
     return axes
 
 
@@ -144,18 +147,18 @@ def _taps(axis: Axis, mode: str, align: bool, dtype: DType) -> Taps:
     last = axis.before - 1
     if mode.startswith("nearest"):
         # float32 for all types, as PyTorch computes it: at a border between two places roundings decide
-        here = arange(axis.after, dtype=float32) + (0.5 if mode == "nearest-exact" else 0.0)
+        here = arange(axis.after, dtype=float32, device=axis.place) + (0.5 if mode == "nearest-exact" else 0.0)
         return Taps((here * axis.step).floor().long().clamp(max=last).unsqueeze(1), None)
-    here = arange(axis.after, dtype=dtype)
+    here = arange(axis.after, dtype=dtype, device=axis.place)
     place = here * axis.step if align else (here + 0.5) * axis.step - 0.5
     if mode != "bicubic":
         place = place.clamp(min=0)
         below = place.floor().clamp(max=last)
         share = (place - below).unsqueeze(1)
-        offsets, weights = arange(2), where(arange(2) == 0, 1 - share, share)
+        offsets, weights = arange(2, device=axis.place), where(arange(2, device=axis.place) == 0, 1 - share, share)
     else:
         below = place.floor()
-        offsets = arange(4) - 1
+        offsets = arange(4, device=axis.place) - 1
         weights = _cubic((place - below).unsqueeze(1) - offsets.to(dtype), -0.75)
     places = (below.long().unsqueeze(1) + offsets).clamp(0, last)
     return Taps(places, weights)
@@ -171,11 +174,11 @@ def _cubic(distance: Tensor, a: float) -> Tensor:
 
 def _area(axis: Axis) -> Taps:
     """The mean of all places that an output place covers a part of."""
-    here = arange(axis.after)
+    here = arange(axis.after, device=axis.place)
     start = here * axis.before // axis.after
     end = ((here + 1) * axis.before + axis.after - 1) // axis.after
     widest = max(-(-(i + 1) * axis.before // axis.after) - i * axis.before // axis.after for i in range(axis.after))
-    places = start.unsqueeze(1) + arange(widest)
+    places = start.unsqueeze(1) + arange(widest, device=axis.place)
     inside = places < end.unsqueeze(1)
     share = (1.0 / (end - start).float()).unsqueeze(1)
     return Taps(places.clamp(max=axis.before - 1), where(inside, share, 0.0))
@@ -185,10 +188,10 @@ def _smoothed(axis: Axis, cubic: bool, dtype: DType) -> Taps:
     """A kernel that widens with the step, so that no place of the input is passed over."""
     widened = max(axis.step, 1.0)
     support = (2.0 if cubic else 1.0) * widened
-    centre = (arange(axis.after, dtype=dtype) + 0.5) * axis.step
+    centre = (arange(axis.after, dtype=dtype, device=axis.place) + 0.5) * axis.step
     first = (centre - support + 0.5).long().clamp(min=0)
     end = (centre + support + 0.5).long().clamp(max=axis.before)
-    places = first.unsqueeze(1) + arange(2 * ceil(support) + 1)
+    places = first.unsqueeze(1) + arange(2 * ceil(support) + 1, device=axis.place)
     distance = (places.to(dtype) - centre.unsqueeze(1) + 0.5) / widened
     kernel = _cubic(distance, -0.5) if cubic else (1 - distance.abs()).clamp(min=0)
     weights = where(places < end.unsqueeze(1), kernel, 0.0)
