@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -122,6 +123,46 @@ static unsigned short as_bf16(float x) {
 }
 static unsigned __cvta_generic_to_shared(const void* p) { return (const unsigned char*)p - shared; }
 static void copied(unsigned to, const void* from, int bytes) { memcpy(shared + to, from, bytes); }
+
+// Four 8 x 8 matrices of 16-bit elements, the addresses of whose rows the lanes have.
+static void matrices(unsigned (&r)[4], unsigned from, bool turned) {
+    int self = current, first = self / 32 * 32, lane = self % 32;
+    exchange[self] = from;
+    meet(first, 32);
+    for (int i = 0; i < 4; ++i) {
+        r[i] = 0;
+        for (int e = 0; e < 2; ++e) {
+            int row = turned ? lane % 4 * 2 + e : lane / 4, column = turned ? lane / 4 : lane % 4 * 2 + e;
+            r[i] |= *(unsigned short*)(shared + exchange[first + 8 * i + row] + 2 * column) << 16 * e;
+        }
+    }
+    meet(first, 32);
+}
+static float element_bf16(unsigned bits) { return bits_as<float>(bits << 16); }
+static float element_f16(unsigned bits) { return from_f16(bits); }
+static int element_s8(unsigned bits) { return (signed char)bits; }
+static int element_u8(unsigned bits) { return bits; }
+static unsigned fragments[MOST][6];
+// 16 x 8 sums of products of 32 bytes along k: elements of `bits` bits, each lane with its part of both operands.
+template <int bits, class T, class E> static void warp_product(T (&c)[2], T (&d)[2], const unsigned (&a)[4], unsigned b0, unsigned b1, E element) {
+    int self = current, first = self / 32 * 32, lane = self % 32;
+    unsigned own[6] = {a[0], a[1], a[2], a[3], b0, b1};
+    memcpy(fragments[self], own, sizeof(own));
+    meet(first, 32);
+    const int per_word = 32 / bits;
+    for (int h = 0; h < 2; ++h)
+        for (int e = 0; e < 2; ++e) {
+            T& sum = h ? d[e] : c[e];
+            for (int k = 0; k < 8 * per_word; ++k) {
+                int word = k / per_word, shift = k % per_word * bits;
+                unsigned x = fragments[first + lane / 4 * 4 + word % 4][h + word / 4 * 2] >> shift;
+                unsigned y = fragments[first + (lane % 4 * 2 + e) * 4 + word % 4][4 + word / 4] >> shift;
+                unsigned mask = (1u << bits) - 1;
+                sum += element(x & mask) * element(y & mask);
+            }
+        }
+    meet(first, 32);
+}
 static float greatest(float x, float y) { return x != x || y != y ? NAN : x > y ? x : y; }
 static float least(float x, float y) { return x != x || y != y ? NAN : x < y ? x : y; }
 """
@@ -139,6 +180,13 @@ ASM = {
     'asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));': "z = least(x, y);",
 }
 """PTX of the prelude, and what it does."""
+WARPS = {
+    r'asm volatile\("ldmatrix[^"]*x4\.shared.*?: "memory"\);': "matrices(r, from, false);",
+    r'asm volatile\("ldmatrix[^"]*x4\.trans\.shared.*?: "memory"\);': "matrices(r, from, true);",
+    r'asm\("mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.(\w+)\..*?"r"\(b1\)\);': r"warp_product<16>(c, d, a, b0, b1, element_\1);",
+    r'asm\("mma\.sync\.aligned\.m16n8k32\.row\.col\.s32\.(\w+)\..*?"r"\(b1\)\);': r"warp_product<8>(c, d, a, b0, b1, element_\1);",
+}
+"""What a warp does together: PTX of products, and functions of the shim."""
 
 
 def has_compiler() -> bool:
@@ -150,6 +198,8 @@ def translated(source: Source, kernel: Kernel, number: int) -> str:
     text = source.text
     for asm, plain in ASM.items():
         text = text.replace(asm, plain)
+    for pattern, plain in WARPS.items():
+        text = re.sub(pattern, plain, text, flags=re.DOTALL)
     text = text.replace("extern __shared__ __align__(1024) unsigned char shared[];", "").replace('extern "C" ', "")
     arguments = ", ".join([f"*({_type(p)}*)a[{n}]" for n, p in enumerate(kernel.parameters)] + ["gx", "gy", "gz"])
     return f"""
@@ -175,7 +225,7 @@ def _type(p: Any) -> str:
 
 
 class Emulated:
-    """Some kernels, compiled together, for an architecture without tensor cores: these are not emulated."""
+    """Some kernels, compiled together. Groups of four warps and the copy engine (sm_90a) are not emulated."""
 
     def __init__(self, kernels: Sequence[Kernel], architecture: str = "sm_70") -> None:
         self.kernels = list(kernels)

@@ -25,6 +25,10 @@ class TensorMap(NamedTuple):
     dtype: DType
     pitch: int
     box: tuple[int, int]
+    columns: int = 0
+    """How far lines are read, if not whole: what a box has beyond is 0."""
+    lines: int = 0
+    """How many lines there are, if that matters."""
 
     def packed(self) -> list[Any]:
         """As it is written to disk.
@@ -33,26 +37,27 @@ class TensorMap(NamedTuple):
         >>> TensorMap.unpacked(map.packed()) == map
         True
         """
-        return [self.parameter, self.dtype.name, self.pitch, list(self.box)]
+        return [self.parameter, self.dtype.name, self.pitch, list(self.box), self.columns, self.lines]
 
     @classmethod
     def unpacked(cls, fields: list[Any]) -> TensorMap:
-        return cls(fields[0], dtype_named(fields[1]), fields[2], (fields[3][0], fields[3][1]))
+        parameter, dtype, pitch, box, columns, lines = fields
+        return cls(parameter, dtype_named(dtype), pitch, (box[0], box[1]), columns, lines)
 
     def arguments(self, address: int) -> tuple[Any, ...]:
         """What cuTensorMapEncodeTiled takes after the place that it writes to."""
         pitch = self.pitch * self.dtype.bytes
-        lines = min((1 << 31) - 1, _FAR // pitch)
+        lines = self.lines or min((1 << 31) - 1, _FAR // pitch)
         return (
             _CODES[self.dtype],
             2,
             ctypes.c_void_p(address),
-            (ctypes.c_uint64 * 2)(self.pitch, lines),
+            (ctypes.c_uint64 * 2)(self.columns or self.pitch, lines),
             (ctypes.c_uint64 * 1)(pitch),
             (ctypes.c_uint32 * 2)(*self.box),
             (ctypes.c_uint32 * 2)(1, 1),
             0,  # not interleaved
             _SWIZZLE_128,
             _PROMOTE_256,
-            0,  # nothing is put where a box leaves the matrix
+            0,  # zeros where a box leaves the matrix
         )

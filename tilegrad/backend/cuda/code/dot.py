@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ....ir import tile as ir
-from ....ir.dtype import DType
+from ....ir.dtype import DType, int32
 from ....ir.tile_access import statements
 from ....ir.tile_types import Types
 from ..tensor_map import TensorMap
 from . import dot_helpers as helpers
 from .dot_ahead import Ahead, write_ahead
 from .dot_fill import clear, fill_lines, fill_rows, room
-from .dot_group import Grouped, beginning, copies, grouped, parted, products
+from .dot_group import Grouped, beginning, copies, corner, grouped, parted, products
 from .dot_loop import Copied, copied_loop, copied_text
 from .dot_operands import Definitions, Strided
 from .dot_text import Operand, Turn, places, thread_products, warp_products
@@ -194,7 +194,7 @@ class Products:
         product = loop.body[-1]
         assert isinstance(product, ir.Assign)
         sums = low.elements.kept[product.name].text
-        numbers, sources, bounds = self._in_turn(low, loop, _sides(plan))
+        numbers, sources, bounds, indices = self._in_turn(low, loop, _sides(plan))
         index = (f"{TYPES[self.types.variables[loop.index].dtype.name]} {low.names.of(loop.index)}", *bounds)
         turn = Turn(index, sources, numbers)
         place = low.take(max(plan.shared, LEAST))
@@ -207,8 +207,12 @@ class Products:
                 k = low.names.of(loop.index)
                 head = f"for ({index[0]} = {index[1]}; {k} < {index[2]}; {k} += {index[3]}) {{"
                 pointers = [low.names.of(side.parameter) for side in _sides(plan)]
-                offsets = tuple(f"{source} - {pointer}" for source, pointer in zip(sources, pointers, strict=True))
-                inner = [[*numbers, *copies(plan, (offsets[0], offsets[1]))], products(plan, sums)]
+                corners = [
+                    line
+                    for name, side, source, pointer, index in zip("xy", (plan.x, plan.y), sources, pointers, indices, strict=True)
+                    for line in corner(name, side, f"{source} - {pointer}", index)
+                ]
+                inner = [[*numbers, *corners, *copies(plan)], products(plan, sums)]
                 loops = [[head, *[f"    {line}" for line in lines], "}"] for lines in inner]
                 text = [*beginning(plan, place), *parted(plan, sums, *loops)]
             case Copied():
@@ -224,8 +228,9 @@ class Products:
 
     def _in_turn(
         self, low: Lowering, loop: ir.For, sides: tuple[Strided, Strided]
-    ) -> tuple[list[str], tuple[str, str], tuple[str, str, str]]:
-        """The numbers of a turn, the addresses of the first elements of its operands, and its start, stop and step."""
+    ) -> tuple[list[str], tuple[str, str], tuple[str, str, str], list[tuple[str, str]]]:
+        """The numbers of a turn, the addresses of the first elements of its operands, its start, stop and step, and where
+        the indices that masks compare begin."""
         dtype = self.types.variables[loop.index].dtype
         bounds = [
             str(cast(low.elements.of(x, (), dtype), low.elements.dtype(x, dtype), dtype))
@@ -242,9 +247,13 @@ class Products:
                 else:
                     low.number(s)
         sources = [str(low.elements.of(side.pointer, (START, START), side.dtype)) for side in sides]
+        indices = [
+            tuple(["" if b is None else str(low.elements.of(b.index, (START, START), int32)) for b in side.bounds])
+            for side in sides
+        ]
         numbers, low.out, low.elements.lazy = low.out.lines, outer, lazy
         low.scopes.pop()
-        return numbers, (sources[0], sources[1]), (bounds[0], bounds[1], bounds[2])
+        return numbers, (sources[0], sources[1]), (bounds[0], bounds[1], bounds[2]), indices  # type: ignore[return-value]
 
     # --- single products -------------------------------------------------------------------------
 

@@ -76,7 +76,7 @@ def grouped(definitions: Definitions, product: ir.Dot, shared: int = SHARED) -> 
     if x is None or y is None or x.dtype is not y.dtype or x.dtype not in (bfloat16, float16):
         return None
     m, n, depth = x.shape[0], y.shape[1], x.shape[1]
-    if m not in (64, 128) or n % 8 or not 8 <= n <= 256 or depth % (LINE // x.dtype.bytes):
+    if m not in (64, 128) or n % 16 or n > 256 or depth % (LINE // x.dtype.bytes):
         return None
     sides = (_side(definitions, x, x.along == 0, m), _side(definitions, y, y.along == 1, n))
     if sides[0] is None or sides[1] is None:
@@ -87,21 +87,33 @@ def grouped(definitions: Definitions, product: ir.Dot, shared: int = SHARED) -> 
 
 def _side(definitions: Definitions, memory: Strided, turned: bool, extent: int) -> Side | None:
     line = LINE // memory.dtype.bytes
-    within = definitions.divisor_within(memory.pointer, memory.pitch)
-    if memory.pitch % line or within % line or (turned and extent % line):
+    within, above = memory.bounds[memory.along], memory.bounds[1 - memory.along]
+    if memory.pitch * memory.dtype.bytes % 16 or (turned and extent % line):
+        return None
+    if within is None and (memory.pitch % line or definitions.divisor_within(memory.pointer, memory.pitch) % line):
         return None  # a box could leave the line that it begins in
     parameter = list(definitions.parameters).index(memory.parameter)
-    box = (line, line) if turned else (line, extent)
-    return Side(memory, turned, extent, TensorMap(parameter, memory.dtype, memory.pitch, box))
+    map = TensorMap(parameter, memory.dtype, memory.pitch, (line, line) if turned else (line, extent))
+    if within is not None:
+        map = map._replace(columns=within.extent)
+    if above is not None:
+        map = map._replace(lines=above.extent)
+    return Side(memory, turned, extent, map)
 
 
-def copies(plan: Grouped, offsets: tuple[str, str]) -> list[str]:
+def corner(name: str, side: Side, offset: str, indices: tuple[str, str]) -> list[str]:
+    """Where in its matrix a tile begins: at the indices that its mask compares, otherwise as its offset says."""
+    pitch, along = side.memory.pitch, side.memory.along
+    column, line = indices[along], indices[1 - along]
+    text = [] if column and line else [f"const int64 {name}_first = {offset};"]
+    first = f"({name}_first - {name}_column)" if column else f"{name}_first"
+    text.append(f"const int {name}_column = {column or f'{name}_first % {pitch}'};")
+    return [*text, f"const int {name}_line = {line or f'{first} / {pitch}'};"]
+
+
+def copies(plan: Grouped) -> list[str]:
     """In a turn of the loop: brings the operands of its product, stage by stage."""
     text = []
-    for name, offset, side in zip("xy", offsets, (plan.x, plan.y), strict=True):
-        text.append(f"int64 {name}_first = {offset};")
-        pitch = side.memory.pitch
-        text.append(f"int {name}_column = {name}_first % {pitch}, {name}_line = {name}_first / {pitch};")
     text += [
         f"for (int part = 0; part < {plan.depth // plan.piece}; ++part) {{",
         f"    uint32 place = operands + stage * {plan.stage};",

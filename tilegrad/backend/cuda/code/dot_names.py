@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....ir import tile as ir
-from ....ir.dtype import DType, bfloat16, float16, float32
-from ....ir.tile_types import Types
+from ....ir.dtype import DType, bfloat16, float16, float32, int32
+from ....ir.tile_access import roots, statements, walk
+from ....ir.tile_types import TileType, Types
 
 
 def operands_named(body: Sequence[ir.Statement], types: Types, counts: dict[str, int]) -> tuple[ir.Statement, ...]:
@@ -47,7 +48,6 @@ def operands_named(body: Sequence[ir.Statement], types: Types, counts: dict[str,
 def narrowed_pair(x: ir.Tile, y: ir.Tile, types: Types) -> tuple[ir.Tile, ir.Tile]:
     """Operands in half precision if both were widened from it: products of such numbers are exact in float32 anyway.
 
-    >>> from ....ir.tile_types import TileType
     >>> types = Types({"x": TileType(bfloat16, (8, 8))})
     >>> wide = ir.Cast(ir.Name("x"), float32)
     >>> print(*narrowed_pair(ir.Apply("where", (ir.Literal(True), wide, ir.Literal(0.0))), wide, types))
@@ -75,3 +75,22 @@ def _narrowed(x: ir.Tile, dtype: DType, types: Types) -> ir.Tile | None:
             inner = _narrowed(y, dtype, types)
             return None if inner is None else ir.Apply("where", (condition, inner, ir.Literal(value)))
     return None
+
+
+def lone_product_in_loop(body: tuple[ir.Statement, ...], types: Types) -> tuple[ir.Statement, ...]:
+    """The only product of a kernel, with what it loads, in a loop of one turn: loops can have their operands copied."""
+    every = list(statements(body))
+    found = [s for s in every if isinstance(s, ir.Assign) and isinstance(s.value, ir.Dot)]
+    if len(found) != 1 or found[0] not in body:
+        return body
+    product, dot = found[0], found[0].value
+    assert isinstance(dot, ir.Dot)
+    uses = [x.name for s in every for x in walk(*roots(s)) if isinstance(x, ir.Name)]
+    names = {x.name for x in (dot.x, dot.y) if isinstance(x, ir.Name) and uses.count(x.name) == 1}
+    loads = [s for s in body if isinstance(s, ir.Assign) and isinstance(s.value, ir.Load) and s.name in names]
+    if len(loads) != 2 or "once" in types.variables:
+        return body
+    types.variables["once"] = TileType(int32)
+    bounds = (ir.Literal(0), ir.Literal(1), ir.Literal(1))
+    loop = ir.For("once", *bounds, (*loads, product))
+    return tuple([loop if s is product else s for s in body if s not in loads])

@@ -15,6 +15,13 @@ from ....ir.tile_access import statements
 from ....ir.tile_types import Types
 
 
+class Bound(NamedTuple):
+    """Elements are read where an index is below an extent."""
+
+    index: ir.Tile
+    extent: int
+
+
 class Strided(NamedTuple):
     """A tile of memory: element (r, c) is at the first element's address plus r * steps[0] + c * steps[1] elements."""
 
@@ -23,6 +30,8 @@ class Strided(NamedTuple):
     dtype: DType
     shape: tuple[int, int]
     steps: tuple[int, int]
+    bounds: tuple[Bound | None, Bound | None] = (None, None)
+    """Along each axis: what is 0 instead of being read."""
 
     @property
     def along(self) -> int:
@@ -132,14 +141,82 @@ class Definitions:
     def strided(self, x: ir.Tile) -> Strided | None:
         """A tile of a product as it lies in memory, if it is loaded as it is and evenly along both axes."""
         x = self.resolved(x)
-        if not isinstance(x, ir.Load) or x.mask is not None:
+        if not isinstance(x, ir.Load):
             return None
         t = self.types.of(x)
         parameter = self.parameter(x.pointer)
         steps = (self.step(x.pointer, -2), self.step(x.pointer, -1))
         if len(t.shape) != 2 or parameter is None or steps[0] is None or steps[1] is None or 1 not in steps:
             return None
-        return Strided(x.pointer, parameter, t.dtype, (t.shape[0], t.shape[1]), (steps[0], steps[1]))
+        found = Strided(x.pointer, parameter, t.dtype, (t.shape[0], t.shape[1]), (steps[0], steps[1]))
+        return found if x.mask is None else self._bounded(found, x)
+
+    def _bounded(self, memory: Strided, load: ir.Load) -> Strided | None:
+        """With what its mask says, if that keeps the tile within a matrix, and 0 stands for what is beyond.
+
+        The position in a line is then the index that is compared, and so is the line's number.
+        """
+        if load.mask is None or (load.other is not None and not self._is_zero(load.other)):
+            return None
+        bounds: list[Bound | None] = [None, None]
+        across, within = self._parts_of(memory)
+        for index, extent in self._comparisons(load.mask):
+            steps = (self.step(index, -2), self.step(index, -1))
+            if steps not in ((0, 1), (1, 0)):
+                return None
+            axis = steps.index(1)
+            wanted = within if axis == memory.along else across
+            if bounds[axis] is not None or wanted is None or sorted(map(repr, self.terms(index))) != wanted:
+                return None
+            bounds[axis] = Bound(index, extent)
+        return memory._replace(bounds=(bounds[0], bounds[1])) if any(bounds) else None
+
+    def _is_zero(self, x: ir.Tile) -> bool:
+        x = self.resolved(x)
+        return isinstance(x, ir.Literal) and x.value == 0
+
+    def _comparisons(self, mask: ir.Tile) -> list[tuple[ir.Tile, int]]:
+        """Indices and what they must be below; a negative extent stands for what is no such comparison."""
+        mask = self.resolved(mask)
+        match mask:
+            case ir.Apply("bitand", args):
+                return [found for y in args for found in self._comparisons(y)]
+            case ir.Expand(y) | ir.BroadcastTo(y):
+                return [(mask.replaced(x=index), extent) for index, extent in self._comparisons(y)]
+            case ir.Apply("lt", (index, ir.Literal(int(extent)))):
+                return [(index, extent)]
+        return [(ir.Literal(0), -1)]
+
+    def terms(self, x: ir.Tile) -> list[ir.Tile]:
+        """What an integer (or the offset of an address) is a sum of."""
+        x = self.resolved(x)
+        match x:
+            case ir.Literal(value) if value == 0:
+                return []
+            case ir.Name(name) if name in self.parameters and self.parameters[name].pointer:
+                return []
+            case ir.Expand(y) | ir.BroadcastTo(y) | ir.Cast(y):
+                return self.terms(y)
+            case ir.Apply("add", args):
+                return [term for y in args for term in self.terms(y)]
+        return [x]
+
+    def _parts_of(self, memory: Strided) -> tuple[list[str] | None, list[str]]:
+        """What the number of a line, if it is known, and the position in it are sums of."""
+        across: list[str] | None = []
+        within: list[str] = []
+        for term in self.terms(memory.pointer):
+            match term:
+                case ir.Apply("mul", (index, ir.Literal(value))) if value == memory.pitch:
+                    if across is not None:
+                        across += map(repr, self.terms(index))
+                case ir.Apply("mul", (_, ir.Literal(int(value)))) if value % memory.pitch == 0:
+                    across = None
+                case _ if self.step(term, -1) == 0 and self.step(term, -2) == 0 and not self.divisor(term) % memory.pitch:
+                    across = None
+                case _:
+                    within.append(repr(term))
+        return None if across is None else sorted(across), sorted(within)
 
     def parameter(self, pointer: ir.Tile) -> str | None:
         """The parameter that an address is counted from."""

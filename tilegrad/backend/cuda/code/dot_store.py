@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....ir import tile as ir
+from ....ir.dtype import bool_
 from .elements import Axis, View
 from .functions import MEMORY, Text
 from .layout import Layout
@@ -34,7 +35,8 @@ def staged(low: Lowering, store: ir.Store, layout: Layout) -> Staged | None:
     """A place for what a store writes, if that has the layout of a product's pairs and goes to lines of memory."""
     t, definitions = low.types.of(store.pointer), low.products.definitions
     bytes = t.dtype.bytes
-    if store.mask is not None or layout.width * bytes >= PIECE:
+    low.patterns.width = layout.width
+    if layout.width == 1 or layout.width * bytes >= PIECE or low.patterns.of(store.pointer, 1).step != 1:
         return None
     target = definitions.parameter(store.pointer)
     if target is None or low.guard.is_shared(target):
@@ -49,6 +51,10 @@ def staged(low: Lowering, store: ir.Store, layout: Layout) -> Staged | None:
         return None
     if any(n * bytes % PIECE for n in (columns, line, definitions.divisor(store.pointer))):
         return None
+    if store.mask is not None:
+        low.patterns.width = PIECE // bytes
+        if not low.is_positional(store.mask) or low.patterns.of(store.mask, 1).step != 0:
+            return None  # it would cut pieces
     name, type = low.names.fresh("staged"), MEMORY[t.dtype.name]
     place = low.take(rows * pitch * bytes)
     low.out.add(f"{type}* {name} = reinterpret_cast<{type}*>({place});")
@@ -66,7 +72,10 @@ def write_staged(low: Lowering, store: ir.Store, stage: Staged) -> None:
     with low.out.block(f"for (int n = thread; n < {rows * columns // each}; n += {low.threads})"):
         low.out.add(f"const int row = n / {columns // each}, column = n % {columns // each} * {each};")
         pointer = low.elements.of(store.pointer, view, t.dtype)
+        guard = ""
+        if store.mask is not None:
+            guard = f"if ({low.elements.part(store.mask, view, t.shape, bool_)}) "
         low.out.add(
-            f"*reinterpret_cast<{pack}*>({pointer}) = "
+            f"{guard}*reinterpret_cast<{pack}*>({pointer}) = "
             f"*reinterpret_cast<const {pack}*>({stage.name} + row * {stage.pitch} + column);"
         )

@@ -60,7 +60,7 @@ class Threaded(NamedTuple):
 def threaded_loop(definitions: Definitions, product: ir.Dot, tiling: Tiling) -> Threaded | None:
     """How a product in a loop is done, if its operands can be copied as they are."""
     x, y = definitions.strided(product.x), definitions.strided(product.y)
-    if x is None or y is None or x.dtype is not y.dtype or x.dtype not in (float32, float64, int32, uint32):
+    if x is None or y is None or any((*x.bounds, *y.bounds)) or x.dtype is not y.dtype or x.dtype not in (float32, float64, int32, uint32):
         return None
     depth = x.shape[1]
     piece = next(p for p in range(min(DEPTH, depth), 0, -1) if depth % p == 0)

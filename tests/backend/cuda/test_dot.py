@@ -1,0 +1,222 @@
+"""Matrix products on GPUs: which way is taken, what is compiled, and (emulated) what comes out."""
+
+import re
+
+import numpy as np
+import pytest
+
+from tests.backend.cuda import emulated
+from tilegrad.backend.cuda.build import ARCHITECTURES, Built, built
+from tilegrad.backend.cuda.code.dot import Products
+from tilegrad.backend.cuda.code.dot_ahead import Ahead
+from tilegrad.backend.cuda.code.dot_group import Grouped
+from tilegrad.backend.cuda.code.dot_loop import Copied
+from tilegrad.backend.cuda.code.dot_operands import Definitions
+from tilegrad.backend.cuda.code.dot_thread import Threaded
+from tilegrad.backend.cuda.code.dot_tiling import tiling
+from tilegrad.backend.cuda.code.lower import Lowering
+from tilegrad.backend.cuda.nvrtc import version
+from tilegrad.backend.reference.tile import run
+from tilegrad.errors import DeviceError
+from tilegrad.ir.tile import Kernel, Name
+from tilegrad.ir.tile_checker import check
+from tilegrad.ir.tile_parser import parse
+
+ORDERS = ("MK,KN", "KM,KN", "MK,NK", "KM,NK")
+"""The axes of both operands as they lie in memory."""
+
+
+def product(
+    m: int,
+    n: int,
+    k: int,
+    tile: tuple[int, int, int],
+    order: str = "MK,KN",
+    dtype: str = "bf16",
+    precision: str = "highest",
+    masked: bool = False,
+    before: str = "{}",
+) -> Kernel:
+    """A product as the scheduler writes it."""
+    rows, columns, depth = tile
+    x = f"(i2 * {k})[:, None] + ks[None, :]" if order[:2] == "MK" else f"(ks * {m})[None, :] + i2[:, None]"
+    y = f"(ks * {n})[:, None] + i[None, :]" if order[3:] == "KN" else f"(i * {k})[None, :] + ks[:, None]"
+    x_mask = f", mask=(i2 < {m})[:, None] & (ks < {k})[None, :], other=0.0" if masked else ""
+    y_mask = f", mask=(i < {n})[None, :] & (ks < {k})[:, None], other=0.0" if masked else ""
+    mask = f", mask=(i < {n})[None, :] & (i2 < {m})[:, None]" if masked else ""
+    sums = {"f64": "float64", "i8": "int32", "i32": "int32"}.get(dtype, "float32")
+    result = f".to(tl.{ {'bf16': 'bfloat16', 'f16': 'float16'}[dtype]})" if dtype in ("bf16", "f16") else ""
+    out = {"i8": "i32"}.get(dtype, dtype)
+    return parse(f'''
+def contract(x: "*{dtype}", y: "*{dtype}", out: "*{out}"):
+    i = tl.program_id(0) * {columns} + tl.arange(0, {columns})
+    i2 = tl.program_id(1) * {rows} + tl.arange(0, {rows})
+    acc = tl.zeros([{rows}, {columns}], tl.{sums})
+    for k in range(0, {k}, {depth}):
+        ks = k + tl.arange(0, {depth})
+        x_ = tl.load(x + ({x}){x_mask})
+        y_ = tl.load(y + ({y}){y_mask})
+        acc = tl.dot({before.format("x_")}, y_, acc, input_precision="{precision}")
+    tl.store(out + ((i2 * {n})[:, None] + i[None, :]), acc{result}{mask})
+''')
+
+
+def way(kernel: Kernel, architecture: str) -> object:
+    """How the loop of a kernel is done."""
+    products: Products = Lowering(kernel, architecture).products
+    (found,) = products.loops.values()
+    return found
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_which_way_is_taken(order: str) -> None:
+    half = product(512, 512, 512, (128, 256, 64), order)
+    assert isinstance(way(half, "sm_90a"), Grouped)
+    assert isinstance(way(half, "sm_80"), Copied)
+    assert isinstance(way(half, "sm_120"), Copied)
+    assert isinstance(way(product(512, 512, 512, (128, 128, 32), order, "f32"), "sm_90a"), Threaded)
+    assert isinstance(way(product(512, 512, 512, (128, 128, 32), order, "f32", "medium"), "sm_90a"), Ahead)
+    assert isinstance(way(product(512, 512, 512, (128, 128, 64), order, before="{} * 2.0"), "sm_90a"), Ahead)
+
+
+def test_masks_that_keep_within_a_matrix_are_left_to_the_copy_engine() -> None:
+    found = way(product(1000, 1000, 1000, (128, 256, 64), masked=True), "sm_90a")
+    assert isinstance(found, Grouped)
+    assert [(map.columns, map.lines) for map in (found.x.map, found.y.map)] == [(1000, 1000), (1000, 1000)]
+    odd = way(product(1001, 1001, 1001, (128, 256, 64), masked=True), "sm_90a")
+    assert isinstance(odd, Ahead)  # its lines begin anywhere
+
+
+def test_a_mask_of_something_else_is_not_taken_for_a_border() -> None:
+    kernel = product(1000, 1000, 1000, (128, 256, 64), masked=True)
+    text = str(kernel).replace("(ks < 1000)[None, :]", "(ks * 2 < 1000)[None, :]")
+    assert isinstance(way(parse(text), "sm_90a"), Ahead)
+    text = str(kernel).replace("(i2 < 1000)[:, None] & (ks", "(i2 + 1 < 1000)[:, None] & (ks")
+    assert isinstance(way(parse(text), "sm_90a"), Ahead)
+
+
+def test_a_box_may_not_leave_its_line() -> None:
+    inside = product(512, 512, 512, (128, 128, 64))
+    shifted = parse(str(inside).replace("ks = k + tl.arange(0, 64)", "ks = k + 8 + tl.arange(0, 64)"))
+    assert isinstance(way(inside, "sm_90a"), Grouped)
+    assert isinstance(way(shifted, "sm_90a"), Copied)
+
+
+def test_strides_and_divisors() -> None:
+    kernel = product(512, 384, 256, (128, 128, 64), "KM,KN")
+    definitions = Definitions(kernel, check(kernel))
+    x, y = definitions.strided(Name("x_")), definitions.strided(Name("y_"))
+    assert x is not None
+    assert y is not None
+    assert (x.parameter, x.steps, x.along, x.pitch) == ("x", (1, 512), 0, 512)
+    assert (y.parameter, y.steps, y.along, y.pitch) == ("y", (384, 1), 1, 384)
+    assert definitions.divisor(x.pointer) == 128
+    assert definitions.divisor_within(y.pointer, 384) == 128
+    assert definitions.strided(Name("acc")) is None
+
+
+@pytest.mark.parametrize(("kind", "m", "n"), [("warp", 128, 128), ("warp", 40, 200), ("thread", 128, 128), ("thread", 7, 5)])
+def test_every_sum_has_one_place(kind: str, m: int, n: int) -> None:
+    found = tiling(kind, m, n, 8)
+    layout = found.layout
+    held = [1, 1]
+    for axis, digits in enumerate(layout.axes):
+        for d in digits:
+            held[axis] *= d.extent
+    assert held == [found.down * found.rows, found.across * found.columns]
+    used = [(d.stride, d.extent) for digits in layout.axes for d in digits if d.stride is not None]
+    assert sorted(stride * (extent - 1) for stride, extent in used)[-1] < found.threads
+    assert sum(stride * (extent - 1) for stride, extent in used) == found.threads - 1
+
+
+# --- compiled ------------------------------------------------------------------------------------
+
+
+def has_compiler() -> bool:
+    try:
+        return version() > (12, 0)
+    except DeviceError:
+        return False
+
+
+compiled = pytest.mark.skipif(not has_compiler(), reason="no NVRTC")
+
+
+@compiled
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("order", (ORDERS[0], ORDERS[3]))
+def test_products_compile_without_spills(order: str, architecture: str) -> None:
+    made = built(product(4096, 4096, 4096, (128, 256, 64), order), architecture)
+    assert made.spills == 0
+    assert (made.threads, len(made.maps)) == ((384, 2) if architecture == "sm_90a" else (256, 0))
+    single = built(product(512, 512, 512, (128, 128, 32), order, "f32"), architecture)
+    assert single.threads == 256
+    assert single.spills <= 256  # two blocks share a multiprocessor: a few addresses wait in memory
+
+
+def instructions(made: Built) -> set[str]:
+    return set(re.findall(r"\b(HGMMA|UTMALDG|HMMA|IMMA|DFMA|FFMA|LDGSTS|LDSM|LDL)\b", made.sass))
+
+
+@compiled
+def test_the_matrix_units_are_used() -> None:
+    kernel = product(512, 512, 512, (128, 256, 64))
+    hopper = built(kernel, "sm_90a")
+    if not hopper.sass:
+        pytest.skip("no disassembler")
+    assert {"HGMMA", "UTMALDG"} <= instructions(hopper)
+    assert "LDL" not in instructions(hopper)
+    assert {"HMMA", "LDGSTS", "LDSM"} <= instructions(built(kernel, "sm_80"))
+    assert {"HMMA", "LDSM"} <= instructions(built(product(256, 256, 256, (64, 64, 32), dtype="f32", precision="medium"), "sm_80"))
+    whole = instructions(built(product(256, 256, 256, (64, 64, 128), "MK,NK", "i8"), "sm_80"))
+    assert {"IMMA", "LDGSTS"} <= whole
+    assert "HMMA" not in instructions(built(product(256, 256, 256, (64, 64, 32), dtype="f32"), "sm_90a"))
+
+
+# --- emulated ------------------------------------------------------------------------------------
+
+
+def case(m: int, n: int, k: int, tile: tuple[int, int, int], *more: str, **options: object) -> tuple[Kernel, tuple[int, int]]:
+    """A kernel and its grid."""
+    return product(m, n, k, tile, *more, **options), (-(-n // tile[1]), -(-m // tile[0]))  # type: ignore[arg-type]
+
+
+CASES = {
+    **{f"pieces {order}": case(128, 128, 192, (64, 64, 64), order) for order in ORDERS},
+    **{f"numbers {order}": case(32, 48, 40, (32, 48, 8), order, "f32") for order in ORDERS},
+    **{f"float64 {order}": case(16, 16, 24, (16, 16, 8), order, "f64") for order in ORDERS[:2]},
+    **{f"ahead {order}": case(40, 56, 72, (32, 32, 32), order, "f16", masked=True) for order in ORDERS},
+    **{f"computed {order}": case(32, 64, 64, (32, 32, 32), order, before="{} * 2.0") for order in ORDERS[:2]},
+    "integers": case(64, 32, 256, (32, 32, 128), "MK,NK", "i8"),
+    "integers turned": case(64, 32, 128, (32, 32, 64), "KM,KN", "i8"),
+    "medium": case(32, 32, 64, (32, 32, 32), dtype="f32", precision="medium"),
+    "odd": case(10, 14, 21, (5, 7, 7), dtype="f32"),
+    "odd half": case(10, 14, 21, (5, 7, 7), dtype="f16"),
+}
+
+
+@pytest.fixture(scope="module")
+def emulation() -> emulated.Emulated:
+    if not emulated.has_compiler():
+        pytest.skip("no C++ compiler")
+    return emulated.Emulated([kernel for kernel, _ in CASES.values()], "sm_80")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_are_those_of_the_interpreter(name: str, emulation: emulated.Emulated) -> None:
+    kernel, grid = CASES[name]
+    random = np.random.default_rng(len(name))
+    arrays = []
+    for p in kernel.parameters:
+        if p.name == "out":
+            arrays.append(np.full(1 << 15, 77, p.dtype.numpy))
+        elif p.dtype.is_float:
+            arrays.append(random.standard_normal(1 << 15).astype(p.dtype.numpy))
+        else:
+            arrays.append(random.integers(-50, 50, 1 << 15).astype(p.dtype.numpy))
+    wanted = [a.copy() for a in arrays]
+    run(kernel, wanted, grid)
+    for reversed in (False, True):
+        got = [a.copy() for a in arrays]
+        emulation.run(list(CASES).index(name), got, grid, reversed)
+        np.testing.assert_allclose(got[2].astype(np.float64), wanted[2].astype(np.float64), rtol=2e-2, atol=1e-3)
