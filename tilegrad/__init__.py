@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from .amp_casts import get_float32_matmul_precision, set_float32_matmul_precision
     from .control import cond, scan, while_loop
     from .jitted import jit
+    from .language.kernel import kernel
+    from .language.tuning import Config, autotune, cdiv, heuristics, next_power_of_2
     from .profile.explanation import explain
     from .profile.first_nan import first_nan
     from .serialization import load, load_safetensors, save, save_safetensors
@@ -61,6 +63,8 @@ LATER = {
     **dict.fromkeys(("get_float32_matmul_precision", "set_float32_matmul_precision"), "amp_casts"),
     **dict.fromkeys(("load", "load_safetensors", "save", "save_safetensors"), "serialization"),
     **dict.fromkeys(("cond", "scan", "while_loop"), "control"),
+    "kernel": "language.kernel",
+    **dict.fromkeys(("Config", "autotune", "cdiv", "heuristics", "next_power_of_2"), "language.tuning"),
     **dict.fromkeys(OF_LAYERS, "nn.functional"),
     **dict.fromkeys(
         ("checkpoint", "grad", "hessian", "jacobian", "jvp", "value_and_grad", "vjp", "vmap"), "transforms"
@@ -81,13 +85,14 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "Device", "DType", "Tensor", "amp", "autocast", "autograd", "bfloat16", "bool", "bool_", "can_cast",
-    "checkpoint", "compute", "cond", "cuda", "data", "device", "devices", "double", "dtype", "enable_grad", "errors",
-    "explain", "first_nan", "float", "float16", "float32", "float64", "get_default_dtype",
-    "get_float32_matmul_precision", "grad", "half", "hessian", "inference_mode", "int", "int16", "int32", "int64",
-    "int8", "is_grad_enabled", "jacobian", "jit", "jvp", "language", "live_bytes", "load", "load_safetensors",
-    "linalg", "long", "nn", "no_grad", "optim", "promote_types", "result_type", "save", "save_safetensors", "scan",
-    "serialization", "set_default_dtype", "set_float32_matmul_precision", "set_grad_enabled", "set_printoptions",
-    "short", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "vmap", "while_loop",
+    "amp", "autocast", "autograd", "autotune", "bfloat16", "bool", "bool_", "can_cast", "cdiv", "checkpoint",
+    "compute", "cond", "Config", "cuda", "data", "device", "Device", "devices", "double", "DType", "dtype",
+    "enable_grad", "errors", "explain", "first_nan", "float", "float16", "float32", "float64", "get_default_dtype",
+    "get_float32_matmul_precision", "grad", "half", "hessian", "heuristics", "inference_mode", "int", "int16",
+    "int32", "int64", "int8", "is_grad_enabled", "jacobian", "jit", "jvp", "kernel", "language", "linalg",
+    "live_bytes", "load", "load_safetensors", "long", "next_power_of_2", "nn", "no_grad", "optim", "promote_types",
+    "result_type", "save", "save_safetensors", "scan", "serialization", "set_default_dtype",
+    "set_float32_matmul_precision", "set_grad_enabled", "set_printoptions", "short", "Tensor", "uint16", "uint32",
+    "uint64", "uint8", "value_and_grad", "vjp", "vmap", "while_loop",
 ]  # fmt: skip
 __all__ += functional.__all__

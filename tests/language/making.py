@@ -72,7 +72,7 @@ def made(body: str, parameters: str = "x, out, n, BLOCK: tl.constexpr") -> Kerne
 
 
 def launched(body: str, how: str = "run", grid: object = (4,), n: int = 30) -> tuple[tg.Tensor, tg.Tensor]:
-    """A kernel with this body on 30 numbers of x, into 30 of out, with blocks of 8; `i` are the places, `v` is x there."""
+    """A kernel with this body on n numbers of x, into n of out, by blocks of 8; `v` is x at the places `i`."""
     start = "i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\nm = i < n\nv = tl.load(x + i, mask=m, other=0.0)\n"
     k = made(start + body)
     x, out = tg.arange(n).float() + 1, tg.empty(n)

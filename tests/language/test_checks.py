@@ -28,22 +28,25 @@ FAULTS = {
         "y = tl.load(out + i, mask=m)\ntl.store(out + i, y + v, mask=m)", "reads out[0], which nobody has written"
     ),
     "an element that was never loaded": (
-        "y = tl.load(x + i, mask=i > 3)\ntl.store(out + i, y, mask=m)", "an element that was never loaded gets into out[0]"
+        "y = tl.load(x + i, mask=i > 3)\ntl.store(out + i, y, mask=m)", "that was never loaded gets into out[0]"
     ),
     "a NaN that is born": (
         "y = tl.sqrt(v - 3.0)\nz = y * 2\ntl.store(out + i, z, mask=m)", "a NaN is born in `tl.sqrt(v - 3.0)`"
     ),
     "a NaN that is born in a loop": (
-        "y = v\nfor k in range(3):\n    y = y - tl.log(y - 2)\ntl.store(out + i, y, mask=m)", "a NaN is born in `tl.log("
+        "y = v\nfor k in range(3):\n    y = y - tl.log(y - 2)\ntl.store(out + i, y, mask=m)",
+        "a NaN is born in `tl.log(",
     ),
     "an offset that overflows": (
-        "j = (i + 1) * 1000000007\ntl.store(out + i, tl.load(x + (j // 1000000007 - 1), mask=m), mask=m)", "`(i + 1) * 1000000007` overflows int32"
+        "j = (i + 1) * 1000000007\ntl.store(out + i, tl.load(x + (j // 1000000007 - 1), mask=m), mask=m)",
+        "`(i + 1) * 1000000007` overflows int32",
     ),
-    "an assertion": ("tl.device_assert(v < 20, 'v is large')\ntl.store(out + i, v, mask=m)", "the assertion failed: v is large"),
+    "an assertion": ("tl.device_assert(v < 20, 'large')\ntl.store(out + i, v, mask=m)", "the assertion failed: large"),
     "an assumption": ("tl.assume(n < 20)\ntl.store(out + i, v, mask=m)", "the assertion failed: tl.assume"),
     "an atomic too far": ("tl.store(out + i, v, mask=m)\ntl.atomic_add(out + n, 1.0)", "index {n} is outside out"),
     "a pointer that is moved too far": (
-        "y = v\np = x + i\nfor k in range(2):\n    y = tl.load(p)\n    p += n\ntl.store(out + i, y, mask=m)", "is outside x"
+        "y = v\np = x + i\nfor k in range(2):\n    y = tl.load(p)\n    p += n\ntl.store(out + i, y, mask=m)",
+        "is outside x",
     ),
     "a block pointer without a check": (
         "p = tl.make_block_ptr(x, (n,), (1,), (tl.program_id(0) * BLOCK,), (BLOCK,), (0,))\n"
@@ -143,13 +146,15 @@ def test_checking_costs_at_most_thirty_times() -> None:
 RACES = {
     "two programs, one place": ("tl.store(out, n)", "stores out[0], where another instance stores"),
     "what another program stores": (
-        "tl.store(out + i, v, mask=m)\ny = tl.load(out + (i + 8) % n, mask=m)\ntl.store(out + i, y, mask=m)", "another instance"
+        "tl.store(out + i, v, mask=m)\ny = tl.load(out + (i + 8) % n, mask=m)\ntl.store(out + i, y, mask=m)",
+        "another instance",
     ),
     "a sum without atomics": ("tl.store(out, tl.load(out) + tl.sum(v))", "reads out[0], which another instance"),
     "who comes first": (
-        "t = tl.atomic_add(out, 1.0)\ntl.store(out + 1 + tl.program_id(0), t)", "depends on the order of the programs"
+        "t = tl.atomic_add(out, 1.0)\ntl.store(out + 1 + tl.program_id(0), t)",
+        "depends on the order of the programs",
     ),
-    "the last one wins": ("tl.atomic_xchg(out, tl.program_id(0).to(tl.float32))", "depends on the order of the programs"),
+    "the last one wins": ("tl.atomic_xchg(out, tl.program_id(0).to(tl.float32))", "depends on the order of the"),
 }
 
 
@@ -157,7 +162,8 @@ RACES = {
 @pytest.mark.parametrize("case", RACES)
 def test_race(case: str) -> None:
     body, told = RACES[case]
-    k = made("i = tl.program_id(0) * 8 + tl.arange(0, 8)\nm = i < n\nv = tl.load(x + i, mask=m, other=0.0)\n" + body, "x, out, n")
+    start = "i = tl.program_id(0) * 8 + tl.arange(0, 8)\nm = i < n\nv = tl.load(x + i, mask=m, other=0.0)\n"
+    k = made(start + body, "x, out, n")
     with pytest.raises(KernelFault) as raised:
         k.race[(4,)](tg.ones(30), tg.zeros(30), 30)
     assert told in str(raised.value)

@@ -14,6 +14,9 @@ RNG = np.random.default_rng(5)
 X = RNG.standard_normal((M, N)).astype(np.float32)
 Y = RNG.standard_normal((M, N)).astype(np.float32)
 P = RNG.permutation(M * N).reshape(M, N).astype(np.int32)
+TURNED = np.fmod(P - 16, 3)
+HIGH = (P.astype(np.uint64) * 0x9E3779B9 >> 32).astype(np.int32)
+BOTH = (X > 1).any(1) * 1 + (X > -2).all(1)
 SOFT = np.exp(X) / np.exp(X).sum(0)
 
 CASES: dict[str, tuple[str, Callable[[], np.ndarray]]] = {
@@ -30,13 +33,13 @@ CASES: dict[str, tuple[str, Callable[[], np.ndarray]]] = {
     "fma": ("tl.fma(a, b, a)", lambda: X * Y + X),
     "fdiv": ("tl.fdiv(a, b)", lambda: X / Y),
     "division of integers": ("p / 4", lambda: P / np.float32(4)),
-    "division towards zero": ("(p - 16) // 3 * 100 + (p - 16) % 3", lambda: np.trunc((P - 16) / 3) * 100 + np.fmod(P - 16, 3)),
+    "division towards zero": ("(p - 16) // 3 * 100 + (p - 16) % 3", lambda: np.trunc((P - 16) / 3) * 100 + TURNED),
     "cdiv": ("tl.cdiv(p, 5) + tl.cdiv(7, 2)", lambda: (P + 4) // 5 + 4),
     "shifts": ("(p << 3) >> 1", lambda: (P << 3) >> 1),
     "bits": ("(p & 5) | (p ^ 3)", lambda: (P & 5) | (P ^ 3)),
     "logic": ("tl.where((a > 0) & (b > 0) | ~(a > -1), 1, 0)", lambda: ((X > 0) & (Y > 0)) | ~(X > -1)),
     "chained comparison": ("tl.where(-0.5 < a < 0.5, 1, 0)", lambda: (X > -0.5) & (X < 0.5)),
-    "umulhi": ("tl.umulhi(p, 0x9E3779B9).to(tl.int32)", lambda: (P.astype(np.uint64) * 0x9E3779B9 >> 32).astype(np.int32)),
+    "umulhi": ("tl.umulhi(p, 0x9E3779B9).to(tl.int32)", lambda: HIGH),
     "exp": ("tl.exp(a) + tl.exp2(a)", lambda: np.exp(X) + np.exp2(X)),
     "log": ("tl.log(tl.abs(a)) + tl.log2(tl.abs(b))", lambda: np.log(abs(X)) + np.log2(abs(Y))),
     "roots": ("tl.sqrt(tl.abs(a)) + tl.rsqrt(tl.abs(b))", lambda: np.sqrt(abs(X)) + 1 / np.sqrt(abs(Y))),
@@ -67,12 +70,13 @@ CASES: dict[str, tuple[str, Callable[[], np.ndarray]]] = {
     "sum that keeps": ("a.sum(1, keep_dims=True)", lambda: X.sum(1, keepdims=True)),
     "sum of truth values": ("tl.sum(a > 0, 0)", lambda: (X > 0).sum(0)),
     "max": ("tl.max(a, 0) - tl.min(a, 0)", lambda: X.max(0) - X.min(0)),
-    "max of halves is wide": ("tl.max(a.to(tl.float16), 0).to(tl.float32) if tl.max(a.to(tl.float16), 0).dtype == tl.float32 else a",
-                              lambda: X.astype(np.float16).max(0)),
+    "max of halves is wide": (
+        "tl.max(h, 0) if tl.max(h, 0).dtype == tl.float32 else a", lambda: X.astype(np.float16).max(0)
+    ),
     "max with places": ("tl.max(a, 1, return_indices=True)[1]", lambda: X.argmax(1)),
     "argmin": ("tl.argmin(a, axis=1)", lambda: X.argmin(1)),
     "xor_sum": ("tl.xor_sum(p, 1)", lambda: np.bitwise_xor.reduce(P, 1)),
-    "any and all": ("tl.any(a > 1, 1).to(tl.int32) + tl.all(a > -2, 1).to(tl.int32)", lambda: (X > 1).any(1) * 1 + (X > -2).all(1)),
+    "any and all": ("tl.any(a > 1, 1).to(tl.int32) + tl.all(a > -2, 1).to(tl.int32)", lambda: BOTH),
     "cumsum": ("tl.cumsum(a, 1)", lambda: X.cumsum(1)),
     "cumsum backwards": ("tl.cumsum(a, 0, reverse=True)", lambda: X[::-1].cumsum(0)[::-1]),
     "cumprod": ("tl.cumprod(a, 0)", lambda: X.cumprod(0)),
@@ -98,10 +102,12 @@ CASES: dict[str, tuple[str, Callable[[], np.ndarray]]] = {
 PARAMETERS = "x, y, q, out, M: tl.constexpr, N: tl.constexpr, SHAPE: tl.constexpr"
 BODY = """at = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
 a, b, p = tl.load(x + at), tl.load(y + at), tl.load(q + at)
+h = a.to(tl.float16)
 made = {}
 flat = tl.reshape(made, [SHAPE]) if SHAPE > 0 else made
 tl.store(out + tl.arange(0, SHAPE) if SHAPE > 0 else out, flat)
 """
+
 
 def kernel_of(expression: str) -> KernelFunction:
     return made(BODY.format(expression), PARAMETERS)

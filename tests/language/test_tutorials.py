@@ -72,7 +72,7 @@ def matmul(
     a_ptrs = a_ptr + (offs_am[:, None] * stride_am + offs_k[None, :] * stride_ak)
     b_ptrs = b_ptr + (offs_k[:, None] * stride_bk + offs_bn[None, :] * stride_bn)
     total = tl.zeros((BM, BN), dtype=tl.float32)
-    for k in range(0, tl.cdiv(K, BK)):
+    for k in range(tl.cdiv(K, BK)):
         a = tl.load(a_ptrs, mask=offs_k[None, :] < K - k * BK, other=0.0)
         b = tl.load(b_ptrs, mask=offs_k[:, None] < K - k * BK, other=0.0)
         total = tl.dot(a, b, total)
@@ -240,7 +240,9 @@ def attention_block(acc, l_i, m_i, q, k_ptrs, v_ptrs, start, row, scale, CAUSAL:
 
 
 @kernel
-def attention(Q, K, V, Out, scale, heads_stride, N_CTX, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr):
+def attention(
+    Q, K, V, Out, scale, heads_stride, N_CTX, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr
+):  # fmt: skip
     start_m = tl.program_id(0)
     head = tl.program_id(1) * heads_stride
     row = start_m * BM + tl.arange(0, BM)

@@ -347,9 +347,9 @@ class ExpressionParser:
     def tl_permute(self, x: ast.expr, dims: ast.expr) -> Tile:
         return Trans(self.tile(x), self.shape(dims))
 
-    def tl_gather(self, src: ast.expr, index: ast.expr, axis: ast.expr) -> Tile:
-        tile = self.tile(src)
-        return Gather(tile, self.tile(index), self.axis(axis, tile, src))
+    def tl_gather(self, x: ast.expr, index: ast.expr, axis: ast.expr) -> Tile:
+        tile = self.tile(x)
+        return Gather(tile, self.tile(index), self.axis(axis, tile, x))
 
     def tl_dot(
         self, x: ast.expr, y: ast.expr, acc: ast.expr | None = None, input_precision: ast.expr | None = None

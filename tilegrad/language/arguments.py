@@ -80,8 +80,8 @@ def static(kernel: KernelBase, name: str, value: Any) -> Any:
         hash(value)
     except TypeError:
         raise KernelLaunchError(
-            f"kernel {kernel.fn.__name__}: `{name}` is a constexpr, and {type(value).__name__} is none: a constant is a "
-            "number, a type, a text, None or a tuple of these"
+            f"kernel {kernel.fn.__name__}: `{name}` is a constexpr, and {type(value).__name__} is none: a constant is "
+            "a number, a type, a text, None or a tuple of these"
         ) from None
     return value
 
@@ -141,6 +141,7 @@ def device_of(kernel: KernelBase, given: Sequence[Any]) -> str:
     places = {x._value.type.device: n for n, x in enumerate(given) if isinstance(x, Handle)}
     if len(places) > 1:
         raise DeviceError(
-            f"kernel {kernel.fn.__name__}: its tensors are on {' and '.join(places)}: bring them to one device with .to(...)"
+            f"kernel {kernel.fn.__name__}: its tensors are on {' and '.join(places)}: bring them to one device with "
+            ".to(...)"
         )
     return next(iter(places), "cpu")

@@ -1,8 +1,8 @@
 """Two more ways to run a kernel, without a GPU: every access checked, and programs raced against each other.
 
-`race` interprets the tile kernel, one program after the other. `check` does so where there are few programs; otherwise it
-compiles the kernel with its accesses looked at (`instrumented.py`), and interprets the programs that found something.
-What is wrong is told at the user's line, and the tensors stay as they were; otherwise they hold what was stored.
+`race` interprets the tile kernel, one program after the other. `check` does so where there are few programs;
+otherwise it compiles the kernel with its accesses looked at (`instrumented.py`), and interprets the programs that found
+something. What is wrong is told at the user's line, and the tensors stay as they were; otherwise they hold the results.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ def _array(argument: Any, found: Specialised, n: int) -> Any:
     whole = buffer.device.view(buffer, dtype, (count,))
     if whole is None:
         raise KernelFault(
-            f"kernel {found.ir.name}: check and race look at memory, and that of {buffer.device.name} cannot be reached "
-            "from here: give them tensors of the CPU"
+            f"kernel {found.ir.name}: check and race look at memory, and that of {buffer.device.name} cannot be "
+            "reached from here: give them tensors of the CPU"
         )
     return whole[argument.offset : argument.offset + argument.extent]
 

@@ -329,8 +329,8 @@ class ExpressionReader(Writer):
         if x.shape:
             raise self.wrong(
                 node,
-                f"a condition is one truth value, and this is {shown(x)}: choose by element with tl.where, or reduce it "
-                "with tl.any or tl.all (tl.max(x.to(tl.int32), 0) > 0)",
+                f"a condition is one truth value, and this is {shown(x)}: choose by element with tl.where, or reduce "
+                "it with tl.any or tl.all (tl.max(x.to(tl.int32), 0) > 0)",
             )
         if x.type.pointer:
             raise self.wrong(node, "a pointer is no condition; `p is not None` asks whether it was given")

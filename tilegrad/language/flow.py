@@ -67,8 +67,7 @@ class FlowReader(ExpressionReader):
             if not isinstance(value, Block):
                 value = rebuilt(value, lambda x: self.named(x, name))
             for old, new in zip(leaves(before), leaves(value), strict=True):
-                assert isinstance(old, Block) and isinstance(old.tile, Name)
-                self.assign(old.tile.name, new)
+                self.assign(_variable(old), new)
             return
         self.frame.names[name] = rebuilt(value, lambda x: self.own(name, x))
 
@@ -120,9 +119,9 @@ class FlowReader(ExpressionReader):
                 after[name] = self.unlike(name, entry, now, node)
                 continue
             for old, new in zip(leaves(entry), leaves(now), strict=True):
-                assert isinstance(old, Block) and isinstance(old.tile, Name)
-                if not isinstance(new, Block) or new.tile != old.tile:
-                    self.assign(old.tile.name, new)
+                name_of = _variable(old)
+                if not isinstance(new, Block) or new.tile != Name(name_of):
+                    self.assign(name_of, new)
             after[name] = entry
         return after
 
@@ -154,8 +153,8 @@ class FlowReader(ExpressionReader):
         if read:
             raise self.wrong(
                 node,
-                f"`{name}` is {shown(entry)} before the loop, and {what} at its end: a variable keeps its type and shape; "
-                "convert it with .to(...), or begin with the type that it will have (tl.zeros, tl.full)",
+                f"`{name}` is {shown(entry)} before the loop, and {what} at its end: a variable keeps its type and "
+                "shape; convert it with .to(...), or begin with the type that it will have (tl.zeros, tl.full)",
             )
         return Unknown(f"is {shown(entry)} before the loop above, and {what} in it: take two names")
 
@@ -375,6 +374,13 @@ class FlowReader(ExpressionReader):
         return BroadcastTo(Name(known[0]), type.shape) if type.shape else Name(known[0])
 
 
+def _variable(x: Operand) -> str:
+    """The name of a variable of the tile program."""
+    assert isinstance(x, Block)
+    assert isinstance(x.tile, Name)
+    return x.tile.name
+
+
 def _types(value: Any) -> list[Any]:
     return [x.type if isinstance(x, Block) else number_dtype(x) for x in leaves(value)]
 
@@ -392,7 +398,8 @@ def _meeting(x: Operand, y: Operand) -> TileType | None:
     if not isinstance(x, Block) and not isinstance(y, Block):
         return TileType(common_dtype((x, y)))
     tile, number = (x, y) if isinstance(x, Block) else (y, x)
-    assert isinstance(tile, Block) and not isinstance(number, Block)
+    assert isinstance(tile, Block)
+    assert not isinstance(number, Block)
     if tile.shape or tile.type.pointer:
         return None
     try:

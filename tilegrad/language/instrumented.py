@@ -1,9 +1,9 @@
 """The kernel that `check` compiles: the user's, with every access looked at.
 
-A pointer becomes the number of the element that it points at. Before each access the numbers are compared with the tensor's
-extent, with themselves in 64 bits (had an offset overflowed, they would differ), and with what has been written; a
-value that is stored is looked at for NaN. A program that finds something wrong notes its number at the place of the
-access, and leaves that access out. What exactly is wrong the interpreter then finds out, by running this one program.
+A pointer becomes the number of the element that it points at. Before each access the numbers are compared with the
+tensor's extent, with themselves in 64 bits (had an offset overflowed, they would differ), and with what has been
+written; a value that is stored is looked at for NaN. A program that finds something wrong notes its number at the place
+of the access, and leaves the access out. What exactly is wrong the interpreter finds out, by running this program.
 """
 
 from __future__ import annotations

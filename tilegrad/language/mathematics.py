@@ -16,8 +16,8 @@ from .values import Block, is_number, shown
 from .writer import Writer
 
 UNARY = (
-    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sigmoid sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
-    "erf erfc floor ceil round trunc isnan isinf"
+    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sigmoid sin cos tan asin acos atan sinh cosh tanh asinh acosh "
+    "atanh erf erfc floor ceil round trunc isnan isinf"
 ).split()
 BINARY = ("atan2", "copysign", "fmod", "pow")
 

@@ -6,17 +6,21 @@
         p += step                          v = tl.load(p + p_moved)
                                            p_moved += step
 
-A tile of pointers that is changed in every turn would be kept in memory, and its elements be gathered; one that stays, and
-a number that grows, is a stretch of memory that lies together.
+A tile of pointers that is changed in every turn would be kept in memory, and its elements be gathered; one that stays,
+and a number that grows, is a stretch of memory that lies together.
 """
 
 from __future__ import annotations
+
+from typing import TypeVar
 
 from ..ir.dtype import int64
 from ..ir.tile import Apply, Assign, Cast, For, Full, Kernel, Literal, Name, Statement, Tile
 from ..ir.tile_access import statements
 from ..ir.tile_types import TileType, Types
 from ..ops.tile_code import changed
+
+T = TypeVar("T", Tile, Statement)
 
 
 def moved_apart(kernel: Kernel, types: Types) -> Kernel:
@@ -77,7 +81,7 @@ def _apart(
     for statement in loop.body:
         if isinstance(statement, Assign) and statement.name == name:
             assert isinstance(statement.value, Apply)
-            step = _replaced(statement.value.args[1], name, whole)
+            step: Tile = _replaced(statement.value.args[1], name, whole)
             wide: Tile = (
                 step
                 if isinstance(step, Literal) or types.of(statement.value.args[1]).dtype is dtype
@@ -93,10 +97,10 @@ def _apart(
     return (*made, Assign(after, whole), *behind) if used else (*made, *rest)
 
 
-def _replaced(part: Statement | Tile, name: str, by: Tile) -> Statement | Tile:
+def _replaced(part: T, name: str, by: Tile) -> T:
     """A part of a kernel with something else in place of a name; the same object where that does not occur."""
     made = changed(part, lambda x: by if isinstance(x, Name) and x.name == name else None)
-    return part if made == part else made  # type: ignore[no-any-return]
+    return part if made == part else made
 
 
 def _fresh(hint: str, types: Types, type: TileType) -> str:

@@ -1,8 +1,8 @@
 """Reads a user's kernel, for given types and constants, into a tile kernel.
 
 An interpreter of the function's syntax tree, whose values are constants of Python or tiles in the making
-(`expressions.py`). Branches on constants are taken now, other kernels are read where they are called; loops and branches
-that depend on tiles become those of the tile language, and names that they change become its variables.
+(`expressions.py`). Branches on constants are taken now, other kernels are read where they are called; loops and
+branches that depend on tiles become those of the tile language, and names that they change become its variables.
 """
 
 from __future__ import annotations

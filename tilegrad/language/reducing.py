@@ -52,8 +52,8 @@ def sum_(w: Writer, input: Any, axis: Any = None, keep_dims: bool = False, dtype
 
 def _extreme(fn: str, name: str) -> Builtin:
     def extreme(
-        w: Writer, input: Any, axis: Any = None, return_indices: bool = False, return_indices_tie_break_left: bool = True,
-        keep_dims: bool = False,
+        w: Writer, input: Any, axis: Any = None, return_indices: bool = False,
+        return_indices_tie_break_left: bool = True, keep_dims: bool = False,
     ) -> Any:  # fmt: skip
         x = promoted(w, input, name, floats=True)
         if not return_indices:

@@ -55,7 +55,8 @@ class Report(NamedTuple):
         about = "" if self.exact else " (at least: a loop's length depends on data)"
         per = f", {self.operations / self.bytes:.3g} for each byte" if self.bytes else ""
         return (
-            f"{self.name}: {self.programs} programs{about}\n  loaded {self.loaded:,} bytes, stored {self.stored:,} bytes\n"
+            f"{self.name}: {self.programs} programs{about}\n"
+            f"  loaded {self.loaded:,} bytes, stored {self.stored:,} bytes\n"
             f"  {self.operations:,} operations on floats{per}"
         )
 

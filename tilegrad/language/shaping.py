@@ -184,9 +184,9 @@ def trans(w: Writer, input: Any, *dims: Any) -> Block:
 
 
 @method
-def gather(w: Writer, src: Any, index: Any, axis: Any) -> Block:
+def gather(w: Writer, input: Any, index: Any, axis: Any) -> Block:
     """Along an axis, the elements with the numbers in `index`."""
-    x, i = number(src, "tl.gather"), number(index, "tl.gather")
+    x, i = number(input, "tl.gather"), number(index, "tl.gather")
     return w.make(Gather(x.tile, i.tile, axis_of(axis, len(x.shape), "tl.gather")))
 
 

@@ -98,8 +98,8 @@ def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: tl.constexpr
     high = (wide >> 32).to(tl.uint32)
     zero = c0 * 0
     return philox_impl(
-        c0.to(tl.uint32, bitcast=True), (zero + c1).to(tl.uint32, bitcast=True), (zero + c2).to(tl.uint32, bitcast=True),
-        (zero + c3).to(tl.uint32, bitcast=True), low, high, n_rounds,
+        c0.to(tl.uint32, bitcast=True), (zero + c1).to(tl.uint32, bitcast=True),
+        (zero + c2).to(tl.uint32, bitcast=True), (zero + c3).to(tl.uint32, bitcast=True), low, high, n_rounds,
     )  # fmt: skip
 
 

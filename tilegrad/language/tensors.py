@@ -17,7 +17,7 @@ from .. import storage as sharing
 from ..errors import InPlaceError, KernelLaunchError, TraceError
 from ..evaluation import compute
 from ..handle import Handle, mode, one_writer, state, wrap
-from ..ir.graph import Input
+from ..ir.graph import Input, Value
 from ..ir.tile import Parameter
 from ..layout import layout
 from ..runtime.buffer import Buffer
@@ -58,8 +58,8 @@ def refuse_tracing(name: str, given: Sequence[Any]) -> None:
     """Kernels run when they are launched: a traced function would lose them."""
     if state.trace is not None and any(isinstance(x, Handle) for x in given):
         raise TraceError(
-            f"kernel {name} is launched while a function is traced, and would run now, once, on placeholders. Launch it "
-            "outside of jit and vmap"
+            f"kernel {name} is launched while a function is traced, and would run now, once, on placeholders. Launch "
+            "it outside of jit and vmap"
         )
 
 
@@ -73,30 +73,32 @@ def memory_of(x: Any) -> Memory:
     whole = base.current()
     if whole.buffer is None:
         compute(wrap(whole))
-    found = layout(x)
-    span = 1 + sum((n - 1) * s for n, s in zip(value.shape, found.strides, strict=True)) if 0 not in value.shape else 0
-    return Memory(whole.buffer, int(found.offset), int(span), value.type.dtype.bytes)
+    found: Any = layout(x)
+    shape: Any = value.shape
+    span = 1 + sum((n - 1) * s for n, s in zip(shape, found.strides, strict=True)) if 0 not in shape else 0
+    return Memory(whole.buffer, int(found.offset), span, value.type.dtype.bytes)
 
 
-def prepare_write(name: str, parameter: str, x: Any) -> None:
-    """Gives a tensor memory of its own, unless it has."""
+def prepare_write(name: str, parameter: str, x: Any) -> Value:
+    """Gives a tensor memory of its own, unless it has; the value that it had."""
     base = x.base()
     whole = base.current()
     if mode.enabled and not base.hidden and whole.tracked:
         raise InPlaceError(
-            f"kernel {name} writes to `{parameter}`, which gradients flow through: a kernel has no derivative. Launch it "
-            "within `with tilegrad.no_grad():`, or on x.detach()"
+            f"kernel {name} writes to `{parameter}`, which gradients flow through: a kernel has no derivative. Launch "
+            "it within `with tilegrad.no_grad():`, or on x.detach()"
         )
     memory_of(x)
-    own(base)
+    del whole  # who refers to it is counted
+    return own(base)
 
 
-def own(base: Any) -> None:
-    """A storage gets memory that nobody else reads: a copy, if somebody does."""
+def own(base: Any) -> Value:
+    """A storage gets memory that nobody else reads: a copy, if somebody does. The value that it had."""
     whole = base.current()
     holders = {id(v) for v in (base.value, base.storage.value)}
     if len(holders) == 1 and "shares" not in whole.__dict__ and _alone(whole, base):
-        return
+        return whole  # type: ignore[no-any-return]
     fresh = Input(whole.type)
     fresh.hold(device(whole.type.device).copy(whole.buffer))
     new = sharing.replaced(whole, fresh)
@@ -104,6 +106,7 @@ def own(base: Any) -> None:
     base.value = base.storage.value = new
     base.storage.changes += 1
     base.seen = base.storage.changes
+    return whole  # type: ignore[no-any-return]
 
 
 def _alone(value: Any, base: Any) -> bool:
@@ -114,7 +117,7 @@ def _alone(value: Any, base: Any) -> bool:
     return sys.getrefcount(value) <= legitimate + handles + here and sys.getrefcount(value.buffer) <= 2
 
 
-def note_write(name: str, x: Any) -> None:
+def note_write(name: str, x: Any, before: Value) -> None:
     """The elements of a tensor have changed: views and saved values are told."""
     base = x.base()
     whole = base.current()
@@ -124,6 +127,8 @@ def note_write(name: str, x: Any) -> None:
     if part is not new:
         part.hold(whole.buffer)
     base.write(part, name, part)
+    if not base.hidden and "common" not in before.__dict__:
+        before.__dict__["changed"] = base.storage.change
 
 
 @contextmanager
@@ -132,14 +137,13 @@ def written(name: str, parameters: Sequence[Parameter], given: Sequence[Any], st
     tensors = [(p.name, x) for p, x in zip(parameters, given, strict=True) if isinstance(x, Handle)]
     changed = [(n, x) for n, x in tensors if n in stored]
     with one_writer:
-        for n, x in changed:
-            prepare_write(name, n, x)
+        before = {id(x): prepare_write(name, n, x) for n, x in changed}
         yield
         seen: set[int] = set()
         for _, x in changed:
             if id(x.base().storage) not in seen:
                 seen.add(id(x.base().storage))
-                note_write(name, x)
+                note_write(name, x, before[id(x)])
 
 
 def unwritten(call: Any) -> frozenset[str]:
@@ -156,6 +160,6 @@ def refuse_overlap(name: str, memories: Sequence[tuple[str, Memory]], stored: fr
             if apart or x.offset == y.offset or not {first, second} & stored:
                 continue
             raise KernelLaunchError(
-                f"kernel {name}: `{first}` and `{second}` overlap in memory, begin at different elements, and one of them "
-                "is written: give the kernel one tensor and an offset, or a copy (x.clone())"
+                f"kernel {name}: `{first}` and `{second}` overlap in memory, begin at different elements, and one of "
+                "them is written: give the kernel one tensor and an offset, or a copy (x.clone())"
             )

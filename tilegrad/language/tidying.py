@@ -51,12 +51,12 @@ def _statement(statement: Statement, used: set[str], places: Places) -> Statemen
         case Assign(name) if name not in used:
             return None
         case Atomic(name=name) if name and name not in used:
-            return statement.replaced(name="")
+            return statement.replaced(name="")  # type: ignore[no-any-return]
         case For(body=inner) | While(body=inner):
             body = _block(inner, used, places)
             if not body and isinstance(statement, For):
                 return None
-            return statement if _same(body, inner) else statement.replaced(body=body)  # type: ignore[no-any-return]
+            return statement if _same(body, inner) else statement.replaced(body=body)
         case If(condition, then, otherwise):
             first, second = _block(then, used, places), _block(otherwise, used, places)
             if not first and not second:

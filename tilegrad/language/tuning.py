@@ -151,3 +151,21 @@ def autotune(configs: Iterable[Config], key: Sequence[str], **hints: Any) -> Cal
 def heuristics(values: Mapping[str, Callable[[dict[str, Any]], Any]]) -> Callable[[Any], Heuristics]:
     """Computes constants from the other arguments."""
     return lambda inner: Heuristics(inner, values)
+
+
+def cdiv(x: int, y: int) -> int:
+    """x / y, rounded up: how many blocks of y cover x.
+
+    >>> cdiv(1000, 128)
+    8
+    """
+    return -(-x // y)
+
+
+def next_power_of_2(n: int) -> int:
+    """The smallest power of two that is not below n.
+
+    >>> next_power_of_2(1000), next_power_of_2(1024)
+    (1024, 1024)
+    """
+    return 1 << max(0, n - 1).bit_length()
