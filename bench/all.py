@@ -12,7 +12,7 @@ from bench.run import run
 from bench.turns import ROOT
 from bench.workloads import WORKLOADS
 
-PEERS = ("torch", "jax", "numpy")
+PEERS = ("torch", "jax", "onnxruntime", "numpy")
 
 
 def main() -> None:

@@ -1,15 +1,19 @@
-"""Networks that tilegrad and PyTorch write in the same words: `nn` is either library's.
+"""Networks that tilegrad and PyTorch write in the same words: `library` is either of them.
 
 The weights are drawn by the harness, so that both compute the same.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 Inputs = dict[str, np.ndarray]
 Size = tuple[int, ...]
+Call = Callable[[], Any]
+Ready = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""What makes a function fast: `tg.jit`, `torch.compile`, or nothing."""
 
 
 def lenet(nn: Any) -> Any:
@@ -58,15 +62,67 @@ def wide(nn: Any) -> Any:
     return nn.Sequential(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
 
 
+def gpt(nn: Any, vocabulary: int = 256, context: int = 128, width: int = 128, layers: int = 4, heads: int = 4) -> Any:
+    """Blocks of attention and two linear layers, normalised before, added to what came in."""
+    functional, Module = nn.functional, nn.Module
+
+    class Block(Module):  # type: ignore[misc, valid-type]
+        def __init__(self) -> None:
+            super().__init__()
+            self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x: Any) -> Any:
+            batch, length, _ = x.shape
+            parts = self.qkv(self.before(x)).view(batch, length, 3, heads, width // heads)
+            q, k, v = (parts[:, :, n].transpose(1, 2) for n in range(3))
+            seen = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.out(seen.transpose(1, 2).reshape(batch, length, width))
+            return x + self.down(functional.gelu(self.up(self.between(x))))
+
+    class Gpt(Module):  # type: ignore[misc, valid-type]
+        def __init__(self) -> None:
+            super().__init__()
+            self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+            self.blocks = nn.Sequential(*[Block() for _ in range(layers)])
+            self.last, self.scores = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+
+        def forward(self, x: Any) -> Any:
+            x = self.tokens(x) + self.places.weight
+            return self.scores(self.last(self.blocks(x))).flatten(0, 1)
+
+    return Gpt()
+
+
+def lstm(nn: Any, vocabulary: int = 256, width: int = 256, layers: int = 2) -> Any:
+    """Scores of the next letter from layers of LSTM."""
+
+    class Letters(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.tokens, self.scores = nn.Embedding(vocabulary, width), nn.Linear(width, vocabulary)
+            self.lstm = nn.LSTM(width, width, layers, batch_first=True)
+
+        def forward(self, x: Any) -> Any:
+            return self.scores(self.lstm(self.tokens(x))[0]).flatten(0, 1)
+
+    return Letters()
+
+
+BUILD: dict[str, Callable[[Any], Any]] = {"lenet": lenet, "alexnet": alexnet, "wide": wide, "gpt": gpt, "lstm": lstm}
 SHAPES: dict[str, tuple[int, ...]] = {"lenet": (1, 28, 28), "alexnet": (1, 224, 224), "wide": (784,)}
 """What one sample is."""
 
 
 def batch(name: str, size: Size) -> Inputs:
-    """Samples and labels."""
+    """Samples and labels, or (for language) letters and those after them."""
     rng = np.random.default_rng(0)
-    x = rng.standard_normal((size[0], *SHAPES[name]), dtype=np.float32)
-    return {"x": x, "labels": rng.integers(0, 10, size[0])}
+    if name in SHAPES:
+        x = rng.standard_normal((size[0], *SHAPES[name]), dtype=np.float32)
+        return {"x": x, "labels": rng.integers(0, 10, size[0])}
+    letters = rng.integers(0, 256, (size[0], size[1] + 1))
+    return {"x": np.ascontiguousarray(letters[:, :-1]), "labels": letters[:, 1:].flatten()}
 
 
 def drawn(shapes: list[tuple[int, ...]]) -> list[np.ndarray]:
@@ -75,3 +131,48 @@ def drawn(shapes: list[tuple[int, ...]]) -> list[np.ndarray]:
     return [
         (rng.standard_normal(shape) / math.sqrt(max(1, math.prod(shape[1:])))).astype(np.float32) for shape in shapes
     ]
+
+
+def filled(library: Any, name: str) -> Any:
+    """The network with the weights of the harness."""
+    model = BUILD[name](library.nn)
+    parameters = list(model.parameters())
+    with library.no_grad():
+        for parameter, w in zip(parameters, drawn([tuple(p.shape) for p in parameters]), strict=True):
+            parameter.copy_(library.tensor(w))
+    return model
+
+
+def training(library: Any, name: str, inputs: Inputs, ready: Ready, low: bool = False) -> Call:
+    """A whole step; `low`: products in bfloat16."""
+    x, labels = (library.tensor(a) for a in inputs.values())
+    model = filled(library, name)
+    parameters = list(model.parameters())
+    adam = name in ("gpt", "lstm")
+    optimizer = library.optim.AdamW(parameters, lr=1e-3) if adam else library.optim.SGD(parameters, lr=0.01)
+
+    def step(x: Any, labels: Any) -> Any:
+        optimizer.zero_grad()
+        with library.autocast("cpu", library.bfloat16, enabled=low):
+            scores = model(x)
+        loss = library.nn.functional.cross_entropy(scores.float(), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    quick = ready(step)
+    return lambda: (quick(x, labels), *([] if adam else parameters))
+
+
+def inference(library: Any, name: str, inputs: Inputs, ready: Ready, low: bool = False) -> Call:
+    """The scores of a batch; `low`: everything in bfloat16."""
+    x, model = library.tensor(inputs["x"]), filled(library, name).eval()
+    if low:
+        x, model = x.to(library.bfloat16), model.to(library.bfloat16)
+    quick = ready(lambda x: model(x))
+
+    def call() -> Any:
+        with library.no_grad():
+            return quick(x)
+
+    return call

@@ -93,6 +93,26 @@ def _product_flops(size: Size) -> float:
     return 2.0 * float(np.prod(size))
 
 
+ALEXNET = ((96, 27, 256, 5, 1, 2), (1, 224, 96, 11, 4, 2), (256, 13, 384, 3, 1, 1), (384, 13, 384, 3, 1, 1))
+ALEXNET += ((384, 13, 256, 3, 1, 1),)
+"""Channels, side, filters, side of a filter, stride and padding of its convolutions; the second takes the images."""
+
+
+def _convolution(size: Size) -> Inputs:
+    batch, channels, side, filters, kernel, stride, padding = size
+    out = (side + 2 * padding - kernel) // stride + 1
+    weight = _normal(1, filters, channels, kernel, kernel) / np.sqrt(channels * kernel * kernel)
+    operands = {"x": _normal(0, batch, channels, side, side), "w": weight.astype(np.float32), "b": _normal(2, filters)}
+    return {**operands, "upstream": _normal(3, batch, filters, out, out), "geometry": np.array([stride, padding])}
+
+
+def _convolution_flops(size: Size) -> float:
+    """Forward, and the gradients of the data and of the weights."""
+    batch, channels, side, filters, kernel, stride, padding = size
+    out = (side + 2 * padding - kernel) // stride + 1
+    return 6.0 * batch * filters * out * out * channels * kernel * kernel
+
+
 def _elements(arrays: int) -> Callable[[Size], float]:
     return lambda size: 4.0 * arrays * float(np.prod(size))
 
@@ -186,12 +206,38 @@ ALL = [
         flops=_product_flops,
         goal=1.0,
     ),
+    Workload(
+        "matmul_bf16",
+        "bfloat16 matrix product",
+        (*((n, n, n) for n in (1024, 512, 2048, 509, 1023)), (64, 784, 128), (1, 4096, 4096)),
+        _product,
+        flops=_product_flops,
+        goal=1.3,
+        tolerance=2e-2,
+        against=("torch", "jax"),
+    ),
+    Workload(
+        "convolution",
+        "convolution, forward and all gradients: batch, channels, side, filters, kernel, stride, padding",
+        tuple((batch, *layer) for batch in (16, 1) for layer in ALEXNET),
+        _convolution,
+        flops=_convolution_flops,
+        goal=1.0,
+        tolerance=2e-3,
+        against=("torch",),
+    ),
     *(
-        Workload(name, title, sizes, partial(networks.batch, name), goal=goal, tolerance=1e-2, against=("torch",))
-        for name, title, sizes, goal in (
-            ("lenet", "LeNet, whole SGD step", ((64,), (61,)), 3.0),
-            ("alexnet", "AlexNet, whole SGD step", ((16,),), 1.4),
-            ("wide", "MLP 784-1024-1024-10, whole SGD step", ((64,), (512,)), 1.2),
+        Workload(name, title, sizes, partial(networks.batch, name.split("_")[0]), goal=goal, tolerance=off, against=by)
+        for name, title, sizes, goal, off, by in (
+            ("lenet", "LeNet, whole SGD step", ((64,), (61,)), 3.0, 1e-2, ("torch",)),
+            ("lenet_inference", "LeNet, inference", ((1,), (3,)), 1.3, 1e-3, ("torch", "onnxruntime")),
+            ("alexnet", "AlexNet, whole SGD step", ((16,), (64,)), 1.4, 1e-2, ("torch",)),
+            ("alexnet_bf16", "AlexNet, whole SGD step, bfloat16 autocast", ((16,),), 1.5, 5e-2, ("torch",)),
+            ("alexnet_inference", "AlexNet, inference", ((1,), (32,)), 1.0, 1e-3, ("torch", "onnxruntime")),
+            ("alexnet_inference_bf16", "AlexNet, inference in bfloat16", ((1,), (32,)), 1.0, 5e-2, ("torch",)),
+            ("wide", "MLP 784-1024-1024-10, whole SGD step", ((64,), (512,)), 1.2, 1e-2, ("torch",)),
+            ("gpt", "GPT (4 layers, width 128), whole AdamW step", ((16, 128),), 1.5, 1e-2, ("torch",)),
+            ("lstm", "LSTM (2 layers of 256), whole AdamW step", ((32, 64),), 1.2, 1e-2, ("torch",)),
         )
     ),
     Workload(

@@ -37,5 +37,6 @@ CONTENDERS = [
     Contender("torch-tuned", "pytorch", "eager", MALLOC, tuned=True),
     Contender("torch-compile-tuned", "pytorch", "compile", MALLOC, tuned=True),
     Contender("jax", "with_jax"),
+    Contender("onnxruntime", "with_onnxruntime"),
     Contender("numpy", "with_numpy"),
 ]

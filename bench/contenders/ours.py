@@ -14,7 +14,7 @@ Call = Callable[[], Any]
 
 
 def outputs(result: Any) -> list[np.ndarray]:
-    return [x.detach().numpy() for x in (result if isinstance(result, tuple) else (result,))]
+    return [x.detach().float().numpy() for x in (result if isinstance(result, tuple) else (result,))]
 
 
 def _tensors(inputs: Inputs) -> dict[str, Any]:
@@ -87,37 +87,32 @@ def mlp(inputs: Inputs, variant: str) -> Call:
 mlp512 = mlp_busy = mlp
 
 
-def _network(build: Callable[[Any], Any], inputs: Inputs, variant: str) -> Call:
-    """A whole step of SGD, of a network that both libraries write in the same words."""
-    x, labels = _tensors(inputs).values()
-    model = build(tg.nn)
-    parameters = list(model.parameters())
-    with tg.no_grad():
-        for parameter, w in zip(parameters, networks.drawn([tuple(p.shape) for p in parameters]), strict=True):
-            parameter.copy_(tg.tensor(w))
-    optimizer = tg.optim.SGD(parameters, lr=0.01)
-
-    def step(x: Any, labels: Any) -> Any:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), labels)
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    ready = tg.jit(step)
-    return lambda: (ready(x, labels), *parameters)
+def _training(name: str, low: bool = False) -> Callable[[Inputs, str], Call]:
+    return lambda inputs, variant: networks.training(tg, name, inputs, tg.jit, low)
 
 
-def lenet(inputs: Inputs, variant: str) -> Call:
-    return _network(networks.lenet, inputs, variant)
+def _inference(name: str, low: bool = False) -> Callable[[Inputs, str], Call]:
+    return lambda inputs, variant: networks.inference(tg, name, inputs, tg.jit, low)
 
 
-def alexnet(inputs: Inputs, variant: str) -> Call:
-    return _network(networks.alexnet, inputs, variant)
+lenet, wide, gpt, lstm = map(_training, ("lenet", "wide", "gpt", "lstm"))
+alexnet, alexnet_bf16 = _training("alexnet"), _training("alexnet", low=True)
+lenet_inference, alexnet_inference = _inference("lenet"), _inference("alexnet")
+alexnet_inference_bf16 = _inference("alexnet", low=True)
 
 
-def wide(inputs: Inputs, variant: str) -> Call:
-    return _network(networks.wide, inputs, variant)
+def matmul_bf16(inputs: Inputs, variant: str) -> Call:
+    return _jitted(lambda x, y: x @ y, *(t.to(tg.bfloat16) for t in _tensors(inputs).values()))
+
+
+def convolution(inputs: Inputs, variant: str) -> Call:
+    stride, padding = inputs.pop("geometry").tolist()
+
+    def function(x: Any, w: Any, b: Any, upstream: Any) -> Any:
+        y, back = tg.vjp(lambda x, w, b: F.conv2d(x, w, b, stride, padding), x, w, b)
+        return (y, *back(upstream))
+
+    return _jitted(function, *_tensors(inputs).values())
 
 
 def attention(inputs: Inputs, variant: str) -> Call:

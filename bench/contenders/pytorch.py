@@ -15,7 +15,7 @@ Call = Callable[[], Any]
 
 
 def outputs(result: Any) -> list[np.ndarray]:
-    return [x.detach().numpy() for x in (result if isinstance(result, tuple) else (result,))]
+    return [x.detach().float().numpy() for x in (result if isinstance(result, tuple) else (result,))]
 
 
 def _tensors(inputs: Inputs) -> dict[str, torch.Tensor]:
@@ -101,37 +101,43 @@ def mlp(inputs: Inputs, variant: str) -> Call:
 mlp512 = mlp_busy = mlp
 
 
-def _network(build: Callable[[Any], Any], inputs: Inputs, variant: str) -> Call:
-    """A whole step of SGD, of a network that both libraries write in the same words."""
-    x, labels = _tensors(inputs).values()
-    model = build(torch.nn)
-    parameters = list(model.parameters())
-    with torch.no_grad():
-        for parameter, w in zip(parameters, networks.drawn([tuple(p.shape) for p in parameters]), strict=True):
-            parameter.copy_(torch.from_numpy(w))
-    optimizer = torch.optim.SGD(parameters, lr=0.01)
-
-    def step(x: Any, labels: Any) -> Any:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), labels)
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    ready = torch.compile(step, dynamic=False) if variant == "compile" else step
-    return lambda: (ready(x, labels), *parameters)
+def _ready(variant: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return (lambda function: torch.compile(function, dynamic=False)) if variant == "compile" else (lambda f: f)
 
 
-def lenet(inputs: Inputs, variant: str) -> Call:
-    return _network(networks.lenet, inputs, variant)
+def _training(name: str, low: bool = False) -> Callable[[Inputs, str], Call]:
+    return lambda inputs, variant: networks.training(torch, name, inputs, _ready(variant), low)
 
 
-def alexnet(inputs: Inputs, variant: str) -> Call:
-    return _network(networks.alexnet, inputs, variant)
+def _inference(name: str, low: bool = False) -> Callable[[Inputs, str], Call]:
+    return lambda inputs, variant: networks.inference(torch, name, inputs, _ready(variant), low)
 
 
-def wide(inputs: Inputs, variant: str) -> Call:
-    return _network(networks.wide, inputs, variant)
+lenet, wide, gpt, lstm = map(_training, ("lenet", "wide", "gpt", "lstm"))
+alexnet, alexnet_bf16 = _training("alexnet"), _training("alexnet", low=True)
+lenet_inference, alexnet_inference = _inference("lenet"), _inference("alexnet")
+alexnet_inference_bf16 = _inference("alexnet", low=True)
+
+
+def matmul_bf16(inputs: Inputs, variant: str) -> Call:
+    return _without_gradients(lambda x, y: x @ y, variant, *(t.bfloat16() for t in _tensors(inputs).values()))
+
+
+def convolution(inputs: Inputs, variant: str) -> Call:
+    stride, padding = inputs.pop("geometry").tolist()
+    *leaves, upstream = _tensors(inputs).values()
+    wanted = [t.requires_grad_() for t in leaves]
+
+    def forward(x: Any, w: Any, b: Any) -> Any:
+        return F.conv2d(x, w, b, stride, padding)
+
+    ready = _ready(variant)(forward)
+
+    def call() -> Any:
+        y = ready(*leaves)
+        return (y, *torch.autograd.grad(y, wanted, upstream))
+
+    return call
 
 
 def attention(inputs: Inputs, variant: str) -> Call:

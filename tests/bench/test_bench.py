@@ -22,16 +22,20 @@ SMALL = {
     "matmul": (5, 7, 6),
     "lenet": (3,),
     "wide": (3,),
+    "lenet_inference": (3,),
+    "lstm": (2, 3),
+    "matmul_bf16": (5, 7, 6),
+    "convolution": (2, 3, 9, 4, 3, 2, 1),
     "attention": (1, 2, 33, 16),
     "add": (16,),
     "tiny": (16,),
 }
 
 
-@pytest.mark.parametrize("library", ["ours", "pytorch", "with_jax"])
+@pytest.mark.parametrize("library", ["ours", "pytorch", "with_jax", "with_onnxruntime"])
 @pytest.mark.parametrize("name", SMALL)
 def test_libraries_compute_the_same(name: str, library: str) -> None:
-    needed = {"pytorch": "torch", "with_jax": "jax"}.get(library)
+    needed = {"pytorch": "torch", "with_jax": "jax", "with_onnxruntime": "onnxruntime"}.get(library)
     if needed:
         pytest.importorskip(needed)
     module: Any = importlib.import_module(f"bench.contenders.{library}")
