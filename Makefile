@@ -44,5 +44,5 @@ $(VENV)/testing: $(VENV)/installed
 	touch $@
 
 $(VENV)/peers: $(VENV)/testing
-	$(BIN)/python -m pip install -q torch==2.13.0 jax
+	$(BIN)/python -m pip install -q torch==2.13.0 jax onnx onnxruntime
 	touch $@
