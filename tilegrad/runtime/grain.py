@@ -78,6 +78,8 @@ class Grain(NamedTuple):
     """Parts of a sum across rows that are wanted where their elements are at hand."""
     few_rows: int = 4
     """Rows from which on there are enough to share."""
+    lines: int = 8
+    """Lines of memory that a core keeps at hand if they are multiples of 4096 bytes apart; 0: any number."""
     together: int = 1
     """Launches that are measured as one: more where it takes long to start one."""
     products: Products = Products()
@@ -126,6 +128,7 @@ def many_small(workers: int, shared: int = 228 << 10) -> Grain:
         depth=16,
         short_rows=1024,
         square=64,
+        lines=0,
         long=1 << 16,
         few_results=0,
         parts=1024,

