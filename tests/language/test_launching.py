@@ -40,6 +40,20 @@ def test_what_was_recorded_before_sees_the_old_elements() -> None:
     assert x._version == 2
 
 
+def test_memory_of_ones_own_is_not_copied() -> None:
+    x, out = tg.ones(10), tg.empty(10)
+    scaled[(1,)](x, out, 10, 2.0, BLOCK=16)
+    addresses = set()
+    for _ in range(3):
+        scaled[(1,)](x, out, 10, 2.0, BLOCK=16)
+        addresses.add(out.data_ptr())
+    assert len(addresses) == 1
+    held = out + 1
+    scaled[(1,)](x, out, 10, 3.0, BLOCK=16)
+    assert out.data_ptr() not in addresses
+    assert held.tolist() == [3.0] * 10
+
+
 def test_a_detached_tensor_shares_the_write() -> None:
     x = tg.ones(10)
     shared = x.detach()
@@ -140,9 +154,9 @@ tl.atomic_cas(n + 6, 1, 8)""",
 
 
 def test_autotune_and_heuristics() -> None:
-    seen: list[int] = []
+    seen: list[object] = []
 
-    @autotune(configs=[Config({"BLOCK": 16}, num_warps=2), Config({"BLOCK": 64}, pre_hook=lambda a: seen.append(1))], key=["n"])
+    @autotune([Config({"BLOCK": 16}, num_warps=2), Config({"BLOCK": 64}, pre_hook=seen.append)], key=["n"])
     @heuristics({"EVEN": lambda arguments: arguments["n"] % arguments["BLOCK"] == 0})
     @kernel
     def grown(x, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):

@@ -135,15 +135,12 @@ def note_write(name: str, x: Any, before: Value) -> None:
 def written(name: str, parameters: Sequence[Parameter], given: Sequence[Any], stored: frozenset[str]) -> Iterator[None]:
     """Around a launch that writes to some of its tensors."""
     tensors = [(p.name, x) for p, x in zip(parameters, given, strict=True) if isinstance(x, Handle)]
-    changed = [(n, x) for n, x in tensors if n in stored]
+    changed = {id(x.base().storage): (n, x) for n, x in tensors if n in stored}.values()
     with one_writer:
         before = {id(x): prepare_write(name, n, x) for n, x in changed}
         yield
-        seen: set[int] = set()
         for _, x in changed:
-            if id(x.base().storage) not in seen:
-                seen.add(id(x.base().storage))
-                note_write(name, x, before[id(x)])
+            note_write(name, x, before[id(x)])
 
 
 def unwritten(call: Any) -> frozenset[str]:
