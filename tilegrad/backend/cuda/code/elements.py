@@ -7,6 +7,7 @@ same digits is read from registers; any other is read from a copy of it in share
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import NamedTuple
 
 from ....ir import tile as ir
@@ -131,7 +132,14 @@ class Elements:
         if copy is None:
             self.missing.add(name)
             return Text(self.called(name))
-        return Text(f"{copy.text}[{self.place(view, copy.shape, copy.pitch)}]")
+        inside = tuple([self._inside(axis, extent) for axis, extent in zip(view, copy.shape, strict=True)])
+        return Text(f"{copy.text}[{self.place(inside, copy.shape, copy.pitch)}]")
+
+    def _inside(self, axis: Axis, extent: int) -> Axis:
+        """A position where there is an element: threads beyond the tile read its last one, and nobody uses it."""
+        if axis.digits is not None and prod(d.extent for d, _ in axis.digits) <= extent:
+            return axis
+        return Axis(Text(f"min({self._position(axis)}, {extent - 1})"), axis.digits)
 
     def _indices(self, layout: Layout, view: View) -> str:
         made = ""
