@@ -68,7 +68,7 @@ def fill_rows(
         view, conditions = low.positions(layout)
         if layout.vector >= 0:
             low.elements.lane = "v"
-        at = [str(low.elements._position(axis)) for axis in view]
+        at = [str(low.elements.position(axis)) for axis in view]
         value = _value(low, x, view, t.dtype, dtype)
         low.elements.lane = None
         if len(part) < t.shape[k]:
@@ -88,8 +88,8 @@ def _guard(low: Lowering, layout: Layout, conditions: list[str]) -> str:
 
 def clear(low: Lowering, place: str, bytes: int) -> None:
     """Zeros, where k is no whole number of steps."""
-    with low.out.block(f"for (int piece = thread; piece < {bytes // 16}; piece += {low.threads})"):
-        low.out.add(f"reinterpret_cast<uint4*>({place})[piece] = uint4{{}};")
+    with low.out.block(f"for (int piece = thread; piece < {bytes // 8}; piece += {low.threads})"):
+        low.out.add(f"reinterpret_cast<uint64*>({place})[piece] = 0;")
     low.meet()
 
 
