@@ -173,12 +173,23 @@ def _rows(rows: int, columns: int) -> list[Workload]:
     return [
         Workload(f"softmax {size}", one, lambda x: tg.softmax(x, -1), lambda t: lambda x: t.softmax(x, -1), 2),
         Workload(
-            f"softmax backward {size}", one, lambda x: tg.softmax(x, -1), softmax_back, 3, backward=True,
+            f"softmax backward {size}",
+            one,
+            lambda x: tg.softmax(x, -1),
+            softmax_back,
+            3,
+            backward=True,
             kept=lambda t, x: (t.softmax(x, -1),),
         ),
         Workload(f"layer_norm {size}", row, ln, theirs, 2),
         Workload(
-            f"layer_norm backward {size}", row, ln, ln_back, 3, backward=True, tolerance=1e-3,
+            f"layer_norm backward {size}",
+            row,
+            ln,
+            ln_back,
+            3,
+            backward=True,
+            tolerance=1e-3,
             kept=lambda t, x, w, b: t.ops.aten.native_layer_norm(x, (columns,), w, b, 1e-5),
         ),
     ]
@@ -204,7 +215,14 @@ def workloads() -> list[Workload]:
         Workload("sum of all", (big,), lambda x: x.sum(), lambda t: lambda x: x.sum(), 1, tolerance=5e-1),
         Workload("argmax over axis 1", (big,), lambda x: x.argmax(1), lambda t: lambda x: x.argmax(1), 1),
         Workload("transpose", (big,), lambda x: x.t().contiguous(), lambda t: lambda x: x.t().contiguous(), 2),
-        Workload("transpose bfloat16", (big,), lambda x: x.t().contiguous(), lambda t: lambda x: x.t().contiguous(), 2, "bfloat16"),
+        Workload(
+            "transpose bfloat16",
+            (big,),
+            lambda x: x.t().contiguous(),
+            lambda t: lambda x: x.t().contiguous(),
+            2,
+            "bfloat16",
+        ),
         Workload("cumsum", ((8192, 8192),), lambda x: x.cumsum(1), lambda t: lambda x: x.cumsum(1), 2, tolerance=1e-2),
         Workload("add bias", ((8192, 8192), (8192,)), lambda x, b: x + b, lambda t: lambda x, b: x + b, 2),
     ]
@@ -286,10 +304,10 @@ def main(arguments: list[str]) -> None:
     import torch
 
     launcher = Launcher("sm_{}{}{}".format(*(c := torch.cuda.get_device_capability()), "a" if c >= (9, 0) else ""))
-    x, y = (torch.randn(1 << 28, device="cuda") for _ in range(2))
+    x = torch.randn(1 << 28, device="cuda")
+    y = torch.empty_like(x)
     copy = 8 * x.numel() / timed(torch, lambda: torch.add(x, 1.0, out=y)) / 1e6  # a copy in a graph is slower
     print(f"copy {copy:.2f} TB/s", flush=True)
-    del x, y
     rows = []
     chosen = [a for a in arguments if not a.startswith("--") and not a.endswith(".json")]
     for w in workloads():

@@ -1,4 +1,4 @@
-"""Kernels on a GPU against the interpreter: those that everybody writes, drawn ones, and every function on special values."""
+"""Kernels on a GPU against the interpreter: known ones, drawn ones, and every function on special values."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -34,7 +34,10 @@ def test_known_kernels(gpu: CudaDevice, make: Any) -> None:
     for p, a in zip(known.kernel.parameters, given_arrays, strict=True):
         if p.name in known.expected:
             np.testing.assert_allclose(
-                a.astype(np.float64), known.expected[p.name].astype(np.float64), rtol=2e-3 if p.dtype.bits == 16 else 1e-5, atol=1e-5
+                a.astype(np.float64),
+                known.expected[p.name].astype(np.float64),
+                rtol=2e-3 if p.dtype.bits == 16 else 1e-5,
+                atol=1e-5,
             )
 
 

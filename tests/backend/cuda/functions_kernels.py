@@ -64,10 +64,14 @@ class FunctionCase(NamedTuple):
             np.testing.assert_array_equal(x, y, self.name)
             return
         wide_x, wide_y = x.astype(np.float64), y.astype(np.float64)
-        spacing = np.abs(np.spacing(np.abs(y).astype(np.float32 if dtype.bits <= 32 else np.float64))).astype(np.float64)
+        spacing = np.abs(np.spacing(np.abs(y).astype(np.float32 if dtype.bits <= 32 else np.float64))).astype(
+            np.float64
+        )
         spacing *= {float16: 2.0**13, bfloat16: 2.0**16}.get(dtype, 1.0)
         # a result near zero of a sum (fma) is as exact as its parts
-        allowed = ULP[dtype] * np.maximum(spacing, 2.0 ** -(24 if dtype is float16 else 133 if dtype is bfloat16 else 149))
+        allowed = ULP[dtype] * np.maximum(
+            spacing, 2.0 ** -(24 if dtype is float16 else 133 if dtype is bfloat16 else 149)
+        )
         exact = np.where(np.isnan(wide_y), np.isnan(wide_x), (wide_x == wide_y) | (np.abs(wide_x - wide_y) <= allowed))
         wrong = np.flatnonzero(~exact.astype(bool))
         shown = [(*(a[n] for a in made[:-1]), x[n], y[n]) for n in wrong[:5]]

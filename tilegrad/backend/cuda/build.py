@@ -101,7 +101,7 @@ def _compiled(kernel: Kernel, architecture: str) -> Built:
 def report(log: str) -> tuple[int, int]:
     """Registers, and bytes spilled, from what ptxas says.
 
-    >>> report("ptxas info    : Used 40 registers, used 1 barriers\\n    0 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads")
+    >>> report("Used 40 registers, used 1 barriers\\n0 bytes stack, 8 bytes spill stores, 4 bytes spill loads")
     (40, 12)
     """
     registers = re.search(r"Used (\d+) registers", log)

@@ -107,11 +107,12 @@ def scan_threads(low: Lowering, fn: str, dtype: DType, name: str, axis: int, lay
     thread = next((d for d in digits if d.stride is not None), None)
     low_digit = 0 if registers and registers[0] == 0 and (thread is not None or len(digits) == 1) else None
     chunk_digit = registers[-1] if registers and registers[-1] != low_digit else None
-    assert len(digits) <= 3 and (thread is None or len(digits) == 1 + len(registers)), "a blocked axis"
+    assert len(digits) <= 3, "a blocked axis"
+    assert thread is None or len(digits) == 1 + len(registers), "a blocked axis"
     inner = digits[low_digit].extent if low_digit is not None else 1
     chunks = digits[chunk_digit].extent if chunk_digit is not None else 1
     scan = _Scan(low, type, combine, name, axis, layout, low_digit, chunk_digit)
-    if inner > 1:
+    if low_digit is not None and inner > 1:
         with low.over(layout, start={(axis, low_digit): 1}) as at:
             low.out.add(f"{name}{at} = {combine}::of({name}{scan.shifted(at)}, {name}{at});")
     start = literal(identity(fn, wide(dtype)), wide(dtype))
@@ -127,19 +128,32 @@ class _Scan:
     """The steps of a scan whose axis is a vector, threads, and chunks of these."""
 
     def __init__(
-        self, low: Lowering, type: str, combine: str, name: str, axis: int, layout: Layout, inner: int | None, chunk: int | None
+        self,
+        low: Lowering,
+        type: str,
+        combine: str,
+        name: str,
+        axis: int,
+        layout: Layout,
+        inner: int | None,
+        chunk: int | None,
     ) -> None:
         self.low, self.type, self.combine, self.name, self.axis = low, type, combine, name, axis
         self.layout, self.inner, self.chunk = layout, inner, chunk
 
     def shifted(self, at: str) -> str:
         """The indices of the element before, within a vector."""
+        assert self.inner is not None
         variable = self.low.variable(self.layout, self.axis, self.inner)
         return at.replace(f"[{variable}]", f"[{variable} - 1]")
 
     def last(self, at: str, inner: int) -> str:
         """The indices of the last element of a vector."""
-        return at if self.inner is None else at.replace(f"[{self.low.variable(self.layout, self.axis, self.inner)}]", f"[{inner - 1}]")
+        return (
+            at
+            if self.inner is None
+            else at.replace(f"[{self.low.variable(self.layout, self.axis, self.inner)}]", f"[{inner - 1}]")
+        )
 
     def lanes(self, thread: Digit, inner: int) -> tuple[str, int, str]:
         """Scans across the lanes of warps; what a warp has in all goes to shared memory."""
@@ -201,7 +215,8 @@ class _Scan:
                     self._past_chunk(thread, inner, at)
 
     def _past_warps(self, parts: str, warps: int, thread: Digit | None, inner: int, at: str) -> None:
-        assert thread is not None and thread.stride is not None
+        assert thread is not None
+        assert thread.stride is not None
         out, stride = self.low.out, max(thread.stride, WARP)
         mask = (warps - 1) * stride
         first = _joined(parts, self._chunk_flat(inner), f"(thread & ~{mask})")

@@ -58,7 +58,12 @@ def _put_off(loop: ir.For, types: Types, counts: dict[str, int]) -> list[ir.Stat
         total, part, fn = found
         x = reduces[part].x
         t = types.of(x)
-        if fn != reduces[part].fn or math.prod(t.shape) > LARGEST or wide(t.dtype) is not t.dtype or counts.get(part, 1) > 1:
+        if (
+            fn != reduces[part].fn
+            or math.prod(t.shape) > LARGEST
+            or wide(t.dtype) is not t.dtype
+            or counts.get(part, 1) > 1
+        ):
             body.append(s)
             continue
         name = next(f"parts{n}" for n in range(1, 1 << 30) if f"parts{n}" not in types.variables)

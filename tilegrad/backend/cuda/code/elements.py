@@ -1,7 +1,7 @@
 """Elements of tile expressions as C++: what an expression is at a position.
 
-A view says where: for each axis the position, and which digits of a layout it is made of. A variable whose layout has the
-same digits is read from registers; any other is read from a copy of it in shared memory.
+A view says where: for each axis the position, and which digits of a layout it is made of. A variable whose layout has
+the same digits is read from registers; any other is read from a copy of it in shared memory.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class Copy(NamedTuple):
 class Elements:
     """Evaluates the expressions of one kernel."""
 
-    def __init__(self, types: Types, patterns: Patterns, positions: frozenset[int], called: Callable[[str], str]) -> None:
+    def __init__(
+        self, types: Types, patterns: Patterns, positions: frozenset[int], called: Callable[[str], str]
+    ) -> None:
         self.types, self.patterns, self.positions, self.called = types, patterns, positions, called
         self.lazy: dict[str, ir.Tile] = {}
         self.kept: dict[str, Kept] = {}
@@ -80,7 +82,9 @@ class Elements:
             return self.of(x, (), dtype)
         inner = view[len(view) - len(own) :]
         whole = shape[len(shape) - len(own) :]
-        return self.of(x, tuple([START if e == 1 and w != 1 else a for a, e, w in zip(inner, own, whole, strict=True)]), dtype)
+        return self.of(
+            x, tuple([START if e == 1 and w != 1 else a for a, e, w in zip(inner, own, whole, strict=True)]), dtype
+        )
 
     def of(self, x: ir.Tile, view: View, dtype: DType) -> Text:
         """The element of an expression at a view; a literal takes the dtype."""
@@ -93,7 +97,7 @@ class Elements:
             case ir.Apply():
                 return self._address(x, view, t) if t.pointer else self._apply(x, view, t)
             case ir.Arange(start, _):
-                at = self._position(view[0])
+                at = self.position(view[0])
                 return binary("+", SUM, at, Text(str(start))) if start else at
             case ir.ProgramId(axis):
                 return Text(f"program_{axis}")
@@ -116,6 +120,8 @@ class Elements:
                 return self.of(y, tuple([view[permutation.index(n)] for n in range(len(view))]), t.dtype)
             case ir.Reshape(y, _):
                 return self.of(y, self._reshaped(view, t.shape, self.shape(y)), t.dtype)
+            case ir.Gather(y, index, axis):
+                return self.of(y, self._gathered(view, index, axis, self.shape(y)), t.dtype)
         raise NotImplementedError(type(x).__name__)
 
     # --- names -----------------------------------------------------------------------------------
@@ -139,7 +145,7 @@ class Elements:
         """A position where there is an element: threads beyond the tile read its last one, and nobody uses it."""
         if axis.digits is not None and prod(d.extent for d, _ in axis.digits) <= extent:
             return axis
-        return Axis(Text(f"min({self._position(axis)}, {extent - 1})"), axis.digits)
+        return Axis(Text(f"min({self.position(axis)}, {extent - 1})"), axis.digits)
 
     def _indices(self, layout: Layout, view: View) -> str:
         made = ""
@@ -153,7 +159,7 @@ class Elements:
         """The number of an element in memory where rows are `pitch` apart."""
         flat: Text | None = None
         for n, axis in enumerate(view):
-            at = self._position(axis)
+            at = self.position(axis)
             step = pitch if n == len(shape) - 1 else shape[n]
             if flat is None:
                 flat = at
@@ -164,7 +170,7 @@ class Elements:
                 flat = scaled if at.text == "0" else binary("+", SUM, scaled, at)
         return flat or Text("0")
 
-    def _position(self, axis: Axis) -> Text:
+    def position(self, axis: Axis) -> Text:
         if axis.moving and self.lane is not None:
             return binary("+", SUM, axis.at, Text(self.lane)) if axis.at.text != "0" else Text(self.lane)
         return axis.at
@@ -206,6 +212,13 @@ class Elements:
             made.append(Axis(at, None))
             below *= inner[n]
         return tuple(reversed(made))
+
+    def _gathered(self, view: View, index: ir.Tile, axis: int, shape: tuple[int, ...]) -> View:
+        """The view of what is gathered from: an axis of it goes by the index."""
+        have = self.dtype(index, int32)
+        at = functions.cast(self.part(index, view, self.shape(index), have), have, int32)
+        inside = Text(f"minimum(maximum({at}, 0), {shape[axis] - 1})")
+        return (*view[:axis], Axis(inside, None), *view[axis + 1 :])
 
     # --- functions -------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """The element functions and conversions as C++ expressions.
 
 float16 and bfloat16 are held as float, rounded to what their type can hold after each function. Integers of less than
-32 bits are cut back to their type, since C++ computes in int. Signed overflow is undefined in C++ and wraps here: what is
-not a position goes through functions that compute in unsigned numbers.
+32 bits are cut back to their type, since C++ computes in int. Signed overflow is undefined in C++ and wraps here:
+what is not a position goes through functions that compute in unsigned numbers.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def literal(value: float | int | bool, dtype: DType) -> Text:
     """A number of a dtype.
 
     >>> from ....ir.dtype import int64, uint32
-    >>> [literal(*x).text for x in ((0.1, float32), (-3, int64), (1 << 31, uint32), (float("-inf"), float64), (1, float16))]
-    ['0.1f', '-3ll', '2147483648u', '-infinity<double>()', '1.0f']
+    >>> [literal(*x).text for x in ((0.1, float32), (-3, int64), (1 << 31, uint32), (float("-inf"), float64))]
+    ['0.1f', '-3ll', '2147483648u', '-infinity<double>()']
     """
     if dtype is bool_:
         return Text("true" if value else "false")
@@ -126,8 +126,8 @@ Rule = Callable[[DType, Sequence[Text], bool], Text]
 """From the dtype in which the arguments meet, the arguments, and whether this computes a position."""
 
 _LIBRARY = (
-    "exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf erfc "
-    "floor ceil trunc"
+    "exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf "
+    "erfc floor ceil trunc"
 ).split()
 _EXACT = frozenset("neg abs maximum minimum copysign floor ceil trunc round where".split())
 """Functions whose results need no rounding: they are among the numbers of the arguments' type."""
@@ -256,7 +256,7 @@ def applied(fn: str, dtype: DType, args: Sequence[Text], position: bool = False)
 
     >>> from ....ir.dtype import int32
     >>> x, y = Text("x"), Text("y + 1", SUM)
-    >>> print(applied("mul", float32, [x, y]), applied("mul", bfloat16, [x, y]), applied("mul", int32, [x, y]), sep="; ")
+    >>> print(*[applied("mul", dtype, [x, y]) for dtype in (float32, bfloat16, int32)], sep="; ")
     x * (y + 1); as_bfloat16(x * (y + 1)); times(x, y + 1)
     """
     short = next((name for name, narrow in SHORT.get(fn, ()) if narrow is dtype), None)
@@ -301,3 +301,19 @@ def bitcast(x: Text, source: DType, target: DType) -> Text:
     inner = call("stored<" + MEMORY[source.name] + ">", x) if source in (float16, bfloat16) else x
     made = call(f"same_bits<{MEMORY[target.name]}>", inner)
     return call("number", made) if target in (float16, bfloat16) else made
+
+
+def from_memory(memory: Text, dtype: DType) -> Text:
+    """What was read, as it is computed with."""
+    if MEMORY[dtype.name] == TYPES[dtype.name]:
+        return memory
+    if dtype is bool_:
+        return Text(f"{memory.within(COMPARE)} != 0", EQUAL)
+    return Text(f"number({memory})")
+
+
+def to_memory(value: Text, dtype: DType) -> Text:
+    """What was computed, as it is stored."""
+    if MEMORY[dtype.name] == TYPES[dtype.name] or dtype is bool_:
+        return value
+    return Text(f"stored<{MEMORY[dtype.name]}>({value})")

@@ -75,6 +75,12 @@ class Guard:
         self._note(self.writing, pointer, place, waits)
         return waits
 
+    def changing(self, pointer: ir.Tile) -> bool:
+        """Notes an atomic; whether it must wait for what others have loaded or stored."""
+        waits = any(self.reading.get(key) or self.writing.get(key) for key in self.keys(pointer))
+        self._note(self.writing, pointer, None, waits)
+        return waits
+
     def _differs(self, state: State, pointer: ir.Tile, place: Place, everybody: bool) -> bool:
         """Whether another thread may have been at a place; numbers are loaded by all threads, and stored by one."""
         before = [p for key in self.keys(pointer) for p in state.get(key, ())]
@@ -118,7 +124,8 @@ class Guard:
             for x in _expressions(s):
                 if isinstance(x, ir.Load) and self.matters(x.pointer):
                     self._note(self.reading, x.pointer, None, False)
-            if isinstance(s, ir.Store) and (self.matters(s.pointer) or not self._is_disjoint(s.pointer)):
+            again = isinstance(s, ir.Store) and (self.matters(s.pointer) or not self._is_disjoint(s.pointer))
+            if isinstance(s, ir.Store | ir.Atomic) and (again or isinstance(s, ir.Atomic)):
                 self._note(self.writing, s.pointer, None, False)
         yield
         self.merge(before)
@@ -126,8 +133,8 @@ class Guard:
     def _is_disjoint(self, pointer: ir.Tile) -> bool:
         """Whether a store in different turns of a loop surely writes different elements, or by the same threads.
 
-        So it is if the index of a loop is only found in `index + tl.arange(0, n)`, n at most the loop's step (within one
-        turn, no two elements go to one place), or if nothing in the address changes.
+        So it is if the index of a loop is only found in `index + tl.arange(0, n)`, n at most the loop's step (within
+        one turn, no two elements go to one place), or if nothing in the address changes.
         """
         whole = self.expanded(pointer)
         if not self.types.of(pointer).shape:
@@ -135,7 +142,9 @@ class Guard:
 
         def disjoint(x: ir.Tile) -> bool:
             match x:
-                case ir.Apply("add", (ir.Name(index), ir.Arange(0, n))) | ir.Apply("add", (ir.Arange(0, n), ir.Name(index))):
+                case ir.Apply("add", (ir.Name(index), ir.Arange(0, n))) | ir.Apply(
+                    "add", (ir.Arange(0, n), ir.Name(index))
+                ):
                     step = self.steps.get(index)
                     if isinstance(step, ir.Literal) and step.value >= n:
                         return True

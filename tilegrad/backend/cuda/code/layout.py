@@ -26,7 +26,7 @@ class Digit(Structure):
 
 
 class Layout(Structure):
-    """The digits of each axis, the lowest first; `vector` is the axis whose lowest digit is read in one piece, or -1."""
+    """The digits of each axis, the lowest first; `vector`: the axis whose lowest digit is read in one piece, or -1."""
 
     shape: tuple[int, ...]
     axes: tuple[tuple[Digit, ...], ...]
@@ -38,7 +38,7 @@ class Layout(Structure):
         return self.axes[self.vector][0].extent if self.vector >= 0 else 1
 
     def registers(self) -> list[tuple[int, int]]:
-        """The digits that are held by registers, as (axis, place): the indices of an array, outermost first, a vector's last."""
+        """The digits that registers hold, as (axis, place): indices of an array, outermost first, a vector's last."""
         found = [
             (axis, place)
             for axis, digits in enumerate(self.axes)

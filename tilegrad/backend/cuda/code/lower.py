@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ....ir import tile as ir
 from ....ir.dtype import bool_
@@ -19,15 +19,17 @@ from ..tensor_map import TensorMap
 from .across import copy_tiles
 from .deferred import deferred
 from .dot import Products
-from .dot_names import operands_named
-from .elements import Axis, Elements, Kept, View
-from .functions import MEMORY, PRODUCT, SUM, TYPES, Text, binary, cast
+from .dot_names import lone_product_in_loop, operands_named
+from .effects import atomic, show
+from .elements import Elements
+from .functions import MEMORY, TYPES, Text, cast, from_memory
 from .guard import Guard
-from .layout import NUMBER, Digit, Layout
+from .layout import NUMBER
 from .named import Named, assignments, position_parts
 from .patterns import Patterns
 from .plan import Plan
 from .prelude import prelude
+from .registers import Registers
 from .writing import Lines, Names, Shared
 
 BYTES = {"bool": 1, "int8": 1, "uint8": 1, "uint16": 2, "short": 2, "int": 4, "uint32": 4, "float": 4}
@@ -49,7 +51,7 @@ def lower(kernel: ir.Kernel, architecture: str = "sm_90a") -> Source:
     return Lowering(kernel, architecture).source()
 
 
-class Lowering:
+class Lowering(Registers):
     """Writes one kernel."""
 
     def __init__(self, kernel: ir.Kernel, architecture: str) -> None:
@@ -58,7 +60,7 @@ class Lowering:
         self.counts = assignments(kernel)
         self.named = Named(kernel, self.types, self.counts)
         named = deferred(self.named.block(kernel.body), self.types, self.counts)
-        self.body = operands_named(named, self.types, self.counts)
+        self.body = lone_product_in_loop(operands_named(named, self.types, self.counts), self.types)
         self.products = Products(kernel, self.body, self.types, architecture)
         self.meanings: dict[str, ir.Tile] = {}
         self.strides: dict[str, tuple[ir.Tile, ir.Tile]] = {}
@@ -106,7 +108,7 @@ class Lowering:
                         return False
                 case ir.Apply():
                     cost += 1
-                case ir.Load() | ir.Reduce() | ir.Scan() | ir.Dot() | ir.Bitcast():
+                case ir.Load() | ir.Reduce() | ir.Scan() | ir.Dot() | ir.Bitcast() | ir.Gather():
                     return False
                 case _ if not isinstance(x, ir.Literal) and self.types.of(x).dtype.is_float:
                     return False
@@ -117,7 +119,7 @@ class Lowering:
         if isinstance(x, ir.Name):
             meaning = self.meanings.get(x.name)
             return x if meaning is None else self.expanded(meaning)
-        changed = {}
+        changed: dict[str, Any] = {}
         for field in x.children:
             value = x.__dict__[field]
             if isinstance(value, tuple):
@@ -139,7 +141,9 @@ class Lowering:
         name = f"{self.kernel.name}_kernel"
         body = "\n".join([*self._head(), *self.out.lines])
         comment = [f"// {line}".rstrip() for line in str(self.kernel).replace("\\", "/").split("\n")]
-        parameters = ", ".join([*(self._parameter(p) for p in self.kernel.parameters), *(f"int {b}" for b in BOUNDS), *products.parameters])
+        parameters = ", ".join(
+            [*(self._parameter(p) for p in self.kernel.parameters), *(f"int {b}" for b in BOUNDS), *products.parameters]
+        )
         bounds = products.bounds or str(self.threads)
         head = f'extern "C" __global__ void __launch_bounds__({bounds})\n{name}({parameters}) {{'
         own = "\n".join([*comment, head, body, "}"])
@@ -195,7 +199,7 @@ class Lowering:
 
     def statements(self, body: Sequence[ir.Statement]) -> None:
         """Statements, one after the other."""
-        from .segments import Gathered
+        from .gathering import Gathered
 
         gathered = Gathered(self)
         for statement in body:
@@ -209,6 +213,14 @@ class Lowering:
                     self.products.write(self, statement)
                 case ir.Assign() | ir.Store():
                     gathered.add(statement)
+                case ir.Atomic():
+                    gathered.finish()
+                    atomic(self, statement)
+                case ir.Print():
+                    gathered.finish()
+                    show(self, statement)
+                case ir.Assert():
+                    pass  # whoever looks for mistakes runs the kernel checked
                 case _:
                     gathered.finish()
                     if not (isinstance(statement, ir.For) and self.products.loop(self, statement)):
@@ -228,7 +240,7 @@ class Lowering:
 
     def _loaded(self, load: ir.Load, t: TileType) -> Text:
         memory = self.elements.memory(load.pointer, ())
-        read = from_memory(memory, t)
+        read = from_memory(memory, t.dtype)
         if load.mask is None:
             return read
         other = Text("0") if load.other is None else self.elements.of(load.other, (), t.dtype)
@@ -358,142 +370,6 @@ class Lowering:
             if isinstance(y, ir.Name)
         )
 
-    # --- registers and positions -----------------------------------------------------------------
-
-    def variable(self, layout: Layout, axis: int, place: int) -> str:
-        """The index of a digit that registers hold."""
-        if axis == layout.vector and place == 0:
-            return "v"
-        registers = [p for a, p in layout.registers() if a == axis and not (a == layout.vector and p == 0)]
-        stem = "c" if len(layout.shape) == 1 else f"c{axis}"
-        return stem if len(registers) == 1 else f"{stem}_{place}"
-
-    def indices(self, layout: Layout) -> str:
-        return "".join(f"[{self.variable(layout, axis, place)}]" for axis, place in layout.registers())
-
-    @contextmanager
-    def over(
-        self,
-        layout: Layout,
-        *,
-        without: set[tuple[int, int]] = set(),  # noqa: B006 - never changed
-        start: dict[tuple[int, int], int] = {},  # noqa: B006
-        scope: bool = False,
-    ) -> Iterator[str]:
-        """Loops over what a thread holds; gives the indices."""
-        with _nested(self.out, self.loops(layout, without, start), scope):
-            yield self.indices(layout)
-
-    def loops(
-        self,
-        layout: Layout,
-        without: set[tuple[int, int]] = set(),  # noqa: B006
-        start: dict[tuple[int, int], int] = {},  # noqa: B006
-    ) -> list[str]:
-        heads = []
-        for axis, place in layout.registers():
-            if (axis, place) not in without:
-                name, first = self.variable(layout, axis, place), start.get((axis, place), 0)
-                heads.append(f"for (int {name} = {first}; {name} < {layout.axes[axis][place].extent}; ++{name})")
-        return heads
-
-    def flat(self, layout: Layout, times: int, without: set[tuple[int, int]] = set()) -> str:  # noqa: B006
-        """The number of the registers at hand, times something."""
-        made = Text("0")
-        for axis, place in layout.registers():
-            if (axis, place) not in without:
-                index = Text(self.variable(layout, axis, place))
-                extent = layout.axes[axis][place].extent
-                made = index if made.text == "0" else binary("+", SUM, binary("*", PRODUCT, made, Text(str(extent))), index)
-        return "0" if made.text == "0" else str(binary("*", PRODUCT, made, Text(str(times)))) if times != 1 else str(made)
-
-    def positions(self, layout: Layout, named: bool = False) -> tuple[View, list[str]]:
-        """The view of a layout, where its vectors begin; and the conditions under which they are inside the tile.
-
-        With `named`, positions get names first.
-        """
-        view, conditions = [], []
-        for axis, digits in enumerate(layout.axes):
-            at = self.position(layout, axis)
-            if named and at.text not in ("0", "thread"):
-                name = "at" if len(layout.shape) == 1 else f"at{axis}"
-                self.out.add(f"const int {name} = {at};")
-                at = Text(name)
-            moving = axis == layout.vector
-            if layout.overhangs(axis):
-                conditions.append(f"{at.within(8)} < {layout.shape[axis]}")
-            of_registers = [
-                (d, self.variable(layout, axis, place) if d.stride is None else "") for place, d in enumerate(digits)
-            ]
-            view.append(Axis(at, tuple(of_registers), moving))
-        return tuple(view), conditions
-
-    def position(self, layout: Layout, axis: int, first: bool = False) -> Text:
-        """Where a vector begins along an axis; `first`: the first that a thread has."""
-        terms, weight = [], 1
-        for place, digit in enumerate(layout.axes[axis]):
-            if digit.stride is not None:
-                value: Text | None = self.thread_digit(digit)
-            elif first or (axis == layout.vector and place == 0):
-                value = None
-            else:
-                value = Text(self.variable(layout, axis, place))
-            if value is not None:
-                terms.append(value if weight == 1 else binary("*", PRODUCT, value, Text(str(weight))))
-            weight *= digit.extent
-        made = terms.pop() if terms else Text("0")
-        while terms:
-            made = binary("+", SUM, made, terms.pop())
-        return made
-
-    def thread_digit(self, digit: Digit) -> Text:
-        """A digit that the thread's number has."""
-        assert digit.stride is not None
-        text = "thread" if digit.stride == 1 else f"thread / {digit.stride}"
-        if digit.stride * digit.extent < self.threads:
-            text += f" % {digit.extent}"
-        return Text(text, PRODUCT if text != "thread" else 12)
-
-    def owners(self, layout: Layout) -> list[str]:
-        """The condition under which a thread is the first of those that hold the same."""
-        bits = layout.copies(self.threads)
-        if not bits:
-            return []
-        if bits & (bits + 1) == 0:
-            return ["thread == 0" if bits == self.threads - 1 else f"thread % {bits + 1} == 0"]
-        if bits + (bits & -bits) == self.threads:
-            return [f"thread < {bits & -bits}"]
-        return [f"(thread & {bits}) == 0"]
-
-
-@contextmanager
-def _nested(out: Lines, heads: Sequence[str], scope: bool) -> Iterator[None]:
-    if not heads:
-        if scope:
-            with out.block(""):
-                yield
-        else:
-            yield
-        return
-    with out.block(heads[0], unrolled=True), _nested(out, heads[1:], False):
-        yield
-
-
-def from_memory(memory: Text, t: TileType) -> Text:
-    """What was read, as it is computed with."""
-    if MEMORY[t.dtype.name] == TYPES[t.dtype.name]:
-        return memory
-    if t.dtype is bool_:
-        return Text(f"{memory.within(8)} != 0", 6)
-    return Text(f"number({memory})")
-
-
-def to_memory(value: Text, t: TileType) -> Text:
-    """What was computed, as it is stored."""
-    if MEMORY[t.dtype.name] == TYPES[t.dtype.name] or t.dtype is bool_:
-        return value
-    return Text(f"stored<{MEMORY[t.dtype.name]}>({value})")
-
 
 def _only_gathers(loop: ir.For) -> bool:
     """Whether a loop only loads and computes, so that its turns may overlap."""
@@ -511,6 +387,3 @@ def _uses(body: Sequence[ir.Statement]) -> dict[str, list[int]]:
         for name in {x.name for root in roots(statement) for x in walk(root) if isinstance(x, ir.Name)}:
             uses.setdefault(name, []).append(id(statement))
     return uses
-
-
-__all__ = ["Kept", "Lowering", "Source", "lower"]

@@ -6,6 +6,7 @@ What is left inside of expressions is computed element by element.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ....ir import tile as ir
 from ....ir.tile_access import roots, statements, walk
@@ -34,11 +35,12 @@ class Named:
         ... def f(x: "*f32", out: "*f32"):
         ...     tl.store(out, tl.sum(tl.load(x + tl.arange(0, 8)) * 2.0, axis=0))
         ... ''')
-        >>> for statement in Named(kernel, check(kernel)).block(kernel.body):
-        ...     print(ir.Kernel("f", (), (statement,)).__str__().split("\\\\n")[-1].strip())
-        x_ = tl.load(x + tl.arange(0, 8))
-        sum = tl.sum(x_ * 2.0, axis=0)
-        tl.store(out, sum)
+        >>> print(ir.Kernel("f", (), Named(kernel, check(kernel)).block(kernel.body)))
+        @tg.kernel
+        def f():
+            x_ = tl.load(x + tl.arange(0, 8))
+            sum = tl.sum(x_ * 2.0, axis=0)
+            tl.store(out, sum)
         """
         outer, made = self.before, []
         for statement in body:
@@ -56,10 +58,17 @@ class Named:
                 return ir.Assign(name, self._parts(value) if whole else self.simple(value))
             case ir.Store(pointer, value, mask):
                 return ir.Store(self.simple(pointer), self.simple(value), None if mask is None else self.simple(mask))
+            case ir.Atomic(fn, pointer, value, mask, expected, name):
+                parts = [None if x is None else self.simple(x) for x in (pointer, value, mask, expected)]
+                return ir.Atomic(fn, parts[0], parts[1], parts[2], parts[3], name)  # type: ignore[arg-type]
+            case ir.Print(text, values):
+                return ir.Print(text, tuple([self.simple(x) for x in values]))
+            case ir.Assert():
+                return statement
             case ir.For(index, start, stop, step, body):
-                bounds = [self.simple(x) for x in (start, stop, step)]
+                first, end, forward = self.simple(start), self.simple(stop), self.simple(step)
                 before = self.before
-                made = ir.For(index, *bounds, self.block(body))
+                made = ir.For(index, first, end, forward, self.block(body))
                 self.before = before
                 return made
             case ir.If(condition, body, otherwise):
@@ -93,7 +102,7 @@ class Named:
         return new
 
     def _parts(self, x: ir.Tile) -> ir.Tile:
-        changed = {}
+        changed: dict[str, Any] = {}
         for field in x.children:
             value = x.__dict__[field]
             if isinstance(value, tuple):
@@ -128,7 +137,7 @@ def assignments(kernel: ir.Kernel) -> dict[str, int]:
     """How often each name is assigned."""
     counts: dict[str, int] = {}
     for statement in statements(kernel.body):
-        if isinstance(statement, ir.Assign):
+        if isinstance(statement, ir.Assign | ir.Atomic) and statement.name:
             counts[statement.name] = counts.get(statement.name, 0) + 1
     return counts
 
@@ -142,7 +151,7 @@ def position_parts(body: Sequence[ir.Statement]) -> frozenset[int]:
             assigned.setdefault(statement.name, []).append(statement.value)
     waiting: list[ir.Tile] = []
     for statement in every:
-        if isinstance(statement, ir.Store):
+        if isinstance(statement, ir.Store | ir.Atomic):
             waiting += [x for x in (statement.pointer, statement.mask) if x is not None]
         elif isinstance(statement, ir.For):
             waiting += [statement.start, statement.stop, statement.step]

@@ -86,7 +86,7 @@ class Plan:
             shapes = [t.shape] + [self.types.of(v.x).shape for v in values if isinstance(v, ir.Reduce)]
             if not self._is_position(name):
                 most = max(most, *[math.prod(shape) for shape in shapes])
-        for pointer, t in self.accesses():
+        for _, t in self.accesses():
             most = max(most, math.prod(t.shape))
         each = EACH if most <= MANY else EACH_OF_MANY
         if self.across and all(t.dtype.bytes <= 2 for _, t in self.accesses()):
@@ -104,7 +104,7 @@ class Plan:
     def order(self, pointer: ir.Tile) -> tuple[int, ...]:
         """The axes of an access, the one that lies closest in memory first."""
         shape = self.types.of(pointer).shape
-        axes = [n for n in reversed(range(len(shape)))]
+        axes = list(reversed(range(len(shape))))
         self.patterns.width = 2
         steps = {n: self.patterns.of(pointer, n).step if shape[n] > 1 else None for n in axes}
         known = {n: abs(step) for n, step in steps.items() if step}
@@ -197,9 +197,7 @@ class Plan:
 
     def _of_load(self, load: ir.Load) -> Layout | None:
         """A row that only meets larger tiles lies as they do; a gather lies as its indices."""
-        indices = [
-            x for x in walk(load.pointer) if isinstance(x, ir.Name) and not self._is_position(x.name)
-        ]
+        indices = [x for x in walk(load.pointer) if isinstance(x, ir.Name) and not self._is_position(x.name)]
         shape = self.types.of(load.pointer).shape
         for x in indices:
             t = self.types.variables[x.name]

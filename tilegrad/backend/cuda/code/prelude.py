@@ -266,7 +266,7 @@ template <class T> __device__ T exchanged(T x, int bits) {
     return x;
 }
 
-// Add, Multiply, Maximum, Minimum, And, Or: what reductions and scans combine with.
+// Add, Multiply, Maximum, Minimum, And, Or, Xor, Replace: what reductions and scans combine with.
 struct Add {
     template <class T> static __device__ T of(T x, T y) { return x + y; }
     static __device__ int of(int x, int y) { return int(uint32(x) + uint32(y)); }
@@ -280,6 +280,8 @@ struct Multiply {
 struct Maximum { template <class T> static __device__ T of(T x, T y) { return maximum(x, y); } };
 struct Minimum { template <class T> static __device__ T of(T x, T y) { return minimum(x, y); } };
 struct And { template <class T> static __device__ T of(T x, T y) { return x & y; } };
+struct Xor { template <class T> static __device__ T of(T x, T y) { return x ^ y; } };
+struct Replace { template <class T> static __device__ T of(T x, T y) { return y; } };
 struct Or { template <class T> static __device__ T of(T x, T y) { return x | y; } };
 
 // Place: an element and where it is; Greatest, Least: the first place of the extreme, or of the first NaN.
@@ -298,6 +300,68 @@ template <bool greatest> struct Extreme {
 };
 typedef Extreme<true> Greatest;
 typedef Extreme<false> Least;
+
+// swapped: puts bits in memory if others are there, and gives those that were there.
+__device__ uint16 swapped(uint16* p, uint16 x, uint16 y) { return atomicCAS(p, x, y); }
+__device__ uint32 swapped(uint32* p, uint32 x, uint32 y) { return atomicCAS(p, x, y); }
+__device__ uint64 swapped(uint64* p, uint64 x, uint64 y) { return atomicCAS(p, x, y); }
+__device__ uint8 swapped(uint8* p, uint8 x, uint8 y) {
+    uint32* word = reinterpret_cast<uint32*>(reinterpret_cast<uint64>(p) & ~3ull);
+    int shift = 8 * (reinterpret_cast<uint64>(p) & 3);
+    for (uint32 all = *reinterpret_cast<volatile uint32*>(word);;) {
+        uint8 now = all >> shift;
+        if (now != x) return now;
+        uint32 before = atomicCAS(word, all, (all & ~(0xffu << shift)) | uint32(y) << shift);
+        if (before == all) return now;
+        all = before;
+    }
+}
+
+// Bits: the integer that is as large.
+template <int bytes> struct Bits;
+template <> struct Bits<1> { typedef uint8 type; };
+template <> struct Bits<2> { typedef uint16 type; };
+template <> struct Bits<4> { typedef uint32 type; };
+template <> struct Bits<8> { typedef uint64 type; };
+
+// compare_and_swap: gives what was there before.
+template <class M, class T> __device__ T compare_and_swap(M* p, T expected, T value) {
+    typedef typename Bits<sizeof(M)>::type B;
+    B x = same_bits<B>(stored<M>(expected)), y = same_bits<B>(stored<M>(value));
+    return T(number(same_bits<M>(swapped(reinterpret_cast<B*>(p), x, y))));
+}
+
+// Atomic: changes an element, and gives what was there before.
+template <class Fn> struct Atomic {
+    template <class M, class T> static __device__ T of(M* p, T value) {
+        typedef typename Bits<sizeof(M)>::type B;
+        for (B now = *reinterpret_cast<volatile B*>(p);;) {
+            T old = T(number(same_bits<M>(now)));
+            B before = swapped(reinterpret_cast<B*>(p), now, same_bits<B>(stored<M>(Fn::of(old, value))));
+            if (before == now) return old;
+            now = before;
+        }
+    }
+};
+template <> struct Atomic<Add> {
+    static __device__ int of(int* p, int value) { return atomicAdd(p, value); }
+    static __device__ uint32 of(uint32* p, uint32 value) { return atomicAdd(p, value); }
+    static __device__ uint64 of(uint64* p, uint64 value) { return atomicAdd(p, value); }
+    static __device__ float of(float* p, float value) { return atomicAdd(p, value); }
+    static __device__ double of(double* p, double value) { return atomicAdd(p, value); }
+    static __device__ int64 of(int64* p, int64 value) {
+        return int64(atomicAdd(reinterpret_cast<uint64*>(p), uint64(value)));
+    }
+    template <class M, class T> static __device__ T of(M* p, T value) {
+        typedef typename Bits<sizeof(M)>::type B;
+        for (B now = *reinterpret_cast<volatile B*>(p);;) {
+            T old = T(number(same_bits<M>(now)));
+            B before = swapped(reinterpret_cast<B*>(p), now, same_bits<B>(stored<M>(Add::of(old, value))));
+            if (before == now) return old;
+            now = before;
+        }
+    }
+};
 
 // over_lanes: combines what the threads of a warp hold that differ in `count` values of a digit.
 template <class Fn, int stride, int count, class T> __device__ T over_lanes(T x) {
@@ -350,8 +414,8 @@ _OWNER = {name: n for n, (names, _) in enumerate(SNIPPETS) for name in names}
 def prelude(body: str, more: Iterable[str] = ()) -> str:
     """The functions that a text uses, with those that they use.
 
-    >>> print(prelude("y = as_half(x);").count("__device__"), "sigmoid" in prelude("x"))
-    7 False
+    >>> [name in prelude("y = as_half(x);") for name in ("as_half", "stored", "number", "sigmoid")]
+    [True, True, True, False]
     """
     found: set[int] = set()
     waiting = [body, *more]

@@ -12,11 +12,12 @@ What only this loop uses is local to its turn; results of reductions are known a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from ....ir import tile as ir
 from ....ir.dtype import bool_, float32
-from ....ir.tile_access import roots, walk
+from ....ir.tile_access import walk
 from ....ir.tile_types import TileType
 from . import functions
 from .across import COMBINE, neutral, reduce_threads, scan_threads, wide
@@ -28,91 +29,6 @@ from .writing import Lines
 
 if TYPE_CHECKING:
     from .lower import Lowering
-
-
-class Gathered:
-    """Takes statements in their order, and writes them when one comes that must see what they did."""
-
-    def __init__(self, low: Lowering) -> None:
-        self.low = low
-        self.layout: Layout | None = None
-        self.members: list[ir.Assign | ir.Store] = []
-        self.assigned: set[str] = set()
-        self.later: set[str] = set()
-        """Names whose values are known after the loop."""
-        self.stores = False
-
-    def before(self, statement: ir.Assign) -> None:
-        """A number: it is computed before the loop, if that makes no difference."""
-        names = _names(statement)
-        held = {n for member in self.members for n in _names(member)}
-        loads = isinstance(statement.value, ir.Load) and self.low.guard.matters(statement.value.pointer)
-        if names & (self.later | self.assigned) or statement.name in held or (loads and self.stores):
-            self.finish()
-        self.low.number(statement)
-
-    def add(self, statement: ir.Assign | ir.Store) -> None:
-        layout = self._layout(statement)
-        if not self._joins(statement, layout):
-            self.finish()
-        self.layout = layout
-        self.members.append(statement)
-        if isinstance(statement, ir.Store):
-            self.stores = True
-        elif isinstance(statement.value, ir.Reduce | ir.Scan):
-            self.later.add(statement.name)
-        else:
-            self.assigned.add(statement.name)
-
-    def _layout(self, statement: ir.Assign | ir.Store) -> Layout:
-        plan = self.low.plan
-        match statement:
-            case ir.Store():
-                return plan.of_store(statement)
-            case ir.Assign(_, ir.Reduce(_, x, _)):
-                return plan.of_operand(x)
-            case ir.Assign(_, ir.Scan(_, x, axis)):
-                return plan.of_scan(x, axis)
-        return plan.of_name(statement.name)
-
-    def _joins(self, statement: ir.Assign | ir.Store, layout: Layout) -> bool:
-        """Whether a statement may share the loop."""
-        if not self.members:
-            return True
-        if layout != self.layout or _names(statement) & self.later:
-            return False
-        if isinstance(statement, ir.Assign) and statement.name in self.later:
-            return False
-        if isinstance(statement, ir.Assign) and isinstance(statement.value, ir.Load):
-            # vectors are loaded before all else: a variable with another value before must have had its turn
-            if statement.name in self.assigned or any(statement.name in _names(m) for m in self.members):
-                return False
-        guard = self.low.guard
-        if isinstance(statement, ir.Store):
-            mine = guard.expanded(statement.pointer)
-            for pointer in self._accessed():
-                if guard.keys(pointer) & guard.keys(statement.pointer) and guard.expanded(pointer) != mine:
-                    return False
-        if isinstance(statement, ir.Assign) and isinstance(statement.value, ir.Load) and self.stores:
-            return not guard.matters(statement.value.pointer)
-        return not (missing(self.low, [*self.members, statement], layout) & self.assigned)
-
-    def _accessed(self) -> list[ir.Tile]:
-        """The pointers of loads that matter, and of stores."""
-        found = [m.pointer for m in self.members if isinstance(m, ir.Store)]
-        loads = [m.value for m in self.members if isinstance(m, ir.Assign) and isinstance(m.value, ir.Load)]
-        return found + [load.pointer for load in loads if self.low.guard.matters(load.pointer)]
-
-    def finish(self) -> None:
-        """Writes what was gathered."""
-        if self.members:
-            assert self.layout is not None
-            _Segment(self.low, self.layout, self.members).write()
-        self.__init__(self.low)  # type: ignore[misc]
-
-
-def _names(statement: ir.Statement) -> set[str]:
-    return {x.name for root in roots(statement) for x in walk(root) if isinstance(x, ir.Name)}
 
 
 def missing(low: Lowering, members: Sequence[ir.Assign | ir.Store], layout: Layout) -> set[str]:
@@ -150,7 +66,7 @@ def _evaluated(member: ir.Assign | ir.Store) -> list[ir.Tile]:
     return [x for x in found if x is not None]
 
 
-class _Segment:
+class Segment:
     """One loop, being written."""
 
     def __init__(self, low: Lowering, layout: Layout, members: Sequence[ir.Assign | ir.Store]) -> None:
@@ -264,7 +180,10 @@ class _Segment:
         if self.lanes.lines and wide:
             index = "    " * depth
             alone = len(self.lanes.lines) == 1 and not self.lanes.lines[0].strip().startswith("const")
-            out.lines += [f"{index}#pragma unroll", f"{index}for (int v = 0; v < {self.layout.width}; ++v){'' if alone else ' {'}"]
+            out.lines += [
+                f"{index}#pragma unroll",
+                f"{index}for (int v = 0; v < {self.layout.width}; ++v){'' if alone else ' {'}",
+            ]
             out.lines += [*self.lanes.lines, *([] if alone else [index + "}"])]
         else:
             out.lines += self.lanes.lines
@@ -359,10 +278,8 @@ class _Segment:
         if self._is_vector(load.pointer) and self.low.is_positional(load.mask) and self.low.is_positional(load.other):
             self._load_vector(name, load, t)
             return
-        from .lower import from_memory
-
         self.elements.lane = "v" if self.layout.width > 1 else None
-        value = from_memory(self.elements.memory(load.pointer, self._seen(load.pointer)), t)
+        value = functions.from_memory(self.elements.memory(load.pointer, self._seen(load.pointer)), t.dtype)
         self.elements.lane = None
         conditions = list(self.inside)
         if load.mask is not None:
@@ -404,13 +321,17 @@ class _Segment:
     def _filling(self, load: ir.Load, t: TileType) -> Text | None:
         """What stands for elements that are not read, if it is one number."""
         if load.other is None:
-            return functions.call(TYPES[t.dtype.name], literal(0, t.dtype)) if not t.dtype.is_float else literal(0, t.dtype)
+            return (
+                functions.call(TYPES[t.dtype.name], literal(0, t.dtype))
+                if not t.dtype.is_float
+                else literal(0, t.dtype)
+            )
         if self.elements.shape(load.other):
             return None
         made = self.elements.of(load.other, (), t.dtype)
         return made if t.dtype.is_float else functions.call(TYPES[t.dtype.name], made)
 
-    def _each(self, lines: Lines):  # type: ignore[no-untyped-def]
+    def _each(self, lines: Lines) -> AbstractContextManager[None]:
         return lines.block(f"for (int v = 0; v < {self.layout.width}; ++v)", unrolled=True)
 
     def _mask(self, lines: Lines, name: str, mask: ir.Tile | None) -> str:
@@ -425,8 +346,6 @@ class _Segment:
         return called
 
     def _store(self, store: ir.Store) -> None:
-        from .lower import to_memory
-
         t = self.low.types.of(store.pointer)
         owners = self.low.owners(self.layout)
         if self._is_vector(store.pointer):
@@ -439,7 +358,7 @@ class _Segment:
         if store.mask is not None:
             conditions.append(self._at(store.mask, TileType(bool_)).within(functions.AND))
         guard = f"if ({self._all(conditions)}) " if conditions else ""
-        self.lanes.add(f"{guard}{memory} = {to_memory(self._at(store.value, t), t)};")
+        self.lanes.add(f"{guard}{memory} = {functions.to_memory(self._at(store.value, t), t.dtype)};")
 
     def _store_vector(self, store: ir.Store, t: TileType, owners: list[str]) -> None:
         values = self._values(store, t)
@@ -469,7 +388,9 @@ class _Segment:
             if kept is not None and fits(kept.layout, self.view) and kept.element != kept.text:
                 element = kept.element or f"{kept.text}{self.indices}"
                 return element.removesuffix("[v]")
-        base = next((x.name for x in walk(store.pointer) if isinstance(x, ir.Name) and x.name not in self.elements.lazy), "x")
+        base = next(
+            (x.name for x in walk(store.pointer) if isinstance(x, ir.Name) and x.name not in self.elements.lazy), "x"
+        )
         called = self.low.names.fresh(f"{base}_out".replace("__", "_"))
         self.loads.add(f"{TYPES[t.dtype.name]} {called}[{self.layout.width}];")
         self.lanes.add(f"{called}[v] = {self._at(store.value, t)};")
@@ -485,7 +406,7 @@ class _Segment:
         guard = f"if ({self._all(self.inside)}) " if self.inside else ""
         if fn.startswith("arg"):
             self.elements.lane = "v" if self.layout.width > 1 else None
-            place = self.elements._position(self.view[axis])
+            place = self.elements.position(self.view[axis])
             self.elements.lane = None
             conditions = [*self.inside, f"{COMBINE[fn]}::beats({value}, {total}.value)"]
             self.lanes.add(f"if ({self._all(conditions)}) {total} = {{{value}, {place}}};")

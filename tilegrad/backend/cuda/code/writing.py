@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from .prelude import NAMES
 
 KEYWORDS = frozenset(
-    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const constexpr const_cast "
-    "continue decltype default delete do double dynamic_cast else enum explicit export extern false float for friend goto "
-    "if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public "
-    "register reinterpret_cast return short signed sizeof static static_assert static_cast struct switch template this "
-    "thread_local throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor "
-    "xor_eq threadIdx blockIdx blockDim gridDim warpSize asm main shared thread char8_t char16_t char32_t NULL".split()
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const constexpr "
+    "const_cast continue decltype default delete do double dynamic_cast else enum explicit export extern false "
+    "float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq "
+    "private protected public register reinterpret_cast return short signed sizeof static static_assert "
+    "static_cast struct switch template this thread_local throw true try typedef typeid typename union unsigned "
+    "using virtual void volatile wchar_t while xor xor_eq threadIdx blockIdx blockDim gridDim warpSize asm main "
+    "shared thread char8_t char16_t char32_t NULL".split()
 )
 OWN = re.compile(r"(v|c\d*(_\d+)?|at\d*|n|program_\d|grid_\d|parts\d*|__\w+|\w+f)$")
 """Names that generated code uses itself, and (ending in f) functions of the library."""

@@ -1,0 +1,133 @@
+"""What kernels do element by element: atomics and prints.
+
+An atomic on one number, or one whose old value somebody wants, is how instances speak to each other: what the block has
+stored before it can be seen by others after it, and the other way round.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING
+
+from ....ir import tile as ir
+from ....ir.dtype import bool_, int32, int64
+from .elements import Kept, View
+from .functions import AND, TYPES, Text, call, cast
+from .layout import Layout
+from .segments import missing
+
+if TYPE_CHECKING:
+    from .lower import Lowering
+
+UPDATES = {
+    "add": "Add",
+    "max": "Maximum",
+    "min": "Minimum",
+    "and": "And",
+    "or": "Or",
+    "xor": "Xor",
+    "xchg": "Replace",
+}
+"""What the prelude calls the functions of ATOMICS."""
+
+
+def atomic(low: Lowering, x: ir.Atomic) -> None:
+    """The threads that own elements change those in memory; all that hold an element learn what was there."""
+    t = low.types.of(x.pointer)
+    layout = low.plan.of_value(x.pointer) or low.plan.of_access(x.pointer)
+    reads = [ir.Store(x.pointer, y, x.mask) for y in (x.value, x.expected) if y is not None]
+    low.wait_for(low.guard.changing(x.pointer))
+    low.copy(sorted(missing(low, reads, layout)))
+    ordered = bool(x.name) or not t.shape
+    if ordered:
+        low.out.add("__threadfence();")
+        low.meet()
+    old = low.names.fresh(f"{low.names.of(x.name)}_old") if x.name else ""
+    if x.name:
+        low.out.add(f"{TYPES[t.dtype.name]} {old}{''.join(f'[{n}]' for n in layout.extents())};")
+    with low.over(layout, scope=True) as at:
+        view, conditions = low.positions(layout)
+        conditions = [*low.owners(layout), *conditions]
+        if x.mask is not None:
+            conditions.append(_at(low, x.mask, view, layout, ir.Literal(True)).within(AND))
+        low.elements.lane = "v" if layout.vector >= 0 else None
+        place = f"&{low.elements.memory(x.pointer, view if t.shape else ())}"
+        low.elements.lane = None
+        values = [_at(low, y, view, layout, x.pointer) for y in (x.expected, x.value) if y is not None]
+        update = "compare_and_swap" if x.fn == "cas" else f"Atomic<{UPDATES[x.fn]}>::of"
+        text = call(update, place, *[Text(f"{TYPES[t.dtype.name]}({value})") for value in values])
+        if x.name:
+            low.out.add(f"{old}{at} = {TYPES[t.dtype.name]}(0);")
+        guard = f"if ({' && '.join(conditions)}) " if conditions else ""
+        low.out.add(f"{guard}{f'{old}{at} = ' if x.name else ''}{text};")
+    low.copy([])
+    if x.name:
+        _tell(low, old, layout, TYPES[t.dtype.name])
+        _keep(low, x.name, old, layout)
+    if ordered:
+        low.out.add("__threadfence();")
+
+
+def _at(low: Lowering, y: ir.Tile, view: View, layout: Layout, like: ir.Tile) -> Text:
+    """An operand at the element at hand."""
+    dtype = bool_ if isinstance(like, ir.Literal) else low.types.of(like).dtype
+    low.elements.lane = "v" if layout.vector >= 0 else None
+    made = low.elements.part(y, view, layout.shape, dtype)
+    low.elements.lane = None
+    return cast(made, low.elements.dtype(y, dtype), dtype)
+
+
+def _tell(low: Lowering, old: str, layout: Layout, type: str) -> None:
+    """What owners have learnt, to those that hold the same elements."""
+    bits = layout.copies(low.threads)
+    if not bits:
+        low.meet()
+        return
+    parts = low.parts(type, math.prod(layout.extents()) * low.threads * low.bytes_of(type))
+    with low.over(layout) as at:
+        low.out.add(f"{parts}[{low.flat(layout, low.threads)} + thread] = {old}{at};")
+    low.meet()
+    with low.over(layout) as at:
+        low.out.add(f"{old}{at} = {parts}[{low.flat(layout, low.threads)} + (thread & ~{bits})];")
+
+
+def _keep(low: Lowering, name: str, old: str, layout: Layout) -> None:
+    """The variable is what was there before."""
+    t = low.types.variables[name]
+    known = any(name in scope for scope in low.scopes)
+    if not t.shape:
+        low.assign(name, t, old)
+    elif known:
+        with low.over(layout) as at:
+            low.out.add(f"{low.names.of(name)}{at} = {old}{at};")
+    else:
+        low.elements.kept[name] = Kept(old, layout)
+        low.scopes[-1].add(name)
+        low.names.called[name] = old
+
+
+def show(low: Lowering, x: ir.Print) -> None:
+    """A line for each element, by printf."""
+    program = "pid (%d, %d, %d)"
+    ids = ["program_0", "program_1", "program_2"]
+    for value in x.values or (ir.Literal(0),):
+        layout = low.plan.of_operand(value) if low.elements.shape(value) else low.plan.usual(())
+        low.copy(sorted(missing(low, [ir.Assign("_", value)], layout)))
+        with low.over(layout, scope=True):
+            view, conditions = low.positions(layout)
+            conditions = [*low.owners(layout), *conditions]
+            dtype = int32 if isinstance(value, ir.Literal) else low.types.of(value).dtype
+            low.elements.lane = "v" if layout.vector >= 0 else None
+            places = [str(low.elements.position(axis)) for axis in view]
+            shown = low.elements.part(value, view, layout.shape, dtype)
+            low.elements.lane = None
+            index = f" idx ({', '.join(['%d'] * len(places))})"
+            number = f"double({shown})" if dtype.is_float else str(cast(shown, dtype, int64))
+            form = f"{program}{index} {x.text.replace('%', '%%')}: {'%g' if dtype.is_float else '%lld'}\n"
+            if not x.values:
+                form, places, number = f"{program} {x.text.replace('%', '%%')}\n", [], ""
+            given = ", ".join([json.dumps(form), *ids, *places, *([number] if number else [])])
+            guard = f"if ({' && '.join(conditions)}) " if conditions else ""
+            low.out.add(f"{guard}printf({given});")
+        low.copy([])

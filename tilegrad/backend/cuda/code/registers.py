@@ -1,0 +1,144 @@
+"""What registers a thread has of a layout, and which positions these are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
+
+from .elements import Axis, View
+from .functions import ATOM, PRODUCT, SUM, Text, binary
+from .layout import Digit, Layout
+from .writing import Lines
+
+NONE: frozenset[tuple[int, int]] = frozenset()
+
+
+class Registers:
+    """Writes loops over registers; a block has so many threads."""
+
+    out: Lines
+    threads: int
+
+    def variable(self, layout: Layout, axis: int, place: int) -> str:
+        """The index of a digit that registers hold."""
+        if axis == layout.vector and place == 0:
+            return "v"
+        registers = [p for a, p in layout.registers() if a == axis and not (a == layout.vector and p == 0)]
+        stem = "c" if len(layout.shape) == 1 else f"c{axis}"
+        return stem if len(registers) == 1 else f"{stem}_{place}"
+
+    def indices(self, layout: Layout) -> str:
+        return "".join(f"[{self.variable(layout, axis, place)}]" for axis, place in layout.registers())
+
+    @contextmanager
+    def over(
+        self,
+        layout: Layout,
+        *,
+        without: Set[tuple[int, int]] = NONE,
+        start: dict[tuple[int, int], int] = {},
+        scope: bool = False,
+    ) -> Iterator[str]:
+        """Loops over what a thread holds; gives the indices."""
+        with _nested(self.out, self.loops(layout, without, start), scope):
+            yield self.indices(layout)
+
+    def loops(
+        self,
+        layout: Layout,
+        without: Set[tuple[int, int]] = NONE,
+        start: dict[tuple[int, int], int] = {},
+    ) -> list[str]:
+        heads = []
+        for axis, place in layout.registers():
+            if (axis, place) not in without:
+                name, first = self.variable(layout, axis, place), start.get((axis, place), 0)
+                heads.append(f"for (int {name} = {first}; {name} < {layout.axes[axis][place].extent}; ++{name})")
+        return heads
+
+    def flat(self, layout: Layout, times: int, without: Set[tuple[int, int]] = NONE) -> str:
+        """The number of the registers at hand, times something."""
+        made = Text("0")
+        for axis, place in layout.registers():
+            if (axis, place) not in without:
+                index = Text(self.variable(layout, axis, place))
+                extent = layout.axes[axis][place].extent
+                made = (
+                    index
+                    if made.text == "0"
+                    else binary("+", SUM, binary("*", PRODUCT, made, Text(str(extent))), index)
+                )
+        return (
+            "0" if made.text == "0" else str(binary("*", PRODUCT, made, Text(str(times)))) if times != 1 else str(made)
+        )
+
+    def positions(self, layout: Layout, named: bool = False) -> tuple[View, list[str]]:
+        """The view of a layout, where its vectors begin; and the conditions under which they are inside the tile.
+
+        With `named`, positions get names first.
+        """
+        view, conditions = [], []
+        for axis, digits in enumerate(layout.axes):
+            at = self.position(layout, axis)
+            if named and at.text not in ("0", "thread"):
+                name = "at" if len(layout.shape) == 1 else f"at{axis}"
+                self.out.add(f"const int {name} = {at};")
+                at = Text(name)
+            moving = axis == layout.vector
+            if layout.overhangs(axis):
+                conditions.append(f"{at.within(8)} < {layout.shape[axis]}")
+            of_registers = [
+                (d, self.variable(layout, axis, place) if d.stride is None else "") for place, d in enumerate(digits)
+            ]
+            view.append(Axis(at, tuple(of_registers), moving))
+        return tuple(view), conditions
+
+    def position(self, layout: Layout, axis: int, first: bool = False) -> Text:
+        """Where a vector begins along an axis; `first`: the first that a thread has."""
+        terms, weight = [], 1
+        for place, digit in enumerate(layout.axes[axis]):
+            if digit.stride is not None:
+                value: Text | None = self.thread_digit(digit)
+            elif first or (axis == layout.vector and place == 0):
+                value = None
+            else:
+                value = Text(self.variable(layout, axis, place))
+            if value is not None:
+                terms.append(value if weight == 1 else binary("*", PRODUCT, value, Text(str(weight))))
+            weight *= digit.extent
+        made = terms.pop() if terms else Text("0")
+        while terms:
+            made = binary("+", SUM, made, terms.pop())
+        return made
+
+    def thread_digit(self, digit: Digit) -> Text:
+        """A digit that the thread's number has."""
+        assert digit.stride is not None
+        text = "thread" if digit.stride == 1 else f"thread / {digit.stride}"
+        if digit.stride * digit.extent < self.threads:
+            text += f" % {digit.extent}"
+        return Text(text, PRODUCT if text != "thread" else ATOM)
+
+    def owners(self, layout: Layout) -> list[str]:
+        """The condition under which a thread is the first of those that hold the same."""
+        bits = layout.copies(self.threads)
+        if not bits:
+            return []
+        if bits & (bits + 1) == 0:
+            return ["thread == 0" if bits == self.threads - 1 else f"thread % {bits + 1} == 0"]
+        if bits + (bits & -bits) == self.threads:
+            return [f"thread < {bits & -bits}"]
+        return [f"(thread & {bits}) == 0"]
+
+
+@contextmanager
+def _nested(out: Lines, heads: Sequence[str], scope: bool) -> Iterator[None]:
+    if not heads:
+        if scope:
+            with out.block(""):
+                yield
+        else:
+            yield
+        return
+    with out.block(heads[0], unrolled=True), _nested(out, heads[1:], False):
+        yield
