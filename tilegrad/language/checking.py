@@ -163,7 +163,7 @@ def told(found: Specialised, misstep: Misstep) -> str:
     name = found.ir.name
     program = f", program ({', '.join(map(str, misstep.program))})" if misstep.program else ""
     lane = f", lane ({', '.join(map(str, misstep.lane))})" if misstep.lane else ""
-    place = found.read.places.get(id(misstep.statement))
+    place: Any = found.read.parts.get(id(misstep.tile)) or found.read.places.get(id(misstep.statement))
     if place is None:
         return f"kernel {name} ({found.ir.origin}){program}{lane}: {misstep.reason}"
     return f"kernel {name}, {place[1]}{program}{lane}: {misstep.reason}\n{place[1].marked()}"

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..errors import KernelError, KernelSourceError
-from ..ir.tile import Kernel, Literal, Name, Parameter, Statement
+from ..ir.tile import Kernel, Literal, Name, Parameter, Statement, Tile
 from ..ir.tile_checker import Mistake, Types, check
 from ..ir.tile_types import Refused, TileType
 from .flow import FlowReader
@@ -27,11 +27,12 @@ DEEPEST = 60
 
 
 class Read(NamedTuple):
-    """A kernel that was read, with the place of each of its statements (by identity)."""
+    """A kernel that was read, with the places of its statements and of their parts (by identity)."""
 
     kernel: Kernel
     places: dict[int, tuple[Statement, Place]]
     types: Types
+    parts: dict[int, tuple[Tile, Place]]
     captured: dict[tuple[int, str], Any]
 
 
@@ -71,7 +72,7 @@ class Reader(FlowReader):
             raise (found[1] if found else source.place(source.tree)).error(mistake.reason) from None
         except KernelError as error:
             raise source.place(source.tree).error(str(error)) from None
-        return Read(kernel, places, types, self.used)
+        return Read(kernel, places, types, self.parts, self.used)
 
     # --- statements ------------------------------------------------------------------------------
 

@@ -27,6 +27,8 @@ class Fault(Exception):
         self.lane, self.reason = lane, reason
         self.statement = statement
         """The one that is to blame, if it is not the one that runs."""
+        self.tile: Any = None
+        """Which expression of it."""
 
 
 class Memory:

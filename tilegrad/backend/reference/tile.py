@@ -142,13 +142,19 @@ class Misstep(KernelError):
     """What a run refuses: where, and why. `statement` is None for what only shows at the end."""
 
     def __init__(
-        self, kernel: str, statement: Statement | None, program: tuple[int, ...], lane: tuple[int, ...], reason: str
+        self,
+        kernel: str,
+        statement: Statement | None,
+        program: tuple[int, ...],
+        lane: tuple[int, ...],
+        reason: str,
+        tile: Tile | None = None,
     ) -> None:
         where = f", in `{show_statement(statement).split(chr(10))[0]}`" if statement is not None else ""
         where += f", program ({', '.join(map(str, program))})" if program else ""
         where += f", lane ({', '.join(map(str, lane))})" if lane else ""
         super().__init__(f"kernel {kernel}{where}: {reason}")
-        self.statement, self.program, self.lane, self.reason = statement, program, lane, reason
+        self.statement, self.program, self.lane, self.reason, self.tile = statement, program, lane, reason, tile
 
 
 def _all_written(kernel: Kernel, memories: Mapping[str, Memory], unwritten: Collection[str]) -> None:
@@ -204,7 +210,7 @@ class Interpreter:
                 self.statement(statement)
             except Fault as fault:
                 culprit = statement if fault.statement is None else fault.statement
-                raise Misstep(self.kernel.name, culprit, self.program, fault.lane, fault.reason) from None
+                raise Misstep(self.kernel.name, culprit, self.program, fault.lane, fault.reason, fault.tile) from None
 
     def statement(self, statement: Statement) -> None:
         match statement:
@@ -256,7 +262,9 @@ class Interpreter:
                 lane,
                 f"an element that was never loaded gets into {stored}: its mask was false; give that load an `other`",
             )
-        raise Fault(lane, f"a NaN is born in `{self.birth[1]}`, and stored in {stored}", self.birth[0])
+        fault = Fault(lane, f"a NaN is born in `{self.birth[1]}`, and stored in {stored}", self.birth[0])
+        fault.tile = self.birth[1]
+        raise fault
 
     def note_nan(self, x: Tile, made: Any, *operands: Any) -> None:
         """Remembers where the first NaN came from that no operand had."""
@@ -318,7 +326,11 @@ def _load(run: Interpreter, x: Load) -> Any:
     unspecified = poison(dtype) if run.checked else np.zeros((), dtype.numpy)
     other = unspecified if x.other is None else run.operand(x.other, dtype)
     active = run.mask(x.mask, pointer.offsets.shape)
-    loaded = run.memories[pointer.parameter].load(pointer.offsets, active, other, run.number)
+    try:
+        loaded = run.memories[pointer.parameter].load(pointer.offsets, active, other, run.number)
+    except Fault as fault:
+        fault.tile = x
+        raise
     if run.checked and dtype.is_float and not run.tainted:
         run.tainted = bool((np.isnan(loaded) & active).any())
     return loaded
@@ -330,8 +342,8 @@ def _apply(run: Interpreter, x: Apply) -> Any:
     function = FUNCTIONS[x.fn].evaluate
     assert function is not None
     dtype = run.types.arguments(x)
-    args = [run.operand(a, dtype) for a in x.args[1:]]
     first_arg = run.value(x.args[0]) if x.fn == "where" else run.operand(x.args[0], dtype)
+    args = [run.operand(a, dtype) for a in x.args[1:]]
     result = _rounded(function, dtype, [first_arg, *args])
     if id(x) in run.positions and x.fn in ("add", "sub", "mul") and dtype.kind == "int":
         _overflow(x, function, [first_arg, *args], result)
