@@ -39,6 +39,12 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("RAdam", {"lr": 0.05}),
     ("RAdam", {"lr": 0.05, "betas": (0.8, 0.9), "weight_decay": 0.1, "maximize": True}),
     ("RAdam", {"lr": 0.05, "weight_decay": 0.1, "decoupled_weight_decay": True}),
+    ("ASGD", {"lr": 0.05, "lambd": 0.01}),
+    ("ASGD", {"lr": 0.05, "alpha": 0.5, "t0": 3, "weight_decay": 0.1, "maximize": True}),
+    ("Rprop", {"lr": 0.02}),
+    ("Rprop", {"lr": 0.02, "etas": (0.4, 1.5), "step_sizes": (1e-3, 0.05), "maximize": True}),
+    ("Adafactor", {"lr": 0.05}),
+    ("Adafactor", {"lr": 0.5, "beta2_decay": -0.5, "eps": (1e-6, 1e-2), "d": 1.5, "weight_decay": 0.1}),
 ]
 
 

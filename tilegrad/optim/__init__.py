@@ -4,12 +4,15 @@ from . import lr_scheduler, swa_utils
 from .adam import Adam, AdamW
 from .adam_relatives import Adamax, Lion, NAdam, RAdam
 from .adaptive import Adadelta, Adagrad, RMSprop
+from .averaged import ASGD, Adafactor, Rprop
 from .optimizer import Optimizer
 from .sgd import SGD
 
 __all__ = [
+    "ASGD",
     "SGD",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
@@ -19,6 +22,7 @@ __all__ = [
     "Optimizer",
     "RAdam",
     "RMSprop",
+    "Rprop",
     "lr_scheduler",
     "swa_utils",
 ]

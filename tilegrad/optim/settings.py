@@ -67,6 +67,10 @@ class Settings:
             return tuple(self._number(name, n) for n in range(len(value)))
         return self._number(name, -1) if _is_number(value) else value
 
+    def part(self, name: str, n: int) -> Tensor:
+        """One of several numbers, of which others may be None."""
+        return self._number(name, n)
+
     def _number(self, name: str, part: int) -> Tensor:
         known = self.tensors.get((name, part))
         if known is None:
