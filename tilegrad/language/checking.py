@@ -40,7 +40,7 @@ def check(found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...], u
     if prod(grid) > FEW and _checked_fast(found, arguments, arrays, grid, unwritten):
         return
     copies = _copied(arrays)
-    _run(found, copies, grid, unwritten=unwritten, complete=True)
+    _run(found, copies, grid, unwritten=unwritten, complete=True, nan=False)
     _put_back(arrays, copies)
 
 
@@ -69,7 +69,7 @@ def _checked_fast(
     try:
         for site in np.argsort(noted, kind="stable"):
             if noted[site] != NOBODY:
-                _run(found, _copied(before), grid, unwritten=unwritten, order=[int(noted[site])])
+                _run(found, _copied(before), grid, unwritten=unwritten, order=[int(noted[site])], nan=False)
         for name, shadow in shadows.items():
             _refuse_gaps(found, name, cpu.to_host(shadow, uint8, (extents[name],)))
     except KernelFault:

@@ -73,12 +73,14 @@ def run(
     order: Sequence[int] | None = None,
     strict: bool = False,
     complete: bool = False,
+    nan: bool = True,
 ) -> None:
     """Runs all instances of a grid; what they store is then in the arrays among the arguments.
 
     `types` are those that the checker found, if the kernel has been checked already; `order` has the numbers of the
     instances (counted along the first axis first) as they should run. A `strict` run also refuses that two instances
-    store one value in one element; a `complete` one, that what was unwritten stays so in part.
+    store one value in one element; a `complete` one, that what was unwritten stays so in part; one
+    without `nan`, that a NaN which was not loaded is stored.
 
     >>> from ...ir.tile_parser import parse
     >>> kernel = parse('''
@@ -104,6 +106,7 @@ def run(
         _remember(kernel, memories, unwritten, strict)
     extents = (*grid, 1, 1)[:3]
     interpreter = Interpreter(kernel, types or check(kernel), memories, extents, checked)
+    interpreter.nan = nan
     with np.errstate(all="ignore"):
         places = list(product(*(range(n) for n in reversed(extents))))
         for number in range(len(places)) if order is None else order:
@@ -194,6 +197,7 @@ class Interpreter:
     ) -> None:
         self.kernel, self.types, self.memories, self.grid, self.checked = kernel, types, memories, grid, checked
         self.positions = position_parts(kernel) if checked else frozenset()
+        self.nan = True
         self.made: dict[int, Any] = {}
         """The values of expressions within one statement: a part that is used twice is computed once."""
 
@@ -247,7 +251,7 @@ class Interpreter:
         dtype = self.types.of(pointer).dtype
         stored = np.broadcast_to(self.operand(value, dtype), target.offsets.shape)
         active = self.mask(mask, target.offsets.shape)
-        if self.checked and dtype.is_float:
+        if not self.nan and dtype.is_float:
             self.refuse_nan(target, active & np.isnan(stored))
         self.memories[target.parameter].store(target.offsets, active, stored, self.number)
 
@@ -331,7 +335,7 @@ def _load(run: Interpreter, x: Load) -> Any:
     except Fault as fault:
         fault.tile = x
         raise
-    if run.checked and dtype.is_float and not run.tainted:
+    if not run.nan and dtype.is_float and not run.tainted:
         run.tainted = bool((np.isnan(loaded) & active).any())
     return loaded
 
@@ -347,7 +351,7 @@ def _apply(run: Interpreter, x: Apply) -> Any:
     result = _rounded(function, dtype, [first_arg, *args])
     if id(x) in run.positions and x.fn in ("add", "sub", "mul") and dtype.kind == "int":
         _overflow(x, function, [first_arg, *args], result)
-    if run.checked and dtype.is_float:
+    if not run.nan and dtype.is_float:
         run.note_nan(x, result, first_arg, *args)
     return np.asarray(result).astype(run.types.of(x).dtype.numpy, copy=False)
 
