@@ -102,30 +102,33 @@ class Compiled:
         return [place.number_from(x) if n in self.elsewhere else x for n, x in enumerate(inputs)]
 
 
-def compile(graph: Graph, updates: Mapping[int, int] = {}, name: str = "program", on: Device | None = None) -> Compiled:
+def compile(
+    graph: Graph, updates: Mapping[int, int] = {}, name: str = "program", on: Device | None = None, fit: int = 0
+) -> Compiled:
     """Compiles a graph, or finds its program on the disk. `updates` says which outputs (by number) are new values of
-    which inputs: those are written in place. The device is the one that the outputs are on."""
+    which inputs: those are written in place. The device is the one that the outputs are on. If `fit` is not 0, the
+    program takes at most so many bytes."""
     with _one_at_a_time:
-        return _compiled(graph, updates, name, on or device(_device_of(graph)))
+        return _compiled(graph, updates, name, on or device(_device_of(graph)), fit)
 
 
 _one_at_a_time = new_lock()
 
 
-def _compiled(graph: Graph, updates: Mapping[int, int], name: str, place: Device) -> Compiled:
+def _compiled(graph: Graph, updates: Mapping[int, int], name: str, place: Device, fit: int) -> Compiled:
     elsewhere = inputs_elsewhere(graph, place.name)
     lock = lock_for(place)
-    kept = None if settings().use else programs.name_of(graph, updates, name, place.grain, lock.digest)
+    kept = None if settings().use else programs.name_of(graph, updates, name, place.grain, lock.digest, fit)
     program = None if kept is None else programs.read(kept)
     stages = None
     if program is None:
-        stages = compiled_in_stages(graph, updates, name, place.grain, lock)
+        stages = compiled_in_stages(graph, updates, name, place.grain, lock, fit)
         program = stages.program
         if kept is not None:
             programs.write(kept, program)
     executable = place.load(program)
-    made = lambda: stages or compiled_in_stages(graph, updates, name, place.grain, lock)  # noqa: E731
-    again = lambda: compile(graph, updates, name, place)  # noqa: E731
+    made = lambda: stages or compiled_in_stages(graph, updates, name, place.grain, lock, fit)  # noqa: E731
+    again = lambda: compile(graph, updates, name, place, fit)  # noqa: E731
     return Compiled(program, executable, made, place.name, elsewhere, lock, again)
 
 
@@ -146,7 +149,9 @@ def settle(place: Device, found: Mapping[str, Entry]) -> None:
 _locks: dict[tuple[str, str], Lock] = {}
 
 
-def compiled_in_stages(graph: Graph, updates: Mapping[int, int], name: str, grain: Grain, lock: Lock) -> Stages:
+def compiled_in_stages(
+    graph: Graph, updates: Mapping[int, int], name: str, grain: Grain, lock: Lock, fit: int = 0
+) -> Stages:
     """The road from a graph to its program."""
     from .schedule.assemble import assemble
     from .schedule.fuse import fuse
@@ -157,6 +162,8 @@ def compiled_in_stages(graph: Graph, updates: Mapping[int, int], name: str, grai
     graph = stages.keep("graph", lambda: graph)
     for transform in PASSES:
         graph = stages.keep(transform.__name__, partial(fitted(transform, grain), graph), graph)
+    if fit:
+        graph = stages.keep("rematerialise", partial(_fitted, graph, updates, grain, fit), graph)
     found = stages.keep("fuse", lambda: fuse(graph, grain))
     schedule = stages.keep("order", lambda: order(found, updates), found)
     program = stages.keep("program", lambda: assemble(schedule, updates, name, lock))
@@ -165,6 +172,14 @@ def compiled_in_stages(graph: Graph, updates: Mapping[int, int], name: str, grai
 
         program = stages.keep("replace", lambda: replace(program), program)
     return stages
+
+
+def _fitted(graph: Graph, updates: Mapping[int, int], grain: Grain, fit: int) -> Graph:
+    """The graph such that its program takes at most so many bytes."""
+    from .schedule.planned import planned
+    from .transform.rematerialise import rematerialise
+
+    return rematerialise(graph, lambda trial: planned(trial, updates, grain), fit)
 
 
 def inputs_elsewhere(graph: Graph, place: str) -> tuple[int, ...]:

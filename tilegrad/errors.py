@@ -90,6 +90,10 @@ class OutOfMemoryError(RuntimeFault, MemoryError):
     """More memory than a device has left."""
 
 
+class BudgetError(TilegradError, MemoryError):
+    """A program that cannot be made to take as little memory as was allowed."""
+
+
 class ArgumentError(TilegradError, ValueError):
     """An argument that makes no sense."""
 

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 from types import MethodType
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from .specialised import Call, Kind, Specialised
 from .tensor import Tensor
 from .tree import flatten
 from .watched import Outside, outside
+
+if TYPE_CHECKING:
+    from .fitting import Memory
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,27 +53,37 @@ def host_scalar(read: Callable[[], float]) -> Tensor:
 
 
 @overload
-def jit(fn: Callable[P, R], *, tune: str | float | None = None) -> Jitted[P, R]: ...
+def jit(fn: Callable[P, R], *, tune: str | float | None = None, fit: str | float | None = None) -> Jitted[P, R]: ...
 @overload
-def jit(fn: None = None, *, tune: str | float | None = None) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
-def jit(fn: Callable[P, R] | None = None, *, tune: str | float | None = None) -> Any:
+def jit(
+    fn: None = None, *, tune: str | float | None = None, fit: str | float | None = None
+) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
+def jit(fn: Callable[P, R] | None = None, *, tune: str | float | None = None, fit: str | float | None = None) -> Any:
     """Makes a function run as one compiled program per kind of arguments.
 
     With `tune="20s"` its kernels are measured in other ways for so long, before the first call of each kind runs, and
     what is fastest is kept in `kernels.lock`: docs/tuning.md.
+
+    With `fit="2GB"` each program takes at most so much memory: where it would take more, values are computed again
+    for the gradients instead of kept. What that costs, the function's `memory` says.
     """
     seconds = 0.0
     if tune is not None:
         from .tuning import seconds_of  # loads the compiler
 
         seconds = seconds_of(tune)
-    return functools.partial(Jitted, tune=seconds) if fn is None else Jitted(fn, seconds)
+    bytes = 0
+    if fit is not None:
+        from .fitting import bytes_of  # loads the compiler
+
+        bytes = bytes_of(fit)
+    return functools.partial(Jitted, tune=seconds, fit=bytes) if fn is None else Jitted(fn, seconds, bytes)
 
 
 class Jitted(Generic[P, R]):
     """A function and its programs, the one that was made last first."""
 
-    def __init__(self, fn: Callable[P, R], tune: float = 0.0) -> None:
+    def __init__(self, fn: Callable[P, R], tune: float = 0.0, fit: int = 0) -> None:
         check_callable(fn, "jit")
         if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
             raise ArgumentError(
@@ -81,6 +94,8 @@ class Jitted(Generic[P, R]):
         self.fn = fn
         self.tune = tune
         """Seconds that are left for tuning."""
+        self.fit = fit
+        """The most bytes that a program may take; 0: any number."""
         self.programs: list[Specialised] = []
         self.outside: Outside | None = None
         self.varying: set[int] = set()
@@ -102,7 +117,7 @@ class Jitted(Generic[P, R]):
         if found is None or found.fn.__self__ is not owner:  # a copy of an object has that of the original
             if isinstance(owner, type) or not hasattr(owner, "__dict__"):
                 return MethodType(self, owner)
-            found = kept[name] = Jitted(self.fn.__get__(owner, cls), self.tune)
+            found = kept[name] = Jitted(self.fn.__get__(owner, cls), self.tune, self.fit)
         return found
 
     def __deepcopy__(self, copied: dict[int, Any]) -> Jitted[P, R]:
@@ -114,7 +129,7 @@ class Jitted(Generic[P, R]):
         if isinstance(fn, MethodType):
             return getattr, (fn.__self__, fn.__name__)
         named = getattr(sys.modules.get(fn.__module__), fn.__qualname__, None) if hasattr(fn, "__qualname__") else None
-        return fn.__qualname__ if named is self else (Jitted, (fn,))
+        return fn.__qualname__ if named is self else (Jitted, (fn, self.tune, self.fit))
 
     def __repr__(self) -> str:
         return f"<jitted {getattr(self.fn, '__qualname__', self.fn)}>"
@@ -133,6 +148,19 @@ class Jitted(Generic[P, R]):
         if program.writes and program.overlapping(leaves):
             return self.fn(*args, **kwargs)
         return program(leaves, sizes)  # type: ignore[no-any-return]
+
+    @property
+    def memory(self) -> Memory | None:
+        """What the program that was made last takes, and what is computed again to take no more; None before a call.
+
+        >>> step = jit(lambda x: (x.exp() * 2).sum())
+        >>> _ = step(tensor([1.0, 2.0]))
+        >>> print(step.memory)
+        peak 12 bytes: 0 bytes for temporaries, 8 bytes for inputs, 4 bytes for results
+        """
+        from .fitting import memory  # loads the compiler
+
+        return memory(self.programs[0].compiled, self.programs[0].gradient_bytes) if self.programs else None
 
     def prepared(self, *args: P.args, **kwargs: P.kwargs) -> Prepared:
         """The program for these arguments, compiled if there is none yet; it is not run."""
@@ -177,7 +205,7 @@ class Jitted(Generic[P, R]):
         """Makes a program for a call that none fits."""
         self._notice_numbers(call)
         types = [x.value.type if isinstance(x, Tensor) else None for x in call.leaves]
-        for known in self.programs:
+        for known in self.programs if not self.fit else ():  # how much fits depends on the sizes
             symbolic = _generalised(known.kind, call, types)
             if symbolic is None or tuple(symbolic) in self.fixed:
                 continue
@@ -200,13 +228,13 @@ class Jitted(Generic[P, R]):
         inputs = {n for n in self.varying if n < len(call.leaves) and call.leaves[n].__class__ in (int, float)}
         numbers = self.varying_outside - self.deciding
         try:
-            return Specialised(self.fn, _kind(call, types, inputs, numbers), call.leaves, self.outside)
+            return Specialised(self.fn, _kind(call, types, inputs, numbers), call.leaves, self.outside, self.fit)
         except (TilegradError, TypeError, ValueError, LookupError):
             if not inputs and not numbers:
                 raise
             self.varying -= inputs  # its value decides what is computed: one program for each
             self.deciding |= numbers
-            return Specialised(self.fn, _kind(call, types, set(), set()), call.leaves, self.outside)
+            return Specialised(self.fn, _kind(call, types, set(), set()), call.leaves, self.outside, self.fit)
 
     def _notice_numbers(self, call: Call) -> None:
         """Marks numbers that were different in an otherwise equal call: they become inputs."""

@@ -14,7 +14,7 @@ from .handle import Handle, mode, one_writer, wrap
 from .ir.dtype import float64, int64
 from .ir.graph import Input, TensorType, Value
 from .ir.node import Node
-from .ir.size import Size
+from .ir.size import Dim, Size
 from .ops.joint import joint_outputs
 from .realize import plain_graph, realize, substituted
 from .runtime.buffer import Buffer
@@ -99,10 +99,13 @@ class Specialised:
     elements of captured storages, which are written in place.
     """
 
-    def __init__(self, fn: Callable[..., Any], kind: Kind, leaves: Sequence[Any], outside: Outside) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], kind: Kind, leaves: Sequence[Any], outside: Outside, fit: int = 0
+    ) -> None:
         self.kind = kind
         self.outside = outside.others
         self.name = getattr(fn, "__name__", "function")
+        self.fit = fit
         self.runners: dict[tuple[tuple[str, int], ...], Runner] = {}
         trace = Trace()
         with one_writer:
@@ -177,7 +180,7 @@ class Specialised:
         updates = {len(outputs) + m: first + n for m, n in enumerate(self.updated)}
         outputs += [trace.finals[captured[n][0]] for n in self.updated]
         graph, self.constants = plain_graph(outputs, given)
-        self.compiled: Compiled = compile(graph, updates, self.name)
+        self.compiled: Compiled = compile(graph, updates, self.name, fit=self.fit)
         self.differentiable = [
             n for n, v in enumerate(self.result_values) if v is not None and v.tracked and "released" not in v.__dict__
         ]
@@ -193,6 +196,14 @@ class Specialised:
             if have is not type and have != type:
                 return False
         return all(read() == value for read, value in self.guards)
+
+    @property
+    def gradient_bytes(self) -> Dim:
+        """What the gradients take that are left behind."""
+        total: Dim = 0
+        for form in self.gradient_forms:
+            total = total + (0 if form is None else form.type.bytes)
+        return total
 
     def overlapping(self, leaves: Sequence[Any]) -> bool:
         """Whether memory that the program writes to is reached in two ways, which it was not made for."""

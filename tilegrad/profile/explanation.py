@@ -17,6 +17,7 @@ from typing import Any
 
 from ..compiler import Compiled, Stage
 from ..errors import ArgumentError
+from ..fitting import memory
 from ..ir.graph import Graph
 from ..ir.program import Launch, Program
 from ..ir.program_printer import peak, show_program
@@ -215,8 +216,10 @@ class Explanation:
         whole = self.measured.whole
         kernels = f"{len(self.kernels)} kernel{'' if len(self.kernels) == 1 else 's'}"
         share = f", {100 * whole.share:.0f} % of this machine's limit" if whole.share else ""
+        taken = memory(self.compiled)
+        again = f", {taken.values} values computed again ({taken.share:.1%} more work)" if taken.values else ""
         return (
-            f"{self.name}: {operations} operations in {kernels}, "
+            f"{self.name}: {operations} operations in {kernels}{again}, "
             f"{temporaries + rest} bytes ({temporaries} for temporaries), {duration(whole.seconds)} a run{share}"
         )
 

@@ -8,6 +8,7 @@ training step that is half of all memory.
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from ..ir.graph import Graph, Value
 from ..ops.comparison import Comparison
@@ -42,7 +43,7 @@ def sooner(graph: Graph) -> Graph:
     return rewrite(graph, partial(_sooner, pooled)) if pooled else graph
 
 
-def _sooner(pooled: dict[tuple[Value, object], MaxPool], value: Value, busy: set[Value]) -> Value | None:
+def _sooner(pooled: dict[tuple[Value, Any], MaxPool], value: Value, busy: set[Value]) -> Value | None:
     """The choice before it is spread over the windows, or None."""
     match value:
         case Where(condition, x, Returned() as back) if _is_zero(x):

@@ -1,0 +1,64 @@
+"""How many operations a value takes, from what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.graph import Value
+from ..ir.scalar import Apply, Expr, Index, Read, Reduce, Scan, parts
+from ..ir.size import Dim, Size
+
+TYPICAL = 64
+"""What a size that varies is taken for."""
+
+
+def operations(value: Value) -> int:
+    """The operations of all elements; those of a product are two for each of its terms.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ir.graph import Input, TensorType
+    >>> from ..ops.contraction import matmul
+    >>> x = Input(TensorType(float32, (4, 8)), "x")
+    >>> operations(matmul(x, Input(TensorType(float32, (8, 16)), "w")))
+    1024
+    """
+    count = 1
+    for extent in value.shape:
+        count *= _number(extent)
+    if not value.inputs or count == 0:
+        return 0
+    if value.opaque:
+        return 16 * sum(operations_of(x) for x in (*value.inputs, value))
+    indices = tuple([Index(f"i{n}", extent) for n, extent in enumerate(value.shape)])
+    element = value.element(indices, lambda x, at: Read(x, tuple(at), x.dtype))
+    return count * _count([element])
+
+
+def operations_of(value: Value) -> int:
+    """The elements of a value, as if each took one."""
+    count = 1
+    for extent in value.shape:
+        count *= _number(extent)
+    return count
+
+
+def _number(extent: Dim) -> int:
+    return extent.value(dict.fromkeys(extent.names(), TYPICAL)) if isinstance(extent, Size) else extent
+
+
+def _count(expressions: Sequence[Expr]) -> int:
+    """The operations of expressions, what they share once. Positions cost nothing."""
+    total = 0
+    seen: set[Expr] = set()
+    stack = list(expressions)
+    while stack:
+        e = stack.pop()
+        if e in seen or isinstance(e, Read):
+            continue
+        seen.add(e)
+        if isinstance(e, Reduce | Scan):
+            total += _number(e.index.extent) * (1 + _count([e.body]))
+        else:
+            total += isinstance(e, Apply) and e.fn != "cast"
+            stack.extend(parts(e))
+    return total

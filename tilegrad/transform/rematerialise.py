@@ -1,0 +1,364 @@
+"""Rematerialisation: a program that takes too much memory computes values again instead of keeping them.
+
+What the forward part leaves for the gradients lives longest. Where the most memory is in use, those that save most
+bytes for each operation are dropped, and computed again when the gradients need them; the plan is made anew, and so on.
+Random numbers come out equal, since they depend on a state that is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+from ..errors import BudgetError
+from ..ir.graph import Graph, Value
+from ..ir.node import Node
+from ..ir.size import Dim
+from ..ops.joint import Again
+from .effort import operations
+from .share import moved
+
+ROUNDS = 40
+"""How often a plan is made at most: each time a part of what is too much is dropped."""
+SEGMENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
+"""Into how many parts the forward part is cut, of each of which only the ends are kept, where that is not enough."""
+TRIALS = 6
+"""How many of the dearest are tried to be kept after all, once all fits."""
+
+
+class Plan(Node):
+    """In which order a graph is computed, and what is in memory when most is."""
+
+    bytes: int
+    """The most that are in use at a time: inputs, outputs and temporaries."""
+    made: tuple[tuple[Value, ...], ...]
+    """What each kernel computes, in order."""
+    needs: tuple[tuple[Value, ...], ...]
+    """What each kernel reads from memory."""
+    stored: frozenset[Value]
+    peak: int
+    """The number of the kernel that runs then."""
+    live: tuple[Value, ...]
+    """The temporaries that are in use then."""
+
+
+Planner: TypeAlias = "Callable[[Graph], Plan]"
+
+
+def rematerialise(graph: Graph, planner: Planner, budget: int) -> Graph:
+    """The graph with so much computed again for its gradients that it fits; an error if that cannot be.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ir.graph import Input, TensorType
+    >>> from ..ops.exponential import exp
+    >>> from ..schedule.planned import planned
+    >>> from .autodiff import gradients, tracked_input
+    >>> x, u = tracked_input(TensorType(float32, (64,)), "x"), Input(TensorType(float32, (64,)), "u")
+    >>> y = exp(exp(x))
+    >>> rematerialise(Graph((x, u), (y, *gradients([y], [u], [x]))), planned, 1 << 20) is not None
+    True
+    """
+    plan = planner(graph)
+    if plan.bytes <= budget:
+        return graph
+    search = _Search(graph, planner, plan)
+    if not search.until(budget):
+        least, extra = search.best.bytes, _share(search.graph)
+        raise BudgetError(
+            f"fit={budget:,} bytes cannot be: the program takes {plan.bytes:,}, and still {least:,} with {extra:.0%} "
+            f"more operations to compute values again; {_kept(graph):,} of them are inputs and results. Take a smaller "
+            "batch or a shorter dtype, drop gradients by optimizer.zero_grad() behind optimizer.step(), or allow more"
+        )
+    search.relent(budget)
+    return search.graph
+
+
+def computed_again(graph: Graph) -> list[Value]:
+    """What of the forward part is computed a second time, by checkpoints or to fit."""
+    later: set[Value] = set()
+    found = []
+    for value in graph.values():
+        if isinstance(value, Again) or not later.isdisjoint(value.inputs):
+            if _is_backward(value):
+                continue
+            later.add(value)
+            if not isinstance(value, Again):
+                found.append(value)
+    return found
+
+
+def _is_backward(value: Value) -> bool:
+    return value.location is not None and value.location.derived and not isinstance(value, Again)
+
+
+def _share(graph: Graph) -> float:
+    """How much more is computed, as a part of what must be."""
+    again = computed_again(graph)
+    extra = sum(map(operations, again))
+    return extra / max(1, sum(map(operations, set(graph.values()).difference(again))))
+
+
+def _kept(graph: Graph) -> int:
+    return sum(_number(v.type.bytes) for v in {*graph.inputs, *graph.outputs})
+
+
+def _number(dim: Dim) -> int:
+    return dim if isinstance(dim, int) else 0
+
+
+class _Search:
+    """A graph, and what is dropped of it so far."""
+
+    def __init__(self, graph: Graph, planner: Planner, plan: Plan) -> None:
+        self.original, self.first, self.planner = graph, plan, planner
+        self.values = graph.values()
+        self.place = {v: n for n, v in enumerate(self.values)}
+        self.given = set(graph.inputs)
+        self.readers = graph.consumers()
+        self.backward: set[Value] = set()
+        for v in self.values:
+            if v not in self.given and (_is_backward(v) or not self.backward.isdisjoint(v.inputs)):
+                self.backward.add(v)
+        self.kernel = {v: n for n, made in enumerate(plan.made) for v in made}
+        self.times = self._times()
+        self.parts: dict[Value, tuple[int, set[Value]]] = {}
+        self.dropped: set[Value] = set()
+        self.graph, self.best, self.back = graph, plan, {v: v for v in self.values}
+
+    def _times(self) -> dict[Value, int]:
+        """For what belongs to the gradients, the first kernel that computes it or a part of it."""
+        times: dict[Value, int] = {}
+        for v in reversed(self.values):
+            if v in self.backward:
+                found = [times[r] for r in self.readers[v] if r in times]
+                times[v] = self.kernel.get(v, min(found, default=len(self.first.made)))
+        return times
+
+    def until(self, budget: int) -> bool:
+        """Drops values until the rest fits; whether that was possible."""
+        least = self._state()
+        for trial in self._trials(budget):
+            self._settle(trial)
+            if self.best.bytes <= budget:
+                return True
+            least = min(least, self._state(), key=lambda state: state[2].bytes)
+        self._restore(least)
+        return False
+
+    def _trials(self, budget: int) -> Iterator[set[Value]]:
+        """What might be dropped: ever more of what saves most for its cost; then all, but for the ends of segments."""
+        for _ in range(ROUNDS):
+            chosen = self._chosen((self.best.bytes - budget) // 2 + 1)
+            if not chosen:
+                break
+            yield self.dropped | chosen
+        for count in SEGMENTS:
+            yield self._within(count)
+
+    def _within(self, count: int) -> set[Value]:
+        """What is only needed within one of so many segments of the forward part, and then by the gradients."""
+        kept = {*self.backward, *self.original.outputs}
+        last = {v: self._last_forward(v) for v in self.first.stored - kept if not v.opaque}
+        across = [0] * len(self.first.made)
+        total = 0
+        for v, end in last.items():
+            total += _number(v.type.bytes)
+            for n in range(self.kernel[v], end):
+                across[n] += _number(v.type.bytes)
+        order = sorted(last, key=self.kernel.__getitem__)
+        cuts: list[int] = []
+        begin, filled = 0, 0
+        for v in order:
+            filled += _number(v.type.bytes)
+            if filled * count >= total * (len(cuts) + 1) and self.kernel[v] > begin:
+                cuts.append(min(range(begin, self.kernel[v] + 1), key=lambda n: (across[n], -n)))
+                begin = self.kernel[v]
+        return {v for v, end in last.items() if not any(self.kernel[v] <= cut < end for cut in cuts)}
+
+    def _last_forward(self, value: Value) -> int:
+        """The last kernel of the forward part that needs a value."""
+        found, seen = self.kernel[value], {value}
+        stack = [value]
+        while stack:
+            for r in self.readers[stack.pop()]:
+                if r not in seen and r not in self.backward:
+                    seen.add(r)
+                    found = max(found, self.kernel.get(r, 0))
+                    if r not in self.kernel:
+                        stack.append(r)
+        return found
+
+    def _state(self) -> tuple[set[Value], Graph, Plan, dict[Value, Value]]:
+        return self.dropped, self.graph, self.best, self.back
+
+    def _restore(self, state: tuple[set[Value], Graph, Plan, dict[Value, Value]]) -> None:
+        self.dropped, self.graph, self.best, self.back = state
+
+    def relent(self, budget: int) -> None:
+        """Keeps the dearest after all, where there is room."""
+        dear = sorted(self.dropped, key=lambda v: (-self._cost(v, self.dropped), self.kernel[v]))
+        for v in dear[:TRIALS]:
+            before = self._state()
+            self._settle(self.dropped - {v})
+            if self.best.bytes > budget:
+                self._restore(before)
+
+    def _settle(self, dropped: set[Value]) -> None:
+        self.dropped = dropped
+        self.graph, self.back = _Later(self, dropped).graph()
+        self.best = self.planner(self.graph)
+
+    def _chosen(self, bytes: int) -> set[Value]:
+        """What to drop next, to save so many bytes where most is in use."""
+        now = {self.back.get(v, v): n for n, made in enumerate(self.best.made) for v in made}
+        candidates = []
+        for v in self.best.live:
+            if v in self.dropped or v in self.backward or v.opaque or v not in self.kernel:
+                continue
+            needed = self._needed(self.dropped | {v})
+            start = self.trigger(needed[v]) if v in needed else None
+            if start is not None and now.get(start, -1) >= self.best.peak:
+                candidates.append(v)
+        chosen: set[Value] = set()
+        while candidates and bytes > 0:
+            dropped = self.dropped | chosen
+            v = max(candidates, key=lambda v: (_number(v.type.bytes) / self._cost(v, dropped), -self.kernel[v]))
+            candidates.remove(v)
+            chosen.add(v)
+            bytes -= _number(v.type.bytes)
+        return chosen
+
+    def is_there(self, value: Value, dropped: set[Value]) -> bool:
+        """Whether a value of the forward part is in memory, or needs none."""
+        return value in self.given or not value.inputs or (value in self.first.stored and value not in dropped)
+
+    def _needed(self, dropped: set[Value]) -> dict[Value, int]:
+        """For values of the forward part the first kernel of the gradients that needs them, or what is made of them."""
+        needed: dict[Value, int] = {}
+        for v in reversed(self.values):
+            if v in self.backward:
+                continue
+            times = [self.times[r] for r in self.readers[v] if r in self.times]
+            times += [needed[r] for r in self.readers[v] if r in needed and not self.is_there(r, dropped)]
+            if times:
+                needed[v] = min(times)
+        return needed
+
+    def starts(self, dropped: set[Value]) -> dict[Value, Value]:
+        """For what is dropped, what must be there before it is computed again."""
+        needed = self._needed(dropped)
+        return {v: start for v in dropped if v in needed and (start := self.trigger(needed[v])) is not None}
+
+    def trigger(self, time: int) -> Value | None:
+        """What is there last before a kernel of the gradients can run."""
+        if time >= len(self.first.made):
+            return None
+        own = [v for v in self.first.needs[time] if v in self.backward and v in self.kernel]
+        if own:
+            return max(own, key=lambda v: self.kernel[v])
+        return self.first.made[time - 1][-1] if time else None
+
+    def _cost(self, value: Value, dropped: set[Value]) -> int:
+        """The operations to drop a value, too: it is made of what was dropped, or that is made of it. So of many alike
+        every other is dropped first."""
+        total, sources = self._parts(value)
+        stack = [x for x in sources if x in dropped]
+        seen = set(stack)
+        while stack:
+            own, more = self._parts(stack.pop())
+            total += own
+            stack += [x for x in more if x in dropped and x not in seen]
+            seen.update(more)
+        return 1 + total + sum(own for own, sources in map(self._parts, dropped - {value}) if value in sources)
+
+    def _parts(self, value: Value) -> tuple[int, set[Value]]:
+        """The operations to compute a value from others in memory, and which those are."""
+        if value not in self.parts:
+            seen, sources = {value}, set()
+            stack = list(value.inputs)
+            while stack:
+                v = stack.pop()
+                if self.is_there(v, set()):
+                    sources.add(v)
+                elif v not in seen:
+                    seen.add(v)
+                    stack.extend(v.inputs)
+            self.parts[value] = sum(map(operations, seen)), sources
+        return self.parts[value]
+
+
+class _Later:
+    """The graph in which the gradients read values that are computed again."""
+
+    def __init__(self, search: _Search, dropped: set[Value]) -> None:
+        self.search = search
+        self.starts = search.starts(dropped)
+        self.dropped = dropped & set(self.starts)
+        self.new: dict[Value, Value] = {}
+        self.copies: dict[tuple[Value, Value], Value] = {}
+        """Of a value, by what its computation waits for."""
+
+    def graph(self) -> tuple[Graph, dict[Value, Value]]:
+        """The graph, and for its values those that they come from."""
+        search = self.search
+        late: dict[Value, Value] = {}
+        for v in search.values:
+            if v not in search.backward:
+                self.new[v] = v
+        for v in sorted(
+            search.backward, key=lambda v: (search.times[v], search.place[v])
+        ):  # what starts it comes before
+            inputs = [self.new[x] if x in search.backward else self._late(x, late) for x in v.inputs]
+            self.new[v] = moved(v, tuple(inputs))
+        outputs = tuple([self.new[v] for v in search.original.outputs])
+        return Graph(search.original.inputs, outputs), {new: old for old, new in self.new.items()}
+
+    def _late(self, wanted: Value, late: dict[Value, Value]) -> Value:
+        """What the gradients read for a value."""
+        stack = [wanted]
+        while stack:
+            v = stack[-1]
+            if v in late or self.search.is_there(v, self.dropped):
+                late.setdefault(v, v)
+                stack.pop()
+            elif v in self.dropped:
+                late[v] = self._copy(v, self.starts[v])
+                stack.pop()
+            else:
+                waiting = [x for x in v.inputs if x not in late]
+                stack.extend(waiting)
+                if not waiting:
+                    late[v] = moved(v, tuple([late[x] for x in v.inputs]))
+        return late[wanted]
+
+    def _copy(self, wanted: Value, start: Value) -> Value:
+        """A value computed again from what is in memory then, when the start is there."""
+        stack = [(wanted, start)]
+        while stack:
+            v, start = key = stack[-1]
+            if key in self.copies:
+                stack.pop()
+                continue
+            if not v.inputs and v not in self.search.given:
+                self.copies[key] = v
+            elif self.search.is_there(v, self.dropped):
+                self.copies[key] = Again(v, self.new[start])
+            else:
+                parts = [(x, self.starts[x] if x in self.dropped else start) for x in v.inputs]
+                waiting = [p for p in parts if p not in self.copies]
+                stack.extend(waiting)
+                if not waiting:
+                    self.copies[key] = moved(v, tuple([self.copies[p] for p in parts]))
+        return self.copies[wanted, start]
+
+
+def shown(values: Sequence[Value]) -> str:
+    """Values that are computed again, for people: the ops by how often.
+
+    >>> shown([])
+    'nothing'
+    """
+    counts: dict[str, int] = {}
+    for v in values:
+        counts[v.op] = counts.get(v.op, 0) + 1
+    return ", ".join(f"{n} {op}" for op, n in sorted(counts.items(), key=lambda c: -c[1])) or "nothing"
