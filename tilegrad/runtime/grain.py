@@ -64,6 +64,8 @@ class Grain(NamedTuple):
     beside: int = 512
     """Rows side by side in an instance that reduces across memory, and how many columns it takes in at a time."""
     depth: int = 8
+    longest_beside: int = 8192
+    """Rows side by side up to which all instances have the same number of them; 0: they have `beside`."""
     short_rows: int = 64
     """Rows so short that an instance that adds up across them takes several at a time."""
     square: int = 32
@@ -125,6 +127,7 @@ def many_small(workers: int, shared: int = 228 << 10) -> Grain:
         longest_row=16384,
         whole=4096,
         beside=128,
+        longest_beside=0,
         depth=16,
         short_rows=1024,
         square=64,
