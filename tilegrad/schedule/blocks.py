@@ -52,7 +52,7 @@ def blocks(extents: Extents, grain: Grain) -> Choice:
         sized = [(_time(known, grain, *c), -c[0] * c[1], -c[1], c) for c in _powers(extents, limits)]
         height, width = min(sized)[-1]
         return chosen(m=height, n=width, k=_power_depth(extents, limits))
-    depth = _piece(k, -(-k // limits.depth), 4, limits.depth) if type(k) is int else limits.depth // 2
+    depth = _depth(k, limits.depth) if type(k) is int else limits.depth // 2
     if type(m) is not int or type(n) is not int:
         return chosen(m=_sole(m, limits.rows // 2), n=_sole(n, limits.columns // 4), k=depth)
     known = Sized(m, n, number_of(k), *extents[3:])
@@ -122,6 +122,17 @@ def _power_depth(extents: Extents, limits: Products) -> int:
 
 def _sole(extent: Dim, most: int) -> int:
     return min(extent, most) if type(extent) is int else most
+
+
+def _depth(k: int, most: int) -> int:
+    """Pieces of a sum without a rest if they are not much shorter for it: a rest is the same code once more.
+
+    >>> [_depth(k, 256) for k in (150, 676, 1024, 3456, 1021)]
+    [150, 169, 256, 216, 256]
+    """
+    fewest = -(-k // most)
+    pieces = next((n for n in range(fewest, fewest * 3 // 2 + 1) if k % n == 0), None)
+    return k // pieces if pieces else _piece(k, fewest, 4, most)
 
 
 def _pieces(extent: int, most: int, unit: int) -> Iterator[int]:
