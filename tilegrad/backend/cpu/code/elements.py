@@ -15,6 +15,7 @@ from ....ir.dtype import DType, bool_, int32, int64
 from ....ir.tile_types import TileType, Types, literal_dtype
 from .. import vectors
 from ..emit import I32, I64, Builder, Type, Value, constant, dtype_constant, element_type, lane_constants
+from .gathering import gather
 from .ranges import Ranges, divided
 
 At = list[Value]
@@ -56,6 +57,8 @@ class Elements:
         """What is known in the present turn of the innermost loop."""
         self.active: int | None = None
         """How many lanes exist, in the last vector of a row."""
+        self.nowhere: Value | None = None
+        """Memory to read instead of what may not be read."""
         self.nest = 0
         """The number of the loop nest that is being written."""
         self.base = 0
@@ -338,10 +341,10 @@ class Elements:
                 start = b.offset(self.of(base, [], 0, t.dtype), type.element, common)
             case _:
                 address = b.splat(self.of(pointer, at, lanes, t.dtype), lanes)
-                return self.gather(address, type, mask, default, bytes)
+                return gather(self, address, type, mask, default, bytes)
         address = b.offset(start, type.element, apart)
         if self.step(pointer, local=True) != 1 or apart.level >= b.level:
-            return self.gather(address, type, mask, default, bytes)
+            return gather(self, address, type, mask, default, bytes)
         first = b.extract(apart, 0)
         apart = b.op("sub", apart, b.splat(first, lanes))
         near = b.compare("eq", apart, lane_constants(range(lanes), apart.type.element))
@@ -351,7 +354,7 @@ class Elements:
         one = self._load_along(place, type, mask, default, bytes)
         here = b.close_branch()
         b.open_branch("apart")
-        other = self.gather(address, type, mask, default, bytes)
+        other = gather(self, address, type, mask, default, bytes)
         every = b.compare("eq", bits, constant(-1, bits.type))
         return b.close_branches(every, here, b.close_branch(), [(one, other)])[0]
 
@@ -405,13 +408,6 @@ class Elements:
         text = f"call {type} @{name}(ptr {address}, i32 {bytes}, {mask.type} {mask}, {type} {default})"
         return b.instruction(text, type)
 
-    def gather(self, address: Value, type: Type, mask: Value, default: Value, bytes: int) -> Value:
-        b = self.b
-        name = f"llvm.masked.gather.{type.short}.{address.type.short}"
-        b.declarations.setdefault(name, f"declare {type} @{name}({address.type}, i32, {mask.type}, {type})")
-        text = f"call {type} @{name}({address.type} {address}, i32 {bytes}, {mask.type} {mask}, {type} {default})"
-        return b.instruction(text, type)
-
     def _gathered(self, x: ir.Gather, at: At, lanes: int) -> Value:
         """The elements of a tile in memory at places along an axis."""
         b, last, source = self.b, len(at) - 1, self.made[id(x.x)]
@@ -436,7 +432,7 @@ class Elements:
         address = b.offset(source.address, source.element, b.op("add", index, b.splat(flat, lanes)))
         mask = self.existing(lanes) or constant(True, Type("i1", lanes))
         type = Type(source.element, lanes)
-        raw = self.gather(address, type, mask, constant(0, type), source.element_bytes)
+        raw = gather(self, address, type, mask, constant(0, type), source.element_bytes)
         return vectors.from_memory(b, raw, source.dtype)
 
     def step(self, x: ir.Tile, axis: int = -1, local: bool = False) -> int | None:
