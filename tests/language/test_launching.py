@@ -12,6 +12,7 @@ import tilegrad as tg
 import tilegrad.language as tl
 from tests.language.making import made
 from tests.language.test_tutorials import add
+from tilegrad.ir.tile_parser import parse
 from tilegrad.language import Config, autotune, heuristics, kernel
 
 FACTOR = 3
@@ -191,6 +192,22 @@ def test_what_a_kernel_became() -> None:
     assert (report.programs, report.loaded, report.stored, report.operations) == (8, 8192, 4096, 1024)
     with pytest.raises(tg.errors.KernelError, match="'tile', 'llvm' or 'cuda'"):
         add.source("c")
+
+
+def test_kernels_are_printed_as_they_are_read() -> None:
+    """In the notation of the tile language, which its parser reads back."""
+    x, out = tg.ones(16), tg.empty(16)
+    for body in (CONTROL, "tl.store(x, tl.reduce(tl.load(x + tl.arange(0, 5)), 0, better) if K < 0 else 0.0)"):
+        k = made(body, "x, out, n, K: tl.constexpr")
+        k[(1,)](x, out, 6, K=3)
+        assert parse(str(k.ir)) == k.ir
+        assert parse(str(k.latest().fast)) == k.latest().fast
+
+
+def test_the_cuda_source_needs_no_gpu() -> None:
+    x, out = tg.ones(100), tg.empty(100)
+    add[(1,)](x, x, out, 100, BLOCK=128)
+    assert "__global__" in add.source("cuda")
 
 
 def test_print(capfd: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from ..errors import DeviceError, KernelLaunchError
 from ..handle import Handle
 from ..ir.dtype import DType, bool_, float32, float64, int32, int64, uint64
 from ..ir.tile import Parameter
+from ..layout import layout
 from .frames import KernelBase
 from .values import constexpr
 
@@ -29,10 +30,9 @@ class Bound(NamedTuple):
     parameters: tuple[Parameter, ...]
     given: tuple[Any, ...]
     named: dict[str, Any]
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        return (self.parameters, tuple([(n, type(v), v) for n, v in self.constants.items()]))
+    same: dict[str, str]
+    """Parameters that were given a tensor which an earlier one has too: inside the kernel they are that one."""
+    key: tuple[Any, ...]
 
 
 def bound(kernel: KernelBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Bound:
@@ -52,13 +52,39 @@ def bound(kernel: KernelBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
         if kernel.is_static(name):
             constants[name] = static(kernel, name, value)
             continue
-        parameter = parameter_for(kernel, name, value)
-        if parameter is None:
+        made = parameter_for(kernel, name, value)
+        if made is None:
             constants[name] = value
         else:
-            parameters.append(parameter)
+            parameters.append(made)
             given.append(value)
-    return Bound(constants, tuple(parameters), tuple(given), dict(found.arguments))
+    same = aliases(parameters, given)
+    fixed = tuple([(n, type(v), v) for n, v in constants.items()])
+    key = (tuple([id(p) for p in parameters]), fixed, tuple(same.items()))
+    return Bound(constants, tuple(parameters), tuple(given), dict(found.arguments), same, key)
+
+
+def aliases(parameters: Sequence[Parameter], given: Sequence[Any]) -> dict[str, str]:
+    """Which parameters have the tensor of an earlier one."""
+    first: dict[tuple[int, Any], str] = {}
+    same: dict[str, str] = {}
+    for p, x in zip(parameters, given, strict=True):
+        if isinstance(x, Handle):
+            place = (id(x), 0) if x._base is None else (id(x._base.storage), layout(x).offset if x._moves else 0)
+            if first.setdefault(place, p.name) != p.name:
+                same[p.name] = first[place]
+    return same
+
+
+_parameters: dict[tuple[str, str, bool], Parameter] = {}
+
+
+def parameter(name: str, dtype: DType, pointer: bool = True) -> Parameter:
+    """One object for each: they are compared by identity in every launch."""
+    found = _parameters.get((name, dtype.short, pointer))
+    if found is None:
+        found = _parameters.setdefault((name, dtype.short, pointer), Parameter(name, dtype, pointer))
+    return found
 
 
 def plain(value: Any) -> Any:
@@ -89,23 +115,23 @@ def static(kernel: KernelBase, name: str, value: Any) -> Any:
 def parameter_for(kernel: KernelBase, name: str, value: Any) -> Parameter | None:
     """The parameter of the tile kernel for an argument; None for what becomes a constant."""
     if isinstance(value, Handle):
-        return Parameter(name, value._value.type.dtype)
+        return parameter(name, value._value.type.dtype)
     if value is None or isinstance(value, str | DType | KernelBase):
         return None
     annotation = kernel.signature.parameters[name].annotation
     if isinstance(value, bool):
-        return Parameter(name, bool_, False)
+        return parameter(name, bool_, False)
     if isinstance(value, int):
         if isinstance(annotation, DType):
-            return Parameter(name, annotation, False)
+            return parameter(name, annotation, False)
         if value == 1:
             return None  # a stride of 1 must be known
         dtype = next((d for d in (int32, int64, uint64) if d.min <= value <= d.max), None)
         if dtype is None:
             raise KernelLaunchError(f"kernel {kernel.fn.__name__}: `{name}` is {value}, which does not fit in 64 bits")
-        return Parameter(name, dtype, False)
+        return parameter(name, dtype, False)
     if isinstance(value, float):
-        return Parameter(name, annotation if annotation in (float32, float64) else float32, False)
+        return parameter(name, annotation if annotation in (float32, float64) else float32, False)
     if isinstance(value, tuple):
         return None
     remedy = "tilegrad.tensor(x), or tilegrad.from_dlpack(x) for what another library holds" if hasattr(

@@ -19,6 +19,7 @@ class KernelBase:
             raise TypeError(f"a kernel is a function defined by def, and not {fn!r}")
         self.fn = fn
         self.signature = inspect.signature(fn)
+        self.static = frozenset(name for name, p in self.signature.parameters.items() if _is_constexpr(p.annotation))
         self._source: Source | None = None
 
     @property
@@ -35,10 +36,13 @@ class KernelBase:
 
     def is_static(self, name: str) -> bool:
         """Whether a parameter must be known when the kernel is compiled."""
-        annotation = self.signature.parameters[name].annotation
-        if isinstance(annotation, str):
-            return annotation.split(".")[-1] == "constexpr"
-        return annotation is constexpr or isinstance(annotation, constexpr)
+        return name in self.static
+
+
+def _is_constexpr(annotation: Any) -> bool:
+    if isinstance(annotation, str):
+        return annotation.split(".")[-1] == "constexpr"
+    return annotation is constexpr or isinstance(annotation, constexpr)
 
 
 class Frame:

@@ -11,7 +11,6 @@ from ..handle import Handle
 from ..ir.tile import Kernel, Name, Parameter
 from ..ir.tile_access import Accesses, accesses
 from ..ir.tile_types import TileType
-from ..layout import layout
 from ..runtime.device import CompiledKernel, device
 from ..runtime.once import lock
 from .arguments import Bound, bound, device_of, grid_of
@@ -68,14 +67,19 @@ class Specialised:
             found = self.compiled[place] = device(place).compile(self.fast)
         return found
 
-    def source(self, kind: str = "tile", place: str = "cpu") -> str:
-        """What it became: `tile`, or what a backend makes of it (`llvm`, `cuda`)."""
+    def source(self, kind: str = "tile") -> str:
+        """What it became: `tile`, or what a backend makes of it (`llvm`, `cuda`); no GPU is needed for that."""
         if kind == "tile":
             return str(self.ir)
-        names = {"llvm": "cpu", "cpu": "cpu", "cuda": "cuda", "null": "null"}
-        if kind not in names:
-            raise KernelError(f"a kernel's source is asked for as 'tile', 'llvm' or 'cuda', and not as {kind!r}")
-        return device(names[kind]).source(self.fast)
+        if kind in ("llvm", "cpu"):
+            from ..backend.cpu.build import kernel_ir  # loads LLVM
+
+            return kernel_ir(self.fast)
+        if kind == "cuda":
+            from ..backend.cuda.build import kernel_source
+
+            return kernel_source(self.fast)
+        raise KernelError(f"a kernel's source is asked for as 'tile', 'llvm' or 'cuda', and not as {kind!r}")
 
     def asm(self, place: str = "cpu") -> str:
         """The machine code that a device runs, in print."""
@@ -182,8 +186,9 @@ class KernelFunction(KernelBase, Launchable):
         if 0 in extents:
             return
         fresh = unwritten(call)
-        with written(self.fn.__name__, call.parameters, call.given, self.stored(found, call)):
-            memories = self.arguments(found, call)
+        stored = self.stored(found, call)
+        with written(self.fn.__name__, call.parameters, call.given, stored):
+            memories = self.arguments(found, call, stored)
             if how == "run":
                 buffers = [m.window() if isinstance(m, Memory) else m for m in memories]
                 found.on(place)(buffers, extents)
@@ -192,35 +197,33 @@ class KernelFunction(KernelBase, Launchable):
             else:
                 run_in_orders(found, memories, extents)
 
-    def arguments(self, found: Specialised, call: Bound) -> list[Any]:
+    def arguments(self, found: Specialised, call: Bound, stored: frozenset[str]) -> list[Any]:
         """Memory and numbers, for the parameters of the tile kernel."""
         memories = [
             (p.name, memory_of(x)) for p, x in zip(call.parameters, call.given, strict=True) if isinstance(x, Handle)
         ]
-        refuse_overlap(self.fn.__name__, memories, self.stored(found, call))
+        refuse_overlap(self.fn.__name__, memories, stored)
         by_name: dict[str, Memory] = dict(memories)
         numbers = {p.name: x for p, x in zip(call.parameters, call.given, strict=True) if not isinstance(x, Handle)}
         return [by_name[p.name] if p.pointer else numbers[p.name] for p in found.ir.parameters]
 
     def stored(self, found: Specialised, call: Bound) -> frozenset[str]:
         """The parameters whose tensors are written."""
-        return frozenset(n for n in found.accesses.stored) | frozenset(
-            alias for alias, name in aliases(call).items() if name in found.accesses.stored
-        )
+        names = found.accesses.stored
+        return names if not call.same else names | {alias for alias, name in call.same.items() if name in names}
 
     def specialised(self, call: Bound) -> Specialised:
         """The kernel for these arguments: read once, and again when constants that it uses have changed."""
-        same = aliases(call)
-        key = (*call.key, tuple(same.items()))
+        same = call.same
         with _reading:
-            found = self.known.get(key)
+            found = self.known.get(call.key)
             if found is None or not found.is_current():
                 parameters = tuple([p for p in call.parameters if p.name not in same])
                 names = {**call.constants}
                 for alias, name in same.items():
                     dtype = next(p.dtype for p in parameters if p.name == name)
                     names[alias] = Block(Name(name), TileType(dtype, (), True))
-                found = self.known[key] = Specialised(read(self, names, parameters), parameters)
+                found = self.known[call.key] = Specialised(read(self, names, parameters), parameters)
             self.last = found
         return found
 
@@ -242,23 +245,6 @@ class KernelFunction(KernelBase, Launchable):
 
     def __repr__(self) -> str:
         return f"<kernel {self.fn.__name__}{self.shown_signature}>"
-
-
-def aliases(call: Bound) -> dict[str, str]:
-    """Parameters that were given a tensor which an earlier one has too: inside the kernel they are the same."""
-    first: dict[tuple[int, Any], str] = {}
-    same: dict[str, str] = {}
-    for p, x in zip(call.parameters, call.given, strict=True):
-        if isinstance(x, Handle):
-            key = (id(x) if x._base is None else id(x._base.storage), layout_key(x))
-            if first.setdefault(key, p.name) != p.name:
-                same[p.name] = first[key]
-    return same
-
-
-def layout_key(x: Handle) -> Any:
-    """Where in its storage a tensor begins."""
-    return layout(x).offset if x._moves else 0
 
 
 def kernel(fn: Callable[..., Any] | None = None, **hints: Any) -> Any:
