@@ -31,7 +31,7 @@ from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.options import about, candidates, digest_of, refusal, settled, usual
 
 GRAINS = {
-    "few": Grain()._replace(tile=12, loop=12, longest_row=50, whole=2, beside=3, depth=3, square=3, short_rows=6),
+    "few": Grain()._replace(tile=12, loop=12, rows=12, longest_row=50, whole=2, beside=3, depth=3, square=3, short_rows=6),
     "many": SMALL,
 }
 

@@ -30,6 +30,7 @@ from tilegrad.transform.pipeline import PASSES, fitted
 SMALL = many_small(4)._replace(
     tile=16,
     loop=16,
+    rows=16,
     least=4,
     longest_row=32,
     whole=8,
@@ -46,7 +47,7 @@ SMALL = many_small(4)._replace(
     ),
 )
 """As many small cores, but so small that the examples of ops are large for it."""
-FEW = Grain()._replace(workers=3, tile=12, loop=12, longest_row=5, whole=2, beside=3, depth=3, square=3, short_rows=6)
+FEW = Grain()._replace(workers=3, tile=12, loop=12, rows=12, longest_row=5, whole=2, beside=3, depth=3, square=3, short_rows=6)
 """As few large ones, but as small."""
 SOME = [e for n, e in enumerate(all_examples()) if n % 8 == 0]
 

@@ -57,6 +57,8 @@ class Grain(NamedTuple):
     """The smallest tile that is worth an instance, where larger ones would be too few."""
     loop: int = 2048
     """A tile of a row that is gone through in a loop."""
+    rows: int = 256
+    """Short rows that an instance takes together, where it also stores along them."""
     longest_row: int = 16384
     """A row up to which an instance takes it in one piece."""
     whole: int = 8192
@@ -124,6 +126,7 @@ def many_small(workers: int, shared: int = 228 << 10) -> Grain:
         tile=1024,
         least=256,
         loop=4096,
+        rows=1024,
         longest_row=16384,
         whole=4096,
         beside=128,

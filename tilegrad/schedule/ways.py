@@ -50,6 +50,7 @@ def candidates(flat: FlatGroup, grain: Grain) -> list[Choice]:
             scaled = grain._replace(
                 instances=1,
                 tile=max(1, int(grain.tile * part)),
+                rows=max(1, int(grain.rows * part)),
                 least=1,
                 loop=max(1, int(grain.loop * part)),
                 beside=max(1, int(grain.beside * part)),
@@ -142,7 +143,8 @@ def _with_sizes(flat: FlatGroup, way: str, grain: Grain) -> Choice:
             return _down(outer, inner, grain)
         case "rows":
             width = _piece(columns[0].extent, grain.longest_row, grain)
-            height = _height(rows, width, grain)
+            along = any(columns[0] in facts(s.offset).indices for s in flat.stores)
+            height = _height(rows, width, grain._replace(tile=min(grain.tile, grain.rows)) if along else grain)
             return chosen(way, height=height) if height > 1 else chosen(way)
         case "beside":
             beside = _fastest_row(flat, rows)
