@@ -11,6 +11,7 @@ from . import (
     functional,
     init,
     layers,
+    lazy,
     loss,
     margin,
     models,
@@ -30,6 +31,7 @@ from .conv import *  # noqa: F403
 from .dropout import *  # noqa: F403
 from .embedding import *  # noqa: F403
 from .layers import *  # noqa: F403
+from .lazy import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .margin import *  # noqa: F403
 from .module import Module
@@ -39,9 +41,10 @@ from .parameter import Parameter
 from .pool import *  # noqa: F403
 from .recurrent import *  # noqa: F403
 from .transformer import *  # noqa: F403
+from .unpooling import MaxUnpool1d, MaxUnpool2d, MaxUnpool3d
 from .upsample import *  # noqa: F403
 
-__all__ = ["Module", "Parameter", "functional", "init", "models", "utils"]
+__all__ = ["MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "Module", "Parameter", "functional", "init", "models", "utils"]
 __all__ += activation.__all__
 __all__ += attention.__all__
 __all__ += cells.__all__
@@ -50,6 +53,7 @@ __all__ += conv.__all__
 __all__ += dropout.__all__
 __all__ += embedding.__all__
 __all__ += layers.__all__
+__all__ += lazy.__all__
 __all__ += loss.__all__
 __all__ += margin.__all__
 __all__ += norm.__all__

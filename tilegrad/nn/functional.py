@@ -17,6 +17,7 @@ from . import (
     paddings,
     poolings,
     resizing,
+    sampling,
 )
 from .activations import *  # noqa: F403
 from .alignment import *  # noqa: F403
@@ -31,8 +32,10 @@ from .norms import *  # noqa: F403
 from .paddings import *  # noqa: F403
 from .poolings import *  # noqa: F403
 from .resizing import *  # noqa: F403
+from .sampling import *  # noqa: F403
+from .unpooling import max_unpool1d, max_unpool2d, max_unpool3d
 
-__all__: list[str] = []
+__all__ = ["max_unpool1d", "max_unpool2d", "max_unpool3d"]
 __all__ += activations.__all__
 __all__ += alignment.__all__
 __all__ += attending.__all__
@@ -46,3 +49,4 @@ __all__ += norms.__all__
 __all__ += paddings.__all__
 __all__ += poolings.__all__
 __all__ += resizing.__all__
+__all__ += sampling.__all__

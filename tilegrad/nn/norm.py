@@ -26,6 +26,7 @@ __all__ = [
     "LayerNorm",
     "LocalResponseNorm",
     "RMSNorm",
+    "SyncBatchNorm",
 ]
 
 
@@ -148,6 +149,28 @@ class BatchNorm3d(_BatchNorm):
     """Of (N, C, D, H, W)."""
 
     axes = (5,)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Of (N, C, ...) with any number of axes. In one process there is nobody to be in step with: it is a batch norm."""
+
+    axes = (2, 3, 4, 5)
+
+    def __init__(self, num_features: int, *args: Any, process_group: Any = None, **options: Any) -> None:
+        if process_group is not None:
+            raise ArgumentError("SyncBatchNorm: process_group is not there: statistics are those of this process")
+        super().__init__(num_features, *args, **options)
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+        """The module with every batch norm in it replaced by one of this class, with its parameters and statistics."""
+        if isinstance(module, _BatchNorm) and not isinstance(module, cls):
+            made = cls(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats)
+            made.__dict__.update(module.__dict__)
+            return made
+        for name, child in module.named_children():
+            module.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return module
 
 
 class _InstanceNorm(_Running):

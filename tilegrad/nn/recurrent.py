@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import sqrt
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from ..amp_casts import product_precision
 from ..creation import empty, zeros
@@ -21,12 +21,22 @@ from ..tensor import Tensor
 from . import functional, init
 from .cells import State, Weights, gru_step, input_gates, lstm_step, nonlinearity_named, rnn_step, two_states
 from .module import Module
+from .packing import PackedSequence, last_steps, padded, present, repacked, turned
 from .parameter import Parameter
 
 __all__ = ["GRU", "LSTM", "RNN"]
 
+Lengths: TypeAlias = "Sequence[int] | None"
+"""Of packed sequences, in falling order."""
 
-def _in_one_kernel(x: Tensor, state: State, w: Weights, kind: Kind, reverse: bool) -> tuple[Tensor, State]:
+
+CLOSED = 1e4
+"""What makes a gate 0 or 1 exactly, whatever the hidden state adds to it."""
+
+
+def _in_one_kernel(
+    x: Tensor, state: State, w: Weights, kind: Kind, reverse: bool, lengths: Lengths
+) -> tuple[Tensor, State]:
     """One layer through all steps, in one direction: all steps in one kernel, which has the batch as its last axis."""
     more = state[1].t() if kind == "lstm" else None
     bias = w.input_bias
@@ -38,13 +48,24 @@ def _in_one_kernel(x: Tensor, state: State, w: Weights, kind: Kind, reverse: boo
             bias = bias + cat([w.hidden_bias[: 2 * units], more * 0])
     elif bias is not None and w.hidden_bias is not None:
         bias = bias + w.hidden_bias
-    gates = functional.linear(x, w.of_input, bias).transpose(1, 2)
+    inputs = functional.linear(x, w.of_input, bias)
+    if lengths is not None and kind == "lstm":
+        inputs = _held(inputs, lengths)
+    gates = inputs.transpose(1, 2)
     three = (gates.value, w.of_hidden.value, state[0].t().value)
     precision = product_precision(x.dtype)
     hidden, cell = recurrence(*three, None if more is None else more.value, kind, reverse, precision)
     outputs = wrap(hidden).transpose(1, 2)
-    last = outputs[0 if reverse else -1]
+    last = outputs[0 if reverse else -1] if lengths is None else last_steps(outputs, lengths)
     return outputs, (last,) if cell is None else (last, wrap(cell).t())
+
+
+def _held(gates: Tensor, lengths: Sequence[int]) -> Tensor:
+    """The gates of an LSTM, such that its cells stay as they are behind the ends of sequences."""
+    exists = present(lengths, gates.shape[0], gates).unsqueeze(-1)
+    closed, opened = gates.new_tensor(-CLOSED), gates.new_tensor(CLOSED)
+    i, f, *rest = gates.chunk(4, -1)
+    return cat([i.where(exists, closed), f.where(exists, opened), *rest], -1)
 
 
 class _Recurrent(Module):
@@ -133,14 +154,38 @@ class _Recurrent(Module):
     def _state_widths(self) -> list[int]:
         return [self.hidden_size]
 
-    def _run(self, input: Tensor, given: State | None) -> tuple[Tensor, State]:
+    def _run(self, input: Any, given: State | None) -> tuple[Any, State]:
         """The outputs of the last layer, and the last states of all."""
+        if isinstance(input, PackedSequence):
+            return self._run_packed(input, given)
         self._check(input)
         batched = input.dim() == 3
         axis = 0 if self.batch_first else 1
         x = input if batched else input.unsqueeze(axis)
         x = x.transpose(0, 1) if self.batch_first else x
-        initial = self._initial(x, given, batched)
+        x, states = self._all_layers(x, self._initial(x, given, batched), None)
+        x = x.transpose(0, 1) if self.batch_first else x
+        if batched:
+            return x, states
+        return x.squeeze(axis), tuple([s.squeeze(1) for s in states])
+
+    def _run_packed(self, input: PackedSequence, given: State | None) -> tuple[PackedSequence, State]:
+        """The same for sequences of different lengths: each state stops at the end of its sequence."""
+        if input.data.dim() != 2 or input.data.shape[1] != self.input_size:
+            raise ShapeError(
+                f"{type(self).__name__}: packed sequences of the shape {tuple(input.data.shape)}: they must have "
+                f"{self.input_size} features"
+            )
+        x = padded(input)
+        states = self._initial(x, given, True)
+        if input.sorted_indices is not None:
+            states = tuple([s.index_select(1, input.sorted_indices) for s in states])
+        x, states = self._all_layers(x, states, input.lengths())
+        if input.unsorted_indices is not None:
+            states = tuple([s.index_select(1, input.unsorted_indices) for s in states])
+        return repacked(x, input), states
+
+    def _all_layers(self, x: Tensor, initial: State, lengths: Lengths) -> tuple[Tensor, State]:
         last: list[State] = []
         for layer in range(self.num_layers):
             if layer and self.dropout and self.training:
@@ -149,28 +194,31 @@ class _Recurrent(Module):
             for direction, suffix in enumerate(self._suffixes):
                 number = layer * len(self._suffixes) + direction
                 state = tuple([s[number] for s in initial])
-                output, state = self._through(x, state, self._weights(layer, suffix), reverse=direction == 1)
+                output, state = self._through(x, state, self._weights(layer, suffix), direction == 1, lengths)
                 outputs.append(output)
                 last.append(state)
             x = outputs[0] if len(outputs) == 1 else cat(outputs, -1)
-        states = tuple([stack(parts) for parts in zip(*last, strict=True)])
-        x = x.transpose(0, 1) if self.batch_first else x
-        if batched:
-            return x, states
-        return x.squeeze(axis), tuple([s.squeeze(1) for s in states])
+        return x, tuple([stack(parts) for parts in zip(*last, strict=True)])
 
-    def _through(self, x: Tensor, state: State, w: Weights, reverse: bool) -> tuple[Tensor, State]:
+    def _through(
+        self, x: Tensor, state: State, w: Weights, reverse: bool, lengths: Lengths = None
+    ) -> tuple[Tensor, State]:
         """One layer through all steps, in one direction."""
+        if lengths is not None and reverse:
+            outputs, state = self._through(turned(x, lengths), state, w, False, lengths)
+            return turned(outputs, lengths), state
         sizes = (*x.value.shape, w.of_hidden.shape[0])
         if not self.unrolled and w.projection is None and all(isinstance(n, int) and n > 0 for n in sizes):
-            return _in_one_kernel(x, state, w, self._kind(), reverse)
+            return _in_one_kernel(x, state, w, self._kind(), reverse, lengths)
         gates = input_gates(x, w, self.joined)
-        outputs = []
+        exists = None if lengths is None else present(lengths, x.shape[0], x).unsqueeze(-1)
+        steps_done = []
         steps = range(x.shape[0])
         for n in reversed(steps) if reverse else steps:
-            state = self._step(gates[n], state, w)
-            outputs.append(state[0])
-        return stack(outputs[::-1] if reverse else outputs), state
+            new = self._step(gates[n], state, w)
+            state = new if exists is None else tuple([a.where(exists[n], b) for a, b in zip(new, state, strict=True)])
+            steps_done.append(state[0])
+        return stack(steps_done[::-1] if reverse else steps_done), state
 
     def _check(self, input: Tensor) -> None:
         name = type(self).__name__
@@ -242,7 +290,7 @@ class RNN(_Recurrent):
     def _kind(self) -> Kind:
         return "tanh" if self.nonlinearity == "tanh" else "relu"
 
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
         output, (hidden,) = self._run(input, None if hx is None else (hx,))
         return output, hidden
 
@@ -280,7 +328,7 @@ class GRU(_Recurrent):
     def _kind(self) -> Kind:
         return "gru"
 
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
         output, (hidden,) = self._run(input, None if hx is None else (hx,))
         return output, hidden
 
@@ -305,6 +353,6 @@ class LSTM(_Recurrent):
     def _state_widths(self) -> list[int]:
         return [self.proj_size or self.hidden_size, self.hidden_size]
 
-    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Any, tuple[Tensor, Tensor]]:
         output, (hidden, cell) = self._run(input, None if hx is None else two_states(hx))
         return output, (hidden, cell)

@@ -80,6 +80,11 @@ class Optimizer(ABC):
     def _check_parameter(self, n: int, parameter: Any, known: set[int]) -> None:
         if not isinstance(parameter, Tensor):
             raise ArgumentError(f"{self.name} updates tensors, but parameter {n} is a {type(parameter).__name__}")
+        if type(parameter).__name__ == "UninitializedParameter":
+            raise ArgumentError(
+                f"{self.name}: parameter {n} has no shape yet: run a batch through the network before, so that its "
+                "lazy layers know their sizes"
+            )
         if not parameter.is_leaf:
             raise ArgumentError(
                 f"{self.name}: parameter {n} of the shape {tuple(parameter.shape)} is computed from other tensors: "

@@ -1,0 +1,105 @@
+"""Images read at any places: a grid says for each pixel of the result where it comes from (spatial transformers)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+from ..creation import arange
+from ..errors import ArgumentError, ShapeError
+from ..joining import stack
+from ..ops.broadcasting import shown
+from ..tensor import Tensor
+
+__all__ = ["affine_grid", "grid_sample"]
+
+
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
+    """The places that an affine map (N, 2, 3) or (N, 3, 4) gives the pixels of images of a size (N, C, ...).
+
+    >>> import tilegrad as tg
+    >>> affine_grid(tg.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]), (1, 1, 1, 2))
+    tensor([[[[-0.5000,  0.0000],
+              [ 0.5000,  0.0000]]]])
+    """
+    rank = len(size) - 2
+    if rank not in (2, 3) or tuple(theta.shape) != (size[0], rank, rank + 1):
+        raise ShapeError(
+            f"affine_grid: maps {shown(theta.shape)} for images {shown(tuple(size))}: (N, 2, 3) or (N, 3, 4)"
+        )
+    axes = []
+    for n, extent in enumerate(size[2:]):
+        place = arange(extent, dtype=theta.dtype, device=theta.device)
+        at = (place * 2 + 1) / extent - 1 if not align_corners else place * (2 / max(extent - 1, 1)) - (extent > 1)
+        axes.append(at.reshape([-1 if k == n else 1 for k in range(rank)]).expand(tuple(size[2:])))
+    points = stack([*axes[::-1], axes[0] * 0 + 1], -1).reshape(-1, rank + 1)
+    return (points @ theta.transpose(1, 2)).reshape(size[0], *size[2:], rank)
+
+
+def grid_sample(
+    input: Tensor,
+    grid: Tensor,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """Images (N, C, H, W) or volumes at places (N, ..., 2 or 3): x first, from -1 at one border to 1 at the other.
+
+    >>> import tilegrad as tg
+    >>> x = tg.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+    >>> grid_sample(x, tg.zeros(1, 1, 1, 2))
+    tensor([[[[2.5000]]]])
+    """
+    rank = input.dim() - 2
+    if rank not in (2, 3) or grid.dim() != rank + 2 or grid.shape[-1] != rank or grid.shape[0] != input.shape[0]:
+        raise ShapeError(
+            f"grid_sample: places {shown(grid.shape)} for an input {shown(input.shape)}: for (N, C, H, W) it takes "
+            "(N, ..., ..., 2), for volumes (N, ..., ..., ..., 3)"
+        )
+    if mode not in ("bilinear", "nearest") or padding_mode not in ("zeros", "border", "reflection"):
+        raise ArgumentError(
+            f"grid_sample: mode {mode!r} and padding_mode {padding_mode!r}: there are 'bilinear' and 'nearest'; "
+            "'zeros', 'border' and 'reflection'"
+        )
+    extents = [int(n) for n in input.shape[2:]]
+    places = [
+        _place(grid[..., rank - 1 - n], extent, padding_mode, bool(align_corners)) for n, extent in enumerate(extents)
+    ]
+    if mode == "nearest":
+        return _read(input, [place.round() for place in places], extents)
+    low = [place.floor() for place in places]
+    total: Any = 0
+    for corner in product((0, 1), repeat=rank):
+        weight: Any = 1
+        for up, place, start in zip(corner, places, low, strict=True):
+            weight = weight * ((place - start) if up else (start + 1 - place))
+        corners = [start + up for up, start in zip(corner, low, strict=True)]
+        total = total + _read(input, corners, extents) * weight.unsqueeze(1)
+    return total  # type: ignore[no-any-return]
+
+
+def _place(at: Tensor, extent: int, padding: str, align: bool) -> Tensor:
+    """A coordinate from -1 to 1 as a position along an axis."""
+    place = (at + 1) * ((extent - 1) / 2) if align else ((at + 1) * extent - 1) / 2
+    if padding == "reflection":
+        low, span = (0.0, extent - 1.0) if align else (-0.5, float(extent))
+        if span <= 0:
+            return place * 0
+        away = (place - low).abs()
+        turns, rest = (away / span).floor(), away % span
+        place = rest.where(turns % 2 == 0, span - rest) + low
+    return place if padding == "zeros" else place.clamp(0, extent - 1)
+
+
+def _read(x: Tensor, places: Sequence[Tensor], extents: Sequence[int]) -> Tensor:
+    """The elements at whole positions, 0 outside."""
+    inside: Any = True
+    flat: Any = 0
+    for place, extent in zip(places, extents, strict=True):
+        inside = ((place >= 0) & (place < extent)) & inside
+        flat = flat * extent + place.detach().clamp(0, extent - 1).long()
+    batch, channels = x.shape[:2]
+    index = flat.reshape(batch, 1, -1).expand(batch, channels, flat.numel() // batch)
+    found = x.reshape(batch, channels, -1).gather(2, index).reshape(batch, channels, *flat.shape[1:])
+    return found * inside.unsqueeze(1).to(x.dtype)  # type: ignore[no-any-return]

@@ -1,0 +1,117 @@
+"""Max pooling undone as far as it can be: the greatest elements back in their places, zeros elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, ClassVar
+
+from ..errors import ShapeError
+from ..ops.broadcasting import shown
+from ..tensor import Tensor
+from .geometry import Each, each
+from .module import Module
+
+__all__ = ["MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d"]
+
+
+def _unpooled(
+    rank: int, x: Tensor, indices: Tensor, kernel_size: Each, stride: Each | None, padding: Each, output_size: Any
+) -> Tensor:
+    op = f"max_unpool{rank}d"
+    if x.shape != indices.shape or x.dim() not in (rank + 1, rank + 2):
+        raise ShapeError(
+            f"{op}: an input of the shape {shown(x.shape)} with indices of the shape {shown(indices.shape)}: both "
+            f"have the same {rank + 1} or {rank + 2} axes"
+        )
+    taps, paddings = each(kernel_size, rank, "kernel_size", op), each(padding, rank, "padding", op, 0)
+    strides = taps if stride is None else each(stride, rank, "stride", op)
+    sizes = [(n - 1) * s - 2 * p + k for n, s, p, k in zip(x.shape[-rank:], strides, paddings, taps, strict=True)]
+    if output_size is not None:
+        asked = list(output_size)[-rank:]
+        if any(abs(a - n) >= s for a, n, s in zip(asked, sizes, strides, strict=True)):
+            raise ShapeError(
+                f"{op}: output_size {asked}: with this geometry it is about {sizes}, by less than a stride"
+            )
+        sizes = asked
+    leading = x.shape[:-rank]
+    flat = x.new_zeros(*leading, prod(sizes))
+    made = flat.scatter(-1, indices.reshape(*leading, -1), x.reshape(*leading, -1))
+    return made.reshape(*leading, *sizes)
+
+
+def max_unpool1d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Each,
+    stride: Each | None = None,
+    padding: Each = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """The elements that `max_pool1d` kept, at the indices that it gave.
+
+    >>> import tilegrad as tg
+    >>> y, places = tg.nn.functional.max_pool1d(tg.tensor([[1.0, 3.0, 2.0, 0.0]]), 2, return_indices=True)
+    >>> max_unpool1d(y, places, 2)
+    tensor([[0., 3., 2., 0.]])
+    """
+    return _unpooled(1, input, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool2d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Each,
+    stride: Each | None = None,
+    padding: Each = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """The elements that `max_pool2d` kept, at the indices that it gave."""
+    return _unpooled(2, input, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool3d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Each,
+    stride: Each | None = None,
+    padding: Each = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """The elements that `max_pool3d` kept, at the indices that it gave."""
+    return _unpooled(3, input, indices, kernel_size, stride, padding, output_size)
+
+
+class _MaxUnpool(Module):
+    rank: ClassVar[int]
+
+    def __init__(self, kernel_size: Each, stride: Each | None = None, padding: Each = 0) -> None:
+        super().__init__()
+        name = type(self).__name__
+        self.kernel_size = each(kernel_size, self.rank, "kernel_size", name)
+        self.stride = self.kernel_size if stride is None else each(stride, self.rank, "stride", name)
+        self.padding = each(padding, self.rank, "padding", name, 0)
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        return _unpooled(self.rank, input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """Puts back what `MaxPool1d(return_indices=True)` kept."""
+
+    rank = 1
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """Puts back what `MaxPool2d(return_indices=True)` kept."""
+
+    rank = 2
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """Puts back what `MaxPool3d(return_indices=True)` kept."""
+
+    rank = 3
