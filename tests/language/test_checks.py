@@ -43,6 +43,9 @@ FAULTS = {
     ),
     "an assertion": ("tl.device_assert(v < 20, 'large')\ntl.store(out + i, v, mask=m)", "the assertion failed: large"),
     "an assumption": ("tl.assume(n < 20)\ntl.store(out + i, v, mask=m)", "the assertion failed: tl.assume"),
+    "a gather too far": (
+        "tl.store(out + i, tl.gather(v, tl.arange(0, 8) + 1, 0), mask=m)", "gather takes element 8 of an axis of 8"
+    ),
     "an atomic too far": ("tl.store(out + i, v, mask=m)\ntl.atomic_add(out + n, 1.0)", "index {n} is outside out"),
     "a pointer that is moved too far": (
         "y = v\np = x + i\nfor k in range(2):\n    y = tl.load(p)\n    p += n\ntl.store(out + i, y, mask=m)",

@@ -21,6 +21,7 @@ from ..ir.tile import (
     Expand,
     For,
     Full,
+    Gather,
     If,
     Kernel,
     Literal,
@@ -232,6 +233,9 @@ class _Maker:
         if not parts(x):
             return x
         made = {id(part): self.value(part) for part in parts(x)}
+        if isinstance(x, Gather):
+            index = made[id(x.index)]
+            self.report((index < 0) | (index >= self.types.of(x.x).shape[x.axis]), self.types.of(x).shape)
         return x.replaced(**{n: _swapped(x.__dict__[n], made) for n in x.children})  # type: ignore[no-any-return]
 
     # --- where pointers point --------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -25,14 +25,21 @@ from ..runtime.device import device
 
 
 class Window(Buffer):
-    """The memory of another buffer from some byte on; it keeps that alive."""
+    """The memory of another buffer from some byte on; what a device notes about that, it notes here."""
 
     __slots__ = ("whole",)
+    own: ClassVar[frozenset[str]] = frozenset({"address", "bytes", "device", "memory", "whole"})
 
     def __init__(self, whole: Buffer, offset: int) -> None:
         self.device, self.whole = whole.device, whole
         self.bytes, self.address = whole.bytes - offset, whole.address + offset
         self.memory = whole.memory[offset:] if isinstance(whole.memory, np.ndarray) else whole.memory
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.whole, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self if name in self.own else self.whole, name, value)
 
     def __del__(self) -> None:
         pass  # nothing of its own
