@@ -1,0 +1,112 @@
+"""Code for products on the CPU: blocks at the borders of a result, positions, and what is left out of vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tilegrad as tg
+from tests.checklist import checklist
+from tilegrad.backend.cpu.build import kernel_ir
+from tilegrad.backend.cpu.code.dot import block_of, room_for
+from tilegrad.backend.cpu.code.ranges import _scale
+from tilegrad.backend.cpu.target import Target
+from tilegrad.compiler import compile
+from tilegrad.ir.dtype import float32
+from tilegrad.ir.graph import Graph, Input, TensorType
+from tilegrad.ir.program import Launch
+from tilegrad.ops.arithmetic import add
+from tilegrad.ops.convolution import Convolve
+from tilegrad.ops.sliding import Sliding
+from tilegrad.runtime.grain import Grain
+from tilegrad.schedule.flatten import flatten
+from tilegrad.schedule.fuse import fuse
+from tilegrad.schedule.ways import usual
+
+TARGETS = [Target("x86", 32, 16), Target("x86", 64, 32), Target("arm", 16, 32)]
+
+
+@given(st.sampled_from(TARGETS), st.integers(1, 300), st.integers(1, 300))
+def test_blocks_cover_a_result_and_fit_the_registers(target: Target, m: int, n: int) -> None:
+    rows, wide, tail = block_of(target, float32, (m, n))
+    height, width = room_for(target, float32, (m, n))
+    lanes = target.lanes(4)
+
+    assert rows * wide + wide + 1 <= target.registers
+    assert height % rows == 0
+    assert m <= height < m + rows
+    assert (width - tail * lanes) % (wide * lanes) == 0
+    assert n <= width < n + wide * lanes
+
+
+@given(st.integers(1, 5000), st.integers(0, 1 << 20))
+def test_a_product_divides_all_numbers_that_there_are(divisor: int, most: int) -> None:
+    scale = _scale(divisor, most, 32)
+    if scale is None:
+        return
+    factor, shift = scale
+    ends = [q * divisor + d for q in (0, 1, most // divisor // 2, most // divisor) for d in (-1, 0, 1)]
+    for x in [x for x in ends if 0 <= x <= most] + [most]:
+        assert x * factor < 1 << 32
+        assert x * factor >> shift == x // divisor
+
+
+@pytest.mark.parametrize("m, n, k", [(7, 9, 3), (13, 40, 5), (8, 24, 33), (25, 56, 7), (6, 200, 2), (30, 17, 1)])
+@pytest.mark.parametrize("across", [False, True])
+def test_products_at_the_borders_of_blocks(m: int, n: int, k: int, across: bool) -> None:
+    rng = np.random.default_rng(m)
+    x, y = (rng.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n)))
+    if across:
+        found = tg.tensor(x.T.copy()).T @ tg.tensor(y.T.copy()).T
+    else:
+        found = tg.tensor(x) @ tg.tensor(y)
+    np.testing.assert_allclose(found.numpy(), x.astype(np.float64) @ y, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("width", [1, 9, 15])
+def test_ends_of_rows_are_stored_without_masks(width: int) -> None:
+    x = Input(TensorType(float32, (7, width)), "x")
+    program = compile(Graph((x,), (add(x, x),))).program
+    (kernel,) = [step.kernel for step in program.steps if isinstance(step, Launch)]
+    assert "masked.store" not in kernel_ir(kernel)
+    array = np.arange(7 * width, dtype=np.float32).reshape(7, width)
+    np.testing.assert_array_equal((tg.tensor(array) + tg.tensor(array)).numpy(), array * 2)
+
+
+@pytest.mark.parametrize("groups, channels, stride", [(1, 5, 1), (6, 1, 1), (6, 1, 2)])
+def test_windows_that_are_no_products_are_summed_side_by_side(groups: int, channels: int, stride: int) -> None:
+    x = Input(TensorType(float32, (2, groups, channels, 33, 33)), "x")
+    w = Input(TensorType(float32, (groups, 1, channels, 3, 3)), "w")
+    axis = Sliding(33, 33 if stride == 1 else 17, 3, stride, 1)
+    (group,) = fuse(Graph((x, w), (Convolve(x, w, (axis, axis)),))).groups
+
+    assert group.kind == "rows"
+    assert usual(flatten(group), Grain()).way == "beside"
+
+
+@checklist(52)
+@pytest.mark.parametrize("taps, stride, padding", [(3, 2, 1), (2, 2, 0), (1, 2, 0), (5, 3, 2), (2, 3, 1), (11, 4, 3)])
+def test_gradients_of_strided_convolutions_reach_only_what_windows_cover(taps: int, stride: int, padding: int) -> None:
+    """An infinity in the gradient of one window is in the gradients of its elements, and nowhere else."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(taps)
+    x = rng.standard_normal((2, 3, 23, 19)).astype(np.float32)
+    w = rng.standard_normal((4, 3, taps, taps)).astype(np.float32)
+    theirs, ours = torch.tensor(x, requires_grad=True), tg.tensor(x, requires_grad=True)
+    y = torch.nn.functional.conv2d(theirs, torch.tensor(w), stride=stride, padding=padding)
+    z = tg.nn.functional.conv2d(ours, tg.tensor(w), stride=stride, padding=padding)
+    upstream = rng.standard_normal(tuple(y.shape)).astype(np.float32)
+    y.backward(torch.tensor(upstream), retain_graph=True)
+    z.backward(tg.tensor(upstream))
+    np.testing.assert_allclose(ours.grad.numpy(), theirs.grad.numpy(), rtol=1e-4, atol=1e-4)
+
+    upstream[1, :, 2, 1] = np.inf
+    found = tg.vjp(lambda x: tg.nn.functional.conv2d(x, tg.tensor(w), stride=stride, padding=padding), tg.tensor(x))
+    (gradient,) = found[1](tg.tensor(upstream))
+    reached = np.zeros((23, 19), bool)
+    first, second = (slice(max(0, q * stride - padding), q * stride - padding + taps) for q in (2, 1))
+    reached[first, second] = True
+    np.testing.assert_array_equal(~np.isfinite(gradient.numpy()).all(axis=1)[1], reached)
+    assert np.isfinite(gradient.numpy()[0]).all()
