@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 MOST_BINDINGS = 256
 """Sets of sizes that are kept for one program."""
 
-MOST_GRAPHS = 2
-"""Graphs that a program has for different addresses."""
-
 
 class CudaExecutable(Executable):
     """A compiled program."""
@@ -65,8 +62,7 @@ class Binding:
         self.work = Work(self.name, tuple([(step.call.name, step.origin) for step in self.plan.steps]))
         self.made = [(bytes, class_bytes(bytes)) for bytes in self.plan.made]
         self.runs = 0
-        self.graphs: list[ProgramGraph] = []
-        """For different addresses, the one that was used last at the end."""
+        self.graph: ProgramGraph | None = None
         self.data: list[int] = [0] * len(self.plan.patches)
         """What the arguments are patched for."""
         self.lock = RLock()
@@ -157,20 +153,13 @@ class Binding:
 
     def _as_graph(self, queue: Queue, data: list[int], inputs: Sequence[CudaBuffer]) -> None:
         distinct = not self.plan.updated or len({x.address for x in inputs}) == len(inputs)
-        if self.graphs and self.graphs[-1].distinct and not distinct:
+        graph = self.graph
+        if graph is not None and graph.distinct and not distinct:
             self._direct(queue, data)  # what ran at once would now write what the other reads
             return
-        graphs = self.graphs
-        graph = next((g for g in graphs if g.data == data), None)
+        self.patch(data)
         if graph is None:
-            self.patch(data)
-            if len(graphs) < MOST_GRAPHS:
-                graph = ProgramGraph(self.device, self.plan, graphs[0].distinct if graphs else distinct, data)
-            else:
-                graph = graphs.pop(0)
-                graph.renew(data)
-            graphs.append(graph)
-        elif graph is not graphs[-1]:
-            graphs.remove(graph)
-            graphs.append(graph)
+            graph = self.graph = ProgramGraph(self.device, self.plan, distinct, data)
+        elif graph.data != data:
+            graph.renew(data)
         self.device.driver.launch_graph(graph.executable, queue.handle)

