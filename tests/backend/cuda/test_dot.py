@@ -45,7 +45,7 @@ def product(
     y_mask = f", mask=(i < {n})[None, :] & (ks < {k})[:, None], other=0.0" if masked else ""
     mask = f", mask=(i < {n})[None, :] & (i2 < {m})[:, None]" if masked else ""
     sums = {"f64": "float64", "i8": "int32", "i32": "int32"}.get(dtype, "float32")
-    result = f".to(tl.{ {'bf16': 'bfloat16', 'f16': 'float16'}[dtype]})" if dtype in ("bf16", "f16") else ""
+    result = f".to(tl.{ {'bf16': 'bfloat16', 'f16': 'float16'}[dtype] })" if dtype in ("bf16", "f16") else ""
     out = {"i8": "i32"}.get(dtype, dtype)
     return parse(f'''
 def contract(x: "*{dtype}", y: "*{dtype}", out: "*{out}"):
@@ -102,6 +102,20 @@ def test_a_box_may_not_leave_its_line() -> None:
     assert isinstance(way(shifted, "sm_90a"), Copied)
 
 
+def test_what_is_overwritten_is_not_copied_ahead() -> None:
+    text = str(product(512, 512, 512, (128, 256, 64))).replace("tl.store(out", "tl.store(x")
+    assert isinstance(way(parse(text), "sm_90a"), Ahead)
+    assert isinstance(way(parse(text), "sm_80"), Ahead)
+
+
+def test_a_lone_product_is_a_loop_of_one_turn() -> None:
+    text = str(product(512, 512, 64, (128, 256, 64))).split("\n")
+    start = next(n for n, line in enumerate(text) if "for k in" in line)
+    lone = [line.removeprefix("    ") for line in text[start + 1 : start + 5]]
+    kernel = parse("\n".join([*text[:start], *lone, *text[start + 5 :]]).replace("k + tl.arange", "tl.arange"))
+    assert isinstance(way(kernel, "sm_90a"), Grouped)
+
+
 def test_strides_and_divisors() -> None:
     kernel = product(512, 384, 256, (128, 128, 64), "KM,KN")
     definitions = Definitions(kernel, check(kernel))
@@ -115,7 +129,9 @@ def test_strides_and_divisors() -> None:
     assert definitions.strided(Name("acc")) is None
 
 
-@pytest.mark.parametrize(("kind", "m", "n"), [("warp", 128, 128), ("warp", 40, 200), ("thread", 128, 128), ("thread", 7, 5)])
+@pytest.mark.parametrize(
+    ("kind", "m", "n"), [("warp", 128, 128), ("warp", 40, 200), ("thread", 128, 128), ("thread", 7, 5)]
+)
 def test_every_sum_has_one_place(kind: str, m: int, n: int) -> None:
     found = tiling(kind, m, n, 8)
     layout = found.layout
@@ -143,9 +159,8 @@ compiled = pytest.mark.skipif(not has_compiler(), reason="no NVRTC")
 
 
 @compiled
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("order", (ORDERS[0], ORDERS[3]))
-def test_products_compile_without_spills(order: str, architecture: str) -> None:
+@pytest.mark.parametrize(("architecture", "order"), list(zip(ARCHITECTURES, ORDERS, strict=False)))
+def test_products_compile_without_spills(architecture: str, order: str) -> None:
     made = built(product(4096, 4096, 4096, (128, 256, 64), order), architecture)
     assert made.spills == 0
     assert (made.threads, len(made.maps)) == ((384, 2) if architecture == "sm_90a" else (256, 0))
@@ -167,16 +182,19 @@ def test_the_matrix_units_are_used() -> None:
     assert {"HGMMA", "UTMALDG"} <= instructions(hopper)
     assert "LDL" not in instructions(hopper)
     assert {"HMMA", "LDGSTS", "LDSM"} <= instructions(built(kernel, "sm_80"))
-    assert {"HMMA", "LDSM"} <= instructions(built(product(256, 256, 256, (64, 64, 32), dtype="f32", precision="medium"), "sm_80"))
-    whole = instructions(built(product(256, 256, 256, (64, 64, 128), "MK,NK", "i8"), "sm_80"))
+    medium = product(256, 256, 256, (32, 32, 32), dtype="f32", precision="medium")
+    assert {"HMMA", "LDSM"} <= instructions(built(medium, "sm_80"))
+    whole = instructions(built(product(256, 256, 256, (32, 32, 128), "MK,NK", "i8"), "sm_80"))
     assert {"IMMA", "LDGSTS"} <= whole
-    assert "HMMA" not in instructions(built(product(256, 256, 256, (64, 64, 32), dtype="f32"), "sm_90a"))
+    assert "HMMA" not in instructions(built(product(256, 256, 256, (32, 32, 16), dtype="f32"), "sm_90a"))
 
 
 # --- emulated ------------------------------------------------------------------------------------
 
 
-def case(m: int, n: int, k: int, tile: tuple[int, int, int], *more: str, **options: object) -> tuple[Kernel, tuple[int, int]]:
+def case(
+    m: int, n: int, k: int, tile: tuple[int, int, int], *more: str, **options: object
+) -> tuple[Kernel, tuple[int, int]]:
     """A kernel and its grid."""
     return product(m, n, k, tile, *more, **options), (-(-n // tile[1]), -(-m // tile[0]))  # type: ignore[arg-type]
 

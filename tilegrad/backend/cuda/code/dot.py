@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ....ir import tile as ir
 from ....ir.dtype import DType, int32
-from ....ir.tile_access import statements
+from ....ir.tile_access import accesses, statements
 from ....ir.tile_types import Types
 from ..tensor_map import TensorMap
 from . import dot_helpers as helpers
@@ -38,8 +38,8 @@ SHARED = 96 * 1024
 """Bytes of shared memory that every GPU since sm_80 gives to a block."""
 OWN = set(
     "plane within first_row rows_here in_rows lane warp row column operands full empty turns copy at turn part place "
-    "stage phase before group x_map y_map x_place y_place x_from y_from x_first y_first x_column y_column x_line y_line "
-    "x_at y_at x_tile y_tile values a b i j p q pp qq n step line piece multiply".split()
+    "stage phase before group x_map y_map x_place y_place x_from y_from x_first y_first x_column y_column x_line "
+    "y_line x_at y_at x_tile y_tile values a b i j p q pp qq n step line piece multiply".split()
 ) | set(re.findall(r"(\w+)\((?:uint32|int|const|float|uint64)", helpers.ALL))
 """Names that these texts use."""
 MANY, LARGE = 8, 64 * 128
@@ -60,6 +60,7 @@ class Products:
         self.definitions = Definitions(kernel.replaced(body=tuple(body)), types)
         assigned = [s for s in statements(tuple(body)) if isinstance(s, ir.Assign)]
         self.dots = {s.name: s.value for s in assigned if isinstance(s.value, ir.Dot)}
+        self.stored = accesses(kernel.replaced(body=tuple(body)), types).stored
         self.tilings: dict[str, Tiling] = {}
         self.loops: dict[int, Grouped | Copied | Threaded | Ahead] = {}
         self.group: Grouped | None = None
@@ -88,7 +89,7 @@ class Products:
             if product is not None and self._is_plain(s) and all(map(self._is_early, body[:at])):
                 assert isinstance(product.value, ir.Dot)
                 plan = grouped(self.definitions, product.value)
-                if plan is not None:
+                if plan is not None and not self._is_overwritten(plan):
                     self.group = self.loops[id(s)] = plan
                     self.tilings[product.name] = plan.tiling
 
@@ -97,7 +98,9 @@ class Products:
         return isinstance(s, ir.Assign) and (not self.types.of(s.value).shape or not _holds(s.value))
 
     def _tile(self, body: Sequence[ir.Statement], kinds: dict[str, str], count: int) -> None:
-        self.tilings = {name: tiling(kinds[name], *self.types.variables[name].shape, count) for name in self.dots}
+        for name in self.dots:
+            m, n = self.types.variables[name].shape
+            self.tilings[name] = tiling(kinds[name], m, n, count)
         self.loops = {}
         for s in statements(tuple(body)):
             product = self.product_of(s) if isinstance(s, ir.For) else None
@@ -112,7 +115,13 @@ class Products:
                 plan = copied_loop(self.definitions, dot, held, SHARED)
             else:
                 plan = threaded_loop(self.definitions, dot, held)
-            self.loops[id(s)] = plan or Ahead(product.name)
+            if plan is None or self._is_overwritten(plan):
+                plan = Ahead(product.name)
+            self.loops[id(s)] = plan
+
+    def _is_overwritten(self, plan: Grouped | Copied | Threaded) -> bool:
+        """Whether the kernel stores through a parameter that an operand is loaded through."""
+        return any(side.parameter in self.stored for side in _sides(plan))
 
     def product_of(self, loop: ir.For) -> ir.Assign | None:
         """The only thing that a loop does, if that is a product of what it loads."""
@@ -189,7 +198,7 @@ class Products:
         plan = self.loops.get(id(loop))
         if isinstance(plan, Ahead):
             return write_ahead(self, low, loop)
-        if plan is None or any(low.guard.is_shared(side.parameter) for side in _sides(plan)):
+        if plan is None:
             return False
         product = loop.body[-1]
         assert isinstance(product, ir.Assign)
@@ -209,7 +218,9 @@ class Products:
                 pointers = [low.names.of(side.parameter) for side in _sides(plan)]
                 corners = [
                     line
-                    for name, side, source, pointer, index in zip("xy", (plan.x, plan.y), sources, pointers, indices, strict=True)
+                    for name, side, source, pointer, index in zip(
+                        "xy", (plan.x, plan.y), sources, pointers, indices, strict=True
+                    )
                     for line in corner(name, side, f"{source} - {pointer}", index)
                 ]
                 inner = [[*numbers, *corners, *copies(plan)], products(plan, sums)]
@@ -229,8 +240,8 @@ class Products:
     def _in_turn(
         self, low: Lowering, loop: ir.For, sides: tuple[Strided, Strided]
     ) -> tuple[list[str], tuple[str, str], tuple[str, str, str], list[tuple[str, str]]]:
-        """The numbers of a turn, the addresses of the first elements of its operands, its start, stop and step, and where
-        the indices that masks compare begin."""
+        """The numbers of a turn, the addresses of the first elements of its operands, its start, stop and step, and
+        where the indices that masks compare begin."""
         dtype = self.types.variables[loop.index].dtype
         bounds = [
             str(cast(low.elements.of(x, (), dtype), low.elements.dtype(x, dtype), dtype))
@@ -248,7 +259,7 @@ class Products:
                     low.number(s)
         sources = [str(low.elements.of(side.pointer, (START, START), side.dtype)) for side in sides]
         indices = [
-            tuple(["" if b is None else str(low.elements.of(b.index, (START, START), int32)) for b in side.bounds])
+            tuple(["" if b is None else str(low.elements.of(b.at, (START, START), int32)) for b in side.bounds])
             for side in sides
         ]
         numbers, low.out, low.elements.lazy = low.out.lines, outer, lazy
@@ -262,8 +273,6 @@ class Products:
         dot = statement.value
         assert isinstance(dot, ir.Dot)
         held = self.tilings[statement.name]
-        if held.kind == "group":
-            held = tiling("warp", held.m, held.n, held.threads // 32)
         sums = low.elements.kept[statement.name].text
         dtype = operand_dtype(self.types.of(dot.x).dtype, dot.precision) if held.kind == "warp" else None
         with low.out.block(""):

@@ -15,8 +15,8 @@ from ..tensor_map import TensorMap
 from .dot_operands import Definitions, Strided
 from .dot_tiling import Tiling
 
-SHARED = 227 * 1024
-"""Bytes that a block may have."""
+SHARED = 218 * 1024
+"""Bytes that a block may have, 227 KiB, without what reductions after the loop may want."""
 MOST_STAGES = 8
 LINE = 128
 
@@ -81,7 +81,7 @@ def grouped(definitions: Definitions, product: ir.Dot, shared: int = SHARED) -> 
     sides = (_side(definitions, x, x.along == 0, m), _side(definitions, y, y.along == 1, n))
     if sides[0] is None or sides[1] is None:
         return None
-    stages = min(MOST_STAGES, (shared - 1024) // (sides[0].bytes + sides[1].bytes + 16))
+    stages = min(MOST_STAGES, shared // (sides[0].bytes + sides[1].bytes + 16))
     return Grouped(Tiling("group", m, n, m // 64, 1, 64, n), sides[0], sides[1], depth, stages)
 
 
@@ -134,7 +134,7 @@ def copies(plan: Grouped) -> list[str]:
 
 
 def products(plan: Grouped, sums: str) -> list[str]:
-    """In a turn of the loop: multiplies, stage by stage. A stage is given back when the products after it have begun."""
+    """In a turn of the loop: multiplies, stage by stage; a stage is given back when the next products have begun."""
     step = 32 // plan.x.memory.dtype.bytes
     places = []
     for side, first in ((plan.x, f"group * {64 * LINE}"), (plan.y, f"{plan.x.bytes}")):
@@ -163,6 +163,7 @@ def beginning(plan: Grouped, shared: str) -> list[str]:
     return [
         f"const uint32 operands = address_of({shared}), "
         f"full = operands + {plan.stages * plan.stage}, empty = full + {8 * plan.stages};",
+        f"if (threadIdx.x == {plan.tiling.threads}) prefetch(x_map), prefetch(y_map);",
         "if (threadIdx.x == 0) {",
         f"    for (int stage = 0; stage < {plan.stages}; ++stage) {{",
         "        start_barrier(full + stage * 8, 1);",

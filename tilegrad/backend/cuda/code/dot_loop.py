@@ -46,7 +46,13 @@ class Copied(NamedTuple):
 def copied_loop(definitions: Definitions, product: ir.Dot, tiling: Tiling, shared: int) -> Copied | None:
     """How a product in a loop is done, if its operands can be copied as they are."""
     x, y = definitions.strided(product.x), definitions.strided(product.y)
-    if x is None or y is None or any((*x.bounds, *y.bounds)) or x.dtype is not y.dtype or x.dtype not in (bfloat16, float16, int8, uint8):
+    if (
+        x is None
+        or y is None
+        or any((*x.bounds, *y.bounds))
+        or x.dtype is not y.dtype
+        or x.dtype not in (bfloat16, float16, int8, uint8)
+    ):
         return None
     bytes, depth = x.dtype.bytes, x.shape[1]
     line = LINE // bytes

@@ -32,7 +32,7 @@ def operands_named(body: Sequence[ir.Statement], types: Types, counts: dict[str,
                     t = types.variables[name]
                     made.append(ir.Assign(name, accumulator or ir.Full(t.shape, ir.Literal(0), t.dtype)))
                     counts[name] = counts.get(name, 1) + 1
-                made.append(ir.Assign(name, ir.Dot(*operands, ir.Name(name), product.precision)))
+                made.append(ir.Assign(name, ir.Dot(operands[0], operands[1], ir.Name(name), product.precision)))
             case ir.For(index, start, stop, step, inner):
                 made.append(ir.For(index, start, stop, step, operands_named(inner, types, counts)))
             case ir.While(condition, inner):

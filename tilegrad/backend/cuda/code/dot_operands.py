@@ -18,7 +18,7 @@ from ....ir.tile_types import Types
 class Bound(NamedTuple):
     """Elements are read where an index is below an extent."""
 
-    index: ir.Tile
+    at: ir.Tile
     extent: int
 
 
@@ -212,7 +212,9 @@ class Definitions:
                         across += map(repr, self.terms(index))
                 case ir.Apply("mul", (_, ir.Literal(int(value)))) if value % memory.pitch == 0:
                     across = None
-                case _ if self.step(term, -1) == 0 and self.step(term, -2) == 0 and not self.divisor(term) % memory.pitch:
+                case _ if (
+                    self.step(term, -1) == 0 and self.step(term, -2) == 0 and not self.divisor(term) % memory.pitch
+                ):
                     across = None
                 case _:
                     within.append(repr(term))

@@ -11,8 +11,8 @@ LINE = 128
 
 
 class Turn(NamedTuple):
-    """A turn of a loop: its index (with its type), start, stop and step; then the addresses of the first elements of its
-    operands, after some numbers are computed."""
+    """A turn of a loop: its index (with its type), start, stop and step; then the addresses of the first elements of
+    its operands, after some numbers are computed."""
 
     bounds: tuple[str, str, str, str]
     sources: tuple[str, str]

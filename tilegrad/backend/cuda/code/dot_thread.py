@@ -60,7 +60,13 @@ class Threaded(NamedTuple):
 def threaded_loop(definitions: Definitions, product: ir.Dot, tiling: Tiling) -> Threaded | None:
     """How a product in a loop is done, if its operands can be copied as they are."""
     x, y = definitions.strided(product.x), definitions.strided(product.y)
-    if x is None or y is None or any((*x.bounds, *y.bounds)) or x.dtype is not y.dtype or x.dtype not in (float32, float64, int32, uint32):
+    if (
+        x is None
+        or y is None
+        or any((*x.bounds, *y.bounds))
+        or x.dtype is not y.dtype
+        or x.dtype not in (float32, float64, int32, uint32)
+    ):
         return None
     depth = x.shape[1]
     piece = next(p for p in range(min(DEPTH, depth), 0, -1) if depth % p == 0)
@@ -125,30 +131,48 @@ def threaded_text(plan: Threaded, sums: str, turn_of: Turn, shared: str) -> list
 
 
 def _copied(plan: Threaded, name: str, side: Side, source: str, kind: str) -> list[str]:
-    """Begins to copy an operand: in pieces of 16 bytes, or number by number."""
-    threads, bytes, pitch = plan.tiling.threads, side.memory.dtype.bytes, side.memory.pitch
+    """Begins to copy an operand: in pieces of 16 bytes, or number by number.
+
+    From turn to turn a thread goes on by a constant distance, if the extents allow it: then one address will do.
+    """
+    bytes, pitch = side.memory.dtype.bytes, side.memory.pitch
     if not side.turned:
         each = 16 // bytes
         line = side.extent // each
-        count = plan.piece * line
-        at, k = f"n % {line} * {each}", f"n / {line}"
-        copy = f"copy_16(address_of({name}_tile + {k} * {side.pitch} + {at}), {source} + int64({k}) * {pitch} + {at});"
-        return _spread(count, threads, copy)
+        at = _Spread(plan.tiling.threads, "threadIdx.x", plan.piece * line, line)
+        k, row = at.across, f"{at.within} * {each}"
+        to = f"address_of({name}_tile + ({k}) * {side.pitch} + {row})"
+        return at.lines(f"copy_16({to}, {source} + int64({k}) * {pitch} + {row});")
     near = gcd(plan.piece, 8)
     rows, wide = 32 // near, plan.piece // near
-    count = -(-side.extent // rows) * wide
-    k = f"lane % {near}" if wide == 1 else f"n % {wide} * {near} + lane % {near}"
-    at = f"n / {wide} * {rows} + lane / {near}"
-    guard = f"if ({at} < {side.extent}) " if side.extent % rows else ""
-    to = f"address_of({name}_tile + ({k}) * {side.pitch} + {at})"
-    copy = f"{guard}copy_{bytes}({to}, {source} + int64({at}) * {pitch} + {k});"
-    return _spread(count, threads // 32, copy, "threadIdx.x / 32")
+    at = _Spread(plan.tiling.threads // 32, "threadIdx.x / 32", -(-side.extent // rows) * wide, wide)
+    k, row = f"{at.within} * {near} + lane % {near}", f"({at.across}) * {rows} + lane / {near}"
+    guard = f"if ({row} < {side.extent}) " if side.extent % rows else ""
+    to = f"address_of({name}_tile + ({k}) * {side.pitch} + {row})"
+    return at.lines(f"{guard}copy_{bytes}({to}, {source} + int64({row}) * {pitch} + {k});")
 
 
-def _spread(count: int, threads: int, text: str, first: str = "threadIdx.x") -> list[str]:
-    """Does something for n below a count, spread over the threads (or warps)."""
-    turns = -(-count // threads)
-    body = [f"int n = {first} + turn * {threads};" if turns > 1 else f"int n = {first};"]
-    body.append(f"if (n < {count}) {{ {text} }}" if count % threads else text)
-    head = f"for (int turn = 0; turn < {turns}; ++turn) {{" if turns > 1 else "{"
-    return [head, *[f"    {line}" for line in body], "}"]
+class _Spread:
+    """Pieces of lines, `wide` of each, dealt out to threads (or warps), of which each has the number `own`."""
+
+    def __init__(self, threads: int, own: str, count: int, wide: int) -> None:
+        self.threads, self.own, self.count = threads, own, count
+        self.turns = -(-count // threads)
+        self.even = threads % wide == 0 and count % threads == 0
+        if wide == 1:
+            self.within, self.across = "0", f"{own} + turn * {threads}" if self.even and self.turns > 1 else "n"
+        elif self.even:
+            self.within = f"{own} % {wide}"
+            self.across = f"{own} / {wide}" + (f" + turn * {threads // wide}" if self.turns > 1 else "")
+        else:
+            self.within, self.across = f"n % {wide}", f"n / {wide}"
+        if wide == 1 and self.even and self.turns == 1:
+            self.across = own
+
+    def lines(self, text: str) -> list[str]:
+        """Does something for each piece."""
+        turn = f" + turn * {self.threads}" if self.turns > 1 else ""
+        body = [] if self.even else [f"const int n = {self.own}{turn};"]
+        body.append(f"if (n < {self.count}) {{ {text} }}" if self.count % self.threads else text)
+        head = f"for (int turn = 0; turn < {self.turns}; ++turn) {{" if self.turns > 1 else "{"
+        return [head, *[f"    {line}" for line in body], "}"]
