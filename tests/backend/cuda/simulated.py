@@ -44,8 +44,10 @@ class Built(NamedTuple):
 class Occurrence:
     """A point in a stream that an event stands for."""
 
-    done = False
     time = 0.0
+
+    def __init__(self, context: int, done: bool = False) -> None:
+        self.context, self.done = context, done
 
 
 class Block:
@@ -185,7 +187,7 @@ class SimulatedDriver(Driver):
 
     def new_event(self, timed: bool) -> int:
         self.called("new_event")
-        return self.new(Occurrence())
+        return self.new(Occurrence(self.local.context, done=True))
 
     def end_event(self, event: int) -> None:
         del self.things[event]
@@ -193,7 +195,8 @@ class SimulatedDriver(Driver):
 
     def record(self, event: int, stream: int) -> None:
         self.called("record")
-        now = self.things[event] = Occurrence()
+        assert self.things[event].context == self.things[stream].context, "an event of another context than the stream"
+        now = self.things[event] = Occurrence(self.local.context)
 
         def happen() -> None:
             now.done, now.time = True, self.time

@@ -82,6 +82,18 @@ def test_pinned_memory(gpu: CudaDevice) -> None:
     assert x.pin_memory().value.buffer.address == address
 
 
+def test_pinned_memory_is_for_all_devices(make_gpus: Maker) -> None:
+    one, other = make_gpus(2)
+    pinned = tg.arange(10).pin_memory()
+    assert (pinned.to(other.name) + pinned.to(other.name)).cpu().tolist() == list(range(0, 20, 2))
+    assert pinned.to(one.name).cpu().tolist() == list(range(10))
+    address = pinned.value.buffer.address
+    del pinned
+    one.synchronize()
+    other.synchronize()
+    assert tg.arange(10).pin_memory().value.buffer.address == address
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_loaders_pin_their_batches(gpu: CudaDevice, workers: int) -> None:
     data = tg.data.TensorDataset(np.arange(40.0), np.arange(40))

@@ -95,8 +95,9 @@ class Queue:
         wanted = other.submitted if number is None else number
         if other is self or self.seen.get(other, 0) >= wanted:
             return
-        driver, event = self.device.driver, other.device.event()
+        driver = self.device.driver
         with other.device.entered(), other.lock:
+            event = other.device.event()
             driver.record(event, other.handle)
             started = other.submitted
         with self.device.entered():

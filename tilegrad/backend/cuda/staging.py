@@ -81,7 +81,7 @@ class Pinned:
 
     def __init__(self, device: CudaDevice) -> None:
         self.device = device
-        self.free: dict[int, list[tuple[int, list[int]]]] = {}
+        self.free: dict[int, list[tuple[int, list[tuple[CudaDevice, int]]]]] = {}
         """Addresses, each with the events after which no GPU reads it any more."""
 
     def take(self, host: Device, bytes: int) -> PinnedBuffer:
@@ -89,9 +89,10 @@ class Pinned:
         size = max(4096, 1 << max(0, bytes - 1).bit_length())
         device, blocks = self.device, self.free.setdefault(size, [])
         for n, (address, read) in enumerate(blocks):
-            if all(device.driver.event_done(event) for event in read):
+            if all(reader.driver.event_done(event) for reader, event in read):
                 del blocks[n]
-                device.events += read
+                for reader, event in read:
+                    reader.used(event)
                 return PinnedBuffer(host, bytes, self, size, address)
         return PinnedBuffer(host, bytes, self, size, device.driver.allocate_host(size))
 
@@ -105,14 +106,14 @@ class PinnedBuffer(Buffer):
         super().__init__(host, bytes, address, pinned)
         self.pinned = pinned
         self.size = size
-        self.read: list[int] = []
-        """Events after the copies from here that were started."""
+        self.read: list[tuple[CudaDevice, int]] = []
+        """Events, each of its device, after the copies from here that were started."""
 
     def read_by(self, queue: Queue) -> None:
         """A copy from here was started, which may still run when the buffer dies."""
-        event = self.pinned.device.event()
-        self.pinned.device.driver.record(event, queue.handle)
-        self.read.append(event)
+        event = queue.device.event()
+        queue.device.driver.record(event, queue.handle)
+        self.read.append((queue.device, event))
 
     def __del__(self) -> None:
         super().__del__()
