@@ -72,9 +72,9 @@ class Specialised:
         if kind == "tile":
             return str(self.ir)
         if kind in ("llvm", "cpu"):
-            from ..backend.cpu.build import kernel_ir  # loads LLVM
+            from ..backend.cpu.launch import launched_ir  # loads LLVM
 
-            return kernel_ir(self.fast)
+            return launched_ir(self.fast)
         if kind == "cuda":
             from ..backend.cuda.build import kernel_source
 

@@ -18,7 +18,8 @@ from ...ir.tile import Kernel
 from ...runtime import events
 from ...runtime.buffer import Buffer
 from . import native
-from .build import built
+from .borders import resolved
+from .build import built, kernel_ir
 from .deal import Call, deal
 from .executable import LONG
 from .table import Patch, Table
@@ -30,12 +31,17 @@ GUESS = 2_000.0
 """Nanoseconds of an instance, until it has been measured."""
 
 
+def launched_ir(kernel: Kernel) -> str:
+    """The LLVM IR of a kernel as it is launched."""
+    return kernel_ir(resolved(kernel))
+
+
 class Launcher:
     """A compiled kernel."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.code = built([kernel])
+        self.kernel = resolved(kernel)
+        self.code = built([self.kernel])
         self.tables: OrderedDict[tuple[tuple[int, ...], ...], Prepared] = OrderedDict()
 
     def __call__(self, arguments: Sequence[Buffer | int], grid: tuple[int, ...]) -> None:

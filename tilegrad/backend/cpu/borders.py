@@ -1,0 +1,242 @@
+"""Masks are resolved at the borders: a program whose tiles lie inside runs without them.
+
+    m = i < n                      m = i < n
+    v = tl.load(x + i, mask=m)     if last < n:                  (`last` is the greatest element of i)
+    tl.store(y + i, v, mask=m)         v_inside = tl.load(x + i)
+                             ->        tl.store(y + i, v_inside)
+                                   else:
+                                       v = tl.load(x + i, mask=m)
+                                       tl.store(y + i, v, mask=m)
+
+A masked store costs this machine several plain ones, and most programs of a grid have whole tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...ir.tile import (
+    Apply,
+    Arange,
+    Assign,
+    Atomic,
+    BroadcastTo,
+    Cast,
+    Expand,
+    For,
+    Full,
+    If,
+    Kernel,
+    Literal,
+    Load,
+    Name,
+    NumPrograms,
+    ProgramId,
+    Statement,
+    Store,
+    Tile,
+    While,
+)
+from ...ir.tile_access import roots, statements, walk
+from ...ir.tile_checker import check
+from ...ir.tile_types import Types
+from ...ops.tile_code import changed
+
+MOST_SPLITS = 4
+MOST_STATEMENTS = 300
+
+
+def resolved(kernel: Kernel) -> Kernel:
+    """The kernel with a way without masks."""
+    if not any(_masked(s) for s in statements(kernel.body)):
+        return kernel
+    splitter = _Splitter(kernel, check(kernel))
+    body = splitter.block(kernel.body, MOST_SPLITS)
+    return kernel if body is kernel.body else kernel.replaced(body=body)
+
+
+def _masked(statement: Statement) -> bool:
+    if isinstance(statement, Store) and statement.mask is not None:
+        return True
+    return any(isinstance(x, Load) and x.mask is not None for x in walk(*roots(statement)))
+
+
+class _Splitter:
+    """`defined` has what stands for names that have one value."""
+
+    def __init__(self, kernel: Kernel, types: Types) -> None:
+        self.types = types
+        self.known = set(types.variables)
+        self.counts: dict[str, int] = {}
+        self.defined: dict[str, Tile] = {}
+        every = list(statements(kernel.body))
+        for s in every:
+            for name in _given(s):
+                self.counts[name] = self.counts.get(name, 0) + 1
+        for s in every:
+            if isinstance(s, Assign) and self.counts[s.name] == 1:
+                self.defined[s.name] = s.value
+        self.room = MOST_STATEMENTS - len(every)
+
+    def block(self, body: tuple[Statement, ...], splits: int) -> tuple[Statement, ...]:
+        """A block in which the first mask that can be is resolved; on the way without it, the next ones."""
+        for place, statement in enumerate(body):
+            for mask in _masks(statement):
+                inside = self.always(mask) if splits else None
+                if inside is None or not self.is_visible(inside, body[place:]):
+                    continue
+                rest = body[place:]
+                size = sum(1 for _ in statements(rest))
+                if size > self.room:
+                    continue
+                self.room -= size
+                plain = self.block(self.without(rest, inside), splits - 1)
+                return (*body[:place], If(inside, plain, rest))
+            inner = self.one(statement, splits)
+            if inner is not statement:
+                return self.block((*body[:place], inner, *body[place + 1 :]), splits)
+        return body
+
+    def one(self, statement: Statement, splits: int) -> Statement:
+        """A loop with its body resolved, if it has not been."""
+        if isinstance(statement, For | While) and not any(isinstance(s, If) for s in statement.body):
+            body = self.block(statement.body, splits)
+            if body is not statement.body:
+                return statement.replaced(body=body)  # type: ignore[no-any-return]
+        return statement
+
+    def is_visible(self, inside: Tile, later: tuple[Statement, ...]) -> bool:
+        """Whether a condition needs nothing that is given a value only now or later."""
+        names = {x.name for x in walk(inside) if isinstance(x, Name)}
+        return not names & {name for s in statements(later) for name in _given(s)}
+
+    # --- when a mask is true everywhere ----------------------------------------------------------
+
+    def always(self, mask: Tile) -> Tile | None:
+        """A number-sized condition under which all elements of a mask are true."""
+        match mask:
+            case Name(name) if self.is_fixed(name):
+                return self.always(self.defined[name])
+            case Expand(x) | BroadcastTo(x):
+                return self.always(x)
+            case Apply("bitand", (x, y)):
+                first, second = self.always(x), self.always(y)
+                return None if first is None or second is None else Apply("bitand", (first, second))
+            case Apply("lt" | "le" as fn, (x, y)):
+                last, bound = self.last(x), self.single(y)
+                return None if last is None or bound is None else Apply(fn, (last, bound))
+        return None
+
+    def is_fixed(self, name: str) -> bool:
+        """Whether a name stands for an expression that would be the same if it were computed again."""
+        definition = self.defined.get(name)
+        if definition is None:
+            return False
+        return all(self.counts.get(x.name, 0) <= 1 for x in walk(definition) if isinstance(x, Name))
+
+    def single(self, x: Tile) -> Tile | None:
+        """A value that all elements have."""
+        if isinstance(x, Literal) or not self.types.of(x).shape:
+            return x if not any(isinstance(part, Load) for part in walk(x)) else None
+        return None
+
+    def last(self, x: Tile) -> Tile | None:
+        """The greatest element of a tile of places."""
+        if isinstance(x, Literal | ProgramId | NumPrograms) or not self.types.of(x).shape:
+            return self.single(x)
+        match x:
+            case Name(name) if self.is_fixed(name):
+                return self.last(self.defined[name])
+            case Arange(_, stop):
+                return Literal(stop - 1)
+            case Expand(y) | BroadcastTo(y):
+                return self.last(y)
+            case Cast(y, dtype) if dtype.is_integer and dtype.bits >= self.types.of(y).dtype.bits:
+                inner = self.last(y)
+                return None if inner is None or isinstance(inner, Literal) else Cast(inner, dtype)
+            case Full(_, value, _):
+                return self.single(value)
+            case Apply("add", (y, z)):
+                first, second = self.last(y), self.last(z)
+                return None if first is None or second is None else Apply("add", (first, second))
+            case Apply("sub", (y, z)):
+                first, second = self.last(y), self.single(z)
+                return None if first is None or second is None else Apply("sub", (first, second))
+        return None
+
+    # --- the way without a mask ------------------------------------------------------------------
+
+    def without(self, body: tuple[Statement, ...], inside: Tile) -> tuple[Statement, ...]:
+        """A copy of statements for when a condition holds: without masks that are true then, with names of its own."""
+        own = {name for s in statements(body) for name in _given(s)}
+        counts: dict[str, int] = {}
+        for s in statements(body):
+            for name in _given(s):
+                counts[name] = counts.get(name, 0) + 1
+        names = {name: self.fresh(name) for name in sorted(own) if counts[name] == self.counts[name]}
+        masks = {mask for s in statements(body) for mask in _masks(s) if self.always(mask) == inside}
+        true = masks | {self.defined[m.name] for m in masks if isinstance(m, Name)}
+
+        def change(part: Any) -> Any:
+            match part:
+                case Load(pointer, m) if m in true:
+                    return Load(pointer)
+                case Store(pointer, value, m) if m in true:
+                    return Store(pointer, value)
+                case Apply("where", (condition, x, _)) if condition in true and self.is_whole(part, x):
+                    return x
+            return None
+
+        made = changed(body, change)
+        renamed = changed(made, lambda part: _renamed(part, names))
+        for old, new in names.items():
+            self.types.variables[new] = self.types.variables[old]
+            self.counts[new] = self.counts[old]
+        for s in statements(renamed):
+            if isinstance(s, Assign) and self.counts[s.name] == 1:
+                self.defined[s.name] = s.value
+        return renamed  # type: ignore[no-any-return]
+
+    def is_whole(self, choice: Tile, x: Tile) -> bool:
+        """Whether what is chosen has the type and shape of the choice."""
+        return not isinstance(x, Literal) and self.types.of(x) == self.types.of(choice)
+
+    def fresh(self, hint: str) -> str:
+        name, n = f"{hint}_inside", 1
+        while name in self.known:
+            n += 1
+            name = f"{hint}_inside{n}"
+        self.known.add(name)
+        return name
+
+
+def _given(statement: Statement) -> tuple[str, ...]:
+    """The names to which a statement gives a value."""
+    match statement:
+        case Assign(name):
+            return (name,)
+        case Atomic(name=name) if name:
+            return (name,)
+        case For(index):
+            return (index,)
+    return ()
+
+
+def _masks(statement: Statement) -> list[Tile]:
+    """The masks of a statement's own accesses."""
+    found = [x.mask for x in walk(*roots(statement)) if isinstance(x, Load) and x.mask is not None]
+    return [*found, statement.mask] if isinstance(statement, Store) and statement.mask is not None else found
+
+
+def _renamed(part: Any, names: Mapping[str, str]) -> Any:
+    match part:
+        case Name(name) if name in names:
+            return Name(names[name])
+        case Assign(name, value) if name in names:
+            return Assign(names[name], value)
+        case For(index, start, stop, step, body) if index in names:
+            return For(names[index], start, stop, step, body)
+        case Atomic(name=name) if name in names:
+            return part.replaced(name=names[name])
+    return None
