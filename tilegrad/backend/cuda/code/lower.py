@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from ....errors import CompileError
 from ....ir import tile as ir
 from ....ir.dtype import bool_
 from ....ir.tile_access import walk
@@ -33,6 +34,8 @@ from .registers import Registers
 from .writing import Lines, Names, Shared
 
 BYTES = {"bool": 1, "int8": 1, "uint8": 1, "uint16": 2, "short": 2, "int": 4, "uint32": 4, "float": 4}
+MOST_SHARED = {"80": 163, "87": 163, "90": 227, "100": 227, "103": 227}
+"""KiB of shared memory that a block may have, by architecture; others give 99."""
 BOUNDS = ("grid_0", "grid_1", "grid_2")
 
 
@@ -48,7 +51,14 @@ class Source(NamedTuple):
 
 def lower(kernel: ir.Kernel, architecture: str = "sm_90a") -> Source:
     """The source of a kernel for an architecture."""
-    return Lowering(kernel, architecture).source()
+    source = Lowering(kernel, architecture).source()
+    most = MOST_SHARED.get(architecture.strip("sm_af"), 99) << 10
+    if source.shared > most:
+        raise CompileError(
+            f"kernel {kernel.name}: its tiles need {source.shared:,} bytes of shared memory, and a block has {most:,} "
+            f"({architecture}): take smaller tiles"
+        )
+    return source
 
 
 class Lowering(Registers):
@@ -140,7 +150,8 @@ class Lowering(Registers):
         self.block(self.body, top=True)
         name = f"{self.kernel.name}_kernel"
         body = "\n".join([*self._head(), *self.out.lines])
-        comment = [f"// {line}".rstrip() for line in str(self.kernel).replace("\\", "/").split("\n")]
+        shown = str(self.kernel).replace("\\", "/").split("\n")  # a backslash would join the next line to a comment
+        comment = [f"// {line.removeprefix('# ')}".rstrip() for line in shown]
         parameters = ", ".join(
             [*(self._parameter(p) for p in self.kernel.parameters), *(f"int {b}" for b in BOUNDS), *products.parameters]
         )
@@ -148,7 +159,7 @@ class Lowering(Registers):
         head = f'extern "C" __global__ void __launch_bounds__({bounds})\n{name}({parameters}) {{'
         own = "\n".join([*comment, head, body, "}"])
         text = "\n\n".join([prelude(own, products.helpers), *products.helpers, own]).lstrip() + "\n"
-        threads, shared = self.threads + products.copying, 2 * self.memory.half + self.memory.large + self.memory.held
+        threads, shared = self.threads + products.copying, self.memory.places["end"]
         return Source(name, text, threads, shared, products.maps)
 
     def _head(self) -> list[str]:
@@ -170,12 +181,12 @@ class Lowering(Registers):
             if not p.pointer and MEMORY[p.dtype.name] != TYPES[p.dtype.name]:
                 type = TYPES[p.dtype.name]
                 lines.append(f"{type} {self.names.of(p.name)} = {type}(number(given_{self.names.of(p.name)}));")
-        half, large, held = self.memory.half, self.memory.large, self.memory.held
-        if half or large or held:
+        places = self.memory.places
+        if places.pop("end"):
             lines.append("extern __shared__ __align__(1024) unsigned char shared[];")
-        places = {"large": "shared", "half_0": f"shared + {large}", "half_1": f"shared + {large + half}"}
-        places["held"] = f"shared + {large + 2 * half}"
-        lines += [f"unsigned char* const {name} = {at};" for name, at in places.items() if name in text]
+        for name, at in places.items():
+            if name in text:
+                lines.append(f"unsigned char* const {name} = shared{f' + {at}' if at else ''};")
         return ["    " + line for line in lines]
 
     def _parameter(self, p: ir.Parameter) -> str:

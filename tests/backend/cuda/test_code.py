@@ -1,0 +1,159 @@
+"""CUDA C++: how it reads, and (run by an emulation of blocks, where a C++ compiler is) that it computes the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from tests.backend.cuda.emulated import Emulated, has_compiler
+from tests.backend.cuda.functions_kernels import CASES
+from tests.backend.cuda.some_kernels import SCHEDULED, runs
+from tests.kernels import Case, cases
+from tests.known_kernels import KNOWN
+from tilegrad.backend.cuda.code.layout import blocked
+from tilegrad.backend.cuda.code.lower import lower
+from tilegrad.backend.cuda.code.prelude import NAMES
+from tilegrad.backend.reference.tile import run
+from tilegrad.ir.tile import Kernel
+from tilegrad.ir.tile_parser import parse
+
+needs_compiler = pytest.mark.skipif(not has_compiler(), reason="there is no g++ to run generated code with")
+
+SHOWN = {make.__name__: make(np.random.default_rng(0)).kernel for make in KNOWN if "matmul" not in make.__name__}
+
+
+def own_text(kernel: Kernel) -> str:
+    """The source of a kernel without the functions that it calls."""
+    text = lower(kernel).text
+    first = kernel.origin.split("\n")[0] or "@tg.kernel"
+    return text[text.index(f"// {first}\n") :]
+
+
+@pytest.mark.parametrize("name", [*SHOWN, *SCHEDULED])
+def test_sources(name: str, golden: Callable[[object], None]) -> None:
+    golden(own_text((SHOWN | SCHEDULED)[name]))
+
+
+def test_the_source_begins_with_the_users_line_and_the_kernel() -> None:
+    kernel = SCHEDULED["rows"].replaced(origin="model.py:7 softmax")
+    text = own_text(kernel)
+    assert text.startswith("// model.py:7 softmax\n// @tg.kernel\n// def rows(")
+    assert "\nrows_kernel(const float* __restrict__ x, float* __restrict__ out, int grid_0" in text
+
+
+def test_names_that_mean_something_in_cpp() -> None:
+    kernel = parse("""
+        def main(float_: "*f32", int: "*f32", n: "i32", expf: "f32", v: "f32", maximum: "f32", thread: "i32"):
+            template = tl.program_id(0) * 64 + tl.arange(0, 64) + thread
+            at = tl.load(int + template, mask=template < n)
+            sum = tl.exp(at) * expf + tl.maximum(v, maximum)
+            tl.store(float_ + template, sum)
+    """)
+    text = own_text(kernel)
+    assert "main_kernel(float* __restrict__ float_, const float* __restrict__ int_, int n_, float expf_" in text
+    assert all(not re.search(rf"(float|int) {name}\b", text) for name in ("int", "expf", "maximum"))
+    assert "maximum" in NAMES
+    if has_compiler():
+        Emulated([kernel])
+
+
+@pytest.mark.parametrize("threads", [32, 128, 1024])
+@pytest.mark.parametrize("shape", [(7,), (8192,), (3, 500), (240, 9), (2, 3, 5, 64), (1, 1)])
+def test_layouts_hold_every_element_once(shape: tuple[int, ...], threads: int) -> None:
+    for order in (tuple(range(len(shape))), ()):
+        layout = blocked(shape, threads, 4, order)
+        held: set[tuple[int, ...]] = set()
+        positions = [_positions(layout.axes[axis], threads) for axis in range(len(shape))]
+        mine = layout.copies(threads)
+        count = 0
+        for thread in range(threads):
+            if thread & mine:
+                continue
+            ranges = [[p for p in positions[axis][thread] if p < shape[axis]] for axis in range(len(shape))]
+            made = np.stack(np.meshgrid(*ranges, indexing="ij"), -1).reshape(-1, len(shape))
+            count += len(made)
+            held.update(map(tuple, made.tolist()))
+        assert count == len(held) == np.prod(shape)
+
+
+def _positions(digits: Sequence[Any], threads: int) -> list[list[int]]:
+    """The positions along an axis that each thread has."""
+    made = [[0] for _ in range(threads)]
+    weight = 1
+    for digit in digits:
+        for thread in range(threads):
+            values = range(digit.extent) if digit.stride is None else [thread // digit.stride % digit.extent]
+            made[thread] = [p + weight * value for p in made[thread] for value in values]
+        weight *= digit.extent
+    return made
+
+
+# --- computed -------------------------------------------------------------------------------------
+
+
+def agree(kernels: Sequence[tuple[Kernel, list[Any], tuple[int, ...]]]) -> None:
+    """What an emulated block computes, whichever thread comes first, is what the interpreter computes."""
+    emulated = Emulated([kernel for kernel, _, _ in kernels])
+    for number, (kernel, arguments, grid) in enumerate(kernels):
+        wanted = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
+        with np.errstate(all="ignore"):
+            run(kernel, wanted, grid)
+        for reversed in (False, True):
+            got = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
+            emulated.run(number, got, grid, reversed)
+            for p, x, y in zip(kernel.parameters, got, wanted, strict=True):
+                if p.pointer:
+                    rough = 2e-2 if p.dtype.bits == 16 and p.dtype.is_float else 2e-5
+                    x, y = x.astype(np.float64), y.astype(np.float64)
+                    close = 1e-5 * max(1.0, np.abs(y[np.isfinite(y)]).max(initial=0.0) / 8)
+                    np.testing.assert_allclose(x, y, rough, close, err_msg=f"{p.name} of {kernel}")
+
+
+@needs_compiler
+def test_known_kernels() -> None:
+    known = [make(np.random.default_rng(2)) for make in KNOWN]
+    agree([(k.kernel, k.arguments, k.grid) for k in known])
+
+
+@needs_compiler
+def test_scheduled_kernels_atomics_and_memory_in_both_ways() -> None:
+    agree([tuple(r) for r in runs()])  # type: ignore[misc]
+
+
+@needs_compiler
+def test_drawn_kernels() -> None:
+    """They are compiled together, which takes a tenth of the time."""
+    drawn: list[Case] = []
+
+    @seed(11)
+    @settings(
+        max_examples=40, database=None, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+    )
+    @given(cases())
+    def draw(case: Case) -> None:
+        drawn.append(case)
+
+    draw()
+    emulated = Emulated([case.kernel for case in drawn])
+    for number, case in enumerate(drawn):
+        with np.errstate(all="ignore"):
+            wanted = case.run(lambda kernel, arguments, grid: run(kernel, arguments, grid))
+        for reversed in (False, True):
+            got = case.run(lambda kernel, arguments, grid: emulated.run(number, arguments, grid, reversed))  # noqa: B023
+            case.assert_agree(got, wanted)
+
+
+@needs_compiler
+def test_functions_and_conversions() -> None:
+    """Every seventh; a GPU tries them all (tests/gpu/test_gpu_kernels.py)."""
+    some = CASES[3::7]
+    emulated = Emulated([case.kernel() for case in some])
+    for number, case in enumerate(some):
+        arrays = [a.copy() for a in case.arrays()]
+        emulated.run(number, arrays, (1,))
+        case.assert_right(arrays)
