@@ -1,12 +1,13 @@
 """Choices and loops that depend on data: `cond`, `while_loop`, `scan`. They differentiate, and jit traces them.
 
-Outside of jit they look at the data and are Python's own `if` and `for`. Inside, both branches of a `cond` are
-computed and one is taken; a `while_loop` says how often it runs at most, and stands still when it is done.
+Outside of jit they look at the data and are Python's own `if` and `for`; a long `scan` is computed in parts
+(`stretches.py`). Inside, both branches of a `cond` are computed and one is taken; a `while_loop` says how often it
+runs at most, and stands still when it is done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -14,6 +15,7 @@ from .creation import as_tensor, zeros
 from .errors import ArgumentError, ShapeError, TraceError, check_callable
 from .functional import stack, where
 from .handle import state
+from .stretches import LENGTH, in_memory, in_stretches
 from .tensor import Tensor
 from .tree import flatten, mapped, unflatten
 
@@ -96,15 +98,21 @@ def scan(
     turns = range(lengths.pop())
     if not turns:
         return initial, _no_turns(body, initial, unflatten(structure, map(_entry, leaves)))
-    made = []
-    for n in reversed(turns) if reverse else turns:
-        x = unflatten(structure, [leaf[n] if isinstance(leaf, Tensor) else leaf for leaf in leaves])
-        carry, y = _pair(body(initial, x))
-        initial = _checked(initial, carry, "scan")
-        made.append(y)
-    if reverse:
-        made.reverse()
-    return initial, None if made[0] is None else mapped(lambda *ys: stack(ys), made[0], *made[1:])
+
+    def some(carry: Any, leaves: Sequence[Any], count: int) -> Any:
+        made = []
+        for n in reversed(range(count)) if reverse else range(count):
+            x = unflatten(structure, [leaf[n] if isinstance(leaf, Tensor) else leaf for leaf in leaves])
+            turned, y = _pair(body(carry, x))
+            carry = _checked(carry, turned, "scan")
+            made.append(y)
+        if reverse:
+            made.reverse()
+        return carry, None if made[0] is None else mapped(lambda *ys: stack(ys), made[0], *made[1:])
+
+    if len(turns) > LENGTH and in_memory((initial, leaves)):
+        return in_stretches(some, initial, leaves, len(turns), reverse)
+    return some(initial, leaves, len(turns))
 
 
 def _entry(leaf: Any) -> Any:

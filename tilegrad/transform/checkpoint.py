@@ -6,7 +6,7 @@ come out equal, because the state that they were drawn from is an input like any
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..ir.graph import Input, Value, topological
 from ..ops.joint import Again, joint_outputs
@@ -23,13 +23,17 @@ def checkpointed(outputs: Sequence[Value], inputs: Sequence[Value]) -> list[Valu
 
     def rule(upstreams: Sequence[Value | None]) -> Sequence[Value | None]:
         flowing = [(y, u) for y, u in zip(outputs, upstreams, strict=True) if u is not None]
-        again: dict[Value, Value] = {x: Again(x, flowing[0][1]) for x in arguments}
-        anew = substitute([y for y, _ in flowing], again)
-        for copy in again.values():
-            copy.__dict__["leaf"] = None  # what x was computed from gets its share through x
-        found = gradients(anew, [u for _, u in flowing], list(again.values()))
-        for copy in again.values():
-            del copy.__dict__["leaf"]
-        return found
+        return gradients_anew(flowing, {x: Again(x, flowing[0][1]) for x in arguments})
 
     return joint_outputs(outputs, arguments, rule)
+
+
+def gradients_anew(flowing: Sequence[tuple[Value, Value]], again: Mapping[Value, Value]) -> list[Value | None]:
+    """Gradients for values, with their upstream gradients, that are computed again from others (`again`)."""
+    anew = substitute([y for y, _ in flowing], again)
+    for copy in again.values():
+        copy.__dict__["leaf"] = None  # what x was computed from gets its share through x
+    found = gradients(anew, [u for _, u in flowing], list(again.values()))
+    for copy in again.values():
+        del copy.__dict__["leaf"]
+    return found

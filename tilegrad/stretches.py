@@ -1,0 +1,100 @@
+"""A long loop in stretches of equal length: one program computes each, and one the gradients through each.
+
+Recorded as a whole, a loop of a thousand turns is a program of a thousand turns. In stretches, what was compiled for
+the first does the others; between them only what is carried is in memory, and gradients compute each stretch again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .functional import cat
+from .handle import Handle, state, wrap
+from .ir.graph import Input, Value, topological
+from .ops.joint import Again, joint_outputs
+from .tensor import Tensor
+from .transform.autodiff import is_leaf
+from .transform.checkpoint import gradients_anew
+from .tree import flatten, mapped, unflatten
+
+LENGTH = 32
+"""The turns of a stretch."""
+
+
+def in_memory(tree: Any) -> bool:
+    """Whether the tensors of a tree are there, or can be computed now."""
+    return state.trace is None and _are_known([x.value for x in flatten(tree)[0] if isinstance(x, Handle)])
+
+
+def _are_known(values: Sequence[Value]) -> bool:
+    reached = topological(values, lambda v: v.buffer is not None)
+    return all(v.buffer is not None or type(v) is not Input for v in reached)
+
+
+def in_stretches(
+    some: Callable[[Any, Sequence[Any], int], Any], carry: Any, leaves: Sequence[Any], count: int, reverse: bool
+) -> Any:
+    """What `some(carry, leaves, count)` gives for all turns: the last carry, and what all turns made."""
+    from .realize import realize  # loads the compiler
+
+    ends = [(start, min(start + LENGTH, count)) for start in range(0, count, LENGTH)]
+    cut = [[x[a:b].clone() if isinstance(x, Tensor) else x for x in leaves] for a, b in ends]
+    realize([x.value for parts in cut for x in parts if isinstance(x, Tensor)])
+    made = []
+    for (a, b), parts in reversed(list(zip(ends, cut, strict=True))) if reverse else zip(ends, cut, strict=True):
+        length = b - a
+        carry, ys = _stretch(lambda given, length=length: some(given[0], given[1], length), (carry, parts))
+        made.append(ys)
+    if reverse:
+        made.reverse()
+    return carry, None if made[0] is None else mapped(lambda *ys: cat(ys), made[0], *made[1:])
+
+
+def _stretch(fn: Callable[[Any], Any], given: Any) -> Any:
+    """fn(given), computed now. Gradients through it are computed when they pass, from what was given."""
+    from .realize import realize  # loads the compiler
+
+    leaves, structure = flatten(given)
+    values = [x.value for x in leaves if isinstance(x, Handle)]
+    realize(values)
+    stands = [_stand_in(x) for x in values]
+    waiting = iter(stands)
+    results, shape = flatten(
+        fn(unflatten(structure, [wrap(next(waiting)) if isinstance(x, Handle) else x for x in leaves]))
+    )
+    places = [n for n, y in enumerate(results) if isinstance(y, Handle) and y.value.tracked]
+    for n, made in zip(places, _joined([results[n].value for n in places], values, stands), strict=True):
+        results[n] = wrap(made)
+    if _are_known(found := [y.value for y in results if isinstance(y, Handle)]):
+        realize(found)
+    return unflatten(shape, results)
+
+
+def _joined(outputs: Sequence[Value], values: Sequence[Value], stands: Sequence[Value]) -> list[Value]:
+    """The outputs, with gradients that are computed stretch by stretch."""
+    inside = set(stands)
+    reached = topological(outputs, lambda v: v in inside or is_leaf(v))
+    captured = [v for v in reached if v.tracked and is_leaf(v) and v not in inside]
+
+    def rule(upstreams: Sequence[Value | None]) -> Sequence[Value | None]:
+        from .realize import realize  # loads the compiler
+
+        flowing = [(y, u) for y, u in zip(outputs, upstreams, strict=True) if u is not None]
+        now = state.trace is None and _are_known([u for _, u in flowing])
+        if now:
+            realize([u for _, u in flowing])
+        found = gradients_anew(flowing, {x: _stand_in(x) for x in (*stands, *captured)})
+        if now:
+            realize([g for g in found if g is not None])
+        return found
+
+    return joint_outputs(outputs, [*values, *captured], rule)
+
+
+def _stand_in(value: Value) -> Value:
+    """The same elements, in the same memory, as a value from which all is computed anew."""
+    made = Again(value, value)
+    if value.buffer is not None:
+        made.hold(value.buffer)
+    return made
