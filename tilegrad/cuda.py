@@ -102,8 +102,7 @@ def memory_reserved(device: Which = None) -> int:
 
 def reset_peak_memory_stats(device: Which = None) -> None:
     """Starts to measure `max_memory_allocated` anew."""
-    usage = _gpu(device).usage
-    usage.peak = usage.live
+    _gpu(device).usage.reset_peak()
 
 
 def mem_get_info(device: Which = None) -> tuple[int, int]:

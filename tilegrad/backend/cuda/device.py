@@ -22,7 +22,7 @@ from ...runtime.grain import Grain, many_small
 from ...runtime.once import lock
 from .driver import Driver, DriverFault
 from .functions import Functions
-from .memory import CudaBuffer, Memory
+from .memory import CudaBuffer, Memory, Tally
 from .properties import properties
 from .queues import Queue, here
 from .reports import accused, readable, summary
@@ -43,6 +43,7 @@ class CudaDevice(Device):
 
     def __init__(self, driver: Driver, number: int) -> None:
         super().__init__(f"cuda:{number}")
+        self.usage: Tally = Tally()
         self.driver = driver
         self.number = number
         self.properties = properties(driver, number)

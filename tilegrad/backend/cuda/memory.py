@@ -8,13 +8,14 @@ own pool, which puts pieces of address space together, so large blocks that are 
 from __future__ import annotations
 
 import gc
+from itertools import accumulate
 from threading import RLock
 from typing import TYPE_CHECKING
 
 from ...errors import OutOfMemoryError
 from ...ir.graph import Value
 from ...runtime import events
-from ...runtime.buffer import Buffer
+from ...runtime.buffer import Buffer, Usage
 from .driver import OUT_OF_MEMORY, DriverFault
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ LARGE = 1 << 25
 KEPT = 8
 """At most this part of a GPU's memory is kept while other sizes are wanted."""
 SHOWN = 8
+MOST_CHANGES = 4096
+"""Changes that are noted before they are added up."""
 
 
 class Blocks(list[int]):
@@ -72,6 +75,39 @@ class CudaBuffer(Buffer):
             blocks.append(self.address)
 
 
+class Tally(Usage):
+    """Counts bytes without a lock: what comes and goes is noted in order, and added up later."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._live = self._peak = 0
+        self.changes: list[int] = []
+        self.add = self.changes.append  # type: ignore[method-assign, assignment]
+
+    def settle(self) -> None:
+        """Adds up what was noted."""
+        with self._lock:
+            count = len(self.changes)
+            sums = list(accumulate(self.changes[:count], initial=self._live))
+            del self.changes[:count]
+            self._live, self._peak = sums[-1], max(self._peak, *sums)
+
+    @property
+    def live(self) -> int:  # type: ignore[override]
+        self.settle()
+        return self._live
+
+    @property
+    def peak(self) -> int:  # type: ignore[override]
+        self.settle()
+        return self._peak
+
+    def reset_peak(self) -> None:
+        """Starts to look for the peak anew."""
+        with self._lock:
+            self._peak = self.live
+
+
 def class_bytes(bytes: int) -> int:
     """The size of the class from which a request is served: at most an eighth more than asked for.
 
@@ -95,6 +131,7 @@ class Memory:
 
     def __init__(self, device: CudaDevice) -> None:
         self.device = device
+        self.usage = device.usage
         self.held = 0
         """Bytes that the driver has given."""
         self.fetched = 0
@@ -110,6 +147,8 @@ class Memory:
             address = blocks.pop()
         except IndexError:
             address = self._fresh(queue, blocks)
+        if len(self.usage.changes) > MOST_CHANGES:
+            self.usage.settle()
         return CudaBuffer(self.device, bytes, queue, blocks, address)
 
     def _fresh(self, queue: Queue, blocks: Blocks) -> int:
