@@ -47,7 +47,9 @@ SMALL = many_small(4)._replace(
     ),
 )
 """As many small cores, but so small that the examples of ops are large for it."""
-FEW = Grain()._replace(workers=3, tile=12, loop=12, rows=12, longest_row=5, whole=2, beside=3, depth=3, square=3, short_rows=6)
+FEW = Grain()._replace(
+    workers=3, tile=12, loop=12, rows=12, longest_row=5, whole=2, beside=3, depth=3, square=3, short_rows=6
+)
 """As few large ones, but as small."""
 SOME = [e for n, e in enumerate(all_examples()) if n % 8 == 0]
 
@@ -148,7 +150,7 @@ def test_the_sums_of_a_convolutions_weight_gradient_in_pieces() -> None:
     axes = (Sliding(227, 55, 11, 4), Sliding(227, 55, 11, 4))
     program = program_of(ConvolveWeight(x, y, axes), GPU)
     assert instances(program)[0] >= 64
-    assert [b.type.shape[0] for b in program.buffers if b.role == "temporary"] == [16]
+    assert [b.type.shape[0] for b in program.buffers if b.role == "temporary"] == [32]
     small = (Sliding(9, 4, 3, 2), Sliding(8, 7, 2, 1))
     x, y = given(4, 2, 3, 9, 8, dtype=float64), given(4, 2, 5, 4, 7, dtype=float64)
     rng = np.random.default_rng(0)

@@ -32,8 +32,9 @@ class Products(NamedTuple):
     """Elements of a result of 32 bits that an instance keeps at most."""
     fill: int = 0
     """Tiles up to which long sums are cut, so that every core has some; 0: they are not."""
-    least_depth: int = 512
-    """How long the pieces of such a sum are at least."""
+    least_depth: int = 128
+    """How long the pieces of such a sum of 32-bit numbers are at least; narrower ones are summed faster."""
+    most_pieces: int = 128
 
 
 class Grain(NamedTuple):
@@ -116,7 +117,7 @@ def many_small(workers: int, shared: int = 228 << 10) -> Grain:
         pack=0.0,
         start=2000.0,
         area=1 << 14,
-        fill=workers,
+        fill=2 * workers,
     )
     return Grain(
         workers=workers,

@@ -16,7 +16,7 @@ from typing import final
 from ..ir.dtype import DType
 from ..ir.graph import Reader, TensorType, Value
 from ..ir.location import working_for
-from ..ir.scalar import Expr, Index, Position, Read, Reduce, fresh_index, rebuild, size, substitute
+from ..ir.scalar import Expr, Index, Position, Read, Reduce, facts, fresh_index, rebuild, size, substitute
 from ..runtime.grain import Grain
 from .inline import Element
 from .nests import nest
@@ -93,7 +93,10 @@ def _longest(position: Position, expr: Expr, grain: Grain) -> tuple[list[Reduce]
     in_x, in_y = map(free_indices, factors)
     x, y, both = (_count(i for i in rows if i in side) for side in (in_x - in_y, in_y - in_x, in_x & in_y))
     tiles = both * -(-x // SIDE) * -(-y // SIDE)
-    wanted = min(grain.products.fill // max(1, tiles), _count(columns) // grain.products.least_depth)
+    limits = grain.products
+    bits = max((e.dtype.bits for factor in factors for e in facts(factor).reads), default=32)
+    least = limits.least_depth * max(1, 32 // bits) ** 2  # a GPU: 128 for float32, 512 for bfloat16
+    wanted = min(limits.fill // max(1, tiles), _count(columns) // least, limits.most_pieces)
     best = max(columns, key=lambda i: _divisor(_count([i]), wanted))
     count = _divisor(_count([best]), wanted)
     return (sums, best, count) if count > 1 else None
