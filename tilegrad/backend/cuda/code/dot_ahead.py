@@ -46,6 +46,9 @@ def write_ahead(products: Products, low: Lowering, loop: ir.For) -> bool:
     if 2 * bytes > MOST:
         return False
     low.memory.held = max(low.memory.held, 2 * bytes)
+    if low.memory.dirty:
+        low.meet()  # it may be where others still read
+    taken = low.memory.taken
     with low.out.block(""):
         for line in places(held):
             low.out.add(line)
@@ -53,6 +56,7 @@ def write_ahead(products: Products, low: Lowering, loop: ir.For) -> bool:
             _declare(low, name)
         with low.repeated(loop):
             _turns(products, low, loop, dot, (held, dtype, bytes))
+    low.memory.apart |= low.memory.taken != taken
     return True
 
 

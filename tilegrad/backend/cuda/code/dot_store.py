@@ -46,7 +46,7 @@ def staged(low: Lowering, store: ir.Store, layout: Layout) -> Staged | None:
     rows, columns = layout.shape
     pitch = columns + PIECE // bytes
     line = definitions.step(store.pointer, -2)
-    room = max(MOST, low.memory.large + low.memory.held) - low.memory.held
+    room = max(MOST - (low.memory.held if low.memory.apart else 0), low.memory.large)
     if definitions.step(store.pointer, -1) != 1 or line is None or rows * pitch * bytes > room:
         return None
     if any(n * bytes % PIECE for n in (columns, line, definitions.divisor(store.pointer))):

@@ -18,6 +18,7 @@ from ....ir.tile_checker import check
 from ....ir.tile_types import TileType
 from ..tensor_map import TensorMap
 from .across import copy_tiles
+from .ahead import ask_ahead
 from .deferred import deferred
 from .dot import Products
 from .dot_names import lone_product_in_loop, operands_named
@@ -186,7 +187,7 @@ class Lowering(Registers):
             lines.append("extern __shared__ __align__(1024) unsigned char shared[];")
         for name, at in places.items():
             if name in text:
-                lines.append(f"unsigned char* const {name} = shared{f' + {at}' if at else ''};")
+                lines.append(f"unsigned char* const {name} = shared{'' if name == 'large' else f' + {at}'};")
         return ["    " + line for line in lines]
 
     def _parameter(self, p: ir.Parameter) -> str:
@@ -300,6 +301,7 @@ class Lowering(Registers):
                 self.out.add("#pragma unroll 4")  # more loads are under way
             with self.out.block(f"for ({type} {index} = {start}; {index} < {stop.within(8)}; {forward})"):
                 self.scopes.append({loop.index})
+                ask_ahead(self, loop, stop.within(8))
                 self.block(loop.body)
                 self._even()
                 self.scopes.pop()

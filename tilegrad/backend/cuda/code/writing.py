@@ -95,12 +95,17 @@ class Shared:
         self.dirty = False
         """Whether somebody may still read what is in the large part."""
         self.held = 0
-        """Bytes for what stays over several statements."""
+        """Bytes for what stays over the statements of a loop."""
+        self.apart = False
+        """Whether the large part is used while something is held: else they may be the same."""
+        self.taken = 0
+        """How often the large part was taken."""
 
     def take(self, bytes: int) -> tuple[str, bool]:
         """A place for so many bytes (its name), and whether all threads must wait before they write."""
         if bytes > self.SMALL:
             self.large = max(self.large, bytes)
+            self.taken += 1
             waits, self.dirty = self.dirty, True
             return "large", waits
         self.half = max(self.half, -(-bytes // 16) * 16)
@@ -109,6 +114,13 @@ class Shared:
         if self.first is None:
             self.first = self.last
         return f"half_{self.last}", waits
+
+    @property
+    def places(self) -> dict[str, int]:
+        """Where each part begins, and (`end`) how much there is in all."""
+        held = self.large if self.apart else 0
+        halves = max(self.large, held + self.held)
+        return {"large": 0, "held": held, "half_0": halves, "half_1": halves + self.half, "end": halves + 2 * self.half}
 
     def waited(self) -> None:
         """All threads have met: nobody reads any more."""
