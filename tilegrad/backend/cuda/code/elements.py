@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ....ir import tile as ir
 from ....ir.dtype import DType, bool_, int32
+from ....ir.tile_access import walk
 from ....ir.tile_types import TileType, Types
 from . import functions
 from .functions import PRODUCT, SUM, TYPES, Text, binary, literal
@@ -66,8 +67,14 @@ class Elements:
         self.declare: Callable[[str, str, Text], str] | None = None
         """Gives a position a name: (type, stem, value)."""
         self.known: dict[tuple[str, View], str] = {}
+        self.more_positions: list[ir.Tile] = []
         self.missing: set[str] = set()
         """Variables that were asked for where they are not."""
+
+    def take_position(self, x: ir.Tile) -> None:
+        """Another expression computes a position; it is kept, so that no other gets its identity."""
+        self.more_positions.append(x)
+        self.positions |= {id(y) for y in walk(x)}
 
     def shape(self, x: ir.Tile) -> tuple[int, ...]:
         return () if isinstance(x, ir.Literal) else self.types.of(x).shape
