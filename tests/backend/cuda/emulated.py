@@ -24,6 +24,7 @@ from tilegrad.ir.tile import Kernel
 
 SHIM = r"""
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
@@ -64,7 +65,9 @@ static unsigned __shfl_sync(unsigned, unsigned x, int lane) {
     meet(first, 32);
     return y;
 }
-static unsigned __shfl_xor_sync(unsigned mask, unsigned x, int bits) { return __shfl_sync(mask, x, (current % 32) ^ bits); }
+static unsigned __shfl_xor_sync(unsigned mask, unsigned x, int bits) {
+    return __shfl_sync(mask, x, (current % 32) ^ bits);
+}
 static void (*body)(void**, int, int, int);
 static void** given;
 static int gx, gy, gz;
@@ -99,9 +102,13 @@ static int max(int x, int y) { return x > y ? x : y; }
 template <class To, class From> static To bits_as(From x) { To y; memcpy(&y, &x, sizeof(y)); return y; }
 static float __int_as_float(int x) { return bits_as<float>(x); }
 static float __uint_as_float(unsigned x) { return bits_as<float>(x); }
+template <class T> static T atomicAdd(T* p, T x) { T old = *p; *p += x; return old; }
+template <class T> static T atomicCAS(T* p, T x, T y) { T old = *p; if (old == x) *p = y; return old; }
+static void __threadfence() {}
 static unsigned __umulhi(unsigned x, unsigned y) { return (unsigned long long)x * y >> 32; }
 template <class T, class F> static T saturated(F x) {
-    const F least = (F)(T)((T)-1 < 0 ? (T)1 << (8 * sizeof(T) - 1) : 0), above = (T)-1 < 0 ? -least : ldexp(1.0, 8 * sizeof(T));
+    const F least = (F)(T)((T)-1 < 0 ? (T)1 << (8 * sizeof(T) - 1) : 0);
+    const F above = (T)-1 < 0 ? -least : ldexp(1.0, 8 * sizeof(T));
     if (x != x) return 0;
     return x < least ? (T)least : x >= above ? (T)~(T)least : (T)x;
 }
@@ -167,13 +174,16 @@ static float greatest(float x, float y) { return x != x || y != y ? NAN : x > y 
 static float least(float x, float y) { return x != x || y != y ? NAN : x < y ? x : y; }
 """
 ASM = {
+    f'asm volatile("cp.async.{way}.shared.global [%0], [%1], {bytes};" :: "r"(to), "l"(from) : "memory");': (
+        f"copied(to, from, {bytes});"
+    )
+    for way, bytes in (("cg", 16), ("ca", 8), ("ca", 4))
+} | {
     'asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));': "y.bits = as_f16(x);",
     'asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));': "y.bits = as_bf16(x);",
     'asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));': "y = from_f16(x.bits);",
+    'asm volatile("prefetch.global.L2 [%0];" :: "l"(p));': "",
     'asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));': "y = tanhf(x);",
-    'asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory");': "copied(to, from, 16);",
-    'asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" :: "r"(to), "l"(from) : "memory");': "copied(to, from, 8);",
-    'asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(to), "l"(from) : "memory");': "copied(to, from, 4);",
     'asm volatile("cp.async.commit_group;" ::: "memory");': "",
     'asm volatile("cp.async.wait_group %0;" :: "n"(left) : "memory");': "",
     'asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));': "z = greatest(x, y);",
