@@ -1,5 +1,7 @@
 """Masks at borders: the way without them is taken where tiles lie inside, and gives the same."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -22,8 +24,8 @@ def test_a_program_inside_needs_no_mask() -> None:
 def test_masks_with_one_condition_go_together() -> None:
     tutorials.test_matmul_in_groups(tg.float32, False, "")
     text = str(resolved(tutorials.matmul.latest().fast))
-    assert text.count("if 15 < K - k * 16:") == 1
-    assert "tl.dot(a_inside, b_inside, total)" in text
+    assert text.count("16) % ") == 0
+    assert len(re.findall(r"if 15 < K - k\w* \* 16:", text)) == 1
 
 
 def test_kernels_without_masks_stay() -> None:
@@ -34,12 +36,16 @@ def test_kernels_without_masks_stay() -> None:
 
 BODIES = {
     "a mask whose bound changes": (
-        "i = tl.arange(0, 8)\nfor k in range(3):\n    m = i < n\n    n -= 3\n    tl.store(out + k * 8 + i, 1.0, mask=m)",
+        "i = tl.arange(0, 8)\nfor k in range(3):\n    m = i < n\n    n -= 3\n    tl.store(out + k * 8 + i, 1, mask=m)",
         lambda n: [[float(i < n - 3 * k) for i in range(8)] for k in range(3)],
     ),
     "a tile whose places change": (
         "i = tl.arange(0, 8)\nfor k in range(3):\n    tl.store(out + i, k + 1.0, mask=i < n)\n    i += 8",
         lambda n: [[float(k + 1) if 8 * k + i < n else 0.0 for i in range(8)] for k in range(3)],
+    ),
+    "places modulo an extent": (
+        "i = (tl.arange(0, 8) + n - 4) % 8\nfor k in range(3):\n    tl.store(out + k * 8 + tl.arange(0, 8), i + 0.0)",
+        lambda n: [[float(np.fmod(i + n - 4, 8)) for i in range(8)] for _ in range(3)],
     ),
     "two masks": (
         "i, j = tl.arange(0, 3)[:, None], tl.arange(0, 8)[None, :]\nm = (i < n // 8) & (j <= n // 3)\n"

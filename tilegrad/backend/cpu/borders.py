@@ -8,7 +8,9 @@
                                        v = tl.load(x + i, mask=m)
                                        tl.store(y + i, v, mask=m)
 
-A masked store costs this machine several plain ones, and most programs of a grid have whole tiles.
+A masked store costs this machine several plain ones, and most programs of a grid have whole tiles. Likewise places
+modulo an extent, with which programs at the border stay inside, are taken as they are where they are inside: then they
+are known to lie together.
 """
 
 from __future__ import annotations
@@ -82,9 +84,8 @@ class _Splitter:
     def block(self, body: tuple[Statement, ...], splits: int) -> tuple[Statement, ...]:
         """A block in which the first mask that can be is resolved; on the way without it, the next ones."""
         for place, statement in enumerate(body):
-            for mask in _masks(statement):
-                inside = self.always(mask) if splits else None
-                if inside is None or not self.is_visible(inside, body[place:]):
+            for inside in self.conditions(statement) if splits else ():
+                if not self.is_visible(inside, body[place:]):
                     continue
                 rest = body[place:]
                 size = sum(1 for _ in statements(rest))
@@ -124,9 +125,15 @@ class _Splitter:
                 first, second = self.always(x), self.always(y)
                 return None if first is None or second is None else Apply("bitand", (first, second))
             case Apply("lt" | "le" as fn, (x, y)):
-                last, bound = self.last(x), self.single(y)
+                last, bound = self.end(x, True), self.single(y)
                 return None if last is None or bound is None else Apply(fn, (last, bound))
         return None
+
+    def conditions(self, statement: Statement) -> list[Tile]:
+        """When a mask of a statement is true everywhere, or a remainder nothing but its operand."""
+        found = [self.always(mask) for mask in _masks(statement)]
+        found += [self.whole(x) for x in walk(*roots(statement)) if isinstance(x, Apply)]
+        return [x for x in found if x is not None]
 
     def is_fixed(self, name: str) -> bool:
         """Whether a name stands for an expression that would be the same if it were computed again."""
@@ -141,27 +148,36 @@ class _Splitter:
             return x if not any(isinstance(part, Load) for part in walk(x)) else None
         return None
 
-    def last(self, x: Tile) -> Tile | None:
-        """The greatest element of a tile of places."""
+    def whole(self, x: Tile) -> Tile | None:
+        """A condition under which places taken modulo an extent are what they are without it."""
+        match x:
+            case Apply("fmod" | "mod", (y, z)) if self.types.of(y).shape:
+                first, last, bound = self.end(y, False), self.end(y, True), self.single(z)
+                if first is not None and last is not None and bound is not None:
+                    return Apply("bitand", (Apply("ge", (first, Literal(0))), Apply("lt", (last, bound))))
+        return None
+
+    def end(self, x: Tile, greatest: bool) -> Tile | None:
+        """The greatest (or the least) element of a tile of places."""
         if isinstance(x, Literal | ProgramId | NumPrograms) or not self.types.of(x).shape:
             return self.single(x)
         match x:
             case Name(name) if self.is_fixed(name):
-                return self.last(self.defined[name])
-            case Arange(_, stop):
-                return Literal(stop - 1)
+                return self.end(self.defined[name], greatest)
+            case Arange(start, stop):
+                return Literal(stop - 1 if greatest else start)
             case Expand(y) | BroadcastTo(y):
-                return self.last(y)
+                return self.end(y, greatest)
             case Cast(y, dtype) if dtype.is_integer and dtype.bits >= self.types.of(y).dtype.bits:
-                inner = self.last(y)
+                inner = self.end(y, greatest)
                 return None if inner is None or isinstance(inner, Literal) else Cast(inner, dtype)
             case Full(_, value, _):
                 return self.single(value)
             case Apply("add", (y, z)):
-                first, second = self.last(y), self.last(z)
+                first, second = self.end(y, greatest), self.end(z, greatest)
                 return None if first is None or second is None else Apply("add", (first, second))
             case Apply("sub", (y, z)):
-                first, second = self.last(y), self.single(z)
+                first, second = self.end(y, greatest), self.single(z)
                 return None if first is None or second is None else Apply("sub", (first, second))
         return None
 
@@ -185,6 +201,8 @@ class _Splitter:
                 case Store(pointer, value, m) if m in true:
                     return Store(pointer, value)
                 case Apply("where", (condition, x, _)) if condition in true and self.is_whole(part, x):
+                    return x
+                case Apply("fmod" | "mod", (x, _)) if self.whole(part) == inside:
                     return x
             return None
 

@@ -159,6 +159,9 @@ class Builder:
         self.allocations: list[str] = []
         self.declarations: dict[str, str] = {}
         self.stack_bytes = 0
+        self.allocated: dict[str, int] = {}
+        self.spare: dict[str, int] = {}
+        """Memory of a way that is not taken if this one is: bytes, by name."""
         self._names: dict[str, int] = {}
 
     @property
@@ -275,9 +278,14 @@ class Builder:
 
     def allocate(self, bytes: int, hint: str) -> Value:
         """Memory of this instance, on the stack."""
-        name = self.name(hint)
         size = -(-bytes // 64) * 64
+        name = next((name for name, room in self.spare.items() if room == size), None)
+        if name is not None:
+            del self.spare[name]
+            return Value(name, PTR, 0)
+        name = self.name(hint)
         self.allocations.append(f"  {name} = alloca [{size} x i8], align 64")
+        self.allocated[name] = size
         self.stack_bytes += size
         return Value(name, PTR, 0)
 

@@ -239,12 +239,21 @@ class _Lowering:
 
     def _if(self, condition: ir.Tile, then: Sequence[ir.Statement], other: Sequence[ir.Statement]) -> None:
         chosen = self.e.of(condition, [], 0, bool_)
+        before = set(self.b.allocated)
         self.b.open_branch("then")
         self._block(then)
         first = self.b.close_branch()
         self.b.open_branch("else")
+        spare, self.b.spare = self.b.spare, self._spare(before, other)
         self._block(other)
+        self.b.spare = spare
         self.b.close_branches(chosen, first, self.b.close_branch())
+
+    def _spare(self, before: set[str], other: Sequence[ir.Statement]) -> dict[str, int]:
+        """The memory that one way of a branch has taken, for the other: but for variables that both have."""
+        both = {s.name for s in statements(tuple(other)) if isinstance(s, ir.Assign | ir.Atomic)}
+        kept = {m.address.text for name, m in self.e.memory.items() if name in both}
+        return {n: size for n, size in self.b.allocated.items() if n not in before and n not in kept}
 
     # --- what needs loops of its own -------------------------------------------------------------
 
