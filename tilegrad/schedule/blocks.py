@@ -95,7 +95,7 @@ def refusal(extents: Extents, choice: Choice, grain: Grain) -> str:
 def _depths(k: int, usual: int, grain: Grain) -> list[int]:
     if grain.powers:
         return [d for d in (usual // 2, usual * 2) if SMALLEST <= d <= power(k)]
-    return [d for d in (min(k, usual * 2), -(-usual // 8) * 4) if 4 <= d != usual]
+    return [d for d in (min(k, usual * 2), -(-usual // 8) * 4) if 4 <= d <= k and d != usual]
 
 
 def _equal_pieces(m: int, n: int, limits: Products) -> list[tuple[int, int]]:
