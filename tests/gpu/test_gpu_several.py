@@ -1,5 +1,8 @@
 """Several GPUs of one machine; skipped where there is one."""
 
+import time
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -45,3 +48,18 @@ def test_halves_of_a_batch_on_two_gpus() -> None:
         assert weight.grad is not None
         parts.append(weight.grad.to("cuda:0"))
     np.testing.assert_allclose((parts[0] + parts[1]).cpu().numpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_copies_between_gpus(record_property: Callable[[str, object], None]) -> None:
+    x = tg.rand(1 << 28, device="cuda:0").realize()
+    y = x.to("cuda:1")
+    seconds = []
+    for _ in range(3):
+        cuda.synchronize(0)
+        cuda.synchronize(1)
+        start = time.perf_counter()
+        y = x.to("cuda:1")
+        cuda.synchronize(1)
+        seconds.append(time.perf_counter() - start)
+    record_property("GB/s between two GPUs", (1 << 30) / min(seconds) / 1e9)
+    assert (y[-1000:].cpu() == x[-1000:].cpu()).all()

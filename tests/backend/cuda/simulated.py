@@ -158,6 +158,9 @@ class SimulatedDriver(Driver):
         self.called("context")
         return 1000 + number
 
+    def share(self, owner: int, reader: int) -> None:
+        pass
+
     def enter(self, context: int) -> None:
         self.called("enter")
         self.local.context = context

@@ -17,7 +17,7 @@ from ...ir.dtype import DType, float16
 from ...ir.program import Program
 from ...ir.tile import Kernel
 from ...runtime.buffer import Buffer
-from ...runtime.device import CompiledKernel, Device, Executable, Statistics
+from ...runtime.device import CompiledKernel, Device, Executable, Statistics, known_devices
 from ...runtime.grain import Grain, many_small
 from ...runtime.once import lock
 from .driver import Driver, DriverFault
@@ -60,6 +60,10 @@ class CudaDevice(Device):
                 return
             self.context = self.driver.context(self.number)
             self._started = True
+            for other in known_devices():
+                if isinstance(other, CudaDevice) and other is not self and other._started:
+                    self.driver.share(self.number, other.number)
+                    self.driver.share(other.number, self.number)
             self._enter()
             self.events: list[int] = []
             self.timed_events: list[int] = []

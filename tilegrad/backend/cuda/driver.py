@@ -153,6 +153,10 @@ class Driver(ABC):
         """The primary context, which other libraries in this process share."""
 
     @abstractmethod
+    def share(self, owner: int, reader: int) -> None:
+        """Lets a device reach the memory of another directly, if the machine has a way; else copies pass the host."""
+
+    @abstractmethod
     def enter(self, context: int) -> None:
         """What this thread calls from now on is for this context."""
 

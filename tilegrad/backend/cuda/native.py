@@ -27,6 +27,8 @@ TABLE: dict[str, tuple[Any, ...]] = {
     "cuDevicePrimaryCtxRetain": (out, c_int),
     "cuDeviceGetDefaultMemPool": (out, c_int),
     "cuMemPoolSetAttribute": (handle, c_int, c_void_p),
+    "cuDeviceCanAccessPeer": (number, c_int, c_int),
+    "cuMemPoolSetAccess": (handle, c_void_p, words),
     "cuMemPoolTrimTo": (handle, words),
     "cuCtxSetCurrent": (handle,),
     "cuCtxSynchronize": (),
@@ -69,6 +71,13 @@ TABLE: dict[str, tuple[Any, ...]] = {
 
 NON_BLOCKING, UNTIMED, KEEP_ALL, MOST_SHARED, PORTABLE = 1, 2, 4, 8, 1
 DEVICE_MEMORY = 2
+ON_DEVICE, READ_AND_WRITE = 1, 3
+
+
+class Access(ctypes.Structure):
+    """`CUmemAccessDesc`."""
+
+    _fields_ = (("kind", c_int), ("device", c_int), ("flags", c_int))
 
 
 class LaunchConfig(ctypes.Structure):
@@ -194,6 +203,12 @@ class NativeDriver(Driver):
         everything = c_uint64((1 << 64) - 1)
         self.call("cuMemPoolSetAttribute", pool, KEEP_ALL, byref(everything))
         return made
+
+    def share(self, owner: int, reader: int) -> None:
+        possible = c_int()
+        self.call("cuDeviceCanAccessPeer", byref(possible), reader, owner)
+        if possible.value:
+            self.call("cuMemPoolSetAccess", self.pools[owner], byref(Access(ON_DEVICE, reader, READ_AND_WRITE)), 1)
 
     def enter(self, context: int) -> None:
         self.call("cuCtxSetCurrent", context)

@@ -79,6 +79,9 @@ class NullDriver(Driver):
     def context(self, number: int) -> int:
         return next(self._handles)
 
+    def share(self, owner: int, reader: int) -> None:
+        pass
+
     def enter(self, context: int) -> None:
         pass
 
