@@ -330,7 +330,7 @@ class Elements:
     def _load_apart(self, pointer: ir.Tile, at: At, t: TileType, type: Type, mask: Value, default: Value) -> Value:
         """Lanes whose addresses do not grow evenly: gathered from one address, as far on as each lane is.
 
-        If they are neighbours but where a row ends, a vector of them is loaded wherever they all are.
+        If they are neighbours but where one row ends, what is before the end and what is behind it are loaded.
         """
         b, lanes, bytes = self.b, type.lanes, t.dtype.bytes
         match pointer:
@@ -342,21 +342,21 @@ class Elements:
             case _:
                 address = b.splat(self.of(pointer, at, lanes, t.dtype), lanes)
                 return gather(self, address, type, mask, default, bytes)
-        address = b.offset(start, type.element, apart)
-        if self.step(pointer, local=True) != 1 or apart.level >= b.level:
-            return gather(self, address, type, mask, default, bytes)
-        first = b.extract(apart, 0)
-        apart = b.op("sub", apart, b.splat(first, lanes))
-        near = b.compare("eq", apart, lane_constants(range(lanes), apart.type.element))
-        bits = b.pure(f"bitcast {near.type} {near} to i{lanes}", Type(f"i{lanes}"), (near,))
-        place = b.offset(start, type.element, b.convert("sext", first, "i64"))
-        b.open_branch("near")
-        one = self._load_along(place, type, mask, default, bytes)
-        here = b.close_branch()
-        b.open_branch("apart")
-        other = gather(self, address, type, mask, default, bytes)
-        every = b.compare("eq", bits, constant(-1, bits.type))
-        return b.close_branches(every, here, b.close_branch(), [(one, other)])[0]
+        broken = self.step(pointer, local=True) == 1 and self.ranges.breaks(offset, lanes, self.step)
+        if not broken or bytes < 4:
+            return gather(self, b.offset(start, type.element, apart), type, mask, default, bytes)
+        first, last = b.extract(apart, 0), b.extract(apart, lanes - 1)
+        before = b.op("sub", apart, b.splat(first, lanes))
+        before = b.compare("eq", before, lane_constants(range(lanes), apart.type.element))
+        bits = f"i{8 * bytes}"  # bits of lanes that pass a loop's border would be packed and unpacked
+        before = b.convert("sext", before, bits)
+        behind = b.op("xor", before, constant(-1, before.type))
+        mask = b.convert("sext", mask, bits)
+        before, behind = (b.compare("slt", b.op("and", mask, x), constant(0, x.type)) for x in (before, behind))
+        places = [b.offset(start, type.element, b.convert("sext", place, "i64")) for place in (first, last)]
+        places[1] = b.offset(places[1], type.element, constant(1 - lanes, I64))
+        found = self._load_along(places[0], type, before, default, bytes)
+        return self._load_along(places[1], type, behind, found, bytes)
 
     def _parted(self, x: ir.Tile, at: At, lanes: int) -> tuple[Value, Value | None]:
         """An offset in two parts: what all lanes have in common, and what they have not."""

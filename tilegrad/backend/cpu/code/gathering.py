@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 
 def gather(e: Elements, address: Value, type: Type, mask: Value, default: Value, bytes: int) -> Value:
+    """Only vectors of 512 bits are gathered at once: for others LLVM would make a branch for every lane."""
     b = e.b
-    if bytes < 4:
+    if bytes < 4 or type.lanes * bytes < 64:
         return _pick(e, address, type, mask, default, bytes)
     name = f"llvm.masked.gather.{type.short}.{address.type.short}"
     b.declarations.setdefault(name, f"declare {type} @{name}({address.type}, i32, {mask.type}, {type})")
@@ -21,10 +22,7 @@ def gather(e: Elements, address: Value, type: Type, mask: Value, default: Value,
 
 
 def _pick(e: Elements, address: Value, type: Type, mask: Value, default: Value, bytes: int) -> Value:
-    """Elements too small to be gathered at once are read one by one; lanes that are not wanted read what is ours.
-
-    LLVM would make a branch for every lane.
-    """
+    """Elements are read one by one; lanes that are not wanted read what is ours."""
     b = e.b
     every = mask.text == constant(True, mask.type).text
     if not every:

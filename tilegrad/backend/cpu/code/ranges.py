@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 from ....ir import tile as ir
@@ -56,6 +57,38 @@ class Ranges:
                 one, two = self.of(y), self.of(z)
                 return None if one is None or two is None else _applied(fn, one, two)
         return None
+
+    def breaks(self, x: ir.Tile, lanes: int, step: Callable[[ir.Tile], int | None]) -> bool:
+        """Whether of so many neighbours at most two stretches are even: all quotients change at the same places."""
+        found = [y for y in self._below(x, step) if isinstance(y, ir.Apply) and y.fn in ("floordiv", "mod")]
+        divisors = [y.args[1].value if isinstance(y.args[1], ir.Literal) else 0 for y in found]
+        least = min(divisors, default=0)
+        if least < lanes or any(divisor % least for divisor in divisors):
+            return False
+        dividends = [self._undivided(y) for y in found]
+        return all(y == dividends[0] for y in dividends)
+
+    def _undivided(self, x: ir.Tile) -> ir.Tile:
+        """What the innermost remainder is taken of."""
+        while isinstance(x, ir.Apply) and x.fn in ("floordiv", "mod"):
+            x = x.args[0]
+            while isinstance(x, ir.Name) and isinstance(self.values.get(x.name), ir.Apply):
+                named = self.values[x.name]
+                if not isinstance(named, ir.Apply) or named.fn not in ("floordiv", "mod"):
+                    return x
+                x = named
+        return x
+
+    def _below(self, x: ir.Tile, step: Callable[[ir.Tile], int | None]) -> list[ir.Tile]:
+        """What an expression consists of, through names, where it changes along the last axis."""
+        found: dict[int, ir.Tile] = {}
+        stack = [x]
+        while stack:
+            x = stack.pop()
+            if id(x) not in found and step(x) != 0:
+                found[id(x)] = x
+                stack += [self.values[x.name]] if isinstance(x, ir.Name) and x.name in self.values else ir.parts(x)
+        return list(found.values())
 
     def is_between(self, x: ir.Tile) -> tuple[ir.Tile, int] | None:
         """What is asked for in `(x >= 0) & (x < n)`: x and n."""
