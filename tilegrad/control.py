@@ -99,7 +99,7 @@ def scan(
     if not turns:
         return initial, _no_turns(body, initial, unflatten(structure, map(_entry, leaves)))
 
-    def some(carry: Any, leaves: Sequence[Any], count: int) -> Any:
+    def some(count: int, carry: Any, leaves: Sequence[Any]) -> Any:
         made = []
         for n in reversed(range(count)) if reverse else range(count):
             x = unflatten(structure, [leaf[n] if isinstance(leaf, Tensor) else leaf for leaf in leaves])
@@ -112,7 +112,7 @@ def scan(
 
     if len(turns) > LENGTH and in_memory((initial, leaves)):
         return in_stretches(some, initial, leaves, len(turns), reverse)
-    return some(initial, leaves, len(turns))
+    return some(len(turns), initial, leaves)
 
 
 def _entry(leaf: Any) -> Any:

@@ -7,6 +7,7 @@ the first does the others; between them only what is carried is in memory, and g
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from .functional import cat
@@ -33,9 +34,9 @@ def _are_known(values: Sequence[Value]) -> bool:
 
 
 def in_stretches(
-    some: Callable[[Any, Sequence[Any], int], Any], carry: Any, leaves: Sequence[Any], count: int, reverse: bool
+    some: Callable[[int, Any, Sequence[Any]], Any], carry: Any, leaves: Sequence[Any], count: int, reverse: bool
 ) -> Any:
-    """What `some(carry, leaves, count)` gives for all turns: the last carry, and what all turns made."""
+    """What `some(count, carry, leaves)` gives for all turns: the last carry, and what all turns made."""
     from .realize import realize  # loads the compiler
 
     ends = [(start, min(start + LENGTH, count)) for start in range(0, count, LENGTH)]
@@ -43,16 +44,15 @@ def in_stretches(
     realize([x.value for parts in cut for x in parts if isinstance(x, Tensor)])
     made = []
     for (a, b), parts in reversed(list(zip(ends, cut, strict=True))) if reverse else zip(ends, cut, strict=True):
-        length = b - a
-        carry, ys = _stretch(lambda given, length=length: some(given[0], given[1], length), (carry, parts))
+        carry, ys = _stretch(partial(some, b - a), (carry, parts))
         made.append(ys)
     if reverse:
         made.reverse()
     return carry, None if made[0] is None else mapped(lambda *ys: cat(ys), made[0], *made[1:])
 
 
-def _stretch(fn: Callable[[Any], Any], given: Any) -> Any:
-    """fn(given), computed now. Gradients through it are computed when they pass, from what was given."""
+def _stretch(fn: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+    """fn(*given), computed now. Gradients through it are computed when they pass, from what was given."""
     from .realize import realize  # loads the compiler
 
     leaves, structure = flatten(given)
@@ -61,7 +61,7 @@ def _stretch(fn: Callable[[Any], Any], given: Any) -> Any:
     stands = [_stand_in(x) for x in values]
     waiting = iter(stands)
     results, shape = flatten(
-        fn(unflatten(structure, [wrap(next(waiting)) if isinstance(x, Handle) else x for x in leaves]))
+        fn(*unflatten(structure, [wrap(next(waiting)) if isinstance(x, Handle) else x for x in leaves]))
     )
     places = [n for n, y in enumerate(results) if isinstance(y, Handle) and y.value.tracked]
     for n, made in zip(places, _joined([results[n].value for n in places], values, stands), strict=True):
