@@ -49,7 +49,8 @@ class UninitializedParameter(Parameter):
 class _Lazy(Module):
     """Knows all arguments of a layer but the first, which the first input tells."""
 
-    becomes: ClassVar[type[Module]]
+    becomes: ClassVar[Any]
+    """The class of the layer."""
     channels: ClassVar[int] = 1
     """The axis that tells, counted from the end where it is negative."""
 
@@ -57,9 +58,9 @@ class _Lazy(Module):
         super().__init__()
         self._arguments, self._options = args, options
         probe = type(self).becomes(options.get("groups", 1), *args, **options)
-        places = {"device": options.get("device"), "dtype": options.get("dtype")}
         for name, parameter in probe._parameters.items():
-            self.register_parameter(name, None if parameter is None else UninitializedParameter(**places))
+            empty_one = UninitializedParameter(True, options.get("device"), options.get("dtype"))
+            self.register_parameter(name, None if parameter is None else empty_one)
 
     def forward(self, *inputs: Any) -> Tensor:
         first = inputs[0]
@@ -73,7 +74,7 @@ class _Lazy(Module):
         """Becomes the layer for so many features; what held its parameters holds them still."""
         made = type(self).becomes(features, *self._arguments, **self._options)
         old, own = self._parameters, self.__dict__
-        self.__class__ = type(self).becomes  # type: ignore[assignment]
+        self.__class__ = type(self).becomes
         del own["_arguments"], own["_options"]
         kept = ("_training", "_hooks")
         own.update({name: value for name, value in made.__dict__.items() if name not in kept})

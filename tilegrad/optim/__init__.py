@@ -5,11 +5,13 @@ from .adam import Adam, AdamW
 from .adam_relatives import Adamax, Lion, NAdam, RAdam
 from .adaptive import Adadelta, Adagrad, RMSprop
 from .averaged import ASGD, Adafactor, Rprop
+from .lbfgs import LBFGS
 from .optimizer import Optimizer
 from .sgd import SGD
 
 __all__ = [
     "ASGD",
+    "LBFGS",
     "SGD",
     "Adadelta",
     "Adafactor",

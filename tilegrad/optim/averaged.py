@@ -120,12 +120,12 @@ class Adafactor(Optimizer):
         super().check({name: value for name, value in group.items() if name != "eps"})
 
     def first_state(self, parameter: Tensor, group: Group) -> State:
-        shape, places = tuple(parameter.shape), {"dtype": parameter.dtype, "device": parameter.device}
+        shape, places = tuple(parameter.shape), (parameter.dtype, parameter.device)
         if len(shape) < 2:
             return {"variance": full_like(parameter.detach(), 0.0)}
         return {
-            "row_var": zeros(*shape[:-1], 1, **places),
-            "col_var": zeros(*shape[:-2], 1, shape[-1], **places),
+            "row_var": zeros(*shape[:-1], 1, dtype=places[0], device=places[1]),
+            "col_var": zeros(*shape[:-2], 1, shape[-1], dtype=places[0], device=places[1]),
         }
 
     def tick(self, state: State, group: Settings) -> tuple[Any, Any]:
