@@ -9,6 +9,7 @@ captured as CUDA graphs as PyTorch's own are. Results are compared before anythi
 from __future__ import annotations
 
 import ctypes
+import datetime
 import json
 import statistics
 import sys
@@ -329,7 +330,17 @@ def main(arguments: list[str]) -> None:
     for a in arguments:
         if a.endswith(".json"):
             with open(a, "w") as file:
-                json.dump({"device": torch.cuda.get_device_name(), "copy_tb_s": copy, "rows": rows}, file, indent=1)
+                json.dump(
+                    {
+                        "date": datetime.date.today().isoformat(),
+                        "device": torch.cuda.get_device_name(),
+                        "torch": torch.__version__,
+                        "copy_tb_s": copy,
+                        "rows": rows,
+                    },
+                    file,
+                    indent=1,
+                )
 
 
 if __name__ == "__main__":
