@@ -79,8 +79,8 @@ def run(
 
     `types` are those that the checker found, if the kernel has been checked already; `order` has the numbers of the
     instances (counted along the first axis first) as they should run. A `strict` run also refuses that two instances
-    store one value in one element; a `complete` one, that what was unwritten stays so in part; one
-    without `nan`, that a NaN which was not loaded is stored.
+    store one value in one element; a `complete` one, that what was unwritten stays so in part; one without `nan`, that
+    a NaN is stored which was not loaded.
 
     >>> from ...ir.tile_parser import parse
     >>> kernel = parse('''
@@ -93,15 +93,7 @@ def run(
     >>> out
     array([ 0,  1,  4,  9, 16, 25], dtype=int32)
     """
-    by_name = _named(kernel, arguments)
-    memories: dict[str, Memory] = {}
-    names: dict[str, Any] = {}
-    for p in kernel.parameters:
-        if p.pointer:
-            memories[p.name] = _memory(kernel, p, by_name[p.name])
-            names[p.name] = Pointer(p.name, np.zeros((), np.int64))
-        else:
-            names[p.name] = _number(kernel, p, by_name[p.name])
+    memories, names = _given(kernel, _named(kernel, arguments))
     if checked:
         _remember(kernel, memories, unwritten, strict)
     extents = (*grid, 1, 1)[:3]
@@ -113,6 +105,19 @@ def run(
             interpreter.instance(number, places[number][::-1], names)
     if complete:
         _all_written(kernel, memories, unwritten)
+
+
+def _given(kernel: Kernel, by_name: Mapping[str, Any]) -> tuple[dict[str, Memory], dict[str, Any]]:
+    """The memory of the pointers, and what all parameters are in the beginning."""
+    memories: dict[str, Memory] = {}
+    names: dict[str, Any] = {}
+    for p in kernel.parameters:
+        if p.pointer:
+            memories[p.name] = _memory(kernel, p, by_name[p.name])
+            names[p.name] = Pointer(p.name, np.zeros((), np.int64))
+        else:
+            names[p.name] = _number(kernel, p, by_name[p.name])
+    return memories, names
 
 
 def _named(kernel: Kernel, arguments: Sequence[Any] | Mapping[str, Any]) -> Mapping[str, Any]:
