@@ -144,19 +144,18 @@ class _Maker:
                 return [If(chosen, self.inner(then), self.inner(otherwise))]
 
     def assign(self, name: str, value: Tile) -> list[Statement]:
+        """The exact value comes first: it may be made from what the name was before."""
         t = self.types.variables[name]
         if t.pointer:
             place = self.place(value)
             if self.bases.setdefault(name, place.base) != place.base:
                 raise Unsupported
-            return [
-                Assign(name, self.wide_shape(place.offset, value)),
-                Assign(f"{name}_exact", self.wide_shape(place.exact, value)),
-            ]
-        made: list[Statement] = [Assign(name, self.value(value))]
-        if t.dtype.kind == "int":
-            made.append(Assign(f"{name}_exact", self.in_64_bits(self.exact(value))))
-        return made
+            exact, offset = self.wide_shape(place.exact, value), self.wide_shape(place.offset, value)
+            return [Assign(f"{name}_exact", exact), Assign(name, offset)]
+        made: Statement = Assign(name, self.value(value))
+        if t.dtype.kind != "int":
+            return [made]
+        return [Assign(f"{name}_exact", self.in_64_bits(self.exact(value))), made]
 
     def in_64_bits(self, x: Tile) -> Tile:
         return Full((), x, int64) if isinstance(x, Literal) else x
