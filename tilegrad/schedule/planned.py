@@ -37,7 +37,8 @@ def planned(graph: Graph, updates: Mapping[int, int] = {}, grain: Grain = Grain(
         return back.get(v, v)
 
     return Plan(
-        arena + _rest(schedule, updates),
+        arena + (rest := _rest(schedule, updates)),
+        rest,
         tuple([tuple([own(v) for v in g.values()]) for g in schedule.groups]),
         tuple([tuple([own(v) for v in g.needs()]) for g in schedule.groups]),
         frozenset([own(v) for g in schedule.groups for v in g.stored]),

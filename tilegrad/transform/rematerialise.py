@@ -31,6 +31,8 @@ class Plan(Node):
 
     bytes: int
     """The most that are in use at a time: inputs, outputs and temporaries."""
+    kept: int
+    """Those of inputs and outputs, which no plan changes."""
     made: tuple[tuple[Value, ...], ...]
     """What each kernel computes, in order."""
     needs: tuple[tuple[Value, ...], ...]
@@ -66,7 +68,7 @@ def rematerialise(graph: Graph, planner: Planner, budget: int) -> Graph:
         least, extra = search.best.bytes, _share(search.graph)
         raise BudgetError(
             f"fit={budget:,} bytes cannot be: the program takes {plan.bytes:,}, and still {least:,} with {extra:.0%} "
-            f"more operations to compute values again; {_kept(graph):,} of them are inputs and results. Take a smaller "
+            f"more operations to compute values again; {plan.kept:,} of them are inputs and results. Take a smaller "
             "batch or a shorter dtype, drop gradients by optimizer.zero_grad() behind optimizer.step(), or allow more"
         )
     search.relent(budget)
@@ -96,10 +98,6 @@ def _share(graph: Graph) -> float:
     again = computed_again(graph)
     extra = sum(map(operations, again))
     return extra / max(1, sum(map(operations, set(graph.values()).difference(again))))
-
-
-def _kept(graph: Graph) -> int:
-    return sum(_number(v.type.bytes) for v in {*graph.inputs, *graph.outputs})
 
 
 def _number(dim: Dim) -> int:
