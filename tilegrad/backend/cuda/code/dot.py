@@ -64,7 +64,7 @@ class Products:
         self.tilings: dict[str, Tiling] = {}
         self.loops: dict[int, Grouped | Copied | Threaded | Ahead] = {}
         self.group: Grouped | None = None
-        self.helpers: dict[str, None] = {}
+        self.texts: dict[str, None] = {}
         if not self.dots:
             return
         if architecture == "sm_90a" and len(self.dots) == 1:
@@ -338,7 +338,7 @@ class Products:
 
     def use(self, *texts: str) -> None:
         """Device functions that the source needs."""
-        self.helpers |= dict.fromkeys(texts)
+        self.texts |= dict.fromkeys(texts)
 
 
 def _holds(value: ir.Tile) -> bool:

@@ -159,7 +159,7 @@ class Lowering(Registers):
         bounds = products.bounds or str(self.threads)
         head = f'extern "C" __global__ void __launch_bounds__({bounds})\n{name}({parameters}) {{'
         own = "\n".join([*comment, head, body, "}"])
-        text = "\n\n".join([prelude(own, products.helpers), *products.helpers, own]).lstrip() + "\n"
+        text = "\n\n".join([prelude(own, products.texts), *products.texts, own]).lstrip() + "\n"
         threads, shared = self.threads + products.copying, self.memory.places["end"]
         return Source(name, text, threads, shared, products.maps)
 
