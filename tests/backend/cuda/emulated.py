@@ -151,7 +151,8 @@ static int element_s8(unsigned bits) { return (signed char)bits; }
 static int element_u8(unsigned bits) { return bits; }
 static unsigned fragments[MOST][6];
 // 16 x 8 sums of products of 32 bytes along k: elements of `bits` bits, each lane with its part of both operands.
-template <int bits, class T, class E> static void warp_product(T (&c)[2], T (&d)[2], const unsigned (&a)[4], unsigned b0, unsigned b1, E element) {
+template <int bits, class T, class E>
+static void warp_product(T (&c)[2], T (&d)[2], const unsigned (&a)[4], unsigned b0, unsigned b1, E element) {
     int self = current, first = self / 32 * 32, lane = self % 32;
     unsigned own[6] = {a[0], a[1], a[2], a[3], b0, b1};
     memcpy(fragments[self], own, sizeof(own));

@@ -126,6 +126,30 @@ def test_scheduled_kernels_atomics_and_memory_in_both_ways() -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize("late", [False, True])
+def test_an_update_in_place_under_two_names(late: bool) -> None:
+    """All threads of a row use what its owner overwrites: they must have read it before."""
+    load = "o = tl.load(old + i)"
+    kernel = parse(f"""
+        def two_names(x: "*f32", old: "*f32", out: "*f32", new: "*f32"):
+            i = tl.program_id(0) * 2 + tl.arange(0, 2)
+            k = tl.arange(0, 1024)
+            {"" if late else load}
+            x_ = tl.load(x + (i * 1024)[:, None] + k[None, :])
+            {load if late else ""}
+            tl.store(new + i, o * 2.0)
+            tl.store(out + (i * 1024)[:, None] + k[None, :], x_ - o[:, None])
+    """)
+    x, wanted = np.random.default_rng(5).standard_normal((4, 1024)).astype(np.float32), np.arange(4, dtype=np.float32)
+    emulated = Emulated([kernel])
+    for reversed in (False, True):
+        old, out = wanted.copy(), np.zeros_like(x)
+        emulated.run(0, [x, old, out, old], (2,), reversed)
+        np.testing.assert_array_equal(out, x - wanted[:, None])
+        np.testing.assert_array_equal(old, wanted * 2)
+
+
+@needs_compiler
 def test_drawn_kernels() -> None:
     """They are compiled together, which takes a tenth of the time."""
     drawn: list[Case] = []

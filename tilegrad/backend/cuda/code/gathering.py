@@ -72,6 +72,10 @@ class Gathered:
                 return False
         guard = self.low.guard
         if isinstance(statement, ir.Store):
+            if layout.copies(self.low.threads) >> 5 and any(
+                guard.anonymous(load.pointer) == guard.anonymous(statement.pointer) for load in self._loads()
+            ):
+                return False  # of the threads that hold copies, some may load what the owner has just stored
             mine = guard.expanded(statement.pointer)
             for pointer in self._accessed():
                 if guard.keys(pointer) & guard.keys(statement.pointer) and guard.expanded(pointer) != mine:
@@ -83,8 +87,10 @@ class Gathered:
     def _accessed(self) -> list[ir.Tile]:
         """The pointers of loads that matter, and of stores."""
         found = [m.pointer for m in self.members if isinstance(m, ir.Store)]
-        loads = [m.value for m in self.members if isinstance(m, ir.Assign) and isinstance(m.value, ir.Load)]
-        return found + [load.pointer for load in loads if self.low.guard.matters(load.pointer)]
+        return found + [load.pointer for load in self._loads() if self.low.guard.matters(load.pointer)]
+
+    def _loads(self) -> list[ir.Load]:
+        return [m.value for m in self.members if isinstance(m, ir.Assign) and isinstance(m.value, ir.Load)]
 
     def finish(self) -> None:
         """Writes what was gathered."""

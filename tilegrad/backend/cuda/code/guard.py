@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from ....ir import tile as ir
 from ....ir.tile_access import accesses, roots, statements, walk
@@ -18,6 +19,7 @@ from .layout import NUMBER, Layout
 Place = tuple[ir.Tile, Layout] | None
 """Where something is accessed, and by whom; None: somewhere."""
 State = dict[str, list[Place]]
+Seen = dict[tuple[str, ir.Tile], list[tuple[Layout, frozenset[str]]]]
 
 
 class Guard:
@@ -41,6 +43,11 @@ class Guard:
         self.steps = {s.index: s.step for s in every if isinstance(s, ir.For)}
         self.reading: State = {}
         self.writing: State = {}
+        self.seen: Seen = {}
+        """By dtype and place: who has loaded there, through whatever parameter. An update in place has two."""
+        self.updated: set[str] = set()
+        """Parameters that may be one memory, which other threads store in than those that load."""
+        self.threads = 0
 
     def _bases(self, pointer: ir.Tile) -> set[str]:
         names = [x.name for x in walk(pointer) if isinstance(x, ir.Name) and self.types.variables[x.name].pointer]
@@ -48,7 +55,7 @@ class Guard:
 
     def is_shared(self, parameter: str) -> bool:
         """Whether what is stored may be what is loaded."""
-        return self.alone or (parameter in self.loaded and parameter in self.stored)
+        return self.alone or parameter in self.updated or (parameter in self.loaded and parameter in self.stored)
 
     def keys(self, pointer: ir.Tile) -> set[str]:
         """The memories that an access may go to."""
@@ -60,6 +67,7 @@ class Guard:
 
     def loading(self, pointer: ir.Tile, layout: Layout) -> bool:
         """Notes a load; whether it must wait for what others have stored."""
+        self.seen.setdefault(self.anonymous(pointer), []).append((layout, frozenset(self._bases(pointer))))
         if not self.matters(pointer):
             return False
         place = (self.expanded(pointer), layout)
@@ -72,8 +80,24 @@ class Guard:
         place = (self.expanded(pointer), layout)
         waits = self._differs(self.reading, pointer, place, not layout.shape)
         waits = self._differs(self.writing, pointer, place, False) or waits
+        for other, names in self.seen.get(self.anonymous(pointer), ()):
+            if other != layout or other.copies(self.threads) >> 5:  # others than the lanes of a warp
+                waits = True
+                self.updated |= names | self._bases(pointer)
         self._note(self.writing, pointer, place, waits)
         return waits
+
+    def anonymous(self, pointer: ir.Tile) -> tuple[str, ir.Tile]:
+        """A place in some memory of a dtype."""
+
+        def without_name(x: ir.Tile) -> ir.Tile:
+            if isinstance(x, ir.Name):
+                return ir.Name("") if self.types.variables[x.name].pointer else x
+            if isinstance(x, ir.Apply) and self.types.of(x).pointer:
+                return ir.Apply(x.fn, tuple([without_name(y) for y in x.args]))
+            return x
+
+        return self.types.of(pointer).dtype.name, without_name(self.expanded(pointer))
 
     def changing(self, pointer: ir.Tile) -> bool:
         """Notes an atomic; whether it must wait for what others have loaded or stored."""
@@ -99,20 +123,23 @@ class Guard:
         """There was a barrier."""
         self.reading.clear()
         self.writing.clear()
+        self.seen.clear()
 
     # --- blocks ----------------------------------------------------------------------------------
 
-    def copy(self) -> tuple[State, State]:
+    def copy(self) -> tuple[Any, Any, Any]:
         """The state as it is now."""
-        return {k: list(v) for k, v in self.reading.items()}, {k: list(v) for k, v in self.writing.items()}
+        first, second, third = ({k: list(v) for k, v in d.items()} for d in (self.reading, self.writing, self.seen))
+        return first, second, third
 
-    def restore(self, state: tuple[State, State]) -> None:
+    def restore(self, state: tuple[Any, Any, Any]) -> None:
         """Goes back to a state: another branch begins."""
-        self.reading, self.writing = state
+        self.reading, self.writing, self.seen = state
 
-    def merge(self, state: tuple[State, State]) -> None:
+    def merge(self, state: tuple[Any, Any, Any]) -> None:
         """Either this is so, or that: a branch that was not taken, a loop without turns."""
-        for mine, other in zip((self.reading, self.writing), state, strict=True):
+        mine: Any
+        for mine, other in zip((self.reading, self.writing, self.seen), state, strict=True):
             for key, places in other.items():
                 mine[key] = [*mine.get(key, []), *(p for p in places if p not in mine.get(key, []))]
 

@@ -85,6 +85,7 @@ class Lowering(Registers):
         self.out = Lines()
         self.memory = Shared()
         self.guard = Guard(kernel, self.types, self.body, self.expanded)
+        self.guard.threads = self.threads
         self.scopes: list[set[str]] = [{p.name for p in kernel.parameters}]
         self.uses = _uses(self.body)
 
