@@ -240,8 +240,13 @@ template <int n> __device__ bool all_of(const bool (&mask)[n]) {
 
 // read_masked, write_masked: those of some neighbours whose mask is true; x keeps the others.
 template <class T, class M, int n> __device__ void read_masked(T (&x)[n], const M* from, const bool (&mask)[n]) {
-    if (all_of(mask) && aligned<n>(from)) read(x, from);
-    else for (int v = 0; v < n; ++v) if (mask[v]) x[v] = T(number(from[v]));
+    if (all_of(mask) && aligned<n>(from)) return read(x, from);
+    int first = -1;
+    for (int v = n - 1; v >= 0; --v) first = mask[v] ? v : first;
+    if (first < 0) return;
+    M held[n];  // all are read, from where it is allowed: so that all are under way at a time
+    for (int v = 0; v < n; ++v) held[v] = from[mask[v] ? v : first];
+    for (int v = 0; v < n; ++v) x[v] = mask[v] ? T(number(held[v])) : x[v];
 }
 template <class T, class M, int n> __device__ void write_masked(M* to, const T (&x)[n], const bool (&mask)[n]) {
     if (all_of(mask) && aligned<n>(to)) write(to, x);
