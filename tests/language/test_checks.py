@@ -79,6 +79,17 @@ def test_check_finds_nothing_in_what_is_right(programs: int) -> None:
     np.testing.assert_array_equal(out.numpy(), x.numpy() * 2)
 
 
+def test_names_that_checking_uses_too() -> None:
+    k = made(
+        "faults, number, x_extent = 1, tl.program_id(0), tl.program_id(0)\n"
+        "i_exact = tl.program_id(0) * 8 + tl.arange(0, 8)\ni = i_exact + 0 * number\n"
+        "tl.store(x + i, x_extent + i_exact)",
+        "x",
+    )
+    k.check[(100,)](x := tg.empty(800, dtype=tg.int32))
+    assert x.tolist() == [n // 8 + n for n in range(800)]
+
+
 def test_a_wrong_kernel_leaves_its_tensors_alone() -> None:
     k = made("i = tl.program_id(0) * 8 + tl.arange(0, 8)\ntl.store(out + i, 1.0)\ntl.store(out - 1 - i, 2.0)", "out")
     for programs in (4, 100):

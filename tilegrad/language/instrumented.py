@@ -67,9 +67,9 @@ def instrumented(kernel: Kernel, types: Types, shadowed: frozenset[str]) -> Inst
     maker = _Maker(kernel, types, shadowed)
     maker.block(kernel.body, maker.body)
     pointers = tuple([p.name for p in kernel.parameters if p.pointer])
-    extra = [Parameter(f"{n}_extent", int64, False) for n in pointers]
-    extra += [Parameter(f"{n}_written", uint8) for n in sorted(shadowed)]
-    parameters = (*kernel.parameters, *extra, Parameter("faults", int64))
+    extra = [Parameter(f"{n}_extent{maker.tail}", int64, False) for n in pointers]
+    extra += [Parameter(f"{n}_written{maker.tail}", uint8) for n in sorted(shadowed)]
+    parameters = (*kernel.parameters, *extra, Parameter(f"faults{maker.tail}", int64))
     made = Kernel(f"{kernel.name}_checked", parameters, tuple(maker.body), kernel.origin)
     return Instrumented(made, tuple(maker.sites), pointers, tuple(sorted(shadowed)))
 
@@ -85,6 +85,7 @@ class _Maker:
         self.types, self.shadowed = types, shadowed
         self.bases = {p.name: p.name for p in kernel.parameters if p.pointer}
         self.known = set(types.variables)
+        self.tail = _tail(self.known)
         self.sites: list[Statement] = []
         self.loads: dict[int, tuple[Tile, Name]] = {}
         number = Cast(ProgramId(2), int64) * Cast(NumPrograms(1), int64) + Cast(ProgramId(1), int64)
@@ -151,11 +152,15 @@ class _Maker:
             if self.bases.setdefault(name, place.base) != place.base:
                 raise Unsupported
             exact, offset = self.wide_shape(place.exact, value), self.wide_shape(place.offset, value)
-            return [Assign(f"{name}_exact", exact), Assign(name, offset)]
+            return [Assign(self.exact_name(name), exact), Assign(name, offset)]
         made: Statement = Assign(name, self.value(value))
         if t.dtype.kind != "int":
             return [made]
-        return [Assign(f"{name}_exact", self.in_64_bits(self.exact(value))), made]
+        return [Assign(self.exact_name(name), self.in_64_bits(self.exact(value))), made]
+
+    def exact_name(self, name: str) -> str:
+        """The variable that follows another one in 64 bits."""
+        return f"{name}_exact{self.tail}"
 
     def in_64_bits(self, x: Tile) -> Tile:
         return Full((), x, int64) if isinstance(x, Literal) else x
@@ -175,7 +180,7 @@ class _Maker:
             new = kept
         made: list[Statement] = [Store(Name(place.base) + place.offset, new, ok)]
         if place.base in self.shadowed:
-            made.append(Store(Name(f"{place.base}_written") + place.offset, Literal(1), ok))
+            made.append(Store(Name(f"{place.base}_written{self.tail}") + place.offset, Literal(1), ok))
         return made
 
     # --- accesses --------------------------------------------------------------------------------
@@ -185,12 +190,12 @@ class _Maker:
         place = self.place(pointer)
         shape = self.types.of(pointer).shape
         offset = self.keep("at", self.wide_shape(place.offset, pointer))
-        bad = (offset < 0) | (offset >= Name(f"{place.base}_extent")) | Apply("ne", (offset, place.exact))
+        bad = (offset < 0) | (offset >= Name(f"{place.base}_extent{self.tail}")) | Apply("ne", (offset, place.exact))
         bad = self.keep("bad", bad if mask is None else bad & mask)
         good: Tile = Apply("invert", (bad,))
         ok = self.keep("ok", good if mask is None else good & mask)
         if reads and place.base in self.shadowed:
-            seen = Load(Name(f"{place.base}_written") + offset, ok, Literal(1))
+            seen = Load(Name(f"{place.base}_written{self.tail}") + offset, ok, Literal(1))
             bad = bad | Apply("eq", (seen, Literal(0)))
         self.report(bad, shape)
         return _Place(place.base, offset, place.exact), ok
@@ -210,7 +215,7 @@ class _Maker:
         if shape:
             flat = bad if len(shape) == 1 else Reshape(BroadcastTo(bad, shape), (count,))
             bad = Reduce("bitor", flat, 0)
-        note = Atomic("min", Name("faults") + site, Name(self.number))
+        note = Atomic("min", Name(f"faults{self.tail}") + site, Name(self.number))
         self.here.append(If(self.keep("wrong", bad), (note,)))
 
     def load(self, x: Load) -> Tile:
@@ -245,7 +250,7 @@ class _Maker:
                 base = self.bases[name]
                 if base == name:
                     return _Place(base, Literal(0), Literal(0))
-                return _Place(base, Name(name), Name(f"{name}_exact"))
+                return _Place(base, Name(name), Name(self.exact_name(name)))
             case Apply("add" | "sub" as fn, (y, z)):
                 pointer, distance = (y, z) if self.types.of(y).pointer else (z, y)
                 place = self.place(pointer)
@@ -267,7 +272,7 @@ class _Maker:
             case Literal():
                 return x
             case Name(name) if self.has_exact(name):
-                return Name(f"{name}_exact")
+                return Name(self.exact_name(name))
             case Apply(fn, args) if fn in EXACT and self.types.of(x).dtype.kind == "int":
                 return Apply(fn, tuple([self.exact(a) for a in args]))
             case Apply("where", (condition, y, z)) if self.types.of(x).dtype.kind == "int":
@@ -283,6 +288,15 @@ class _Maker:
     def has_exact(self, name: str) -> bool:
         """Whether a variable is followed in 64 bits: all signed ones but parameters and the counters of loops."""
         return self.types.variables[name].dtype.kind == "int" and name in self.followed
+
+
+def _tail(known: set[str]) -> str:
+    """What our names end with, so that the user has none of them."""
+    tail = ""
+    words = ("exact", "extent", "written")
+    while f"faults{tail}" in known or any(f"{name}_{word}{tail}" in known for name in known for word in words):
+        tail += "_"
+    return tail
 
 
 def poison(dtype: DType) -> Tile:
