@@ -20,7 +20,7 @@ from .elements import At, Memory
 from .nests import Nests
 from .packing import Panels, across, defined, pack, pack_turned, panels
 
-UNROLLED = 4
+UNROLLED = 2
 """Turns of the innermost loop that are written out."""
 MANY = 16
 """Vectors of a row among which one that is computed in vain does not matter."""
