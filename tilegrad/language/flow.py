@@ -21,7 +21,7 @@ from .expressions import ExpressionReader
 from .frames import assigned
 from .loops import Loop
 from .values import Block, Operand, Unknown, alike, is_number, leaves, number_dtype, rebuilt, shown
-from .writer import in_dtype
+from .writer import Writer, in_dtype
 
 ABSENT = object()
 MOST_UNROLLED = 4096
@@ -291,7 +291,6 @@ class FlowReader(ExpressionReader):
         if returns and self.frame.loops:
             self.finish(returns[0])
         self.at = self.frame.source.place(node.test)
-        held = self.held(condition, "chosen")
         before = dict(self.frame.names)
         ways: list[tuple[dict[str, Any], list[Statement]]] = []
         for body in (node.body, node.orelse):
@@ -301,7 +300,11 @@ class FlowReader(ExpressionReader):
             ways.append((self.frame.names, written))
         self.at = self.frame.source.place(node)
         self.frame.names = self.joined(ways[0], ways[1])
-        self.emit(If(held.tile, tuple(ways[0][1]), tuple(ways[1][1])))
+        then, other = (tuple(written) for _, written in ways)
+        if not then and other:
+            self.emit(If(_opposite(condition, self), other))
+        else:
+            self.emit(If(condition.tile, then, other))
         return bool(returns)
 
     def joined(
@@ -372,6 +375,17 @@ class FlowReader(ExpressionReader):
         if not known:
             raise Refused("a pointer that two ways of an `if` give differs: choose between offsets instead")
         return BroadcastTo(Name(known[0]), type.shape) if type.shape else Name(known[0])
+
+
+OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
+
+
+def _opposite(condition: Block, w: Writer) -> Tile:
+    """Not: of comparisons of integers, the other comparison (those of floats are all false of a NaN)."""
+    match condition.tile:
+        case Apply(fn, (x, y)) if fn in OPPOSITE and not w.types.arguments(condition.tile).is_float:
+            return Apply(OPPOSITE[fn], (x, y))
+    return Apply("invert", (condition.tile,))
 
 
 def _variable(x: Operand) -> str:
