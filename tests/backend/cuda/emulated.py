@@ -194,8 +194,12 @@ ASM = {
 WARPS = {
     r'asm volatile\("ldmatrix[^"]*x4\.shared.*?: "memory"\);': "matrices(r, from, false);",
     r'asm volatile\("ldmatrix[^"]*x4\.trans\.shared.*?: "memory"\);': "matrices(r, from, true);",
-    r'asm\("mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.(\w+)\..*?"r"\(b1\)\);': r"warp_product<16>(c, d, a, b0, b1, element_\1);",
-    r'asm\("mma\.sync\.aligned\.m16n8k32\.row\.col\.s32\.(\w+)\..*?"r"\(b1\)\);': r"warp_product<8>(c, d, a, b0, b1, element_\1);",
+    r'asm\("mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.(\w+)\..*?"r"\(b1\)\);': (
+        r"warp_product<16>(c, d, a, b0, b1, element_\1);"
+    ),
+    r'asm\("mma\.sync\.aligned\.m16n8k32\.row\.col\.s32\.(\w+)\..*?"r"\(b1\)\);': (
+        r"warp_product<8>(c, d, a, b0, b1, element_\1);"
+    ),
 }
 """What a warp does together: PTX of products, and functions of the shim."""
 

@@ -24,7 +24,6 @@ OPTIONS = (
     "-default-device",
     "--ptxas-options=-v",
     "--extra-device-vectorization",
-    "--no-cache",  # its own has no report; ours has
     "--diag-suppress=177,550",  # variables that are set and not used
 )
 MISSING = (
@@ -90,7 +89,9 @@ def compile(source: str, architecture: str, *options: str) -> Compiled:
     program = ctypes.c_void_p()
     _checked(nvrtc, nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None))
     try:
-        given = [f"--gpu-architecture={architecture}".encode(), *(o.encode() for o in (*OPTIONS, *options))]
+        fresh = ["--no-cache"] if version() >= (13, 0) else []  # its own cache has no report; ours has
+        chosen = [f"--gpu-architecture={architecture}", *OPTIONS, *fresh, *options]
+        given = [option.encode() for option in chosen]
         failed = nvrtc.nvrtcCompileProgram(program, len(given), (ctypes.c_char_p * len(given))(*given))
         log = _text(nvrtc, program, "ProgramLog").rstrip(b"\0").decode(errors="replace").strip()
         if failed:
