@@ -58,9 +58,6 @@ __device__ __forceinline__ void wait(uint32 barrier, int phase) {
   asm volatile("{\\n.reg .pred done;\\nagain:\\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\\n"
     "@done bra over;\\nbra again;\\nover:\\n}" :: "r"(barrier), "r"(phase) : "memory");
 }
-__device__ __forceinline__ void prefetch(const TensorMap& map) {
-  asm volatile("prefetch.tensormap [%0];" :: "l"(&map) : "memory");
-}
 __device__ __forceinline__ void copy_box(uint32 to, const TensorMap& map, int column, int line, uint32 barrier) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
     "[%0], [%1, {%2, %3}], [%4];"
