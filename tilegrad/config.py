@@ -61,7 +61,7 @@ ABOUT = {
     "cache_bytes": "size to which that folder is kept (512, 64M, 2G); what was not used for longest goes first",
     "memory": "free CPU memory kept for reuse (bytes, 64M, 2G); 0: an eighth of the machine's",
     "huge_pages": "ask for pages of 2 MiB for large CPU buffers (1 or 0)",
-    "cuda": "off: use no GPU; null: show what a GPU would run; synchronous: wait for each kernel; checked: every access",
+    "cuda": "off: use no GPU; null: show what one would run; synchronous: wait for each kernel; checked: every access",
     "lock": "file with the fastest known tiles of kernels; empty: kernels.lock here or beside the script; off: none",
     "use": "kernels to put in place of generated ones: kernel:FILE, several separated by commas",
 }
