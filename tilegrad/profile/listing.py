@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping
 
 LABEL = re.compile(r"^([.\w$]+):")
-JUMP = re.compile(r"^\s*(?:j\w+|b(?:\.\w+)?|(?:@!?U?P\w+ )?BRA(?:\.\w+)*|cbn?z\s+\w+,|tbn?z\s+\w+,\s*#?\d+,)\s+([.\w$]+)\s*$")
+JUMP = re.compile(
+    r"^\s*(?:j\w+|b(?:\.\w+)?|(?:@!?U?P\w+ )?BRA(?:\.\w+)*|cbn?z\s+\w+,|tbn?z\s+\w+,\s*#?\d+,)\s+([.\w$]+)\s*$"
+)
 DIRECTIVE = re.compile(r"^\s*(?:\.(?!L)\w+|#|//)")
 COMMENT = re.compile(r"\s+(?:#|//|@).*$")
 
