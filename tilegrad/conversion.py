@@ -89,8 +89,8 @@ def cuda(self: Tensor, device: int | str | None = None) -> Tensor:
 def pinned(self: Tensor) -> Tensor:
     """In pinned memory of the CPU, if there is a device that wants it so."""
     compute(self)
-    for place in devices():
-        made = place.page_locked(self.value.buffer)
+    for found in devices():
+        made = found.page_locked(self.value.buffer)
         if made is not None:
             value = Input(self.value.type)
             value.hold(made)

@@ -20,6 +20,7 @@ from tilegrad.ops import (
     control,
     convolution,
     creation,
+    divisor,
     exponential,
     indexing,
     movement,
@@ -30,6 +31,7 @@ from tilegrad.ops import (
     scan,
     selection,
     sorting,
+    special,
     statistics,
     windows,
 )
@@ -86,6 +88,10 @@ SMOOTH: tuple[Callable[[Value], Value], ...] = (
     lambda x: trigonometry.atanh(mul(tanh(x), 0.9)),
     lambda x: trigonometry.asin(mul(tanh(x), 0.9)),
     lambda x: trigonometry.acos(mul(tanh(x), 0.9)),
+    lambda x: special.erfinv(mul(tanh(x), 0.9)),
+    lambda x: special.lgamma(add(mul(x, x), 0.5)),
+    lambda x: special.digamma(add(mul(x, x), 0.5)),
+    lambda x: special.polygamma(1, add(mul(x, x), 0.5)),
 )
 
 
@@ -115,6 +121,18 @@ def whole(d: Drawing) -> Value:
     x = d.jumpable(kinds=("int", "uint", "bool"))
     made = (bits.bitwise_not, lambda x: bits.bitwise_xor(x, x), lambda x: cast(x, float64), lambda x: cast(x, int64))
     return d.add(made[d.below(4)](x), 30, 30.0)
+
+
+@move()
+def divisors(d: Drawing) -> Value:
+    x = d.jumpable(kinds=("int", "uint"))
+    return d.like(divisor.gcd(x, d.partner(x)), x)
+
+
+@move()
+def neighbours(d: Drawing) -> Value:
+    x = d.jumpable(kinds=("float",))
+    return d.add(special.nextafter(x, d.partner(x)), 99, d.spans[x].largest)
 
 
 @move(4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import update_wrapper
+from importlib import import_module
 from typing import Any
 
 from ..errors import KernelError
@@ -25,6 +26,13 @@ from .tensors import Memory, memory_of, refuse_overlap, refuse_tracing, unwritte
 from .values import Block
 
 _reading = lock()
+BACKENDS = f"{__package__.rpartition('.')[0]}.backend"
+SOURCES = {
+    "llvm": ("cpu.launch", "launched_ir"),
+    "cpu": ("cpu.launch", "launched_ir"),
+    "cuda": ("cuda.build", "kernel_source"),
+}
+"""What writes a kernel for people to read, also where there is no such device."""
 
 
 class Specialised:
@@ -71,14 +79,9 @@ class Specialised:
         """What it became: `tile`, or what a backend makes of it (`llvm`, `cuda`); no GPU is needed for that."""
         if kind == "tile":
             return str(self.ir)
-        if kind in ("llvm", "cpu"):
-            from ..backend.cpu.launch import launched_ir  # loads LLVM
-
-            return launched_ir(self.fast)
-        if kind == "cuda":
-            from ..backend.cuda.build import kernel_source
-
-            return kernel_source(self.fast)
+        if kind in SOURCES:
+            module, function = SOURCES[kind]
+            return str(getattr(import_module(f"{BACKENDS}.{module}"), function)(self.fast))
         raise KernelError(f"a kernel's source is asked for as 'tile', 'llvm' or 'cuda', and not as {kind!r}")
 
     def asm(self, place: str = "cpu") -> str:

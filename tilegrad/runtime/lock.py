@@ -117,9 +117,11 @@ def place() -> Path | None:
 
 
 def _beside() -> Path | None:
-    """The file beside the script that runs."""
+    """The file beside the script that runs; what `python -m` runs is no script."""
     script = Path(sys.argv[0]) if sys.argv and sys.argv[0] else None
-    return script.parent / FILE if script is not None and script.suffix == ".py" and script.is_file() else None
+    if script is None or script.suffix != ".py" or script.name == "__main__.py" or not script.is_file():
+        return None
+    return script.parent / FILE
 
 
 def lock_of(version: str, machine_of: Callable[[], str]) -> Lock:

@@ -87,6 +87,22 @@ class Group(Node):
             lines.append(f"  store {place} = {show(s.expr, shown)}")
         return "\n".join([self._head(renamed), *lines])
 
+    def steps(self, names: dict[Value, str]) -> list[str]:
+        """The same with a line for each function: short, however deep the expressions are."""
+        shown: dict[Expr, str] = _letters(self.rows, self.columns)
+        lines = [self._head(shown)]
+        for e in walk(*(x for s in self.stores for x in (*s.position, s.expr))):
+            if e in shown:
+                continue
+            match e:
+                case Read(source, position):
+                    lines.append(f"{names.get(source, source)} {[shown[p] for p in position]}")
+                case _:
+                    lines.append(show(e, shown))
+            shown[e] = f"v{len(lines)}"
+        stored = [f"{names.get(s.value, '?')} {[shown[p] for p in s.position]} {shown[s.expr]}" for s in self.stores]
+        return lines + stored
+
     def _head(self, letters: dict[Expr, str]) -> str:
         rows = ", ".join(f"{letters[i]} in {i.extent}" for i in self.rows)
         columns = ", ".join(f"{letters[i]} in {i.extent}" for i in self.columns)
