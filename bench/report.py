@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bench.gpu_report import gpu_part
 from bench.turns import ROOT
 from bench.workloads import WORKLOADS, Workload
 
@@ -51,6 +52,9 @@ def page(result: dict[str, Any], source: str) -> str:
     text += "\n".join(lines) + "\n"
     if missed:
         text += "\n## Goals that are missed\n\n" + "\n".join(missed) + "\n"
+    on_a_gpu = gpu_part(ROOT / "bench" / "results")
+    if on_a_gpu:
+        text += f"\n{on_a_gpu}\n"
     return text + "\n## All times\n\n" + "\n".join(_times(result)) + "\n"
 
 

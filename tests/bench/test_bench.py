@@ -9,6 +9,7 @@ import pytest
 
 from bench import machine, report, run, turns
 from bench.contenders import CONTENDERS
+from bench.gpu_report import gpu_part
 from bench.workloads import ALL, WORKLOADS, find
 
 SMALL = {
@@ -123,3 +124,11 @@ def test_page() -> None:
     )
     assert "at most 300 MB | 250 MB" in page
     assert "did not take part: ModuleNotFoundError: no jax" in page
+
+
+def test_what_was_measured_on_a_gpu_is_in_the_page(tmp_path: Any) -> None:
+    row = {"name": "chain", "us": 303.0, "ratio": 3.7, "tb_s": 4.4, "kernels": ["add_kernel 128x40"]}
+    record = {"date": "2026-11-21", "device": "NVIDIA H200", "torch": "2.11", "copy_tb_s": 4.0, "rows": [row]}
+    (tmp_path / "h200-kernels-2026-11-21.json").write_text(json.dumps(record))
+    (tmp_path / "h200-kernels-2026-11-20.json").write_text(json.dumps(record | {"rows": []}))
+    assert "| chain | 3.70 | 303.0 µs | 4.40 TB/s, 1.10 of a copy | add 128x40 |" in gpu_part(tmp_path)
