@@ -36,7 +36,7 @@ def lenet(nn: Any) -> Any:
 def alexnet(nn: Any) -> Any:
     """With one channel of input, as people train it on digits of 224 x 224."""
     return nn.Sequential(
-        nn.Conv2d(1, 96, 11, stride=4, padding=2),
+        nn.Conv2d(1, 96, 11, stride=4),
         nn.ReLU(),
         nn.MaxPool2d(3, 2),
         nn.Conv2d(96, 256, 5, padding=2),
@@ -110,8 +110,19 @@ def lstm(nn: Any, vocabulary: int = 256, width: int = 256, layers: int = 2) -> A
     return Letters()
 
 
-BUILD: dict[str, Callable[[Any], Any]] = {"lenet": lenet, "alexnet": alexnet, "wide": wide, "gpt": gpt, "lstm": lstm}
-SHAPES: dict[str, tuple[int, ...]] = {"lenet": (1, 28, 28), "alexnet": (1, 224, 224), "wide": (784,)}
+def mlp(nn: Any) -> Any:
+    return nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
+BUILD: dict[str, Callable[[Any], Any]] = {
+    "mlp": mlp,
+    "lenet": lenet,
+    "alexnet": alexnet,
+    "wide": wide,
+    "gpt": gpt,
+    "lstm": lstm,
+}
+SHAPES: dict[str, tuple[int, ...]] = {"lenet": (1, 28, 28), "alexnet": (1, 224, 224), "wide": (784,), "mlp": (784,)}
 """What one sample is."""
 
 
@@ -143,17 +154,17 @@ def filled(library: Any, name: str) -> Any:
     return model
 
 
-def training(library: Any, name: str, inputs: Inputs, ready: Ready, low: bool = False) -> Call:
+def training(library: Any, name: str, inputs: Inputs, ready: Ready, low: bool = False, device: str = "cpu") -> Call:
     """A whole step; `low`: products in bfloat16."""
-    x, labels = (library.tensor(a) for a in inputs.values())
-    model = filled(library, name)
+    x, labels = (library.tensor(a).to(device) for a in inputs.values())
+    model = filled(library, name).to(device)
     parameters = list(model.parameters())
     adam = name in ("gpt", "lstm")
-    optimizer = library.optim.AdamW(parameters, lr=1e-3) if adam else library.optim.SGD(parameters, lr=0.01)
+    optimizer = library.optim.AdamW(parameters, lr=1e-3) if adam else library.optim.SGD(parameters, lr=1e-3)
 
     def step(x: Any, labels: Any) -> Any:
         optimizer.zero_grad()
-        with library.autocast("cpu", library.bfloat16, enabled=low):
+        with library.autocast(device, library.bfloat16, enabled=low):
             scores = model(x)
         loss = library.nn.functional.cross_entropy(scores.float(), labels)
         loss.backward()

@@ -93,8 +93,8 @@ def _product_flops(size: Size) -> float:
     return 2.0 * float(np.prod(size))
 
 
-ALEXNET = ((96, 27, 256, 5, 1, 2), (1, 224, 96, 11, 4, 2), (256, 13, 384, 3, 1, 1), (384, 13, 384, 3, 1, 1))
-ALEXNET += ((384, 13, 256, 3, 1, 1),)
+ALEXNET = ((96, 26, 256, 5, 1, 2), (1, 224, 96, 11, 4, 0), (256, 12, 384, 3, 1, 1), (384, 12, 384, 3, 1, 1))
+ALEXNET += ((384, 12, 256, 3, 1, 1),)
 """Channels, side, filters, side of a filter, stride and padding of its convolutions; the second takes the images."""
 
 
