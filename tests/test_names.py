@@ -12,9 +12,9 @@ FORBIDDEN = {"ctx", "src", "dst", "ret", "utils", "util", "helpers", "misc", "tm
 
 GIVEN = {
     "tilegrad.autograd.function": {"ctx"},
-    "tilegrad.arranging": {"src"},
-    "tilegrad.inplace": {"src"},
-    "tilegrad.selecting": {"src"},
+    "tilegrad.functions.arranging": {"src"},
+    "tilegrad.functions.inplace": {"src"},
+    "tilegrad.functions.selecting": {"src"},
     "tilegrad.nn.transformer": {"src"},
 }
 """Names of arguments that are PyTorch's, and that people type."""

@@ -10,7 +10,7 @@ import pytest
 
 import tilegrad as tg
 from tilegrad import control, stretches
-from tilegrad.realize import compiled_programs
+from tilegrad.lazy.realize import compiled_programs
 
 
 @pytest.fixture(autouse=True)

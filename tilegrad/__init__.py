@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from . import errors, functional
 from .autograd.modes import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from .config import VERSION as __version__  # noqa: F401
-from .evaluation import compute, live_bytes
 from .functional import *  # noqa: F403
+from .functions.promotion import can_cast, get_default_dtype, promote_types, result_type, set_default_dtype
 from .ir.dtype import (
     DType,
     bfloat16,
@@ -26,17 +26,17 @@ from .ir.dtype import (
     uint32,
     uint64,
 )
+from .lazy.evaluation import compute, live_bytes
 from .printing import set_printoptions
-from .promotion import can_cast, get_default_dtype, promote_types, result_type, set_default_dtype
 from .runtime.device import Device, device, devices
 from .tensor import Tensor
 
 if TYPE_CHECKING:
     from . import amp, autograd, cuda, data, language, linalg, nn, optim, serialization
     from .amp import autocast
-    from .amp_casts import get_float32_matmul_precision, set_float32_matmul_precision
     from .control import cond, scan, while_loop
-    from .jitted import jit
+    from .functions.autocasting import get_float32_matmul_precision, set_float32_matmul_precision
+    from .jitted.function import jit
     from .language.kernel import kernel
     from .language.tuning import Config, autotune, cdiv, heuristics, next_power_of_2
     from .profile.explanation import explain
@@ -56,11 +56,11 @@ OF_LAYERS = (
 """Functions of `nn.functional` that PyTorch has in `torch`, too."""
 
 LATER = {
-    "jit": "jitted",
+    "jit": "jitted.function",
     "explain": "profile.explanation",
     "first_nan": "profile.first_nan",
     "autocast": "amp",
-    **dict.fromkeys(("get_float32_matmul_precision", "set_float32_matmul_precision"), "amp_casts"),
+    **dict.fromkeys(("get_float32_matmul_precision", "set_float32_matmul_precision"), "functions.autocasting"),
     **dict.fromkeys(("load", "load_safetensors", "save", "save_safetensors"), "serialization"),
     **dict.fromkeys(("cond", "scan", "while_loop"), "control"),
     "kernel": "language.kernel",

@@ -9,8 +9,8 @@ from weakref import ref
 
 from .errors import InPlaceError
 from .ir.graph import Value
+from .lazy.storage import Base, write_listeners
 from .ops.broadcasting import shown
-from .storage import Base, write_listeners
 
 
 class _Written:

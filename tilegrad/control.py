@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from .creation import as_tensor, zeros
 from .errors import ArgumentError, ShapeError, TraceError, check_callable
 from .functional import stack, where
-from .handle import state
+from .functions.creation import as_tensor, zeros
+from .lazy.handle import state
 from .stretches import LENGTH, in_memory, in_stretches
 from .tensor import Tensor
 from .tree import flatten, mapped, unflatten

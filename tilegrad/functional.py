@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from . import (
+from . import random
+from .functions import (
     arithmetic,
     arranging,
     constants,
@@ -10,30 +11,29 @@ from . import (
     creation,
     elementary,
     joining,
-    random,
     reductions,
     selecting,
     special,
     summaries,
     views,
 )
-from .arithmetic import *  # noqa: F403
-from .arranging import *  # noqa: F403
-from .constants import *  # noqa: F403
-from .contractions import *  # noqa: F403
-from .conversion import clone
-from .creation import *  # noqa: F403
-from .elementary import *  # noqa: F403
-from .joining import *  # noqa: F403
+from .functions.arithmetic import *  # noqa: F403
+from .functions.arranging import *  # noqa: F403
+from .functions.constants import *  # noqa: F403
+from .functions.contractions import *  # noqa: F403
+from .functions.conversion import clone
+from .functions.creation import *  # noqa: F403
+from .functions.elementary import *  # noqa: F403
+from .functions.joining import *  # noqa: F403
+from .functions.reductions import *  # noqa: F403
+from .functions.selecting import *  # noqa: F403
+from .functions.special import *  # noqa: F403
+from .functions.summaries import *  # noqa: F403
+from .functions.views import *  # noqa: F403
 from .linalg import addbmm, chain_matmul, matrix_power, vdot
 from .linalg import first_cross as cross
 from .random import *  # noqa: F403
-from .reductions import *  # noqa: F403
-from .selecting import *  # noqa: F403
-from .special import *  # noqa: F403
-from .summaries import *  # noqa: F403
 from .tensor import Tensor
-from .views import *  # noqa: F403
 
 __all__ = ["addbmm", "chain_matmul", "clone", "cross", "is_floating_point", "is_nonzero", "is_same_size", "is_signed"]
 __all__ += ["is_tensor", "matrix_power", "numel", "vdot"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .contractions import dot, einsum, matmul
 from .errors import ArgumentError, ShapeError
-from .joining import stack
+from .functions.contractions import dot, einsum, matmul
+from .functions.joining import stack
 from .ops.broadcasting import shown
 
 if TYPE_CHECKING:

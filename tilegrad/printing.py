@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .errors import ArgumentError
-from .evaluation import array_of
-from .handle import state
+from .functions.promotion import get_default_dtype
 from .ir.dtype import bool_, int64
-from .promotion import get_default_dtype
+from .lazy.evaluation import array_of
+from .lazy.handle import state
 
 
 class Options(NamedTuple):

@@ -6,16 +6,16 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
-from . import conversion, views
-from . import storage as sharing
-from .creation import from_array, full, ones, zeros
-from .creation import tensor as made
 from .errors import ArgumentError, DTypeError, GradientError, ShapeError
-from .evaluation import compute
-from .handle import Handle, alias, mode, state, wrap
-from .indexing import getitem, setitem
+from .functions import conversion, views
+from .functions.creation import from_array, full, ones, zeros
+from .functions.creation import tensor as made
+from .functions.indexing import getitem, setitem
 from .ir.dtype import DType
 from .ir.graph import Value
+from .lazy import storage as sharing
+from .lazy.evaluation import compute
+from .lazy.handle import Handle, alias, mode, state, wrap
 from .ops.broadcasting import normal_axis, shown
 from .printing import show
 from .runtime.device import Device, device

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .creation import DeviceLike, from_array, place
 from .errors import ArgumentError, DTypeError
-from .evaluation import array_of
-from .handle import Handle, one_writer, state, wrap
+from .functions.creation import DeviceLike, from_array, place
+from .functions.promotion import Number, get_default_dtype, kind_of
+from .functions.views import sizes_of
 from .ir.dtype import DType, int64
 from .ir.graph import Value
 from .ir.size import Dim, product
+from .lazy.evaluation import array_of
+from .lazy.handle import Handle, one_writer, state, wrap
 from .ops import random as ops
 from .ops.cast import cast
-from .promotion import Number, get_default_dtype, kind_of
-from .views import sizes_of
 
 if TYPE_CHECKING:
     from .tensor import Tensor

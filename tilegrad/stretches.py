@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from .functional import cat
-from .handle import Handle, state, wrap
 from .ir.graph import Input, Value, topological
+from .lazy.handle import Handle, state, wrap
 from .ops.joint import Again, joint_outputs
 from .tensor import Tensor
 from .transform.autodiff import is_leaf
@@ -37,7 +37,7 @@ def in_stretches(
     some: Callable[[int, Any, Sequence[Any]], Any], carry: Any, leaves: Sequence[Any], count: int, reverse: bool
 ) -> Any:
     """What `some(count, carry, leaves)` gives for all turns: the last carry, and what all turns made."""
-    from .realize import realize  # loads the compiler
+    from .lazy.realize import realize
 
     ends = [(start, min(start + LENGTH, count)) for start in range(0, count, LENGTH)]
     cut = [[x[a:b].clone() if isinstance(x, Tensor) else x for x in leaves] for a, b in ends]
@@ -53,7 +53,7 @@ def in_stretches(
 
 def _stretch(fn: Callable[..., Any], given: tuple[Any, ...]) -> Any:
     """fn(*given), computed now. Gradients through it are computed when they pass, from what was given."""
-    from .realize import realize  # loads the compiler
+    from .lazy.realize import realize
 
     leaves, structure = flatten(given)
     values = [x.value for x in leaves if isinstance(x, Handle)]
@@ -78,7 +78,7 @@ def _joined(outputs: Sequence[Value], values: Sequence[Value], stands: Sequence[
     captured = [v for v in reached if v.tracked and is_leaf(v) and v not in inside]
 
     def rule(upstreams: Sequence[Value | None]) -> Sequence[Value | None]:
-        from .realize import realize  # loads the compiler
+        from .lazy.realize import realize
 
         flowing = [(y, u) for y, u in zip(outputs, upstreams, strict=True) if u is not None]
         now = state.trace is None and _are_known([u for _, u in flowing])

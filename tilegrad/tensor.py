@@ -7,26 +7,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import (
+from . import linalg, random
+from .functions import (
     arithmetic,
     arranging,
     contractions,
     conversion,
     elementary,
     joining,
-    linalg,
-    random,
     reductions,
     selecting,
     special,
     summaries,
     views,
 )
-from .creation import empty
-from .creation import tensor as made
-from .handle import set_class, state
-from .inplace import copy_, fill_, in_place, zero_
-from .promotion import get_default_dtype
+from .functions.creation import empty
+from .functions.creation import tensor as made
+from .functions.inplace import copy_, fill_, in_place, zero_
+from .functions.promotion import get_default_dtype
+from .lazy.handle import set_class, state
 from .properties import Properties
 
 

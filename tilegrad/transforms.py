@@ -15,13 +15,13 @@ from .autograd.engine import walking
 from .autograd.modes import enable_grad
 from .captured import watched
 from .errors import ArgumentError, GradientError, ShapeError, check_callable
-from .handle import Handle, wrap
+from .functions.promotion import kind_of
 from .ir.graph import Input, Value
+from .lazy.handle import Handle, wrap
+from .lazy.storage import detached
 from .ops.broadcasting import fill, fill_like, normal_axis, shown
 from .ops.joint import joint_outputs
 from .ops.movement import moveaxis
-from .promotion import kind_of
-from .storage import detached
 from .transform.autodiff import gradients, is_leaf
 from .transform.autodiff import jvp as pushed
 from .transform.batch import batch

@@ -13,10 +13,10 @@ import tilegrad.nn.functional as F
 from tests.checklist import checklist
 from tests.ops.registry import all_examples
 from tilegrad import nn, optim
-from tilegrad.handle import wrap
 from tilegrad.ir.graph import Reader, Value
 from tilegrad.ir.program import Launch
 from tilegrad.ir.scalar import Expr, Position
+from tilegrad.lazy.handle import wrap
 from tilegrad.ops.arithmetic import mul
 from tilegrad.ops.base import Unary
 from tilegrad.ops.joint import Again

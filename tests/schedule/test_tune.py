@@ -10,9 +10,10 @@ import pytest
 
 import tilegrad as tg
 from tests.schedule.test_grain import given
-from tilegrad import compiler, config, tuning
+from tilegrad import compiler, config
 from tilegrad.errors import ArgumentError
 from tilegrad.ir.graph import Graph
+from tilegrad.jitted.function import tuning
 from tilegrad.ops.activation import softmax
 from tilegrad.ops.contraction import matmul
 from tilegrad.runtime.choice import Choice, chosen

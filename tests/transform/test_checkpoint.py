@@ -14,7 +14,7 @@ from tests.schedule.programs import given, labels, least_arena, program
 from tests.schedule.test_counts import Block
 from tilegrad import nn, optim
 from tilegrad.ir.program import Launch, Program
-from tilegrad.realize import compiled_programs
+from tilegrad.lazy.realize import compiled_programs
 
 LAYERS = 4
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import GradientError
-from ..evaluation import array_of, compute
-from ..handle import Handle
+from ..lazy.evaluation import array_of, compute
+from ..lazy.handle import Handle
 from ..ops.broadcasting import shown
 from .engine import grad
 from .modes import enable_grad

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .. import storage as sharing
 from ..errors import ArgumentError, GradientError, ShapeError
-from ..evaluation import pending
-from ..handle import Handle, mode, state, wrap
+from ..functions.promotion import kind_of
 from ..ir.graph import Value
+from ..lazy import storage as sharing
+from ..lazy.evaluation import pending
+from ..lazy.handle import Handle, mode, state, wrap
+from ..lazy.storage import detached
 from ..ops.arithmetic import add
 from ..ops.broadcasting import fill, shown
 from ..ops.cast import cast
-from ..promotion import kind_of
-from ..storage import detached
 from ..transform.autodiff import gradients, is_leaf, leaf_gradients
 from .saved import check_saved
 

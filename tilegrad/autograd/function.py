@@ -7,13 +7,13 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, GradientError, InPlaceError, ShapeError
-from ..handle import Handle, mode, wrap
+from ..functions.promotion import kind_of
 from ..ir.graph import Value
+from ..lazy.handle import Handle, mode, wrap
+from ..lazy.storage import detached, kept_separate
 from ..ops.broadcasting import fill, shown, sum_to
 from ..ops.cast import cast
 from ..ops.joint import Joint, joint_output
-from ..promotion import kind_of
-from ..storage import detached, kept_separate
 from .engine import walk
 from .modes import no_grad
 

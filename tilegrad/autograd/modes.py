@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from ..handle import mode
+from ..lazy.handle import mode
 
 P = ParamSpec("P")
 R = TypeVar("R")

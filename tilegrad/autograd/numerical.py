@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..creation import from_array
 from ..errors import ArgumentError
-from ..evaluation import array_of, compute
-from ..handle import Handle
+from ..functions.creation import from_array
 from ..ir.dtype import float64
+from ..lazy.evaluation import array_of, compute
+from ..lazy.handle import Handle
 
 if TYPE_CHECKING:
     from ..tensor import Tensor

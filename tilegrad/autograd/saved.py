@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from ..errors import InPlaceError
 from ..ir.graph import Input, Value, topological
+from ..lazy.storage import Change
 from ..ops.broadcasting import Expand, Reshape
 from ..ops.cast import Cast, Detach
 from ..ops.movement import Movement
-from ..storage import Change
 from ..transform.autodiff import is_leaf
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..creation import from_numpy, tensor
 from ..errors import ArgumentError, ShapeError
-from ..joining import stack
+from ..functions.creation import from_numpy, tensor
+from ..functions.joining import stack
 from ..tensor import Tensor
 
 

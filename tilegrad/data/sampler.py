@@ -99,7 +99,7 @@ class WeightedRandomSampler(Sampler):
         replacement: bool = True,
         generator: Generator | None = None,
     ) -> None:
-        from ..creation import as_tensor
+        from ..functions.creation import as_tensor
         from ..ir.dtype import float64
 
         self.weights = as_tensor(weights).to(float64)

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from ..arithmetic import where
-from ..creation import arange, from_numpy, tensor
 from ..errors import ArgumentError, ShapeError
+from ..functions.arithmetic import where
+from ..functions.creation import arange, from_numpy, tensor
 from ..ir.dtype import float32, uint8
 from ..nn.paddings import pad
 from ..nn.resizing import interpolate

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..autograd.modes import no_grad
-from ..creation import from_numpy
 from ..data import DataLoader, Digits
-from ..jitted import Jitted, jit
+from ..functions.creation import from_numpy
+from ..jitted.function import Jitted, jit
 from ..nn import GELU, LayerNorm, Linear, Module, Sequential
 from ..nn.functional import cross_entropy, softmax
 from ..optim import AdamW

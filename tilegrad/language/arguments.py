@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import DeviceError, KernelLaunchError
-from ..handle import Handle
 from ..ir.dtype import DType, bool_, float32, float64, int32, int64, uint64
 from ..ir.tile import Parameter
-from ..layout import layout
+from ..lazy.handle import Handle
+from ..lazy.layout import layout
 from .frames import KernelBase
 from .values import constexpr
 

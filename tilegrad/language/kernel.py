@@ -8,10 +8,10 @@ from importlib import import_module
 from typing import Any
 
 from ..errors import KernelError
-from ..handle import Handle
 from ..ir.tile import Kernel, Name, Parameter
 from ..ir.tile_access import Accesses, accesses
 from ..ir.tile_types import TileType
+from ..lazy.handle import Handle
 from ..runtime.device import CompiledKernel, device
 from ..runtime.once import lock
 from .arguments import Bound, bound, device_of, grid_of

@@ -13,13 +13,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from .. import storage as sharing
 from ..errors import InPlaceError, KernelLaunchError, TraceError
-from ..evaluation import compute
-from ..handle import Handle, mode, one_writer, state, wrap
 from ..ir.graph import Input, Value
 from ..ir.tile import Parameter
-from ..layout import layout
+from ..lazy import storage as sharing
+from ..lazy.evaluation import compute
+from ..lazy.handle import Handle, mode, one_writer, state, wrap
+from ..lazy.layout import layout
 from ..runtime.buffer import Buffer
 from ..runtime.device import device
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import CompileError, KernelError, KernelLaunchError
-from ..handle import Handle
+from ..lazy.handle import Handle
 from ..runtime.device import device
 from .kernel import KernelFunction, Launchable
 

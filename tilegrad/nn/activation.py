@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from ..creation import full
 from ..errors import ShapeError
+from ..functions.creation import full
 from ..tensor import Tensor
 from . import activations
 from .module import Module

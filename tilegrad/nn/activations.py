@@ -7,9 +7,9 @@ from functools import partial
 from math import pi, sqrt
 from typing import Any
 
-from ..arithmetic import where
-from ..creation import zeros_like
 from ..errors import ArgumentError, AxisError, ShapeError
+from ..functions.arithmetic import where
+from ..functions.creation import zeros_like
 from ..random import rand_like
 from ..tensor import Tensor
 

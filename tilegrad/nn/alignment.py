@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..arithmetic import where
 from ..control import scan
-from ..creation import arange, as_tensor
 from ..errors import ArgumentError, ShapeError
+from ..functions.arithmetic import where
+from ..functions.creation import arange, as_tensor
+from ..functions.joining import pad, stack
 from ..ir.dtype import int64
-from ..joining import pad, stack
 from ..tensor import Tensor
 from .losses import reduced
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import Any
 
-from ..creation import empty, zeros
 from ..errors import ArgumentError, ShapeError
-from ..joining import cat
+from ..functions.creation import empty, zeros
+from ..functions.joining import cat
 from ..tensor import Tensor
 from . import functional, init
 from .layers import Linear

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from math import sqrt
 from typing import Any, ClassVar, NamedTuple
 
-from ..creation import empty, zeros
 from ..errors import ArgumentError, ShapeError
+from ..functions.creation import empty, zeros
 from ..tensor import Tensor
 from . import functional, init
 from .module import Module

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from math import prod, sqrt
 from typing import Any, ClassVar
 
-from ..creation import empty
 from ..errors import ArgumentError, ShapeError
+from ..functions.creation import empty
 from ..tensor import Tensor
 from . import convolutions, init
 from .geometry import Each, each

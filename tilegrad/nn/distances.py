@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..amp_casts import low
-from ..creation import triu_indices
 from ..errors import ShapeError
-from ..promotion import value_of
+from ..functions.autocasting import low
+from ..functions.creation import triu_indices
+from ..functions.promotion import value_of
 from ..tensor import Tensor
 
 __all__ = ["bilinear", "cosine_similarity", "linear", "pairwise_distance", "pdist"]

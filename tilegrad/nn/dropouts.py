@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import sqrt
 
-from ..creation import ones
 from ..errors import ArgumentError, ShapeError
+from ..functions.creation import ones
 from ..random import bernoulli
 from ..random import dropout as random_dropout
 from ..tensor import Tensor

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Self
 
 from ..autograd.modes import no_grad
-from ..creation import empty
 from ..errors import ArgumentError, ShapeError
+from ..functions.creation import empty
 from ..tensor import Tensor
 from . import embeddings, init
 from .module import Module

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..arithmetic import where
 from ..autograd.modes import no_grad
-from ..creation import arange, zeros
 from ..errors import ArgumentError, ShapeError
-from ..selecting import embedding as rows_of
-from ..selecting import one_hot
+from ..functions.arithmetic import where
+from ..functions.creation import arange, zeros
+from ..functions.selecting import embedding as rows_of
+from ..functions.selecting import one_hot
 from ..tensor import Tensor
 
 __all__ = ["embedding", "embedding_bag", "one_hot"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import ceil, prod, sqrt
 from typing import Literal
 
-from ..arithmetic import where
 from ..autograd.modes import no_grad
-from ..creation import eye, zeros
 from ..errors import ArgumentError, ShapeError
+from ..functions.arithmetic import where
+from ..functions.creation import eye, zeros
 from ..ir.dtype import float64
 from ..random import Generator, rand, randn
 from ..tensor import Tensor

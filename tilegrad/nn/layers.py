@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import prod, sqrt
 from typing import Any
 
-from ..creation import empty
 from ..errors import ArgumentError, ShapeError
+from ..functions.creation import empty
 from ..tensor import Tensor
 from . import distances, init
 from .module import Module

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ..autograd.modes import no_grad
-from ..creation import empty
 from ..errors import ShapeError
+from ..functions.creation import empty
 from ..tensor import Tensor
 from . import conv, layers, norm
 from .module import Module

@@ -7,9 +7,9 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..autograd.modes import no_grad
-from ..creation import as_tensor
 from ..errors import ArgumentError
-from ..promotion import kind_of
+from ..functions.creation import as_tensor
+from ..functions.promotion import kind_of
 from ..tensor import Tensor
 
 if TYPE_CHECKING:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ..amp_casts import in_float32
-from ..arithmetic import where
-from ..creation import arange
 from ..errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
-from ..evaluation import SMALL, array_of
-from ..jitted import tracing
-from ..promotion import kind_of
+from ..functions.arithmetic import where
+from ..functions.autocasting import in_float32
+from ..functions.creation import arange
+from ..functions.promotion import kind_of
+from ..jitted.function import tracing
+from ..lazy.evaluation import SMALL, array_of
 from ..tensor import Tensor
 
 __all__ = [

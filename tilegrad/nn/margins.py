@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import log, pi
 
-from ..amp_casts import in_float32
-from ..arithmetic import maximum, minimum, where
-from ..creation import arange
 from ..errors import ArgumentError, ShapeError
-from ..evaluation import SMALL, array_of
-from ..jitted import tracing
+from ..functions.arithmetic import maximum, minimum, where
+from ..functions.autocasting import in_float32
+from ..functions.creation import arange
+from ..jitted.function import tracing
+from ..lazy.evaluation import SMALL, array_of
 from ..tensor import Tensor
 from .activations import logsigmoid
 from .distances import pairwise_distance

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any, Self
 
 from ..errors import ArgumentError
-from ..handle import state
+from ..lazy.handle import state
 from ..tensor import Tensor
 from .hooks import Hooked
 from .loading import EXTRA_STATE, LoadResult, load

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ..autograd.modes import no_grad
-from ..creation import ones, tensor, zeros
 from ..errors import ArgumentError, ShapeError
+from ..functions.creation import ones, tensor, zeros
 from ..ir.dtype import int64
 from ..tensor import Tensor
 from . import norms

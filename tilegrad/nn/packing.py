@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..creation import arange, full, tensor
 from ..errors import ArgumentError, ShapeError
+from ..functions.creation import arange, full, tensor
+from ..functions.joining import cat, stack
 from ..ir.dtype import int64
-from ..joining import cat, stack
 from ..ops.broadcasting import shown
 from ..tensor import Tensor
 

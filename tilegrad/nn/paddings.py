@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import ArgumentError, ShapeError
-from ..joining import cat
-from ..joining import pad as constant_pad
+from ..functions.joining import cat
+from ..functions.joining import pad as constant_pad
 from ..tensor import Tensor
 
 __all__ = ["pad"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..creation import empty
 from ..errors import ArgumentError
-from ..handle import Handle, state
+from ..functions.creation import empty
+from ..lazy.handle import Handle, state
 from ..tensor import Tensor
 
 

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import Any, ClassVar, TypeAlias
 
-from ..amp_casts import product_precision
-from ..creation import empty, zeros
 from ..errors import ArgumentError, ShapeError
-from ..handle import wrap
-from ..joining import cat, stack
+from ..functions.autocasting import product_precision
+from ..functions.creation import empty, zeros
+from ..functions.joining import cat, stack
+from ..lazy.handle import wrap
 from ..ops.recurrence import recurrence
 from ..ops.recurrence_code import Kind
 from ..tensor import Tensor

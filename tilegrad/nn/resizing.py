@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from math import ceil, floor
 from typing import NamedTuple
 
-from ..arithmetic import where
-from ..creation import arange
 from ..errors import ArgumentError, ShapeError
+from ..functions.arithmetic import where
+from ..functions.creation import arange
 from ..ir.dtype import DType, float32, float64
 from ..runtime.device import Device
 from ..tensor import Tensor

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
-from ..creation import arange
 from ..errors import ArgumentError, ShapeError
-from ..joining import stack
+from ..functions.creation import arange
+from ..functions.joining import stack
 from ..ops.broadcasting import shown
 from ..tensor import Tensor
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
-from ..creation import full
 from ..errors import ArgumentError, ShapeError
+from ..functions.creation import full
 from ..tensor import Tensor
 from . import functional, init
 from .attention import MultiheadAttention

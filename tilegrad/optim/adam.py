@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from ..arithmetic import maximum
+from ..functions.arithmetic import maximum
 from ..tensor import Tensor
 from .decay import decoupled
 from .optimizer import Optimizer, Params, State

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from ..arithmetic import maximum, where
+from ..functions.arithmetic import maximum, where
 from ..tensor import Tensor
 from .decay import decoupled, with_decay
 from .optimizer import Optimizer, Params, State

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from ..creation import full_like
+from ..functions.creation import full_like
 from ..tensor import Tensor
 from .decay import with_decay
 from .optimizer import Optimizer, Params, State

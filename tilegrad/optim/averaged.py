@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from ..arithmetic import maximum, where
-from ..constants import finfo
-from ..creation import full_like, zeros
 from ..errors import ArgumentError
+from ..functions.arithmetic import maximum, where
+from ..functions.constants import finfo
+from ..functions.creation import full_like, zeros
 from ..tensor import Tensor
 from .decay import with_decay
 from .optimizer import Optimizer, Params, State

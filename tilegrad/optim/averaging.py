@@ -11,13 +11,13 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any
 
-from ..arithmetic import where
 from ..autograd.modes import no_grad
-from ..creation import zeros
 from ..errors import ArgumentError
-from ..evaluation import compute
+from ..functions.arithmetic import where
+from ..functions.creation import zeros
 from ..ir.dtype import int64
-from ..jitted import tracing
+from ..jitted.function import tracing
+from ..lazy.evaluation import compute
 from ..nn.module import Module
 from ..nn.norm import _BatchNorm
 from ..tensor import Tensor

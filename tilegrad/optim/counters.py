@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..creation import full
 from ..errors import TraceError
-from ..handle import state
+from ..functions.creation import full
 from ..ir.dtype import float32
+from ..lazy.handle import state
 from ..tensor import Tensor
 
 State = dict[Tensor, dict[str, Tensor]]

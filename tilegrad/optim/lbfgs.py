@@ -7,9 +7,9 @@ from typing import Any
 
 from ..autograd.modes import enable_grad, no_grad
 from ..errors import ArgumentError
-from ..evaluation import compute
-from ..handle import state as tracer
-from ..joining import cat
+from ..functions.joining import cat
+from ..lazy.evaluation import compute
+from ..lazy.handle import state as tracer
 from ..tensor import Tensor
 from .line_search import wolfe
 from .optimizer import Optimizer, Params, State

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from ..arithmetic import where
 from ..autograd.modes import enable_grad, no_grad
-from ..creation import as_tensor, zeros_like
 from ..errors import ArgumentError
-from ..evaluation import compute
-from ..handle import state as tracer
-from ..handle import wrap
-from ..jitted import tracing
-from ..promotion import kind_of
+from ..functions.arithmetic import where
+from ..functions.creation import as_tensor, zeros_like
+from ..functions.promotion import kind_of
+from ..jitted.function import tracing
+from ..lazy.evaluation import compute
+from ..lazy.handle import state as tracer
+from ..lazy.handle import wrap
 from ..tensor import Tensor
 from . import counters
 from .settings import HINTS, Group, Hints, Settings, check_hints

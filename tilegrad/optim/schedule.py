@@ -12,7 +12,7 @@ from typing import Any
 
 from ..autograd.modes import no_grad
 from ..errors import ArgumentError, TraceError
-from ..jitted import tracing
+from ..jitted.function import tracing
 from ..tensor import Tensor
 from .optimizer import Optimizer
 from .settings import Group

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Any, TypedDict
 
 from ..errors import ArgumentError
-from ..handle import state
-from ..jitted import host_scalar
+from ..jitted.function import host_scalar
+from ..lazy.handle import state
 from ..tensor import Tensor
 
 Group = dict[str, Any]

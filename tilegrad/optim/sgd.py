@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from ..arithmetic import where
 from ..errors import ArgumentError
+from ..functions.arithmetic import where
 from ..tensor import Tensor
 from .decay import with_decay
 from .optimizer import Optimizer, Params, State

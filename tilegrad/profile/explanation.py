@@ -17,14 +17,14 @@ from typing import Any
 
 from ..compiler import Compiled, Stage
 from ..errors import ArgumentError
-from ..fitting import memory
 from ..ir.graph import Graph
 from ..ir.program import Launch, Program
 from ..ir.program_printer import peak, show_program
 from ..ir.tile import Dot
 from ..ir.tile_access import roots, statements, walk
-from ..jitted import Jitted, Prepared, jit
-from ..realize import plain_graph
+from ..jitted.fitting import memory
+from ..jitted.function import Jitted, Prepared, jit
+from ..lazy.realize import plain_graph
 from ..runtime.buffer import Buffer
 from ..runtime.device import Device, device
 from ..schedule.group import Group, Schedule

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ArgumentError, NaNError
-from ..handle import state
 from ..ir.graph import Graph, Input, Value, topological
 from ..ir.location import Location
-from ..jitted import Jitted, jit
-from ..realize import realize, undetermined
+from ..jitted.function import Jitted, jit
+from ..lazy.handle import state
+from ..lazy.realize import realize, undetermined
 from ..runtime.device import device
 from ..tensor import Tensor
 from ..transform.share import moved

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from .. import jitted
 from ..errors import ArgumentError
+from ..jitted import function as jitted
 from .explanation import Explanation, of_prepared
 
 

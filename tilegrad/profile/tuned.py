@@ -8,10 +8,10 @@ from pathlib import Path
 
 from ..config import changed, settings
 from ..errors import ArgumentError
-from ..jitted import Prepared
-from ..realize import compiled_programs
+from ..jitted.function import Prepared
+from ..jitted.tuning import Running, seconds_of, told, tune_programs
+from ..lazy.realize import compiled_programs
 from ..runtime.lock import FILE
-from ..tuning import Running, seconds_of, told, tune_programs
 from .script import run_script
 
 

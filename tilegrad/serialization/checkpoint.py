@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, CheckpointError
-from ..evaluation import array_of, compute
-from ..handle import wrap
 from ..ir.dtype import DTYPES, DType
-from ..layout import dense, layout
+from ..lazy.evaluation import array_of, compute
+from ..lazy.handle import wrap
+from ..lazy.layout import dense, layout
+from ..lazy.storage import detached
 from ..nn.parameter import Parameter
 from ..runtime.device import Device
-from ..storage import detached
 from ..tensor import Tensor
 from .archive import Archive, ArchiveWriter
 from .files import File, Source, replacing

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ArgumentError
+from ..functions.promotion import kind_of
 from ..ir.dtype import (
     DType,
     bfloat16,
@@ -24,7 +25,6 @@ from ..ir.dtype import (
     uint8,
 )
 from ..nn.parameter import Parameter
-from ..promotion import kind_of
 from ..runtime.device import Device
 from ..tensor import Tensor
 

@@ -18,10 +18,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ..creation import from_array, place
 from ..errors import ArgumentError, DTypeError
-from ..evaluation import array_of, compute
-from ..handle import Handle
+from ..functions.creation import from_array, place
+from ..functions.promotion import kind_of
 from ..ir.dtype import (
     bfloat16,
     bool_,
@@ -37,7 +36,8 @@ from ..ir.dtype import (
     uint32,
     uint64,
 )
-from ..promotion import kind_of
+from ..lazy.evaluation import array_of, compute
+from ..lazy.handle import Handle
 from ..runtime.device import Device
 from ..tensor import Tensor
 from .files import File, Source, replacing

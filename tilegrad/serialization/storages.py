@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..creation import from_array
 from ..errors import ArgumentError, CheckpointError, DeviceError
-from ..handle import view
+from ..functions.creation import from_array
 from ..ir.dtype import DType
 from ..ir.graph import Value
-from ..layout import dense
+from ..lazy.handle import view
+from ..lazy.layout import dense
 from ..ops.broadcasting import expand, reshape
 from ..ops.movement import narrow, permute
 from ..runtime.device import Device, device

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from math import sqrt
 
-from ...arithmetic import where
 from ...autograd.modes import no_grad
-from ...creation import arange, tensor
 from ...errors import ArgumentError, ShapeError
-from ...joining import cat
+from ...functions.arithmetic import where
+from ...functions.creation import arange, tensor
+from ...functions.joining import cat
 from ...random import multinomial
 from ...tensor import Tensor
 from .. import functional as F

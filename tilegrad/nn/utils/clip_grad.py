@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...autograd.modes import no_grad
-from ...creation import zeros
 from ...errors import ArgumentError
-from ...joining import stack
+from ...functions.creation import zeros
+from ...functions.joining import stack
 from ...tensor import Tensor
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]

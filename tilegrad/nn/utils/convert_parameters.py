@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ...autograd.modes import no_grad
 from ...errors import ShapeError
-from ...joining import cat
+from ...functions.joining import cat
 from ...tensor import Tensor
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]

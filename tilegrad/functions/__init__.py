@@ -1,0 +1,1 @@
+"""Functions of tensors, by what they do."""

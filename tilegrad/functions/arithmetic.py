@@ -1,0 +1,496 @@
+"""Arithmetic, comparison, logic and rounding, element by element, as functions of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ArgumentError, DTypeError
+from ..ir.dtype import bool_
+from ..ir.graph import Value
+from ..lazy.handle import Handle, wrap
+from ..ops import arithmetic as ops
+from ..ops import bits, comparison, exponential, rounding
+from ..ops.cast import cast, to_bool
+from ..ops.control import where as choose
+from .promotion import (
+    Number,
+    Operand,
+    as_number,
+    constant,
+    floating,
+    get_default_dtype,
+    pair,
+    refused,
+    result_type,
+    together,
+    value_of,
+)
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+# --- sums, products, quotients -----------------------------------------------------------------
+
+
+def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
+    """input + alpha * other."""
+    if alpha != 1:
+        other = mul(other, alpha) if isinstance(other, Handle) else other * alpha
+    x, y = pair(input, other, "add")
+    return wrap(ops.Add(x, y) if x.type.dtype is not bool_ else bits.bitwise_or(x, y))
+
+
+def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
+    """input - alpha * other."""
+    if alpha != 1:
+        other = mul(other, alpha) if isinstance(other, Handle) else other * alpha
+    return wrap(ops.Sub(*pair(input, other, "sub")))
+
+
+def rsub(input: Tensor, other: Operand) -> Tensor:
+    """other - input."""
+    return sub(other, input)
+
+
+def mul(input: Operand, other: Operand) -> Tensor:
+    """input * other."""
+    x, y = pair(input, other, "mul")
+    return wrap(ops.Mul(x, y) if x.type.dtype is not bool_ else bits.bitwise_and(x, y))
+
+
+def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
+    """input / other; integers give floating-point numbers, unless the quotient is rounded ("floor", "trunc")."""
+    x, y = pair(input, other, "div")
+    match rounding_mode:
+        case None:
+            if x.type.dtype.kind != "float":
+                x, y = cast(x, get_default_dtype()), cast(y, get_default_dtype())
+            return wrap(ops.Div(x, y))
+        case "floor":
+            return wrap(ops.floor_divide(x, y))
+        case "trunc":
+            return wrap(ops.trunc_divide(x, y))
+    raise ArgumentError(f"div: rounding_mode is None, 'floor' or 'trunc', not {rounding_mode!r}")
+
+
+def floor_divide(input: Operand, other: Operand) -> Tensor:
+    """The quotient, rounded down."""
+    return wrap(ops.floor_divide(*pair(input, other, "floor_divide")))
+
+
+def remainder(input: Operand, other: Operand) -> Tensor:
+    """What division rounded down leaves: it has the sign of the divisor, as Python's %."""
+    return wrap(ops.remainder(*pair(input, other, "remainder")))
+
+
+def fmod(input: Operand, other: Operand) -> Tensor:
+    """What division rounded towards zero leaves: it has the sign of the dividend, as C's %."""
+    return wrap(ops.fmod(*pair(input, other, "fmod")))
+
+
+def pow(input: Operand, exponent: Operand) -> Tensor:
+    """input to the power of the exponent."""
+    if isinstance(input, Handle):
+        number = None if isinstance(exponent, Handle) else as_number(exponent)
+        if number is not None:
+            return _power_by_number(input.value, number)
+    return wrap(exponential.power(*pair(input, exponent, "pow")))
+
+
+def _power_by_number(x: Value, exponent: Number) -> Tensor:
+    x = cast(x, result_type(x, exponent))
+    if x.dtype.is_integer and exponent < 0:
+        raise DTypeError(
+            f"pow: integers cannot be raised to the power {exponent}: the result is no integer; use "
+            f"x.float() ** {exponent}"
+        )
+    return wrap(exponential.power(x, exponent if x.dtype.is_float else constant(exponent, x.dtype, x.device)))
+
+
+def neg(input: Tensor) -> Tensor:
+    """-input."""
+    x = value_of(input, "neg")
+    if x.dtype is bool_:
+        raise DTypeError("neg: there is no minus for bool elements; use ~x, or tilegrad.logical_not(x)")
+    return wrap(ops.neg(x))
+
+
+def positive(input: Tensor) -> Tensor:
+    """input."""
+    return input
+
+
+def abs(input: Tensor) -> Tensor:
+    """The magnitude."""
+    return wrap(ops.absolute(value_of(input, "abs")))
+
+
+def sign(input: Tensor) -> Tensor:
+    """-1, 0 or 1."""
+    return wrap(ops.sign(value_of(input, "sign")))
+
+
+def signbit(input: Tensor) -> Tensor:
+    """Whether the sign bit is set."""
+    return wrap(ops.signbit(value_of(input, "signbit")))
+
+
+def reciprocal(input: Tensor) -> Tensor:
+    """1 / input."""
+    return wrap(ops.reciprocal(floating(input, "reciprocal")))
+
+
+def square(input: Tensor) -> Tensor:
+    """input * input."""
+    return wrap(ops.square(value_of(input, "square")))
+
+
+def hypot(input: Tensor, other: Tensor) -> Tensor:
+    """The length of the vector (input, other)."""
+    return wrap(ops.hypot(*pair(input, other, "hypot")))
+
+
+def copysign(input: Tensor, other: Operand) -> Tensor:
+    """The magnitude of input with the sign of other."""
+    x, y = pair(input, other, "copysign")
+    if not x.dtype.is_float:
+        x, y = cast(x, get_default_dtype()), cast(y, get_default_dtype())
+    return wrap(ops.copysign(x, y))
+
+
+def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
+    """input + weight * (end - input)."""
+    if isinstance(weight, Handle):
+        return wrap(ops.lerp(*together([input, end, weight], "lerp")))
+    x, y = pair(input, end, "lerp")
+    return wrap(ops.lerp(x, y, weight))
+
+
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+    """input + value * tensor1 * tensor2."""
+    x, y, z = together([input, tensor1, tensor2], "addcmul")
+    return wrap(ops.addcmul(x, y, z, value))
+
+
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+    """input + value * tensor1 / tensor2."""
+    x, y, z = together([input, tensor1, tensor2], "addcdiv")
+    return wrap(ops.addcdiv(x, y, z, value))
+
+
+# --- the greater and the less ------------------------------------------------------------------
+
+
+def maximum(input: Tensor, other: Tensor) -> Tensor:
+    """The greater of each two elements, NaN if one is."""
+    return wrap(ops.maximum(*pair(input, other, "maximum")))
+
+
+def minimum(input: Tensor, other: Tensor) -> Tensor:
+    """The less of each two elements, NaN if one is."""
+    return wrap(ops.minimum(*pair(input, other, "minimum")))
+
+
+def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
+    """Every element, but at least min and at most max."""
+    if min is None and max is None:
+        raise ArgumentError("clamp: at least one of min and max is needed")
+    bounds = [bound for bound in (min, max) if bound is not None]
+    x, *limits = together([input, *bounds], "clamp")
+    low, high = (limits[0] if min is not None else None), (limits[-1] if max is not None else None)
+    return wrap(ops.clamp(x, low, high))
+
+
+def clamp_min(input: Tensor, min: Operand) -> Tensor:
+    """Every element, but at least min."""
+    return clamp(input, min=min)
+
+
+def clamp_max(input: Tensor, max: Operand) -> Tensor:
+    """Every element, but at most max."""
+    return clamp(input, max=max)
+
+
+def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Tensor:
+    """input where the condition holds, other where it does not."""
+    if input is None or other is None:
+        from .selecting import nonzero
+
+        return nonzero(condition, as_tuple=True)  # type: ignore[return-value]
+    test = value_of(condition, "where")
+    if test.dtype is not bool_:
+        raise DTypeError(
+            f"where: the condition must be bool, not {test.dtype.name}; compare it with something, as in x != 0"
+        )
+    if isinstance(input, Handle) or isinstance(other, Handle):
+        return wrap(choose(test, *pair(input, other, "where")))
+    first, second = as_number(input), as_number(other)
+    if first is None or second is None:
+        raise refused("where", input if first is None else other)
+    dtype = result_type(first, second)
+    return wrap(choose(test, constant(first, dtype, test.device), constant(second, dtype, test.device)))
+
+
+def where_method(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
+    """The elements where the condition holds, those of other where it does not."""
+    return where(condition, self, other)
+
+
+def heaviside(input: Tensor, values: Tensor) -> Tensor:
+    """0 below 0, 1 above, values at 0."""
+    return wrap(ops.heaviside(*pair(input, values, "heaviside")))
+
+
+# --- comparison --------------------------------------------------------------------------------
+
+
+def eq(input: Operand, other: Operand) -> Tensor:
+    """input == other."""
+    return wrap(comparison.eq(*pair(input, other, "eq")))
+
+
+def ne(input: Operand, other: Operand) -> Tensor:
+    """input != other."""
+    return wrap(comparison.ne(*pair(input, other, "ne")))
+
+
+def lt(input: Operand, other: Operand) -> Tensor:
+    """input < other."""
+    return wrap(comparison.lt(*pair(input, other, "lt")))
+
+
+def le(input: Operand, other: Operand) -> Tensor:
+    """input <= other."""
+    return wrap(comparison.le(*pair(input, other, "le")))
+
+
+def gt(input: Operand, other: Operand) -> Tensor:
+    """input > other."""
+    return wrap(comparison.gt(*pair(input, other, "gt")))
+
+
+def ge(input: Operand, other: Operand) -> Tensor:
+    """input >= other."""
+    return wrap(comparison.ge(*pair(input, other, "ge")))
+
+
+def isnan(input: Tensor) -> Tensor:
+    """Which elements are NaN."""
+    return wrap(comparison.isnan(value_of(input, "isnan")))
+
+
+def isinf(input: Tensor) -> Tensor:
+    """Which elements are infinite."""
+    return wrap(comparison.isinf(value_of(input, "isinf")))
+
+
+def isfinite(input: Tensor) -> Tensor:
+    """Which elements are neither infinite nor NaN."""
+    return wrap(comparison.isfinite(value_of(input, "isfinite")))
+
+
+def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+    """Which elements differ by at most atol + rtol * |other|."""
+    near = (input == other) | (isfinite(other) & (abs(input - other) <= atol + rtol * abs(other)))
+    return near | (isnan(input) & isnan(other)) if equal_nan else near
+
+
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Whether all elements are close (see isclose)."""
+    return bool(isclose(input, other, rtol, atol, equal_nan).all())
+
+
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape and the same elements."""
+    return input.shape == other.shape and bool((input == other).all())
+
+
+# --- logic and bits ----------------------------------------------------------------------------
+
+
+def logical_and(input: Tensor, other: Tensor) -> Tensor:
+    """Whether both are not zero."""
+    return wrap(bits.logical_and(to_bool(value_of(input, "logical_and")), to_bool(value_of(other, "logical_and"))))
+
+
+def logical_or(input: Tensor, other: Tensor) -> Tensor:
+    """Whether one is not zero."""
+    return wrap(bits.logical_or(to_bool(value_of(input, "logical_or")), to_bool(value_of(other, "logical_or"))))
+
+
+def logical_xor(input: Tensor, other: Tensor) -> Tensor:
+    """Whether exactly one is not zero."""
+    return wrap(bits.logical_xor(to_bool(value_of(input, "logical_xor")), to_bool(value_of(other, "logical_xor"))))
+
+
+def logical_not(input: Tensor) -> Tensor:
+    """Whether it is zero."""
+    return wrap(bits.logical_not(to_bool(value_of(input, "logical_not"))))
+
+
+def bitwise_and(input: Operand, other: Operand) -> Tensor:
+    """input & other."""
+    return wrap(bits.bitwise_and(*pair(input, other, "bitwise_and")))
+
+
+def bitwise_or(input: Operand, other: Operand) -> Tensor:
+    """input | other."""
+    return wrap(bits.bitwise_or(*pair(input, other, "bitwise_or")))
+
+
+def bitwise_xor(input: Operand, other: Operand) -> Tensor:
+    """input ^ other."""
+    return wrap(bits.bitwise_xor(*pair(input, other, "bitwise_xor")))
+
+
+def bitwise_not(input: Tensor) -> Tensor:
+    """~input."""
+    return wrap(bits.bitwise_not(value_of(input, "bitwise_not")))
+
+
+def bitwise_left_shift(input: Operand, other: Operand) -> Tensor:
+    """input << other."""
+    return wrap(bits.shift_left(*pair(input, other, "bitwise_left_shift")))
+
+
+def bitwise_right_shift(input: Operand, other: Operand) -> Tensor:
+    """input >> other."""
+    return wrap(bits.shift_right(*pair(input, other, "bitwise_right_shift")))
+
+
+# --- rounding ----------------------------------------------------------------------------------
+
+
+def floor(input: Tensor) -> Tensor:
+    """The greatest whole number that is not above."""
+    return wrap(rounding.floor(value_of(input, "floor")))
+
+
+def ceil(input: Tensor) -> Tensor:
+    """The least whole number that is not below."""
+    return wrap(rounding.ceil(value_of(input, "ceil")))
+
+
+def trunc(input: Tensor) -> Tensor:
+    """The whole part."""
+    return wrap(rounding.trunc(value_of(input, "trunc")))
+
+
+def round(input: Tensor, *, decimals: int = 0) -> Tensor:
+    """The nearest number with so many decimals; halves go to the even one."""
+    return wrap(rounding.rounded(value_of(input, "round"), decimals))
+
+
+def frac(input: Tensor) -> Tensor:
+    """What is behind the point."""
+    return wrap(rounding.frac(value_of(input, "frac")))
+
+
+def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """Numbers in place of NaN and infinities: the greatest and least finite ones unless others are given."""
+    x = value_of(input, "nan_to_num")
+    if not x.dtype.is_float:
+        return input
+    high, low = (x.dtype.max if posinf is None else posinf), (x.dtype.min if neginf is None else neginf)
+    finite = where(isnan(input), nan, input)
+    finite = where(input == float("inf"), high, finite)
+    return where(input == float("-inf"), low, finite)
+
+
+def reflected(fn: Callable[[Operand, Operand], Tensor]) -> Callable[[Tensor, Operand], Tensor]:
+    """An operator with its operands exchanged: what Python calls for `2 / x`."""
+
+    def exchanged(self: Tensor, other: Operand) -> Tensor:
+        return fn(other, self)
+
+    return exchanged
+
+
+def compared(fn: Callable[[Operand, Operand], Tensor]) -> Callable[[Tensor, Any], Tensor]:
+    """`==` or `!=`; what is no number at all (None, a string, a list) is not equal, and no mistake."""
+
+    def compare(self: Tensor, other: Any) -> Tensor:
+        if other is None or isinstance(other, (str, bytes, list, tuple, dict)):
+            return NotImplemented  # type: ignore[no-any-return]
+        return fn(self, other)
+
+    return compare
+
+
+subtract, multiply, divide, true_divide, negative, absolute = sub, mul, div, div, neg, abs
+greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
+clip, fix = clamp, trunc
+
+__all__ = [
+    "abs",
+    "absolute",
+    "add",
+    "addcdiv",
+    "addcmul",
+    "allclose",
+    "bitwise_and",
+    "bitwise_left_shift",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "ceil",
+    "clamp",
+    "clamp_max",
+    "clamp_min",
+    "clip",
+    "copysign",
+    "div",
+    "divide",
+    "eq",
+    "equal",
+    "fix",
+    "floor",
+    "floor_divide",
+    "fmod",
+    "frac",
+    "ge",
+    "greater",
+    "greater_equal",
+    "gt",
+    "heaviside",
+    "hypot",
+    "isclose",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "le",
+    "lerp",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "lt",
+    "maximum",
+    "minimum",
+    "mul",
+    "multiply",
+    "nan_to_num",
+    "ne",
+    "neg",
+    "negative",
+    "not_equal",
+    "positive",
+    "pow",
+    "reciprocal",
+    "remainder",
+    "round",
+    "rsub",
+    "sign",
+    "signbit",
+    "square",
+    "sub",
+    "subtract",
+    "true_divide",
+    "trunc",
+    "where",
+]

@@ -1,0 +1,250 @@
+"""Tensors arranged in seldom ways: in columns and blocks, split, combined, with a part replaced, in tapered windows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations as chosen
+from itertools import combinations_with_replacement as chosen_again
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ArgumentError, ShapeError
+from ..ir.dtype import DType, int64
+from ..lazy.handle import Handle
+from ..ops.broadcasting import broadcast_shapes as met
+from ..ops.broadcasting import shown
+from .creation import DeviceLike, arange, tensor
+from .joining import cat, hstack, meshgrid, stack
+from .promotion import get_default_dtype
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """The shape in which shapes meet.
+
+    >>> broadcast_shapes((2, 1), (3,), 1)
+    (2, 3)
+    """
+    return tuple(met(*[(s,) if isinstance(s, int) else tuple(s) for s in shapes], op="broadcast_shapes"))  # type: ignore[arg-type]
+
+
+def atleast_2d(*tensors: Any) -> Any:
+    """With dimensions of extent 1 put in front, if there are less than two."""
+    return _each(tensors, lambda x: x.reshape(*[1] * (2 - x.dim()), *x.shape) if x.dim() < 2 else x)
+
+
+def atleast_3d(*tensors: Any) -> Any:
+    """A vector as (1, n, 1), a matrix as (m, n, 1)."""
+    return _each(tensors, lambda x: x if x.dim() > 2 else (atleast_2d(x) if x.dim() else x.reshape(1, 1)).unsqueeze(-1))
+
+
+def _each(tensors: tuple[Any, ...], change: Any) -> Any:
+    if len(tensors) == 1 and isinstance(tensors[0], Handle):
+        return change(tensors[0])
+    given = tensors[0] if len(tensors) == 1 else tensors
+    return tuple([change(x) for x in given])
+
+
+def column_stack(tensors: Sequence[Tensor]) -> Tensor:
+    """Vectors as columns beside each other, or matrices."""
+    return hstack([x.reshape(-1, 1) if x.dim() < 2 else x for x in tensors])
+
+
+def dstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Tensors behind each other, along the third dimension."""
+    return cat([atleast_3d(x) for x in tensors], 2)
+
+
+def hsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """Split along the second dimension, a vector along its only one."""
+    return _split(input, indices_or_sections, 1 if input.dim() > 1 else 0, 1, "hsplit")
+
+
+def vsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """Split along the first dimension."""
+    return _split(input, indices_or_sections, 0, 2, "vsplit")
+
+
+def dsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """Split along the third dimension."""
+    return _split(input, indices_or_sections, 2, 3, "dsplit")
+
+
+def _split(x: Tensor, where: int | Sequence[int], dim: int, least: int, op: str) -> tuple[Tensor, ...]:
+    if x.dim() < least:
+        raise ShapeError(f"{op}: a tensor of shape {shown(x.shape)}; it needs at least {least} dimensions")
+    if isinstance(where, int) and x.shape[dim] % where:
+        raise ShapeError(f"{op}: {where} equal parts of {x.shape[dim]} elements; give the places to cut at instead")
+    return x.tensor_split(where, dim)
+
+
+def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Parts of these sizes."""
+    return input.split(list(split_sizes), dim)
+
+
+def block_diag(*tensors: Tensor) -> Tensor:
+    """Matrices along the diagonal of a matrix of zeros."""
+    blocks = [atleast_2d(x) for x in tensors]
+    width, left, rows = sum(x.shape[1] for x in blocks), 0, []
+    for x in blocks:
+        rows.append(_padded(x, left, width - left - x.shape[1]))
+        left += x.shape[1]
+    return cat(rows, 0)
+
+
+def _padded(x: Tensor, before: int, after: int) -> Tensor:
+    return cat([x.new_zeros(x.shape[0], before), x, x.new_zeros(x.shape[0], after)], 1)
+
+
+def cartesian_prod(*tensors: Tensor) -> Tensor:
+    """All combinations of an element of each vector, as rows."""
+    if len(tensors) == 1:
+        return tensors[0]
+    return stack([x.reshape(-1) for x in meshgrid(*tensors)], -1)
+
+
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """All combinations of r elements of a vector, as rows."""
+    choose = chosen_again if with_replacement else chosen
+    places = list(choose(range(input.shape[0]), r))
+    index = tensor(places, dtype=int64, device=input.device).reshape(len(places), r)
+    return input.index_select(0, index.reshape(-1)).reshape(index.shape)
+
+
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803 - PyTorch's name
+    """The powers of the elements of a vector, as columns."""
+    powers = arange(x.shape[0] if N is None else N, device=x.device)
+    return x.unsqueeze(-1) ** (powers if increasing else powers.flip(0)).to(x.dtype)
+
+
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    """The elements as the diagonal of a matrix."""
+    return input.reshape(-1).diag(offset)
+
+
+def unravel_index(indices: Tensor, shape: Sequence[int]) -> tuple[Tensor, ...]:
+    """The places in a shape that numbers of elements mean."""
+    found = []
+    for extent in reversed(shape):
+        found.append(indices % extent)
+        indices = indices // extent
+    return tuple(found[::-1])
+
+
+# --- with a part replaced --------------------------------------------------------------------------
+
+
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """A copy in which one index of a dimension is replaced."""
+    made = input.clone()
+    made.select(dim, index).copy_(src)
+    return made
+
+
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    """A copy in which a slice of a dimension is replaced."""
+    made = input.clone()
+    made[(slice(None),) * (dim % input.dim()) + (slice(start, end, step),)] = src
+    return made
+
+
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A copy in which a diagonal is replaced."""
+    made = input.clone()
+    made.diagonal(offset, dim1, dim2).copy_(src)
+    return made
+
+
+def fill_diagonal_(self: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
+    """In place: the diagonal (of a matrix) is replaced by a number."""
+    if self.dim() != 2 or wrap:
+        raise ArgumentError(
+            f"fill_diagonal_: a tensor of shape {shown(self.shape)}, wrap={wrap}; it takes a matrix, without wrap"
+        )
+    self.diagonal().fill_(fill_value)
+    return self
+
+
+# --- windows ---------------------------------------------------------------------------------------
+
+
+def hann_window(
+    window_length: int, periodic: bool = True, *, dtype: DType | None = None, device: DeviceLike = None
+) -> Tensor:
+    """A raised cosine that ends in 0."""
+    return _cosines((0.5, 0.5), window_length, periodic, dtype, device)
+
+
+def hamming_window(
+    window_length: int,
+    periodic: bool = True,
+    alpha: float = 0.54,
+    beta: float = 0.46,
+    *,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+) -> Tensor:
+    """A raised cosine that ends above 0."""
+    return _cosines((alpha, beta), window_length, periodic, dtype, device)
+
+
+def blackman_window(
+    window_length: int, periodic: bool = True, *, dtype: DType | None = None, device: DeviceLike = None
+) -> Tensor:
+    """Two cosines, with little beside the main lobe."""
+    return _cosines((0.42, 0.5, 0.08), window_length, periodic, dtype, device)
+
+
+def bartlett_window(
+    window_length: int, periodic: bool = True, *, dtype: DType | None = None, device: DeviceLike = None
+) -> Tensor:
+    """A triangle."""
+    place, width = _places(window_length, periodic, dtype, device)
+    if window_length == 1:
+        return place + 1
+    return 1 - (place * 2 / width - 1).abs()
+
+
+def _cosines(weights: Sequence[float], length: int, periodic: bool, dtype: DType | None, device: DeviceLike) -> Tensor:
+    place, width = _places(length, periodic, dtype, device)
+    if length == 1:
+        return place + 1
+    return sum(
+        ((-place * 0 + w) if n == 0 else (place * (2 * math.pi * n / width)).cos() * (w if n % 2 == 0 else -w))
+        for n, w in enumerate(weights)
+    )  # type: ignore[return-value]
+
+
+def _places(length: int, periodic: bool, dtype: DType | None, device: DeviceLike) -> tuple[Tensor, int]:
+    return arange(length, dtype=dtype or get_default_dtype(), device=device), max(length - (not periodic), 1)
+
+
+__all__ = [
+    "atleast_2d",
+    "atleast_3d",
+    "bartlett_window",
+    "blackman_window",
+    "block_diag",
+    "broadcast_shapes",
+    "cartesian_prod",
+    "column_stack",
+    "combinations",
+    "diagflat",
+    "diagonal_scatter",
+    "dsplit",
+    "dstack",
+    "hamming_window",
+    "hann_window",
+    "hsplit",
+    "select_scatter",
+    "slice_scatter",
+    "split_with_sizes",
+    "unravel_index",
+    "vander",
+    "vsplit",
+]

@@ -1,0 +1,124 @@
+"""Numbers with names, what element types can hold, and names that PyTorch has for old habits."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DTypeError
+from ..ir.dtype import DType, bfloat16, bool_, float16, float32, float64, int32, int64, uint8
+from .creation import empty, tensor
+from .promotion import get_default_dtype
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+e, pi, inf, nan = math.e, math.pi, math.inf, math.nan
+newaxis = None
+Size: type[tuple[int, ...]] = tuple
+"""Shapes are tuples here."""
+
+DIGITS = {float16: 10, bfloat16: 7, float32: 23, float64: 52}
+"""Binary digits behind the point."""
+SMALLEST = {float16: 2.0**-14, bfloat16: 2.0**-126, float32: 2.0**-126, float64: 2.0**-1022}
+
+
+class finfo:
+    """What a floating-point type can hold.
+
+    >>> finfo(float16)
+    finfo(resolution=0.001, min=-65504.0, max=65504.0, eps=0.0009765625, smallest_normal=6.103515625e-05, dtype=float16)
+    """
+
+    def __init__(self, type: DType | None = None) -> None:
+        dtype = get_default_dtype() if type is None else type
+        if not isinstance(dtype, DType) or not dtype.is_float:
+            raise DTypeError(f"finfo is of floating-point types, not of {dtype!r}; use iinfo for integers")
+        self.dtype = dtype.name
+        self.bits = dtype.bits
+        self.min, self.max = float(dtype.min), float(dtype.max)
+        self.eps = 2.0 ** -DIGITS[dtype]
+        self.tiny = self.smallest_normal = SMALLEST[dtype]
+        self.resolution = 10.0 ** -int(DIGITS[dtype] * math.log10(2))
+
+    def __repr__(self) -> str:
+        return (
+            f"finfo(resolution={self.resolution}, min={self.min}, max={self.max}, eps={self.eps}, "
+            f"smallest_normal={self.smallest_normal}, dtype={self.dtype})"
+        )
+
+
+class iinfo:
+    """What an integer type can hold.
+
+    >>> iinfo(uint8)
+    iinfo(min=0, max=255, dtype=uint8)
+    """
+
+    def __init__(self, type: DType) -> None:
+        if not isinstance(type, DType) or not type.is_integer:
+            raise DTypeError(f"iinfo is of integer types, not of {type!r}; use finfo for floating-point types")
+        self.dtype = type.name
+        self.bits = type.bits
+        self.min, self.max = int(type.min), int(type.max)
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+
+
+def _of_type(dtype: DType, data: tuple[Any, ...]) -> Tensor:
+    if not data or isinstance(data[0], int):
+        return empty(*data or (0,), dtype=dtype)
+    return tensor(data[0], dtype=dtype)
+
+
+def FloatTensor(*data: Any) -> Tensor:  # noqa: N802 - PyTorch's name
+    """`tensor(data, dtype=float32)`; of whole numbers, a tensor of these sizes."""
+    return _of_type(float32, data)
+
+
+def DoubleTensor(*data: Any) -> Tensor:  # noqa: N802 - PyTorch's name
+    """`tensor(data, dtype=float64)`; of whole numbers, a tensor of these sizes."""
+    return _of_type(float64, data)
+
+
+def IntTensor(*data: Any) -> Tensor:  # noqa: N802 - PyTorch's name
+    """`tensor(data, dtype=int32)`; of whole numbers, a tensor of these sizes."""
+    return _of_type(int32, data)
+
+
+def LongTensor(*data: Any) -> Tensor:  # noqa: N802 - PyTorch's name
+    """`tensor(data, dtype=int64)`; of whole numbers, a tensor of these sizes.
+
+    >>> LongTensor([1, 2]), LongTensor(2, 3).shape
+    (tensor([1, 2]), (2, 3))
+    """
+    return _of_type(int64, data)
+
+
+def ByteTensor(*data: Any) -> Tensor:  # noqa: N802 - PyTorch's name
+    """`tensor(data, dtype=uint8)`; of whole numbers, a tensor of these sizes."""
+    return _of_type(uint8, data)
+
+
+def BoolTensor(*data: Any) -> Tensor:  # noqa: N802 - PyTorch's name
+    """`tensor(data, dtype=bool)`; of whole numbers, a tensor of these sizes."""
+    return _of_type(bool_, data)
+
+
+__all__ = [
+    "BoolTensor",
+    "ByteTensor",
+    "DoubleTensor",
+    "FloatTensor",
+    "IntTensor",
+    "LongTensor",
+    "Size",
+    "e",
+    "finfo",
+    "iinfo",
+    "inf",
+    "nan",
+    "newaxis",
+    "pi",
+]

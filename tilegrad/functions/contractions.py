@@ -1,0 +1,153 @@
+"""Matrix products and other sums of products, as functions of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ArgumentError, ShapeError
+from ..ir.graph import Value
+from ..lazy.handle import Handle, wrap
+from ..ops import contraction as ops
+from ..ops.broadcasting import shown
+from ..ops.cast import cast
+from ..ops.einsum import einsum as summed
+from .autocasting import lowered, product_precision
+from .promotion import Number, kind_of, operands, result_type
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def _same(op: str, *tensors: Any) -> list[Value]:
+    """Values of one dtype: PyTorch refuses others; here they are promoted. In autocast's, where that is on."""
+    values = lowered(operands(tensors, op))
+    if any(v.type.dtype is not values[0].type.dtype for v in values):
+        dtype = result_type(*[v.type.dtype for v in values])
+        values = [cast(v, dtype) for v in values]
+    return values
+
+
+def _product(op: str, function: Callable[..., Value], *tensors: Any, precision: str | None = None) -> Tensor:
+    """A function of values of one dtype, at the precision that is asked for or set."""
+    values = _same(op, *tensors)
+    return wrap(function(*values, precision=product_precision(values[0].type.dtype, precision)))
+
+
+def matmul(input: Tensor, other: Tensor, *, precision: str | None = None) -> Tensor:
+    """The matrix product; vectors are rows on the left and columns on the right, leading dimensions broadcast.
+
+    `precision`, of float32 ("highest", "high" or "medium"), goes before `set_float32_matmul_precision`.
+
+    >>> import tilegrad as tg
+    >>> tg.matmul(tg.ones(2, 3), tg.ones(3), precision="high")
+    tensor([3., 3.])
+    """
+    return _product("matmul", ops.matmul, input, other, precision=precision)
+
+
+def matmul_reversed(input: Tensor, other: Any) -> Tensor:
+    """other @ input, for an array of numpy."""
+    return _product("matmul", ops.matmul, other, input)
+
+
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The product of two matrices."""
+    return _product("mm", ops.mm, input, mat2)
+
+
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """The product of a matrix and a vector."""
+    return _product("mv", ops.mv, input, vec)
+
+
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
+    """The sum of products of two vectors."""
+    return _product("dot", ops.dot, input, tensor)
+
+
+def inner(input: Tensor, other: Tensor) -> Tensor:
+    """Sums of products over the last dimensions."""
+    return _product("inner", ops.inner, input, other)
+
+
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
+    """All products of an element of one vector with an element of another."""
+    return wrap(ops.outer(*_same("outer", input, vec2)))
+
+
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The products of matrices, pair by pair."""
+    return _product("bmm", ops.bmm, input, mat2)
+
+
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2)."""
+    if mat1.dim() != 2 or mat2.dim() != 2:
+        raise ShapeError(
+            f"addmm: takes two matrices, not shapes {shown(mat1.shape)} and {shown(mat2.shape)}; use x + a @ b"
+        )
+    return _product("addmm", partial(ops.baddbmm, beta=beta, alpha=alpha), input, mat1, mat2)
+
+
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """beta * input + alpha * (mat @ vec)."""
+    return _product("addmv", partial(ops.baddbmm, beta=beta, alpha=alpha), input, mat, vec)
+
+
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
+    return _product("baddbmm", partial(ops.baddbmm, beta=beta, alpha=alpha), input, batch1, batch2)
+
+
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """beta * input + alpha * outer(vec1, vec2)."""
+    return input * beta + outer(vec1, vec2) * alpha
+
+
+def kron(input: Tensor, other: Tensor) -> Tensor:
+    """The Kronecker product."""
+    return wrap(ops.kron(*_same("kron", input, other)))
+
+
+def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] = 2) -> Tensor:
+    """Sums of products over pairs of dimensions."""
+    axes = dims if isinstance(dims, int) else (tuple(dims[0]), tuple(dims[1]))
+    return _product("tensordot", partial(ops.tensordot, axes=axes), a, b)
+
+
+def einsum(equation: str, *operands: Any, precision: str | None = None) -> Tensor:
+    """Sums of products in Einstein's notation; `precision` as in `matmul`.
+
+    >>> import tilegrad as tg
+    >>> tg.einsum("ij,jk->ik", tg.ones(2, 3), tg.ones(3, 4)).shape
+    (2, 4)
+    """
+    if not isinstance(equation, str):
+        raise ArgumentError(
+            f"einsum: the equation comes first, as in einsum('ij,jk->ik', x, y), not {kind_of(equation)}"
+        )
+    given = operands[0] if len(operands) == 1 and not isinstance(operands[0], Handle) else operands
+    return _product("einsum", partial(summed, equation), *given, precision=precision)
+
+
+ger = outer
+
+__all__ = [
+    "addmm",
+    "addmv",
+    "addr",
+    "baddbmm",
+    "bmm",
+    "dot",
+    "einsum",
+    "ger",
+    "inner",
+    "kron",
+    "matmul",
+    "mm",
+    "mv",
+    "outer",
+    "tensordot",
+]

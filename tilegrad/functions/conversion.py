@@ -1,0 +1,243 @@
+"""Tensors to other types, devices and formats, as methods of tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ArgumentError, DeviceError, DTypeError, GradientError
+from ..ir.dtype import DTYPES, DType, bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8
+from ..ir.graph import Input
+from ..lazy.evaluation import array_of, compute
+from ..lazy.handle import Handle, wrap
+from ..lazy.layout import is_dense, layout
+from ..lazy.storage import detached, kept_separate
+from ..ops.cast import cast
+from ..ops.joint import joint_outputs
+from ..runtime.device import Device, device, devices
+from .creation import DeviceLike, place, typed
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+NAMES_OF_DTYPES = frozenset(d.name for d in DTYPES)
+
+# --- types and devices -------------------------------------------------------------------------
+
+
+def to(
+    self: Tensor, *args: Any, dtype: DType | None = None, device: DeviceLike = None, copy: bool = False, **_: Any
+) -> Tensor:
+    """In another dtype, on another device, or both: x.to(dtype), x.to(device), x.to(device, dtype), x.to(other)."""
+    typed(dtype)
+    for given in args:
+        if isinstance(given, DType):
+            dtype = given
+        elif isinstance(given, Handle):
+            dtype, device = given.value.dtype, given.value.device
+        elif isinstance(given, str) and given in NAMES_OF_DTYPES:
+            raise DTypeError(f"to: {given!r} is a string; write the dtype itself: x.to(tilegrad.{given})")
+        elif isinstance(given, (str, Device)):
+            device = given
+        elif isinstance(given, bool):
+            pass  # non_blocking: copies are awaited when they are read
+        elif given is not None:
+            raise ArgumentError(f"to: takes a dtype, a device or a tensor, not {type(given).__name__}")
+    moved = self if device is None or place(device) == self.value.device else _moved(self, place(device))
+    if dtype is not None and dtype is not moved.value.dtype:
+        return wrap(cast(moved.value, dtype))
+    return moved.clone() if copy and moved is self else moved
+
+
+def _moved(x: Tensor, name: str) -> Tensor:
+    """On another device; gradients flow back to the device where x is."""
+    compute(x)
+    value = Input(type(x.value.type)(x.value.dtype, x.value.shape, name))
+    value.hold(device(name).copy(x.value.buffer))
+    if not x.value.tracked:
+        return wrap(value)
+    home = x.value.device
+    (made,) = joint_outputs([value], [x.value], lambda upstreams: [_moved(wrap(u), home).value for u in upstreams if u])
+    return wrap(made)
+
+
+def cpu(self: Tensor) -> Tensor:
+    """In the memory of the CPU."""
+    return to(self, "cpu")
+
+
+def cuda(self: Tensor, device: int | str | None = None) -> Tensor:
+    """In the memory of a GPU."""
+    return to(self, f"cuda:{device}" if isinstance(device, int) else device or "cuda:0")
+
+
+def pinned(self: Tensor) -> Tensor:
+    """In pinned memory of the CPU, if there is a device that wants it so."""
+    compute(self)
+    for found in devices():
+        made = found.page_locked(self.value.buffer)
+        if made is not None:
+            value = Input(self.value.type)
+            value.hold(made)
+            return wrap(value)
+    return self
+
+
+def is_pinned(self: Tensor) -> bool:
+    """Whether it is in pinned memory of the CPU."""
+    buffer = self.value.buffer
+    return buffer is not None and getattr(buffer, "pinned", None) is not None
+
+
+def as_type(self: Tensor, dtype: DType | None = None) -> Tensor | str:
+    """In another dtype; without one, the name of the dtype that it has."""
+    return repr(self.value.dtype) if dtype is None else to(self, dtype)
+
+
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    """In the dtype and on the device of another tensor."""
+    return to(self, other)
+
+
+def as_float(self: Tensor) -> Tensor:
+    """As float32."""
+    return to(self, float32)
+
+
+def double(self: Tensor) -> Tensor:
+    """As float64."""
+    return to(self, float64)
+
+
+def half(self: Tensor) -> Tensor:
+    """As float16."""
+    return to(self, float16)
+
+
+def as_bfloat16(self: Tensor) -> Tensor:
+    """As bfloat16."""
+    return to(self, bfloat16)
+
+
+def long(self: Tensor) -> Tensor:
+    """As int64."""
+    return to(self, int64)
+
+
+def as_int(self: Tensor) -> Tensor:
+    """As int32."""
+    return to(self, int32)
+
+
+def short(self: Tensor) -> Tensor:
+    """As int16."""
+    return to(self, int16)
+
+
+def char(self: Tensor) -> Tensor:
+    """As int8."""
+    return to(self, int8)
+
+
+def byte(self: Tensor) -> Tensor:
+    """As uint8."""
+    return to(self, uint8)
+
+
+def as_bool(self: Tensor) -> Tensor:
+    """As bool: what is not zero is true."""
+    return to(self, bool_)
+
+
+def contiguous(self: Tensor) -> Tensor:
+    """With elements one after the other: itself, or a copy."""
+    return self if is_dense(self) else clone(self)
+
+
+def clone(self: Tensor) -> Tensor:
+    """A copy, through which gradients flow."""
+    return wrap(kept_separate(self.value))
+
+
+# --- to Python and numpy -----------------------------------------------------------------------
+
+
+def item(self: Tensor) -> Any:
+    """The only element, as a Python number."""
+    if self.value.type.count != 1:
+        raise ArgumentError(
+            f"item: a tensor of shape {list(self.value.shape)} has {self.value.type.count} elements, not one; use "
+            "tolist(), or reduce it first, as in x.sum().item()"
+        )
+    return array_of(self).item()
+
+
+def tolist(self: Tensor) -> Any:
+    """The elements as nested lists; one without dimensions as a number."""
+    return array_of(self).tolist()
+
+
+def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
+    """The elements as an array on the same memory, which is not to be written to."""
+    x = self.detach().cpu() if force else self
+    if x.value.tracked:
+        raise GradientError("numpy: the tensor requires gradients, which numpy cannot record; use x.detach().numpy()")
+    if x.value.device != "cpu":
+        raise DeviceError(f"numpy: the tensor is on {x.value.device}; copy it: x.cpu().numpy()")
+    array = array_of(x).view()
+    array.flags.writeable = False
+    return array
+
+
+def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    array = numpy(self)
+    if dtype is not None and np.dtype(dtype) != array.dtype:
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+def __dlpack__(self: Tensor, **options: Any) -> Any:
+    """The memory as a capsule that other libraries take."""
+    if self.value.dtype is bfloat16:
+        raise DTypeError("DLPack by numpy does not know bfloat16; convert it: x.float()")
+    compute(self)
+    shared = (
+        array_of(self) if device(self.value.device).view(self.value.buffer, self.value.dtype, ()) is not None else None
+    )
+    if shared is None:
+        raise DeviceError(f"the memory of {self.value.device} cannot be reached from here; copy it: x.cpu()")
+    return shared.__dlpack__(**{k: v for k, v in options.items() if k == "stream"})
+
+
+def __dlpack_device__(self: Tensor) -> tuple[int, int]:
+    return (1, 0)
+
+
+# --- memory ------------------------------------------------------------------------------------
+
+
+def stride(self: Tensor, dim: int | None = None) -> Any:
+    """How far apart in storage neighbours along each dimension are, in elements."""
+    strides = layout(self).strides
+    return tuple(strides) if dim is None else strides[dim]
+
+
+def storage_offset(self: Tensor) -> int:
+    """Where in storage the first element is."""
+    return layout(self).offset  # type: ignore[return-value]
+
+
+def is_contiguous(self: Tensor) -> bool:
+    """Whether the elements lie one after the other."""
+    return is_dense(self)
+
+
+def data_ptr(self: Tensor) -> int:
+    """The address of the first element."""
+    whole = wrap(detached(self.base().current())) if self._moves else self
+    compute(whole)
+    if self._moves and self.base().value.buffer is None:
+        self.base().value.hold(whole.value.buffer)
+    return int(whole.value.buffer.address) + int(storage_offset(self)) * self.value.dtype.bytes

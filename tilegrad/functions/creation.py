@@ -1,0 +1,339 @@
+"""Tensors from data, and tensors of zeros, ones, ranges and the like."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ..config import settings
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..ir.dtype import DType, bool_, from_numpy_dtype, int64
+from ..ir.size import Dim
+from ..lazy.handle import Handle, wrap
+from ..ops import creation as ops
+from ..ops.broadcasting import fill
+from ..runtime.device import Device, device
+from .promotion import Number, constant, get_default_dtype, held, kind_of, number_dtype
+from .views import sizes_of
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+DeviceLike: TypeAlias = "Device | str | None"
+
+
+def place(name: DeviceLike) -> str:
+    """The name of a device, the default one if none is given."""
+    if name is None:
+        name = settings().device
+    return device(name).name if not isinstance(name, Device) else name.name
+
+
+def typed(dtype: Any) -> DType | None:
+    """A dtype as it was given, or None."""
+    if dtype is None or isinstance(dtype, DType):
+        return dtype
+    raise DTypeError(f"a dtype is wanted, such as tilegrad.float32, not {dtype!r} ({type(dtype).__name__})")
+
+
+# --- from data ---------------------------------------------------------------------------------
+
+
+def tensor(
+    data: Any,
+    *,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A tensor with a copy of numbers, nested lists of them, or an array."""
+    if isinstance(data, Handle):
+        made: Tensor = data.detach().clone()  # type: ignore[attr-defined]
+        return _asked(made.to(device=device, dtype=dtype), requires_grad)
+    array = _array(data, typed(dtype))
+    return _asked(from_array(array, place(device)), requires_grad)
+
+
+def _array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
+    """Data as an array, in the dtype that PyTorch would choose if none is given."""
+    if isinstance(data, (list, tuple)) and any(isinstance(x, Handle) for x in data):
+        data = [x.tolist() if isinstance(x, Handle) else x for x in data]  # type: ignore[attr-defined]
+    typed = isinstance(data, (np.ndarray, np.generic))
+    try:
+        array = np.asarray(data)
+    except ValueError as problem:
+        raise ShapeError(f"tensor: the nested lists are not all of one length ({problem})") from None
+    if array.dtype == object or array.dtype.kind in "USM":
+        raise ArgumentError(f"tensor takes numbers, nested lists of them, and arrays, not {kind_of(data)}")
+    if array.dtype.kind == "c":
+        raise DTypeError("tensor: complex numbers are not supported; keep real and imaginary parts in two tensors")
+    if dtype is None and not typed:
+        kind = array.dtype.kind
+        dtype = bool_ if kind == "b" else int64 if kind in "iu" and array.size else get_default_dtype()
+        if kind == "f" and isinstance(data, (list, tuple)):
+            dtype = _typed_inside(data) or dtype
+    if dtype is not None:
+        if not typed:
+            _check_range(array, dtype)
+        with np.errstate(all="ignore"):
+            return array.astype(dtype.numpy)
+    if from_numpy_dtype(array.dtype) is None:
+        raise DTypeError(f"tensor: there is no dtype for numpy's {array.dtype}; convert the array first")
+    return array
+
+
+def _check_range(array: np.ndarray[Any, Any], dtype: DType) -> None:
+    """Raises for a Python number that an integer type does not hold; as in PyTorch, -1 is the greatest unsigned one."""
+    if dtype.kind not in ("int", "uint") or array.dtype.kind not in "iuf" or not array.size:
+        return
+    least = dtype.min if dtype.kind == "int" else -dtype.max
+    for number in (array.min(), array.max()):
+        if np.isfinite(number) and not least <= int(number) <= dtype.max:
+            raise DTypeError(
+                f"tensor: {int(number)} does not fit in {dtype.name}, which holds {dtype.min} to {dtype.max}; "
+                "give a wider dtype"
+            )
+
+
+def _typed_inside(data: Any) -> DType | None:
+    """The dtype of numpy parts in a list, which have one."""
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    return from_numpy_dtype(data.dtype) if isinstance(data, (np.ndarray, np.generic)) else None
+
+
+def from_array(array: np.ndarray[Any, Any], name: str, share: bool = False) -> Tensor:
+    """A tensor on a device with the elements of an array, on the same memory if that is wanted and possible."""
+    dtype = from_numpy_dtype(array.dtype.newbyteorder("="))
+    assert dtype is not None
+    dense = np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)
+    return wrap(held(dense, dtype, name, share and dense is array))
+
+
+def _asked(x: Tensor, requires_grad: bool) -> Tensor:
+    return x.requires_grad_() if requires_grad else x
+
+
+def as_tensor(data: Any, dtype: DType | None = None, device: DeviceLike = None) -> Tensor:
+    """Data as a tensor: a tensor as it is, an array on its own memory, anything else copied."""
+    if isinstance(data, Handle):
+        return data.to(device=device, dtype=dtype)  # type: ignore[attr-defined,no-any-return]
+    if isinstance(data, np.ndarray) and from_numpy_dtype(data.dtype) is not None:
+        return from_array(data, place(device), share=True).to(dtype=dtype)
+    return tensor(data, dtype=dtype, device=device)
+
+
+asarray = as_tensor
+
+
+def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
+    """A tensor on the memory of an array: what is later written to the array is seen by the tensor."""
+    if not isinstance(ndarray, np.ndarray):
+        raise ArgumentError(f"from_numpy takes a numpy array, not {kind_of(ndarray)}; use tilegrad.tensor(...)")
+    return from_array(_array(ndarray, None), "cpu", share=True)
+
+
+def from_dlpack(ext_tensor: Any) -> Tensor:
+    """A tensor on the memory of another library's tensor."""
+    if hasattr(ext_tensor, "__dlpack_device__") and ext_tensor.__dlpack_device__()[0] != 1:
+        raise ArgumentError("from_dlpack takes tensors in the memory of the CPU; copy it there first")
+    return from_numpy(np.from_dlpack(ext_tensor))
+
+
+def scalar_tensor(s: Number, *, dtype: DType | None = None, device: DeviceLike = None) -> Tensor:
+    """A number as a tensor without dimensions."""
+    return tensor(s, dtype=dtype or get_default_dtype(), device=device)
+
+
+# --- of one number -----------------------------------------------------------------------------
+
+
+def _filled(
+    size: Sequence[Any], number: Number, dtype: DType | None, device: DeviceLike, requires_grad: bool
+) -> Tensor:
+    made = typed(dtype) or get_default_dtype()
+    shape = sizes_of(size, "size")
+    for extent in shape:
+        if isinstance(extent, int) and extent < 0:
+            raise ShapeError(f"size: {list(shape)} has a negative size")
+    one: Any = constant(number, made, place(device))
+    return _asked(wrap(fill(one.value, shape, made, one.type.device)), requires_grad)
+
+
+def zeros(*size: Any, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of zeros."""
+    return _filled(size, 0, dtype, device, requires_grad)
+
+
+def ones(*size: Any, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of ones."""
+    return _filled(size, 1, dtype, device, requires_grad)
+
+
+def empty(*size: Any, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
+    """A tensor whose elements do not matter (they are zeros)."""
+    return arbitrary(_filled(size, 0, dtype, device, requires_grad))
+
+
+def arbitrary(x: Tensor) -> Tensor:
+    """Notes that the elements do not matter: a checked kernel must not read them before it has written them."""
+    x._value.__dict__["arbitrary"] = True
+    return x
+
+
+def full(
+    size: Sequence[Dim],
+    fill_value: Number | Tensor,
+    *,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of one number."""
+    if isinstance(fill_value, Handle):
+        return _asked(fill_value.to(device=device, dtype=dtype).expand(size).clone(), requires_grad)
+    return _filled((size,), fill_value, dtype or number_dtype(fill_value), device, requires_grad)
+
+
+def _like(x: Tensor, dtype: DType | None, device: DeviceLike) -> dict[str, Any]:
+    return {"dtype": dtype or x.value.dtype, "device": device or x.value.device}
+
+
+def zeros_like(
+    input: Tensor, *, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
+) -> Tensor:
+    """Zeros, as many as another tensor has elements."""
+    return _filled((input.value.shape,), 0, **_like(input, dtype, device), requires_grad=requires_grad)
+
+
+def ones_like(
+    input: Tensor, *, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
+) -> Tensor:
+    """Ones, as many as another tensor has elements."""
+    return _filled((input.value.shape,), 1, **_like(input, dtype, device), requires_grad=requires_grad)
+
+
+def empty_like(
+    input: Tensor, *, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
+) -> Tensor:
+    """A tensor like another whose elements do not matter."""
+    return arbitrary(zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad))
+
+
+def full_like(
+    input: Tensor,
+    fill_value: Number,
+    *,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """One number, as often as another tensor has elements."""
+    return _filled((input.value.shape,), fill_value, **_like(input, dtype, device), requires_grad=requires_grad)
+
+
+# --- rows of numbers ---------------------------------------------------------------------------
+
+
+def arange(
+    start: Number,
+    end: Number | None = None,
+    step: Number = 1,
+    *,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """start, start + step, ... up to, but without, end; of one number: from 0 up to it."""
+    first, last = (0, start) if end is None else (start, end)
+    given: tuple[Any, ...] = (first, last, step)
+    numbers: list[Any] = [x.item() if hasattr(x, "item") else x for x in given]
+    whole = builtins.all(isinstance(x, int) for x in numbers)
+    made = dtype or (int64 if whole else get_default_dtype())
+    low, high, apart = numbers
+    return _asked(wrap(ops.arange(low, high, apart, made, place(device))), requires_grad)
+
+
+def linspace(
+    start: Number,
+    end: Number,
+    steps: int,
+    *,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """So many numbers from start to end, both included, equally far apart."""
+    made = dtype or get_default_dtype()
+    return _asked(wrap(ops.linspace(float(start), float(end), steps, made, place(device))), requires_grad)
+
+
+def logspace(
+    start: Number,
+    end: Number,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """base to the powers from start to end."""
+    made = dtype or get_default_dtype()
+    return _asked(wrap(ops.logspace(float(start), float(end), steps, base, made, place(device))), requires_grad)
+
+
+def eye(
+    n: int, m: int | None = None, *, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
+) -> Tensor:
+    """Ones on the diagonal, zeros elsewhere."""
+    if n < 0 or (m is not None and m < 0):
+        raise ShapeError(
+            f"eye: {n if m is None else (n, m)} is negative; a matrix has as many rows and columns, or none"
+        )
+    return _asked(wrap(ops.eye(n, m, dtype or get_default_dtype(), place(device))), requires_grad)
+
+
+def _triangle(row: int, col: int, offset: int, upper: bool, device: DeviceLike) -> Tensor:
+    from .selecting import nonzero
+
+    whole = ones(row, col, dtype=bool_, device=device)
+    return nonzero(whole.triu(offset) if upper else whole.tril(offset)).transpose(0, 1)  # type: ignore[union-attr]
+
+
+def tril_indices(row: int, col: int, offset: int = 0, *, device: DeviceLike = None) -> Tensor:
+    """The positions on and below a diagonal: a row of rows, a row of columns."""
+    return _triangle(row, col, offset, False, device)
+
+
+def triu_indices(row: int, col: int, offset: int = 0, *, device: DeviceLike = None) -> Tensor:
+    """The positions on and above a diagonal: a row of rows, a row of columns."""
+    return _triangle(row, col, offset, True, device)
+
+
+__all__ = [
+    "arange",
+    "as_tensor",
+    "asarray",
+    "empty",
+    "empty_like",
+    "eye",
+    "from_dlpack",
+    "from_numpy",
+    "full",
+    "full_like",
+    "linspace",
+    "logspace",
+    "ones",
+    "ones_like",
+    "scalar_tensor",
+    "tensor",
+    "tril_indices",
+    "triu_indices",
+    "zeros",
+    "zeros_like",
+]

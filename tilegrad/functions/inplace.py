@@ -1,0 +1,93 @@
+"""Operations in place: the same as without the underscore, the result put where the tensor is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from ..errors import DTypeError, ShapeError
+from ..ir.graph import Value
+from ..lazy.handle import Handle
+from ..ops.broadcasting import broadcast_shapes, expand, shown
+from ..ops.cast import cast
+from .promotion import can_cast, constant, kind_of, refused
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+P = ParamSpec("P")
+R = TypeVar("R", bound="Tensor")
+
+
+def in_place(fn: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[R, P], R]:
+    """The variant of a function that stores its result in its first argument."""
+    name = f"{fn.__name__}_"
+
+    def changed(self: R, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        store(self, fn(self, *args, **kwargs).value, name)
+        return self
+
+    update_wrapper(changed, fn)
+    changed.__name__ = changed.__qualname__ = name
+    changed.__doc__ = f"In place: {fn.__doc__}"
+    return changed
+
+
+def store(x: Tensor, result: Value, op: str) -> None:
+    """Puts a result where a tensor is, in its dtype and shape."""
+    own = x._value.type
+    if result.type.dtype is not own.dtype:
+        if not can_cast(result.dtype, own.dtype):
+            raise DTypeError(
+                f"{op}: the result is {result.dtype.name} and cannot be stored in place in a tensor of "
+                f"{own.dtype.name}; use the one without underscore, or convert first: x = x.to({result.dtype!r})"
+            )
+        result = cast(result, own.dtype)
+    if result.type.shape != own.shape:
+        if broadcast_shapes(result.shape, own.shape, op=op) != own.shape:
+            raise ShapeError(
+                f"{op}: the result has shape {shown(result.shape)}, which does not fit into the tensor of shape "
+                f"{shown(own.shape)} that it is stored in; use the one without underscore"
+            )
+        result = expand(result, own.shape)
+    x.write(result, op)
+
+
+def copy_(self: R, src: Any, non_blocking: bool = False) -> R:
+    """Every element is replaced by that of another tensor, converted and broadcast."""
+    own = self.value
+    if isinstance(src, Handle):
+        given = src.to(own.device).value if src.value.device != own.device else src.value  # type: ignore[attr-defined]
+        given = cast(given, own.dtype)
+    elif isinstance(src, (bool, int, float)):
+        given = constant(src, own.dtype, own.device)
+    else:
+        raise refused("copy_", src)
+    store(self, expand(given, own.shape) if len(given.shape) < len(own.shape) else given, "copy_")
+    return self
+
+
+def fill_(self: R, value: Any) -> R:
+    """Every element is replaced by one number."""
+    own = self.value
+    if isinstance(value, Handle):
+        if value.value.shape:
+            raise ShapeError(f"fill_ takes one number, not a tensor of shape {shown(value.value.shape)}; use copy_")
+        number = cast(value.value, own.dtype)
+    elif isinstance(value, (bool, int, float)):
+        number = constant(int(value) if own.dtype.is_integer else value, own.dtype, own.device)
+    else:
+        raise DTypeError(f"fill_ takes a number, not {kind_of(value)}")
+    return _filled(self, number, "fill_")
+
+
+def zero_(self: R) -> R:
+    """Every element is replaced by 0."""
+    own = self.value
+    return _filled(self, constant(0, own.dtype, own.device), "zero_")
+
+
+def _filled(x: R, number: Value, op: str) -> R:
+    x.write(expand(number, x.value.shape), op)
+    return x

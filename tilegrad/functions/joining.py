@@ -1,0 +1,209 @@
+"""Tensors put together, repeated and moved about: functions whose result is a new tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ArgumentError
+from ..ir.graph import Value
+from ..lazy.handle import Handle, wrap
+from ..ops import movement, windows
+from ..ops.broadcasting import broadcast_shapes
+from ..ops.cast import cast
+from .promotion import kind_of, result_type, value_of
+from .views import sizes_of
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def _values(tensors: Sequence[Tensor], op: str) -> list[Value]:
+    """The values of several tensors, in one dtype."""
+    if isinstance(tensors, Handle) or not all(isinstance(x, Handle) for x in tensors):
+        raise ArgumentError(f"{op} takes a list or tuple of tensors, not {kind_of(tensors)}; write {op}([x, y])")
+    values = [x.value for x in tensors]
+    if len({v.dtype for v in values}) > 1:
+        dtype = result_type(*values)
+        values = [cast(v, dtype) for v in values]
+    return values
+
+
+# --- tensors together --------------------------------------------------------------------------
+
+
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Tensors one after the other along a dimension."""
+    return wrap(movement.cat(_values(tensors, "cat"), dim))
+
+
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Tensors of one shape along a new dimension."""
+    return wrap(movement.stack(_values(tensors, "stack"), dim))
+
+
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Tensors below each other."""
+    return cat([x.reshape(1, -1) if len(x.shape) < 2 else x for x in tensors], 0)
+
+
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Tensors beside each other."""
+    flat = [x.reshape(1) if not x.shape else x for x in tensors]
+    return cat(flat, 0 if len(flat[0].shape) == 1 else 1)
+
+
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Tensors expanded to the shape in which they meet."""
+    shape = broadcast_shapes(*(x.value.shape for x in tensors))
+    return tuple([x.expand(shape) for x in tensors])
+
+
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
+    """For each vector its elements along one dimension of a grid."""
+    vectors = tensors[0] if len(tensors) == 1 and not isinstance(tensors[0], Handle) else tensors
+    if indexing not in ("ij", "xy"):
+        raise ArgumentError(f"meshgrid: indexing is 'ij' or 'xy', not {indexing!r}")
+    swapped = indexing == "xy" and len(vectors) >= 2
+    order = [vectors[1], vectors[0], *vectors[2:]] if swapped else list(vectors)
+    shape = tuple([x.numel() for x in order])
+    grids = [x.reshape([-1 if n == k else 1 for n in range(len(order))]).expand(shape) for k, x in enumerate(order)]
+    if swapped:
+        grids = [grids[1], grids[0], *grids[2:]]
+    return tuple(grids)
+
+
+# --- repeated, moved ---------------------------------------------------------------------------
+
+
+def _counts(given: Sequence[Any], op: str) -> list[int]:
+    counts: Any = sizes_of(given, op)
+    return list(counts)
+
+
+def repeat(input: Tensor, *repeats: Any) -> Tensor:
+    """The whole tensor several times along each dimension."""
+    return wrap(movement.repeat(value_of(input, "repeat"), _counts(repeats, "repeat")))
+
+
+def tile(input: Tensor, *dims: Any) -> Tensor:
+    """Like repeat, but counts may be fewer than dimensions."""
+    counts = _counts(dims, "tile")
+    return wrap(movement.repeat(value_of(input, "tile"), [1] * (len(input.shape) - len(counts)) + counts))
+
+
+def repeat_interleave(input: Tensor, repeats: int | Tensor, dim: int | None = None) -> Tensor:
+    """Each element several times, next to itself; `repeats` may say how often for each index."""
+    if isinstance(repeats, int):
+        return wrap(movement.repeat_interleave(value_of(input, "repeat_interleave"), repeats, dim))
+    if dim is None:
+        input, dim = input.reshape(-1), 0
+    counts = repeats.expand(input.shape[dim]).tolist()
+    places = [place for place, count in enumerate(counts) for _ in range(count)]
+    from ..ir.dtype import int64
+    from .creation import tensor
+
+    return input.index_select(dim, tensor(places, dtype=int64, device=input.device))
+
+
+def flip(input: Tensor, *dims: Any) -> Tensor:
+    """The elements of some dimensions in reverse order, as a copy."""
+    return wrap(movement.flip(value_of(input, "flip"), _counts(dims, "flip")))
+
+
+def fliplr(input: Tensor) -> Tensor:
+    """Columns in reverse order."""
+    return flip(input, 1)
+
+
+def flipud(input: Tensor) -> Tensor:
+    """Rows in reverse order."""
+    return flip(input, 0)
+
+
+def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
+    """Turned by k quarters in the plane of two dimensions."""
+    first, second = dims
+    match k % 4:
+        case 1:
+            return flip(input, second).transpose(first, second)
+        case 2:
+            return flip(input, first, second)
+        case 3:
+            return flip(input, first).transpose(first, second)
+    return input.clone()
+
+
+def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
+    """Elements moved along dimensions, those that leave at the end coming in at the start."""
+    return wrap(movement.roll(value_of(input, "roll"), shifts, dims))
+
+
+# --- diagonals and triangles -------------------------------------------------------------------
+
+
+def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The diagonal of a matrix, or the matrix with a vector on its diagonal."""
+    return wrap(windows.diag(value_of(input, "diag"), diagonal))
+
+
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The last dimension as a diagonal of two new ones."""
+    return wrap(windows.diagonal_embed(value_of(input, "diag_embed"), offset, dim1, dim2))
+
+
+def trace(input: Tensor) -> Tensor:
+    """The sum of the diagonal of a matrix."""
+    return input.diagonal().sum()
+
+
+def tril(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The elements on and below a diagonal, zeros above."""
+    return wrap(windows.tril(value_of(input, "tril"), diagonal))
+
+
+def triu(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The elements on and above a diagonal, zeros below."""
+    return wrap(windows.triu(value_of(input, "triu"), diagonal))
+
+
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    """Elements put before and after those of the last dimensions: (last before, last after, ...)."""
+    if mode != "constant":
+        raise ArgumentError(f"pad: mode {mode!r} is not there; 'constant' is")
+    rank = len(input.shape)
+    if len(pad) % 2 or len(pad) > 2 * rank:
+        raise ArgumentError(f"pad: {len(pad)} widths for a tensor of {rank} dimensions; two for each, the last first")
+    pairs = [(pad[2 * n], pad[2 * n + 1]) for n in range(len(pad) // 2)]
+    widths = [(0, 0)] * (rank - len(pairs)) + pairs[::-1]
+    return wrap(movement.pad(value_of(input, "pad"), widths, 0 if value is None else value))
+
+
+concat = concatenate = cat
+row_stack = vstack
+
+__all__ = [
+    "broadcast_tensors",
+    "cat",
+    "concat",
+    "concatenate",
+    "diag",
+    "diag_embed",
+    "flip",
+    "fliplr",
+    "flipud",
+    "hstack",
+    "meshgrid",
+    "pad",
+    "repeat",
+    "repeat_interleave",
+    "roll",
+    "rot90",
+    "row_stack",
+    "stack",
+    "tile",
+    "trace",
+    "tril",
+    "triu",
+    "vstack",
+]

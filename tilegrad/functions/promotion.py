@@ -1,0 +1,228 @@
+"""Operands of one type: which dtype tensors and numbers meet in, as in PyTorch.
+
+Types have a category: bool, integer, floating-point. Tensors with axes decide; a tensor without axes counts only
+if its category is higher, and a Python number only if its category is higher than that of all tensors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ..errors import ArgumentError, DTypeError
+from ..ir.dtype import DType, bfloat16, bool_, float16, float32, float64, from_numpy_dtype, int64, promote
+from ..ir.graph import Input, TensorType, Value
+from ..lazy.handle import Handle, state
+from ..ops.broadcasting import Fill
+from ..ops.cast import cast
+from ..runtime.device import device
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+Number: TypeAlias = "bool | int | float"
+Operand: TypeAlias = "Tensor | bool | int | float"
+
+CATEGORY = {"bool": 0, "uint": 1, "int": 1, "float": 2}
+
+_default: DType = float32
+
+
+def get_default_dtype() -> DType:
+    """The dtype of floating-point tensors for which none is given."""
+    return _default
+
+
+def set_default_dtype(d: DType) -> None:
+    """float32, until another floating-point type is set."""
+    global _default
+    if d not in (float16, bfloat16, float32, float64):
+        raise DTypeError(f"the default dtype must be a floating-point type, not {d!r}")
+    _default = d
+    _constants.clear()
+
+
+def number_dtype(x: Number) -> DType:
+    """The dtype that a Python number has for itself."""
+    if isinstance(x, bool):
+        return bool_
+    return int64 if isinstance(x, int) else _default
+
+
+def result_type(*operands: Any) -> DType:
+    """The dtype in which tensors and numbers meet.
+
+    >>> import tilegrad as tg
+    >>> tg.result_type(tg.ones(2, dtype=tg.int32), 1.5), tg.result_type(tg.ones(2, dtype=tg.int8), 3)
+    (tilegrad.float32, tilegrad.int8)
+    """
+    met: list[DType | None] = [None, None, None]  # of tensors with axes, of those without, of numbers
+    for x in operands:
+        if isinstance(x, DType):
+            rank, dtype = 0, x
+        elif isinstance(x, (Handle, Value)):
+            type = x.value.type if isinstance(x, Handle) else x.type
+            rank, dtype = (0 if type.shape else 1), type.dtype
+        elif isinstance(x, (bool, int, float)):
+            rank, dtype = 2, number_dtype(x)
+        else:
+            raise ArgumentError(f"result_type takes tensors and numbers, not {kind_of(x)}")
+        known = met[rank]
+        met[rank] = dtype if known is None else promote(known, dtype)
+    result = None
+    for dtype_or_none in reversed(met):
+        result = _stronger(dtype_or_none, result)
+    assert result is not None, "result_type of nothing"
+    return result
+
+
+def _stronger(high: DType | None, low: DType | None) -> DType | None:
+    """The type of two ranks: the lower one counts only if its category is higher."""
+    if high is None or low is None:
+        return high if low is None else low
+    return low if CATEGORY[low.kind] > CATEGORY[high.kind] else high
+
+
+def can_cast(from_: DType, to: DType) -> bool:
+    """Whether the result of an operation may be stored in place in a tensor of another type."""
+    return CATEGORY[from_.kind] <= CATEGORY[to.kind]
+
+
+def promote_types(type1: DType, type2: DType) -> DType:
+    """The dtype in which elements of two types meet."""
+    return promote(type1, type2)
+
+
+_constants: dict[tuple[float, DType, str], Value] = {}
+
+
+def constant(x: Number, dtype: DType, device: str = "cpu") -> Value:
+    """A number as a value without axes, the same object for the same number."""
+    if x == 0 or x != x:  # 0.0 and -0.0 are equal, NaN equals nothing
+        return Fill(_fitting(x, dtype), TensorType(dtype, (), device))
+    key = (x, dtype, device)
+    found = _constants.get(key)
+    if found is None:
+        if len(_constants) > 4096:
+            _constants.clear()
+        found = _constants[key] = Fill(_fitting(x, dtype), TensorType(dtype, (), device))
+        found.__dict__["location"] = None  # it belongs to no line more than to another,
+        found.__dict__["common"] = True  # nor to the tensor that was filled with it
+    return found
+
+
+def _fitting(x: Number, dtype: DType) -> Number:
+    if dtype.is_float:
+        return float(x)
+    if dtype is bool_:
+        return bool(x)
+    if isinstance(x, float) and not math.isfinite(x):
+        raise DTypeError(f"{x} is no {dtype.name}; convert the tensor first, as in x.to(tilegrad.float32)")
+    if not dtype.min <= x <= dtype.max:
+        raise DTypeError(f"{x} does not fit in {dtype.name}, which holds {dtype.min} to {dtype.max}")
+    return int(x)
+
+
+def kind_of(x: object) -> str:
+    """What something is, in words for a message."""
+    return f"{x!r} ({type(x).__name__})" if isinstance(x, (str, int, float, type(None))) else f"a {type(x).__name__}"
+
+
+def as_number(x: Any) -> Number | None:
+    """A Python or numpy number as a Python number; None for anything else."""
+    if isinstance(x, (bool, int, float)):
+        return x
+    if type(x).__module__ in ("numpy", "ml_dtypes") and getattr(x, "shape", None) == ():
+        return x.item()  # type: ignore[no-any-return]
+    return None
+
+
+def pair(x: Operand, y: Operand, op: str = "this operation") -> tuple[Value, Value]:
+    """Two operands as values of one dtype."""
+    if isinstance(x, Handle):
+        a = x.value
+        if isinstance(y, Handle):
+            b = y.value
+            dtype = a.type.dtype
+            if dtype is b.type.dtype:
+                return a, b
+            met = result_type(a, b)
+            return cast(a, met), cast(b, met)
+        return _with_number(a, y, op)
+    if isinstance(y, Handle):
+        b, a = _with_number(y.value, x, op)
+        return a, b
+    raise ArgumentError(f"{op} needs a tensor; {kind_of(x)} and {kind_of(y)} are none: use tilegrad.tensor(...)")
+
+
+def _with_number(x: Value, y: Any, op: str) -> tuple[Value, Value]:
+    kind = x.type.dtype.kind
+    if kind != "float" or not isinstance(y, (float, int)):
+        number = as_number(y)
+        if number is None:
+            other = _array_operand(y, op, x.device)
+            met = result_type(x, other)
+            return cast(x, met), cast(other, met)
+        y = number
+        met = result_type(x, y)
+        x = cast(x, met)
+    return x, constant(y, x.type.dtype, x.type.device)
+
+
+def _array_operand(x: Any, op: str, name: str) -> Value:
+    """The elements of a numpy array, copied. A traced function would have them as they are now, ever after."""
+    if not isinstance(x, np.ndarray) or state.trace is not None:
+        raise refused(op, x)
+    dtype = from_numpy_dtype(x.dtype.newbyteorder("="))
+    if dtype is None:
+        raise refused(op, x)
+    return held(np.ascontiguousarray(x, dtype.numpy).reshape(x.shape), dtype, name)
+
+
+def held(array: np.ndarray[Any, Any], dtype: DType, name: str, share: bool = False) -> Value:
+    """The elements of a dense array on a device, on the same memory if that is wanted and possible."""
+    target = device(name)
+    buffer = target.adopt(array) if share else None
+    value = Input(TensorType(dtype, array.shape, target.name))
+    value.hold(target.from_host(array) if buffer is None else buffer)
+    return value
+
+
+def refused(op: str, x: object) -> ArgumentError:
+    """The error for an operand that is neither tensor nor number."""
+    return ArgumentError(f"{op} takes tensors and numbers, not {kind_of(x)}; wrap it: tilegrad.tensor(...)")
+
+
+def together(operands: Sequence[Operand], op: str) -> list[Value]:
+    """Several operands, of which at least one is a tensor, as values of one dtype."""
+    name = next((x.value.type.device for x in operands if isinstance(x, Handle)), "cpu")
+    given: list[Value | Number] = []
+    for x in operands:
+        number = x.value if isinstance(x, Handle) else as_number(x)
+        given.append(_array_operand(x, op, name) if number is None else number)
+    met = result_type(*given)
+    return [cast(x, met) if isinstance(x, Value) else constant(x, met, name) for x in given]
+
+
+def operands(given: Sequence[Any], op: str) -> list[Value]:
+    """The values of tensors; among them may be arrays of numpy, but not alone."""
+    name = next((x.value.type.device for x in given if isinstance(x, Handle)), None)
+    if name is None or not any(isinstance(x, np.ndarray) for x in given):
+        return [value_of(x, op) for x in given]
+    return [x.value if isinstance(x, Handle) else _array_operand(x, op, name) for x in given]
+
+
+def value_of(x: Any, op: str) -> Value:
+    """The value of an argument that must be a tensor."""
+    if isinstance(x, Handle):
+        return x.value
+    raise ArgumentError(f"{op} takes a tensor, not {kind_of(x)}; wrap it: tilegrad.tensor(...)")
+
+
+def floating(x: Any, op: str) -> Value:
+    """The value of an argument as floating-point elements: integers and bools become the default dtype."""
+    value = x.value if isinstance(x, Handle) else value_of(x, op)
+    return value if value.type.dtype.kind == "float" else cast(value, _default)

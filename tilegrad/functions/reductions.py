@@ -1,0 +1,284 @@
+"""Many elements made one (sums, extremes, means, norms), and running sums and extremes, as functions of tensors."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from ..errors import ArgumentError, DTypeError
+from ..ir.dtype import DType, bool_, int64, uint8
+from ..ir.graph import Value
+from ..lazy.handle import Handle, wrap
+from ..ops import broadcasting, reduction, scan, statistics
+from ..ops.cast import cast
+from .autocasting import widened
+from .promotion import Number, floating, kind_of, value_of
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+Dims: TypeAlias = "int | Sequence[int] | None"
+
+
+class Extreme(NamedTuple):
+    """The greatest or least elements along a dimension, and where they stand."""
+
+    values: Tensor
+    indices: Tensor
+
+
+class VarMean(NamedTuple):
+    var: Tensor
+    mean: Tensor
+
+
+class StdMean(NamedTuple):
+    std: Tensor
+    mean: Tensor
+
+
+def _axes(dim: Dims, op: str) -> Dims:
+    """Dimensions as the ops take them: none named means all, as in PyTorch."""
+    if dim is None or isinstance(dim, int):
+        return dim
+    if not builtins.all(isinstance(n, int) for n in dim):
+        raise ArgumentError(f"{op}: dim is an integer or several, not {kind_of(dim)}")
+    return tuple(dim) or None
+
+
+def _summed(x: Value, dtype: DType | None) -> Value:
+    """The elements in the type in which they are summed: int64 for bools and integers."""
+    if dtype is not None:
+        return cast(x, dtype)
+    return widened(x) if x.type.dtype.kind == "float" else cast(x, int64)
+
+
+def _averaged(x: Value, dtype: DType | None, op: str) -> Value:
+    x = x if dtype is None else cast(x, dtype)
+    if not x.dtype.is_float:
+        raise DTypeError(
+            f"{op} takes floating-point elements, not {x.dtype.name}; convert them: x.float().{op}(), or "
+            f"{op}(x, dtype=...)"
+            if op == "mean"
+            else f"{op} takes floating-point elements, not {x.dtype.name}; convert them: x.float().{op}()"
+        )
+    return x
+
+
+# --- sums and products -------------------------------------------------------------------------
+
+
+def sum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """The sum of all elements, or along dimensions."""
+    return wrap(broadcasting.reduce_sum(_summed(value_of(input, "sum"), dtype), _axes(dim, "sum"), keepdim))
+
+
+def nansum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """The sum of the elements that are numbers."""
+    return sum(input.nan_to_num(0.0, float("inf"), float("-inf")), dim, keepdim, dtype=dtype)
+
+
+def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """The product of all elements, or along a dimension."""
+    return wrap(reduction.reduce_prod(_summed(value_of(input, "prod"), dtype), dim, keepdim))
+
+
+def mean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """The mean of all elements, or along dimensions."""
+    return wrap(statistics.mean(_averaged(value_of(input, "mean"), dtype, "mean"), _axes(dim, "mean"), keepdim))
+
+
+def var(
+    input: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False, *, correction: Number | None = None
+) -> Tensor:
+    """The variance: squares of distances to the mean, divided by their number less the correction (1)."""
+    x, axes = _averaged(value_of(input, "var"), None, "var"), _axes(dim, "var")
+    return wrap(statistics.var(x, axes, _correction(unbiased, correction), keepdim))
+
+
+def std(
+    input: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False, *, correction: Number | None = None
+) -> Tensor:
+    """The root of the variance."""
+    x, axes = _averaged(value_of(input, "std"), None, "std"), _axes(dim, "std")
+    return wrap(statistics.std(x, axes, _correction(unbiased, correction), keepdim))
+
+
+def var_mean(
+    input: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False, *, correction: Number | None = None
+) -> VarMean:
+    """The variance and the mean."""
+    x, axes = _averaged(value_of(input, "var_mean"), None, "var_mean"), _axes(dim, "var_mean")
+    return VarMean(*map(wrap, statistics.var_mean(x, axes, _correction(unbiased, correction), keepdim)))
+
+
+def std_mean(
+    input: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False, *, correction: Number | None = None
+) -> StdMean:
+    """The root of the variance, and the mean."""
+    x, axes = _averaged(value_of(input, "std_mean"), None, "std_mean"), _axes(dim, "std_mean")
+    return StdMean(*map(wrap, statistics.std_mean(x, axes, _correction(unbiased, correction), keepdim)))
+
+
+def _correction(unbiased: bool, correction: Number | None) -> Number:
+    return int(unbiased) if correction is None else correction
+
+
+def norm(
+    input: Tensor, p: float | str = 2, dim: Dims = None, keepdim: bool = False, dtype: DType | None = None
+) -> Tensor:
+    """The norm of a vector: the p-th root of the sum of the p-th powers of the magnitudes."""
+    order = {"fro": 2.0, "inf": float("inf")}.get(p) if isinstance(p, str) else float(p)
+    if order is None:
+        raise ArgumentError(f"norm: p is a number, 'fro' or 'inf', not {p!r}")
+    return wrap(
+        statistics.norm(_averaged(widened(value_of(input, "norm")), dtype, "norm"), order, _axes(dim, "norm"), keepdim)
+    )
+
+
+def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
+    """log of the sum of exp(input), without overflow on the way."""
+    return wrap(statistics.logsumexp(floating(input, "logsumexp"), _axes(dim, "logsumexp"), keepdim))
+
+
+# --- extremes ----------------------------------------------------------------------------------
+
+
+def amax(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
+    """The greatest element along dimensions; equal ones share the gradient."""
+    return wrap(reduction.amax(value_of(input, "amax"), _axes(dim, "amax"), keepdim))
+
+
+def amin(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
+    """The least element along dimensions; equal ones share the gradient."""
+    return wrap(reduction.amin(value_of(input, "amin"), _axes(dim, "amin"), keepdim))
+
+
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The least and the greatest element."""
+    return amin(input, dim, keepdim), amax(input, dim, keepdim)
+
+
+def max(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -> Tensor | Extreme:
+    """The greatest of all elements; along a dimension with where it stands; or of each two of two tensors."""
+    if dim is None:
+        return wrap(reduction.reduce_max(value_of(input, "max")))
+    if isinstance(dim, Handle):
+        return input.maximum(dim)
+    return Extreme(*map(wrap, reduction.max_along(value_of(input, "max"), dim, keepdim)))
+
+
+def min(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -> Tensor | Extreme:
+    """The least of all elements; along a dimension with where it stands; or of each two of two tensors."""
+    if dim is None:
+        return wrap(reduction.reduce_min(value_of(input, "min")))
+    if isinstance(dim, Handle):
+        return input.minimum(dim)
+    return Extreme(*map(wrap, reduction.min_along(value_of(input, "min"), dim, keepdim)))
+
+
+def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Where the greatest element stands."""
+    return wrap(reduction.argmax(value_of(input, "argmax"), dim, keepdim))
+
+
+def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Where the least element stands."""
+    return wrap(reduction.argmin(value_of(input, "argmin"), dim, keepdim))
+
+
+# --- truth -------------------------------------------------------------------------------------
+
+
+def all(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether all elements are not zero."""
+    return _as_asked(input, reduction.reduce_all(value_of(input, "all"), _axes(dim, "all"), keepdim))
+
+
+def any(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether some element is not zero."""
+    return _as_asked(input, reduction.reduce_any(value_of(input, "any"), _axes(dim, "any"), keepdim))
+
+
+def _as_asked(x: Tensor, truth: Value) -> Tensor:
+    """uint8 gives uint8, as in PyTorch."""
+    return wrap(cast(truth, uint8) if x.dtype is uint8 else truth)
+
+
+def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
+    """How many elements are not zero."""
+    return wrap(reduction.count_nonzero(value_of(input, "count_nonzero"), _axes(dim, "count_nonzero")))
+
+
+# --- running -----------------------------------------------------------------------------------
+
+
+def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
+    """The sum of all elements up to each."""
+    return wrap(scan.cumsum(_summed(value_of(input, "cumsum"), dtype), dim))
+
+
+def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
+    """The product of all elements up to each."""
+    return wrap(scan.cumprod(_summed(value_of(input, "cumprod"), dtype), dim))
+
+
+def cummax(input: Tensor, dim: int) -> Extreme:
+    """The greatest element up to each, and where it stands."""
+    return Extreme(*map(wrap, scan.cummax(_ordered(value_of(input, "cummax")), dim)))
+
+
+def cummin(input: Tensor, dim: int) -> Extreme:
+    """The least element up to each, and where it stands."""
+    return Extreme(*map(wrap, scan.cummin(_ordered(value_of(input, "cummin")), dim)))
+
+
+def _ordered(x: Value) -> Value:
+    return cast(x, uint8) if x.dtype is bool_ else x
+
+
+def logcumsumexp(input: Tensor, dim: int) -> Tensor:
+    """log of the sum of exp(input) up to each element."""
+    return wrap(scan.logcumsumexp(floating(input, "logcumsumexp"), dim))
+
+
+def diff(input: Tensor, n: int = 1, dim: int = -1) -> Tensor:
+    """The differences of neighbours, n times over."""
+    for _ in range(n):
+        extent = input.shape[dim]
+        input = input.narrow(dim, 1, builtins.max(extent - 1, 0)) - input.narrow(dim, 0, builtins.max(extent - 1, 0))
+    return input
+
+
+__all__ = [
+    "Extreme",
+    "StdMean",
+    "VarMean",
+    "all",
+    "amax",
+    "amin",
+    "aminmax",
+    "any",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "diff",
+    "logcumsumexp",
+    "logsumexp",
+    "max",
+    "mean",
+    "min",
+    "nansum",
+    "norm",
+    "prod",
+    "std",
+    "std_mean",
+    "sum",
+    "var",
+    "var_mean",
+]

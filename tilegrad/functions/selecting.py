@@ -1,0 +1,352 @@
+"""Elements picked by index or by mask, written by index, and sorted, as functions of tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import ArgumentError, DTypeError
+from ..ir.dtype import bool_, int64
+from ..ir.functions import identity
+from ..ir.graph import Value
+from ..lazy.evaluation import array_of, check_index
+from ..lazy.handle import Handle, wrap
+from ..ops import control, selection, sorting
+from ..ops import indexing as ops
+from ..ops.base import require_one_device
+from ..ops.broadcasting import broadcast_shapes, expand, fill, normal_axis
+from ..ops.cast import cast
+from ..ops.comparison import ne
+from ..ops.creation import positions
+from ..ops.reduction import count_nonzero
+from .promotion import Number, as_number, constant, kind_of, pair, refused, value_of
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+class Sorted(NamedTuple):
+    """Elements in order, and where they stood."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def _index(index: Tensor, x: Value, dim: int, op: str) -> Value:
+    """An index as integers that are inside the dimension."""
+    value = value_of(index, op)
+    if not value.dtype.is_integer:
+        raise DTypeError(
+            f"{op}: the index has {value.dtype.name} elements, not integers; convert it, as in index.long()"
+        )
+    require_one_device(op, [x, value])
+    if x.shape:
+        axis = normal_axis(dim, len(x.shape), op)
+        check_index(value, x.shape[axis], axis, op, from_end=False)
+    return value if value.dtype.bits >= 32 else cast(value, int64)
+
+
+def _source(src: Tensor | Number, like: Value, op: str) -> Value:
+    if isinstance(src, Handle):
+        return src.value
+    number = as_number(src)
+    if number is None:
+        raise refused(op, src)
+    return constant(number, like.dtype, like.device)
+
+
+# --- picked ------------------------------------------------------------------------------------
+
+
+def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The element at index[i, j, ...] along the dimension, at position i, j, ... elsewhere."""
+    x = value_of(input, "gather")
+    return wrap(ops.take_along(x, _index(index, x, dim, "gather"), dim))
+
+
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """Like gather, but the other dimensions broadcast; without a dimension of all elements in order."""
+    if dim is None:
+        return gather(input.reshape(-1), 0, indices.reshape(-1))
+    x, index = value_of(input, "take_along_dim"), value_of(indices, "take_along_dim")
+    axis = normal_axis(dim, len(x.shape), "take_along_dim")
+    others = [tuple([1 if n == axis else extent for n, extent in enumerate(v.shape)]) for v in (x, index)]
+    met = broadcast_shapes(*others, op="take_along_dim")
+    x, index = (
+        expand(v, tuple([v.shape[axis] if n == axis else extent for n, extent in enumerate(met)])) for v in (x, index)
+    )
+    return gather(wrap(x), axis, wrap(index))
+
+
+def take(input: Tensor, index: Tensor) -> Tensor:
+    """The elements with these numbers, all elements in order."""
+    whole, numbers = input.reshape(-1), index.reshape(-1)
+    return gather(whole, 0, numbers + (numbers < 0) * whole.shape[0]).reshape(index.shape)
+
+
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The slices along a dimension that a list of indices names."""
+    x = value_of(input, "index_select")
+    return wrap(ops.index_select(x, _index(index, x, dim, "index_select"), dim))
+
+
+def embedding(input: Tensor, weight: Tensor) -> Tensor:
+    """The rows of a table that the indices name."""
+    table = value_of(weight, "embedding")
+    return wrap(ops.embedding(table, _index(input, table, 0, "embedding")))
+
+
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+    """The elements where the mask is true, as a vector."""
+    x, test = value_of(input, "masked_select"), _mask(mask, "masked_select")
+    shape = broadcast_shapes(x.shape, test.shape, op="masked_select")
+    test = expand(test, shape)
+    return wrap(selection.masked_select(x, test, _count(test)))
+
+
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
+    """The positions of the elements that are not zero, as rows of a matrix, or as one vector for each dimension."""
+    x = value_of(input, "nonzero")
+    count = _count(x)
+    if as_tuple:
+        if not x.shape:
+            return (wrap(fill(0, (count,), int64, x.device)),)
+        return tuple(map(wrap, selection.nonzero_along(x, count)))
+    return wrap(selection.nonzero(x, count))
+
+
+def argwhere(input: Tensor) -> Tensor:
+    """The positions of the elements that are not zero, as rows of a matrix."""
+    return nonzero(input)  # type: ignore[return-value]
+
+
+def _count(x: Value) -> int:
+    """How many elements are not zero: this waits for the values."""
+    return int(array_of(wrap(count_nonzero(x))))
+
+
+def _mask(mask: Tensor, op: str) -> Value:
+    value = value_of(mask, op)
+    if value.dtype is not bool_:
+        raise DTypeError(f"{op}: the mask must be bool, not {value.dtype.name}; compare it with something, as in x > 0")
+    return value
+
+
+# --- written -----------------------------------------------------------------------------------
+
+
+def masked_fill(input: Tensor, mask: Tensor, value: Number | Tensor) -> Tensor:
+    """input with one number where the mask is true."""
+    x, test = value_of(input, "masked_fill"), _mask(mask, "masked_fill")
+    return wrap(selection.masked_fill(x, test, cast(_source(value, x, "masked_fill"), x.dtype)))
+
+
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """input with the elements of source, in order, where the mask is true."""
+    test = mask.expand(input.shape)
+    place = (test.reshape(-1).long().cumsum(0) - 1).clamp(min=0).reshape(input.shape)
+    return source.reshape(-1)[place].where(test, input)
+
+
+def scatter(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor | Number | None = None,
+    *,
+    reduce: str | None = None,
+    value: Number | None = None,
+) -> Tensor:
+    """input with src[i, j, ...] put at index[i, j, ...] along the dimension."""
+    x = value_of(input, "scatter")
+    if src is None and value is None:
+        raise ArgumentError("scatter: src or value is needed")
+    names = {None: "", "add": "add", "multiply": "mul"}
+    if reduce not in names:
+        raise ArgumentError(f"scatter: reduce is 'add' or 'multiply', not {reduce!r}")
+    given = _source(value if src is None else src, x, "scatter")  # type: ignore[arg-type]
+    index_ = _index(index, x, dim, "scatter")
+    return wrap(ops.scatter_along(x, index_, given if given.shape else expand(given, index_.shape), dim, names[reduce]))
+
+
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """input with src[i, j, ...] added at index[i, j, ...] along the dimension."""
+    x = value_of(input, "scatter_add")
+    return wrap(ops.scatter_along(x, _index(index, x, dim, "scatter_add"), value_of(src, "scatter_add"), dim, "add"))
+
+
+def scatter_reduce(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """Like scatter_add, with "sum", "prod", "mean", "amax" or "amin"; what input has there may be left out.
+
+    >>> from .creation import tensor
+    >>> scatter_reduce(tensor([9.0, 9.0]), 0, tensor([0, 0]), tensor([1.0, 2.0]), "mean", include_self=False)
+    tensor([1.5000, 9.0000])
+    """
+    names = {"sum": "add", "prod": "mul", "amax": "maximum", "amin": "minimum", "mean": "add"}
+    if reduce not in names:
+        raise ArgumentError(f"scatter_reduce: {reduce!r}; 'sum', 'prod', 'mean', 'amax' and 'amin' are there")
+    x = value_of(input, "scatter_reduce")
+    index_ = _index(index, x, dim, "scatter_reduce")
+    once = fill(1, index_.shape, int64, x.device)
+    hits = ops.scatter_along(fill(0, x.shape, int64, x.device), index_, once, dim, "add")
+    if not include_self:
+        x = control.where(ne(hits, 0), identity(names[reduce], x.dtype), x)
+    result = wrap(ops.scatter_along(x, index_, value_of(src, "scatter_reduce"), dim, names[reduce]))
+    if reduce != "mean":
+        return result
+    count = (wrap(hits) + (1 if include_self else 0)).clamp(min=1)
+    return result / count if x.dtype.is_float else result // count
+
+
+def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
+    """input with slices of source added where a list of indices says."""
+    x = value_of(input, "index_add")
+    given = value_of(source if alpha == 1 else source * alpha, "index_add")
+    return wrap(ops.index_add(x, dim, _index(index, x, dim, "index_add"), cast(given, x.dtype)))
+
+
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """input with slices of source put where a list of indices says."""
+    x = value_of(input, "index_copy")
+    axis = normal_axis(dim, len(x.shape), "index_copy")
+    return wrap(ops.index_put(x, [_index(index, x, dim, "index_copy")], [axis], value_of(source, "index_copy")))
+
+
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Number | Tensor) -> Tensor:
+    """input with one number where a list of indices says."""
+    x = value_of(input, "index_fill")
+    axis = normal_axis(dim, len(x.shape), "index_fill")
+    given = cast(_source(value, x, "index_fill"), x.dtype)
+    return wrap(ops.index_put(x, [_index(index, x, dim, "index_fill")], [axis], given))
+
+
+def index_put(input: Tensor, indices: tuple[Tensor, ...], values: Tensor, accumulate: bool = False) -> Tensor:
+    """input with values put (or added) where several index tensors say together."""
+    x = value_of(input, "index_put")
+    places = [_index(i, x, n, "index_put") for n, i in enumerate(indices)]
+    given = cast(_source(values, x, "index_put"), x.dtype)
+    return wrap(ops.index_put(x, places, range(len(places)), given, "add" if accumulate else ""))
+
+
+# --- sorted ------------------------------------------------------------------------------------
+
+
+def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Sorted:
+    """The elements in order along a dimension, and where they stood."""
+    return Sorted(*map(wrap, sorting.sort(value_of(input, "sort"), dim, descending)))
+
+
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
+    """Where the elements in order stood."""
+    return wrap(sorting.argsort(value_of(input, "argsort"), dim, descending))
+
+
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
+    """The k greatest (or least) elements along a dimension."""
+    return Sorted(*map(wrap, sorting.topk(value_of(input, "topk"), k, dim, largest)))
+
+
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Sorted:
+    """The k-th least element along a dimension."""
+    return Sorted(*map(wrap, sorting.kthvalue(value_of(input, "kthvalue"), k, dim, keepdim)))
+
+
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor | Sorted:
+    """The middle of all elements, or along a dimension with where it stands; of two the lower."""
+    x = value_of(input, "median")
+    if dim is None:
+        return wrap(sorting.median(value_of(input.reshape(-1), "median"), 0).values)
+    return Sorted(*map(wrap, sorting.median(x, dim, keepdim)))
+
+
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Tensor | tuple[Tensor, ...]:
+    """The different elements, in order; also where each element's is, and how often each is there."""
+    if dim is not None:
+        raise ArgumentError("unique: along a dimension it is not there; unique of all elements is")
+    x = value_of(input, "unique")
+    values, starts, order = sorting.sorted_runs(x)
+    count = _count(starts)
+    found = [wrap(selection.masked_select(values, starts, count))]
+    if return_inverse:
+        run = wrap(starts).long().cumsum(0) - 1
+        found.append(scatter(run, 0, wrap(order), run).reshape(input.shape))
+    if return_counts:
+        first = wrap(selection.masked_select(positions(values.shape[0], x.device), starts, count))
+        end = first.new_tensor([input.numel()])
+        found.append(first.roll(-1, 0).index_copy(0, first.new_tensor([count - 1]), end) - first if count else first)
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
+    """Rows with a 1 where the index says."""
+    x = value_of(input, "one_hot")
+    if num_classes < 0:
+        num_classes = int(array_of(wrap(cast(x, int64)).max())) + 1 if x.type.count else 0  # type: ignore[arg-type]
+    if x.type.count:
+        check_index(x, num_classes, -1, "one_hot", from_end=False)
+    return wrap(selection.one_hot(x, num_classes))
+
+
+def bucketize(input: Tensor, boundaries: Tensor, *, right: bool = False) -> Tensor:
+    """The interval between sorted boundaries into which each element falls."""
+    x, edges = pair(input.unsqueeze(-1), boundaries, "bucketize")
+    below = wrap(x) >= wrap(edges) if right else wrap(x) > wrap(edges)
+    return below.long().sum(-1)
+
+
+def searchsorted(sorted_sequence: Tensor, values: Tensor, *, right: bool = False) -> Tensor:
+    """Where each value would be put in a sorted vector."""
+    if len(sorted_sequence.shape) != 1:
+        raise ArgumentError(
+            f"searchsorted takes one sorted vector, not {kind_of(sorted_sequence)} of several dimensions"
+        )
+    return bucketize(values, sorted_sequence, right=right)
+
+
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each of 0, 1, ... is there, or the sum of its weights."""
+    x = value_of(input, "bincount")
+    if not x.dtype.is_integer or len(x.shape) != 1:
+        raise DTypeError(f"bincount takes a vector of integers, not {x.dtype.name} of {len(x.shape)} dimensions")
+    most = int(array_of(input.max())) + 1 if x.type.count else 0  # type: ignore[arg-type]
+    given = input.new_ones(input.shape, dtype=int64) if weights is None else weights
+    return given.new_zeros(max(most, minlength)).scatter_add(0, input.long(), given)
+
+
+__all__ = [
+    "Sorted",
+    "argsort",
+    "argwhere",
+    "bincount",
+    "bucketize",
+    "embedding",
+    "gather",
+    "index_add",
+    "index_copy",
+    "index_fill",
+    "index_put",
+    "index_select",
+    "kthvalue",
+    "masked_fill",
+    "masked_scatter",
+    "masked_select",
+    "median",
+    "nonzero",
+    "one_hot",
+    "scatter",
+    "scatter_add",
+    "scatter_reduce",
+    "searchsorted",
+    "sort",
+    "take",
+    "take_along_dim",
+    "topk",
+    "unique",
+]

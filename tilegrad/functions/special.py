@@ -1,0 +1,154 @@
+"""Functions of elements that are needed more seldom, as functions of tensors."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from ..errors import DTypeError
+from ..ir.dtype import bool_, float64
+from ..ir.graph import Value
+from ..lazy.handle import wrap
+from ..ops.cast import cast
+from .promotion import Operand, floating, pair
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def lgamma(input: Tensor) -> Tensor:
+    """The logarithm of the magnitude of the gamma function.
+
+    >>> import tilegrad as tg
+    >>> tg.lgamma(tg.tensor([1.0, 4.0])).exp()
+    tensor([1., 6.])
+    """
+    from ..ops import special
+
+    return wrap(special.lgamma(floating(input, "lgamma")))
+
+
+def digamma(input: Tensor) -> Tensor:
+    """The derivative of `lgamma`."""
+    from ..ops import special
+
+    return wrap(special.digamma(floating(input, "digamma")))
+
+
+def polygamma(n: int, input: Tensor) -> Tensor:
+    """The n-th derivative of `digamma`; for n above 1, NaN from -1 downwards."""
+    from ..ops import special
+
+    return wrap(special.polygamma(n, floating(input, "polygamma")))
+
+
+def mvlgamma(input: Tensor, p: int) -> Tensor:
+    """The logarithm of the multivariate gamma function of dimension p."""
+    x = wrap(floating(input, "mvlgamma"))
+    total = lgamma(x)
+    for k in range(1, p):
+        total = total + lgamma(x - k / 2)
+    return total + p * (p - 1) / 4 * math.log(math.pi)
+
+
+def erfinv(input: Tensor) -> Tensor:
+    """The inverse of the error function."""
+    from ..ops import special
+
+    return wrap(special.erfinv(floating(input, "erfinv")))
+
+
+def nextafter(input: Tensor, other: Tensor) -> Tensor:
+    """The next number of the type after `input` on the way to `other`."""
+    from ..ops import special
+
+    return wrap(special.nextafter(*pair(input, other, "nextafter")))
+
+
+def fmax(input: Tensor, other: Tensor) -> Tensor:
+    """The greater of two elements; a number goes before NaN."""
+    x, y = map(wrap, pair(input, other, "fmax"))
+    return x.where((x >= y) | y.isnan(), y)
+
+
+def fmin(input: Tensor, other: Tensor) -> Tensor:
+    """The lesser of two elements; a number goes before NaN."""
+    x, y = map(wrap, pair(input, other, "fmin"))
+    return x.where((x <= y) | y.isnan(), y)
+
+
+def sgn(input: Tensor) -> Tensor:
+    """The sign of each element: -1, 0 or 1."""
+    return input.sign()
+
+
+def isposinf(input: Tensor) -> Tensor:
+    """Whether each element is infinity."""
+    return input == math.inf
+
+
+def isneginf(input: Tensor) -> Tensor:
+    """Whether each element is minus infinity."""
+    return input == -math.inf
+
+
+def isreal(input: Tensor) -> Tensor:
+    """True: there are no complex numbers here."""
+    return input.new_ones(input.shape, dtype=bool_)
+
+
+def float_power(input: Operand, exponent: Operand) -> Tensor:
+    """input ** exponent, in float64."""
+    x, y = (wrap(cast(v, float64)) for v in pair(input, exponent, "float_power"))
+    return x**y
+
+
+def ldexp(input: Tensor, other: Tensor) -> Tensor:
+    """input * 2 ** other."""
+    return input * (2.0 ** wrap(floating(other, "ldexp")))
+
+
+def gcd(input: Tensor, other: Tensor) -> Tensor:
+    """The greatest common divisor of two whole numbers.
+
+    >>> import tilegrad as tg
+    >>> tg.gcd(tg.tensor([12, -8, 0]), tg.tensor([18, 12, 5])).tolist()
+    [6, 4, 5]
+    """
+    from ..ops.divisor import gcd as op
+
+    return wrap(op(*_whole(input, other, "gcd")))
+
+
+def lcm(input: Tensor, other: Tensor) -> Tensor:
+    """The least common multiple of two whole numbers."""
+    x, y = map(wrap, _whole(input, other, "lcm"))
+    common = gcd(x, y)
+    return (x // common.clamp(min=1) * y).abs()
+
+
+def _whole(input: Tensor, other: Tensor, op: str) -> tuple[Value, Value]:
+    x, y = pair(input, other, op)
+    if not x.dtype.is_integer:
+        raise DTypeError(f"{op} takes whole numbers, not {x.dtype.name}; convert them: x.long()")
+    return x, y
+
+
+__all__ = [
+    "digamma",
+    "erfinv",
+    "float_power",
+    "fmax",
+    "fmin",
+    "gcd",
+    "isneginf",
+    "isposinf",
+    "isreal",
+    "lcm",
+    "ldexp",
+    "lgamma",
+    "mvlgamma",
+    "nextafter",
+    "polygamma",
+    "sgn",
+]

@@ -1,0 +1,304 @@
+"""Quantiles, modes, histograms, covariances and distances, as functions of tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import ArgumentError, ShapeError
+from ..lazy.handle import Handle, wrap
+from ..ops.broadcasting import shown
+from .creation import arange, linspace
+from .promotion import floating
+from .selecting import Sorted
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+class Histogram(NamedTuple):
+    hist: Tensor
+    bin_edges: Tensor
+
+
+# --- in order --------------------------------------------------------------------------------------
+
+
+def quantile(
+    input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
+    """What a fraction q of the elements lies below, along a dimension; NaN where one of the elements is.
+
+    >>> import tilegrad as tg
+    >>> quantile(tg.tensor([3.0, 1.0, 2.0]), 0.25)
+    tensor(1.5000)
+    """
+    result = nanquantile(input, q, dim, keepdim, interpolation=interpolation)
+    bad = input.isnan().any() if dim is None else input.isnan().any(dim, keepdim)
+    return result.masked_fill(bad, math.nan)
+
+
+def nanquantile(
+    input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
+    """The same of the elements that are numbers."""
+    if interpolation not in INTERPOLATIONS:
+        raise ArgumentError(f"quantile: interpolation is one of {', '.join(INTERPOLATIONS)}, not {interpolation!r}")
+    x = wrap(floating(input, "quantile"))
+    fractions = q if isinstance(q, Handle) else x.new_tensor(q)
+    if fractions.dim() > 1:
+        raise ShapeError(f"quantile: q has shape {shown(fractions.shape)}; it is a number or a vector")
+    if not bool(((fractions >= 0) & (fractions <= 1)).all()):
+        raise ArgumentError(f"quantile: q is {q}; fractions are from 0 to 1")
+    rank = x.dim()
+    flat = x.reshape(-1) if dim is None else x.movedim(dim, -1)
+    ordered = flat.sort(-1).values  # NaN stands last
+    count = (~flat.isnan()).sum(-1, keepdim=True)
+    place = fractions.reshape(-1).to(x.dtype) * (count - 1).clamp(min=0).to(x.dtype)
+    found = _between(ordered, place, interpolation)
+    found = found.masked_fill(count == 0, math.nan).movedim(-1, 0)
+    if keepdim:
+        found = found.reshape(-1, *[1] * rank) if dim is None else found.unsqueeze(dim if dim < 0 else dim + 1)
+    return found if fractions.dim() else found.squeeze(0)
+
+
+def _between(ordered: Tensor, place: Tensor, interpolation: str) -> Tensor:
+    """The elements at places that may lie between two."""
+    if interpolation == "nearest":
+        return ordered.gather(-1, place.round().long())
+    low, high = place.floor().long(), place.ceil().long()
+    if interpolation == "lower":
+        return ordered.gather(-1, low)
+    if interpolation == "higher":
+        return ordered.gather(-1, high)
+    part = place - low if interpolation == "linear" else (high - low).to(place.dtype) / 2
+    return ordered.gather(-1, low).lerp(ordered.gather(-1, high), part)
+
+
+def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor | Sorted:
+    """The median of the elements that are numbers."""
+    if dim is None:
+        return nanmedian(input.reshape(-1), 0).values  # type: ignore[union-attr]
+    ordered, order = input.sort(dim)
+    count = (~input.isnan()).sum(dim, keepdim=True)
+    middle = (count - 1).clamp(min=0) // 2
+    values, indices = ordered.gather(dim, middle), order.gather(dim, middle)
+    return Sorted(values, indices) if keepdim else Sorted(values.squeeze(dim), indices.squeeze(dim))
+
+
+def nanmean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+    """The mean of the elements that are numbers."""
+    bad = input.isnan()
+    return input.masked_fill(bad, 0.0).sum(dim, keepdim) / (~bad).sum(dim, keepdim)
+
+
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Sorted:
+    """The element that is most often there along a dimension, the least of several; and the last place of it."""
+    ordered, order = input.movedim(dim, -1).sort(-1)
+    place = arange(ordered.shape[-1], device=input.device)
+    new = place.new_ones(1, dtype=place.dtype).expand(*ordered.shape[:-1], 1).bool()
+    starts = (ordered[..., 1:] != ordered[..., :-1]) if ordered.shape[-1] > 1 else ordered[..., 1:].bool()
+    begin = _joined(new, starts).long().mul(place).cummax(-1).values
+    end = (place - begin).argmax(-1, keepdim=True)
+    values, indices = ordered.gather(-1, end).movedim(-1, dim), order.gather(-1, end).movedim(-1, dim)
+    return Sorted(values, indices) if keepdim else Sorted(values.squeeze(dim), indices.squeeze(dim))
+
+
+def _joined(*parts: Tensor) -> Tensor:
+    from .joining import cat
+
+    return cat(parts, -1)
+
+
+def msort(input: Tensor) -> Tensor:
+    """The elements in order along the first dimension."""
+    return input.sort(0).values
+
+
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Tensor | tuple[Tensor, ...]:
+    """The elements without those that equal the one before; also where each is, and how often each comes."""
+    if dim is not None:
+        raise ArgumentError("unique_consecutive: along a dimension it is not there; that of all elements is")
+    x = input.reshape(-1)
+    if not x.numel():
+        new = x.bool()
+    else:
+        new = _joined(x.new_ones(1).bool(), x[1:] != x[:-1])
+    found = [x[new]]
+    run = new.long().cumsum(0) - 1
+    if return_inverse:
+        found.append(run.reshape(input.shape))
+    if return_counts:
+        found.append(run.new_zeros(found[0].shape[0]).scatter_add(0, run, run.new_ones(run.shape)))
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def isin(elements: Tensor, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    """Whether each element is among others.
+
+    >>> import tilegrad as tg
+    >>> isin(tg.tensor([1, 2, 3]), tg.tensor([2, 5]))
+    tensor([False,  True, False])
+    """
+    others: Any = test_elements if isinstance(test_elements, Handle) else elements.new_tensor(test_elements)
+    found: Tensor = (elements.unsqueeze(-1) == others.reshape(-1)).any(-1)
+    return ~found if invert else found
+
+
+# --- histograms ------------------------------------------------------------------------------------
+
+
+def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """How many elements lie in each of some equal intervals; of equal bounds, those of the elements are taken.
+
+    >>> import tilegrad as tg
+    >>> histc(tg.tensor([1.0, 2.0, 1.0]), bins=4, min=0, max=3)
+    tensor([0., 2., 1., 0.])
+    """
+    return _histogram(wrap(floating(input, "histc")), bins, min, max, None)[0]
+
+
+def histogram(
+    input: Tensor,
+    bins: int | Tensor,
+    *,
+    range: tuple[float, float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> Histogram:
+    """How many elements (or how much weight) lie in each interval, and the bounds of the intervals."""
+    x = wrap(floating(input, "histogram"))
+    if isinstance(bins, Handle):
+        hist, edges = _into(x, bins, weight), bins
+    else:
+        low, high = (0.0, 0.0) if range is None else range
+        hist, edges = _histogram(x, bins, low, high, weight)
+    if density:
+        hist = hist / hist.sum() / edges.diff()
+    return Histogram(hist, edges)
+
+
+def _histogram(x: Tensor, bins: int, low: float, high: float, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+    if bins < 1 or low > high:
+        raise ArgumentError(f"histogram: {bins} intervals from {low} to {high}: there must be some, in order")
+    if low == high and x.numel():
+        low, high = float(x.amin().item()), float(x.amax().item())
+    if low == high:
+        low, high = low - 1, high + 1
+    edges = linspace(low, high, bins + 1, dtype=x.dtype, device=x.device)
+    flat = x.reshape(-1)
+    place = ((flat - low) * (bins / (high - low))).nan_to_num(-1.0).floor().clamp(-1, bins).long()
+    place = place.where(flat != high, bins - 1)
+    return _counted(place, (flat >= low) & (flat <= high), bins, x, weight), edges
+
+
+def _into(x: Tensor, edges: Tensor, weight: Tensor | None) -> Tensor:
+    """The elements counted between bounds; the last interval includes its end."""
+    count = edges.shape[0] - 1
+    flat = x.reshape(-1)
+    place = (flat.unsqueeze(-1) >= edges).sum(-1) - 1
+    place = place.where(flat != edges[-1], count - 1)
+    return _counted(place, (flat >= edges[0]) & (flat <= edges[-1]), count, x, weight)
+
+
+def _counted(place: Tensor, inside: Tensor, bins: int, x: Tensor, weight: Tensor | None) -> Tensor:
+    amount = x.new_ones(place.shape) if weight is None else weight.reshape(-1).to(x.dtype)
+    return x.new_zeros(bins).scatter_add(0, place.clamp(0, bins - 1), amount * inside)
+
+
+# --- of several variables --------------------------------------------------------------------------
+
+
+def cov(
+    input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
+) -> Tensor:
+    """The covariances of variables (rows) over observations (columns)."""
+    x = input.unsqueeze(0) if input.dim() < 2 else input
+    weight = None if fweights is None else fweights.to(x.dtype)
+    if aweights is not None:
+        weight = aweights if weight is None else weight * aweights
+    if weight is None:
+        total: Any = x.shape[1]
+        centred = x - x.mean(1, keepdim=True)
+        product, norm = centred @ centred.t(), total - correction
+    else:
+        total = weight.sum()
+        centred = x - (x * weight).sum(1, keepdim=True) / total
+        product = (centred * weight) @ centred.t()
+        norm = total - correction
+        if aweights is not None and correction:
+            norm = total - correction * (weight * aweights).sum() / total
+    result: Tensor = product / norm
+    return result.squeeze() if input.dim() < 2 else result
+
+
+def corrcoef(input: Tensor) -> Tensor:
+    """The correlations of variables (rows) over observations (columns)."""
+    c = cov(input)
+    if not c.dim():
+        return c / c
+    deviation = c.diagonal().sqrt()
+    return (c / deviation.unsqueeze(0) / deviation.unsqueeze(1)).clamp(-1, 1)
+
+
+def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
+    """The p-norm of a difference."""
+    return (input - other).norm(p)
+
+
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
+    """The distances of all pairs of rows of two matrices (of each of a batch)."""
+    if x1.shape[-1] != x2.shape[-1]:
+        raise ShapeError(f"cdist: rows of {shown(x1.shape)} and {shown(x2.shape)} have different lengths")
+    return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
+
+
+# --- areas -----------------------------------------------------------------------------------------
+
+
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, dim: int = -1) -> Tensor:
+    """The area under a curve through points, by trapezoids."""
+    return _slices(y, x, dx, dim).sum(dim)
+
+
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, dim: int = -1) -> Tensor:
+    """The areas up to each point but the first."""
+    return _slices(y, x, dx, dim).cumsum(dim)
+
+
+def _slices(y: Tensor, x: Tensor | None, dx: float, dim: int) -> Tensor:
+    count = y.shape[dim] - 1
+    heights = (y.narrow(dim, 0, count) + y.narrow(dim, 1, count)) / 2
+    if x is None:
+        return heights * dx
+    if x.dim() == 1:
+        return heights * x.diff().reshape([-1 if n == dim % y.dim() else 1 for n in range(y.dim())])
+    return heights * x.diff(dim=dim)
+
+
+trapz = trapezoid
+
+__all__ = [
+    "cdist",
+    "corrcoef",
+    "cov",
+    "cumulative_trapezoid",
+    "dist",
+    "histc",
+    "histogram",
+    "isin",
+    "mode",
+    "msort",
+    "nanmean",
+    "nanmedian",
+    "nanquantile",
+    "quantile",
+    "trapezoid",
+    "trapz",
+    "unique_consecutive",
+]

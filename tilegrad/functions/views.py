@@ -1,0 +1,271 @@
+"""Views: functions of tensors whose result shares the storage of its argument, as in PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ArgumentError, InPlaceError, ShapeError
+from ..ir.dtype import DType
+from ..ir.size import Dim, Size
+from ..lazy.handle import view as cut
+from ..lazy.handle import wrap
+from ..lazy.layout import is_dense, layout, reshaped
+from ..ops import movement, windows
+from ..ops.broadcasting import expand as repeated
+from ..ops.broadcasting import normal_axis, shown
+from ..ops.broadcasting import reshape as reformed
+from ..ops.cast import bitcast
+from .promotion import kind_of
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def sizes_of(given: Sequence[Any], op: str) -> tuple[Dim, ...]:
+    """Sizes given one by one or as one sequence."""
+    alone = len(given) == 1 and hasattr(given[0], "__iter__") and not isinstance(given[0], Size)
+    sizes = tuple(given[0]) if alone else tuple(given)
+    for extent in sizes:
+        if not isinstance(extent, (int, Size)):
+            if not hasattr(extent, "__index__"):
+                raise ArgumentError(f"{op}: a size is an integer, not {kind_of(extent)}")
+            return tuple([n if isinstance(n, Size) else n.__index__() for n in sizes])
+    return sizes
+
+
+# --- other shapes ------------------------------------------------------------------------------
+
+
+def view(input: Tensor, *shape: Any) -> Tensor:
+    """The same elements in another shape, on the same storage; or, given a dtype, its bits as another type."""
+    if len(shape) == 1 and isinstance(shape[0], DType):
+        return cut(input, partial(bitcast, to=shape[0]))
+    sizes = sizes_of(shape, "view")
+    found = _reshaped(input, sizes)
+    if found is None:
+        raise ShapeError(
+            f"view: a tensor of shape {shown(input.shape)} with strides {input.stride()} cannot be seen as "
+            f"{shown(sizes)} without moving elements; use reshape, or contiguous().view(...)"
+        )
+    return found
+
+
+def reshape(input: Tensor, *shape: Any) -> Tensor:
+    """The same elements in another shape: a view where that is possible, else a copy."""
+    sizes = sizes_of(shape, "reshape")
+    found = _reshaped(input, sizes)
+    return wrap(reformed(input.value, sizes)) if found is None else found
+
+
+def _reshaped(x: Tensor, sizes: tuple[Dim, ...]) -> Tensor | None:
+    if x._moves and not is_dense(x):
+        value = x.value
+        if reshaped(value.shape, layout(x).strides, reformed(value, sizes).shape) is None:
+            return None
+    return cut(x, partial(reformed, sizes=sizes))
+
+
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    """The same elements in the shape of another tensor."""
+    return view(input, other.shape)
+
+
+def reshape_as(input: Tensor, other: Tensor) -> Tensor:
+    """The same elements in the shape of another tensor, copied if need be."""
+    return reshape(input, other.shape)
+
+
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Several dimensions as one."""
+    return reshape(input, movement.flatten(input.value, start_dim, end_dim).shape)
+
+
+def ravel(input: Tensor) -> Tensor:
+    """All dimensions as one."""
+    return reshape(input, -1)
+
+
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """One dimension as several."""
+    return view(input, movement.unflatten(input.value, dim, sizes).shape)
+
+
+def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    """Without dimensions of size 1: all of them, or those named that have it."""
+    return cut(input, partial(movement.squeeze, axes=dim))
+
+
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
+    """With a new dimension of size 1."""
+    return cut(input, partial(movement.unsqueeze, axis=dim))
+
+
+def expand(input: Tensor, *sizes: Any) -> Tensor:
+    """Dimensions of size 1 repeated, without copies; -1 leaves a size as it is."""
+    return cut(input, partial(repeated, sizes=sizes_of(sizes, "expand")))
+
+
+def expand_as(input: Tensor, other: Tensor) -> Tensor:
+    """Expanded to the shape of another tensor."""
+    return expand(input, other.shape)
+
+
+def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
+    """Expanded to a shape."""
+    return expand(input, size)
+
+
+def atleast_1d(input: Tensor) -> Tensor:
+    """With at least one dimension."""
+    return input if input.shape else reshape(input, 1)
+
+
+# --- dimensions in another order ---------------------------------------------------------------
+
+
+def permute(input: Tensor, *dims: Any) -> Tensor:
+    """The dimensions in another order."""
+    axes: Any = sizes_of(dims, "permute")
+    return cut(input, partial(movement.permute, axes=axes))
+
+
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Two dimensions exchanged."""
+    return cut(input, partial(movement.transpose, axis1=dim0, axis2=dim1))
+
+
+def t(input: Tensor) -> Tensor:
+    """A matrix transposed; a vector or a number as it is."""
+    if len(input.shape) > 2:
+        raise ShapeError(
+            f"t: takes at most two dimensions, not shape {shown(input.shape)}; use transpose(dim0, dim1) or mT"
+        )
+    return transpose(input, 0, 1) if len(input.shape) == 2 else cut(input, partial(reformed, sizes=input.shape))
+
+
+def reversed_axes(input: Tensor) -> Tensor:
+    """All dimensions in reverse order: `x.T`."""
+    return permute(input, *range(len(input.shape) - 1, -1, -1)) if input.shape else input
+
+
+def matrix_transposed(input: Tensor) -> Tensor:
+    """The last two dimensions exchanged: `x.mT`."""
+    if len(input.shape) < 2:
+        raise ShapeError(f"mT: a tensor of shape {shown(input.shape)} has fewer than two dimensions")
+    return transpose(input, -2, -1)
+
+
+def refused_in_place(input: Tensor, *_: Any) -> Tensor:
+    """Shapes are not changed in place."""
+    raise InPlaceError("the shape of a tensor is not changed in place; use the method without underscore: x = x.t()")
+
+
+def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+    """Dimensions moved to other places, the others staying in order."""
+    return cut(input, partial(movement.moveaxis, source=source, destination=destination))
+
+
+# --- parts -------------------------------------------------------------------------------------
+
+
+def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """`length` elements of a dimension, from `start` on."""
+    return cut(input, partial(movement.narrow, axis=dim, start=int(start), length=length))
+
+
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """What stands at one index of a dimension."""
+    return cut(input, partial(movement.select, axis=dim, index=index))
+
+
+def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Parts of one size (the last may be smaller), or of these sizes."""
+    parts = movement.split(tensor.value, split_size_or_sections, dim)
+    return _pieces(tensor, [part.shape for part in parts], dim, "split")
+
+
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """At most so many parts, all of one size but the last."""
+    parts = movement.chunk(input.value, chunks, dim)
+    return _pieces(input, [part.shape for part in parts], dim, "chunk")
+
+
+def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Exactly so many parts, sizes differing by at most one; or parts that end at these indices."""
+    extent = input.shape[normal_axis(dim, len(input.shape), "tensor_split")]
+    if isinstance(indices_or_sections, int):
+        if indices_or_sections < 1:
+            raise ArgumentError(f"tensor_split: into {indices_or_sections} parts")
+        small, larger = divmod(extent, indices_or_sections)
+        sizes = [small + (n < larger) for n in range(indices_or_sections)]
+    else:
+        ends = [min(max(i + extent if i < 0 else i, 0), extent) for i in indices_or_sections]
+        starts = [0, *ends]
+        sizes = [max(0, end - start) for start, end in zip(starts, [*ends, extent], strict=True)]
+        return tuple([narrow(input, dim, min(a, extent), n) for a, n in zip(starts, sizes, strict=True)])
+    return split(input, sizes, dim)
+
+
+def _pieces(x: Tensor, shapes: Sequence[Any], dim: int, op: str) -> tuple[Tensor, ...]:
+    axis = normal_axis(dim, len(x.shape), op)
+    start: Dim = 0
+    pieces = []
+    for shape in shapes:
+        pieces.append(cut(x, partial(movement.narrow, axis=axis, start=start, length=shape[axis])))
+        start = start + shape[axis]
+    return tuple(pieces)
+
+
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """What stands at each index of a dimension."""
+    if not input.shape:
+        raise ShapeError("unbind: a tensor without dimensions has no parts; read it with item()")
+    axis = normal_axis(dim, len(input.shape), "unbind")
+    return tuple([select(input, axis, i) for i in range(input.shape[axis])])
+
+
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A diagonal of two dimensions as a new last one."""
+    return cut(input, partial(windows.diagonal, offset=offset, axis1=dim1, axis2=dim2))
+
+
+def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """All windows of a dimension, the elements of a window as a new last dimension."""
+    return cut(input, partial(windows.unfold, axis=dimension, width=size, step=step))
+
+
+swapaxes = swapdims = transpose
+moveaxis = movedim
+
+__all__ = [
+    "atleast_1d",
+    "broadcast_to",
+    "chunk",
+    "diagonal",
+    "expand",
+    "expand_as",
+    "flatten",
+    "moveaxis",
+    "movedim",
+    "narrow",
+    "permute",
+    "ravel",
+    "reshape",
+    "reshape_as",
+    "select",
+    "split",
+    "squeeze",
+    "swapaxes",
+    "swapdims",
+    "t",
+    "tensor_split",
+    "transpose",
+    "unbind",
+    "unflatten",
+    "unfold",
+    "unsqueeze",
+    "view",
+    "view_as",
+]

@@ -1,0 +1,1 @@
+"""`tg.jit`: functions that become programs: watched once, compiled for each kind of arguments, called."""

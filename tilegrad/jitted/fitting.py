@@ -1,0 +1,103 @@
+"""How much memory a program takes, and what is computed again so that it takes no more: `tg.jit(fit="2GB")`."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ..compiler import Compiled
+from ..errors import ArgumentError
+from ..ir.graph import Graph
+from ..ir.program import Program
+from ..ir.program_printer import peak
+from ..ir.size import Dim, Size
+from ..transform.effort import operations
+from ..transform.rematerialise import computed_again, shown
+
+AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?([kKMGT]?)(i?)B?")
+POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+def bytes_of(amount: str | float, what: str = "fit") -> int:
+    """An amount of memory as people write it.
+
+    >>> bytes_of("2GB"), bytes_of("512 MiB"), bytes_of(4096)
+    (2000000000, 536870912, 4096)
+    """
+    found = AMOUNT.fullmatch(amount.strip()) if isinstance(amount, str) else None
+    if found is not None and float(found[1]) > 0:
+        return int(float(found[1]) * (1024 if found[3] else 1000) ** POWERS[found[2]])
+    if isinstance(amount, int | float) and not isinstance(amount, bool) and 0 < amount < float("inf"):
+        return int(amount)
+    raise ArgumentError(
+        f"{what}={amount!r}: an amount of memory is wanted, such as '2GB', '512MiB' or a number of bytes"
+    )
+
+
+class Memory(NamedTuple):
+    """What a program takes, in bytes, at its peak; and what is computed again to take no more."""
+
+    temporaries: Dim
+    inputs: Dim
+    results: Dim
+    """The outputs that are not new values of inputs."""
+    gradients: Dim
+    """What of the results stays in `.grad` of parameters."""
+    again: str
+    values: int
+    """How many values are computed again."""
+    operations: int
+    """That this takes."""
+    share: float
+    """How many that is for each operation that is needed anyway."""
+
+    @property
+    def peak(self) -> Dim:
+        return self.temporaries + self.inputs + self.results
+
+    def __str__(self) -> str:
+        lines = [
+            f"peak {shown_bytes(self.peak)}: {shown_bytes(self.temporaries)} for temporaries, "
+            f"{shown_bytes(self.inputs)} for inputs, {shown_bytes(self.results)} for results"
+        ]
+        if self.values:
+            lines.append(f"computed again: {self.again}; {self.operations:,} more operations ({self.share:.1%})")
+        if isinstance(self.gradients, int) and isinstance(self.peak, int) and self.gradients * 20 > self.peak:
+            lines.append(
+                f"{shown_bytes(self.gradients)} are gradients that stay: with optimizer.zero_grad() behind "
+                "optimizer.step() they need no memory"
+            )
+        return "\n".join(lines)
+
+
+def memory(compiled: Compiled, gradients: Dim = 0) -> Memory:
+    """What a compiled program takes."""
+    temporaries, rest = peak(compiled.program)
+    inputs = _inputs(compiled.program)
+    graph = [s.artifact for s in compiled.stages.made if isinstance(s.artifact, Graph)][-1]
+    again = computed_again(graph)
+    extra = sum(map(operations, again))
+    needed = sum(map(operations, graph.values())) - extra
+    results = rest - inputs
+    return Memory(temporaries, inputs, results, gradients, shown(again), len(again), extra, extra / max(1, needed))
+
+
+def _inputs(program: Program) -> Dim:
+    total: Dim = 0
+    for b in program.buffers:
+        total = total + (b.type.bytes if b.role == "input" and b.alias is None else 0)
+    return total
+
+
+def shown_bytes(count: Dim) -> str:
+    """Bytes for people.
+
+    >>> shown_bytes(123), shown_bytes(45_600), shown_bytes(785_000_000)
+    ('123 bytes', '45.6 kB', '785.0 MB')
+    """
+    if isinstance(count, Size):
+        return f"{count} bytes"
+    for unit, power in (("GB", 9), ("MB", 6), ("kB", 3)):
+        if count >= 10**power:
+            return f"{count / 10**power:.1f} {unit}"
+    return f"{count} bytes"

@@ -1,0 +1,322 @@
+"""`tg.jit`: a function becomes one program for each kind of arguments that it meets.
+
+The first call with arguments of some kind runs the Python function once, on placeholders (`tracing.py`),
+and compiles what it recorded (`specialised.py`). Later calls gather memory, run the program, and hand out results.
+
+- Tensors that the function reads from outside are inputs too; those it writes are updated in place.
+- Python numbers, among the arguments or outside, are taken as they are; one that varies becomes an input.
+- When a size varies, a second program is compiled for all its values at once (a symbol).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import time
+from collections.abc import Callable
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
+
+import numpy as np
+
+from ..errors import ArgumentError, TilegradError, TraceError, check_callable
+from ..functions.creation import tensor
+from ..ir.dtype import float64
+from ..ir.graph import TensorType
+from ..ir.size import Dim, Size
+from ..lazy.handle import mode, state, wrap
+from ..runtime.buffer import Buffer
+from ..tensor import Tensor
+from ..tree import flatten
+from .shortcut import MISS, Shortcut, shortcut
+from .specialised import Call, Kind, Specialised
+from .watched import Outside, outside
+
+if TYPE_CHECKING:
+    from .fitting import Memory
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def tracing() -> bool:
+    """Whether a function is being traced."""
+    return state.trace is not None
+
+
+def host_scalar(read: Callable[[], float]) -> Tensor:
+    """A number of the host as a 0-d tensor, which a traced function reads anew at every call."""
+    if state.trace is None:
+        return tensor(read(), dtype=float64)
+    return wrap(state.trace.number(read, TensorType(float64, ())))
+
+
+@overload
+def jit(fn: Callable[P, R], *, tune: str | float | None = None, fit: str | float | None = None) -> Jitted[P, R]: ...
+@overload
+def jit(
+    fn: None = None, *, tune: str | float | None = None, fit: str | float | None = None
+) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
+def jit(fn: Callable[P, R] | None = None, *, tune: str | float | None = None, fit: str | float | None = None) -> Any:
+    """Makes a function run as one compiled program per kind of arguments.
+
+    With `tune="20s"` its kernels are measured in other ways for so long, before the first call of each kind runs, and
+    what is fastest is kept in `kernels.lock`: docs/tuning.md.
+
+    With `fit="2GB"` each program takes at most so much memory: where it would take more, values are computed again
+    for the gradients instead of kept. What that costs, the function's `memory` says.
+    """
+    seconds = 0.0
+    if tune is not None:
+        from .tuning import seconds_of  # loads the compiler
+
+        seconds = seconds_of(tune)
+    bytes = 0
+    if fit is not None:
+        from .fitting import bytes_of
+
+        bytes = bytes_of(fit)
+    return functools.partial(Jitted, tune=seconds, fit=bytes) if fn is None else Jitted(fn, seconds, bytes)
+
+
+class Jitted(Generic[P, R]):
+    """A function and its programs, the one that was made last first."""
+
+    def __init__(self, fn: Callable[P, R], tune: float = 0.0, fit: int = 0) -> None:
+        check_callable(fn, "jit")
+        if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
+            raise ArgumentError(
+                f"jit: {fn.__name__} is a generator or a coroutine, which is left and entered again: "
+                "jit a function that returns its results at once"
+            )
+        functools.update_wrapper(self, fn)
+        self.fn = fn
+        self.tune = tune
+        """Seconds that are left for tuning."""
+        self.fit = fit
+        """The most bytes that a program may take; 0: any number."""
+        self.programs: list[Specialised] = []
+        self.outside: Outside | None = None
+        self.varying: set[int] = set()
+        """Numbers among the arguments that are inputs, because they varied."""
+        self.varying_outside: set[int] = set()
+        self.deciding: set[int] = set()
+        """Numbers from outside that decide what is computed, so that they cannot be inputs."""
+        self.shortcut: Shortcut | None = None
+        self.fixed: set[tuple[Any, ...]] = set()
+        """Kinds with symbols for which the function cannot be traced."""
+
+    def __get__(self, owner: object, cls: type | None = None) -> Any:
+        """As a method: bound to its object, with programs of its own."""
+        if owner is None:
+            return self
+        name = f"_jitted_{self.fn.__name__}"
+        kept = getattr(owner, "__dict__", {})
+        found = kept.get(name)
+        if found is None or found.fn.__self__ is not owner:  # a copy of an object has that of the original
+            if isinstance(owner, type) or not hasattr(owner, "__dict__"):
+                return MethodType(self, owner)
+            found = kept[name] = Jitted(self.fn.__get__(owner, cls), self.tune, self.fit)
+        return found
+
+    def __deepcopy__(self, copied: dict[int, Any]) -> Jitted[P, R]:
+        return self
+
+    def __reduce__(self) -> Any:
+        """By name, as functions are; programs are made anew."""
+        fn: Any = self.fn
+        if isinstance(fn, MethodType):
+            return getattr, (fn.__self__, fn.__name__)
+        named = getattr(sys.modules.get(fn.__module__), fn.__qualname__, None) if hasattr(fn, "__qualname__") else None
+        return fn.__qualname__ if named is self else (Jitted, (fn, self.tune, self.fit))
+
+    def __repr__(self) -> str:
+        return f"<jitted {getattr(self.fn, '__qualname__', self.fn)}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if state.trace is not None or state.inspect is not None:
+            return self.fn(*args, **kwargs)
+        known = self.shortcut
+        if known is not None and not kwargs and len(args) == known.arity:
+            result = known.call(*args)
+            if result is not MISS:
+                return result  # type: ignore[no-any-return]
+        _, program, leaves, sizes = self.prepared(*args, **kwargs)
+        if not kwargs and not sizes:
+            self.shortcut = shortcut(program, self.outside.numbers if self.outside else [])
+        if program.writes and program.overlapping(leaves):
+            return self.fn(*args, **kwargs)
+        return program(leaves, sizes)  # type: ignore[no-any-return]
+
+    @property
+    def memory(self) -> Memory | None:
+        """What the program that was made last takes, and what is computed again to take no more; None before a call.
+
+        >>> step = jit(lambda x: (x.exp() * 2).sum())
+        >>> _ = step(tensor([1.0, 2.0]))
+        >>> print(step.memory)
+        peak 12 bytes: 0 bytes for temporaries, 8 bytes for inputs, 4 bytes for results
+        """
+        from .fitting import memory
+
+        return memory(self.programs[0].compiled, self.programs[0].gradient_bytes) if self.programs else None
+
+    def prepared(self, *args: P.args, **kwargs: P.kwargs) -> Prepared:
+        """The program for these arguments, compiled if there is none yet; it is not run."""
+        if self.outside is None:
+            self.outside = outside(self.fn)
+        leaves, structure = flatten((args, kwargs))
+        leaves = [_taken(x) for x in leaves]
+        call = Call(structure, leaves, [w.read() for w in self.outside.numbers], mode.enabled)
+        for program in self.programs:
+            sizes = program.kind.sizes(call)
+            if sizes is not None and program.is_current():
+                return Prepared(self, program, leaves, sizes)
+        call = self._look_outside(call)
+        program = self._specialise(call)
+        sizes = program.kind.sizes(call)
+        assert sizes is not None
+        if self.tune > 0:
+            self._tune(program, sizes)
+        made = Prepared(self, program, leaves, sizes)
+        for watcher in watchers:
+            watcher(made)
+        return made
+
+    def _tune(self, program: Specialised, sizes: dict[str, int]) -> None:
+        """Compiles a program anew, with its kernels tuned in the time that is left."""
+        from .tuning import tune_compiled  # loads the compiler
+
+        start = time.perf_counter()
+        program.compiled = tune_compiled(program.compiled, sizes, self.tune)
+        self.tune -= time.perf_counter() - start
+
+    def _look_outside(self, call: Call) -> Call:
+        """Looks again where the function reads; programs for numbers at other places are forgotten."""
+        before, self.outside = self.outside, outside(self.fn, call.leaves)
+        if before is None or [w.key() for w in before.numbers] != [w.key() for w in self.outside.numbers]:
+            self.programs.clear()
+            self.varying_outside.clear()
+            self.deciding.clear()
+        return Call(call.structure, call.leaves, [w.read() for w in self.outside.numbers], call.recorded)
+
+    def _specialise(self, call: Call) -> Specialised:
+        """Makes a program for a call that none fits."""
+        self._notice_numbers(call)
+        types = [x.value.type if isinstance(x, Tensor) else None for x in call.leaves]
+        for known in self.programs if not self.fit else ():  # how much fits depends on the sizes
+            symbolic = _generalised(known.kind, call, types)
+            if symbolic is None or tuple(symbolic) in self.fixed:
+                continue
+            try:
+                made = self._traced(call, symbolic)
+            except TraceError:
+                raise
+            except (TilegradError, ValueError, TypeError, AssertionError):
+                self.fixed.add(tuple(symbolic))
+                continue
+            self._say_what_varies(types, known.kind.types, symbolic)
+            break
+        else:
+            made = self._traced(call, types)
+        self.programs.insert(0, made)
+        return made
+
+    def _traced(self, call: Call, types: list[TensorType | None]) -> Specialised:
+        assert self.outside is not None
+        inputs = {n for n in self.varying if n < len(call.leaves) and call.leaves[n].__class__ in (int, float)}
+        numbers = self.varying_outside - self.deciding
+        try:
+            return Specialised(self.fn, _kind(call, types, inputs, numbers), call.leaves, self.outside, self.fit)
+        except (TilegradError, TypeError, ValueError, LookupError):
+            if not inputs and not numbers:
+                raise
+            self.varying -= inputs  # its value decides what is computed: one program for each
+            self.deciding |= numbers
+            return Specialised(self.fn, _kind(call, types, set(), set()), call.leaves, self.outside, self.fit)
+
+    def _notice_numbers(self, call: Call) -> None:
+        """Marks numbers that were different in an otherwise equal call: they become inputs."""
+        for program in self.programs:
+            known = program.kind.call
+            if known.structure != call.structure:
+                continue
+            for n, (x, before) in enumerate(zip(call.leaves, known.leaves, strict=True)):
+                if _varies(x, before):
+                    self.varying.add(n)
+            for n, (x, before) in enumerate(zip(call.numbers, known.numbers, strict=True)):
+                if _varies(x, before):
+                    self.varying_outside.add(n)
+
+    def _say_what_varies(self, now: list[Any], before: list[Any], symbolic: list[Any]) -> None:
+        for n, (new, old, both) in enumerate(zip(now, before, symbolic, strict=True)):
+            for axis, extent in enumerate(() if both is None else both.shape):
+                if isinstance(extent, Size) and not isinstance(old.shape[axis], Size):
+                    name = getattr(self.fn, "__name__", "function")
+                    sizes = f"{old.shape[axis]}, {new.shape[axis]}"
+                    line = f"tilegrad: {name}: axis {axis} of argument {n} varies ({sizes}): compiled for all sizes"
+                    print(line, file=sys.stderr)
+                    return
+
+
+class Prepared(NamedTuple):
+    """A program of a jitted function, with the arguments of one call."""
+
+    function: Jitted[..., Any]
+    program: Specialised
+    leaves: list[Any]
+    sizes: dict[str, int]
+
+    def buffers(self) -> list[Buffer]:
+        """The memory of all inputs of the program, as it is now."""
+        return self.program._buffers(self.leaves)
+
+
+watchers: list[Callable[[Prepared], None]] = []
+"""Who is told when a function has been compiled for another kind of calls, before it runs."""
+
+
+def _taken(x: Any) -> Any:
+    """An argument as functions see it: of numpy, arrays are tensors and scalars are numbers."""
+    if isinstance(x, np.ndarray):
+        return tensor(x)
+    return x.item() if isinstance(x, np.generic) else x
+
+
+def _varies(x: Any, before: Any) -> bool:
+    return x.__class__ in (int, float) and before.__class__ is x.__class__ and x != before
+
+
+def _kind(call: Call, types: list[TensorType | None], inputs: set[int], outside: set[int]) -> Kind:
+    kept = Call(
+        call.structure, [None if isinstance(x, Tensor) else x for x in call.leaves], call.numbers, call.recorded
+    )
+    tracked = [isinstance(x, Tensor) and x._value.tracked for x in call.leaves]
+    return Kind(kept, types, tracked, frozenset(inputs), frozenset(outside))
+
+
+def _generalised(known: Kind, call: Call, types: list[TensorType | None]) -> list[TensorType | None] | None:
+    """Types in which the sizes that differ from those of a known kind are symbols, or None."""
+    if known.call.structure != call.structure or known.call.recorded is not call.recorded:
+        return None
+    names: dict[tuple[Dim, Dim], Size] = {}
+    result: list[TensorType | None] = []
+    for type, before in zip(types, known.types, strict=True):
+        if type is None or before is None:
+            if type is not before:
+                return None
+            result.append(None)
+            continue
+        if type.dtype is not before.dtype or len(type.shape) != len(before.shape):
+            return None
+        extents: list[Dim] = []
+        for new, old in zip(type.shape, before.shape, strict=True):
+            if new == old:
+                extents.append(new)
+            elif isinstance(old, Size) or isinstance(new, Size) or old < 2 or new < 2:
+                return None
+            else:
+                extents.append(names.setdefault((old, new), Size.named("nmpq"[len(names) % 4] * (1 + len(names) // 4))))
+        result.append(type.with_shape(tuple(extents)))
+    return result if names else None

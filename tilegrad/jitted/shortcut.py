@@ -1,0 +1,115 @@
+"""The shortest way from a call to its program: for tensors as plain arguments, checked and called by written code.
+
+Looping over arguments and results takes longer than a small program runs; so for the program that was used last
+a function is written that does with straight code what `Kind.sizes` and `Specialised.__call__` do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ..ir.graph import Input
+from ..lazy.handle import mode, one_writer
+from ..tensor import Tensor
+from ..tree import LEAF
+from .specialised import Specialised
+from .watched import Watched
+
+MISS = object()
+"""What the function gives for a call that it is not for."""
+
+
+class Shortcut(NamedTuple):
+    arity: int
+    call: Callable[..., Any]
+
+
+def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | None:
+    """The function for a program, if its calls are of the simple kind."""
+    kind = program.kind
+    positional = kind.call.structure.parts[0].parts
+    if program.changed or program.differentiable or any(p is not LEAF for p in positional):
+        return None
+    if (
+        program.compiled.elsewhere
+        or kind.inputs
+        or kind.call.structure.parts[1].parts
+        or any(t is None for t in kind.types)
+    ):
+        return None
+    values = {n: x for n, x in enumerate(kind.call.numbers) if n not in kind.watched}
+    stateful = bool(program.captured or program.host or program.guards or program.outside)
+    names: dict[str, Any] = {
+        "MISS": MISS,
+        "Input": Input,
+        "Tensor": Tensor,
+        "new": object.__new__,
+        "runner": program.compiled.executable.bound(),
+        "program": program,
+        "mode": mode,
+        "constants": tuple(program.constants),
+        "one_writer": one_writer,
+    }
+    names |= {f"T{n}": t for n, t in enumerate(kind.types)}
+    names |= {f"watched{n}": watched[n] for n in values} | {f"number{n}": x for n, x in values.items()}
+    single = not program.gradients and not program.updated and [f is not None for f in program.forms] == [True]
+    if single and program.result_structure is LEAF and program.forms[0] is not None:
+        names["shared"] = program.forms[0].shared
+        ending = ["value = new(Input)", "own = value.__dict__", "own |= shared", "own['buffer'] = made[0]"]
+        ending += ["result = new(Tensor)", "result._value = value", "return result"]
+    else:
+        ending = ["return program.finished((), made)"]
+    names["recorded"] = kind.call.recorded
+    beginning = ["program.let_go()"] if program.gradients else []
+    source = _source(kind.tracked, list(values), stateful, bool(program.constants), (beginning, ending), program.common)
+    exec(source, names)
+    return Shortcut(len(kind.types), names["call"])
+
+
+def _source(
+    tracked: Sequence[bool],
+    watched: Sequence[int],
+    stateful: bool,
+    constants: bool,
+    around: tuple[Sequence[str], Sequence[str]],
+    common: bool = False,
+) -> str:
+    """The text of the function; `around` is what is done before and after the program runs.
+
+    >>> print(_source([False], [], False, False, ([], ["return made"])))
+    def call(x0):
+        if mode.enabled is not recorded: return MISS
+        if not isinstance(x0, Tensor) or x0._base is not None: return MISS
+        v0 = x0._value
+        if (v0.type is not T0 and v0.type != T0) or v0.tracked: return MISS
+        b0 = v0.buffer
+        if b0 is None: return MISS
+        given = (b0,)
+        made = runner(given)
+        return made
+    """
+    lines = ["if mode.enabled is not recorded: return MISS"]
+    for n, flag in enumerate(tracked):
+        lines += [
+            f"if not isinstance(x{n}, Tensor) or x{n}._base is not None: return MISS",
+            f"v{n} = x{n}._value",
+            f"if (v{n}.type is not T{n} and v{n}.type != T{n}) or {'not ' if flag else ''}v{n}.tracked: return MISS",
+            f"b{n} = v{n}.buffer",
+            f"if b{n} is None: return MISS",
+        ]
+    for n in watched:
+        other = f"now{n}.__class__ is not number{n}.__class__ or now{n} != number{n}"
+        lines += [f"now{n} = watched{n}.read()", f"if now{n} is not number{n} and ({other}): return MISS"]
+    given = [f"b{n}" for n in range(len(tracked))]
+    if stateful:
+        lines += ["if not program.is_current(): return MISS"]
+        given.append("*program.state()")
+    if constants:
+        given.append("*constants")
+    alone = "with one_writer: " if common else ""
+    beginning, ending = around
+    lines += [f"given = ({''.join(g + ', ' for g in given).rstrip()})", *beginning]
+    lines += [f"{alone}made = runner(given)", *ending]
+    arguments = ", ".join(f"x{n}" for n in range(len(tracked)))
+    return "\n    ".join([f"def call({arguments}):", *lines])

@@ -1,0 +1,409 @@
+"""One program of a jitted function: traced and compiled for one kind of arguments, and called."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..autograd.modes import no_grad
+from ..compiler import Compiled, compile
+from ..errors import TraceError
+from ..functions.creation import tensor
+from ..ir.dtype import float64, int64
+from ..ir.graph import Input, TensorType, Value
+from ..ir.node import Node
+from ..ir.size import Dim, Size
+from ..lazy.handle import Handle, mode, one_writer, wrap
+from ..lazy.realize import plain_graph, realize, substituted
+from ..lazy.storage import Base, replaced
+from ..ops.joint import joint_outputs
+from ..runtime.buffer import Buffer
+from ..runtime.device import Runner, device
+from ..tensor import Tensor
+from ..transform.autodiff import gradients
+from ..tree import Tree, flatten, unflatten
+from .tracing import HostNumber, Trace
+from .watched import Outside, same, unchanged
+
+
+class Call(Node):
+    """What a function is called with: the structure, what is in it, and the numbers that it reads outside."""
+
+    structure: Tree
+    leaves: list[Any]
+    numbers: list[Any]
+    recorded: bool
+    """Whether gradients can be taken of what is computed."""
+
+
+class Kind(Node):
+    """The calls that one program is for."""
+
+    call: Call
+    """The call that it was traced for (without its tensors)."""
+    types: list[TensorType | None]
+    """For tensors; sizes that vary are symbols."""
+    tracked: list[bool]
+    inputs: frozenset[int]
+    """The numbers among the arguments that are inputs."""
+    watched: frozenset[int]
+    """The numbers from outside that are inputs."""
+
+    def sizes(self, call: Call) -> dict[str, int] | None:
+        """The values of the symbols in a call, or None if it is of another kind."""
+        known = self.call
+        if call.structure != known.structure or call.recorded is not known.recorded:
+            return None
+        sizes: dict[str, int] = {}
+        for n, (x, type) in enumerate(zip(call.leaves, self.types, strict=True)):
+            if type is not None:
+                if not isinstance(x, Handle):
+                    return None
+                value = x._value
+                have = value.type
+                if value.tracked is not self.tracked[n] or not (
+                    have is type or have == type or _binds(type, have, sizes)
+                ):
+                    return None
+            elif n in self.inputs:
+                if x.__class__ is not known.leaves[n].__class__:
+                    return None
+            elif not same(x, known.leaves[n]):
+                return None
+        for n, (x, before) in enumerate(zip(call.numbers, known.numbers, strict=True)):
+            if n not in self.watched and not same(x, before):
+                return None
+        return sizes
+
+
+def _binds(type: TensorType, have: TensorType, sizes: dict[str, int]) -> bool:
+    """Whether a type with symbols fits one without, and what the symbols then are."""
+    if type.dtype is not have.dtype or len(type.shape) != len(have.shape) or type.device != have.device:
+        return False
+    for wanted, extent in zip(type.shape, have.shape, strict=True):
+        if isinstance(wanted, Size):
+            (name,) = wanted.names()
+            if not isinstance(extent, int) or extent < 2 or sizes.setdefault(name, extent) != extent:
+                return False
+        elif wanted != extent:
+            return False
+    return True
+
+
+class Specialised:
+    """A program, with what its inputs are and where its outputs go.
+
+    Inputs: the tensors and numbers among the arguments, captured storages, numbers of the host, constants.
+    Outputs: the tensors among the results, arguments that were changed, gradients that were given, and the new
+    elements of captured storages, which are written in place.
+    """
+
+    def __init__(
+        self, fn: Callable[..., Any], kind: Kind, leaves: Sequence[Any], outside: Outside, fit: int = 0
+    ) -> None:
+        self.kind = kind
+        self.outside = outside.others
+        self.name = getattr(fn, "__name__", "function")
+        self.fit = fit
+        self.runners: dict[tuple[tuple[str, int], ...], Runner] = {}
+        trace = Trace()
+        with one_writer:
+            try:
+                self._trace(trace, fn, leaves, outside)
+            finally:
+                trace.finish()
+        self._compile(trace)
+
+    def _trace(self, trace: Trace, fn: Callable[..., Any], leaves: Sequence[Any], outside: Outside) -> None:
+        """Runs the function on placeholders."""
+        self.placeholders: list[Input | None] = []
+        self.arguments: list[Tensor | None] = []
+        self.standing: list[Value | None] = []
+        before = [(w, w.read()) for n, w in enumerate(outside.numbers) if n in self.kind.watched]
+        with trace:
+            stand_ins = [self._stand_in(n, x) for n, x in enumerate(leaves)]
+            args, kwargs = unflatten(self.kind.call.structure, stand_ins)
+            try:
+                for w, number in before:
+                    dtype = float64 if isinstance(number, float) else int64
+                    w.write(wrap(trace.number(w.read, TensorType(dtype, ()))))
+                self.results, self.result_structure = flatten(fn(*args, **kwargs))
+                self.result_values = [r.value if isinstance(r, Tensor) else None for r in self.results]
+                _write_assigned(outside)
+            finally:
+                _put_back(trace, outside)
+                for w, number in before:
+                    w.write(number)
+        self.changed = [
+            n
+            for n, t in enumerate(self.arguments)
+            if t is not None and t._base is not None and t._base.storage.version > 0
+        ]
+
+    def _stand_in(self, n: int, x: Any) -> Any:
+        type = self.kind.types[n]
+        if type is None and n in self.kind.inputs:
+            type = TensorType(float64 if isinstance(x, float) else int64, ())
+        made = None
+        if type is not None:
+            made = wrap(Input(type, f"x{n}"))
+        self.placeholders.append(None if made is None else made._value)  # type: ignore[arg-type]
+        if made is not None and self.kind.tracked[n]:
+            made.requires_grad_()
+        self.arguments.append(made)
+        self.standing.append(None if made is None else made._value)
+        return x if made is None else made
+
+    def _compile(self, trace: Trace) -> None:
+        captured = list(trace.captured.items())
+        self.captured = [c.base for _, c in captured]
+        self.captured_types = [c.placeholder.type for _, c in captured]
+        self.captured_standing = [trace.standing[c.base] for _, c in captured]
+        self.host = [HostMemory(n) for n in trace.numbers]
+        self.guards = trace.guards
+        self.gradients = trace.changed_gradients
+        given: list[Value] = [p for p in self.placeholders if p is not None]
+        first = len(given)
+        given += [c.placeholder for _, c in captured] + [n.placeholder for n in trace.numbers]
+        self.given = given
+        self.forms = [None if v is None else Form(v.type) for v in self.result_values]
+        self.gradient_forms = [None if g is None else Form(g._value.type) for _, g in self.gradients]
+        outputs = [v for v in self.result_values if v is not None]
+        outputs += [t.own_value() for n in self.changed if (t := self.arguments[n]) is not None]
+        outputs += [g.own_value() for _, g in self.gradients if g is not None]
+        self.common = any(storage.common for storage in trace.written)
+        self.updated = [n for n, (storage, _) in enumerate(captured) if storage in trace.written]
+        self.written = {id(captured[n][0]) for n in self.updated}
+        self.kept = {id(storage) for storage, _ in captured} - self.written
+        self.writes = bool(self.changed or self.updated)
+        updates = {len(outputs) + m: first + n for m, n in enumerate(self.updated)}
+        outputs += [trace.finals[captured[n][0]] for n in self.updated]
+        graph, self.constants = plain_graph(outputs, given)
+        self.compiled: Compiled = compile(graph, updates, self.name, fit=self.fit)
+        self.differentiable = [
+            n for n, v in enumerate(self.result_values) if v is not None and v.tracked and "released" not in v.__dict__
+        ]
+
+    def is_current(self) -> bool:
+        """Whether what was read outside is still there, and of the kind that the program was made for."""
+        for watched, found in self.outside:
+            now = watched.read()
+            if now is not found and not unchanged(now, found):
+                return False
+        for base, type in zip(self.captured, self.captured_types, strict=True):
+            have = base.storage.value.type
+            if have is not type and have != type:
+                return False
+        return all(read() == value for read, value in self.guards)
+
+    @property
+    def gradient_bytes(self) -> Dim:
+        """What the gradients take that are left behind."""
+        total: Dim = 0
+        for form in self.gradient_forms:
+            total = total + (0 if form is None else form.type.bytes)
+        return total
+
+    def overlapping(self, leaves: Sequence[Any]) -> bool:
+        """Whether memory that the program writes to is reached in two ways, which it was not made for."""
+        written, read = set(self.written), set(self.kept)
+        for n, x in enumerate(leaves):
+            if not isinstance(x, Handle):
+                continue
+            memory = id(x if x._base is None else x._base.storage)
+            if memory in written or (n in self.changed and memory in read):
+                return True
+            (written if n in self.changed else read).add(memory)
+        return False
+
+    def __call__(self, leaves: Sequence[Any], sizes: Mapping[str, int]) -> Any:
+        """Runs the program."""
+        key = tuple(sizes.items())
+        runner = self.runners.get(key)
+        if runner is None:
+            runner = self.runners[key] = self.compiled.executable.bound(sizes)
+        if not self.common:
+            return self._run(runner, leaves, sizes)
+        with one_writer:
+            return self._run(runner, leaves, sizes)
+
+    def _run(self, runner: Runner, leaves: Sequence[Any], sizes: Mapping[str, int]) -> Any:
+        buffers = self._buffers(leaves)
+        self.let_go()
+        return self.finished(leaves, runner(buffers), sizes)
+
+    def let_go(self) -> None:
+        """Forgets the gradients that others will replace, so that their memory is free for those."""
+        for holder, _ in self.gradients:
+            holder._gradient = None
+
+    def _buffers(self, leaves: Sequence[Any]) -> list[Buffer]:
+        """The memory of all inputs."""
+        buffers = []
+        for x, placeholder in zip(leaves, self.placeholders, strict=True):
+            if placeholder is not None:
+                buffers.append(memory_of(x if isinstance(x, Handle) else tensor(x, dtype=placeholder.dtype)))
+        buffers += self.state() + self.constants
+        return self.compiled.brought(buffers) if self.compiled.elsewhere else buffers
+
+    def state(self) -> list[Buffer]:
+        """The memory of captured storages, and of numbers of the host."""
+        buffers = []
+        for n, base in enumerate(self.captured):
+            value = base.current()
+            if n in self.updated and _others_hold(value):
+                value = _renewed(base, value)
+            buffers.append(_memory(value))
+        for number in self.host:
+            buffers.append(number.renewed())
+        return buffers
+
+    def finished(self, leaves: Sequence[Any], made: Sequence[Buffer], sizes: Mapping[str, int] = {}) -> Any:
+        """Hands out what the program made."""
+        outputs = iter(made)
+        results = [
+            form.filled(next(outputs), sizes) if form is not None else settled(r, sizes)
+            for r, form in zip(self.results, self.forms, strict=True)
+        ]
+        for n in self.changed:
+            argument = self.arguments[n]
+            assert argument is not None
+            leaves[n].write(Form(argument._value.type).filled(next(outputs), sizes)._value, "jit")
+        for (holder, _), form in zip(self.gradients, self.gradient_forms, strict=True):
+            holder._gradient = None if form is None else form.filled(next(outputs), sizes)
+        for n in self.updated:
+            self.captured[n].storage.version += 1
+        if self.differentiable and mode.enabled:
+            self._with_history(results, leaves)
+        return unflatten(self.result_structure, results)
+
+    def _with_history(self, results: list[Any], leaves: Sequence[Any]) -> None:
+        """Gives results a way back: their gradients are those of the traced graph, recorded when they are asked for."""
+        present: dict[Value, Value] = {}
+        for x, placeholder in zip(leaves, self.placeholders, strict=True):
+            if placeholder is not None:
+                present[placeholder] = x.value if isinstance(x, Handle) else tensor(x, dtype=placeholder.dtype).value
+        captured = [base.current() for base in self.captured]
+        present |= zip(self.given[len(present) :], captured, strict=False)
+        present |= {n.placeholder: tensor(n.read(), dtype=n.placeholder.dtype).value for n in self.host}
+        inputs = [s for s in [*self.standing, *self.captured_standing] if s is not None and s.tracked]
+        actual = [present[s] if s in present else present[s.inputs[0]] for s in inputs]
+        outputs = [v for n in self.differentiable if (v := self.result_values[n]) is not None]
+
+        def rule(upstreams: Sequence[Value | None]) -> Sequence[Value | None]:
+            pairs = [(v, u) for v, u in zip(outputs, upstreams, strict=True) if u is not None]
+            found = gradients([v for v, _ in pairs], [u for _, u in pairs], inputs)
+            known = iter(substituted([g for g in found if g is not None], present))
+            return [None if g is None else next(known) for g in found]
+
+        made = joint_outputs([results[n]._value for n in self.differentiable], actual, rule)
+        for n, value in zip(self.differentiable, made, strict=True):
+            value.hold(results[n]._value.buffer)
+            results[n] = wrap(value)
+
+
+def _write_assigned(outside: Outside) -> None:
+    """What a traced function put in the place of a tensor outside becomes the new elements of that tensor."""
+    assigned = []
+    for watched, found in outside.others:
+        now = watched.read()
+        if now is not found and isinstance(found, Handle) and isinstance(now, Handle):
+            value, type = now.value, found.value.type
+            if value.type != type or value.tracked:
+                problem = "must not require gradients: x.detach()" if value.tracked else "must have the same type"
+                name = "a variable" if watched.name is None else repr(watched.name)
+                raise TraceError(
+                    f"{name} outside of a jitted function, a tensor {type}, is given {value.type}; what is assigned "
+                    f"to is updated in place, so the new tensor {problem}; or return it"
+                )
+            assigned.append((watched, found, value))
+    for watched, found, value in assigned:
+        watched.write(found)
+        with no_grad():
+            found.write(value, "assignment")
+
+
+def _put_back(trace: Trace, outside: Outside) -> None:
+    """No placeholder stays where a tensor was before the function was traced."""
+    for watched, found in outside.others:
+        now = watched.read()
+        if now is not found and isinstance(found, Handle) and id(now) in trace.own:
+            watched.write(found)
+
+
+class Form:
+    """What the tensors of one output have in common: everything but their memory."""
+
+    def __init__(self, type: TensorType) -> None:
+        self.type = type
+        self.varies = any(isinstance(d, Size) for d in type.shape)
+        self.shared = dict(Input(type).__dict__)
+
+    def filled(self, buffer: Buffer, sizes: Mapping[str, int] = {}) -> Tensor:
+        """A tensor on memory that a program filled."""
+        if self.varies:
+            type = self.type.with_shape(tuple([settled(d, sizes) for d in self.type.shape]))
+            return Form(type).filled(buffer)
+        value: Input = object.__new__(Input)
+        value.__dict__.update(self.shared, buffer=buffer)
+        made: Tensor = object.__new__(Tensor)
+        made._value = value
+        return made
+
+
+class HostMemory:
+    """A number of the host, with the memory in which programs find it."""
+
+    def __init__(self, number: HostNumber) -> None:
+        self.read = number.read
+        self.placeholder = number.placeholder
+        type = number.placeholder.type
+        self.device = device(type.device)
+        self.buffer = self.device.allocate(type.dtype.bytes)
+        self.array = self.device.view(self.buffer, type.dtype, ())
+
+    def renewed(self) -> Buffer:
+        """The memory, with what the number is now."""
+        if self.array is None:
+            return memory_of(tensor(self.read(), dtype=self.placeholder.dtype))
+        self.array[()] = self.read()
+        return self.buffer
+
+
+def settled(x: Any, sizes: Mapping[str, int]) -> Any:
+    """An extent with the sizes of one call; anything else as it is."""
+    return x.value(sizes) if isinstance(x, Size) else x
+
+
+def memory_of(x: Handle) -> Buffer:
+    """Where the elements of a tensor are; they are computed if they are not there."""
+    return _memory(x.value)
+
+
+def _memory(value: Value) -> Buffer:
+    if value.buffer is None:
+        realize([value])
+    return value.buffer  # type: ignore[no-any-return]
+
+
+def _others_hold(value: Value) -> bool:
+    """Whether something recorded, but not computed yet, reads the memory that is about to be overwritten.
+
+    Values made by `_renewed` know how many references they have as long as nobody else holds them.
+    """
+    owned = value.__dict__.get("references")
+    return owned is None or sys.getrefcount(value) > owned
+
+
+def _renewed(base: Base, value: Value) -> Value:
+    """Gives a storage memory of its own with the same elements, so that only its tensors see the update."""
+    fresh = Input(value.type)
+    fresh.hold(device(value.device).copy(_memory(value)))
+    new = replaced(value, fresh)
+    new.hold(fresh.buffer)
+    base.value = base.storage.value = new
+    base.storage.changes += 1
+    base.seen = base.storage.changes
+    new.__dict__["references"] = sys.getrefcount(new) + 1
+    return new

@@ -1,0 +1,187 @@
+"""Watching a function run once: what it read, what it wrote, what it returned.
+
+While a trace is open, arguments and everything else that the function reads from outside (*captured*
+tensors: parameters, optimiser state, the random state) have placeholders instead of elements. What
+it writes to captured tensors is found afterwards, and undone; the compiled program will do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..errors import TraceError
+from ..ir.graph import Input, TensorType, Value
+from ..ir.node import Node
+from ..lazy import storage as sharing
+from ..lazy.handle import Handle, state
+from ..lazy.storage import Base, Storage
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+class Captured(Node):
+    """A storage from outside, with the history that was read, and what stands for its elements."""
+
+    base: Base
+    placeholder: Input
+
+
+class HostNumber(Node):
+    """A number that is asked for anew at every call."""
+
+    read: Callable[[], float]
+    placeholder: Input
+
+
+class Written(Node):
+    """A captured storage that the function wrote to, and what to put back."""
+
+    base: Base
+    history: Value
+    elements: Value
+
+
+class Branch(Node):
+    """Part of a function that may turn out not to be taken."""
+
+    op: str
+    before: frozenset[int]
+    """The tensors made before it."""
+    storages: set[Storage]
+    """Those made in it."""
+
+
+class Trace:
+    """One function while it is watched."""
+
+    def __init__(self) -> None:
+        self.own: dict[int, Handle] = {}
+        """The tensors made inside; kept, so that no other gets their number."""
+        self.own_storages: set[Storage] = set()
+        self.captured: dict[Storage, Captured] = {}
+        self.standing: dict[Base, Value] = {}
+        self.written: dict[Storage, Written] = {}
+        self.finals: dict[Storage, Value] = {}
+        """What written storages have in the end."""
+        self.seen: dict[int, tuple[Handle, Any]] = {}
+        """Captured tensors, with the gradient each had."""
+        self.given: set[int] = set()
+        """Tensors whose gradient from before no longer matters: the function gave them another, or asked for it."""
+        self.branch: Branch | None = None
+        self.numbers: list[HostNumber] = []
+        self.guards: list[tuple[Callable[[], Any], Any]] = []
+        """What the function read of Python's state (whether a module trains), and how to read it again."""
+
+    def read(self, tensor: Handle) -> Value:
+        """The value of a tensor, or what stands for it."""
+        if id(tensor) in self.own:
+            return tensor.own_value()
+        self.seen.setdefault(id(tensor), (tensor, tensor._gradient))
+        base = tensor.base()
+        if base.storage in self.written:
+            return tensor.own_value()
+        whole = self.read_whole(base)
+        for move in tensor._moves:
+            whole = move(whole)
+        return whole
+
+    def read_whole(self, base: Base) -> Value:
+        """The same for all of a storage, with the history of a base."""
+        storage = base.storage
+        if storage in self.own_storages or storage in self.written:
+            return base.current()
+        found = self.captured.get(storage)
+        if found is None:
+            type = base.current().type
+            found = self.captured[storage] = Captured(base, Input(type, f"state{len(self.captured)}"))
+        standing = self.standing.get(base)
+        if standing is None:
+            standing = self.standing[base] = sharing.replaced(base.current(), found.placeholder)
+        return standing
+
+    def made(self, tensor: Handle) -> None:
+        """A tensor was made inside."""
+        self.own[id(tensor)] = tensor
+
+    def stored(self, tensor: Handle, storage: Storage) -> None:
+        """A tensor got a storage."""
+        if id(tensor) in self.own:
+            self.own_storages.add(storage)
+            if self.branch is not None and id(tensor) not in self.branch.before:
+                self.branch.storages.add(storage)
+
+    def writing(self, tensor: Handle, base: Base) -> None:
+        """A storage is about to be written to."""
+        if id(tensor) not in self.own:
+            self.seen.setdefault(id(tensor), (tensor, tensor._gradient))
+        storage = base.storage
+        if self.branch is not None and storage not in self.branch.storages and not storage.common:
+            raise TraceError(
+                f"{self.branch.op}: a tensor from outside is changed in place, which would happen whatever the "
+                "condition is: return the new value, and assign it after the choice"
+            )
+        if storage not in self.own_storages and storage not in self.written:
+            self.read_whole(base)
+            self.written[storage] = Written(base, base.current(), storage.value)
+
+    @contextmanager
+    def within(self, op: str) -> Iterator[None]:
+        """What happens now may turn out not to happen: only what is made within it may be changed in place."""
+        outer, self.branch = self.branch, Branch(op, frozenset(self.own), set())
+        try:
+            yield
+        finally:
+            self.branch = outer
+
+    def number(self, read: Callable[[], float], type: TensorType) -> Input:
+        """A number that is asked for anew at every call."""
+        made = Input(type, f"number{len(self.numbers)}")
+        self.numbers.append(HostNumber(read, made))
+        return made
+
+    def gradient_read(self, tensor: Handle) -> None:
+        """`.grad` is looked at. The program is for calls in which the tensor has the same one, or none again."""
+        if id(tensor) in self.own or id(tensor) in self.given:
+            return
+        self.gradient_set(tensor)
+        before = tensor._gradient
+        self.guards.append((lambda: tensor._gradient is before, True))
+
+    def gradient_set(self, tensor: Handle) -> None:
+        """`.grad` is replaced."""
+        if id(tensor) not in self.own:
+            self.seen.setdefault(id(tensor), (tensor, tensor._gradient))
+            self.given.add(id(tensor))
+
+    def gradients(self) -> list[tuple[Handle, Tensor | None]]:
+        """The captured tensors that were given another gradient."""
+        changed = []
+        for tensor, before in self.seen.values():
+            now = tensor._gradient
+            if now is not before and (now is None or id(now) in self.own):
+                changed.append((tensor, now))
+        return changed
+
+    def __enter__(self) -> Trace:
+        if state.trace is not None:
+            raise TraceError("a function is traced already; call the inner one without jit, or jit only the outer")
+        state.trace = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        state.trace = None
+
+    def finish(self) -> None:
+        """Notes what was written, and puts back what was there before."""
+        self.changed_gradients = self.gradients()
+        for storage, written in self.written.items():
+            self.finals[storage] = storage.value
+            storage.value = written.elements
+            storage.changes += 1
+            written.base.value = written.history
+            written.base.seen = storage.changes
+        for tensor, before in self.seen.values():
+            tensor._gradient = before

@@ -1,0 +1,110 @@
+"""Tuning what has been compiled: `tg.jit(tune="20s")`, and `python -m tilegrad tune SCRIPT`.
+
+The kernels of programs are measured in other ways, on the device that they are for (`schedule/tune.py`); what is
+fastest goes into `kernels.lock`, and the programs are compiled anew with it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ..compiler import Compiled, lock_for, settle
+from ..config import VERSION
+from ..errors import ArgumentError
+from ..runtime.device import device
+from ..runtime.lock import Entry, keep, place
+from ..schedule.group import Schedule
+from ..schedule.trial import measured
+from ..schedule.tune import Job, Tuned, jobs_of, shown, together, tune
+
+TIME = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|m|min|h)")
+UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+class Running(NamedTuple):
+    """A program, and the sizes that it runs with."""
+
+    compiled: Compiled
+    sizes: Mapping[str, int]
+
+
+def seconds_of(time: str | float, what: str = "tune") -> float:
+    """A time as people write it.
+
+    >>> seconds_of("20s"), seconds_of("1.5m"), seconds_of(3)
+    (20.0, 90.0, 3.0)
+    """
+    found = TIME.fullmatch(time.strip()) if isinstance(time, str) else None
+    if found is not None:
+        return float(found[1]) * UNITS[found[2]]
+    if isinstance(time, int | float) and not isinstance(time, bool) and 0 <= time < float("inf"):
+        return float(time)
+    raise ArgumentError(f"{what}={time!r}: a time is wanted, such as '20s', '5m' or a number of seconds")
+
+
+def tune_programs(programs: Sequence[Running], seconds: float, path: Path | None = None) -> Tuned:
+    """Tunes the kernels of programs that `kernels.lock` has no choice for, and writes down what is found as it is."""
+    jobs = [job for job in together(_jobs(programs)) if job.digest not in lock_for(job.place).entries]
+    line = Line()
+    target = path or place()
+
+    def note(job: Job, entry: Entry) -> None:
+        settle(job.place, {job.digest: entry})
+        if target is not None:
+            keep(target, VERSION, job.place.machine, {job.digest: entry})
+
+    tuned = tune(jobs, seconds, line.show, measured, keep=note)
+    line.end()
+    return tuned
+
+
+def _jobs(programs: Sequence[Running]) -> list[Job]:
+    found = []
+    for compiled, sizes in programs:
+        schedule = compiled.stages["order"].artifact
+        assert isinstance(schedule, Schedule)
+        found += jobs_of(schedule, sizes, device(compiled.device))
+    return found
+
+
+def told(tuned: Tuned, seconds: float, path: Path | None = None) -> str:
+    """What came of it, in one line."""
+    if not tuned.jobs:
+        return "nothing to tune: there is no kernel with a choice that is not settled"
+    target = path or place()
+    where = f"; kept in {target}" if target is not None and tuned.finished else ""
+    left = tuned.jobs - tuned.finished
+    reason = "interrupted" if tuned.interrupted else f"the {shown(seconds)} were over"
+    rest = f"; {left} left as they are: {reason}" if left else ""
+    return f"{tuned.finished} of {tuned.jobs} kernels tuned, {tuned.faster} of them faster than before{where}{rest}"
+
+
+class Line:
+    """A line of progress on the standard error output, written over and over where that is a terminal."""
+
+    def __init__(self) -> None:
+        self.width = 0
+        self.terminal = sys.stderr.isatty()
+
+    def show(self, text: str) -> None:
+        if self.terminal:
+            text = f"tuning: {text}"[:119]
+            print(f"\r{text:{self.width}}", end="", file=sys.stderr, flush=True)
+            self.width = len(text)
+
+    def end(self) -> None:
+        if self.terminal and self.width:
+            print(f"\r{'':{self.width}}\r", end="", file=sys.stderr, flush=True)
+
+
+def tune_compiled(compiled: Compiled, sizes: Mapping[str, int], seconds: float) -> Compiled:
+    """A program compiled anew, with its kernels tuned; says what came of it."""
+    tuned = tune_programs([Running(compiled, sizes)], seconds)
+    if not tuned.jobs:
+        return compiled
+    print(f"tilegrad: {told(tuned, seconds)}", file=sys.stderr)
+    return compiled.again()

@@ -1,0 +1,170 @@
+"""From tensors to elements: what has been recorded is computed when somebody looks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from weakref import WeakSet
+
+import numpy as np
+
+from ..errors import GradientError, IndexRangeError
+from ..ir.graph import Input, Value, topological
+from ..ir.location import Location, current_location
+from ..ops.indexing import index_bounds
+from ..ops.joint import joint_outputs
+from ..runtime.device import device, known_devices
+from .handle import Handle, state
+
+SMALL = 1 << 16
+"""Indices up to so many, if they are in memory, are checked at once."""
+
+
+class Check(NamedTuple):
+    """Indices that must be inside an axis, once they are known."""
+
+    bounds: tuple[Value, ...]
+    """The least and the greatest; nothing if these are known already."""
+    extent: int
+    axis: int
+    op: str
+    from_end: bool
+    location: Location | None
+
+
+class Pending(threading.local):
+    """What waits until something is computed, in each thread."""
+
+    def __init__(self) -> None:
+        self.checks: list[Check] = []
+        """Indices that were not known when they were used."""
+        self.differentiated: WeakSet[Handle] = WeakSet()
+        """Tensors whose gradients were asked for: they are computed together with these."""
+
+
+pending = Pending()
+
+
+def compute(*tensors: Handle) -> None:
+    """Computes tensors, all in one program, and keeps their elements."""
+    values = [x.value for x in tensors]
+    if all(v.buffer is not None for v in values):
+        return
+    checks: list[Check] = []
+    company: list[Handle] = []
+    if state.trace is None:
+        if pending.checks:
+            checks = [check for check in pending.checks if _is_known(check.bounds)]
+            pending.checks.clear()
+        if pending.differentiated:
+            company = list(pending.differentiated)
+            pending.differentiated.clear()
+    wanted = [*values, *(x.own_value() for x in company), *(b for check in checks for b in check.bounds)]
+    from .realize import realize  # loads the compiler
+
+    realize(wanted)
+    for x in (*tensors, *company):
+        settle(x)
+    for check in checks:
+        low, high = (int(_array(bound)) for bound in check.bounds)
+        refuse_outside(low, high, check)
+
+
+def _is_known(values: Sequence[Value]) -> bool:
+    """Whether values can be computed: those of a function that was mapped or traced stand for nothing outside it."""
+    reached = topological(values, lambda v: v.buffer is not None)
+    return all(v.buffer is not None or not isinstance(v, Input) for v in reached)
+
+
+def settle(x: Handle) -> None:
+    """A tensor whose elements are in memory forgets what it was computed from, if no gradient needs that."""
+    value = x._value
+    if value.buffer is None or not value.inputs:
+        return
+    own = value.__dict__
+    memory = Input(value.type)
+    memory.hold(value.buffer)
+    if "leaf" in own:
+        own.update(x=memory, inputs=(memory,))
+        return
+    if value.tracked:
+        if "released" not in own:
+            return
+        memory = _spent(memory, value)
+    x._value = memory
+    base = x._base
+    if base is not None and not x._moves and base.value is value:
+        base.value = memory
+        if base.storage.value is value:
+            base.storage.value = memory
+
+
+def _spent(memory: Value, value: Value) -> Any:
+    """Elements whose history was used up by a gradient."""
+    placeholder = Input(value.type)
+    placeholder.__dict__["tracked"] = True
+    name, shape = value.op, list(value.shape)
+
+    def refuse(_: Sequence[Value | None]) -> Sequence[Value | None]:
+        raise GradientError(
+            f"{name} of shape {shape} was differentiated before, and what it saved for that was released. Call "
+            "backward(retain_graph=True) the first time if you need a second"
+        )
+
+    (made,) = joint_outputs([memory], [placeholder], refuse)
+    made.hold(memory.buffer)
+    return made
+
+
+def array_of(x: Handle) -> np.ndarray[Any, Any]:
+    """The elements of a tensor as an array on its memory where the host can reach it; not to be written to."""
+    if x.value.buffer is None:
+        compute(x)
+    return _array(x.value)
+
+
+def _array(value: Value) -> np.ndarray[Any, Any]:
+    place = device(value.type.device)
+    shape: Any = value.type.shape
+    found = place.view(value.buffer, value.type.dtype, shape)
+    return place.to_host(value.buffer, value.type.dtype, shape) if found is None else found
+
+
+def check_index(index: Value, extent: Any, axis: int, op: str, *, from_end: bool = True) -> None:
+    """Sees to it that indices are inside an axis: now if they are known, else when they will be.
+
+    `from_end`: whether negative ones count from its end.
+    """
+    if state.trace is not None or not isinstance(extent, int) or not isinstance(index.type.count, int):
+        return
+    if index.type.count == 0:
+        return
+    own = index.__dict__
+    known = own.get("index_bounds")
+    if known is None and own.get("buffer") is not None and index.type.count <= SMALL:
+        array = _array(index)
+        known = own["index_bounds"] = (int(array.min()), int(array.max()))
+    if known is not None:
+        low, high = known
+        refuse_outside(low, high, Check((), extent, axis, op, from_end, current_location()))
+        return
+    pending.checks.append(Check(index_bounds(index), extent, axis, op, from_end, current_location()))
+
+
+def refuse_outside(low: int, high: int, check: Check) -> None:
+    """Raises unless all indices from low to high are inside an axis."""
+    extent = check.extent
+    least = -extent if check.from_end else 0
+    if low < least or high >= extent:
+        wrong = low if low < least else high
+        allowed = f"indices {least} to {extent - 1}" if extent else "none is inside"
+        raise IndexRangeError(
+            f"{check.op}: index {wrong} is outside axis {check.axis}, which has {extent} elements ({allowed})"
+            + (f"; recorded at {check.location}" if check.location else "")
+        )
+
+
+def live_bytes() -> int:
+    """The memory that live tensors hold, on all devices that were used."""
+    return sum(place.statistics.live for place in known_devices())

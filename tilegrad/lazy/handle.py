@@ -1,0 +1,199 @@
+"""What a tensor is below its methods: a handle on a graph value, with or without a storage it shares."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..errors import InPlaceError, ShapeError
+from ..ir.graph import TensorType, Value
+from ..ops.indexing import put
+from ..runtime.once import lock
+from . import storage as sharing
+from .storage import Base, Move, Storage
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+class Mode(threading.local):
+    """What is recorded, for each thread."""
+
+    enabled = True
+    """Whether gradients can be taken of what is computed now."""
+    inference = False
+
+
+mode = Mode()
+
+
+class Trace(Protocol):
+    """Somebody who watches which tensors a function reads, makes and writes (`jit`)."""
+
+    def read(self, tensor: Handle) -> Value:
+        """The value to take for a tensor."""
+
+    guards: list[tuple[Callable[[], Any], Any]]
+    """What else was read, and how to see whether it is still the same."""
+
+    def made(self, tensor: Handle) -> None: ...
+
+    def stored(self, tensor: Handle, storage: Storage) -> None: ...
+
+    def read_whole(self, base: Base) -> Value: ...
+
+    def writing(self, tensor: Handle, base: Base) -> None: ...
+
+    def gradient_read(self, tensor: Handle) -> None: ...
+
+    def gradient_set(self, tensor: Handle) -> None: ...
+
+    def within(self, op: str) -> AbstractContextManager[None]: ...
+
+    def number(self, read: Callable[[], float], type: TensorType) -> Value: ...
+
+
+class State(threading.local):
+    """Who watches, in each thread: while one traces a function, what others do is none of its business."""
+
+    trace: Trace | None = None
+    inspect: Callable[[Sequence[Value]], None] | None = None
+    """Who looks at what was computed (`first_nan`): jitted functions then run like any other."""
+
+
+state = State()
+_first_base = lock()
+"""Of two threads that look for the storage of a tensor at once, both must find the same."""
+
+one_writer = lock()
+"""Held by who writes to memory that threads have in common (the random state): while a function is traced, when what
+it writes to has placeholders for elements; while its program runs, which writes in place; while numbers are drawn."""
+
+
+class Handle:
+    """The state of a tensor. Attributes that most tensors do not need have their default in the class."""
+
+    _value: Value
+    _base: Base | None = None
+    _moves: tuple[Move, ...] = ()
+    _seen: int = 0
+    _gradient: Tensor | None = None
+
+    @property
+    def value(self) -> Value:
+        """The graph value that the tensor has now."""
+        if state.trace is not None:
+            return state.trace.read(self)
+        return self._value if self._base is None else self.own_value()
+
+    def own_value(self) -> Value:
+        """The value, whoever watches."""
+        base = self._base
+        if base is None or self._seen == base.storage.changes:
+            return self._value
+        changes = base.storage.changes  # asked first: what another thread writes meanwhile is seen the next time
+        whole = base.current()
+        for move in self._moves:
+            whole = move(whole)
+        self._value = whole
+        self._seen = changes
+        return whole
+
+    def base(self) -> Base:
+        """What the tensor is a view of: itself, if it is none."""
+        if self._base is None:
+            with _first_base:
+                if self._base is None:
+                    base = Base(Storage(self._value), self._value)
+                    self._seen = base.seen
+                    self._base = base
+                    if state.trace is not None:
+                        state.trace.stored(self, base.storage)
+        return self._base
+
+    def write(self, value: Value, op: str) -> None:
+        """Every element is replaced, for all who share the storage."""
+        base = self.base()
+        whole = current(base)
+        if mode.enabled and "leaf" in whole.__dict__ and not base.hidden:
+            raise InPlaceError(
+                f"{op}: a tensor of shape {_shape(self)} that requires gradients and was not computed from others "
+                "cannot be changed in place. Change it within `with tilegrad.no_grad():`, or work on a copy: x = "
+                "x.clone()"
+            )
+        if value.shape != self._value.shape:
+            raise ShapeError(
+                f"{op}: the result has shape {list(value.shape)}, which does not fit the tensor of shape "
+                f"{_shape(self)} that it is to be written to; in-place operations never enlarge: use the one without "
+                "underscore"
+            )
+        with one_writer:  # threads that write to parts of one storage each start from what the others wrote
+            self._replace(base, value, op)
+
+    def _replace(self, base: Base, value: Value, op: str) -> None:
+        whole = cut = current(base)
+        for move in self._moves:
+            cut = move(cut)
+        part = put(whole, sharing.path_to(cut, whole), value) if self._moves else value
+        if not mode.enabled or base.hidden:
+            part = sharing.replaced(whole, part) if whole.tracked else sharing.detached(part)
+        if state.trace is not None:
+            state.trace.writing(self, base)
+        base.write(part, op, value)
+        self._value, self._seen = (value, -1) if self._moves else (part, base.seen)
+
+
+def current(base: Base) -> Value:
+    """The elements of a storage, as they are now for whoever watches."""
+    return base.current() if state.trace is None else state.trace.read_whole(base)
+
+
+def _shape(tensor: Handle) -> list[Any]:
+    return list(tensor._value.shape)
+
+
+_new: Callable[[Any], Any] = object.__new__
+_class: Any = Handle
+
+
+def set_class(cls: type[Handle]) -> None:
+    """The class of which results are."""
+    global _class
+    _class = cls
+
+
+def wrap(value: Value) -> Tensor:
+    """A tensor that has a value."""
+    if value.tracked and not mode.enabled:
+        value = sharing.detached(value)
+    made = _new(_class)
+    made._value = value
+    if state.trace is not None:
+        state.trace.made(made)
+    return made  # type: ignore[no-any-return]
+
+
+def view(whole: Handle, move: Move) -> Tensor:
+    """A tensor that is part of another and shares its storage."""
+    base = whole.base()
+    value = move(whole.value)
+    made = wrap(value)
+    made._base = base
+    made._moves = (*whole._moves, move)
+    made._seen = base.storage.changes
+    return made
+
+
+def alias(of: Handle, hidden: bool = False) -> Tensor:
+    """A tensor on the same storage without history (`detach`; hidden: `.data`)."""
+    origin = of.base()
+    whole = part = sharing.detached(current(origin))
+    for move in of._moves:
+        part = move(part)
+    made = wrap(part)
+    made._base = Base(origin.storage, whole, hidden)
+    made._moves = of._moves
+    made._seen = origin.storage.changes
+    return made

@@ -1,0 +1,144 @@
+"""Computes what tensors stand for: from recorded values to elements in memory.
+
+Reading a tensor comes here. The graph that it needs is recognised by its structure, so that code that
+runs again (the next step of a training loop) finds its program in the cache and only runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..compiler import Compiled, compile
+from ..errors import TraceError
+from ..ir.graph import Graph, Input, Value, topological
+from ..runtime.buffer import Buffer
+from ..runtime.device import Runner
+from ..runtime.once import lock
+from ..transform.share import moved
+from .handle import state
+
+_programs: dict[tuple[Any, ...], tuple[Compiled, Runner]] = {}
+_lock = lock()
+MOST_PROGRAMS = 4096
+
+
+def realize(values: Sequence[Value]) -> None:
+    """Computes values, all in one program, and lets them hold their elements."""
+    wanted = [v for v in dict.fromkeys(values) if v.buffer is None]
+    for place in {v.device for v in wanted}:
+        _realize_on_one_device([v for v in wanted if v.device == place])
+    if state.inspect is not None:
+        state.inspect(wanted)
+
+
+def _realize_on_one_device(wanted: list[Value]) -> None:
+    key, leaves, order = structure(wanted)
+    with _lock:
+        known = _programs.get(key)
+        if known is None:
+            if len(_programs) >= MOST_PROGRAMS:
+                _programs.clear()
+            compiled = compile(_graph_of(wanted, leaves))
+            known = _programs[key] = (compiled, compiled.executable.bound())
+    buffers: list[Buffer] = [v.buffer for v in leaves]
+    if known[0].elsewhere:
+        buffers = known[0].brought(buffers)
+    for value, buffer in zip(wanted, known[1](buffers), strict=True):
+        value.hold(buffer)
+
+
+def compiled_programs() -> list[Compiled]:
+    """What has been compiled for tensors that were looked at."""
+    return [compiled for compiled, _ in _programs.values()]
+
+
+def undetermined(value: Value) -> TraceError:
+    """The error for reading what depends on the arguments of a function that is being traced, or was."""
+    if state.trace is None:
+        return TraceError(
+            f"the elements of a tensor are asked for that depend on a placeholder ({value}: {value.type}): on an "
+            "argument of a function while vmap maps it, where a choice is written with tilegrad.where; or it was kept "
+            "from a function that jit traced, and is used outside of it. Return it from the function"
+        )
+    return TraceError(
+        "the elements of a tensor are asked for while a jitted function is traced, but depend on what it will be "
+        f"called with ({value}: {value.type}). For a choice that depends on data write tilegrad.where or "
+        "tilegrad.cond, for a loop tilegrad.while_loop or tilegrad.scan; to print or log, return the tensor and look "
+        "at it outside"
+    )
+
+
+def structure(wanted: Sequence[Value]) -> tuple[tuple[Any, ...], list[Value], list[Value]]:
+    """What makes two graphs the same program; with the values in memory that it starts from, and all others."""
+    number: dict[Value, int] = {}
+    leaves: list[Value] = []
+    order: list[Value] = []
+    key: list[Any] = []
+    stack = list(reversed(wanted))
+    while stack:
+        value = stack[-1]
+        if value in number:
+            stack.pop()
+            continue
+        own = value.__dict__
+        if own.get("buffer") is not None:
+            stack.pop()
+            key.append(own["type"])
+            leaves.append(value)
+            number[value] = len(number)
+            continue
+        inputs = own["inputs"]
+        waiting = [x for x in inputs if x not in number]
+        if waiting:
+            waiting.reverse()
+            stack.extend(waiting)
+            continue
+        stack.pop()
+        if not inputs and isinstance(value, Input):
+            raise undetermined(value)
+        key.append((type(value), value.attributes, *[number[x] for x in inputs]))
+        order.append(value)
+        number[value] = len(number)
+    key.append(tuple([number[v] for v in wanted]))
+    return tuple(key), leaves, order
+
+
+def _graph_of(wanted: Sequence[Value], leaves: Sequence[Value]) -> Graph:
+    """The graph with its leaves replaced by plain inputs, so that the program keeps no memory alive."""
+    inputs: dict[Value, Value] = {v: Input(v.type, f"x{n}") for n, v in enumerate(leaves)}
+    return Graph(tuple(inputs.values()), tuple(_rebuilt(wanted, dict(inputs))))
+
+
+def plain_graph(outputs: Sequence[Value], given: Sequence[Value]) -> tuple[Graph, list[Buffer]]:
+    """The graph from given placeholders and whatever is in memory (further inputs, with their memory)."""
+    leaves = topological(outputs, lambda v: v.buffer is not None)
+    placeholders = set(given)
+    constants = [v for v in leaves if v.buffer is not None and v not in placeholders]
+    new: dict[Value, Value] = {v: v for v in given}
+    new |= {v: Input(v.type, f"constant{n}") for n, v in enumerate(constants)}
+    inputs = tuple(new.values())
+    return Graph(inputs, tuple(_rebuilt(outputs, new))), [v.buffer for v in constants]
+
+
+def substituted(outputs: Sequence[Value], values: Mapping[Value, Value]) -> list[Value]:
+    """Values with others in place of some that they are computed from."""
+    return _rebuilt(outputs, dict(values))
+
+
+def _rebuilt(outputs: Sequence[Value], new: dict[Value, Value]) -> list[Value]:
+    for value in topological(outputs, new.__contains__):
+        if value not in new:
+            new[value] = _copied(value, tuple([new[x] for x in value.inputs]))
+    return [new[v] for v in outputs]
+
+
+def _copied(value: Value, inputs: tuple[Value, ...]) -> Value:
+    """The same op as another object, which stays without memory when the first one is computed."""
+    if inputs:
+        return moved(value, inputs)
+    if isinstance(value, Input):
+        return value
+    made: Value = value.replaced()
+    made.__dict__["location"] = value.location
+    return made
