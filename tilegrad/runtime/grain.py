@@ -35,6 +35,9 @@ class Products(NamedTuple):
     least_depth: int = 128
     """How long the pieces of such a sum of 32-bit numbers are at least; narrower ones are summed faster."""
     most_pieces: int = 128
+    piece: int = 0
+    """Bytes in whose multiples operands lie that are copied while products are computed, without a look at each
+    element: convolutions are laid out for it; 0: operands are computed as they are packed."""
 
 
 class Grain(NamedTuple):
@@ -118,6 +121,7 @@ def many_small(workers: int, shared: int = 228 << 10) -> Grain:
         start=2000.0,
         area=1 << 14,
         fill=2 * workers,
+        piece=16,
     )
     return Grain(
         workers=workers,

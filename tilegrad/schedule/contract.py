@@ -72,7 +72,7 @@ def lower_contraction(
     grid = declare_programs(emitter, rows, {m: block[m], n: block[n]}, overlapping=not grain.powers)
     accumulators = _accumulate(emitter, flat, factors, (m, k, n), sums, grain.powers)
     emitter.accumulated |= {e: (name, (m, n)) for e, name in zip(sums, accumulators, strict=True)}
-    emitter.store(flat.stores)
+    emitter.store(flat.stores, flat.exists)
     depth = number_of(product(i.extent for i in flat.columns))
     work = 2.0 * block[m] * block[n] * depth * len(sums)
     return finished(group, flat, emitter, emitter.names, grid, work)

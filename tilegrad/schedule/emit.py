@@ -382,19 +382,19 @@ class Emitter:
         missing = tuple(n for n, a in enumerate(every) if a not in axes)
         return self._deep(tile.Expand(value, missing), value)
 
-    def store(self, stores: Iterable[FlatStore]) -> None:
-        """Stores values. All are computed before the first is written: it may go where another is read from.
+    def store(self, stores: Iterable[FlatStore], exists: Expr = TRUE) -> None:
+        """Stores values where they exist. All are computed before the first is written: it may go where another is read from.
 
         Where tiles overlap, both write the same; not so if that is made of what was there before.
         """
         stores = list(stores)
         renewing = self.begins and self._renews(stores)
-        ready = [(s, *self.emit(s.expr)) for s in stores]
+        ready = [(s, *self.emit(s.expr, exists)) for s in stores]
         for s, made, made_axes in ready:
             made = self.wide(s.expr, made)
             where, axes = self.emit(s.offset)
             every = tuple(a for a in self.axes if a in axes or a in made_axes)
-            mask, mask_axes = self.mask(every)
+            mask, mask_axes = self.mask(every, exists)
             if renewing:
                 mask, mask_axes = self._own(mask, mask_axes)
             every = tuple(a for a in self.axes if a in every or a in mask_axes)

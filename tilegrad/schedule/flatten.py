@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..ir.graph import Value
 from ..ir.node import Node
 from ..ir.position import flat_position, linear, row_major
-from ..ir.scalar import Expr, Index, Read, Reduce, Scan, fresh_index, parts, rebuild, remade, size, walk
+from ..ir.scalar import TRUE, Expr, Index, Read, Reduce, Scan, fresh_index, parts, rebuild, remade, size, walk
 from .group import Group
 
 
@@ -21,10 +21,13 @@ class FlatGroup(Node):
     rows: tuple[Index, ...]
     columns: tuple[Index, ...]
     stores: tuple[FlatStore, ...]
+    exists: Expr = TRUE
+    """Of which rows there are results: others are computed beside them, and not stored."""
 
     @property
     def roots(self) -> tuple[Expr, ...]:
-        return tuple(e for s in self.stores for e in (s.offset, s.expr))
+        stored = tuple(e for s in self.stores for e in (s.offset, s.expr))
+        return stored if self.exists is TRUE else (*stored, self.exists)
 
 
 def flatten(group: Group) -> FlatGroup:
@@ -149,4 +152,4 @@ def replaced_by_one(group: FlatGroup, outer: Index, inner: Index, both: Index) -
             case _:
                 new[e] = remade(e, new)
     stores = tuple(FlatStore(s.value, new[s.offset], new[s.expr]) for s in group.stores)
-    return FlatGroup(group.rows, group.columns, stores)
+    return FlatGroup(group.rows, group.columns, stores, new.get(group.exists, TRUE))

@@ -248,6 +248,8 @@ def _alone(value: Value, element: Element) -> Group:
         return Group("opaque", (), (), (Store(value, element.position, element.expr),), (value,))
     position, expr = element.position, element.expr
     rows = tuple(i for i in position if isinstance(i, Index))
+    if any(not isinstance(p, Index | Const) for p in position):
+        rows = tuple(sorted({i for p in position for i in facts(p).indices}, key=lambda i: i.name))
     loops = [e for e in walk(expr) if isinstance(e, Reduce | Scan)] if facts(expr).loops else []
     kind: Kind = "map"
     columns: tuple[Index, ...] = ()

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..ir.dtype import int64
-from ..ir.graph import Graph, Value
+from ..ir.graph import Graph, Reader, Value
 from ..ir.node import Node
+from ..ir.position import flat_position, row_major
 from ..ir.scalar import Expr, Index, Position, Read, const, facts, substitute
 from ..ir.size import Dim, Size, product
 
@@ -20,7 +21,7 @@ RECOMPUTED = 3
 """The weight up to which elements are computed again for each reader rather than kept."""
 LONGEST = 48
 """The weight at which a chain is kept in one piece: its readers refer to it instead of containing it."""
-PRODUCTS = ("contract", "convolve", "convolve_back", "convolve_weight")
+PRODUCTS = ("contract", "convolve", "convolve_back", "convolve_weight", "line_product", "line_weight")
 """Ops that read each element many times, whatever the sizes of operands and result."""
 LAID_OUT = ("convolve_back",)
 """Those of them that want a permuted operand to lie in memory in its new order: they read straight on along it."""
@@ -29,7 +30,8 @@ TYPICAL_SIZE = 64
 
 
 class Element(Node):
-    """The element of a value at canonical indices: `position` has an index per axis, 0 where the extent is 1."""
+    """The element of a value at canonical indices: `position` has an index per axis, 0 where the extent is 1; or one
+    that is made of several."""
 
     position: tuple[Expr, ...]
     expr: Expr
@@ -54,7 +56,7 @@ def elements(graph: Graph) -> dict[Value, Element]:
         if value.opaque:
             nodes[value] = Element(canonical(value.shape), const(0, int64))
             continue
-        element = compose(value, inlined)
+        element = compose(value, inlined) if value.op != "laid" else _laid(value, inlined)
         known = facts(element.expr)
         weight = WEIGHTS[value.cost] + sum(weights.get(x, 0) for x in value.inputs)
         if value in kept or known.loops or _is_kept(value, weight, known.reads, consumers):
@@ -78,6 +80,8 @@ def _needed(nodes: dict[Value, Element], outputs: tuple[Value, ...]) -> dict[Val
 def _is_kept(value: Value, weight: int, reads: Sequence[Read], consumers: Mapping[Value, list[Value]]) -> bool:
     """Whether elements are better computed once than for each reader."""
     readers = consumers[value]
+    if value.op == "laid":
+        return True
     if value.op == "permute" and any(reader.op in LAID_OUT for reader in readers):
         return True
     size = typical(product(value.shape))
@@ -104,6 +108,18 @@ def typical(size: Dim) -> int:
 def compose(value: Value, inlined: Mapping[Value, Element]) -> Element:
     """The element of a value, with those of inlined values put in place of their reads."""
     position = canonical(value.shape)
+    return Element(position, value.element(position, _reader(inlined)))
+
+
+def _laid(value: Value, inlined: Mapping[Value, Element]) -> Element:
+    """The element of what is only stored in one row, at the indices of its operand: they say more than one number."""
+    (x,) = value.inputs
+    position = canonical(x.shape)
+    at = flat_position(position[1:], row_major(x.shape[1:]))
+    return Element((position[0], at), _reader(inlined)(x, position))
+
+
+def _reader(inlined: Mapping[Value, Element]) -> Reader:
     known: dict[tuple[Value, Position], Expr] = {}
 
     def read(x: Value, at: Position) -> Expr:
@@ -121,4 +137,4 @@ def compose(value: Value, inlined: Mapping[Value, Element]) -> Element:
             known[key] = substitute(element.expr, moved)  # type: ignore[arg-type]
         return known[key]
 
-    return Element(position, value.element(position, read))
+    return read

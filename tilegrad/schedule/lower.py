@@ -40,7 +40,7 @@ def lower(group: Group, names: Mapping[Value, str], grain: Grain = Grain(), choi
         return _opaque(group)
     flat = flatten(group)
     if group.kind == "contraction":
-        return lower_contraction(group, as_matrix(flat), names, grain, choice)
+        return lower_contraction(group, as_matrix(flat, grain), names, grain, choice)
     return _Plan(group, flat, names, choice or usual(flat, grain), grain).lowered()
 
 

@@ -9,30 +9,69 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir.scalar import Index, Reduce, fresh_index, walk
+from ..ir.position import linear
+from ..ir.scalar import Expr, Index, Reduce, facts, fresh_index, walk
+from ..runtime.grain import Grain
 from .flatten import FlatGroup, replaced_by_one
+from .gaps import over_gaps
 from .products import free_indices, operands
 
 LONG_COLUMN = 128
 """Elements of a sum that fill a tile: with so many, further columns are better loops around it."""
 LONG_ROW = 64
 """The same for the rows of the result."""
+WIDE = 16
+"""The same where operands that lie evenly are copied in pieces."""
 
 
-def as_matrix(flat: FlatGroup) -> FlatGroup:
+def as_matrix(flat: FlatGroup, grain: Grain = Grain()) -> FlatGroup:
     """A contraction whose last axis of each role (rows of one operand, of the other, columns) is long, if it can be."""
+    if grain.products.piece:
+        even = _evenly(flat)
+        if even is not None:
+            return even
     if not _is_short(flat.columns, LONG_COLUMN) and len(flat.rows) < 3:
         return flat
-    factors = next(
-        found
-        for e in walk(*flat.roots)
-        if isinstance(e, Reduce) and e.index is flat.columns[0] and (found := operands(e, flat.rows, flat.columns))
-    )
-    in_x, in_y = map(free_indices, factors)
+    in_x, in_y = map(free_indices, _factors(flat))
     flat = _joined(flat, "columns", flat.columns, LONG_COLUMN)
     for lone in (in_x - in_y, in_y - in_x):
         flat = _joined(flat, "rows", [i for i in flat.rows if i in lone], LONG_ROW)
     return flat
+
+
+def _factors(flat: FlatGroup) -> tuple[Expr, Expr]:
+    return next(
+        found
+        for e in walk(*flat.roots)
+        if isinstance(e, Reduce) and e.index is flat.columns[0] and (found := operands(e, flat.rows, flat.columns))
+    )
+
+
+def _evenly(flat: FlatGroup) -> FlatGroup | None:
+    """A contraction whose operands lie evenly along all axes: they are worth more than long axes are."""
+    reads = [facts(factor).reads for factor in _factors(flat)]
+    if any(len(found) != 1 or not _is_even(found[0].position[0]) for found in reads):
+        return None
+    for side in (0, 1):
+        factors = _factors(flat)
+        lone = free_indices(factors[side]) - free_indices(factors[1 - side])
+        flat = over_gaps(flat, [i for i in flat.rows if i in lone], factors[side])
+    return flat if all(_is_wide(role) for role in _roles(flat)) else None
+
+
+def _is_even(offset: Expr) -> bool:
+    return all(isinstance(factor, Index) for factors in linear(offset) for factor in factors)
+
+
+def _roles(flat: FlatGroup) -> list[list[Index]]:
+    in_x, in_y = map(free_indices, _factors(flat))
+    return [[i for i in flat.rows if i in lone] for lone in (in_x - in_y, in_y - in_x)] + [list(flat.columns)]
+
+
+def _is_wide(role: Sequence[Index]) -> bool:
+    """Whether tiles along the last index are worth having, or there is nothing to join it with."""
+    extent = role[-1].extent
+    return len(role) == 1 or type(extent) is not int or extent >= WIDE
 
 
 def _joined(flat: FlatGroup, kind: str, role: Sequence[Index], long: int) -> FlatGroup:

@@ -15,7 +15,9 @@ BYTES = 128
 ALIGNED = 64
 _CODES = {float16: 6, float32: 7, bfloat16: 9}
 _SWIZZLE_128, _PROMOTE_256 = 3, 3
-_FAR = 1 << 40
+_FAR, _MOST = 1 << 40, (1 << 31) - 1
+START = 16
+"""Bytes of which the beginning of a matrix is a multiple, where it may be anywhere."""
 
 
 class TensorMap(NamedTuple):
@@ -29,6 +31,9 @@ class TensorMap(NamedTuple):
     """How far lines are read, if not whole: what a box has beyond is 0."""
     lines: int = 0
     """How many lines there are, if that matters."""
+    anywhere: bool = False
+    """Whether a matrix may begin at any multiple of 16 bytes: how many of them is the third number of a box. Lines may
+    overlap then."""
 
     def packed(self) -> list[Any]:
         """As it is written to disk.
@@ -37,25 +42,27 @@ class TensorMap(NamedTuple):
         >>> TensorMap.unpacked(map.packed()) == map
         True
         """
-        return [self.parameter, self.dtype.name, self.pitch, list(self.box), self.columns, self.lines]
+        numbers = self.columns, self.lines, int(self.anywhere)
+        return [self.parameter, self.dtype.name, self.pitch, list(self.box), *numbers]
 
     @classmethod
     def unpacked(cls, fields: list[Any]) -> TensorMap:
-        parameter, dtype, pitch, box, columns, lines = fields
-        return cls(parameter, dtype_named(dtype), pitch, (box[0], box[1]), columns, lines)
+        parameter, dtype, pitch, box, columns, lines, anywhere = fields
+        return cls(parameter, dtype_named(dtype), pitch, (box[0], box[1]), columns, lines, bool(anywhere))
 
     def arguments(self, address: int) -> tuple[Any, ...]:
         """What cuTensorMapEncodeTiled takes after the place that it writes to."""
         pitch = self.pitch * self.dtype.bytes
-        lines = self.lines or min((1 << 31) - 1, _FAR // pitch)
+        lines = self.lines or min(_MOST, _FAR // pitch)
+        rank = 3 if self.anywhere else 2
         return (
             _CODES[self.dtype],
-            2,
+            rank,
             ctypes.c_void_p(address),
-            (ctypes.c_uint64 * 2)(self.columns or self.pitch, lines),
-            (ctypes.c_uint64 * 1)(pitch),
-            (ctypes.c_uint32 * 2)(*self.box),
-            (ctypes.c_uint32 * 2)(1, 1),
+            (ctypes.c_uint64 * 3)(self.columns or self.pitch, lines, _MOST),
+            (ctypes.c_uint64 * 2)(pitch, START),
+            (ctypes.c_uint32 * 3)(*self.box, 1),
+            (ctypes.c_uint32 * 3)(1, 1, 1),
             0,  # not interleaved
             _SWIZZLE_128,
             _PROMOTE_256,

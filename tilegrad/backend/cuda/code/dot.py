@@ -39,7 +39,7 @@ SHARED = 96 * 1024
 OWN = set(
     "plane within first_row rows_here in_rows lane warp row column operands full empty turns copy at turn part place "
     "stage phase before group x_map y_map x_place y_place x_from y_from x_first y_first x_column y_column x_line "
-    "y_line x_at y_at x_tile y_tile values a b i j p q pp qq n step line piece multiply".split()
+    "y_line x_start y_start x_at y_at x_tile y_tile values a b i j p q pp qq n step line piece multiply".split()
 ) | set(re.findall(r"(\w+)\((?:uint32|int|const|float|uint64)", helpers.ALL))
 """Names that these texts use."""
 MANY, LARGE = 8, 64 * 128
@@ -85,8 +85,9 @@ class Products:
     def _find_group(self, body: Sequence[ir.Statement]) -> None:
         """The one loop of a kernel, if four warps can do its products together."""
         for at, s in enumerate(body):
-            product = self.product_of(s) if isinstance(s, ir.For) else None
-            if product is not None and self._is_plain(s) and all(map(self._is_early, body[:at])):
+            inner = nest(s)[-1] if isinstance(s, ir.For) else None
+            product = None if inner is None else self.product_of(inner)
+            if product is not None and self._is_plain(inner) and all(map(self._is_early, body[:at])):
                 assert isinstance(product.value, ir.Dot)
                 plan = grouped(self.definitions, product.value)
                 if plan is not None and not self._is_overwritten(plan):
@@ -200,11 +201,12 @@ class Products:
             return write_ahead(self, low, loop)
         if plan is None:
             return False
-        product = loop.body[-1]
+        loops = nest(loop) if isinstance(plan, Grouped) else [loop]
+        product = loops[-1].body[-1]
         assert isinstance(product, ir.Assign)
         sums = low.elements.kept[product.name].text
-        numbers, sources, bounds, indices = self._in_turn(low, loop, _sides(plan))
-        index = (f"{TYPES[self.types.variables[loop.index].dtype.name]} {low.names.of(loop.index)}", *bounds)
+        numbers, sources, bounds, indices = self._in_turn(low, loops, _sides(plan))
+        index = (f"{TYPES[self.types.variables[loops[-1].index].dtype.name]} {low.names.of(loops[-1].index)}", *bounds[-1])
         turn = Turn(index, sources, numbers)
         place = low.take(max(plan.shared, LEAST))
         self.use(helpers.SHARED)
@@ -213,8 +215,8 @@ class Products:
                 self.use(helpers.BARRIERS, helpers.GROUPS)
                 turned = (plan.x.turned, plan.y.turned)
                 self.use(helpers.group_product(_sides(plan)[0].dtype.name, plan.tiling.n, turned))
-                k = low.names.of(loop.index)
-                head = f"for ({index[0]} = {index[1]}; {k} < {index[2]}; {k} += {index[3]}) {{"
+                if any(side.map.anywhere for side in (plan.x, plan.y)):
+                    self.use(helpers.BOXES)
                 pointers = [low.names.of(side.parameter) for side in _sides(plan)]
                 corners = [
                     line
@@ -224,8 +226,8 @@ class Products:
                     for line in corner(name, side, f"{source} - {pointer}", index)
                 ]
                 inner = [[*numbers, *corners, *copies(plan)], products(plan, sums)]
-                loops = [[head, *[f"    {line}" for line in lines], "}"] for lines in inner]
-                text = [*beginning(plan, place), *parted(plan, sums, *loops)]
+                both = [self._nested(low, loops, bounds, lines) for lines in inner]
+                text = [*beginning(plan, place), *parted(plan, sums, *both)]
             case Copied():
                 self.use(helpers.COPIES, helpers.FRAGMENTS, helpers.warp_product(_sides(plan)[0].dtype.name))
                 text = copied_text(plan, sums, turn, place)
@@ -237,21 +239,34 @@ class Products:
                 low.out.add(line)
         return True
 
+    def _nested(
+        self, low: Lowering, loops: list[ir.For], bounds: list[tuple[str, str, str]], lines: list[str]
+    ) -> list[str]:
+        """Lines in loops, one in the other."""
+        for loop, (start, stop, step) in zip(reversed(loops), reversed(bounds), strict=True):
+            name, type = low.names.of(loop.index), TYPES[self.types.variables[loop.index].dtype.name]
+            head = f"for ({type} {name} = {start}; {name} < {stop}; {name} += {step}) {{"
+            lines = [head, *[f"    {line}" for line in lines], "}"]
+        return lines
+
     def _in_turn(
-        self, low: Lowering, loop: ir.For, sides: tuple[Strided, Strided]
-    ) -> tuple[list[str], tuple[str, str], tuple[str, str, str], list[tuple[str, str]]]:
-        """The numbers of a turn, the addresses of the first elements of its operands, its start, stop and step, and
-        where the indices that masks compare begin."""
-        dtype = self.types.variables[loop.index].dtype
-        bounds = [
-            str(cast(low.elements.of(x, (), dtype), low.elements.dtype(x, dtype), dtype))
-            for x in (loop.start, loop.stop, loop.step)
-        ]
+        self, low: Lowering, loops: list[ir.For], sides: tuple[Strided, Strided]
+    ) -> tuple[list[str], tuple[str, str], list[tuple[str, str, str]], list[tuple[str, str]]]:
+        """The numbers of a turn, the addresses of the first elements of its operands, start, stop and step of each loop,
+        and where the indices that masks compare begin."""
+        bounds = []
+        for loop in loops:
+            dtype = self.types.variables[loop.index].dtype
+            start, stop, step = [
+                str(cast(low.elements.of(x, (), dtype), low.elements.dtype(x, dtype), dtype))
+                for x in (loop.start, loop.stop, loop.step)
+            ]
+            bounds.append((start, stop, step))
         outer, low.out = low.out, Lines()
         low.out.depth = 0
         lazy = dict(low.elements.lazy)
-        low.scopes.append({loop.index})
-        for s in loop.body:
+        low.scopes.append({loop.index for loop in loops})
+        for s in loops[-1].body:
             if isinstance(s, ir.Assign) and s.name in low.meanings:
                 if self.types.of(s.value).shape:
                     low.elements.lazy[s.name] = s.value
@@ -264,7 +279,7 @@ class Products:
         ]
         numbers, low.out, low.elements.lazy = low.out.lines, outer, lazy
         low.scopes.pop()
-        return numbers, (sources[0], sources[1]), (bounds[0], bounds[1], bounds[2]), indices  # type: ignore[return-value]
+        return numbers, (sources[0], sources[1]), bounds, indices  # type: ignore[return-value]
 
     # --- single products -------------------------------------------------------------------------
 
@@ -339,6 +354,14 @@ class Products:
     def use(self, *texts: str) -> None:
         """Device functions that the source needs."""
         self.texts |= dict.fromkeys(texts)
+
+
+def nest(loop: ir.For) -> list[ir.For]:
+    """A loop, and those inside of which each is all that the one around it does."""
+    found = [loop]
+    while len(found[-1].body) == 1 and isinstance(found[-1].body[0], ir.For):
+        found.append(found[-1].body[0])
+    return found
 
 
 def _holds(value: ir.Tile) -> bool:

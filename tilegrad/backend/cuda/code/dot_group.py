@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ....ir import tile as ir
 from ....ir.dtype import bfloat16, float16
-from ..tensor_map import TensorMap
+from ..tensor_map import START, TensorMap
 from .dot_operands import Definitions, Strided
 from .dot_tiling import Tiling
 
@@ -88,16 +88,21 @@ def grouped(definitions: Definitions, product: ir.Dot, shared: int = SHARED) -> 
 def _side(definitions: Definitions, memory: Strided, turned: bool, extent: int) -> Side | None:
     line = LINE // memory.dtype.bytes
     within, above = memory.bounds[memory.along], memory.bounds[1 - memory.along]
-    if memory.pitch * memory.dtype.bytes % 16 or (turned and extent % line):
+    if memory.pitch * memory.dtype.bytes % START or (turned and extent % line):
         return None
-    if within is None and (memory.pitch % line or definitions.divisor_within(memory.pointer, memory.pitch) % line):
-        return None  # a box could leave the line that it begins in
     parameter = list(definitions.parameters).index(memory.parameter)
     map = TensorMap(parameter, memory.dtype, memory.pitch, (line, line) if turned else (line, extent))
-    if within is not None:
-        map = map._replace(columns=within.extent)
     if above is not None:
         map = map._replace(lines=above.extent)
+    leaves = within is None and (
+        memory.pitch % line or definitions.divisor_within(memory.pointer, memory.pitch) % line
+    )  # a box could leave the line that it begins in
+    if leaves or not memory.placed:
+        if definitions.starts(memory) * memory.dtype.bytes % START:
+            return None
+        map = map._replace(columns=memory.shape[memory.along], anywhere=True)
+    if within is not None:
+        map = map._replace(columns=within.extent)
     return Side(memory, turned, extent, map)
 
 
@@ -105,6 +110,12 @@ def corner(name: str, side: Side, offset: str, indices: tuple[str, str]) -> list
     """Where in its matrix a tile begins: at the indices that its mask compares, otherwise as its offset says."""
     pitch, along = side.memory.pitch, side.memory.along
     column, line = indices[along], indices[1 - along]
+    if side.map.anywhere:
+        each = START // side.memory.dtype.bytes
+        return [
+            f"const int {name}_column = {column or 0}, {name}_line = {line or 0};",
+            f"const int {name}_start = ({offset} - {name}_column - int64({name}_line) * {pitch}) / {each};",
+        ]
     text = [] if column and line else [f"const int64 {name}_first = {offset};"]
     first = f"({name}_first - {name}_column)" if column else f"{name}_first"
     text.append(f"const int {name}_column = {column or f'{name}_first % {pitch}'};")
@@ -128,7 +139,8 @@ def copies(plan: Grouped) -> list[str]:
                 column, line = f"{column} + {box * side.map.box[0]}" if box else column, f"{line} + part * {plan.piece}"
             else:
                 column += f" + part * {plan.piece}"
-            text.append(f"    copy_box(place + {at}, {name}_map, {column}, {line}, full + stage * 8);")
+            corner = f"{column}, {line}, {name}_start" if side.map.anywhere else f"{column}, {line}"
+            text.append(f"    copy_box(place + {at}, {name}_map, {corner}, full + stage * 8);")
             at += side.map.box[1] * LINE
     return [*text, f"    if (++stage == {plan.stages}) stage = 0, phase ^= 1;", "}"]
 

@@ -65,6 +65,15 @@ __device__ __forceinline__ void copy_box(uint32 to, const TensorMap& map, int co
 }
 """
 
+BOXES = """\
+// A box of a matrix that begins so many times 16 bytes further on.
+__device__ __forceinline__ void copy_box(uint32 to, const TensorMap& map, int column, int line, int start, uint32 barrier) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+    "[%0], [%1, {%2, %3, %4}], [%5];"
+    :: "r"(to), "l"(&map), "r"(column), "r"(line), "r"(start), "r"(barrier) : "memory");
+}
+"""
+
 GROUPS = """\
 // An operand in shared memory, for a group of four warps: distances of panels and of eight lines, in bytes.
 __device__ __forceinline__ uint64 operand_at(uint32 address, int panel, int lines) {
@@ -84,7 +93,7 @@ template <int n> __device__ __forceinline__ void settle(float (&sums)[2][n][2]) 
 }
 """
 
-ALL = "".join((SHARED, COPIES, FRAGMENTS, BARRIERS, GROUPS))
+ALL = "".join((SHARED, COPIES, FRAGMENTS, BARRIERS, BOXES, GROUPS))
 WORDS = {"bfloat16": "bf16", "float16": "f16", "int8": "s8", "uint8": "u8", "float32": "tf32"}
 """What tensor cores call the dtypes of operands."""
 

@@ -32,6 +32,9 @@ class Strided(NamedTuple):
     steps: tuple[int, int]
     bounds: tuple[Bound | None, Bound | None] = (None, None)
     """Along each axis: what is 0 instead of being read."""
+    placed: bool = True
+    """Whether the indices that are compared say where in a line, and in which line, an element is; if not, it is as
+    far from the parameter as its matrix begins behind it."""
 
     @property
     def along(self) -> int:
@@ -160,16 +163,28 @@ class Definitions:
             return None
         bounds: list[Bound | None] = [None, None]
         across, within = self._parts_of(memory)
+        placed = True
         for index, extent in self._comparisons(load.mask):
             steps = (self.step(index, -2), self.step(index, -1))
-            if steps not in ((0, 1), (1, 0)):
+            if steps not in ((0, 1), (1, 0)) or bounds[steps.index(1)] is not None:
                 return None
             axis = steps.index(1)
             wanted = within if axis == memory.along else across
-            if bounds[axis] is not None or wanted is None or sorted(map(repr, self.terms(index))) != wanted:
-                return None
+            placed = placed and wanted is not None and sorted(map(repr, self.terms(index))) == wanted
             bounds[axis] = Bound(index, extent)
-        return memory._replace(bounds=(bounds[0], bounds[1])) if any(bounds) else None
+        return memory._replace(bounds=(bounds[0], bounds[1]), placed=placed) if any(bounds) else None
+
+    def starts(self, memory: Strided) -> int:
+        """A number that divides where a matrix begins whose lines and columns are counted by the compared indices."""
+        column = memory.bounds[memory.along]
+        counted = [] if column is None else list(map(repr, self.terms(column.at)))
+        apart = memory.pitch
+        for term in self.terms(memory.pointer):
+            if repr(term) in counted:
+                counted.remove(repr(term))
+            else:
+                apart = gcd(apart, self.divisor(term))
+        return gcd(apart, *(self.divisor(t) for t in ([] if column is None else self.terms(column.at)))) if counted else apart
 
     def _is_zero(self, x: ir.Tile) -> bool:
         x = self.resolved(x)

@@ -1,0 +1,90 @@
+"""Short axes of a product become one where an operand has them at even distances, though with gaps between them.
+
+The windows of an image that was laid out with its padding are the first of each row of positions, and rows are the
+first of each image:
+
+    x[(n * 28 + i) * 28 + j + ...]  for n in 128, i in 26, j in 26     ->   x[p + ...]  for p in 128 * 28 * 28
+
+Taken as one axis, the rows of an operand lie evenly in memory. What is computed in the gaps is not stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.position import bounds, linear
+from ..ir.scalar import TRUE, Expr, Index, Read, facts, fresh_index, size, substitute, substituted
+from ..ir.size import product
+from .flatten import FlatGroup, FlatStore
+
+LONG = 512
+"""Positions of an axis that need no neighbours."""
+MOST = 2
+"""How many times as much may be computed."""
+
+
+def over_gaps(flat: FlatGroup, role: Sequence[Index], factor: Expr) -> FlatGroup:
+    """A contraction with one axis for those of one role, where the operand that has them allows it."""
+    if len(role) < 2 or not isinstance(role[-1].extent, int) or role[-1].extent >= LONG:
+        return flat
+    reads = facts(factor).reads
+    steps = _steps(role, reads[0].position[0]) if len(reads) == 1 else None
+    if steps is None:
+        return flat
+    order = sorted(role, key=lambda i: steps[i])
+    within = [steps[b] // steps[a] for a, b in zip(order, order[1:], strict=False)] + [order[-1].extent]
+    extent = product(within)
+    if extent == 0 or extent > MOST * product(i.extent for i in role):  # type: ignore[operator]
+        return flat
+    whole = fresh_index(extent)
+    parts: dict[Index, Expr] = {}
+    left: Expr = whole
+    for index, count in zip(order[:-1], within, strict=False):
+        parts[index], left = left % size(count), left // size(count)
+    parts[order[-1]] = left
+    exists: Expr = TRUE
+    for index, count in zip(order, within, strict=True):
+        if count != index.extent:
+            exists = exists & (parts[index] < size(index.extent))
+    return _replaced(flat, role, whole, parts, exists, (reads[0], steps[order[0]])) or flat
+
+
+def _steps(role: Sequence[Index], offset: Expr) -> dict[Index, int] | None:
+    """By how much an offset grows along each of some axes, if evenly, and such that none meets the next."""
+    found: dict[Index, int] = {}
+    for factors, c in linear(offset).items():
+        inside = [i for f in factors for i in facts(f).indices if i in role]
+        if inside and (len(factors) > 1 or factors[0] not in role or c <= 0):
+            return None
+        if inside:
+            found[inside[0]] = c
+    order = sorted(role, key=lambda i: found.get(i, 0))
+    if len(found) < len(role) or not all(isinstance(i.extent, int) for i in role):
+        return None
+    pairs = zip(order, order[1:], strict=False)
+    even = all(found[b] % found[a] == 0 and found[b] // found[a] >= a.extent for a, b in pairs)  # type: ignore[operator]
+    return found if even else None
+
+
+def _replaced(
+    flat: FlatGroup,
+    role: Sequence[Index],
+    whole: Index,
+    parts: dict[Index, Expr],
+    exists: Expr,
+    moved: tuple[Read, int],
+) -> FlatGroup | None:
+    """The group with one index for several, if nothing outside of an operand is read then."""
+    read, step = moved
+    rest = substitute(read.position[0], dict.fromkeys(role, size(0)))
+    offset = rest + whole * step
+    last = bounds(offset)[1]
+    count = read.source.type.count
+    if not isinstance(last, int) or not isinstance(count, int) or last >= count:
+        return None
+    roots = [e for s in flat.stores for e in (s.offset, s.expr)]
+    read_so = Read(read.source, (offset,), read.dtype)
+    changed = iter(substituted(roots, {**parts, read: read_so}))
+    stores = tuple([FlatStore(s.value, next(changed), next(changed)) for s in flat.stores])
+    rows = [whole if i is role[-1] else i for i in flat.rows if i is role[-1] or i not in role]
+    return FlatGroup(tuple(rows), flat.columns, stores, flat.exists & exists)

@@ -1,0 +1,250 @@
+"""Convolutions are laid out for devices that copy operands in pieces while they multiply.
+
+There, what an operand costs is how it lies in memory: computing where each element is takes longer than the products.
+So the input gets its padding and the order (groups, images, *positions, channels) once, in memory, and so do the
+weights; what is left are products of matrices (`ops/lines.py`). Windows that are a stride apart become neighbours: the
+positions of a stride are channels.
+
+The rows of an image are as far apart as they need be for the padding of one to be that of the next; windows that
+would begin in it are computed with the others, and not stored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..ir.graph import Graph, Value
+from ..ir.location import working_for
+from ..ops.broadcasting import reshape
+from ..ops.convolution import Convolve, ConvolveBack, ConvolveWeight, Windows
+from ..ops.lines import Laid, LineProduct, LineWeight, pitches
+from ..ops.movement import flip, narrow, pad, permute
+from ..ops.sliding import Sliding
+from ..runtime.grain import Grain
+from .share import moved
+
+FEWEST = 8
+"""Channels of a group, where there are several: products with fewer are mostly zeros."""
+
+
+def laid(graph: Graph, grain: Grain = Grain()) -> Graph:
+    """The graph with convolutions as products of lines, on devices whose grain says so.
+
+    >>> from ..ir.dtype import bfloat16
+    >>> from ..ir.graph import Input, TensorType
+    >>> from ..runtime.grain import many_small
+    >>> x = Input(TensorType(bfloat16, (2, 1, 8, 6)), "x")
+    >>> w = Input(TensorType(bfloat16, (1, 16, 8, 3)), "w")
+    >>> made = Convolve(x, w, (Sliding(6, 6, 3, 1, 1),))
+    >>> print(laid(Graph((x, w), (made,)), many_small(132)))
+    graph(x: bf16[2,1,8,6], w: bf16[1,16,8,3])
+      ...
+    """
+    if not grain.products.piece:
+        return graph
+    given = set(graph.inputs)
+    new: dict[Value, Value] = {}
+    for value in graph.values():
+        if value in given or not value.inputs:
+            new[value] = value
+            continue
+        made = moved(value, tuple([new[x] for x in value.inputs]))
+        with working_for(value.location):
+            new[value] = _laid_out(made, grain.products.piece) or made
+    if all(x is y for x, y in new.items()):
+        return graph
+    return Graph(graph.inputs, tuple([new[v] for v in graph.outputs]))
+
+
+def _laid_out(value: Value, piece: int) -> Value | None:
+    """A convolution as products of lines, if it is one, and all of its extents are known."""
+    match value:
+        case Convolve(x, w, axes) if _fits(value, w, axes):
+            return _product(x, w, axes, piece, value.precision)
+        case ConvolveBack(y, turned, axes) if _fits(value, turned, axes) and all(a.stride == 1 for a in axes):
+            if any(_behind(a) < 0 for a in axes):
+                return None
+            flipped = flip(turned, tuple(range(3, turned.type.rank)))
+            made = _product(y, flipped, tuple(map(_turned, axes)), piece, value.precision)
+            return reshape(made, value.shape)
+        case ConvolveWeight(x, y, axes) if _fits(value, value, axes):
+            return _weight(x, y, axes, piece, value.precision)
+    return None
+
+
+def _fits(value: Value, weight: Value, axes: Windows) -> bool:
+    dims = (*value.shape, *weight.shape, *(x for v in value.inputs for x in v.shape))
+    if not all(type(d) is int and d > 0 for d in dims) or any(a.stride > 1 < a.dilation for a in axes):
+        return False
+    groups, outputs, channels = weight.shape[:3]
+    return groups == 1 or min(outputs, channels) >= FEWEST  # type: ignore[type-var,operator]
+
+
+def _behind(axis: Sliding) -> int:
+    """How many taps of a window, but for the padding, are behind its first one: the padding of the way back."""
+    return (axis.taps - 1) * axis.dilation - axis.padding
+
+
+def _turned(axis: Sliding) -> Sliding:
+    """The windows of the way back, over what windows made."""
+    return Sliding(axis.count, axis.extent, axis.taps, 1, _behind(axis), axis.dilation)
+
+
+class Grid(NamedTuple):
+    """How an axis is laid out: `before` positions of padding, `steps` of `stride` positions of which the first
+    `phases` meet taps, and taps as counted in steps."""
+
+    before: int
+    steps: int
+    taps: int
+    stride: int = 1
+    phases: int = 1
+
+
+def _grid(axis: Sliding) -> Grid:
+    """
+    >>> _grid(Sliding(26, 26, 5, 1, 2))
+    Grid(before=2, steps=28, taps=5, stride=1, phases=1)
+    >>> _grid(Sliding(224, 54, 11, 4))
+    Grid(before=0, steps=56, taps=3, stride=4, phases=4)
+    """
+    assert isinstance(axis.extent, int)
+    assert isinstance(axis.count, int)
+    if axis.stride > 1:
+        taps = -(-axis.taps // axis.stride)
+        return Grid(axis.padding, axis.count + taps - 1, taps, axis.stride, min(axis.stride, axis.taps))
+    reach = axis.count + (axis.taps - 1) * axis.dilation
+    return Grid(axis.padding, max(axis.padding + axis.extent, reach - axis.padding, axis.count), axis.taps)
+
+
+class Rows(NamedTuple):
+    """A tensor in memory: (groups, numbers), lines of `channels`, `grid` of them an image."""
+
+    value: Value
+    grid: tuple[int, ...]
+    channels: int
+
+
+def _rows(x: Value, axes: Sequence[Grid], slack: int, piece: int) -> Rows:
+    """x (images, groups, channels, *positions) in rows, at least `slack` lines longer than its images."""
+    grid = tuple([a.steps for a in axes])
+    images = -(-slack // math.prod(grid))
+    widths = [(0, images), (0, 0), (0, 0)]
+    for a, extent in zip(axes, x.shape[3:], strict=True):
+        assert isinstance(extent, int)
+        widths.append((a.before, a.steps * a.stride - a.before - extent))
+    x = permute(_in_steps(pad(x, widths), axes), (1, 0, *_places(axes), 2))
+    x = _filled(reshape(x, (*x.shape[: 2 + len(axes)], -1)), piece)
+    channels = x.shape[-1]
+    assert isinstance(channels, int)
+    return Rows(Laid(x), grid, channels)
+
+
+def _in_steps(x: Value, axes: Sequence[Grid]) -> Value:
+    """Each axis behind the third as two: steps, and the positions of a step that matter."""
+    x = reshape(x, (*x.shape[:3], *[n for extent, a in zip(x.shape[3:], axes, strict=True) for n in (-(-extent // a.stride), a.stride)]))
+    for n, a in enumerate(axes):
+        x = narrow(x, 4 + 2 * n, 0, a.phases)
+    return x
+
+
+def _places(axes: Sequence[Grid]) -> tuple[int, ...]:
+    """Where `_in_steps` has the steps, and behind them the positions of a step."""
+    steps = [3 + 2 * n for n in range(len(axes))]
+    return (*steps, *[n + 1 for n in steps])
+
+
+def _filled(x: Value, piece: int) -> Value:
+    """With zeros behind the last axis, so that it takes whole pieces of memory."""
+    each = max(1, piece // x.dtype.bytes)
+    extent = x.shape[-1]
+    assert isinstance(extent, int)
+    return pad(x, [(0, 0)] * (x.type.rank - 1) + [(0, -extent % each)])
+
+
+def _rows_of_input(x: Value, axes: Windows, grids: Sequence[Grid], piece: int) -> Rows:
+    lines = pitches(tuple([g.steps for g in grids]))
+    slack = sum((g.taps - 1) * a.dilation * n for g, a, n in zip(grids, axes, lines, strict=True))
+    return _rows(x, grids, slack, piece)
+
+
+def _taps(axes: Windows, grids: Sequence[Grid], channels: int) -> tuple[tuple[int, ...], int]:
+    """The taps that are gone through one by one, and how far each runs along a row: where taps of the last axis are
+    neighbours, through all of them."""
+    taps = tuple([g.taps for g in grids])
+    return ((*taps[:-1], 1), channels * taps[-1]) if axes[-1].dilation == 1 else (taps, channels)
+
+
+def _product(x: Value, w: Value, axes: Windows, piece: int, precision: str) -> Value:
+    grids = [_grid(a) for a in axes]
+    rows = _rows_of_input(x, axes, grids, piece)
+    taps, run = _taps(axes, grids, rows.channels)
+    made = LineProduct(
+        rows.value,
+        _weights(w, axes, grids, piece),
+        x.shape[0],
+        rows.grid,
+        rows.channels,
+        w.shape[1],
+        taps,
+        run,
+        tuple([a.count for a in axes]),
+        tuple([a.dilation for a in axes]),
+        precision,
+    )
+    return made
+
+
+def _weights(w: Value, axes: Windows, grids: Sequence[Grid], piece: int) -> Value:
+    """Weights (groups, outputs, channels, *taps) in the order of rows: (groups, outputs, *taps, run)."""
+    rank = len(axes)
+    w = pad(w, [(0, 0)] * 3 + [(0, g.taps * g.stride - a.taps) for g, a in zip(grids, axes, strict=True)])
+    w = permute(_in_steps(w, grids), (0, 1, *_places(grids), 2))
+    w = _filled(reshape(w, (*w.shape[: 2 + rank], -1)), piece)
+    return Laid(w)
+
+
+def _weight(x: Value, y: Value, axes: Windows, piece: int, precision: str) -> Value:
+    """The gradient for weights (groups, outputs, channels, *taps)."""
+    grids = [_grid(a) for a in axes]
+    rows = _rows_of_input(x, axes, grids, piece)
+    back = [_grid(_turned(a)) if a.stride == 1 and _behind(a) >= 0 else Grid(0, 0, 0) for a in axes]
+    if tuple([b.steps for b in back]) == rows.grid:  # then it is what the way back for the input reads, too
+        upstream = _rows_of_input(y, tuple(map(_turned, axes)), back, piece)
+        first = sum(b.before * n for b, n in zip(back, pitches(rows.grid), strict=True))
+    else:
+        upstream, first = _rows(y, [Grid(0, steps, 1) for steps in rows.grid], 0, piece), 0
+    taps, run = _taps(axes, grids, rows.channels)
+    made: Value = LineWeight(
+        rows.value,
+        upstream.value,
+        x.shape[0],
+        rows.grid,
+        (rows.channels, upstream.channels),
+        y.shape[2],
+        first,
+        taps,
+        run,
+        tuple([a.dilation for a in axes]),
+        precision,
+    )
+    return _taps_last(made, x.shape[2], axes, grids, rows.channels)
+
+
+def _taps_last(w: Value, channels: int, axes: Windows, grids: Sequence[Grid], line: int) -> Value:
+    """Weights in the order of rows as (groups, outputs, channels, *taps)."""
+    rank = len(axes)
+    phases = [g.phases for g in grids]
+    w = reshape(w, (*w.shape[:2], *[g.taps for g in grids], line))
+    w = narrow(w, 2 + rank, 0, channels * math.prod(phases))
+    w = reshape(w, (*w.shape[: 2 + rank], *phases, channels))
+    order = [n for a in range(rank) for n in (2 + a, 2 + rank + a)]
+    w = permute(w, (0, 1, 2 + 2 * rank, *order))
+    for n, g in enumerate(grids):  # the positions of a step that met no tap come back as 0, and are cut off
+        w = pad(w, [(0, g.stride - g.phases if m == 4 + 2 * n else 0) for m in range(w.type.rank)])
+    w = reshape(w, (*w.shape[:3], *[g.taps * g.stride for g in grids]))
+    for n, axis in enumerate(axes):
+        w = narrow(w, 3 + n, 0, axis.taps)
+    return w
