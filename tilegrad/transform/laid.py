@@ -20,11 +20,14 @@ from ..ir.location import working_for
 from ..ops.broadcasting import reshape
 from ..ops.convolution import Convolve, ConvolveBack, ConvolveWeight, Windows
 from ..ops.lines import Laid, LineProduct, LineWeight, pitches
-from ..ops.movement import flip, narrow, pad, permute
+from ..ops.movement import flip, moveaxis, narrow, pad, permute
+from ..ops.pooling import Patches
 from ..ops.sliding import Sliding
 from ..runtime.grain import Grain
 from .share import moved
 
+FEW_BYTES = 64
+"""Of the channels of a position, up to which those of neighbouring rows are put beside them."""
 FEWEST = 8
 """Channels of a group, where there are several: products with fewer are mostly zeros."""
 
@@ -94,21 +97,34 @@ def _turned(axis: Sliding) -> Sliding:
 
 class Grid(NamedTuple):
     """How an axis is laid out: `before` positions of padding, `steps` of `stride` positions of which the first
-    `phases` meet taps, and taps as counted in steps."""
+    `phases` meet taps, and taps as counted in steps. Of `folded` taps, if any, each is a channel of its own."""
 
     before: int
     steps: int
     taps: int
     stride: int = 1
     phases: int = 1
+    folded: int = 0
+
+
+def _grids(axes: Windows, channels: int, room: int) -> list[Grid]:
+    """How axes are laid out. With few channels those of the taps of the last axis but one are put beside each other,
+    so that products are long."""
+    found = [_grid(a) for a in axes]
+    if len(axes) > 1 and axes[-2].dilation == 1 and axes[-2].taps > 1:
+        if channels * math.prod(g.phases for g in found) <= room:
+            axis, grid = axes[-2], found[-2]
+            taps = -(-axis.taps // axis.stride)
+            found[-2] = grid._replace(steps=axis.count, taps=1, folded=taps)
+    return found
 
 
 def _grid(axis: Sliding) -> Grid:
     """
     >>> _grid(Sliding(26, 26, 5, 1, 2))
-    Grid(before=2, steps=28, taps=5, stride=1, phases=1)
+    Grid(before=2, steps=28, taps=5, stride=1, phases=1, folded=0)
     >>> _grid(Sliding(224, 54, 11, 4))
-    Grid(before=0, steps=56, taps=3, stride=4, phases=4)
+    Grid(before=0, steps=56, taps=3, stride=4, phases=4, folded=0)
     """
     assert isinstance(axis.extent, int)
     assert isinstance(axis.count, int)
@@ -134,26 +150,42 @@ def _rows(x: Value, axes: Sequence[Grid], slack: int, piece: int) -> Rows:
     widths = [(0, images), (0, 0), (0, 0)]
     for a, extent in zip(axes, x.shape[3:], strict=True):
         assert isinstance(extent, int)
-        widths.append((a.before, a.steps * a.stride - a.before - extent))
-    x = permute(_in_steps(pad(x, widths), axes), (1, 0, *_places(axes), 2))
-    x = _filled(reshape(x, (*x.shape[: 2 + len(axes)], -1)), piece)
+        reach = a.steps + max(0, a.folded - 1)
+        widths.append((a.before, reach * a.stride - a.before - extent))
+    x, names = _in_steps(pad(x, widths), axes)
+    for n, a in enumerate(axes):
+        if a.folded:
+            at = names.index(f"step {n}")
+            windows = Sliding(x.shape[at], a.steps, a.folded)
+            x = Patches(moveaxis(x, at, -1), (windows,))
+            names = [*names[:at], *names[at + 1 :], f"tap {n}", f"step {n}"]
+    steps = [f"step {n}" for n in range(len(axes))]
+    x = _filled(_ordered(x, names, ["group", "outer", *steps], axes), piece)
     channels = x.shape[-1]
     assert isinstance(channels, int)
     return Rows(Laid(x), grid, channels)
 
 
-def _in_steps(x: Value, axes: Sequence[Grid]) -> Value:
-    """Each axis behind the third as two: steps, and the positions of a step that matter."""
-    x = reshape(x, (*x.shape[:3], *[n for extent, a in zip(x.shape[3:], axes, strict=True) for n in (-(-extent // a.stride), a.stride)]))
+def _in_steps(x: Value, axes: Sequence[Grid]) -> tuple[Value, list[str]]:
+    """Each axis behind the third as two: steps, and the positions of a step that matter; and what axes are then."""
+    cut = [n for extent, a in zip(x.shape[3:], axes, strict=True) for n in (extent // a.stride, a.stride)]  # type: ignore[operator]
+    x = reshape(x, (*x.shape[:3], *cut))
     for n, a in enumerate(axes):
         x = narrow(x, 4 + 2 * n, 0, a.phases)
-    return x
+    return x, ["outer", "group", "channel", *[f"{what} {n}" for n in range(len(axes)) for what in ("step", "phase")]]
 
 
-def _places(axes: Sequence[Grid]) -> tuple[int, ...]:
-    """Where `_in_steps` has the steps, and behind them the positions of a step."""
-    steps = [3 + 2 * n for n in range(len(axes))]
-    return (*steps, *[n + 1 for n in steps])
+def _ordered(x: Value, names: list[str], first: list[str], axes: Sequence[Grid]) -> Value:
+    """Some axes first, and then as one what else is a channel of its own."""
+    line = _channels(axes)
+    x = permute(x, [names.index(name) for name in (*first, *line)])
+    return reshape(x, (*x.shape[: len(first)], -1))
+
+
+def _channels(axes: Sequence[Grid]) -> list[str]:
+    """What the channels of a line are made of."""
+    taps = [f"tap {n}" for n, a in enumerate(axes) if a.folded]
+    return [*taps, *[f"phase {n}" for n in range(len(axes))], "channel"]
 
 
 def _filled(x: Value, piece: int) -> Value:
@@ -178,7 +210,7 @@ def _taps(axes: Windows, grids: Sequence[Grid], channels: int) -> tuple[tuple[in
 
 
 def _product(x: Value, w: Value, axes: Windows, piece: int, precision: str) -> Value:
-    grids = [_grid(a) for a in axes]
+    grids = _grids(axes, x.shape[2], FEW_BYTES // x.dtype.bytes)  # type: ignore[arg-type]
     rows = _rows_of_input(x, axes, grids, piece)
     taps, run = _taps(axes, grids, rows.channels)
     made = LineProduct(
@@ -199,19 +231,21 @@ def _product(x: Value, w: Value, axes: Windows, piece: int, precision: str) -> V
 
 def _weights(w: Value, axes: Windows, grids: Sequence[Grid], piece: int) -> Value:
     """Weights (groups, outputs, channels, *taps) in the order of rows: (groups, outputs, *taps, run)."""
-    rank = len(axes)
-    w = pad(w, [(0, 0)] * 3 + [(0, g.taps * g.stride - a.taps) for g, a in zip(grids, axes, strict=True)])
-    w = permute(_in_steps(w, grids), (0, 1, *_places(grids), 2))
-    w = _filled(reshape(w, (*w.shape[: 2 + rank], -1)), piece)
-    return Laid(w)
+    more = [(0, (g.folded or g.taps) * g.stride - a.taps) for g, a in zip(grids, axes, strict=True)]
+    w, names = _in_steps(pad(w, [(0, 0)] * 3 + more), grids)
+    names = [name.replace("step", "tap") if grids[int(name[-1])].folded else name for name in names[3:]]
+    names = ["group", "outer", "channel", *names]
+    steps = [f"step {n}" for n, g in enumerate(grids) if not g.folded]
+    return Laid(_filled(_ordered(w, names, ["group", "outer", *steps], grids), piece))
 
 
 def _weight(x: Value, y: Value, axes: Windows, piece: int, precision: str) -> Value:
     """The gradient for weights (groups, outputs, channels, *taps)."""
-    grids = [_grid(a) for a in axes]
+    grids = _grids(axes, x.shape[2], FEW_BYTES // x.dtype.bytes)  # type: ignore[arg-type]
     rows = _rows_of_input(x, axes, grids, piece)
     back = [_grid(_turned(a)) if a.stride == 1 and _behind(a) >= 0 else Grid(0, 0, 0) for a in axes]
-    if tuple([b.steps for b in back]) == rows.grid:  # then it is what the way back for the input reads, too
+    whole = not any(g.folded for g in grids)
+    if whole and tuple([b.steps for b in back]) == rows.grid:  # then it is what the way back for the input reads, too
         upstream = _rows_of_input(y, tuple(map(_turned, axes)), back, piece)
         first = sum(b.before * n for b, n in zip(back, pitches(rows.grid), strict=True))
     else:
@@ -233,18 +267,28 @@ def _weight(x: Value, y: Value, axes: Windows, piece: int, precision: str) -> Va
     return _taps_last(made, x.shape[2], axes, grids, rows.channels)
 
 
-def _taps_last(w: Value, channels: int, axes: Windows, grids: Sequence[Grid], line: int) -> Value:
+def _taps_last(w: Value, channels: int, axes: Windows, grids: Sequence[Grid], pitch: int) -> Value:
     """Weights in the order of rows as (groups, outputs, channels, *taps)."""
     rank = len(axes)
-    phases = [g.phases for g in grids]
-    w = reshape(w, (*w.shape[:2], *[g.taps for g in grids], line))
-    w = narrow(w, 2 + rank, 0, channels * math.prod(phases))
-    w = reshape(w, (*w.shape[: 2 + rank], *phases, channels))
-    order = [n for a in range(rank) for n in (2 + a, 2 + rank + a)]
-    w = permute(w, (0, 1, 2 + 2 * rank, *order))
+    line = _channels(grids)
+    sizes = [channels if name == "channel" else _size(name, grids) for name in line]
+    steps = [n for n, g in enumerate(grids) if not g.folded]
+    w = reshape(w, (*w.shape[:2], *[grids[n].taps for n in steps], pitch))
+    w = narrow(w, w.type.rank - 1, 0, math.prod(sizes))
+    w = reshape(w, (*w.shape[:-1], *sizes))
+    names = ["group", "outer", *[f"tap {n}" for n in steps], *line]
+    order = ["group", "outer", "channel", *[f"{what} {n}" for n in range(rank) for what in ("tap", "phase")]]
+    w = permute(w, [names.index(name) for name in order])
     for n, g in enumerate(grids):  # the positions of a step that met no tap come back as 0, and are cut off
         w = pad(w, [(0, g.stride - g.phases if m == 4 + 2 * n else 0) for m in range(w.type.rank)])
-    w = reshape(w, (*w.shape[:3], *[g.taps * g.stride for g in grids]))
+    w = reshape(w, (*w.shape[:3], *[(g.folded or g.taps) * g.stride for g in grids]))
     for n, axis in enumerate(axes):
         w = narrow(w, 3 + n, 0, axis.taps)
     return w
+
+
+def _size(name: str, grids: Sequence[Grid]) -> int:
+    """How many channels a line has of one kind."""
+    kind, number = name.split()
+    grid = grids[int(number)]
+    return grid.folded if kind == "tap" else grid.phases
