@@ -60,6 +60,12 @@ def blocks(extents: Extents, grain: Grain) -> Choice:
     return chosen(m=height, n=width, k=depth)
 
 
+def quickest(extents: Extents, grain: Grain) -> float:
+    """About how many cycles a product takes."""
+    known = Sized(number_of(extents.m), number_of(extents.n), number_of(extents.k), *extents[3:])
+    return min(_time(known, grain, *c) for c in _powers(extents, grain.products))
+
+
 def candidates(extents: Extents, grain: Grain, most: int = 16) -> list[Choice]:
     """What may be tried, the usual choice first, then by the estimate."""
     m, n, k, *_ = extents

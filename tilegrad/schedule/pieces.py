@@ -18,12 +18,17 @@ from ..ir.graph import Reader, TensorType, Value
 from ..ir.location import working_for
 from ..ir.scalar import Expr, Index, Position, Read, Reduce, facts, fresh_index, rebuild, size, substitute
 from ..runtime.grain import Grain
+from .blocks import Extents, quickest
 from .inline import Element
 from .nests import nest
 from .products import free_indices, operands
 
 SIDE = 64
 """About the smallest tile that a core computes at its rate."""
+DEPTH = 64
+"""Of which the length of a piece is a multiple, where operands are copied."""
+PASSED, LAUNCH = 0.5, 4000.0
+"""Cycles of a core for a number that is written and read again, and of all for one more kernel."""
 
 
 @final
@@ -97,9 +102,32 @@ def _longest(position: Position, expr: Expr, grain: Grain) -> tuple[list[Reduce]
     bits = max((e.dtype.bits for factor in factors for e in facts(factor).reads), default=32)
     least = limits.least_depth * max(1, 32 // bits) ** 2  # a GPU: 128 for float32, 512 for bfloat16
     wanted = min(limits.fill // max(1, tiles), _count(columns) // least, limits.most_pieces)
+    if limits.piece and all(len(facts(factor).reads) == 1 for factor in factors):
+        sized = [max(tuple(i for i in rows if i in side), key=_extent) for side in (in_x - in_y, in_y - in_x)]
+        m, n = map(_extent, sized)
+        others = _count(rows) // (m * n)
+        best, count = columns[-1], _quickest(Extents(m, n, _count(columns), others, bits), least, grain)
+        return (sums, best, count) if count > 1 else None
     best = max(columns, key=lambda i: _divisor(_count([i]), wanted))
     count = _divisor(_count([best]), wanted)
     return (sums, best, count) if count > 1 else None
+
+
+def _quickest(whole: Extents, least: int, grain: Grain) -> int:
+    """Into how many pieces a sum is cut that operands are copied for: such that no core waits for long."""
+    assert type(whole.k) is int
+    assert type(whole.m) is int
+    assert type(whole.n) is int
+    counts = [n for n in range(1, grain.products.most_pieces + 1) if n == 1 or (whole.k % n == 0 and whole.k // n >= least)]
+    even = [n for n in counts if whole.k // n % DEPTH == 0 or n == 1]
+    results = whole.m * whole.n * whole.others
+    times = {n: quickest(whole._replace(k=whole.k // n, others=whole.others * n), grain) for n in even}
+    return min(even or [1], key=lambda n: times[n] + (n > 1) * (n * results * PASSED / grain.workers + LAUNCH))
+
+
+def _extent(index: Index) -> int:
+    assert type(index.extent) is int
+    return index.extent
 
 
 def _count(indices: Iterable[Index]) -> int:
