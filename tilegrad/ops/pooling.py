@@ -29,13 +29,13 @@ from .movement import Movement
 from .sliding import Axes, Axis, check_fit, coverings, places
 
 
-def _windows(x: Value, axes: Axes) -> Shape:
+def shape_of_windows(x: Value, axes: Axes) -> Shape:
     """The shape of one number for each window."""
     check_fit("pooling", x.shape, *[a.extent for a in axes])
     return (*x.shape[: x.type.rank - len(axes)], *[a.count for a in axes])
 
 
-def _extents(y: Value, axes: Axes) -> Shape:
+def shape_under(y: Value, axes: Axes) -> Shape:
     """The shape of what windows were laid over."""
     check_fit("pooling", y.shape, *[a.count for a in axes])
     return (*y.shape[: y.type.rank - len(axes)], *[a.extent for a in axes])
@@ -67,7 +67,7 @@ FEW = 9
 """Windows over a position that are added up one by one: so short a sum is no loop, and runs along memory."""
 
 
-def _over_covers(axes: Axes, part: Callable[[Sequence[Expr]], Expr]) -> Expr:
+def over_covers(axes: Axes, part: Callable[[Sequence[Expr]], Expr]) -> Expr:
     """The sum of something over the windows that cover a position."""
     counts = [a.cover for a in axes]
     if 0 < math.prod(counts) <= FEW:
@@ -103,7 +103,7 @@ class Overlay(Value):
             element = read(self.y, (*position[:-n], *found.taps, *found.windows))
             return cast_element(choose(found.exists, element, const(0, dtype)), accumulator(dtype))
 
-        return cast_element(_over_covers(self.axes, part), dtype)
+        return cast_element(over_covers(self.axes, part), dtype)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return (Patches(upstream, self.axes),)
@@ -118,7 +118,7 @@ def _taps(flat: Expr, axes: Axes) -> list[Expr]:
     return taps
 
 
-def _flat(taps: Sequence[Expr], axes: Axes) -> Expr:
+def flat_tap(taps: Sequence[Expr], axes: Axes) -> Expr:
     flat: Expr = ZERO
     for tap, axis in zip(taps, axes, strict=True):
         flat = flat * axis.width + tap
@@ -142,7 +142,7 @@ class MaxPool(Value):
 
     def infer(self) -> TensorType:
         require("if", self.x.dtype, "max_pool")
-        return self.x.type.with_shape(_windows(self.x, self.axes))
+        return self.x.type.with_shape(shape_of_windows(self.x, self.axes))
 
     def element(self, position: Position, read: Reader) -> Expr:
         return reduce("maximum", *_candidates(self.x, self.axes, position, read))
@@ -161,14 +161,14 @@ class Greatest(Value):
 
     def infer(self) -> TensorType:
         dtype = uint8 if math.prod(a.width for a in self.axes) <= 256 else int32
-        return TensorType(dtype, _windows(self.x, self.axes), self.x.device)
+        return TensorType(dtype, shape_of_windows(self.x, self.axes), self.x.device)
 
     def element(self, position: Position, read: Reader) -> Expr:
         found = reduce("argmax", *_candidates(self.x, self.axes, position, read))
         # where all are as small as can be, padding was found: the first element that exists is meant
         windows = position[-len(self.axes) :]
         taps = [a.first(q, k) for a, q, k in zip(self.axes, windows, _taps(found, self.axes), strict=True)]
-        return cast_element(_flat(taps, self.axes), self.dtype)
+        return cast_element(flat_tap(taps, self.axes), self.dtype)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return (None,)
@@ -183,7 +183,7 @@ class Chosen(Value):
     axes: Axes
 
     def infer(self) -> TensorType:
-        check_fit("pooling", self.numbers.shape, *_windows(self.x, self.axes))
+        check_fit("pooling", self.numbers.shape, *shape_of_windows(self.x, self.axes))
         return self.x.type.with_shape(self.numbers.shape)
 
     def element(self, position: Position, read: Reader) -> Expr:
@@ -207,7 +207,7 @@ class Returned(Value):
 
     def infer(self) -> TensorType:
         check_fit("pooling", self.numbers.shape, *self.y.shape)
-        return self.y.type.with_shape(_extents(self.y, self.axes))
+        return self.y.type.with_shape(shape_under(self.y, self.axes))
 
     def element(self, position: Position, read: Reader) -> Expr:
         n, dtype = len(self.axes), self.y.dtype
@@ -216,11 +216,11 @@ class Returned(Value):
             found = coverings(self.axes, position[-n:], numbers)
             window = (*position[:-n], *found.windows)
             chosen = choose(found.exists, read(self.numbers, window), const(0, self.numbers.dtype))
-            mine = apply("eq", cast_element(chosen, int64), _flat(found.taps, self.axes))
+            mine = apply("eq", cast_element(chosen, int64), flat_tap(found.taps, self.axes))
             element = choose(found.exists & mine, read(self.y, window), const(0, dtype))
             return cast_element(element, accumulator(dtype))
 
-        return cast_element(_over_covers(self.axes, part), dtype)
+        return cast_element(over_covers(self.axes, part), dtype)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return Chosen(upstream, self.numbers, self.axes), None

@@ -23,6 +23,8 @@ from .whole import in_one_piece
 
 MOST_MEMBERS = 64
 MOST_BUFFERS = 24
+SHORT = 128
+"""Elements of a row that do not fill an instance of a device that has many."""
 SMALL = 1 << 15
 """Elements up to which a kernel need not be parallel."""
 
@@ -179,7 +181,10 @@ class _Fusion:
         if blocks:
             joined = in_blocks(a, b, grain.longest_row)
         else:
-            joined = _joined(a, b, dict(mapping), self._needed_elsewhere(a, second), grain.few_rows)
+            needed = self._needed_elsewhere(a, second)
+            joined = _joined(a, b, dict(mapping), needed, grain.few_rows)
+            if grain.powers and not isinstance(joined, str) and needed and _in_short_rows(a, b):
+                joined = "it would be stored in short rows, one after the other"
         if isinstance(joined, str) and not siblings and not blocks:
             joined = in_one_piece(a, b, mapping, grain.whole) or joined
         if isinstance(joined, str):
@@ -367,6 +372,13 @@ def _map_into(a: Group, b: Group, mapping: Mapping, needed: set[Value], few: int
         return "together they would have too few rows to share among threads"
     kind: Kind = "rows" if b.columns else b.kind
     return merged(a, b, mapping, kind, b.rows, b.columns)
+
+
+def _in_short_rows(a: Group, b: Group) -> bool:
+    """Whether elementwise work would be done in a loop over rows that are shorter than its own are together."""
+    if a.kind != "map" or len(b.columns) < 2:
+        return False
+    return typical(product([b.columns[-1].extent])) < SHORT and typical(product(i.extent for i in a.rows)) > SMALL
 
 
 def _too_few(rows: tuple[Index, ...], columns: tuple[Index, ...], few: int) -> bool:

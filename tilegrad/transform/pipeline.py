@@ -10,15 +10,28 @@ from ..runtime.grain import Grain
 from .across import across
 from .casts import casts
 from .fold import fold
+from .in_turn import in_turn
 from .laid import laid
 from .share import share
 from .simplify import simplify
 from .sooner import sooner
 from .split import split
+from .stored import stored
 
-PASSES: tuple[Callable[[Graph], Graph], ...] = (fold, simplify, laid, share, sooner, casts, across, split)
+PASSES: tuple[Callable[[Graph], Graph], ...] = (
+    fold,
+    simplify,
+    laid,
+    share,
+    sooner,
+    casts,
+    in_turn,
+    stored,
+    across,
+    split,
+)
 
 
 def fitted(change: Callable[[Graph], Graph], grain: Grain) -> Callable[[Graph], Graph]:
     """A pass as it is for a device."""
-    return partial(change, grain=grain) if change in (laid, across, split) else change
+    return partial(change, grain=grain) if change in (laid, in_turn, stored, across, split) else change

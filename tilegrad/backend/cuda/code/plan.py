@@ -38,6 +38,8 @@ class Plan:
         self.widths = self._widths()
         self.threads = threads or self._threads()
         self.layouts: dict[str, Layout] = {}
+        self.sums: set[Layout] = set()
+        """The layouts of sums of products."""
         self._asked: set[str] = set()
 
     # --- the kernel as a whole -------------------------------------------------------------------
@@ -193,7 +195,14 @@ class Plan:
         spread = isinstance(store.value, ir.Literal) or self.types.of(store.value).shape != shape
         own = None if spread else self.of_value(store.value)
         natural = self.of_access(store.pointer)
+        if own is not None and own in self.sums and not self._is_dense(store.pointer, fastest(natural)):
+            return own  # across memory either way: registers need not change hands for it
         return own if own is not None and fastest(own) == fastest(natural) else natural
+
+    def _is_dense(self, pointer: ir.Tile, axis: int) -> bool:
+        """Whether pairs along an axis surely are neighbours in memory."""
+        self.patterns.width = 2
+        return self.patterns.of(pointer, axis).step == 1
 
     def _of_load(self, load: ir.Load) -> Layout | None:
         """A row that only meets larger tiles lies as they do; a gather lies as its indices."""

@@ -160,6 +160,8 @@ class Segment:
     def _loop(self) -> None:
         low, out = self.low, self.low.out
         heads = low.loops(self.layout, {(self.layout.vector, 0)})
+        if low.products.is_pairs(self.layout):
+            heads.reverse()  # a column has its position computed once for its rows, not kept for another time
         depth = out.depth + max(1, len(heads))
         wide = self.layout.width > 1
         for lines in (self.heads, self.loads, self.stores):
