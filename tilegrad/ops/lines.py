@@ -7,7 +7,7 @@ each group. A position is a line of it, and a tap of a window is a number of lin
 
 Along the last axis the taps of a window are neighbours, so `j` may run on through all of them. So both ops are
 products of matrices whose lines may overlap, and no position is computed element by element (`transform/laid.py`
-makes them of `convolution.py`).
+makes them of `convolution.py`, when gradients have been taken).
 
     Laid          x in memory, in this order; Stored: in memory, as it is
     LineProduct   for each window the products with weights, summed
@@ -101,6 +101,7 @@ class LineProduct(Value):
     """
 
     cost = "dear"
+    differentiable = False
     x: Value
     w: Value
     images: int
@@ -128,7 +129,10 @@ class LineProduct(Value):
         return _summed(w, x, over, self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        raise AssertionError("what is laid out has been differentiated before")
+        return None, None
+
+    def __str__(self) -> str:
+        return f"line_product[{self.counts} of {self.grid}{noted(self.precision)}]"
 
 
 @final
@@ -139,6 +143,7 @@ class LineWeight(Value):
     """
 
     cost = "dear"
+    differentiable = False
     x: Value
     y: Value
     images: int
@@ -167,4 +172,7 @@ class LineWeight(Value):
         return _summed(y, x, [line], self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        raise AssertionError("what is laid out has been differentiated before")
+        return None, None
+
+    def __str__(self) -> str:
+        return f"line_weight[{self.taps} of {self.grid}{noted(self.precision)}]"

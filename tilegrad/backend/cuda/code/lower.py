@@ -79,7 +79,7 @@ class Lowering(Registers):
         self.patterns = Patterns(self.types, self.meanings, self.strides)
         self.plan = Plan(self.body, self.types, self.patterns, self.products.threads)
         self.plan.layouts |= self.products.layouts
-        self.plan.sums = set(self.products.layouts.values())
+        self.plan.follow([t.layout for t in self.products.tilings.values() if t.kind != "thread"], self.body)
         self.threads = self.plan.threads
         self.names = Names()
         self.elements = Elements(self.types, self.patterns, position_parts(self.body), self.names.of)

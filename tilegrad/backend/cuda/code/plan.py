@@ -38,8 +38,8 @@ class Plan:
         self.widths = self._widths()
         self.threads = threads or self._threads()
         self.layouts: dict[str, Layout] = {}
-        self.sums: set[Layout] = set()
-        """The layouts of sums of products."""
+        self.sums: tuple[Layout, ...] = ()
+        """The layouts of sums on tensor cores."""
         self._asked: set[str] = set()
 
     # --- the kernel as a whole -------------------------------------------------------------------
@@ -70,7 +70,25 @@ class Plan:
             else:
                 wide = VECTOR // (4 if widest == 8 and min(bytes) < 8 else widest)
             widths[extent] = min(power_of_two(extent), wide, max(run for _, run in runs))
+        for extent, aligned in self._aligned().items():
+            widths[extent] = min(widths.get(extent, 1), aligned)
         return widths
+
+    def _aligned(self) -> dict[int, int]:
+        """Elements that are written in one piece, by the extent of the axis, where rows of memory are odd: written one by
+        one, those of a thread would lie between those of others."""
+        found: dict[int, int] = {}
+        if any(isinstance(v, ir.Reduce | ir.Scan | ir.Dot) for values in self.values.values() for v in values):
+            return found
+        for s in self.statements:
+            t = self.types.of(s.pointer) if isinstance(s, ir.Store) else None
+            if isinstance(s, ir.Store) and t is not None and t.shape:
+                axis = self.order(s.pointer)[0]
+                self.patterns.width = VECTOR // t.dtype.bytes
+                pattern = self.patterns.of(s.pointer, axis)
+                if pattern.step == 1 and pattern.multiple * t.dtype.bytes < 8:
+                    found[t.shape[axis]] = min(found.get(t.shape[axis], VECTOR), pattern.multiple)
+        return found
 
     def _run(self, pointer: ir.Tile, axis: int) -> int:
         """How many elements along an axis surely lie beside each other, where a vector of so many begins."""
@@ -102,6 +120,16 @@ class Plan:
         return name in self.patterns.meanings
 
     # --- layouts ---------------------------------------------------------------------------------
+
+    def follow(self, sums: Sequence[Layout], body: Sequence[ir.Statement]) -> None:
+        """What is loaded to meet sums of tensor cores lies as they do: of four threads, each has a pair of neighbours."""
+        self.sums = tuple(sums)
+        shapes = {layout.shape: layout for layout in self.sums}
+        for s in body:
+            if isinstance(s, ir.Assign) and isinstance(s.value, ir.Load) and len(self.values[s.name]) == 1:
+                layout = shapes.get(self.types.variables[s.name].shape)
+                if layout is not None:
+                    self.layouts[s.name] = layout
 
     def order(self, pointer: ir.Tile) -> tuple[int, ...]:
         """The axes of an access, the one that lies closest in memory first."""

@@ -1,0 +1,83 @@
+"""Examples of what convolutions and windows become for devices of many threads."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from tests.ops.examples_windows import PAIRS, sliding
+from tests.ops.registry import example, floats
+from tilegrad.ops import pooling
+from tilegrad.ops import windows_in_turn as in_turn
+from tilegrad.ops.lines import Laid, LineProduct, LineWeight, Stored
+
+example(Stored, Stored, floats(3, 4), numpy=lambda x: x)
+example(Laid, Laid, floats(2, 3, 4), numpy=lambda x: x.reshape(2, 12))
+
+GRID, CHANNELS, COUNTS, TAPS, APART = (5, 7), 3, (3, 4), (2, 2), (2, 3)
+
+
+def windows(x: np.ndarray) -> np.ndarray:
+    """What windows see: (groups, images, *windows, *taps, channels), from two images in rows."""
+    lines = x.reshape(x.shape[0], -1, CHANNELS)
+    seen = np.zeros((x.shape[0], 2, *COUNTS, *TAPS, CHANNELS))
+    for n, i, j, s, t in itertools.product(range(2), *map(range, (*COUNTS, *TAPS))):
+        line = n * GRID[0] * GRID[1] + (i + s * APART[0]) * GRID[1] + j + t * APART[1]
+        seen[:, n, i, j, s, t] = lines[:, line]
+    return seen
+
+
+def product(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    return np.einsum("gnijstc,gostc->ngoij", windows(x), w.reshape(2, 4, *TAPS, CHANNELS))
+
+
+rows = floats(2, 3 * GRID[0] * GRID[1] * CHANNELS)
+example(
+    LineProduct,
+    lambda x, w: LineProduct(x, w, 2, GRID, CHANNELS, 4, TAPS, CHANNELS, COUNTS, APART),
+    rows,
+    floats(2, 4 * 2 * 2 * CHANNELS, seed=1),
+    numpy=product,
+    gradient=False,
+)
+
+
+def weight(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    count = 2 * GRID[0] * GRID[1]
+    x, y = x.reshape(2, -1, CHANNELS), y.reshape(2, -1, 5)[:, 4 : 4 + count]
+    shifts = [[s * APART[0] * GRID[1] + t * APART[1] for t in range(2)] for s in range(2)]
+    return np.stack(
+        [np.stack([np.einsum("glo,glc->goc", y, x[:, n : n + count]) for n in row], 2) for row in shifts], 2
+    )
+
+
+example(
+    LineWeight,
+    lambda x, y: LineWeight(x, y, 2, GRID, (CHANNELS, 5), 4, 4, TAPS, CHANNELS, APART),
+    rows,
+    floats(2, 3 * GRID[0] * GRID[1] * 5, seed=2),
+    numpy=lambda x, y: weight(x, y)[:, :4],
+    gradient=False,
+)
+
+for axes in PAIRS:
+    x = np.random.default_rng(0).permutation(2 * 7 * axes[1].extent).reshape(2, 7, axes[1].extent) * 1.0
+    y = floats(2, *[a.count for a in axes])
+    numbers = lambda x, a=axes: pooling.Greatest(x, a)  # noqa: E731
+    example(in_turn.MaxPoolInTurn, lambda x, a=axes: in_turn.MaxPoolInTurn(x, a), x, gradient=False)
+    example(in_turn.GreatestInTurn, lambda x, a=axes: in_turn.GreatestInTurn(x, a), x, gradient=False)
+    example(
+        in_turn.ReturnedInTurn,
+        lambda y, x, a=axes, n=numbers: in_turn.ReturnedInTurn(y, n(x), a),
+        y,
+        x,
+        gradient=False,
+    )
+example(
+    in_turn.MaxPoolInTurn,
+    lambda x: in_turn.MaxPoolInTurn(x, (sliding(6, 2, 2),)),
+    floats(2, 6),
+    numpy=lambda x: x.reshape(2, 3, 2).max(-1),
+    gradient=False,
+)
