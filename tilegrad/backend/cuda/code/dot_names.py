@@ -94,3 +94,23 @@ def lone_product_in_loop(body: tuple[ir.Statement, ...], types: Types) -> tuple[
     bounds = (ir.Literal(0), ir.Literal(1), ir.Literal(1))
     loop = ir.For("once", *bounds, (*loads, product))
     return tuple([loop if s is product else s for s in body if s not in loads])
+
+
+def tiles_last(body: Sequence[ir.Statement], types: Types) -> tuple[ir.Statement, ...]:
+    """What is loaded to meet the sums of products comes right before they are stored: else it would wait in registers.
+
+    Rows and numbers come first, wherever a statement of the same run of assignments does not need a tile.
+    """
+    shapes = {types.variables[s.name].shape for s in statements(tuple(body)) if isinstance(s, ir.Assign) and isinstance(s.value, ir.Dot)}
+    made: list[ir.Statement] = []
+    late: list[ir.Assign] = []
+    for s in body:
+        needed = {x.name for x in walk(*roots(s)) if isinstance(x, ir.Name)}
+        if isinstance(s, ir.Assign) and isinstance(s.value, ir.Load) and types.variables[s.name].shape in shapes:
+            late.append(s)
+        elif isinstance(s, ir.Assign) and not needed & {x.name for x in late}:
+            made.append(s)
+        else:
+            made += [*late, s]
+            late = []
+    return (*made, *late)

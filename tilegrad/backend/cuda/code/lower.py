@@ -21,7 +21,7 @@ from .across import copy_tiles
 from .ahead import ask_ahead
 from .deferred import deferred
 from .dot import Products
-from .dot_names import lone_product_in_loop, operands_named
+from .dot_names import lone_product_in_loop, operands_named, tiles_last
 from .effects import atomic, show
 from .elements import Elements
 from .functions import MEMORY, TYPES, Text, cast, from_memory
@@ -71,7 +71,8 @@ class Lowering(Registers):
         self.counts = assignments(kernel)
         self.named = Named(kernel, self.types, self.counts)
         named = deferred(self.named.block(kernel.body), self.types, self.counts)
-        self.body = lone_product_in_loop(operands_named(named, self.types, self.counts), self.types)
+        body = lone_product_in_loop(operands_named(named, self.types, self.counts), self.types)
+        self.body = tiles_last(body, self.types)
         self.products = Products(kernel, self.body, self.types, architecture)
         self.meanings: dict[str, ir.Tile] = {}
         self.strides: dict[str, tuple[ir.Tile, ir.Tile]] = {}
