@@ -383,7 +383,7 @@ class Emitter:
         return self._deep(tile.Expand(value, missing), value)
 
     def store(self, stores: Iterable[FlatStore], exists: Expr = TRUE) -> None:
-        """Stores values where they exist. All are computed before the first is written: it may go where another is read from.
+        """Stores values where they exist. All are computed before the first is written, where another may be read.
 
         Where tiles overlap, both write the same; not so if that is made of what was there before.
         """

@@ -118,7 +118,9 @@ def _quickest(whole: Extents, least: int, grain: Grain) -> int:
     assert type(whole.k) is int
     assert type(whole.m) is int
     assert type(whole.n) is int
-    counts = [n for n in range(1, grain.products.most_pieces + 1) if n == 1 or (whole.k % n == 0 and whole.k // n >= least)]
+    counts = [
+        n for n in range(1, grain.products.most_pieces + 1) if n == 1 or (whole.k % n == 0 and whole.k // n >= least)
+    ]
     even = [n for n in counts if whole.k // n % DEPTH == 0 or n == 1]
     results = whole.m * whole.n * whole.others
     times = {n: quickest(whole._replace(k=whole.k // n, others=whole.others * n), grain) for n in even}

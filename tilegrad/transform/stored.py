@@ -67,6 +67,10 @@ def _computed(value: Value) -> list[Value]:
         while isinstance(x, Movement) and len(x.inputs) == 1 and not isinstance(x, Stored):
             x = x.inputs[0]
         count = product(x.shape)
-        if isinstance(x, Elementwise | Cast) and type(count) is int and count >= (FEWEST_CAST if isinstance(x, Cast) else FEWEST):
+        if (
+            isinstance(x, Elementwise | Cast)
+            and type(count) is int
+            and count >= (FEWEST_CAST if isinstance(x, Cast) else FEWEST)
+        ):
             found.append(x)
     return found

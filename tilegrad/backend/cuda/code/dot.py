@@ -206,7 +206,10 @@ class Products:
         assert isinstance(product, ir.Assign)
         sums = low.elements.kept[product.name].text
         numbers, sources, bounds, indices = self._in_turn(low, loops, _sides(plan))
-        index = (f"{TYPES[self.types.variables[loops[-1].index].dtype.name]} {low.names.of(loops[-1].index)}", *bounds[-1])
+        index = (
+            f"{TYPES[self.types.variables[loops[-1].index].dtype.name]} {low.names.of(loops[-1].index)}",
+            *bounds[-1],
+        )
         turn = Turn(index, sources, numbers)
         place = low.take(max(plan.shared, LEAST))
         self.use(helpers.SHARED)
@@ -252,8 +255,8 @@ class Products:
     def _in_turn(
         self, low: Lowering, loops: list[ir.For], sides: tuple[Strided, Strided]
     ) -> tuple[list[str], tuple[str, str], list[tuple[str, str, str]], list[tuple[str, str]]]:
-        """The numbers of a turn, the addresses of the first elements of its operands, start, stop and step of each loop,
-        and where the indices that masks compare begin."""
+        """The numbers of a turn, the addresses of the first elements of its operands, start, stop and step of each
+        loop, and where the indices that masks compare begin."""
         bounds = []
         for loop in loops:
             dtype = self.types.variables[loop.index].dtype

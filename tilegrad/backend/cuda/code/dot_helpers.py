@@ -67,7 +67,9 @@ __device__ __forceinline__ void copy_box(uint32 to, const TensorMap& map, int co
 
 BOXES = """\
 // A box of a matrix that begins so many times 16 bytes further on.
-__device__ __forceinline__ void copy_box(uint32 to, const TensorMap& map, int column, int line, int start, uint32 barrier) {
+__device__ __forceinline__ void copy_box(
+  uint32 to, const TensorMap& map, int column, int line, int start, uint32 barrier
+) {
   asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
     "[%0], [%1, {%2, %3, %4}], [%5];"
     :: "r"(to), "l"(&map), "r"(column), "r"(line), "r"(start), "r"(barrier) : "memory");

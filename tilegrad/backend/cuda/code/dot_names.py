@@ -101,7 +101,11 @@ def tiles_last(body: Sequence[ir.Statement], types: Types) -> tuple[ir.Statement
 
     Rows and numbers come first, wherever a statement of the same run of assignments does not need a tile.
     """
-    shapes = {types.variables[s.name].shape for s in statements(tuple(body)) if isinstance(s, ir.Assign) and isinstance(s.value, ir.Dot)}
+    shapes = {
+        types.variables[s.name].shape
+        for s in statements(tuple(body))
+        if isinstance(s, ir.Assign) and isinstance(s.value, ir.Dot)
+    }
     made: list[ir.Statement] = []
     late: list[ir.Assign] = []
     for s in body:

@@ -184,7 +184,11 @@ class Definitions:
                 counted.remove(repr(term))
             else:
                 apart = gcd(apart, self.divisor(term))
-        return gcd(apart, *(self.divisor(t) for t in ([] if column is None else self.terms(column.at)))) if counted else apart
+        return (
+            gcd(apart, *(self.divisor(t) for t in ([] if column is None else self.terms(column.at))))
+            if counted
+            else apart
+        )
 
     def _is_zero(self, x: ir.Tile) -> bool:
         x = self.resolved(x)

@@ -75,8 +75,8 @@ class Plan:
         return widths
 
     def _aligned(self) -> dict[int, int]:
-        """Elements that are written in one piece, by the extent of the axis, where rows of memory are odd: written one by
-        one, those of a thread would lie between those of others."""
+        """Elements that are written in one piece, by the extent of the axis, where rows of memory are odd: written one
+        by one, those of a thread would lie between those of others."""
         found: dict[int, int] = {}
         if any(isinstance(v, ir.Reduce | ir.Scan | ir.Dot) for values in self.values.values() for v in values):
             return found
@@ -122,7 +122,7 @@ class Plan:
     # --- layouts ---------------------------------------------------------------------------------
 
     def follow(self, sums: Sequence[Layout], body: Sequence[ir.Statement]) -> None:
-        """What is loaded to meet sums of tensor cores lies as they do: of four threads, each has a pair of neighbours."""
+        """What is loaded to meet sums of tensor cores lies as they do: four threads side by side have pairs."""
         self.sums = tuple(sums)
         shapes = {layout.shape: layout for layout in self.sums}
         for s in body:

@@ -1,0 +1,120 @@
+"""Convolutions on GPUs: how their operands reach the tensor cores, and what is compiled."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.backend.cuda.test_dot import compiled
+from tests.ops.examples_windows import sliding
+from tilegrad.backend.cuda.build import built
+from tilegrad.backend.cuda.code.dot_group import Grouped
+from tilegrad.backend.cuda.code.dot_loop import Copied
+from tilegrad.backend.cuda.code.lower import Lowering, lower
+from tilegrad.backend.cuda.tensor_map import TensorMap
+from tilegrad.ir.dtype import bfloat16
+from tilegrad.ir.graph import Graph, Input, TensorType, Value
+from tilegrad.ir.program import Launch
+from tilegrad.ir.tile import Kernel
+from tilegrad.ir.tile_parser import parse
+from tilegrad.ops import convolution
+from tilegrad.ops.activation import relu
+from tilegrad.runtime.grain import many_small
+from tilegrad.schedule.assemble import assemble
+from tilegrad.schedule.fuse import fuse
+from tilegrad.transform.pipeline import PASSES, fitted
+
+GPU = many_small(132)
+FIRST = (sliding(224, 11, 4), sliding(224, 11, 4))
+MIDDLE = (sliding(26, 5, 1, 2), sliding(26, 5, 1, 2))
+LATE = (sliding(12, 3, 1, 1), sliding(12, 3, 1, 1))
+
+
+def given(*shape: int) -> Input:
+    return Input(TensorType(bfloat16, shape))
+
+
+def last_kernel(value: Value, *inputs: Input) -> Kernel:
+    graph = Graph(inputs, (value,))
+    for transform in PASSES:
+        graph = fitted(transform, GPU)(graph)
+    steps = [s.kernel for s in assemble(fuse(graph, GPU)).steps if isinstance(s, Launch)]
+    return next(k for k in reversed(steps) if "tl.dot" in str(k))
+
+
+def forward(axes: convolution.Windows, channels: int, outputs: int) -> Kernel:
+    x = given(128, 1, channels, *[a.extent for a in axes])  # type: ignore[list-item]
+    w = given(1, outputs, channels, *[a.taps for a in axes])
+    return last_kernel(relu(convolution.Convolve(x, w, axes)), x, w)
+
+
+def weight(axes: convolution.Windows, channels: int, outputs: int) -> Kernel:
+    x = given(128, 1, channels, *[a.extent for a in axes])  # type: ignore[list-item]
+    y = given(128, 1, outputs, *[a.count for a in axes])  # type: ignore[list-item]
+    return last_kernel(convolution.ConvolveWeight(x, y, axes), x, y)
+
+
+KERNELS = {
+    "first": lambda: forward(FIRST, 1, 96),
+    "middle": lambda: forward(MIDDLE, 96, 256),
+    "late": lambda: forward(LATE, 256, 384),
+    "first weight": lambda: weight(FIRST, 1, 96),
+    "middle weight": lambda: weight(MIDDLE, 96, 256),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_operands_come_in_boxes(name: str) -> None:
+    plan = Lowering(KERNELS[name](), "sm_90a").products.group
+    assert isinstance(plan, Grouped)
+    assert plan.x.boxes + plan.y.boxes >= 2
+
+
+def test_lines_of_an_operand_may_overlap() -> None:
+    plan = Lowering(KERNELS["first"](), "sm_90a").products.group
+    assert plan is not None
+    assert (plan.y.map.pitch, plan.y.map.columns) == (48, 144), "a window is 144 numbers, 48 on from the one before"
+    plan = Lowering(KERNELS["middle"](), "sm_90a").products.group
+    assert plan is not None
+    assert (plan.y.map.pitch, plan.y.map.columns) == (96, 480)
+
+
+def test_a_matrix_may_begin_anywhere() -> None:
+    found = lower(KERNELS["middle"](), "sm_90a")
+    assert found.maps[0].anywhere, "the weights of a row of taps are not the first of their lines"
+    assert "x_start" in found.text
+    assert "tensor.3d" in found.text
+    rank, _, dims, strides, box, *_ = found.maps[0].arguments(0)[1:]
+    assert (rank, dims[0], list(strides), box[2]) == (3, 480, [4800, 16], 1)
+    assert TensorMap.unpacked(found.maps[0].packed()) == found.maps[0]
+
+
+@compiled
+@pytest.mark.parametrize("name", ["first", "late", "first weight"])
+def test_convolutions_compile_without_spills(name: str) -> None:
+    made = built(KERNELS[name](), "sm_90a")
+    assert made.spills == 0
+    assert len(made.maps) == 2
+
+
+@compiled
+def test_convolutions_compile_elsewhere() -> None:
+    for architecture in ("sm_80", "sm_120"):
+        assert built(KERNELS["late"](), architecture).spills <= 256
+
+
+def test_warps_beyond_a_small_tile_read_what_is_there() -> None:
+    kernel = parse("""
+def contract(x: "*bf16", y: "*bf16", out: "*f32"):
+    i = tl.arange(0, 16)
+    acc = tl.zeros([16, 16], tl.float32)
+    for k in range(0, 128, 64):
+        ks = k + tl.arange(0, 64)
+        x_ = tl.load(x + ((i * 128)[:, None] + ks[None, :]))
+        y_ = tl.load(y + ((i * 128)[None, :] + ks[:, None]))
+        acc = tl.dot(x_, y_, acc)
+    tl.store(out + ((i * 16)[:, None] + i[None, :]), acc)
+""")
+    (plan,) = Lowering(kernel, "sm_80").products.loops.values()
+    assert isinstance(plan, Copied)
+    last = (plan.stages - 1) * plan.stage + plan.sides[0].size
+    assert plan.shared >= last + plan.tiling.across * plan.tiling.columns * 128
