@@ -174,7 +174,7 @@ _hosts: dict[int, Host] = {}
 _numbers = count(1)
 
 
-@MAKE
+@MAKE  # type: ignore[untyped-decorator]
 def make_tensor(host: int, dtype: int, ndim: int, shape: Any) -> int | None:
     """`make` of a call."""
     found = _hosts.get(host or 0)
@@ -198,7 +198,7 @@ def make_tensor(host: int, dtype: int, ndim: int, shape: Any) -> int | None:
         return None
 
 
-@GIVE
+@GIVE  # type: ignore[untyped-decorator]
 def give_tensor(host: int, tensor: int) -> int:
     """`give` of a call."""
     found = _hosts.get(host or 0)

@@ -55,7 +55,7 @@ class Guarded:
         begin = self.start + GUARD
         if self.start == ctypes.c_void_p(-1).value or self._allow(begin, inner):
             raise OutOfMemoryError(f"there is no room for a guarded copy of {bytes:,} bytes")
-        self.inner = np.frombuffer((ctypes.c_uint8 * inner).from_address(begin), np.uint8)
+        self.inner: np.ndarray = _bytes(begin, inner)
         self.first = inner - room
         self.address = begin + self.first
         self.inner[:] = OUTSIDE
@@ -196,10 +196,10 @@ def _inside(name: str, parameter: str, memory: Guarded) -> None:
 
 
 def _described(function: CppFunction, call: Call) -> str:
-    told = [
-        f"`{p.name}` {x.type.dtype.name} {shown(x.type.shape)}" for p, x in zip(function.signature.tensors, call.inputs)
-    ]
-    told += [f"`{p.name}` = {n}" for p, n in zip(function.signature.scalars, call.match.numbers)]
+    names = [p.name for p in function.signature.tensors]
+    types = [x.type for x in call.inputs]
+    told = [f"`{name}` {t.dtype.name} {shown(t.shape)}" for name, t in zip(names, types, strict=True)]
+    told += [f"`{p.name}` = {n}" for p, n in zip(function.signature.scalars, call.match.numbers, strict=True)]
     return ", ".join(told) or "no arguments"
 
 
@@ -214,4 +214,7 @@ def _span(x: Strided) -> int:
 
 
 def _bytes(address: int, bytes: int) -> np.ndarray:
-    return np.frombuffer((ctypes.c_uint8 * bytes).from_address(address), np.uint8) if bytes else np.empty(0, np.uint8)
+    if not bytes:
+        return np.empty(0, np.uint8)
+    memory: Any = (ctypes.c_uint8 * bytes).from_address(address)
+    return np.frombuffer(memory, np.uint8)

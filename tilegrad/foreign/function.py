@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from ..config import settings
 from ..errors import ArgumentError, DeviceError, DTypeError, ForeignError, GradientError, ShapeError, TraceError
-from ..ir.dtype import DType
+from ..ir.dtype import DType, int32
 from ..ir.graph import Input, TensorType, Value
 from ..ir.location import Location
 from ..lazy.evaluation import compute
@@ -46,8 +46,8 @@ class Call:
         self.place = function.library_address(self.library)
         self.entry = prototype(self.place)
         extents = [known(match.sizes[name]) for name in function.extents]
-        scalars = [(p.type.dtype, n) for p, n in zip(function.signature.scalars, match.numbers, strict=True)]
-        self.scalars = [*scalars, *((glue.int32, n) for n in extents)]
+        scalars = zip(function.signature.scalar_types, match.numbers, strict=True)
+        self.scalars = [*scalars, *((int32, n) for n in extents)]
         self.bytes = [known(t.bytes) for t in self.outputs]
         self.records: list[Record] = []
 
@@ -277,7 +277,7 @@ class CppFunction(Foreign):
         definition = self.plan.definition
         if self.signature.open or definition is None or definition.takes_call:
             return True
-        return "void" not in definition.result or any("tg::" in s.text for s in self.given)
+        return definition.returns or any("tg::" in s.text for s in self.given)
 
     def run(
         self,

@@ -12,7 +12,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import ArgumentError, CompileError
 from ..ir.location import Location, user_location
@@ -85,7 +85,7 @@ def _names_file(text: str) -> bool:
 
 def sources(given: object, origin: Location | None) -> list[Source]:
     """One or several sources."""
-    many = given if isinstance(given, list | tuple) else [given]
+    many: Sequence[Any] = given if isinstance(given, list | tuple) else [given]
     if not many:
         raise ArgumentError("there is no source: give a text, a file, or a list of them")
     return [x if isinstance(x, Source) else source(x, origin) for x in many]
