@@ -123,7 +123,7 @@ def test_equal_names_and_many_calls(gpu: CudaDevice) -> None:
     x = tg.ones(64).cuda()
     before = tg.cuda.memory_allocated()
     for _ in range(300):
-        for f, n in zip(made, (2, 3, 5)):
+        for f in made:
             y = f(x)
     assert y.tolist() == [5.0] * 64
     assert made[0](made[1](made[2](x))).sum().item() == 30 * 64
