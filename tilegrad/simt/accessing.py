@@ -49,7 +49,7 @@ class Memory:
 
     def places(self, lanes: Lanes, instruction: Load | Save | Change, storage: Storage) -> Any:
         """Where the elements are, once their bounds are known to be right."""
-        index = [f(lanes) for f in instruction.index]
+        index = [f(lanes) for f in instruction.where]
         wrong = storage.outside(index)
         if wrong is not None:
             axis, mask = wrong

@@ -123,7 +123,8 @@ def tensor_described(name: str, x: Any) -> Array:
     dtype = supported(x._value.type.dtype, f"`{name}`")
     if not x.is_contiguous():
         raise Refused(
-            f"`{name}` is a view of shape {tuple(x.shape)} with strides {tuple(x.stride())}: a kernel sees elements in a "
+            f"`{name}` is a view of shape {tuple(x.shape)} with strides {tuple(x.stride())}: a kernel sees elements "
+            f"in a "
             "row; give it .contiguous()"
         )
     return Array(name, dtype, "global")
@@ -135,7 +136,8 @@ def shape_of(function: SimtFunction, configuration: Any) -> Shape:
     parts = configuration if isinstance(configuration, tuple) else (configuration,)
     if not 2 <= len(parts) <= 3:
         raise KernelLaunchError(
-            f"kernel {name}: a launch has blocks and threads, and perhaps bytes of shared memory, {name}[grid, block] or "
+            f"kernel {name}: a launch has blocks and threads, and perhaps bytes of shared memory, {name}[grid, "
+            f"block] or "
             f"{name}[grid, block, bytes]; {len(parts)} {'is' if len(parts) == 1 else 'are'} given"
         )
     shared = parts[2] if len(parts) == 3 else 0
@@ -151,7 +153,8 @@ def extents(name: str, given: Any, what: str) -> Triple:
     for n in parts:
         if isinstance(n, bool) or not isinstance(n, int | np.integer):
             raise KernelLaunchError(
-                f"kernel {name}: a {what} is made of whole numbers, and this has {n!r}; tilegrad.cdiv(n, threads) rounds up"
+                f"kernel {name}: a {what} is made of whole numbers, and this has {n!r}; tilegrad.cdiv(n, threads) "
+                f"rounds up"
             )
     x, y, z = [int(n) for n in (*parts, 1, 1)][:3]
     return x, y, z
@@ -162,6 +165,7 @@ def device_of(function: SimtFunction, call: Call) -> str:
     places = list(dict.fromkeys(x._value.type.device for x in call.tensors.values()))
     if len(places) > 1:
         raise DeviceError(
-            f"kernel {function.fn.__name__}: its tensors are on {' and '.join(places)}: bring them to one device with .to(...)"
+            f"kernel {function.fn.__name__}: its tensors are on {' and '.join(places)}: bring them to one device "
+            f"with .to(...)"
         )
     return places[0] if places else "cpu"

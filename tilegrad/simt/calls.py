@@ -48,7 +48,8 @@ class CallReader(ExpressionReader):
             return self.device_call(callee, node)
         if role == "kernel":
             raise Refused(
-                f"{callee.fn.__name__} is a kernel: launch it, {callee.fn.__name__}[blocks, threads](...), or mark it with @simt.device "
+                f"{callee.fn.__name__} is a kernel: launch it, {callee.fn.__name__}[blocks, threads](...), or mark "
+                f"it with @simt.device "
                 "to call it"
             )
         if isinstance(node.func, ast.Subscript):
@@ -68,7 +69,8 @@ class CallReader(ExpressionReader):
         if node.keywords or not least <= len(node.args) <= most:
             wanted = str(least) if least == most else f"{least} to {most}"
             raise Refused(
-                f"{name} takes {wanted} argument{'s' * (wanted != '1')}, and {len(node.args) + len(node.keywords)} are given"
+                f"{name} takes {wanted} argument{'s' * (wanted != '1')}, and {len(node.args) + len(node.keywords)} "
+                f"are given"
             )
         return list(node.args)
 
@@ -86,10 +88,12 @@ class CallReader(ExpressionReader):
         given = [self.number(x) for x in self.positional(node, name, found.count, 8 if folded else None)]
         if not any(isinstance(x, Expression) for x in given):
             if name in ("min", "max", "abs"):
-                return {"min": min, "max": max, "abs": lambda x: abs(x)}[name](*given)
+                now: dict[str, Any] = {"min": min, "max": max, "abs": abs}
+                return now[name](*given)
             given = [typed(x, float32) for x in given]
         result = given[0]
-        for y in given[1:] or [None]:
+        others: list[Any] = given[1:] or [None]
+        for y in others:
             dtype = kind_of(result).dtype if y is None else meeting(result, y)
             if dtype.kind not in found.kinds and "float" in found.kinds:
                 dtype = float32 if dtype.bits <= 32 else float64
@@ -104,8 +108,8 @@ class CallReader(ExpressionReader):
     def exchange(self, callee: Builtin, node: ast.Call) -> Exchange:
         """Shuffles and votes."""
         names = ["mask", "condition"] if callee.name in VOTES else ["mask", "value", "lane", "width"]
-        keywords = {k.arg: k.value for k in node.keywords}
-        arguments = {**dict(zip(names, node.args, strict=False)), **keywords}
+        keywords = {str(k.arg): k.value for k in node.keywords}
+        arguments: dict[str, ast.expr] = {**dict(zip(names, node.args, strict=False)), **keywords}
         if not set(names[:3]) <= set(arguments) <= set(names) or len(node.args) + len(keywords) != len(arguments):
             raise Refused(f"{callee.name} is written {callee.form}")
         mask = self.value(arguments["mask"])
@@ -155,7 +159,7 @@ class CallReader(ExpressionReader):
         """The arguments of a call or launch, by the names of the parameters."""
         try:
             call = function.signature.bind(
-                *[self.value(x) for x in node.args], **{k.arg: self.value(k.value) for k in node.keywords}
+                *[self.value(x) for x in node.args], **{str(k.arg): self.value(k.value) for k in node.keywords}
             )
         except TypeError as error:
             raise Refused(f"{function.fn.__name__}: {error}; it takes {function.shown_signature}") from None

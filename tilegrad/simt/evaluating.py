@@ -71,7 +71,7 @@ def function(meaning: Callable[..., Any], operands: list[Evaluate], dtype: DType
     wanted = dtype.numpy
 
     def computed(lanes: Lanes) -> Any:
-        found = meaning(*[f(lanes) for f in operands])
+        found: Any = meaning(*[f(lanes) for f in operands])
         return found.astype(wanted) if found.ndim else wanted.type(found)
 
     return computed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..ir.dtype import bool_, float32, float64, int32, int64
+from ..ir.dtype import bool_, float32, int32, int64
 from .builtin import FUNCTIONS
 from .form import (
     Array,

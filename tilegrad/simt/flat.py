@@ -54,13 +54,13 @@ class Load(NamedTuple):
     place: Place
     name: str
     array: Array
-    index: tuple[Evaluate, ...]
+    where: tuple[Evaluate, ...]
 
 
 class Save(NamedTuple):
     place: Place
     array: Array
-    index: tuple[Evaluate, ...]
+    where: tuple[Evaluate, ...]
     value: Evaluate
 
 
@@ -71,7 +71,7 @@ class Change(NamedTuple):
     name: str
     how: str
     array: Array
-    index: tuple[Evaluate, ...]
+    where: tuple[Evaluate, ...]
     operands: tuple[Evaluate, ...]
 
 

@@ -61,7 +61,8 @@ def start(kernel: Specialised, shape: Shape, memories: dict[str, Memory], call: 
     name, origin = kernel.routine.name, str(kernel.routine.place)
     if kernel.launches:
         raise KernelError(
-            f"kernel {name} launches kernels from its threads: NVRTC compiles that, but to run it NVIDIA's device runtime must be "
+            f"kernel {name} launches kernels from its threads: NVRTC compiles that, but to run it NVIDIA's device "
+            f"runtime must be "
             "linked, which is part of the CUDA toolkit. The simulator runs it: use tensors on the cpu"
         )
     made = built(kernel, where.properties.architecture)

@@ -60,7 +60,7 @@ class Specialised:
 
 
 class Way:
-    """A way to run a kernel that waits for the configuration and the arguments: `k.simulate(seed=1)[grid, block](...)`."""
+    """A way to run a kernel, before its configuration and arguments: `k.simulate(seed=1)[grid, block](...)`."""
 
     def __init__(self, kernel: KernelFunction, seed: int, orders: int, on: Any) -> None:
         self.kernel, self.seed, self.orders, self.on = kernel, seed, orders, on

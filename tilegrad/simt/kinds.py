@@ -56,7 +56,8 @@ def joined(name: str, old: Kind, new: Kind) -> Kind:
     if x.kind == y.kind and x is not bool_:
         return Kind(x if x.bits > y.bits else y, old.open and new.open)
     raise Refused(
-        f"`{name}` is {x.name} elsewhere in the kernel, and here it is given {y.name}: a name has one type; use another name, "
+        f"`{name}` is {x.name} elsewhere in the kernel, and here it is given {y.name}: a name has one type; use "
+        f"another name, "
         f"or say which: {name}: simt.{(x if x.is_float else y).name} = ..."
     )
 
@@ -99,7 +100,8 @@ def supported(dtype: Any, what: str) -> DType:
         raise Refused(f"{what} is an element type, such as simt.float32, and not {dtype!r}")
     if dtype.is_float and dtype.bits == 16:
         raise Refused(
-            f"{what} is {dtype.name}: kernels per thread compute with float32 and float64; convert with .float(), or use "
+            f"{what} is {dtype.name}: kernels per thread compute with float32 and float64; convert with .float(), "
+            f"or use "
             "@tg.kernel, which has it"
         )
     return dtype

@@ -189,6 +189,7 @@ def check_launch(limits: Gpu, kernel: str, shape: Shape, static: int = 0, origin
         )
     if registers * shape.threads > limits.registers_per_block:
         raise wrong(
-            f"{shape.threads} threads with {registers} registers each: {limits.name} has {limits.registers_per_block} for a block",
+            f"{shape.threads} threads with {registers} registers each: {limits.name} has "
+            f"{limits.registers_per_block} for a block",
             "use fewer threads",
         )

@@ -1,12 +1,12 @@
 """Runs the instructions of a kernel on many threads: groups of threads that are at one instruction go on together.
 
 In lockstep the group that is furthest behind goes on, whole: so warps come together again after a branch, and numpy
-computes for all blocks of a chunk at once. In a random order a random part of a random group goes on for a few instructions.
+computes for all blocks of a chunk at once. In a random order a random part of a random group goes on for a few
+instructions.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -346,7 +346,7 @@ class Machine(Memory):
 
     def run_children(self) -> None:
         if self.order is not None:
-            self.order.shuffle(self.children)  # type: ignore[arg-type]
+            self.order.shuffle(self.children)
         for child in self.children:
             self.run_child(child)
         self.children = []

@@ -20,10 +20,14 @@ C = {
 TYPES: dict[DType, str] = {d: C[d.name] for d in DTYPES if d.name in C}
 
 TAKEN = frozenset(
-    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const constexpr const_cast "
-    "continue decltype default delete do double dynamic_cast else enum explicit export extern false float for friend goto if "
-    "inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public register "
-    "reinterpret_cast return short signed sizeof static static_assert static_cast struct switch template this throw true try "
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const constexpr "
+    "const_cast "
+    "continue decltype default delete do double dynamic_cast else enum explicit export extern false float for "
+    "friend goto if "
+    "inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public "
+    "register "
+    "reinterpret_cast return short signed sizeof static static_assert static_cast struct switch template this throw "
+    "true try "
     "typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq min max abs threadIdx "
     "blockIdx blockDim gridDim warpSize dim3 float2 float4 int2 int4".split()
 )

@@ -33,7 +33,9 @@ def compared(
         if wrong.any():
             i = int(np.argmax(wrong))
             raise KernelFault(
-                f"kernel {routine.name}, {routine.place}: the result depends on the order of blocks and threads: {name}[{i}] is "
-                f"{x[i]} in lockstep and {y[i]} in random order {n} of seed {seed} ({int(wrong.sum())} of {len(x)} elements "
+                f"kernel {routine.name}, {routine.place}: the result depends on the order of blocks and threads: "
+                f"{name}[{i}] is "
+                f"{x[i]} in lockstep and {y[i]} in random order {n} of seed {seed} ({int(wrong.sum())} of {len(x)} "
+                f"elements "
                 f"differ)\n{routine.place.marked()}"
             )

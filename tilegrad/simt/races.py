@@ -94,7 +94,8 @@ class Shadow:
         return self._changers
 
     def never_written(self, places: np.ndarray) -> np.ndarray:
-        return self.writers.thread[places] == NEVER
+        found: np.ndarray = self.writers.thread[places] == NEVER
+        return found
 
     def load(self, places: np.ndarray, access: Access) -> Race | None:
         race = self._race("load", places, access, self._earlier(written=True, changed=True))

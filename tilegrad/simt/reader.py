@@ -9,7 +9,7 @@ import ast
 from typing import Any
 
 from ..errors import KernelSourceError
-from ..ir.dtype import DType, bool_, int32
+from ..ir.dtype import bool_
 from .builtin import Builtin
 from .calls import DEEPEST, TYPES, CallReader
 from .form import (
@@ -22,7 +22,6 @@ from .form import (
     Expression,
     For,
     If,
-    Launch,
     Leave,
     Number,
     Operation,
@@ -35,7 +34,6 @@ from .form import (
     While,
 )
 from .kinds import Kind, Refused, kind_of, meeting, shown, supported, typed
-from .reading import REMEDIES
 from .scope import Scope
 
 MOST_READINGS = 12
@@ -203,7 +201,8 @@ class Reader(CallReader):
             shape = given[1] if isinstance(given[1], tuple) else (given[1],)
             if any(isinstance(n, Expression) for n in shape):
                 raise Refused(
-                    "the extents of an array are known when the kernel is compiled: make what they come from a parameter "
+                    "the extents of an array are known when the kernel is compiled: make what they come from a "
+                    "parameter "
                     "`NAME: simt.constexpr`, or use simt.dynamic_shared(dtype), whose size the launch gives"
                 )
             if any(not isinstance(n, int) or n < 1 for n in shape) or not shape:

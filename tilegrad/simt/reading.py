@@ -98,7 +98,10 @@ class ExpressionReader:
             case ast.BoolOp():
                 return self.both(node)
             case ast.IfExp(test=test, body=body, orelse=other):
-                return self.choice(self.condition(test), self.number(body), self.number(other))
+                condition = self.condition(test)
+                if not isinstance(condition, Expression):  # decided now; the other one is not even read
+                    return self.number(body if condition else other)
+                return self.choice(condition, self.number(body), self.number(other))
             case ast.Subscript():
                 return self.element(node, "load")
             case ast.Call():
@@ -136,7 +139,8 @@ class ExpressionReader:
                 if attr == "dtype":
                     return base.dtype
                 raise Refused(
-                    f"{shown(base)} is a pointer, which has only a dtype: pass what else is needed (n, width, ...) as an argument"
+                    f"{shown(base)} is a pointer, which has only a dtype: pass what else is needed (n, width, ...) "
+                    f"as an argument"
                 )
             case ModuleType():
                 if not hasattr(base, attr):
@@ -262,9 +266,7 @@ class ExpressionReader:
             return right if left is (op == "and") else left
         return Both(bool_, op, left, typed(right, bool_))
 
-    def choice(self, condition: Any, yes: Any, no: Any) -> Any:
-        if not isinstance(condition, Expression):
-            return yes if condition else no
+    def choice(self, condition: Expression, yes: Any, no: Any) -> Expression:
         dtype = meeting(yes, no)
         return Choice(dtype, condition, typed(yes, dtype), typed(no, dtype))
 
@@ -277,7 +279,7 @@ class ExpressionReader:
         while isinstance(base, ast.Subscript):
             parts = [*(base.slice.elts if isinstance(base.slice, ast.Tuple) else [base.slice]), *parts]
             base = base.value
-        array = self.value(base)
+        array: Any = self.value(base)
         if not isinstance(array, Array):
             raise Refused(f"{shown(array)} has no elements: only arrays have")
         index = tuple([self.index(part) for part in parts])
@@ -285,7 +287,8 @@ class ExpressionReader:
         if len(index) != axes:
             if not array.shape:
                 raise Refused(
-                    f"`{array.name}` is a pointer, which has one index, and {len(index)} are given: {array.name}[row * width + column]"
+                    f"`{array.name}` is a pointer, which has one index, and {len(index)} are given: "
+                    f"{array.name}[row * width + column]"
                 )
             raise Refused(f"`{array.name}` has {axes} axes ({list(array.shape)}), and {len(index)} indices are given")
         for axis, (i, extent) in enumerate(zip(index, array.shape, strict=False)):

@@ -43,7 +43,8 @@ class Report:
             for line in sorted(self.counters.lines.values(), key=lambda x: (x.place.source.file, x.place.line)):
                 unit = UNITS[line.space]
                 lines.append(
-                    f"  {line.place}: {line.how} {line.array}, {line.threads:,} by {line.requests:,} warps, {line.per_request:.3g} "
+                    f"  {line.place}: {line.how} {line.array}, {line.threads:,} by {line.requests:,} warps, "
+                    f"{line.per_request:.3g} "
                     f"{unit} each"
                 )
         registers = f" with {self.registers} registers" if self.registers else ""

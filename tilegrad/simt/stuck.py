@@ -45,7 +45,8 @@ def stuck(
     else:
         what = f"has ended ({code.instructions[int(ended[other])].place})"
     reason = (
-        f"{name} in divergent code: {len(here)} of the {listed(members)} of this {'block' if whole else 'warp'} wait here, "
+        f"{name} in divergent code: {len(here)} of the {listed(members)} of this {'block' if whole else 'warp'} "
+        f"wait here, "
         f"and {who(chunk, other).split(', ', 1)[1]} {what}; all must come here, or none"
     )
     return fault(code.routine.name, one.place, chunk, thread, reason)
@@ -63,7 +64,8 @@ def deadlock(
         reason += f", {listed(index)} wait at {code.instructions[pc].place}"
     if len(chunk.blocks) < shape.blocks:
         reason += (
-            f". {len(chunk.blocks)} of {shape.blocks} blocks are resident at a time: the others start when these have ended, and "
+            f". {len(chunk.blocks)} of {shape.blocks} blocks are resident at a time: the others start when these "
+            f"have ended, and "
             "a block must not wait for one of them"
         )
     return fault(code.routine.name, one.place, chunk, int(lanes.numbers()[0]), reason)

@@ -27,7 +27,8 @@ def swapped(swap: Swap, lanes: Lanes) -> Any:
         raise Trouble(
             swap.place,
             missing,
-            f"{swap.how} takes the value of lane {int(source[np.argmax(missing)])}, which does not take part: the block has no "
+            f"{swap.how} takes the value of lane {int(source[np.argmax(missing)])}, which does not take part: the "
+            f"block has no "
             "such thread, or the mask does not name it",
         )
     rows = np.zeros((len(warps), WARP), value.dtype)
@@ -44,7 +45,7 @@ def source_lane(how: str, lane: np.ndarray, argument: np.ndarray, width: int) ->
     begin = lane // width * width
     match how:
         case "shfl_sync":
-            return begin + argument % width
+            return np.asarray(begin + argument % width)
         case "shfl_up_sync":
             source = lane - argument
             return np.where(source < begin, lane, source)
@@ -63,7 +64,8 @@ def vote(swap: Swap, lanes: Lanes, warps: int, row: np.ndarray, lane: np.ndarray
         case "any_sync":
             return holds.any(1)[row]
         case "all_sync":
-            return (holds | ~present).all(1)[row]
+            every: np.ndarray = (holds | ~present).all(1)
+            return every[row]
         case _:
             bits = (holds.astype(np.uint64) << np.arange(WARP, dtype=np.uint64)).sum(1)
             return bits.astype(np.uint32)[row]

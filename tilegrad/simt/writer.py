@@ -31,6 +31,8 @@ from .names import TYPES, own_name
 from .walking import blocks_of, expressions_of, parts
 
 INDENT = "    "
+UNROLLED = 32
+"""Turns of a loop that is written out."""
 IN_PLACE = {
     "+": "+=",
     "-": "-=",
@@ -198,6 +200,8 @@ class RoutineWriter(ExpressionWriter):
                 step, compared = f"{name} -= {-value}", ">"
             case _:
                 step, compared = f"{name} += {self.expression(loop.step)}", "<"
+        if short(loop) and any(array.space == "local" for array in self.routine.arrays):
+            self.line("#pragma unroll")  # so that local arrays are registers
         start = self.raw(loop.start) if dtype is int32 else self.expression(loop.start)
         self.line(f"for ({TYPES[dtype]} {name} = {start}; {name} {compared} {stop}; {step}) {{")
         self.inner(loop.body)
@@ -215,6 +219,15 @@ class RoutineWriter(ExpressionWriter):
         )
         given = ", ".join(own_name(x.name) if isinstance(x, Array) else self.expression(x) for x in launch.arguments)
         self.line(f"{launch.routine.text}<<<{grid}, {block}{shared}>>>({given});")
+
+
+def short(loop: For) -> bool:
+    """Whether a loop has a few turns, whose number is known."""
+    match loop:
+        case For(start=Number(value=start), stop=Number(value=stop), step=Number(value=step)):
+            return abs(stop - start) <= UNROLLED * abs(step)
+        case _:
+            return False
 
 
 def same(x: Expression, y: Expression) -> bool:
@@ -243,8 +256,8 @@ Block = tuple[Statement, ...]
 def homes(routine: Routine) -> dict[str, tuple[Block, bool]]:
     """Where each variable is declared: in a block, and whether at its first assignment there.
 
-    That must be in a block which has all other mentions inside, too; else the variable is declared at the beginning of the
-    smallest block that has all.
+    That must be in a block which has all other mentions inside, too; else the variable is declared at the beginning
+    of the smallest block that has all.
     """
     mentions: dict[str, list[tuple[Block, ...]]] = {}
     firsts: dict[str, Block] = {}
