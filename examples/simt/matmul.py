@@ -26,7 +26,9 @@ def naive(A, B, C, M, N, K, TA: simt.constexpr, TB: simt.constexpr, X: simt.cons
 
 
 @simt.kernel
-def tiled(A, B, C, M, N, K, TA: simt.constexpr, TB: simt.constexpr, X: simt.constexpr, Y: simt.constexpr, S: simt.constexpr):
+def tiled(
+    A, B, C, M, N, K, TA: simt.constexpr, TB: simt.constexpr, X: simt.constexpr, Y: simt.constexpr, S: simt.constexpr
+):
     """A block computes Y x X elements from strips of S columns of A and S rows of B in shared memory."""
     left = shared(A.dtype, (Y, S))
     right = shared(B.dtype, (S, X))
@@ -151,7 +153,15 @@ STEPS = {"naive": (naive, ()), "tiled": (tiled, ("S",)), "double_buffered": (dou
 
 
 def product(
-    step: str, A: tg.Tensor, B: tg.Tensor, TA: bool = False, TB: bool = False, X: int = 16, Y: int = 16, S: int = 16, R: int = 1
+    step: str,
+    A: tg.Tensor,
+    B: tg.Tensor,
+    TA: bool = False,
+    TB: bool = False,
+    X: int = 16,
+    Y: int = 16,
+    S: int = 16,
+    R: int = 1,
 ) -> tg.Tensor:
     """A B by one of the steps."""
     kernel, needed = STEPS[step]

@@ -81,7 +81,7 @@ def choice(condition: Evaluate, yes: Evaluate, no: Evaluate, dtype: DType) -> Ev
     wanted = dtype.numpy.type
 
     def chosen(lanes: Lanes) -> Any:
-        found = np.where(condition(lanes), yes(lanes), no(lanes))
+        found: Any = np.where(condition(lanes), yes(lanes), no(lanes))
         return found if found.ndim else wanted(found)
 
     return chosen

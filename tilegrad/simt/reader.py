@@ -244,6 +244,8 @@ class Reader(CallReader):
 
     def several(self, node: ast.AST, names: list[ast.expr], values: list[ast.expr]) -> list[Statement]:
         """`x, y = y, x`: all values first."""
+        if self.independent(names, values):
+            return [s for name, x in zip(names, values, strict=True) for s in self.assign(node, [name], x)]
         made: list[Statement] = []
         held: list[Expression] = []
         for n, value in enumerate(values):
@@ -259,6 +261,12 @@ class Reader(CallReader):
             else:
                 raise Refused("only names and elements of arrays are assigned in kernels")
         return made
+
+    def independent(self, names: list[ast.expr], values: list[ast.expr]) -> bool:
+        """Whether no value is made of what is assigned beside it, so that the order does not matter."""
+        given = {n.id for n in names if isinstance(n, ast.Name)}
+        used = {n.id for x in values for n in ast.walk(x) if isinstance(n, ast.Name)}
+        return len(given) == len(names) and not given & used
 
     def assign_name(self, node: ast.AST, name: str, value: Any) -> Statement:
         scope = self.scope

@@ -12,7 +12,7 @@ from ..errors import KernelSourceError
 from ..ir.dtype import DType, bool_, float32, int32, int64
 from ..language.values import constexpr
 from ..lazy.handle import Handle
-from .builtin import FUNCTIONS, PYTHON, WORDS, Builtin, Vector
+from .builtin import PYTHON, Builtin, Vector
 from .form import Array, Both, Choice, Element, Expression, Function, Number, Operation, Special, Variable
 from .kinds import Constant, Refused, kind_of, meeting, number_kind, shown, typed
 from .scope import Scope
@@ -311,7 +311,7 @@ class ExpressionReader:
 def function_name(callee: Any) -> str | None:
     """The name in `FUNCTIONS` of a function: one of ours, of Python's, or of `math`."""
     if isinstance(callee, Builtin):
-        return callee.name if callee.name in FUNCTIONS and WORDS.get(callee.name) is callee else None
+        return callee.name if callee.kind == "function" else None
     try:
         return PYTHON.get(callee)
     except TypeError:

@@ -64,7 +64,7 @@ def vote(swap: Swap, lanes: Lanes, warps: int, row: np.ndarray, lane: np.ndarray
         case "any_sync":
             return holds.any(1)[row]
         case "all_sync":
-            every: np.ndarray = (holds | ~present).all(1)
+            every: Any = (holds | ~present).all(1)
             return every[row]
         case _:
             bits = (holds.astype(np.uint64) << np.arange(WARP, dtype=np.uint64)).sum(1)
