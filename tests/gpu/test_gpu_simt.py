@@ -72,7 +72,7 @@ def test_products(gpu: CudaDevice, step: str, dtype: Any) -> None:
                     RNG.standard_normal(s).astype(dtype) for s in ((k, m) if TA else (m, k), (n, k) if TB else (k, n))
                 )
                 wanted = (A.T if TA else A).astype(np.float64) @ (B.T if TB else B).astype(np.float64)
-                sides: dict[str, int] = dict(X=16, Y=8, S=8, R=4)
+                sides: dict[str, int] = {"X": 16, "Y": 8, "S": 8, "R": 4}
                 C = matmul.product(step, tg.tensor(A).to("cuda"), tg.tensor(B).to("cuda"), TA, TB, **sides)
                 scale = np.abs(A).max() * np.abs(B).max() * k**0.5
                 np.testing.assert_allclose(C.cpu().numpy(), wanted, rtol=1e-5, atol=1e-5 * scale)
@@ -107,7 +107,7 @@ def test_registers_pay(gpu: CudaDevice, record_property: Callable[[str, object],
     wanted = A.cpu().numpy()[:8].astype(np.float64) @ B.cpu().numpy().astype(np.float64)
     found: dict[str, float] = {}
     for step in matmul.STEPS:
-        sides = dict(X=16, Y=16, S=8, R=8) if step == "in_registers" else dict(X=32, Y=32, S=32)
+        sides = {"X": 16, "Y": 16, "S": 8, "R": 8} if step == "in_registers" else {"X": 32, "Y": 32, "S": 32}
         C = matmul.product(step, A, B, **sides)
         np.testing.assert_allclose(C.cpu().numpy()[:8], wanted, atol=1e-3)
         found[step] = milliseconds(lambda step=step, sides=sides: matmul.product(step, A, B, **sides), 5)
@@ -131,7 +131,7 @@ def test_the_table_says_what_the_driver_says(gpu: CudaDevice) -> None:
 def test_occupancy_is_the_drivers(gpu: CudaDevice) -> None:
     """For five kernels and several sizes of blocks, by `cuOccupancyMaxActiveBlocksPerMultiprocessor`."""
     x, y = tg.ones(64).to("cuda"), tg.zeros(64, dtype=tg.int32).to("cuda")
-    sides = dict(TA=False, TB=False, X=16, Y=16, S=8)
+    sides = {"TA": False, "TB": False, "X": 16, "Y": 16, "S": 8}
     kernels = [
         saxpy.saxpy.compiled(64, 2.0, x, x),
         reduction.sums.compiled(x, x, 64, THREADS=1024),

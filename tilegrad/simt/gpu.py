@@ -78,7 +78,7 @@ def start(kernel: Specialised, shape: Shape, memories: dict[str, Memory], call: 
         for p in kernel.routine.parameters:
             values.append(address(memories[p.name]) if p.name in memories else word(numbers[p.name], p.dtype))
         launch = KernelCall(
-            name, function, shape.blocks, shape.threads, shape.shared, values, shape=(*shape.grid, *shape.block)
+            name, function, shape.blocks, shape.threads, shape.shared, values, extents=(*shape.grid, *shape.block)
         )
         buffers: Any = {n: m.buffer for n, m in memories.items()}
         for buffer in buffers.values():

@@ -314,7 +314,7 @@ class NativeDriver(Driver):
             return
         config: Any = call.native
         if config is None:
-            config = call.native = LaunchConfig(*call.shape, call.shared)
+            config = call.native = LaunchConfig(*call.extents, call.shared)
         config.stream = stream
         code = self._launch(byref(config), call.function, call.pointers, None)
         if code:
@@ -355,7 +355,8 @@ class NativeDriver(Driver):
 def _node(call: Call, context: int) -> ctypes.Structure:
     if isinstance(call, KernelCall):
         parameters = ctypes.addressof(call.pointers)
-        return KernelNode(call.function, *call.shape, call.shared, parameters, None, None, context)
+        sizes = (*call.extents, call.shared)
+        return KernelNode(call.function, *sizes, parameters, None, None, context)
     source, target = call.slots
     return CopyNode(
         source_kind=DEVICE_MEMORY,
