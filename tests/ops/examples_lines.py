@@ -1,4 +1,4 @@
-"""Examples of what convolutions and windows become for devices of many threads."""
+"""Examples of what convolutions become for devices that copy operands while they multiply."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import itertools
 
 import numpy as np
 
-from tests.ops.examples_windows import PAIRS, sliding
 from tests.ops.registry import example, floats
-from tilegrad.ops import pooling
-from tilegrad.ops import windows_in_turn as in_turn
 from tilegrad.ops.lines import Laid, LineProduct, LineWeight, Stored
 
 example(Stored, Stored, floats(3, 4), numpy=lambda x: x)
@@ -58,26 +55,5 @@ example(
     rows,
     floats(2, 3 * GRID[0] * GRID[1] * 5, seed=2),
     numpy=lambda x, y: weight(x, y)[:, :4],
-    gradient=False,
-)
-
-for axes in PAIRS:
-    x = np.random.default_rng(0).permutation(2 * 7 * axes[1].extent).reshape(2, 7, axes[1].extent) * 1.0
-    y = floats(2, *[a.count for a in axes])
-    numbers = lambda x, a=axes: pooling.Greatest(x, a)  # noqa: E731
-    example(in_turn.MaxPoolInTurn, lambda x, a=axes: in_turn.MaxPoolInTurn(x, a), x, gradient=False)
-    example(in_turn.GreatestInTurn, lambda x, a=axes: in_turn.GreatestInTurn(x, a), x, gradient=False)
-    example(
-        in_turn.ReturnedInTurn,
-        lambda y, x, a=axes, n=numbers: in_turn.ReturnedInTurn(y, n(x), a),
-        y,
-        x,
-        gradient=False,
-    )
-example(
-    in_turn.MaxPoolInTurn,
-    lambda x: in_turn.MaxPoolInTurn(x, (sliding(6, 2, 2),)),
-    floats(2, 6),
-    numpy=lambda x: x.reshape(2, 3, 2).max(-1),
     gradient=False,
 )

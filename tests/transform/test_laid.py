@@ -1,4 +1,4 @@
-"""Convolutions laid out in rows, windows in turn, operands that are stored: the same numbers as before."""
+"""Convolutions laid out in rows, and operands that are stored: the same numbers as before."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ from tilegrad.backend.reference.graph import interpret
 from tilegrad.ir.dtype import bfloat16, float32
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.program import Launch, Program
-from tilegrad.ops import convolution, pooling
+from tilegrad.ops import convolution
 from tilegrad.ops.arithmetic import add
 from tilegrad.ops.cast import cast
 from tilegrad.ops.contraction import contract
 from tilegrad.ops.lines import Laid, LineProduct, LineWeight, Stored
-from tilegrad.ops.sliding import Sliding
 from tilegrad.runtime.grain import Grain, many_small
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
-from tilegrad.transform.in_turn import in_turn
 from tilegrad.transform.laid import laid
 from tilegrad.transform.pipeline import PASSES, fitted
 from tilegrad.transform.stored import stored
@@ -75,21 +73,6 @@ def test_what_is_not_laid_out() -> None:
     x, w = given(floats(2, 5, 1, 9)), given(floats(5, 1, 1, 3))
     narrow = Graph((x, w), (convolution.Convolve(x, w, (sliding(9, 3),)),))
     assert laid(narrow, GPU) is narrow, "products of one channel each are no matrix products"
-
-
-@pytest.mark.parametrize("axes", [(sliding(7, 3, 2, 1), sliding(6, 2)), (sliding(9, 3, 2), sliding(8, 3, 1, 1))])
-def test_windows_in_turn(axes: tuple[Sliding, ...]) -> None:
-    x = np.random.default_rng(0).standard_normal((2, *[a.extent for a in axes]))
-    x[0, 2:4, 2:4] = np.nan
-    x[1] = -np.inf
-    y = floats(2, *[a.count for a in axes])
-    values = given(x), given(y)
-    numbers = pooling.Greatest(values[0], axes)
-    graph = Graph(values, (pooling.MaxPool(values[0], axes), numbers, pooling.Returned(values[1], numbers, axes)))
-    made = in_turn(graph, GPU)
-    assert {type(v).__name__ for v in made.outputs} == {"MaxPoolInTurn", "GreatestInTurn", "ReturnedInTurn"}
-    check(graph, made, [x, y])
-    assert in_turn(graph, Grain()) is graph
 
 
 def test_computed_operands_are_stored() -> None:

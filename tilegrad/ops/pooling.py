@@ -15,10 +15,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import final
 
-from ..ir.dtype import int32, int64, uint8
+from ..ir.dtype import DType, int32, int64, uint8
 from ..ir.functions import identity
 from ..ir.graph import Reader, TensorType, Value
-from ..ir.scalar import Const, Expr, Index, Position, apply, const, fresh_index, reduce, size
+from ..ir.scalar import TRUE, Const, Expr, Index, Position, apply, const, fresh_index, reduce, size
 from ..ir.scalar import cast as cast_element
 from ..ir.scalar import where as choose
 from ..ir.size import Shape
@@ -29,13 +29,13 @@ from .movement import Movement
 from .sliding import Axes, Axis, check_fit, coverings, places
 
 
-def shape_of_windows(x: Value, axes: Axes) -> Shape:
+def _windows(x: Value, axes: Axes) -> Shape:
     """The shape of one number for each window."""
     check_fit("pooling", x.shape, *[a.extent for a in axes])
     return (*x.shape[: x.type.rank - len(axes)], *[a.count for a in axes])
 
 
-def shape_under(y: Value, axes: Axes) -> Shape:
+def _extents(y: Value, axes: Axes) -> Shape:
     """The shape of what windows were laid over."""
     check_fit("pooling", y.shape, *[a.count for a in axes])
     return (*y.shape[: y.type.rank - len(axes)], *[a.extent for a in axes])
@@ -67,7 +67,7 @@ FEW = 9
 """Windows over a position that are added up one by one: so short a sum is no loop, and runs along memory."""
 
 
-def over_covers(axes: Axes, part: Callable[[Sequence[Expr]], Expr]) -> Expr:
+def _over_covers(axes: Axes, part: Callable[[Sequence[Expr]], Expr]) -> Expr:
     """The sum of something over the windows that cover a position."""
     counts = [a.cover for a in axes]
     if 0 < math.prod(counts) <= FEW:
@@ -103,7 +103,7 @@ class Overlay(Value):
             element = read(self.y, (*position[:-n], *found.taps, *found.windows))
             return cast_element(choose(found.exists, element, const(0, dtype)), accumulator(dtype))
 
-        return cast_element(over_covers(self.axes, part), dtype)
+        return cast_element(_over_covers(self.axes, part), dtype)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return (Patches(upstream, self.axes),)
@@ -118,7 +118,7 @@ def _taps(flat: Expr, axes: Axes) -> list[Expr]:
     return taps
 
 
-def flat_tap(taps: Sequence[Expr], axes: Axes) -> Expr:
+def _flat(taps: Sequence[Expr], axes: Axes) -> Expr:
     flat: Expr = ZERO
     for tap, axis in zip(taps, axes, strict=True):
         flat = flat * axis.width + tap
@@ -133,18 +133,49 @@ def _candidates(x: Value, axes: Axes, position: Position, read: Reader) -> tuple
     return index, choose(exists, read(x, (*lead, *at)), const(identity("maximum", x.dtype), x.dtype))
 
 
+MOST_TAPS = 16
+"""Elements of a window that are compared one by one: what follows is part of the same loop along memory."""
+
+
+def _first_greatest(x: Value, axes: Axes, position: Position, read: Reader, number: DType) -> tuple[Expr, Expr]:
+    """The greatest element of a small window and the number of it, as a chain of choices that both share."""
+    lead, windows = position[: -len(axes)], position[-len(axes) :]
+    least = const(identity("maximum", x.dtype), x.dtype)
+    # where all are as small as can be, padding is not meant, but the first element that exists
+    found = cast_element(_flat([a.first(q, ZERO) for a, q in zip(axes, windows, strict=True)], axes), number)
+    greatest: Expr = least
+    for flat in range(math.prod(a.width for a in axes)):
+        at, exists = places(axes, windows, _taps(const(flat, int64), axes))
+        if flat == 0 and exists is TRUE:
+            greatest = read(x, (*lead, *at))
+            continue
+        each = choose(exists, read(x, (*lead, *at)), least)
+        better = apply("invert", each <= greatest)
+        if x.dtype.is_float:
+            better = better & apply("eq", greatest, greatest)  # NaN is greater than all, and the first one is found
+        greatest, found = choose(better, each, greatest), choose(better, const(flat, number), found)
+    return greatest, found
+
+
+def _is_small(axes: Axes) -> bool:
+    return math.prod(a.width for a in axes) <= MOST_TAPS
+
+
 @final
 class MaxPool(Value):
     """The greatest element of each window."""
 
+    cost = "dear"
     x: Value
     axes: Axes
 
     def infer(self) -> TensorType:
         require("if", self.x.dtype, "max_pool")
-        return self.x.type.with_shape(shape_of_windows(self.x, self.axes))
+        return self.x.type.with_shape(_windows(self.x, self.axes))
 
     def element(self, position: Position, read: Reader) -> Expr:
+        if _is_small(self.axes):
+            return _first_greatest(self.x, self.axes, position, read, uint8)[0]
         return reduce("maximum", *_candidates(self.x, self.axes, position, read))
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
@@ -155,20 +186,23 @@ class MaxPool(Value):
 class Greatest(Value):
     """Which element of each window is the greatest: its number in the window, in as few bytes as hold it."""
 
+    cost = "dear"
     differentiable = False
     x: Value
     axes: Axes
 
     def infer(self) -> TensorType:
         dtype = uint8 if math.prod(a.width for a in self.axes) <= 256 else int32
-        return TensorType(dtype, shape_of_windows(self.x, self.axes), self.x.device)
+        return TensorType(dtype, _windows(self.x, self.axes), self.x.device)
 
     def element(self, position: Position, read: Reader) -> Expr:
+        if _is_small(self.axes):
+            return _first_greatest(self.x, self.axes, position, read, uint8)[1]
         found = reduce("argmax", *_candidates(self.x, self.axes, position, read))
         # where all are as small as can be, padding was found: the first element that exists is meant
         windows = position[-len(self.axes) :]
         taps = [a.first(q, k) for a, q, k in zip(self.axes, windows, _taps(found, self.axes), strict=True)]
-        return cast_element(flat_tap(taps, self.axes), self.dtype)
+        return cast_element(_flat(taps, self.axes), self.dtype)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return (None,)
@@ -183,7 +217,7 @@ class Chosen(Value):
     axes: Axes
 
     def infer(self) -> TensorType:
-        check_fit("pooling", self.numbers.shape, *shape_of_windows(self.x, self.axes))
+        check_fit("pooling", self.numbers.shape, *_windows(self.x, self.axes))
         return self.x.type.with_shape(self.numbers.shape)
 
     def element(self, position: Position, read: Reader) -> Expr:
@@ -207,7 +241,7 @@ class Returned(Value):
 
     def infer(self) -> TensorType:
         check_fit("pooling", self.numbers.shape, *self.y.shape)
-        return self.y.type.with_shape(shape_under(self.y, self.axes))
+        return self.y.type.with_shape(_extents(self.y, self.axes))
 
     def element(self, position: Position, read: Reader) -> Expr:
         n, dtype = len(self.axes), self.y.dtype
@@ -216,11 +250,11 @@ class Returned(Value):
             found = coverings(self.axes, position[-n:], numbers)
             window = (*position[:-n], *found.windows)
             chosen = choose(found.exists, read(self.numbers, window), const(0, self.numbers.dtype))
-            mine = apply("eq", cast_element(chosen, int64), flat_tap(found.taps, self.axes))
-            element = choose(found.exists & mine, read(self.y, window), const(0, dtype))
+            mine = apply("eq", cast_element(chosen, int32), cast_element(_flat(found.taps, self.axes), int32))
+            element = choose(mine, choose(found.exists, read(self.y, window), const(0, dtype)), const(0, dtype))
             return cast_element(element, accumulator(dtype))
 
-        return cast_element(over_covers(self.axes, part), dtype)
+        return cast_element(_over_covers(self.axes, part), dtype)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return Chosen(upstream, self.numbers, self.axes), None

@@ -7,6 +7,7 @@ from ..ir.node import Node
 from ..ir.position import flat_position, linear, row_major
 from ..ir.scalar import TRUE, Expr, Index, Read, Reduce, Scan, fresh_index, parts, rebuild, remade, size, walk
 from .group import Group
+from .phases import in_phases
 
 
 class FlatStore(Node):
@@ -30,10 +31,12 @@ class FlatGroup(Node):
         return stored if self.exists is TRUE else (*stored, self.exists)
 
 
-def flatten(group: Group) -> FlatGroup:
+def flatten(group: Group, apart: bool = True) -> FlatGroup:
     """The group with offsets, and with as few axes as say the same.
 
-    Neighbouring axes `i, j` become one where every offset contains them as `i * extent(j) + j`.
+    Neighbouring axes `i, j` become one where every offset contains them as `i * extent(j) + j`. Axes along which
+    positions are divided are taken `apart` if that is wanted: where neighbours are other threads, they should store
+    side by side.
     """
     stores = group.stores
     flat = rebuild(tuple(s.expr for s in stores), _offset_of_read)
@@ -44,7 +47,13 @@ def flatten(group: Group) -> FlatGroup:
     result = FlatGroup(group.rows, group.columns, made)
     for kind in ("rows", "columns"):
         result = _collapsed(result, kind)
-    return result
+    return _taken_apart(result) if apart and group.kind == "map" else result
+
+
+def _taken_apart(group: FlatGroup) -> FlatGroup:
+    rows, roots = in_phases(group.rows, group.roots)
+    stores = tuple([FlatStore(s.value, roots[2 * n], roots[2 * n + 1]) for n, s in enumerate(group.stores)])
+    return FlatGroup(rows, group.columns, stores)
 
 
 def _offset_of_read(e: Expr) -> Expr | None:

@@ -38,7 +38,7 @@ def lower(group: Group, names: Mapping[Value, str], grain: Grain = Grain(), choi
     """The kernel of a group. `names` says what values are called; what is not chosen is chosen here."""
     if group.kind == "opaque":
         return _opaque(group)
-    flat = flatten(group)
+    flat = flatten(group, not grain.powers)
     if group.kind == "contraction":
         return lower_contraction(group, as_matrix(flat, grain), names, grain, choice)
     return _Plan(group, flat, names, choice or usual(flat, grain), grain).lowered()

@@ -32,7 +32,7 @@ def usual(group: Group, grain: Grain) -> Choice | None:
     """What the cost model takes; None: the kernel leaves no choice."""
     if group.kind == "opaque":
         return None
-    flat = flatten(group)
+    flat = flatten(group, not grain.powers)
     if group.kind == "contraction":
         return blocks.blocks(sides(as_matrix(flat, grain)).extents, grain)
     return ways.usual(flat, grain)
@@ -42,7 +42,7 @@ def candidates(group: Group, grain: Grain) -> list[Choice]:
     """What may be tried, the usual choice first; nothing where there is no choice."""
     if group.kind == "opaque":
         return []
-    flat = flatten(group)
+    flat = flatten(group, not grain.powers)
     if group.kind == "contraction":
         return blocks.candidates(sides(as_matrix(flat, grain)).extents, grain)
     return ways.candidates(flat, grain)
@@ -52,7 +52,7 @@ def refusal(group: Group, choice: Choice, grain: Grain) -> str:
     """Why a choice is none for a group; empty if it is."""
     if group.kind == "opaque":
         return "the kernel is as its op brings it"
-    flat = flatten(group)
+    flat = flatten(group, not grain.powers)
     if group.kind == "contraction":
         return blocks.refusal(sides(as_matrix(flat, grain)).extents, choice, grain)
     return ways.refusal(flat, choice, grain)

@@ -10,7 +10,6 @@ from ..runtime.grain import Grain
 from .across import across
 from .casts import casts
 from .fold import fold
-from .in_turn import in_turn
 from .laid import laid
 from .share import share
 from .simplify import simplify
@@ -25,7 +24,6 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     share,
     sooner,
     casts,
-    in_turn,
     stored,
     across,
     split,
@@ -34,4 +32,4 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 
 def fitted(change: Callable[[Graph], Graph], grain: Grain) -> Callable[[Graph], Graph]:
     """A pass as it is for a device."""
-    return partial(change, grain=grain) if change in (laid, in_turn, stored, across, split) else change
+    return partial(change, grain=grain) if change in (laid, stored, across, split) else change

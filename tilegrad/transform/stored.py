@@ -15,7 +15,6 @@ from ..ops.contraction import Contract
 from ..ops.lines import Stored
 from ..ops.movement import Movement
 from ..ops.pooling import Returned
-from ..ops.windows_in_turn import ReturnedInTurn
 from ..runtime.grain import Grain
 from .share import moved
 
@@ -60,7 +59,7 @@ def _computed(value: Value) -> list[Value]:
     read: tuple[Value, ...] = ()
     if isinstance(value, Contract):
         read = value.inputs
-    elif isinstance(value, Returned | ReturnedInTurn):
+    elif isinstance(value, Returned):
         read = (value.y,)
     found = []
     for x in read:
