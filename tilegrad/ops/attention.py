@@ -26,6 +26,7 @@ from .control import where
 from .exponential import exp
 from .movement import narrow, transpose
 from .reduction import amax
+from .tiled_attention import TiledAttention, is_tiled
 
 if TYPE_CHECKING:
     from .tile_code import TileCode
@@ -86,7 +87,8 @@ def attention(query: Value, key: Value, value: Value, setting: Setting) -> Value
     mask = () if setting.mask is None else (_turned_mask(setting.mask),)
     # not the state itself: its tensor goes on to other numbers before the gradient is taken
     state = () if setting.state is None else (add(setting.state, 0),)
-    made = Attention(q, k, v, mask, state, heads, setting.causal, setting.scale, setting.p, setting.precision)
+    given = (q, k, v, mask, state, heads, setting.causal, setting.scale, setting.p, setting.precision)
+    made = (TiledAttention if is_tiled(query, key, value, setting) else Attention)(*given)
     means, _ = made.parts(made)
     return cast(reshape(means, (batch, heads, queries, value.shape[-1])), query.dtype)
 

@@ -1,4 +1,4 @@
-"""Products of bfloat16 and float16 on Hopper (sm_90a): four warps multiply together what a copying thread brings.
+"""Products of bfloat16, float16 and tf32 on Hopper (sm_90a): four warps multiply together what a copying thread brings.
 
 The last four warps of a block copy, the others multiply. Stages of shared memory go from one side to the other by two
 barriers each: `full` when the bytes of a stage are there, `empty` when its products are done. Boxes of a tensor are
@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....ir import tile as ir
-from ....ir.dtype import bfloat16, float16
+from ....ir.dtype import bfloat16, float16, float32
 from ..tensor_map import TensorMap
 from .dot_operands import Definitions, Strided
-from .dot_tiling import Tiling
+from .dot_tiling import Tiling, operand_dtype
 
 SHARED = 218 * 1024
 """Bytes that a block may have, 227 KiB, without what reductions after the loop may want."""
@@ -73,12 +73,15 @@ class Grouped(NamedTuple):
 def grouped(definitions: Definitions, product: ir.Dot, shared: int = SHARED) -> Grouped | None:
     """How a product in a loop is done, if it can be done so."""
     x, y = definitions.strided(product.x), definitions.strided(product.y)
-    if x is None or y is None or x.dtype is not y.dtype or x.dtype not in (bfloat16, float16):
+    if x is None or y is None or x.dtype is not y.dtype or operand_dtype(x.dtype, product.precision) is not x.dtype:
         return None
+    turned = (x.along == 0, y.along == 1)
+    if x.dtype not in (bfloat16, float16) and (x.dtype is not float32 or any(turned)):
+        return None  # lines of tf32 have to be along k
     m, n, depth = x.shape[0], y.shape[1], x.shape[1]
     if m not in (64, 128) or n % 16 or n > 256 or depth % (LINE // x.dtype.bytes):
         return None
-    sides = (_side(definitions, x, x.along == 0, m), _side(definitions, y, y.along == 1, n))
+    sides = (_side(definitions, x, turned[0], m), _side(definitions, y, turned[1], n))
     if sides[0] is None or sides[1] is None:
         return None
     stages = min(MOST_STAGES, shared // (sides[0].bytes + sides[1].bytes + 16))
@@ -109,6 +112,13 @@ def corner(name: str, side: Side, offset: str, indices: tuple[str, str]) -> list
     first = f"({name}_first - {name}_column)" if column else f"{name}_first"
     text.append(f"const int {name}_column = {column or f'{name}_first % {pitch}'};")
     return [*text, f"const int {name}_line = {line or f'{first} / {pitch}'};"]
+
+
+def box_corner(name: str, memory: Strided, offset: str) -> list[str]:
+    """Where in its matrix a tile of memory without borders begins."""
+    first = f"const int64 {name}_first = {offset};"
+    column, line = f"int({name}_first % {memory.pitch})", f"int({name}_first / {memory.pitch})"
+    return [first, f"const int {name}_column = {column}, {name}_line = {line};"]
 
 
 def copies(plan: Grouped) -> list[str]:
