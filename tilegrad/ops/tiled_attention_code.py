@@ -34,14 +34,18 @@ def tiled_attention(PARAMETERS):
     LOOPS
     mean = mean * (1.0 / total)[:, None]
     tl.store(out + ((head * QUERIES + i)[:, None] * FEATURES + f[None, :]), mean.to(LOW))
-    level = (most * SCALE + tl.log(total)) * SHARE
-    upper = level.to(LOW)
-    rest = level - upper.to(tl.float32)
-    middle = rest.to(LOW)
-    lower = (rest - middle.to(tl.float32)).to(LOW)
-    tl.store(out + (BEHIND + head * QUERIES + i), upper)
-    tl.store(out + (BEHIND + LEVELS + head * QUERIES + i), middle)
-    tl.store(out + (BEHIND + 2 * LEVELS + head * QUERIES + i), lower)
+    KEPT
+"""
+
+LEVELS = """
+level = (most * SCALE + tl.log(total)) * SHARE
+upper = level.to(LOW)
+rest = level - upper.to(tl.float32)
+middle = rest.to(LOW)
+lower = (rest - middle.to(tl.float32)).to(LOW)
+tl.store(out + (BEHIND + head * QUERIES + i), upper)
+tl.store(out + (BEHIND + COUNT + head * QUERIES + i), middle)
+tl.store(out + (BEHIND + 2 * COUNT + head * QUERIES + i), lower)
 """
 
 FORWARD_STEP = """
@@ -137,9 +141,9 @@ def share_of(op: Attending) -> float:
     return 1.0 if op.query.dtype is bfloat16 else 2.0**-10
 
 
-def forward(op: Attending) -> TileCode:
+def forward(op: Attending, levels: bool) -> TileCode:
     """Each instance has a tile of queries of one head."""
-    return _along_keys(op, FORWARD, FORWARD_STEP, 128)
+    return _along_keys(op, FORWARD, FORWARD_STEP, op.sizes.width, LEVELS if levels else "")
 
 
 def query_gradient(op: Attending) -> TileCode:
@@ -147,14 +151,14 @@ def query_gradient(op: Attending) -> TileCode:
     return _along_keys(op, QUERY_GRADIENT, QUERY_STEP, 64)
 
 
-def _along_keys(op: Attending, text: str, step: str, most: int) -> TileCode:
+def _along_keys(op: Attending, text: str, step: str, most: int, kept: str = "") -> TileCode:
     n, _, queries, keys, _, _ = op.sizes
     rows, columns = _side(queries, 128), _side(keys, most)
     loops = [("0", str(keys), "")]
     if op.causal:
         whole = f"tl.minimum((first + 1) // {columns} * {columns}, {keys})"
         loops = [("0", whole, ""), (whole, f"tl.minimum(first + {rows}, {keys})", BY_QUERY)]
-    return _made(op, text, step, loops, (n * (queries // rows), queries // rows, rows, columns))
+    return _made(op, text, step, loops, (n * (queries // rows), queries // rows, rows, columns), kept)
 
 
 def key_gradient(op: Attending) -> TileCode:
@@ -175,13 +179,18 @@ def _side(extent: int, most: int) -> int:
 
 
 def _made(
-    op: Attending, text: str, step: str, loops: list[tuple[str, str, str]], numbers: tuple[int, int, int, int]
+    op: Attending,
+    text: str,
+    step: str,
+    loops: list[tuple[str, str, str]],
+    numbers: tuple[int, int, int, int],
+    kept: str = "",
 ) -> TileCode:
     n, m, queries, keys, width, features = op.sizes
     instances, tiles, rows, columns = numbers
-    behind = n * queries * features if text is FORWARD else m * keys * width
+    behind = m * keys * width if text is KEY_GRADIENT else n * queries * features
     words = {"GROUP": n // m, "QUERIES": queries, "KEYS": keys, "WIDTH": width, "FEATURES": features}
-    words |= {"ROWS": rows, "COLUMNS": columns, "TILES": tiles, "BEHIND": behind, "LEVELS": n * queries}
+    words |= {"ROWS": rows, "COLUMNS": columns, "TILES": tiles, "BEHIND": behind, "COUNT": n * queries}
     words |= {"SCALE": repr(op.scale), "BINARY": repr(op.scale * LOG2E), "LOG2E": repr(LOG2E)}  # type: ignore[dict-item]
     words |= {"LOW": f"tl.{op.query.dtype.name}", "SHARE": repr(share_of(op))}  # type: ignore[dict-item]
     lines = []
@@ -189,5 +198,5 @@ def _made(
         inner = filled(step, {"MASKED": masked}, {}).replace("@", f"_{suffix}")
         lines.append(f"for start_{suffix} in range({begin}, {end}, {columns}):")
         lines += [f"    {line}" for line in inner.splitlines() if line]
-    made = filled(text, {"LOOPS": "\n".join(lines)}, words)
+    made = filled(text, {"LOOPS": "\n".join(lines), "KEPT": kept}, words)
     return tile_code(made, op.given(), op.type, (Tiles(instances, 1),))

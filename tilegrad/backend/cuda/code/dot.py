@@ -198,7 +198,8 @@ class Products:
     def bounds(self) -> str:
         """`__launch_bounds__`: how many blocks a multiprocessor should have at once."""
         many = self.threads <= (128 if any(t.kind == "warp" for t in self.tilings.values()) else 256)
-        return f"{self.threads + self.copying}, {2 if many and not self.copying else 1}" if self.dots else ""
+        blocks = self.flow.blocks if self.flow is not None else 2 if many and not self.copying else 1
+        return f"{self.threads + self.copying}, {blocks}" if self.dots else ""
 
     def ids(self) -> list[str]:
         """The program ids: sixteen rows of tiles at a time, so that operands are found in the second cache."""
@@ -248,8 +249,11 @@ class Products:
         match plan:
             case Grouped():
                 self.use(helpers.BARRIERS, helpers.GROUPS)
-                turned = (plan.x.turned, plan.y.turned)
-                self.use(helpers.group_product(_sides(plan)[0].dtype.name, plan.tiling.n, turned))
+                left, right = plan.sides
+                if plan.by_registers:
+                    self.use(helpers.NUMBERS)
+                how = (plan.tiling.columns, (left.turned, right.turned), plan.tiling.swapped)
+                self.use(helpers.group_product(left.memory.dtype.name, *how))
                 k = low.names.of(loop.index)
                 head = f"for ({index[0]} = {index[1]}; {k} < {index[2]}; {k} += {index[3]}) {{"
                 pointers = [low.names.of(side.parameter) for side in _sides(plan)]

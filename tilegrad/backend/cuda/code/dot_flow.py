@@ -20,7 +20,9 @@ from .dot_operands import Definitions, Strided
 from .dot_tiling import Tiling
 
 SHARED = 218 * 1024
-"""Bytes that a block may have, 227 KiB, without what results are gathered in."""
+"""Bytes that blocks of a multiprocessor may have, 227 KiB, without what is needed besides."""
+FEW_REGISTERS = 80
+"""For sums and left operands: if a thread needs no more, two blocks share a multiprocessor."""
 MOST_STAGES, LINE, PIECE = 4, 128, 64
 """A line of 128 bytes has 64 numbers."""
 
@@ -96,6 +98,15 @@ class Flow(NamedTuple):
     def staged(self) -> tuple[Brought, ...]:
         """The tiles of a stage; all loops bring such."""
         return self.turns[0].tiles
+
+    @property
+    def blocks(self) -> int:
+        """Of a multiprocessor: while one begins or ends, the other computes."""
+        most = 0
+        for turn in self.turns:
+            own = [self.products[id(s)] for s in turn.loop.body if id(s) in self.products]
+            most = max(most, sum(p.tiling.n // 2 + (p.depth // 4 if isinstance(p.left, str) else 0) for p in own))
+        return 2 if self.tiling.down == 2 and most <= FEW_REGISTERS else 1
 
     @property
     def tiling(self) -> Tiling:
@@ -176,7 +187,7 @@ class _Finder:
             pointers = [b.memory.pointer for b in (*turn.tiles, *resident)]
             self._known_early(loop, (loop.start, loop.stop, loop.step, *pointers))
         made = Flow(resident, tuple(turns), self.products, frozenset(self.skipped.values()), 0)
-        stages = (SHARED - made.held - 8) // (made.stage + 8 * (len(made.staged) + 1))
+        stages = (SHARED // made.blocks - made.held - 8) // (made.stage + 8 * (len(made.staged) + 1))
         _need(stages >= 2)
         return made._replace(stages=min(MOST_STAGES, stages))
 

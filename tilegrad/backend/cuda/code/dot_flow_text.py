@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from .dot import Products
     from .lower import Lowering
 
-REGISTERS = {1: (40, 232), 2: (40, 232), 3: (32, 160)}
-"""Of a thread that copies and of one that computes, by the groups of those."""
+REGISTERS = {(1, 1): (40, 232), (2, 1): (40, 232), (3, 1): (32, 160), (2, 2): (24, 104)}
+"""Of a thread that copies and of one that computes, by the groups of those and the blocks of a multiprocessor."""
 
 
 def begin(products: Products, low: Lowering, plan: Flow) -> None:
@@ -34,7 +34,7 @@ def begin(products: Products, low: Lowering, plan: Flow) -> None:
         out.add(f"for (int n = 0; n < {plan.stages}; ++n) start_barrier(empty + n * 8, {plan.tiling.down});")
         out.add('asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");')
     out.add("__syncthreads();")
-    few, many = REGISTERS[plan.tiling.down]
+    few, many = REGISTERS[plan.tiling.down, plan.blocks]
     with out.block(f"if (threadIdx.x >= {plan.tiling.threads})"):
         out.add(f'asm volatile("setmaxnreg.dec.sync.aligned.u32 {few};");')
         with out.block(f"if (threadIdx.x == {plan.tiling.threads})"):

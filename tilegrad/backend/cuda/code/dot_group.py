@@ -65,6 +65,16 @@ class Grouped(NamedTuple):
         return LINE // self.x.memory.dtype.bytes
 
     @property
+    def sides(self) -> tuple[Side, Side]:
+        """What is on the left, and on the right, where tensor cores multiply."""
+        return (self.y, self.x) if self.tiling.swapped else (self.x, self.y)
+
+    @property
+    def by_registers(self) -> bool:
+        """Whether the left operand goes through registers: numbers of 32 bits that do not lie along k."""
+        return self.sides[0].turned and self.x.memory.dtype.bytes == 4
+
+    @property
     def threads(self) -> int:
         """Of a block: four warps more copy."""
         return self.tiling.threads + 128
@@ -76,16 +86,18 @@ def grouped(definitions: Definitions, product: ir.Dot, shared: int = SHARED) -> 
     if x is None or y is None or x.dtype is not y.dtype or operand_dtype(x.dtype, product.precision) is not x.dtype:
         return None
     turned = (x.along == 0, y.along == 1)
-    if x.dtype not in (bfloat16, float16) and (x.dtype is not float32 or any(turned)):
-        return None  # lines of tf32 have to be along k
+    if x.dtype not in (bfloat16, float16) and (x.dtype is not float32 or all(turned)):
+        return None  # lines of tf32 have to be along k, but for those that go through registers: they are on the left
+    swapped = x.dtype is float32 and turned[1]
     m, n, depth = x.shape[0], y.shape[1], x.shape[1]
-    if m not in (64, 128) or n % 16 or n > 256 or depth % (LINE // x.dtype.bytes):
+    high, wide = (n, m) if swapped else (m, n)
+    if high not in (64, 128) or wide % 16 or wide > 256 or depth % (LINE // x.dtype.bytes):
         return None
     sides = (_side(definitions, x, turned[0], m), _side(definitions, y, turned[1], n))
     if sides[0] is None or sides[1] is None:
         return None
     stages = min(MOST_STAGES, shared // (sides[0].bytes + sides[1].bytes + 16))
-    return Grouped(Tiling("group", m, n, m // 64, 1, 64, n), sides[0], sides[1], depth, stages)
+    return Grouped(Tiling("group", m, n, high // 64, 1, 64, wide, swapped), sides[0], sides[1], depth, stages)
 
 
 def _side(definitions: Definitions, memory: Strided, turned: bool, extent: int) -> Side | None:
@@ -145,12 +157,9 @@ def copies(plan: Grouped) -> list[str]:
 
 def products(plan: Grouped, sums: str) -> list[str]:
     """In a turn of the loop: multiplies, stage by stage; a stage is given back when the next products have begun."""
-    step = 32 // plan.x.memory.dtype.bytes
-    places = []
-    for side, first in ((plan.x, f"group * {64 * LINE}"), (plan.y, f"{plan.x.bytes}")):
-        own = f"place + {first}" if side is plan.y or plan.tiling.down > 1 else "place"
-        advance, panel = (step * LINE, plan.piece * LINE) if side.turned else (32, 16)
-        places.append(f"operand_at({own} + step * {advance}, {panel}, {8 * LINE})")
+    if plan.by_registers:
+        return _by_registers(plan, sums)
+    places = [_address(plan, side) for side in plan.sides]
     return [
         f"for (int part = 0; part < {plan.depth // plan.piece}; ++part) {{",
         f"    uint32 place = operands + stage * {plan.stage};",
@@ -162,6 +171,42 @@ def products(plan: Grouped, sums: str) -> list[str]:
         "    commit_products();",
         "    wait_for_products<1>();",
         "    if (before >= 0 && threadIdx.x % 128 == 0) arrive(empty + before * 8);",
+        "    before = stage;",
+        f"    if (++stage == {plan.stages}) stage = 0, phase ^= 1;",
+        "}",
+    ]
+
+
+def _address(plan: Grouped, side: Side) -> str:
+    """Of an operand in a step."""
+    step = 32 // side.memory.dtype.bytes
+    own = "place" if side is plan.x else f"place + {plan.x.bytes}"
+    if side is plan.sides[0] and plan.tiling.down > 1:
+        own += f" + group * {64 * LINE}"
+    advance, panel = (step * LINE, plan.piece * LINE) if side.turned else (32, 16)
+    return f"operand_at({own} + step * {advance}, {panel}, {8 * LINE})"
+
+
+def _by_registers(plan: Grouped, sums: str) -> list[str]:
+    """The same with a left operand that is read into registers first: when the products before have been done."""
+    left, right = plan.sides
+    first = "place" if left is plan.x else f"place + {plan.x.bytes}"
+    return [
+        "const int lane = threadIdx.x % 32, row = group * 64 + threadIdx.x / 32 % 4 * 16;",
+        f"for (int part = 0; part < {plan.depth // plan.piece}; ++part) {{",
+        f"    uint32 place = operands + stage * {plan.stage};",
+        "    wait(full + stage * 8, phase);",
+        "    wait_for_products<0>();",
+        "    if (before >= 0 && threadIdx.x % 128 == 0) arrive(empty + before * 8);",
+        "    uint32 left[4][4];",
+        "    #pragma unroll",
+        "    for (int step = 0; step < 4; ++step)",
+        f"        read_numbers<true>(left[step], {first} + row / 32 * {plan.piece * LINE}, step * 8, row % 32 / 4, lane);",
+        "    begin_products();",
+        "    #pragma unroll",
+        "    for (int step = 0; step < 4; ++step)",
+        f"        multiply({sums}, left[step], {_address(plan, right)});",
+        "    commit_products();",
         "    before = stage;",
         f"    if (++stage == {plan.stages}) stage = 0, phase ^= 1;",
         "}",

@@ -112,6 +112,12 @@ template <int n> __device__ __forceinline__ void settle(float (&sums)[2][n][2]) 
     #pragma unroll
     for (int j = 0; j < n; ++j) asm volatile("" : "+f"(sums[h][j][0]), "+f"(sums[h][j][1]) :: "memory");
 }
+template <int n> __device__ __forceinline__ void settle(float (&sums)[n][2][2]) {
+  #pragma unroll
+  for (int j = 0; j < n; ++j)
+    #pragma unroll
+    for (int h = 0; h < 2; ++h) asm volatile("" : "+f"(sums[j][h][0]), "+f"(sums[j][h][1]) :: "memory");
+}
 """
 
 FLOW = """\
@@ -148,12 +154,18 @@ __device__ __forceinline__ void multiply({kind} (&c)[2], {kind} (&d)[2], const u
 """
 
 
-def group_product(dtype: str, columns: int, turned: tuple[bool, bool]) -> str:
-    """sums += x @ y for 64 rows and 32 bytes of k, by four warps; an operand is turned if its lines are not along k."""
+def group_product(dtype: str, columns: int, turned: tuple[bool, bool], swapped: bool = False) -> str:
+    """sums += x @ y for 64 rows and 32 bytes of k, by four warps; an operand is turned if its lines are not along k.
+
+    Numbers of 32 bits that are turned come in registers.
+    """
     word, depth = WORDS[dtype], 8 if dtype == "float32" else 16
     pairs = columns // 8
     names = ", ".join(f"%{n}" for n in range(4 * pairs))
-    held = [f'"+f"(sums[{h}][{j}][{e}])' for j in range(pairs) for h in range(2) for e in range(2)]
+    places = [(h, j, e) for j in range(pairs) for h in range(2) for e in range(2)]
+    held = [f'"+f"(sums[{j}][{h}][{e}])' if swapped else f'"+f"(sums[{h}][{j}][{e}])' for h, j, e in places]
+    if dtype == "float32" and turned[0]:
+        return _product_from_registers(columns, held, swapped)
     lines = ",\n      ".join(", ".join(held[n : n + 8]) for n in range(0, len(held), 8))
     tail = "" if dtype == "float32" else f", {int(turned[0])}, {int(turned[1])}"
     return f"""\
@@ -162,6 +174,21 @@ __device__ __forceinline__ void multiply(float (&sums)[2][{pairs}][2], uint64 x,
     "%{4 * pairs}, %{4 * pairs + 1}, 1, 1, 1{tail};"
     : {lines}
     : "l"(x), "l"(y));
+}}
+"""
+
+
+def _product_from_registers(columns: int, held: list[str], swapped: bool) -> str:
+    count = len(held)
+    names = ", ".join(f"%{n}" for n in range(count))
+    lines = ",\n      ".join(", ".join(held[n : n + 8]) for n in range(0, count, 8))
+    shape = f"[{columns // 8}][2][2]" if swapped else f"[2][{columns // 8}][2]"
+    return f"""\
+__device__ __forceinline__ void multiply(float (&sums){shape}, const uint32 (&x)[4], uint64 y) {{
+  asm volatile("wgmma.mma_async.sync.aligned.m64n{columns}k8.f32.tf32.tf32 {{{names}}}, "
+    "{{%{count}, %{count + 1}, %{count + 2}, %{count + 3}}}, %{count + 4}, 1, 1, 1;"
+    : {lines}
+    : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(y));
 }}
 """
 

@@ -41,6 +41,8 @@ class Tiling(NamedTuple):
     across: int
     rows: int
     columns: int
+    swapped: bool = False
+    """Whether rows are spread as columns usually are, and these as rows: y.T @ x.T is multiplied then."""
 
     @property
     def threads(self) -> int:
@@ -55,6 +57,8 @@ class Tiling(NamedTuple):
         high = [Digit(4, 32)] if self.kind == "group" else _register(self.rows // 16)
         rows = (Digit(8, 4), Digit(2), *high, *_threads(self.down, stride * self.across))
         columns = (Digit(2), Digit(4, 1), *_register(self.columns // 8), *_threads(self.across, stride))
+        if self.swapped:
+            return Layout((self.m, self.n), (columns, rows), 0)
         return Layout((self.m, self.n), (rows, columns), 1 if self.n % 2 == 0 else -1)
 
     def _thread_layout(self) -> Layout:
