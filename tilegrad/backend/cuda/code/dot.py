@@ -162,7 +162,7 @@ class Products:
     @property
     def copying(self) -> int:
         """Threads besides, which only copy."""
-        return 128 if self.group is not None or self.flow is not None else 0
+        return next((plan.copying for plan in (self.flow, self.group) if plan is not None), 0)
 
     @property
     def layouts(self) -> dict[str, Layout]:
@@ -198,7 +198,8 @@ class Products:
     def bounds(self) -> str:
         """`__launch_bounds__`: how many blocks a multiprocessor should have at once."""
         many = self.threads <= (128 if any(t.kind == "warp" for t in self.tilings.values()) else 256)
-        blocks = self.flow.blocks if self.flow is not None else 2 if many and not self.copying else 1
+        blocks = 2 if many and not self.copying else 1
+        blocks = next((plan.blocks for plan in (self.flow, self.group) if plan is not None), blocks)
         return f"{self.threads + self.copying}, {blocks}" if self.dots else ""
 
     def ids(self) -> list[str]:

@@ -109,6 +109,11 @@ class Flow(NamedTuple):
         return 2 if self.tiling.down == 2 and most <= FEW_REGISTERS else 1
 
     @property
+    def copying(self) -> int:
+        """Threads that copy: four warps, so that their registers can be given to others, or one."""
+        return 32 if self.blocks == 2 else 128
+
+    @property
     def tiling(self) -> Tiling:
         return next(iter(self.products.values())).tiling
 

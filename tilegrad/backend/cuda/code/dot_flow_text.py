@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from .dot import Products
     from .lower import Lowering
 
-REGISTERS = {(1, 1): (40, 232), (2, 1): (40, 232), (3, 1): (32, 160), (2, 2): (24, 104)}
-"""Of a thread that copies and of one that computes, by the groups of those and the blocks of a multiprocessor."""
+REGISTERS = {1: (40, 232), 2: (40, 232), 3: (32, 160)}
+"""Of a thread that copies and of one that computes, by the groups of those, where a multiprocessor has one block."""
 
 
 def begin(products: Products, low: Lowering, plan: Flow) -> None:
@@ -34,14 +34,17 @@ def begin(products: Products, low: Lowering, plan: Flow) -> None:
         out.add(f"for (int n = 0; n < {plan.stages}; ++n) start_barrier(empty + n * 8, {plan.tiling.down});")
         out.add('asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");')
     out.add("__syncthreads();")
-    few, many = REGISTERS[plan.tiling.down, plan.blocks]
+    few, many = REGISTERS[plan.tiling.down]
+    given = plan.blocks == 1
     with out.block(f"if (threadIdx.x >= {plan.tiling.threads})"):
-        out.add(f'asm volatile("setmaxnreg.dec.sync.aligned.u32 {few};");')
+        if given:
+            out.add(f'asm volatile("setmaxnreg.dec.sync.aligned.u32 {few};");')
         with out.block(f"if (threadIdx.x == {plan.tiling.threads})"):
             _copy_all(products, low, plan)
         out.add("return;")
     products.parted = len(out.lines)
-    out.add(f'asm volatile("setmaxnreg.inc.sync.aligned.u32 {many};");')
+    if given:
+        out.add(f'asm volatile("setmaxnreg.inc.sync.aligned.u32 {many};");')
     out.add("const int group = threadIdx.x / 128;")
     out.add("int stage = 0, phase = 0;")
     out.add("wait(ready, 0);")

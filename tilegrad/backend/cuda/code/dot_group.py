@@ -65,6 +65,17 @@ class Grouped(NamedTuple):
         return LINE // self.x.memory.dtype.bytes
 
     @property
+    def blocks(self) -> int:
+        """Of a multiprocessor: small tiles leave registers for two, and one multiplies while the other stores."""
+        small = self.tiling.down == 2 and self.tiling.columns <= 128
+        return 2 if small and self.x.memory.dtype.bytes == 2 else 1
+
+    @property
+    def copying(self) -> int:
+        """Threads that copy. Registers can be given away by four warps only; where two blocks share them, one copies."""
+        return 32 if self.blocks == 2 else 128
+
+    @property
     def sides(self) -> tuple[Side, Side]:
         """What is on the left, and on the right, where tensor cores multiply."""
         return (self.y, self.x) if self.tiling.swapped else (self.x, self.y)
@@ -76,8 +87,8 @@ class Grouped(NamedTuple):
 
     @property
     def threads(self) -> int:
-        """Of a block: four warps more copy."""
-        return self.tiling.threads + 128
+        """Of a block."""
+        return self.tiling.threads + self.copying
 
 
 def grouped(definitions: Definitions, product: ir.Dot, shared: int = SHARED) -> Grouped | None:
@@ -96,8 +107,8 @@ def grouped(definitions: Definitions, product: ir.Dot, shared: int = SHARED) -> 
     sides = (_side(definitions, x, turned[0], m), _side(definitions, y, turned[1], n))
     if sides[0] is None or sides[1] is None:
         return None
-    stages = min(MOST_STAGES, shared // (sides[0].bytes + sides[1].bytes + 16))
-    return Grouped(Tiling("group", m, n, high // 64, 1, 64, wide, swapped), sides[0], sides[1], depth, stages)
+    made = Grouped(Tiling("group", m, n, high // 64, 1, 64, wide, swapped), sides[0], sides[1], depth, 0)
+    return made._replace(stages=min(MOST_STAGES, shared // made.blocks // (made.stage + 16)))
 
 
 def _side(definitions: Definitions, memory: Strided, turned: bool, extent: int) -> Side | None:
@@ -232,7 +243,7 @@ def beginning(plan: Grouped, shared: str) -> list[str]:
 def parted(plan: Grouped, sums: str, copying: list[str], multiplying: list[str]) -> list[str]:
     """The two roles, each with its loop, after which the copying warps are done."""
     limits = ["", ""]
-    if plan.tiling.down > 1:  # those that multiply get registers of the others
+    if plan.tiling.down > 1 and plan.blocks == 1:  # those that multiply get registers of the others
         changes = (("dec", 40), ("inc", 232))
         limits = [f'asm volatile("setmaxnreg.{change}.sync.aligned.u32 {count};");' for change, count in changes]
     return [
