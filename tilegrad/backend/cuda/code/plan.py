@@ -125,8 +125,12 @@ class Plan:
         """What is loaded to meet sums of tensor cores lies as they do: four threads side by side have pairs."""
         self.sums = tuple(sums)
         shapes = {layout.shape: layout for layout in self.sums}
+        dots = [v for values in self.values.values() for v in values if isinstance(v, ir.Dot)]
+        operands = {x.name for dot in dots for x in (dot.x, dot.y) if isinstance(x, ir.Name)}
         for s in body:
-            if isinstance(s, ir.Assign) and isinstance(s.value, ir.Load) and len(self.values[s.name]) == 1:
+            if not isinstance(s, ir.Assign) or s.name in operands:
+                continue
+            if isinstance(s.value, ir.Load) and len(self.values[s.name]) == 1:
                 layout = shapes.get(self.types.variables[s.name].shape)
                 if layout is not None:
                     self.layouts[s.name] = layout
