@@ -55,6 +55,20 @@ def convolution(
     yield Workload(f"{name} gradients bfloat16", shapes, ours, theirs, 2 * operations, "bfloat16", True, 3e-2)
 
 
+def first_convolution() -> Workload:
+    """The first convolution of AlexNet, with bias and ReLU: one channel, windows four apart."""
+    f = tg.nn.functional
+    return Workload(
+        "conv1 bias and relu bfloat16",
+        ((128, 1, 224, 224), (96, 1, 11, 11), (96,)),
+        lambda x, w, b: tg.relu(f.conv2d(x, w, b, 4)),
+        lambda t: lambda x, w, b: t.relu(t.nn.functional.conv2d(x, w, b, 4)),
+        2.0 * 128 * 54 * 54 * 96 * 121,
+        "bfloat16",
+        tolerance=2e-2,
+    )
+
+
 def workloads() -> Iterator[Workload]:
     for size in SIZES:
         yield from products(size, "bfloat16", 1e-2)
@@ -104,6 +118,7 @@ def workloads() -> Iterator[Workload]:
         "bfloat16",
         tolerance=1e-2,
     )
+    yield first_convolution()
     yield from convolution("conv2", 128, (64, 27, 27), (192, 64, 5, 5), 2)
     yield from convolution("conv3", 128, (192, 13, 13), (384, 192, 3, 3), 1)
 

@@ -36,7 +36,7 @@ class Task(NamedTuple):
 TASKS = (
     *(Task("mlp", (n,)) for n in (64, 512)),
     *(Task("lenet", (n,)) for n in (64, 512)),
-    *(Task("alexnet", (n,), low) for n in (32, 128) for low in (False, True)),
+    *(Task("alexnet", (n,), low) for n in (32, 128, 512) for low in (False, True)),
     *(Task("gpt", (16, 128), low) for low in (False, True)),
     Task("gpt2", (16, 1024), True),
 )
