@@ -262,7 +262,9 @@ def test_numbers_are_rounded_to_the_nearest_of_tf32(order: str, emulation: emula
     x[0, :4] = np.inf, -np.inf, 3.0, 1e-30
     given = np.ascontiguousarray(x[:64] if order == "MK,KN" else x[:, :64])
     out = np.zeros((64, 96), np.float32)
-    emulation.run(list(CASES).index(name), [given.ravel(), np.eye(96, dtype=np.float32).ravel(), out.ravel()], CASES[name][1])
+    emulation.run(
+        list(CASES).index(name), [given.ravel(), np.eye(96, dtype=np.float32).ravel(), out.ravel()], CASES[name][1]
+    )
     wanted = as_tf32(given if order == "MK,KN" else np.ascontiguousarray(given.T))
     usual = ~np.isinf(wanted).any(1)  # an infinity times 0 is NaN
     np.testing.assert_array_equal(out[usual], wanted[usual])

@@ -96,7 +96,10 @@ def write_loop(products: Products, low: Lowering, plan: Flow, loop: ir.For) -> N
     numbers = [low.elements.of(x, (), dtype) for x in (loop.start, loop.stop, loop.step)]
     start, stop, step = (x.within(9) for x in numbers)
     outer = dict(low.elements.lazy), dict(low.elements.kept)
-    with low.repeated(loop), low.out.block(f"for ({TYPES[dtype.name]} {index} = {start}; {index} < {stop}; {index} += {step})"):
+    with (
+        low.repeated(loop),
+        low.out.block(f"for ({TYPES[dtype.name]} {index} = {start}; {index} < {stop}; {index} += {step})"),
+    ):
         low.scopes.append({loop.index})
         _Turn(products, low, plan).write(loop.body)
         low.out.add("if (threadIdx.x % 128 == 0) arrive(empty + stage * 8);")
