@@ -128,10 +128,8 @@ def _similar(line: str, shown: Sequence[str], node: ast.Constant) -> int:
 
 
 KINDS = r"(?P<kind>fatal error|error|note|warning)"
-GCC = re.compile(rf"^(?P<file><[^>]+>|[^\s:][^:]*):(?P<line>\d+):(?:(?P<column>\d+):)? *{KINDS}: (?P<text>.*)")
-OTHER = re.compile(
-    rf"^(?P<file><[^>]+>|[^\s(][^(]*)\((?P<line>\d+)(?:,(?P<column>\d+))?\) ?: *{KINDS}(?: #?[\w-]+)?: (?P<text>.*)"
-)
+GCC = rf"^(?P<file><[^>]+>|[^\s:][^:]*):(?P<line>\d+):(?:(?P<column>\d+):)? *{KINDS}: (?P<text>.*)"
+OTHER = rf"^(?P<file><[^>]+>|[^\s(][^(]*)\((?P<line>\d+)(?:,(?P<column>\d+))?\) ?: *{KINDS}(?: #?[\w-]+)?: (?P<text>.*)"
 """How gcc and clang, and how NVRTC and Microsoft's compiler say where something is."""
 MOST_MESSAGES = 8
 
@@ -160,7 +158,7 @@ def messages(log: str, given: Sequence[Source]) -> list[Message]:
     """What a compiler said, with its places turned into the user's."""
     found = []
     for line in log.splitlines():
-        parts = GCC.match(line) or OTHER.match(line)
+        parts = re.match(GCC, line) or re.match(OTHER, line)
         if parts is None:
             if "undefined reference" in line or "unresolved external" in line or "undefined symbol" in line:
                 found.append(Message("error", line.rpartition(": ")[2], None, 0))
