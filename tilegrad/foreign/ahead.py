@@ -30,7 +30,7 @@ from . import glue
 from .abi import VERSION
 from .build import Choices, Library, Report, build_cpp
 from .function import CppFunction
-from .inline import COMPLETE, gathered
+from .inline import COMPLETE, Module, module_of
 from .patterns import Signature
 from .signature import parse
 from .source import SUFFIXES, Source, source
@@ -176,8 +176,8 @@ def _loaded(path: Path, wanted: str) -> Library:
     return _libraries[wanted]
 
 
-def load(package: str | os.PathLike[str]) -> Any:
-    """The functions of a folder that `python -m tilegrad build` has made: a module of them, or the only one."""
+def load(package: str | os.PathLike[str]) -> Module:
+    """The functions of a folder that `python -m tilegrad build` has made."""
     folder = Path(package)
     try:
         listed = json.loads((folder / LISTED).read_text())
@@ -193,7 +193,7 @@ def load(package: str | os.PathLike[str]) -> Any:
             f"{folder} was built for {listed['platform']}, and this is {sysconfig.get_platform()}: build it here"
         )
     plans = [Built(signature, symbol) for signature, symbol in functions]
-    return gathered([Prebuilt(folder, listed, plans, plan) for plan in plans], folder.name)
+    return module_of([Prebuilt(folder, listed, plans, plan) for plan in plans], folder.name)
 
 
 class Built(glue.Plan):
