@@ -71,8 +71,7 @@ def first_convolution() -> Workload:
 
 def workloads() -> Iterator[Workload]:
     for size in SIZES:
-        yield from products(size, "bfloat16", 1e-2)
-        yield from products(size, "float16", 2e-3)
+        yield from (*products(size, "bfloat16", 1e-2), *products(size, "float16", 2e-3))
     for size in SIZES[:2]:
         yield from products(size, "float32", 1e-5)
         yield from tf32(size)

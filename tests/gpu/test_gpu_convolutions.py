@@ -1,4 +1,4 @@
-"""Convolutions in bfloat16 with their gradients on the GPU, against float64: operands in boxes, and those beside them."""
+"""Convolutions in bfloat16 with their gradients on the GPU, against float64."""
 
 import numpy as np
 import pytest

@@ -7,9 +7,8 @@ import itertools
 import numpy as np
 
 from tests.ops.registry import example, floats
-from tilegrad.ops.lines import Laid, LineProduct, LineWeight, Stored
+from tilegrad.ops.lines import Laid, LineProduct, LineWeight
 
-example(Stored, Stored, floats(3, 4), numpy=lambda x: x)
 example(Laid, Laid, floats(2, 3, 4), numpy=lambda x: x.reshape(2, 12))
 
 GRID, CHANNELS, COUNTS, TAPS, APART = (5, 7), 3, (3, 4), (2, 2), (2, 3)

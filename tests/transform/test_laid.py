@@ -1,4 +1,4 @@
-"""Convolutions laid out in rows, and operands that are stored: the same numbers as before."""
+"""Convolutions laid out in rows: the same numbers as before."""
 
 from __future__ import annotations
 
@@ -8,20 +8,16 @@ import pytest
 from tests.ops.examples_windows import sliding
 from tests.ops.registry import floats, given
 from tilegrad.backend.reference.graph import interpret
-from tilegrad.ir.dtype import bfloat16, float32
+from tilegrad.ir.dtype import bfloat16
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.program import Launch, Program
 from tilegrad.ops import convolution
-from tilegrad.ops.arithmetic import add
-from tilegrad.ops.cast import cast
-from tilegrad.ops.contraction import contract
-from tilegrad.ops.lines import Laid, LineProduct, LineWeight, Stored
+from tilegrad.ops.lines import Laid, LineProduct, LineWeight
 from tilegrad.runtime.grain import Grain, many_small
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.transform.laid import laid
 from tilegrad.transform.pipeline import PASSES, fitted
-from tilegrad.transform.stored import stored
 
 GPU = many_small(132)
 CASES = {
@@ -73,16 +69,6 @@ def test_what_is_not_laid_out() -> None:
     x, w = given(floats(2, 5, 1, 9)), given(floats(5, 1, 1, 3))
     narrow = Graph((x, w), (convolution.Convolve(x, w, (sliding(9, 3),)),))
     assert laid(narrow, GPU) is narrow, "products of one channel each are no matrix products"
-
-
-def test_computed_operands_are_stored() -> None:
-    x, w = (Input(TensorType(dtype, (512, 512)), "x") for dtype in (bfloat16, float32))
-    b = Input(TensorType(bfloat16, (512,)), "b")
-    graph = Graph((x, w, b), (contract(add(x, b), cast(w, bfloat16), "ij,jk->ik"),))
-    made = stored(graph, GPU)
-    assert [type(v.inputs[0]).__name__ for v in made.values() if isinstance(v, Stored)] == ["Add", "Cast"]
-    assert stored(graph, Grain()) is graph
-    assert stored(made, GPU) is made
 
 
 def program(value: Value, *inputs: Value) -> Program:

@@ -9,7 +9,7 @@ Along the last axis the taps of a window are neighbours, so `j` may run on throu
 products of matrices whose lines may overlap, and no position is computed element by element (`transform/laid.py`
 makes them of `convolution.py`, when gradients have been taken).
 
-    Laid          x in memory, in this order; Stored: in memory, as it is
+    Laid          x in memory, in this order
     LineProduct   for each window the products with weights, summed
     LineWeight    for each weight what it met times what came of it, summed over all lines
 """
@@ -46,22 +46,6 @@ class Laid(Movement):
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return (reshape(upstream, self.x.shape),)
-
-
-@final
-class Stored(Movement):
-    """x, in memory: what reads it many times need not compute it each time."""
-
-    x: Value
-
-    def infer(self) -> TensorType:
-        return self.x.type
-
-    def element(self, position: Position, read: Reader) -> Expr:
-        return read(self.x, position)
-
-    def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        return (upstream,)
 
 
 def pitches(grid: tuple[int, ...]) -> tuple[int, ...]:

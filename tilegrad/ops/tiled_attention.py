@@ -1,8 +1,8 @@
 """Attention where matrix units hold tiles of sums in registers: in half precision, and in whole tiles.
 
-What is computed is that of `attention.py`. There are three kernels, of the means, of the gradient of queries, and of that
-of keys and values, so that each instance adds up what is its own: seven products for the gradient instead of five, and
-nothing is added to memory. Results are half precision as queries are; the logarithms for the gradient are
+What is computed is that of `attention.py`. There are three kernels, of the means, of the gradient of queries, and of
+that of keys and values, so that each instance adds up what is its own: seven products for the gradient instead of
+five, and nothing is added to memory. Results are half precision as queries are; the logarithms for the gradient are
 three such numbers each.
 """
 
@@ -70,8 +70,8 @@ class _Tiled(Attending):
 
 @final
 class TiledAttention(_Tiled):
-    """All means; or, with levels, these in a row, and behind them the logarithms of the sums of powers, as sums of three
-    numbers each."""
+    """All means; or, with levels, these in a row, and behind them the logarithms of the sums of powers, as sums of
+    three numbers each."""
 
     levels: bool = True
 
@@ -108,7 +108,18 @@ class TiledAttention(_Tiled):
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         """What arrives for one of a level's three numbers arrives for the level."""
-        given = (self.query, self.key, self.value, (), (), self.heads, self.causal, self.scale, 0.0, self.precision)
+        given: tuple[Any, ...] = (
+            self.query,
+            self.key,
+            self.value,
+            (),
+            (),
+            self.heads,
+            self.causal,
+            self.scale,
+            0.0,
+            self.precision,
+        )
         if not self.levels:
             means, level = (made := TiledAttention(*given)).parts(made)
             to_means, to_level = upstream, None
@@ -146,7 +157,7 @@ class _Gradient(_Tiled):
     def whole(self) -> AttentionGradient:
         """Both, by the op that has one axis of heads."""
         flat = [reshape(x, (-1, *x.shape[-2:])) for x in (self.query, self.key, self.value, self.upstream)]
-        given = (*flat[:3], (), (), self.heads, self.causal, self.scale, 0.0, self.precision)
+        given: tuple[Any, ...] = (*flat[:3], (), (), self.heads, self.causal, self.scale, 0.0, self.precision)
         return AttentionGradient(*given, flat[3], self.level, self.delta)
 
     def slopes(self, arrays: Sequence[Any]) -> tuple[Any, Any, list[Any]]:
@@ -223,7 +234,7 @@ class TiledKeyGradient(_Gradient):
 def tiled(query: Value, key: Value, value: Value, setting: Setting) -> Value:
     """The mean of values for each query, by these kernels."""
     heads = known(query.shape[1], {})
-    given = (query, key, value, (), (), heads, setting.causal, setting.scale, 0.0, setting.precision)
+    given: tuple[Any, ...] = (query, key, value, (), (), heads, setting.causal, setting.scale, 0.0, setting.precision)
     if not any(x.tracked for x in (query, key, value)):
         return TiledAttention(*given, levels=False)
     made = TiledAttention(*given)

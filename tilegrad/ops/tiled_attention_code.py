@@ -1,8 +1,8 @@
 """The kernels of attention and of its gradient for matrix units that hold their sums in registers.
 
 Rows of a tile are what an instance is about (queries, or keys in the kernel of their gradient), columns what it goes
-through: so a row's greatest score and its sum stay within few lanes, and weights are a left operand as they are. Weights
-are rounded to the dtype of the values before they are multiplied with these. Scores are taken to the base 2.
+through: so a row's greatest score and its sum stay within few lanes, and weights are a left operand as they are.
+Weights are rounded to the dtype of the values before they are multiplied with these. Scores are taken to the base 2.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from .share import share
 from .simplify import simplify
 from .sooner import sooner
 from .split import split
-from .stored import stored
 
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     fold,
@@ -24,7 +23,6 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     share,
     sooner,
     casts,
-    stored,
     across,
     split,
 )
@@ -32,4 +30,4 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 
 def fitted(change: Callable[[Graph], Graph], grain: Grain) -> Callable[[Graph], Graph]:
     """A pass as it is for a device."""
-    return partial(change, grain=grain) if change in (laid, stored, across, split) else change
+    return partial(change, grain=grain) if change in (laid, across, split) else change

@@ -147,7 +147,10 @@ static void matrices(unsigned (&r)[4], unsigned from, bool turned) {
 }
 static float element_bf16(unsigned bits) { return bits_as<float>(bits << 16); }
 static float element_tf32(unsigned bits) { return bits_as<float>(bits); }
-static unsigned as_tf32(float x) { unsigned bits = bits_as<unsigned>(x); return x - x != 0 ? bits : (bits + 0x1000) & ~0x1fffu; }
+static unsigned as_tf32(float x) {
+    unsigned bits = bits_as<unsigned>(x);
+    return x - x != 0 ? bits : (bits + 0x1000) & ~0x1fffu;
+}
 static float element_f16(unsigned bits) { return from_f16(bits); }
 static int element_s8(unsigned bits) { return (signed char)bits; }
 static int element_u8(unsigned bits) { return bits; }

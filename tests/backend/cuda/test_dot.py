@@ -105,6 +105,13 @@ def test_a_box_may_not_leave_its_line() -> None:
     assert isinstance(way(shifted, "sm_90a"), Copied)
 
 
+def test_small_tiles_are_not_read_beyond_their_end() -> None:
+    """Four warps side by side reach further than 16 columns: room for that has who computes its operands."""
+    for dtype, depth in (("f32", 32), ("bf16", 64)):
+        small = product(64, 64, 512, (16, 16, depth), "MK,NK", dtype, "high" if dtype == "f32" else "highest")
+        assert isinstance(way(small, "sm_80"), Ahead)
+
+
 def test_what_is_overwritten_is_not_copied_ahead() -> None:
     text = str(product(512, 512, 512, (128, 256, 64))).replace("tl.store(out", "tl.store(x")
     assert isinstance(way(parse(text), "sm_90a"), Ahead)

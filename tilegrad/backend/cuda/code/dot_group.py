@@ -72,7 +72,7 @@ class Grouped(NamedTuple):
 
     @property
     def copying(self) -> int:
-        """Threads that copy. Registers can be given away by four warps only; where two blocks share them, one copies."""
+        """Threads that copy. Only four warps can give registers away; where two blocks share them, one warp copies."""
         return 32 if self.blocks == 2 else 128
 
     @property
@@ -221,10 +221,10 @@ def _by_registers(plan: Grouped, sums: str) -> list[str]:
         "    wait(full + stage * 8, phase);",
         "    wait_for_products<0>();",
         "    if (before >= 0 && threadIdx.x % 128 == 0) arrive(empty + before * 8);",
-        "    uint32 left[4][4];",
+        f"    uint32 left[4][4], panel = {first} + row / 32 * {plan.piece * LINE};",
         "    #pragma unroll",
         "    for (int step = 0; step < 4; ++step)",
-        f"        read_numbers<true>(left[step], {first} + row / 32 * {plan.piece * LINE}, step * 8, row % 32 / 4, lane);",
+        "        read_numbers<true>(left[step], panel, step * 8, row % 32 / 4, lane);",
         "    begin_products();",
         "    #pragma unroll",
         "    for (int step = 0; step < 4; ++step)",

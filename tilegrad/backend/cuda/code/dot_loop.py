@@ -64,6 +64,9 @@ def copied_loop(definitions: Definitions, product: ir.Dot, tiling: Tiling, share
     if depth % line or not all(_copies(definitions, side) for side in (x, y)):
         return None
     extents = (x.shape[0], y.shape[1])
+    reached = (tiling.down * tiling.rows, tiling.across * tiling.columns)
+    if any(r > -(-extent // 16) * 16 for r, extent in zip(reached, extents, strict=True)):
+        return None  # warps would read beyond the tile
     if any(t and (bytes == 1 or extent % line) for t, extent in zip(turned, extents, strict=True)):
         return None
     sides = tuple(
