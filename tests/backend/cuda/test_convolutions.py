@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from tests.backend.cuda import emulated
 from tests.backend.cuda.test_dot import compiled
 from tests.ops.examples_windows import sliding
 from tilegrad.backend.cuda.build import built
@@ -11,6 +13,7 @@ from tilegrad.backend.cuda.code.dot_group import Grouped
 from tilegrad.backend.cuda.code.dot_loop import Copied
 from tilegrad.backend.cuda.code.lower import Lowering, lower
 from tilegrad.backend.cuda.tensor_map import TensorMap
+from tilegrad.backend.reference.tile import run
 from tilegrad.ir.dtype import bfloat16
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.program import Launch
@@ -18,6 +21,8 @@ from tilegrad.ir.tile import Kernel
 from tilegrad.ir.tile_parser import parse
 from tilegrad.ops import convolution
 from tilegrad.ops.activation import relu
+from tilegrad.ops.comparison import gt
+from tilegrad.ops.control import where
 from tilegrad.runtime.grain import many_small
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
@@ -118,3 +123,36 @@ def contract(x: "*bf16", y: "*bf16", out: "*f32"):
     assert isinstance(plan, Copied)
     last = (plan.stages - 1) * plan.stage + plan.sides[0].size
     assert plan.shared >= last + plan.tiling.across * plan.tiling.columns * 128
+
+
+# --- emulated ------------------------------------------------------------------------------------
+
+
+def launches() -> list[tuple[Kernel, tuple[int, ...]]]:
+    """All kernels of a small convolution with ReLU and its gradients, and their grids."""
+    axes = (sliding(7, 3, 1, 1), sliding(6, 3, 1, 1))
+    x, w, y = given(3, 1, 16, 7, 6), given(1, 24, 16, 3, 3), given(3, 1, 24, 7, 6)
+    made = relu(convolution.Convolve(x, w, axes))
+    back = where(gt(made, 0.0), y, 0.0)
+    outputs = (made, convolution.convolve_back(back, w, axes), convolution.ConvolveWeight(x, back, axes))
+    graph = Graph((x, w, y), outputs)
+    for transform in PASSES:
+        graph = fitted(transform, GPU)(graph)
+    steps = [s for s in assemble(fuse(graph, GPU)).steps if isinstance(s, Launch)]
+    return [(s.kernel, tuple([t.count({}) for t in s.grid])) for s in steps]
+
+
+def test_results_are_those_of_the_interpreter() -> None:
+    if not emulated.has_compiler():
+        pytest.skip("no C++ compiler")
+    found = launches()
+    assert sum("tl.dot" in str(kernel) for kernel, _ in found) == 3
+    emulation = emulated.Emulated([kernel for kernel, _ in found], "sm_80")
+    random = np.random.default_rng(0)
+    for n, (kernel, grid) in enumerate(found):
+        arrays = [random.standard_normal(1 << 14).astype(p.dtype.numpy) for p in kernel.parameters]
+        wanted, got = [a.copy() for a in arrays], [a.copy() for a in arrays]
+        run(kernel, wanted, grid)
+        emulation.run(n, got, grid, True)
+        for a, b in zip(got, wanted, strict=True):
+            np.testing.assert_allclose(a.astype(float), b.astype(float), rtol=2e-2, atol=2e-2)
