@@ -246,10 +246,8 @@ class Products:
         assert isinstance(product, ir.Assign)
         sums = low.elements.kept[product.name].text
         numbers, sources, bounds, indices = self.in_turn(low, loops, _sides(plan))
-        index = (
-            f"{TYPES[self.types.variables[loops[-1].index].dtype.name]} {low.names.of(loops[-1].index)}",
-            *bounds[-1],
-        )
+        last = loops[-1].index
+        index = (f"{TYPES[self.types.variables[last].dtype.name]} {low.names.of(last)}", *bounds[-1])
         turn = Turn(index, (sources[0], sources[1]), numbers)
         place = low.take(max(plan.shared, LEAST))
         self.use(helpers.SHARED)
