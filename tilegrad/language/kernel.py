@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import update_wrapper
-from importlib import import_module
 from typing import Any
 
+from ..config import settings
 from ..errors import KernelError
 from ..ir.tile import Kernel, Name, Parameter
 from ..ir.tile_access import Accesses, accesses
 from ..ir.tile_types import TileType
 from ..lazy.handle import Handle
+from ..runtime.bounds import limit
 from ..runtime.device import CompiledKernel, device
 from ..runtime.once import lock
 from .arguments import Bound, bound, device_of, grid_of
 from .checking import check as run_checked
 from .checking import race as run_in_orders
+from .forms import assembly, on_a_gpu, source
 from .frames import KernelBase
 from .instrumented import Instrumented, Unsupported, instrumented
+from .measuring import seconds_of
 from .moving import moved_apart
 from .reader import Read, read
 from .report import Report, report
@@ -26,13 +29,6 @@ from .tensors import Memory, memory_of, refuse_overlap, refuse_tracing, unwritte
 from .values import Block
 
 _reading = lock()
-BACKENDS = f"{__package__.rpartition('.')[0]}.backend"
-SOURCES = {
-    "llvm": ("cpu.launch", "launched_ir"),
-    "cpu": ("cpu.launch", "launched_ir"),
-    "cuda": ("cuda.build", "kernel_source"),
-}
-"""What writes a kernel for people to read, also where there is no such device."""
 
 
 class Specialised:
@@ -77,24 +73,26 @@ class Specialised:
 
     def source(self, kind: str = "tile") -> str:
         """What it became: `tile`, or what a backend makes of it (`llvm`, `cuda`); no GPU is needed for that."""
-        if kind == "tile":
-            return str(self.ir)
-        if kind in SOURCES:
-            module, function = SOURCES[kind]
-            return str(getattr(import_module(f"{BACKENDS}.{module}"), function)(self.fast))
-        raise KernelError(f"a kernel's source is asked for as 'tile', 'llvm' or 'cuda', and not as {kind!r}")
+        return source(self.ir, self.fast, kind)
 
-    def asm(self, place: str = "cpu") -> str:
-        """The machine code that a device runs, in print."""
-        return device(place).assembly(self.fast)
+    def asm(self, kind: str = "cpu") -> str:
+        """Its code in print: `llvm`, `x86`, `ptx`, `sass`, or that of a device."""
+        return assembly(self.fast, kind)
 
-    def report(self) -> Report:
-        """Bytes and operations of the last launch."""
+    def report(self, seconds: float | None = None) -> Report:
+        """What the last launch does: bytes, operations, the least time for them here, and what a GPU would hold."""
         if self.last is None:
             raise KernelError(f"kernel {self.ir.name} has not been launched: what it does depends on the grid")
         grid, call = self.last
-        numbers = {p.name: x for p, x in zip(call.parameters, call.given, strict=True) if not p.pointer}
-        return report(self.ir, self.read.types, grid, numbers)
+        pairs = list(zip(call.parameters, call.given, strict=True))
+        counted = report(self.ir, self.read.types, grid, {p.name: x for p, x in pairs if not p.pointer})
+        sizes = {p.name: int(x.value.type.bytes) for p, x in pairs if p.pointer}
+        found = self.accesses
+        read, stored = (sum(sizes[n] for n in names) for names in (found.loaded, found.stored))
+        moved = min(counted.loaded, read) + min(counted.stored, stored)
+        place = next((x.value.type.device for p, x in pairs if p.pointer), "cpu")
+        least = limit(moved, counted.operations, device(place).limits)
+        return counted._replace(least=least, gpu=on_a_gpu(self.fast), seconds=seconds)
 
     def is_current(self) -> bool:
         """Whether the constants from outside are what they were."""
@@ -150,13 +148,19 @@ class Launchable:
         """What the kernel of the last launch became: `tile`, `llvm` or `cuda`."""
         return self.kernel.latest().source(kind)
 
-    def asm(self, place: str = "cpu") -> str:
-        """The machine code of the last launch, in print."""
-        return self.kernel.latest().asm(place)
+    def asm(self, kind: str = "cpu") -> str:
+        """The code of the last launch in print: `llvm`, `x86`, `ptx`, `sass`, or that of a device."""
+        return self.kernel.latest().asm(kind)
 
-    def report(self) -> Report:
-        """Bytes and operations of the last launch."""
-        return self.kernel.latest().report()
+    def report(self, measure: bool = False) -> Report:
+        """What the last launch does; `measure` runs it again some times, and puts back what it writes."""
+        latest = self.kernel.latest()
+        return latest.report(self._seconds(latest) if measure and latest.last is not None else None)
+
+    def _seconds(self, latest: Specialised) -> float:
+        assert latest.last is not None
+        grid, call = latest.last
+        return seconds_of(lambda: self.kernel.launch(grid, (), call.named), call.given)
 
 
 class KernelFunction(KernelBase, Launchable):
@@ -180,6 +184,7 @@ class KernelFunction(KernelBase, Launchable):
 
     def launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], how: str = "run") -> None:
         """Runs all programs of a grid."""
+        how = (settings().kernels or how) if how == "run" else how
         call = bound(self, args, kwargs)
         extents = grid_of(self, grid, call.named)
         refuse_tracing(self.fn.__name__, call.given)
