@@ -72,9 +72,7 @@ def product(
         inside = k < depth
         left = tl.load(w + f[:, None] * depth + k[None, :], mask=(f[:, None] < filters) & inside[None, :], other=0.0)
         seen = inside[:, None] & (at[None, :] < end * end)
-        right = tl.load(
-            x + b * channels * side * side + window[:, None] + place[None, :], mask=seen, other=0.0
-        )
+        right = tl.load(x + b * channels * side * side + window[:, None] + place[None, :], mask=seen, other=0.0)
         total = tl.dot(left, right, total)
     to = (b * filters + f[:, None]) * end * end + at[None, :]
     tl.store(out + to, total, mask=(f[:, None] < filters) & (at[None, :] < end * end))
@@ -107,9 +105,7 @@ def rows(x: tg.Tensor, w: tg.Tensor) -> tg.Tensor:
     """a row of outputs a program: vectors"""
     batch, channels, side, filters, end = shape_of(x, w)
     out = tg.empty(batch, filters, end, end, device=x.device)
-    row_of_outputs[(end, filters, batch)](
-        x, w, out, channels, side, filters, SIDE=SIDE, BLOCK=tg.next_power_of_2(end)
-    )
+    row_of_outputs[(end, filters, batch)](x, w, out, channels, side, filters, SIDE=SIDE, BLOCK=tg.next_power_of_2(end))
     return out
 
 

@@ -1,15 +1,15 @@
 """What the climbs share: steps that compute one thing, each checked, and timed beside the one before it.
 
-    climb = Climb("vector add", inputs=pair, expected=lambda x, y: x + y, size={"n": 1 << 22}, ...)
+climb = Climb("vector add", inputs=pair, expected=lambda x, y: x + y, size={"n": 1 << 22}, ...)
 
-    @climb.step
-    def one_each(x, y):
-        "a program for each element"
-        ...
-        return out
+@climb.step
+def one_each(x, y):
+    "a program for each element"
+    ...
+    return out
 
-    if __name__ == "__main__":
-        climb.main()
+if __name__ == "__main__":
+    climb.main()
 """
 
 from __future__ import annotations

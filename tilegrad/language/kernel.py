@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import ref
 
 from ..config import settings
 from ..errors import KernelError
@@ -23,12 +24,34 @@ from .frames import KernelBase
 from .instrumented import Instrumented, Unsupported, instrumented
 from .measuring import seconds_of
 from .moving import moved_apart
+from .naming import reductions_named
 from .reader import Read, read
 from .report import Report, report
 from .tensors import Memory, memory_of, refuse_overlap, refuse_tracing, unwritten, written
 from .values import Block
 
 _reading = lock()
+
+
+class Launched(NamedTuple):
+    """A launch that was: its tensors are not kept alive."""
+
+    grid: tuple[int, ...]
+    constants: dict[str, Any]
+    parameters: tuple[Parameter, ...]
+    given: tuple[Any, ...]
+
+    def named(self) -> dict[str, Any]:
+        """All arguments by name."""
+        given = [x() if isinstance(x, ref) else x for x in self.given]
+        if any(x is None for x in given):
+            raise KernelError("the tensors of the last launch are gone: report on it while they are there")
+        return {**self.constants, **{p.name: x for p, x in zip(self.parameters, given, strict=True)}}
+
+
+def seen(x: Any) -> Any:
+    """An argument as a launch remembers it."""
+    return ref(x) if isinstance(x, Handle) else x
 
 
 class Specialised:
@@ -42,15 +65,14 @@ class Specialised:
         self.accesses: Accesses = accesses(made.kernel, made.types)
         self.compiled: dict[str, CompiledKernel] = {}
         self.watched: dict[frozenset[str], tuple[Instrumented, CompiledKernel] | None] = {}
-        self.last: tuple[tuple[int, ...], Bound] | None = None
-        """The last launch of it."""
+        self.last: Launched | None = None
         self._fast: Kernel | None = None
 
     @property
     def fast(self) -> Kernel:
-        """The tile kernel with pointers that loops move taken apart, as the backends compile it."""
+        """The tile kernel as the backends compile it: pointers that loops move are taken apart, reductions have names."""
         if self._fast is None:
-            self._fast = moved_apart(self.ir, self.read.types)
+            self._fast = reductions_named(moved_apart(self.ir, self.read.types), self.read.types)
         return self._fast
 
     def checked(self, unwritten: frozenset[str]) -> tuple[Instrumented, CompiledKernel] | None:
@@ -83,14 +105,14 @@ class Specialised:
         """What the last launch does: bytes, operations, the least time for them here, and what a GPU would hold."""
         if self.last is None:
             raise KernelError(f"kernel {self.ir.name} has not been launched: what it does depends on the grid")
-        grid, call = self.last
-        pairs = list(zip(call.parameters, call.given, strict=True))
-        counted = report(self.ir, self.read.types, grid, {p.name: x for p, x in pairs if not p.pointer})
-        sizes = {p.name: int(x.value.type.bytes) for p, x in pairs if p.pointer}
+        given = self.last.named()
+        counted = report(self.ir, self.read.types, self.last.grid, given)
+        tensors = {name: x for name, x in given.items() if isinstance(x, Handle)}
+        sizes = {name: int(x._value.type.bytes) for name, x in tensors.items()}
         found = self.accesses
         read, stored = (sum(sizes[n] for n in names) for names in (found.loaded, found.stored))
         moved = min(counted.loaded, read) + min(counted.stored, stored)
-        place = next((x.value.type.device for p, x in pairs if p.pointer), "cpu")
+        place = next((x._value.type.device for x in tensors.values()), "cpu")
         least = limit(moved, counted.operations, device(place).limits)
         return counted._replace(least=least, gpu=on_a_gpu(self.fast), seconds=seconds)
 
@@ -159,8 +181,8 @@ class Launchable:
 
     def _seconds(self, latest: Specialised) -> float:
         assert latest.last is not None
-        grid, call = latest.last
-        return seconds_of(lambda: self.kernel.launch(grid, (), call.named), call.given)
+        given, grid = latest.last.named(), latest.last.grid
+        return seconds_of(lambda: self.kernel.launch(grid, (), given), list(given.values()))
 
 
 class KernelFunction(KernelBase, Launchable):
@@ -190,12 +212,12 @@ class KernelFunction(KernelBase, Launchable):
         refuse_tracing(self.fn.__name__, call.given)
         place = device_of(self, call.given)
         found = self.specialised(call)
-        found.last = (extents, call)
+        found.last = Launched(extents, call.constants, call.parameters, tuple(map(seen, call.given)))
         if 0 in extents:
             return
         fresh = unwritten(call)
         stored = self.stored(found, call)
-        with written(self.fn.__name__, call.parameters, call.given, stored):
+        with written(self.fn.__name__, call.parameters, call.given, stored, found.accesses.loaded):
             memories = self.arguments(found, call, stored)
             if how == "run":
                 buffers = [m.window() if isinstance(m, Memory) else m for m in memories]
