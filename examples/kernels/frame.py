@@ -50,7 +50,8 @@ class Climb:
 
     `inputs` makes them from a size; `expected` is the tensor operation that every step is held against. `bytes` and
     `operations` say what must be moved and computed at the least. `size` is what is measured on a CPU, `large` on a
-    GPU, `tiny` in tests. `built_in` is what is timed beside them, if not `expected`. `peers` are further functions of the inputs to be timed: of numpy, for example.
+    GPU, `tiny` in tests. `built_in` is what is timed beside them, if not `expected`; `peers` are further functions
+    of the inputs to be timed, of numpy for example.
     """
 
     def __init__(

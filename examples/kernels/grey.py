@@ -1,4 +1,4 @@
-"""RGB to grey: three bytes in, one out; programs that are squares of an image, and programs that are stretches of it."""
+"""RGB to grey: three bytes in, one out; programs for squares of an image, and for stretches of it."""
 
 import tilegrad as tg
 import tilegrad.language as tl

@@ -1,6 +1,6 @@
 """The sum of a vector: programs that share one place, programs that share it seldom, and programs that do not.
 
-Floats added atomically arrive in any order: the last digits differ from run to run. The last step always gives the same.
+Floats added atomically arrive in any order: last digits differ from run to run. The last step always gives the same.
 """
 
 import tilegrad as tg

@@ -1,4 +1,4 @@
-"""The gallery of kernels at tiny sizes: every step is right, checked or not, and the tables have the steps as they are."""
+"""The gallery of kernels at tiny sizes: every step is right, checked or not; the tables have the steps as they are."""
 
 from __future__ import annotations
 

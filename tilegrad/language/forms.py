@@ -49,7 +49,7 @@ def assembly(fast: Kernel, kind: str) -> str:
 
 
 def on_a_gpu(fast: Kernel) -> str:
-    """Registers, spills, shared memory and occupancy, as the compiler for an H200 reports them; why not, if it cannot."""
+    """Registers, spills, shared memory and occupancy, as the compiler for an H200 reports them; or why it does not."""
     try:
         return str(_writer("cuda.build", "kernel_summary")(fast))
     except DeviceError as error:

@@ -70,7 +70,7 @@ class Specialised:
 
     @property
     def fast(self) -> Kernel:
-        """The tile kernel as the backends compile it: pointers that loops move are taken apart, reductions have names."""
+        """The tile kernel as backends compile it: pointers that loops move are taken apart, reductions have names."""
         if self._fast is None:
             self._fast = reductions_named(moved_apart(self.ir, self.read.types), self.read.types)
         return self._fast

@@ -98,7 +98,8 @@ class Autotuned(Chosen):
         unknown = [name for name in self.pruning if name not in PRUNINGS]
         if unknown:
             raise KernelError(
-                f"autotune: prune_configs_by of kernel {self.__name__} has {unknown[0]!r}; it takes {', '.join(PRUNINGS)}"
+                f"autotune: prune_configs_by of kernel {self.__name__} has {unknown[0]!r}, and takes "
+                f"{', '.join(PRUNINGS)}"
             )
         if not self.configs:
             raise KernelError(f"autotune: kernel {self.__name__} has no configurations to choose from")
