@@ -18,7 +18,7 @@ LAYERS: list[set[str]] = [
     {"schedule"},
     {"backend"},
     {"compiler"},
-    {TENSOR, "lazy", "functions", "jitted", "amp", "autograd"},
+    {TENSOR, "lazy", "functions", "jitted", "amp", "autograd", "foreign"},
     {"nn", "optim", "data", "serialization"},
     {"language"},
     {"profile", "sparse", "distributed", "serve", "interop"},

@@ -32,7 +32,7 @@ from .runtime.device import Device, device, devices
 from .tensor import Tensor
 
 if TYPE_CHECKING:
-    from . import amp, autograd, cuda, data, language, linalg, nn, optim, serialization
+    from . import amp, autograd, cpp, cuda, data, language, linalg, nn, optim, serialization
     from .amp import autocast
     from .control import cond, scan, while_loop
     from .functions.autocasting import get_float32_matmul_precision, set_float32_matmul_precision
@@ -71,7 +71,10 @@ LATER = {
     ),
 }
 """What is imported when it is first used, and from where."""
-ROOMS = ("amp", "autograd", "backend", "cuda", "data", "language", "linalg", "nn", "optim", "profile", "serialization")
+ROOMS = (
+    "amp", "autograd", "backend", "cpp", "cuda", "data", "language", "linalg", "nn", "optim", "profile",
+    "serialization",
+)  # fmt: skip
 """Packages that are imported when they are first used."""
 
 
@@ -86,7 +89,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "amp", "autocast", "autograd", "autotune", "bfloat16", "bool", "bool_", "can_cast", "cdiv", "checkpoint",
-    "compute", "cond", "Config", "cuda", "data", "device", "Device", "devices", "double", "DType", "dtype",
+    "compute", "cond", "Config", "cpp", "cuda", "data", "device", "Device", "devices", "double", "DType", "dtype",
     "enable_grad", "errors", "explain", "first_nan", "float", "float16", "float32", "float64", "get_default_dtype",
     "get_float32_matmul_precision", "grad", "half", "hessian", "heuristics", "inference_mode", "int", "int16",
     "int32", "int64", "int8", "is_grad_enabled", "jacobian", "jit", "jvp", "kernel", "language", "linalg",

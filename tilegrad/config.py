@@ -38,6 +38,7 @@ class Config(NamedTuple):
     lock: str = ""
     cuda: str = ""
     kernels: str = ""
+    check: str = ""
 
     @property
     def cache_folder(self) -> Path | None:
@@ -64,6 +65,7 @@ ABOUT = {
     "huge_pages": "ask for pages of 2 MiB for large CPU buffers (1 or 0)",
     "cuda": "off: use no GPU; null: show what one would run; synchronous: wait for each kernel; checked: every access",
     "kernels": "check, race: each launch k[grid](...) of a kernel in the tile language is k.check[grid](...), or race",
+    "check": "foreign: call functions in C++ in a process of their own, where a crash is an error (slow); empty: no",
     "lock": "file with the fastest known tiles of kernels; empty: kernels.lock here or beside the script; off: none",
     "use": "kernels to put in place of generated ones: kernel:FILE, several separated by commas",
 }
