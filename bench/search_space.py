@@ -23,7 +23,7 @@ from tilegrad.schedule import blocks
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.trial import Contender, Trial
 
-SIZE = 640
+SIZE = 384
 RECORD = Path(__file__).parents[1] / "tests" / "schedule" / "search_space.json"
 RUNS = 4
 

@@ -31,9 +31,7 @@ def loads(launch: Callable[[], None], kernel: Any) -> int:
 def test_register_tiles_load_what_the_formula_says(v1: int, v2: int) -> None:
     x, y, out = tg.randn(N, N), tg.randn(N, N), tg.empty(N, N)
     grid = (N // v2, N // v1)
-    found = loads(
-        lambda: matmul.register_tiles[grid](x, y, out, N, K=N, V1=v1, V2=v2), matmul.register_tiles
-    )
+    found = loads(lambda: matmul.register_tiles[grid](x, y, out, N, K=N, V1=v1, V2=v2), matmul.register_tiles)
     assert found == N**3 // v2 + N**3 // v1
     assert tg.allclose(out, x @ y, atol=1e-4)
 
@@ -43,9 +41,7 @@ def test_register_tiles_load_what_the_formula_says(v1: int, v2: int) -> None:
 def test_cache_tiles_load_what_the_formula_says(b1: int, b2: int) -> None:
     x, y, out = tg.randn(N, N), tg.randn(N, N), tg.empty(N, N)
     turned = y.t().contiguous()
-    found = loads(
-        lambda: matmul.cache_tiles[(N // b1,)](x, turned, out, N, K=N, B1=b1, B2=b2), matmul.cache_tiles
-    )
+    found = loads(lambda: matmul.cache_tiles[(N // b1,)](x, turned, out, N, K=N, B1=b1, B2=b2), matmul.cache_tiles)
     assert found == N**2 + N**3 // b1
     assert tg.allclose(out, x @ y, atol=1e-4)
 
@@ -121,7 +117,9 @@ def test_the_table_states_the_ratios() -> None:
     """Measured at n = 1024: ten times the plain loop at the least, and the ratio to OpenBLAS."""
     text = (ROOT / "examples" / "kernels" / "README.md").read_text()
     table = text.split("**[matmul](matmul.py)** on a CPU: n 1,024")[1].split("**[")[0]
-    against = {row.split(" | ")[0].strip("| "): float(row.rsplit("|", 2)[1]) for row in table.splitlines() if " % " in row}
+    against = {
+        row.split(" | ")[0].strip("| "): float(row.rsplit("|", 2)[1]) for row in table.splitlines() if " % " in row
+    }
     plain, packed = against["a program for each element"], against[str(matmul.packed.__doc__)]
     assert packed / plain >= 10
     assert against["numpy (OpenBLAS)"] > 0
@@ -139,7 +137,8 @@ def test_a_model_finds_good_tiles_in_few_trials() -> None:
         return (n**2 + n**3 / b1 * (1 + 3 * missing)) * (1 + 0.04 * ((b1 * 7 + b2 * 13) % 5)) + 200 * n**2 / b2
 
     def model(n: int, B1: int, B2: int, **_: Any) -> float:
-        return n**2 + n**3 / B1 if (B1 + B2) * n < room else float("inf")
+        """The formula, and the turns that it does not speak of."""
+        return n**2 + n**3 / B1 + 200 * n**2 / B2 if (B1 + B2) * n < room else float("inf")
 
     tuner = tuning.Autotuned(matmul.cache_tiles, configs, ["n"], {"perf_model": model, "top_k": 0.2})
     tried = tuner.pruned({"n": n})

@@ -9,6 +9,7 @@ from weakref import ref
 
 from ..config import settings
 from ..errors import KernelError
+from ..ir.graph import TensorType
 from ..ir.tile import Kernel, Name, Parameter
 from ..ir.tile_access import Accesses, accesses
 from ..ir.tile_types import TileType
@@ -41,17 +42,28 @@ class Launched(NamedTuple):
     parameters: tuple[Parameter, ...]
     given: tuple[Any, ...]
 
+    def by_name(self) -> dict[str, Any]:
+        """What each parameter was given: a number, or what is remembered of a tensor."""
+        return {p.name: x for p, x in zip(self.parameters, self.given, strict=True)}
+
     def named(self) -> dict[str, Any]:
         """All arguments by name."""
-        given = [x() if isinstance(x, ref) else x for x in self.given]
-        if any(x is None for x in given):
-            raise KernelError("the tensors of the last launch are gone: report on it while they are there")
-        return {**self.constants, **{p.name: x for p, x in zip(self.parameters, given, strict=True)}}
+        given = {name: x.tensor() if isinstance(x, Seen) else x for name, x in self.by_name().items()}
+        if any(x is None for x in given.values()):
+            raise KernelError("the tensors of the last launch are gone: measure it while they are there")
+        return {**self.constants, **given}
+
+
+class Seen(NamedTuple):
+    """A tensor as a launch remembers it."""
+
+    tensor: ref[Any]
+    type: TensorType
 
 
 def seen(x: Any) -> Any:
     """An argument as a launch remembers it."""
-    return ref(x) if isinstance(x, Handle) else x
+    return Seen(ref(x), x._value.type) if isinstance(x, Handle) else x
 
 
 class Specialised:
@@ -105,14 +117,14 @@ class Specialised:
         """What the last launch does: bytes, operations, the least time for them here, and what a GPU would hold."""
         if self.last is None:
             raise KernelError(f"kernel {self.ir.name} has not been launched: what it does depends on the grid")
-        given = self.last.named()
+        given = self.last.by_name()
+        types: dict[str, Any] = {name: x.type for name, x in given.items() if isinstance(x, Seen)}
         counted = report(self.ir, self.read.types, self.last.grid, given)
-        tensors = {name: x for name, x in given.items() if isinstance(x, Handle)}
-        sizes = {name: int(x._value.type.bytes) for name, x in tensors.items()}
+        sizes = {name: int(t.bytes) for name, t in types.items()}
         found = self.accesses
         read, stored = (sum(sizes[n] for n in names) for names in (found.loaded, found.stored))
         moved = min(counted.loaded, read) + min(counted.stored, stored)
-        place = next((x._value.type.device for x in tensors.values()), "cpu")
+        place = next((t.device for t in types.values()), "cpu")
         least = limit(moved, counted.operations, device(place).limits)
         return counted._replace(least=least, gpu=on_a_gpu(self.fast), seconds=seconds)
 
@@ -206,7 +218,8 @@ class KernelFunction(KernelBase, Launchable):
 
     def launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], how: str = "run") -> None:
         """Runs all programs of a grid."""
-        how = (settings().kernels or how) if how == "run" else how
+        if how == "run" and settings().check:
+            how = "race" if "race" in settings().check else "check" if "kernels" in settings().check else how
         call = bound(self, args, kwargs)
         extents = grid_of(self, grid, call.named)
         refuse_tracing(self.fn.__name__, call.given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ..errors import CompileError, KernelError, KernelLaunchError
@@ -133,7 +134,7 @@ class Autotuned(Chosen):
         for n, config in enumerate(chosen):
             options = {**kwargs, **config.all_kwargs()}
             try:
-                times.append((self.measure(lambda options=options: self.inner.launch(grid, args, options), given), n))
+                times.append((self.measure(partial(self.inner.launch, grid, args, options), given), n))
             except CompileError as error:  # too large for this machine
                 problem = error
         if not times:
