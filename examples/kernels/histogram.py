@@ -16,6 +16,7 @@ climb = Climb(
     bytes=lambda n: 4 * n,
     operations=lambda n: 0,
     tolerance=0.0,
+    built_in=lambda x: (x[None, :] == tg.arange(BINS, device=x.device)[:, None]).sum(1),
 )
 
 

@@ -132,13 +132,13 @@ def test_a_model_finds_good_tiles_in_few_trials() -> None:
     n, room = 256, 8192
 
     def seconds(b1: int, b2: int) -> float:
-        """Loads of the formula, and what no longer fits is loaded again; odd shapes cost a little."""
-        missing = max(0.0, (b1 + b2) * n / room - 1)
-        return (n**2 + n**3 / b1 * (1 + 3 * missing)) * (1 + 0.04 * ((b1 * 7 + b2 * 13) % 5)) + 200 * n**2 / b2
+        """Loads of the formula, and what no longer fits is loaded again; a turn, and odd shapes, cost a little."""
+        missing = max(0.0, (b1 + b2) * n / (0.9 * room) - 1)
+        return (n**2 + n**3 / b1 * (1 + 3 * missing)) * (1 + 0.04 * ((b1 * 7 + b2 * 13) % 5)) + 50 * n**2 / b2
 
     def model(n: int, B1: int, B2: int, **_: Any) -> float:
         """The formula, and the turns that it does not speak of."""
-        return n**2 + n**3 / B1 + 200 * n**2 / B2 if (B1 + B2) * n < room else float("inf")
+        return n**2 + n**3 / B1 + 50 * n**2 / B2 if (B1 + B2) * n < room else float("inf")
 
     tuner = tuning.Autotuned(matmul.cache_tiles, configs, ["n"], {"perf_model": model, "top_k": 0.2})
     tried = tuner.pruned({"n": n})
