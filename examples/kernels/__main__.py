@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from examples.kernels.frame import Climb, Row, gains, gallery
+from examples.kernels.frame import ROUNDS, Climb, Row, gains, gallery
 from tilegrad.backend.cpu.limits import limits
 
 ROOT = Path(__file__).parents[2]
@@ -97,18 +97,18 @@ def main() -> None:
     parser.add_argument("climbs", nargs="*", help="names of files of the gallery")
     parser.add_argument("--write", action="store_true", help="keep the figures and write the tables")
     parser.add_argument("--tables", action="store_true", help="write the tables from what was kept")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often each step is timed")
     arguments = parser.parse_args()
     climbs = gallery()
     found = {}
     for name in [] if arguments.tables else arguments.climbs or climbs:
         climb = climbs[name]
-        rows = climb.measured("cpu", climb.size)
+        rows = climb.measured("cpu", climb.size, arguments.rounds)
         print(climb.table(rows, "cpu", climb.size), flush=True)
         found[name] = record_of(climb, "cpu", climb.size, rows)
-    if arguments.write:
-        machine = limits()
-        about = f"{machine['model']}, {machine['threads']} threads"
-        keep("cpu", about, found)
+        if arguments.write:  # at once: what comes later may fail
+            machine = limits()
+            keep("cpu", f"{machine['model']}, {machine['threads']} threads", found)
     if arguments.write or arguments.tables:
         README.write_text(written(README.read_text(), newest("cpu"), newest("h200")))
 
