@@ -21,8 +21,8 @@ CODES = {
     "cpu": ("cpu.launch", "launched_assembly"),
     "x86": ("cpu.launch", "launched_assembly"),
     "arm": ("cpu.launch", "launched_assembly"),
-    "ptx": ("cuda.build", "kernel_ptx"),
-    "sass": ("cuda.build", "kernel_sass"),
+    "ptx": ("cuda.forms", "kernel_ptx"),
+    "sass": ("cuda.forms", "kernel_sass"),
 }
 """What writes machine code, or what is next to it."""
 
@@ -51,7 +51,7 @@ def assembly(fast: Kernel, kind: str) -> str:
 def on_a_gpu(fast: Kernel) -> str:
     """Registers, spills, shared memory and occupancy, as the compiler for an H200 reports them; or why it does not."""
     try:
-        return str(_writer("cuda.build", "kernel_summary")(fast))
+        return str(_writer("cuda.forms", "kernel_summary")(fast))
     except DeviceError as error:
         return str(error)
 

@@ -73,31 +73,6 @@ def kernel_source(kernel: Kernel, architecture: str = "sm_90a") -> str:
     return lower(kernel, architecture).text
 
 
-def kernel_ptx(kernel: Kernel, architecture: str = "sm_90a") -> str:
-    """What the compiler makes of the source before the machine code."""
-    return built(kernel, architecture).ptx
-
-
-def kernel_sass(kernel: Kernel, architecture: str = "sm_90a") -> str:
-    """The machine code in print; DeviceError where there is no disassembler."""
-    from .reports import readable
-
-    found = readable(built(kernel, architecture).sass)
-    if not found:
-        raise DeviceError("there is no disassembler for NVIDIA's machine code here: pip install nvidia-cuda-nvdisasm")
-    return found
-
-
-def kernel_summary(kernel: Kernel) -> str:
-    """Registers, spills, shared memory and occupancy on an H200, as the compiler reports them; no GPU is needed."""
-    from .null import NullDriver
-    from .properties import properties
-    from .reports import summary
-
-    h200 = properties(NullDriver(), 0)
-    return f"{h200.name}: {summary(built(kernel, h200.architecture), h200)}"
-
-
 def _compiler() -> str:
     """The version of the compiler; where there is none, what others have compiled is taken."""
     from .nvrtc import version
