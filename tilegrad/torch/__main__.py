@@ -7,6 +7,7 @@ import runpy
 import sys
 from pathlib import Path
 
+from ..errors import DeviceError
 from .doors import opened
 
 ABOUT = """Runs a Python script with `import torch` and `import torchvision` meaning tilegrad. A setup.py with
@@ -32,6 +33,10 @@ def main(arguments: list[str] | None = None) -> int:
 
             simulate()
         return _run(given.module, rest)
+    except DeviceError as missing:
+        if "cuda" in str(missing) and not given.simulate:
+            missing.add_note("python -m tilegrad.torch --simulate SCRIPT has a GPU that is simulated on the CPU")
+        raise
     finally:
         sys.stdout.flush()
 

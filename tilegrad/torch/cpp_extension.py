@@ -63,7 +63,8 @@ def load_inline(
     kernels = [cuda_sources] if isinstance(cuda_sources, str) else list(cuda_sources or ())
     if with_cuda and not kernels:
         raise ArgumentError(f"load_inline({name!r}): with_cuda=True and no cuda_sources: give them, or leave it out")
-    units = [Unit(Source(text, None, None), n, CPP_HEAD) for n, text in enumerate(given)]
+    origin = user_location()
+    units = [Unit(Source(text, None, origin), n, CPP_HEAD) for n, text in enumerate(given)]
     units += [_cuda_unit(text, f"{name}.cu", None, len(given) + n) for n, text in enumerate(kernels)]
     if functions is not None:
         named = _named(functions)
@@ -167,7 +168,7 @@ def _built(
     module = ModuleType(name)
     module.__spec__ = ModuleSpec(name, None)
     sys.modules[name] = module
-    return filled(module, Library(name, library.handle))
+    return filled(module, Library(name, library.handle, [unit.source for unit in units]))
 
 
 def compiled(
@@ -196,10 +197,10 @@ def compiled(
 
 
 HINTS = {
-    "is not a member of ‘torch’": "torch:: has what docs/torch.md lists; torch::call(\"name\", ...) asks for any function of tilegrad",
-    "is not a member of ‘at’": "at:: has what docs/torch.md lists; at::call(\"name\", ...) asks for any function of tilegrad",
+    "is not a member of 'torch'": "torch:: has what docs/torch.md lists; torch::call(\"name\", ...) asks for any function of tilegrad",
+    "is not a member of 'at'": "at:: has what docs/torch.md lists; at::call(\"name\", ...) asks for any function of tilegrad",
     "No such file or directory": "of PyTorch's headers only those that extensions include are here (torch/extension.h, ATen, c10/cuda)",
-    "’ was not declared in this scope": "a macro or function that PyTorch's headers have and these do not; docs/torch.md lists what there is",
+    "' was not declared in this scope": "a macro or function that PyTorch's headers have and these do not; docs/torch.md lists what there is",
 }
 
 

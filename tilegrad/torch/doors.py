@@ -38,6 +38,7 @@ TABLE = {
     "torchvision": "torch.vision",
     "torchvision.datasets": "torch.datasets",
     "torchvision.transforms": "torch.transforms",
+    "torchvision.models": "nn.models",
     "torchvision.utils": "torch.pictures",
 }
 """PyTorch's modules, and those of this package that answer for them."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import re
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_int64
 from types import ModuleType
 from typing import Any
 
-from ..errors import ArgumentError, ForeignError, IndexRangeError, ShapeError
+from ..errors import ArgumentError, CallError, ForeignError, IndexRangeError, NotThereError
+from ..foreign.source import Source
 from ..lazy.handle import Handle
 from . import host, values
 from .values import Entry, Value
@@ -16,22 +19,15 @@ from .values import Entry, Value
 IN_PYTHON, REFUSED, WRONG_TYPE, WRONG_VALUE, WRONG_INDEX, FAILED, NOT_THERE = range(1, 8)
 
 
-class SignatureError(ArgumentError, TypeError):
-    """Arguments that a C++ function does not take."""
-
-
-class UnsupportedError(ForeignError, NotImplementedError):
-    """What a C++ function says it cannot do, such as an element type that it has no code for."""
-
-
-ERRORS = {WRONG_TYPE: SignatureError, WRONG_VALUE: ArgumentError, WRONG_INDEX: IndexRangeError, NOT_THERE: UnsupportedError}
+ERRORS = {WRONG_TYPE: CallError, WRONG_VALUE: ArgumentError, WRONG_INDEX: IndexRangeError, NOT_THERE: NotThereError}
 
 
 class Library:
     """The doors of one extension."""
 
-    def __init__(self, name: str, code: ctypes.CDLL) -> None:
+    def __init__(self, name: str, code: ctypes.CDLL, sources: Sequence[Source] = ()) -> None:
         self.name = name
+        self.sources = sources
         # calls keep the interpreter's lock: what C++ asks for is Python's
         doors = ctypes.PyDLL(None, handle=code._handle)
         self.keeps = code
@@ -66,8 +62,15 @@ class Library:
         return found
 
     def message(self) -> str:
-        """What the last failure said."""
-        return (self.doors.tilegrad_message() or b"").decode(errors="replace")
+        """What the last failure said; a line of a text is one of the file in which the text stands."""
+        said = (self.doors.tilegrad_message() or b"").decode(errors="replace")
+        return re.sub(r"<source (\d+)>:(\d+)", self._place, said)
+
+    def _place(self, match: re.Match[str]) -> str:
+        if int(match[1]) >= len(self.sources):
+            return match[0]
+        found = self.sources[int(match[1])].place(int(match[2]))
+        return f"{os.path.basename(found.file)}:{found.line}"
 
 
 class Function:
@@ -86,7 +89,7 @@ class Function:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         given = list(arguments) if not named else self._ordered(list(arguments), named)
         if not self.required <= len(given) <= self.count:
-            raise SignatureError(
+            raise CallError(
                 f"{self} takes {self._wanted()}, and {len(given)} {'was' if len(given) == 1 else 'were'} given"
             )
         cells = (Value * max(1, len(given)))()
@@ -111,7 +114,7 @@ class Function:
                 break
             given.append(named.pop(name))
         if named:
-            raise SignatureError(f"{self} takes no argument {next(iter(named))!r} there: name arguments in their order")
+            raise CallError(f"{self} takes no argument {next(iter(named))!r} there: name arguments in their order")
         return given
 
     def _wanted(self) -> str:
@@ -155,6 +158,3 @@ def filled(module: ModuleType, library: Library) -> ModuleType:
     text = (library.doors.tilegrad_text() or b"").decode()
     module.__doc__ = text or f"A C++ extension: {', '.join(f.__name__ for f in library.functions()) or 'no functions'}."
     return module
-
-
-__all__ = ["Function", "Library", "ShapeError", "filled"]

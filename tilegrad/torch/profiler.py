@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from ..errors import ArgumentError
-from ..ir.graph import Value
+from ..ir.graph import Value, topological
 from ..lazy.evaluation import compute
 from ..lazy.handle import state
 from ..ops.broadcasting import fill
@@ -66,7 +66,8 @@ class OneByOne:
 
     def made(self, tensor: Any) -> None:
         value = tensor._value
-        if value.buffer is not None or not value.inputs:
+        name = _named(value)
+        if not name:
             return
         ran: list[int] = []
         start = events.now()
@@ -78,7 +79,7 @@ class OneByOne:
             state.trace = self
         if self.recording and value.buffer is not None:
             took = sum(ran)
-            self.record(Operation(value.op, value.device, start, took, took, tuple(value.shape)))
+            self.record(Operation(name, value.device, start, took, took, tuple(value.shape)))
 
     def stored(self, tensor: Any, storage: Any) -> None: ...
 
@@ -93,6 +94,25 @@ class OneByOne:
 
     def number(self, read: Callable[[], float], type: Any) -> Value:
         return fill(read(), type.shape, type.dtype, type.device)
+
+
+def _named(value: Value) -> str:
+    """What an operation that is not computed yet is called: its product, if it has one, else what comes last.
+
+    A mere view has no name: nothing is computed for it.
+    """
+    if value.buffer is not None:
+        return ""
+    made = [v for v in topological([value], lambda v: v.buffer is not None) if v.buffer is None and v.inputs]
+    working = [v for v in made if type(v).__module__.rpartition(".")[2] not in MOVING and type(v).__name__ not in MOVES]
+    heavy = [v for v in working if type(v).__module__.rpartition(".")[2] in HEAVY]
+    return (heavy or working)[-1].op if working else ""
+
+
+HEAVY = {"contraction", "convolution", "batched", "attention", "recurrence", "pooling"}
+"""Modules of operators next to which a sum or a bias does not count."""
+MOVING = {"movement", "creation"}
+MOVES = {"Reshape", "Detach", "Expand", "Fill"}
 
 
 class Average(NamedTuple):
