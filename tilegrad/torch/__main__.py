@@ -18,7 +18,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs what the command line says; the exit status."""
     parser = argparse.ArgumentParser("python -m tilegrad.torch", description=ABOUT)
     parser.add_argument(
-        "--simulate", action="store_true", help="have a GPU that is simulated on the CPU, kernels of extensions included"
+        "--simulate",
+        action="store_true",
+        help="have a GPU that is simulated on the CPU, kernels of extensions included",
     )
     parser.add_argument("-m", dest="module", metavar="MODULE", help="run a module in place of a script")
     parser.add_argument("script", nargs=argparse.REMAINDER, help="the script and its arguments")

@@ -22,6 +22,7 @@ from .setups import CppExtension as CppExtension
 from .setups import CUDAExtension as CUDAExtension
 from .setups import include_paths as include_paths
 
+
 def __getattr__(name: str) -> Any:
     if name == "BuildExtension":  # setuptools takes a while to import
         from .setups import BuildExtension
@@ -71,7 +72,9 @@ def load_inline(
         units[0] = units[0]._replace(after=_module(named))
         if not given:
             raise ArgumentError(f"load_inline({name!r}): cpp_sources declare the functions that Python calls: give one")
-    return _built(name, units, extra_cflags, extra_ldflags, extra_include_paths, build_directory, verbose, extra_cuda_cflags)
+    return _built(
+        name, units, extra_cflags, extra_ldflags, extra_include_paths, build_directory, verbose, extra_cuda_cflags
+    )
 
 
 def load(
@@ -91,7 +94,9 @@ def load(
     """An extension from files (.cpp, .cu), compiled when it is not in the cache."""
     files = [sources] if isinstance(sources, str) else list(sources)
     units = units_of(name, files, Path())
-    return _built(name, units, extra_cflags, extra_ldflags, extra_include_paths, build_directory, verbose, extra_cuda_cflags)
+    return _built(
+        name, units, extra_cflags, extra_ldflags, extra_include_paths, build_directory, verbose, extra_cuda_cflags
+    )
 
 
 def units_of(name: str, files: Iterable[str | PathLike[str]], folder: Path) -> list[Unit]:
@@ -102,7 +107,9 @@ def units_of(name: str, files: Iterable[str | PathLike[str]], folder: Path) -> l
         if not path.is_file():
             raise ArgumentError(f"{name}: there is no source {path}")
         text = path.read_text(encoding="utf-8")
-        units.append(_cuda_unit(text, path.name, path, n) if path.suffix == ".cu" else Unit(Source(text, path, None), n))
+        units.append(
+            _cuda_unit(text, path.name, path, n) if path.suffix == ".cu" else Unit(Source(text, path, None), n)
+        )
     if not units:
         raise ArgumentError(f"{name}: an extension needs at least one source")
     return units
@@ -184,9 +191,17 @@ def compiled(
     """The machine code of an extension."""
     if not name.isidentifier():
         raise ArgumentError(f"{name!r} is no name of an extension: it is one of a Python module")
-    flags = [*_flags(cflags), f"-DTORCH_EXTENSION_NAME={name}", *(f"-DTILEGRAD_NVCC=\"{' '.join(cuda_cflags)}\"" for _ in [1] if cuda_cflags)]
+    flags = [
+        *_flags(cflags),
+        f"-DTORCH_EXTENSION_NAME={name}",
+        *(f'-DTILEGRAD_NVCC="{" ".join(cuda_cflags)}"' for _ in [1] if cuda_cflags),
+    ]
     folders = [str(INCLUDE), *(include or ())]
-    folders += [str(u.source._original.path.parent) for u in units if isinstance(u.source, CudaSource) and u.source._original.path]
+    folders += [
+        str(u.source._original.path.parent)
+        for u in units
+        if isinstance(u.source, CudaSource) and u.source._original.path
+    ]
     try:
         return build_cpp(
             [""], name=name, flags=flags, include=folders, link=list(ldflags or ()), build_directory=build_directory,
@@ -196,11 +211,12 @@ def compiled(
         raise CompileError(f"{refused.args[0]}{_hint(refused.args[0])}") from None
 
 
+LISTED = "docs/torch.md lists what there is"
 HINTS = {
-    "is not a member of 'torch'": "torch:: has what docs/torch.md lists; torch::call(\"name\", ...) asks for any function of tilegrad",
-    "is not a member of 'at'": "at:: has what docs/torch.md lists; at::call(\"name\", ...) asks for any function of tilegrad",
-    "No such file or directory": "of PyTorch's headers only those that extensions include are here (torch/extension.h, ATen, c10/cuda)",
-    "' was not declared in this scope": "a macro or function that PyTorch's headers have and these do not; docs/torch.md lists what there is",
+    "is not a member of 'torch'": f'{LISTED}; torch::call("name", ...) asks for any function of tilegrad',
+    "is not a member of 'at'": f'{LISTED}; at::call("name", ...) asks for any function of tilegrad',
+    "No such file or directory": f"of PyTorch's headers only those that extensions include are here; {LISTED}",
+    "' was not declared in this scope": f"is it a macro or function of PyTorch's headers? {LISTED}",
 }
 
 

@@ -11,8 +11,8 @@ from .. import cuda
 from ..errors import ArgumentError
 from ..runtime.device import known_devices
 from .doors import missing
-from .simulated import simulated
 from .simulated import simulate as simulate
+from .simulated import simulated
 
 
 def is_available() -> bool:

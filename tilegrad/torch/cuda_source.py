@@ -13,7 +13,9 @@ from typing import NamedTuple
 from ..errors import CompileError
 
 MARKS = ("__global__", "__device__", "__constant__")
-HOST_WORDS = re.compile(r"\b(torch|at|c10|std|py|pybind11)\s*::(?!\s*(PackedTensorAccessor|RestrictPtrTraits|DefaultPtrTraits))")
+HOST_WORDS = re.compile(
+    r"\b(torch|at|c10|std|py|pybind11)\s*::(?!\s*(PackedTensorAccessor|RestrictPtrTraits|DefaultPtrTraits))"
+)
 BARRIERS = re.compile(r"\b__(syncthreads|syncwarp|shfl_\w+)\b")
 DYNAMIC = re.compile(r"\bextern\s+__shared__\s+((?:__align__\s*\([^)]*\)\s*)?)([\w:<>\s]+?)\s+(\w+)\s*\[\s*\]\s*;")
 KEPT_INCLUDE = re.compile(r"#\s*include\s*[<\"](cuda_fp16|cuda_bf16|cooperative_groups|mma|math_constants|curand\w*)")
@@ -31,18 +33,28 @@ class Parts(NamedTuple):
 def taken_apart(text: str, name: str = "kernel.cu") -> Parts:
     """Both parts of a file.
 
-    >>> parts = taken_apart("__global__ void f(int* x) { *x = 1; }\\nvoid g(int* x) { f<<<1, 2>>>(x); }")
+    >>> parts = taken_apart("__global__ void f(int* x) { *x = 1; }\\nvoid g() { f<<<1, 2>>>(p); }")
     >>> print(parts.device)
     __global__ void f(int* x) { *x = 1; }
     <BLANKLINE>
     >>> parts.host.splitlines()[1]
-    'void g(int* x) { ::tilegrad::Grid(tilegrad_device, "kernel.cu", 2, 1, 2).run("f", [&](auto... a) { f(a...); }, x); }'
+    'void g() { ::tilegrad::Grid(tilegrad_device, "kernel.cu", 2, 1, 2).run("f", [&](auto... a) { f(a...); }, p); }'
     """
     plain = blanked(text)
     device = "".join(_device_pieces(text, plain))
-    kernels = tuple(re.findall(r"__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)", device))
+    kernels = tuple(
+        re.findall(
+            r"__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)",
+            device,
+        )
+    )
     templates = set(re.findall(r"template\s*<[^{;]*?>\s*__global__[^({;]*?(\w+)\s*\(", device))
-    return Parts(_launches_written(text, plain, name), device, tuple(k for k in kernels if k not in templates), bool(BARRIERS.search(plain)))
+    return Parts(
+        _launches_written(text, plain, name),
+        device,
+        tuple(k for k in kernels if k not in templates),
+        bool(BARRIERS.search(plain)),
+    )
 
 
 def blanked(text: str) -> str:
@@ -87,7 +99,9 @@ def _declarations(plain: str) -> list[tuple[int, int]]:
                 continue
             at = _closing(plain, at, "{", "}") + 1
             following = re.match(r"\s*[\w\s,*\[\]]*;", plain[at:])
-            if following and re.search(r"\b(struct|class|enum|union)\b|=\s*$|=[^;]*$", plain[begin : plain.index("{", begin)]):
+            if following and re.search(
+                r"\b(struct|class|enum|union)\b|=\s*$|=[^;]*$", plain[begin : plain.index("{", begin)]
+            ):
                 at += following.end()
         elif letter in ";}":
             at += 1
@@ -109,7 +123,11 @@ def _for_device(piece: str) -> bool:
         return True
     if HOST_WORDS.search(words):
         return False
-    return bool(re.match(r"(template\s*<[^{]*>\s*)?(struct|class|union|enum|using|typedef|constexpr|const|static\s+const)\b", words)) and not re.match(r"using\s+namespace\s+(std|torch|at)\b", words)
+    return bool(
+        re.match(
+            r"(template\s*<[^{]*>\s*)?(struct|class|union|enum|using|typedef|constexpr|const|static\s+const)\b", words
+        )
+    ) and not re.match(r"using\s+namespace\s+(std|torch|at)\b", words)
 
 
 def _line_end(plain: str, at: int) -> int:

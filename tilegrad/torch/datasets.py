@@ -53,8 +53,8 @@ class MNIST(ArrayDataset):
                 if path.exists():
                     return path
         raise MissingFileError(
-            f"there is no {name}.gz in {self.root / kind / 'raw'}, and tilegrad downloads nothing by itself. The command "
-            f"that gets the four files of {kind}:\n  {self.source} {self.root / kind / 'raw'}"
+            f"there is no {name}.gz in {self.root / kind / 'raw'}, and tilegrad downloads nothing. The command that "
+            f"gets the four files of {kind}:\n  {self.source} {self.root / kind / 'raw'}"
         )
 
     @property

@@ -93,7 +93,9 @@ def missing(module: str, name: str, there: Iterable[str]) -> AttributeError:
     AttributeError("tilegrad.torch has no torch.zero (did you mean torch.zeros?)")
     """
     near = get_close_matches(name, [x for x in there if not x.startswith("_")], 3, 0.7)
-    guess = f" (did you mean {' or '.join(f'{module}.{x}' for x in near)}?)" if near else (
-        f": dir({module}) lists what there is, docs/torch.md what is left out"
+    guess = (
+        f" (did you mean {' or '.join(f'{module}.{x}' for x in near)}?)"
+        if near
+        else (f": dir({module}) lists what there is, docs/torch.md what is left out")
     )
     return AttributeError(f"tilegrad.torch has no {module}.{name}{guess}")

@@ -56,7 +56,13 @@ class Library:
             self.doors.tilegrad_entry(n, byref(entry))
             found.append(
                 Function(
-                    self, n, entry.name.decode(), entry.doc.decode(), entry.signature.decode(), entry.required, entry.count
+                    self,
+                    n,
+                    entry.name.decode(),
+                    entry.doc.decode(),
+                    entry.signature.decode(),
+                    entry.required,
+                    entry.count,
                 )
             )
         return found

@@ -124,7 +124,9 @@ def _made(builder: Callable[..., Any]) -> Callable[..., Any]:
 
 
 SPECIAL: dict[str, Callable[..., Any]] = {
-    **{f"make {name}": _made(getattr(functional, name)) for name in ("empty", "zeros", "ones", "rand", "randn", "full")},
+    **{
+        f"make {name}": _made(getattr(functional, name)) for name in ("empty", "zeros", "ones", "rand", "randn", "full")
+    },
     "make arange": lambda start, end, step, dtype, place: creation.arange(start, end, step, dtype=dtype, device=place),
     "make eye": lambda n, dtype, place: creation.eye(n, dtype=dtype, device=place),
     "make tensor": lambda data, dtype, place, usual: creation.tensor(data, dtype=dtype or usual, device=place),
@@ -153,7 +155,9 @@ def function(name: str, arguments: list[Any]) -> Callable[..., Any]:
         found = getattr(Tensor, name, None)
     found = found or getattr(functional, name, None) or getattr(layers, name, None)
     if found is None or name.startswith("__"):
-        raise ArgumentError(f"torch::{name}: tilegrad has no function of that name, neither of tensors nor of nn.functional")
+        raise ArgumentError(
+            f"torch::{name}: tilegrad has no function of that name, neither of tensors nor of nn.functional"
+        )
     return found
 
 
@@ -213,7 +217,9 @@ def _describe(address: int, meta: Any) -> None:
     if len(shape) > values.MOST_AXES:
         raise ArgumentError(f"a tensor of {len(shape)} axes: C++ extensions take up to {values.MOST_AXES}")
     if not all(isinstance(extent, int) for extent in shape):
-        raise TraceError(f"a C++ extension asks for the extents of a tensor of shape {list(shape)}, which are not known yet")
+        raise TraceError(
+            f"a C++ extension asks for the extents of a tensor of shape {list(shape)}, which are not known yet"
+        )
     found.axes, found.numel, found.dtype = len(shape), x.numel(), values.NUMBERS[x.dtype]
     found.device = values.number_of(x._value.type.device)
     found.requires_grad, found.contiguous, found.offset = x.requires_grad, x.is_contiguous(), x.storage_offset()

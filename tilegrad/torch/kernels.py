@@ -151,7 +151,9 @@ def _on_gpu(place: Any, launch: Any, name: str, text: str, grid: Any, block: Any
 
     driver = place.driver
     if not isinstance(driver, NativeDriver):
-        raise DeviceError(f"kernel {name}, {where}: {place.name} is none that runs kernels (TILEGRAD_CUDA=null is set?)")
+        raise DeviceError(
+            f"kernel {name}, {where}: {place.name} is none that runs kernels (TILEGRAD_CUDA=null is set?)"
+        )
     with place.entered():
         identity = (place.name, text)
         if identity not in _functions:
@@ -162,7 +164,9 @@ def _on_gpu(place: Any, launch: Any, name: str, text: str, grid: Any, block: Any
         start.argtypes = (ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3)
         if launch.shared > 49152:
             driver.allow_shared(function, launch.shared)
-        driver.call("cuLaunchKernel", function, *grid, *block, launch.shared, place.queue.handle, launch.arguments, None)
+        driver.call(
+            "cuLaunchKernel", function, *grid, *block, launch.shared, place.queue.handle, launch.arguments, None
+        )
 
 
 host.launcher.append(launched)

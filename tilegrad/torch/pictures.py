@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import functional
 from ..nn.paddings import pad
 from ..tensor import Tensor
 from .doors import missing
 
 
-def make_grid(tensor: Tensor, nrow: int = 8, padding: int = 2, normalize: bool = False, pad_value: float = 0.0) -> Tensor:
+def make_grid(
+    tensor: Tensor, nrow: int = 8, padding: int = 2, normalize: bool = False, pad_value: float = 0.0
+) -> Tensor:
     """Images (N, C, H, W) in rows of `nrow`, with a frame around each; one channel becomes three.
 
-    >>> make_grid(functional.zeros(10, 1, 4, 4), nrow=4, padding=1).shape
+    >>> import tilegrad as tg
+    >>> make_grid(tg.zeros(10, 1, 4, 4), nrow=4, padding=1).shape
     (3, 16, 21)
     """
     images = tensor if tensor.dim() == 4 else tensor.unsqueeze(0)

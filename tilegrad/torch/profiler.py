@@ -160,7 +160,14 @@ class Averages(list[Average]):
         whole = sum(a.self_cpu_time_total for a in self)
         on_gpu = sum(a.self_device_time_total for a in self)
         width = max([4, *(len(a.key) for a in shown)])
-        heads = ["Self CPU %", "Self CPU", "CPU total", "CPU time avg", *(["CUDA total"] if on_gpu else []), "# of Calls"]
+        heads = [
+            "Self CPU %",
+            "Self CPU",
+            "CPU total",
+            "CPU time avg",
+            *(["CUDA total"] if on_gpu else []),
+            "# of Calls",
+        ]
         lines = ["  ".join([f"{'Name':<{width}}", *(f"{h:>12}" for h in heads)])]
         rule = "-" * len(lines[0])
         for a in shown:
@@ -330,7 +337,9 @@ def schedule(
     return action
 
 
-def tensorboard_trace_handler(dir_name: str, worker_name: str | None = None, use_gzip: bool = False) -> Callable[[Any], None]:
+def tensorboard_trace_handler(
+    dir_name: str, worker_name: str | None = None, use_gzip: bool = False
+) -> Callable[[Any], None]:
     """Writes each trace to a file of a folder."""
 
     def write(finished: profile) -> None:

@@ -72,17 +72,15 @@ def _command() -> type:
         def copy_extensions_to_source(self) -> None:
             """`--inplace`: beside the setup.py."""
             for ext in self.extensions:
-                shutil.copytree(self._folder(ext), Path(ext.name.replace(".", "/")), dirs_exist_ok=True)
-
-        def _folder(self, ext: Any) -> Path:
-            return Path(self.get_ext_fullpath(ext.name)).parent
+                folder = Path(self.build_lib, *ext.name.split("."))
+                shutil.copytree(folder, Path(*ext.name.split(".")), dirs_exist_ok=True)
 
         def build_extension(self, ext: Any) -> None:
             from .cpp_extension import compiled, units_of
 
             name = ext.name.rpartition(".")[2]
             macros = [f"-D{n}" if v is None else f"-D{n}={v}" for n, v in ext.define_macros]
-            folder = self._folder(ext)
+            folder = Path(self.get_ext_fullpath(ext.name)).parent
             library = compiled(
                 name, units_of(name, ext.sources, Path()), [*ext.extra_compile_args, *macros], ext.extra_link_args,
                 ext.include_dirs,

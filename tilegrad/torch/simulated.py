@@ -49,3 +49,9 @@ def simulate() -> Device:
         raise DeviceError("this machine has a GPU: nothing needs to be simulated (TILEGRAD_CUDA=off hides it)")
     print(NOTICE, file=sys.stderr)
     return known.register(SimulatedDevice())
+
+
+def end() -> None:
+    """This process has no simulated GPU any more. Tensors that are on it stay usable."""
+    if simulated() is not None:
+        del known._devices["cuda:0"]

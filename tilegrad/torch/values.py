@@ -78,7 +78,13 @@ class Launch(Structure):
 class Entry(Structure):
     """A function of a module."""
 
-    _fields_ = (("name", c_char_p), ("doc", c_char_p), ("signature", c_char_p), ("required", c_int64), ("count", c_int64))
+    _fields_ = (
+        ("name", c_char_p),
+        ("doc", c_char_p),
+        ("signature", c_char_p),
+        ("required", c_int64),
+        ("count", c_int64),
+    )
 
 
 CALL = PYFUNCTYPE(c_int64, c_char_p, c_int64, POINTER(Value), POINTER(Value))

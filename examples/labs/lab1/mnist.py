@@ -1,7 +1,7 @@
 """Lab 1: a network learns to read digits; then, what each of its operations takes.
 
-    python -m tilegrad.torch.digits data
-    python -m tilegrad.torch mnist.py --data data
+python -m tilegrad.torch.digits data
+python -m tilegrad.torch mnist.py --data data
 """
 
 import argparse

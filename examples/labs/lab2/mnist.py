@@ -1,8 +1,8 @@
 """Lab 2: the last layer of the network is one's own, in Python and in C++.
 
-    python -m tilegrad.torch.digits data
-    (cd linear; python -m tilegrad.torch setup.py build_ext --inplace)
-    python -m tilegrad.torch mnist.py --data data --linear cpp
+python -m tilegrad.torch.digits data
+(cd linear; python -m tilegrad.torch setup.py build_ext --inplace)
+python -m tilegrad.torch mnist.py --data data --linear cpp
 """
 
 import argparse

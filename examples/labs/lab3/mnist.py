@@ -1,8 +1,8 @@
 """Lab 3: the last layer of the network is one's own, in CUDA. Without a GPU: with `--simulate`.
 
-    python -m tilegrad.torch.digits data
-    (cd linear; python -m tilegrad.torch setup.py build_ext --inplace)
-    python -m tilegrad.torch --simulate mnist.py --data data
+python -m tilegrad.torch.digits data
+(cd linear; python -m tilegrad.torch setup.py build_ext --inplace)
+python -m tilegrad.torch --simulate mnist.py --data data
 """
 
 import argparse

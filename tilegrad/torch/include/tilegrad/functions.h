@@ -68,9 +68,7 @@ inline Tensor tensor(const Scalar& value, const TensorOptions& options = {}) {
 
 // --- several -------------------------------------------------------------------------------------
 inline Tensor cat(TensorList tensors, int64_t dim = 0) { return call("cat", tensors, dim); }
-inline Tensor cat(const Tensors& tensors, int64_t dim = 0) { return call("cat", tensors, dim); }
 inline Tensor stack(TensorList tensors, int64_t dim = 0) { return call("stack", tensors, dim); }
-inline Tensor stack(const Tensors& tensors, int64_t dim = 0) { return call("stack", tensors, dim); }
 inline Tensors chunk(const Tensor& x, int64_t chunks, int64_t dim = 0) { return x.chunk(chunks, dim); }
 inline Tensors split(const Tensor& x, int64_t size, int64_t dim = 0) { return x.split(size, dim); }
 inline Tensor einsum(const std::string& equation, const Tensors& tensors) { return call("einsum", equation, tensors); }
