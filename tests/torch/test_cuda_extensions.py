@@ -117,9 +117,8 @@ def gpu() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def made(gpu: None) -> ModuleType:
     names = ["square_matrix", "row_sums", "launch"]
-    return load_inline(
-        "squares_for_tests", DECLARED, SQUARE, functions=names, with_cuda=True, extra_cuda_cflags=["-O2"]
-    )
+    options = {"with_cuda": True, "extra_cuda_cflags": ["-O2"]}
+    return load_inline("squares_for_tests", DECLARED, SQUARE, functions=names, **options)
 
 
 @needs_compiler

@@ -80,7 +80,6 @@ def test_a_script_is_run_as_it_is(tmp_path: Path) -> None:
     first, second, *_ = ran.stdout.splitlines()
     if not tg.cuda.is_available():
         assert first == "tilegrad.torch tilegrad.nn (3, 2) False"
-        assert "this script" not in ran.stderr
         assert "there is no device 'cuda' here" in ran.stderr
         assert "python -m tilegrad.torch --simulate" in ran.stderr
     assert second.startswith("tilegrad.torch has no torch.fx")
@@ -166,7 +165,8 @@ def test_a_profile() -> None:
     assert rows["contract"].count == rows["forward"].count == 1
     assert rows["forward"].cpu_time_total == pytest.approx(sum(r.self_cpu_time_total for r in rows.values()))
     table = found.key_averages().table(sort_by="count", row_limit=1)
-    assert "relu" in table and "contract" not in table
+    assert "relu" in table
+    assert "contract" not in table
     assert str(found) == found.table()
     with pytest.raises(errors.ArgumentError, match="sort_by is 'size'"):
         found.table(sort_by="size")
