@@ -10,9 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-import tilegrad
-
-from .doors import TABLE, missing
+from .doors import PACKAGE, TABLE, missing
 
 __version__ = "2.0.0+tilegrad"
 """Scripts that look at it want to know whether it is new."""
@@ -38,9 +36,9 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     try:
-        return getattr(tilegrad, name)
+        return getattr(import_module(PACKAGE), name)
     except AttributeError:
-        raise missing("torch", name, dir(tilegrad)) from None
+        raise missing("torch", name, dir(import_module(PACKAGE))) from None
 
 
 __all__ = ["TABLE"]

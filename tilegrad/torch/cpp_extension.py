@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..errors import ArgumentError, CompileError
-from ..foreign.build import Unit, build_cpp
-from ..foreign.source import Place, Source
+from ..errors import ArgumentError
+from ..foreign.build import Unit
+from ..foreign.source import Source
 from ..ir.location import user_location
-from .cuda_source import Parts, taken_apart
+from .building import compiled, cuda_unit, units_of
 from .doors import missing
 from .extension import Library, filled
-from .kernels import check_all
 from .setups import CppExtension as CppExtension
 from .setups import CUDAExtension as CUDAExtension
 from .setups import include_paths as include_paths
@@ -31,12 +30,9 @@ def __getattr__(name: str) -> Any:
     raise missing("torch.utils.cpp_extension", name, [*globals(), "BuildExtension"])
 
 
-INCLUDE = Path(__file__).parent / "include"
-IGNORED = ("-std=", "--use_fast_math", "-gencode", "-arch", "--expt", "-Xcompiler", "-lineinfo", "--ptxas")
 CUDA_HOME = None
 """No toolkit is needed."""
 CPP_HEAD = "#include <torch/extension.h>\n"
-CUDA_HEAD = "#include <torch/types.h>\n#include <cuda.h>\n#include <cuda_runtime.h>\n"
 
 
 def load_inline(
@@ -66,7 +62,7 @@ def load_inline(
         raise ArgumentError(f"load_inline({name!r}): with_cuda=True and no cuda_sources: give them, or leave it out")
     origin = user_location()
     units = [Unit(Source(text, None, origin), n, CPP_HEAD) for n, text in enumerate(given)]
-    units += [_cuda_unit(text, f"{name}.cu", None, len(given) + n) for n, text in enumerate(kernels)]
+    units += [cuda_unit(text, f"{name}.cu", None, len(given) + n) for n, text in enumerate(kernels)]
     if functions is not None:
         named = _named(functions)
         units[0] = units[0]._replace(after=_module(named))
@@ -99,22 +95,6 @@ def load(
     )
 
 
-def units_of(name: str, files: Iterable[str | PathLike[str]], folder: Path) -> list[Unit]:
-    """What is compiled of some files."""
-    units = []
-    for n, file in enumerate(files):
-        path = (folder / file).absolute()
-        if not path.is_file():
-            raise ArgumentError(f"{name}: there is no source {path}")
-        text = path.read_text(encoding="utf-8")
-        units.append(
-            _cuda_unit(text, path.name, path, n) if path.suffix == ".cu" else Unit(Source(text, path, None), n)
-        )
-    if not units:
-        raise ArgumentError(f"{name}: an extension needs at least one source")
-    return units
-
-
 def _named(functions: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
     if isinstance(functions, str):
         return {functions: functions}
@@ -129,36 +109,6 @@ def _module(functions: Mapping[str, str]) -> str:
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
-
-
-class CudaSource(Source):
-    """A .cu text of which the compiler sees the host's part; its lines are those of the original."""
-
-    def __init__(self, text: str, original: str, path: Path | None) -> None:
-        super().__init__(text, None, None)
-        self._original = Source(original, path, user_location())
-
-    def place(self, line: int) -> Place:
-        return self._original.place(line)
-
-
-def _cuda_unit(text: str, name: str, path: Path | None, number: int) -> Unit:
-    parts: Parts = taken_apart(text, name)
-    check_all(parts, name)
-    barriers = "#define TILEGRAD_BARRIERS\n" if parts.barriers else ""
-    folder = f"// of {path}\n" if path else ""
-    device = f"static const char tilegrad_device[] = {_raw(parts.device)};\n"
-    return Unit(CudaSource(parts.host, text, path), number, folder + barriers + CUDA_HEAD + device)
-
-
-def _raw(text: str) -> str:
-    """A text as C++ literals: compilers take pieces of up to 64 KiB."""
-    pieces = [text[n : n + 8000] for n in range(0, len(text), 8000)] or [""]
-    return "\n".join(f'R"tilegrad({piece})tilegrad"' for piece in pieces)
-
-
-def _flags(given: Sequence[str] | None) -> list[str]:
-    return ["-O1", "-w", *(flag for flag in given or () if not flag.startswith("-std="))]
 
 
 def _built(
@@ -176,50 +126,3 @@ def _built(
     module.__spec__ = ModuleSpec(name, None)
     sys.modules[name] = module
     return filled(module, Library(name, library.handle, [unit.source for unit in units]))
-
-
-def compiled(
-    name: str,
-    units: Sequence[Unit],
-    cflags: Sequence[str] | None = None,
-    ldflags: Sequence[str] | None = None,
-    include: Sequence[str] | None = None,
-    build_directory: str | PathLike[str] | None = None,
-    verbose: bool = False,
-    cuda_cflags: Sequence[str] | None = None,
-) -> Any:
-    """The machine code of an extension."""
-    if not name.isidentifier():
-        raise ArgumentError(f"{name!r} is no name of an extension: it is one of a Python module")
-    flags = [
-        *_flags(cflags),
-        f"-DTORCH_EXTENSION_NAME={name}",
-        *(f'-DTILEGRAD_NVCC="{" ".join(cuda_cflags)}"' for _ in [1] if cuda_cflags),
-    ]
-    folders = [str(INCLUDE), *(include or ())]
-    folders += [
-        str(u.source._original.path.parent)
-        for u in units
-        if isinstance(u.source, CudaSource) and u.source._original.path
-    ]
-    try:
-        return build_cpp(
-            [""], name=name, flags=flags, include=folders, link=list(ldflags or ()), build_directory=build_directory,
-            verbose=verbose, dress=lambda _: units,
-        )  # fmt: skip
-    except CompileError as refused:
-        raise CompileError(f"{refused.args[0]}{_hint(refused.args[0])}") from None
-
-
-LISTED = "docs/torch.md lists what there is"
-HINTS = {
-    "is not a member of 'torch'": f'{LISTED}; torch::call("name", ...) asks for any function of tilegrad',
-    "is not a member of 'at'": f'{LISTED}; at::call("name", ...) asks for any function of tilegrad',
-    "No such file or directory": f"of PyTorch's headers only those that extensions include are here; {LISTED}",
-    "' was not declared in this scope": f"is it a macro or function of PyTorch's headers? {LISTED}",
-}
-
-
-def _hint(message: str) -> str:
-    found = next((hint for sign, hint in HINTS.items() if sign in message), "")
-    return f"\nhint: {found}" if found else ""

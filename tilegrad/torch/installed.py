@@ -7,14 +7,12 @@ from pathlib import Path
 
 from ..errors import ForeignError
 from ..foreign.store import loaded as library_of
+from . import kernels as kernels  # who launches
 from .extension import Library, filled
 
 
 def loaded(name: str, folder: str) -> None:
     """Fills the module of an installed extension with its functions."""
-    from . import kernels
-
-    assert kernels.host.launcher
     path = Path(folder) / "extension.so"
     try:
         image = path.read_bytes()

@@ -22,7 +22,7 @@ def make_grid(
     if images.shape[1] == 1:
         images = images.expand(images.shape[0], 3, *images.shape[2:])
     if normalize:
-        low, high = images.min(), images.max()
+        low, high = images.amin(), images.amax()
         images = (images - low) / (high - low).clamp(min=1e-5)
     count, channels, height, width = images.shape
     columns = min(nrow, count)

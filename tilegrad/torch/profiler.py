@@ -119,7 +119,7 @@ class Average(NamedTuple):
     """The operations of one name."""
 
     key: str
-    count: int
+    count: int  # type: ignore[assignment]
     self_cpu_time_total: float
     """Microseconds."""
     cpu_time_total: float
@@ -180,7 +180,8 @@ class Averages(list[Average]):
 
     def total_average(self) -> Average:
         """All of them as one row."""
-        return Average("Total", sum(a.count for a in self), *(sum(a[n] for a in self) for n in range(2, 6)))
+        times: list[Any] = [sum(column) for column in zip(*(a[1:] for a in self), strict=True)]
+        return Average("Total", *(times or [0, 0.0, 0.0]))
 
     def __str__(self) -> str:
         return self.table()

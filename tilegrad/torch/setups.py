@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError
+from .building import INCLUDE, compiled, units_of
 
 if TYPE_CHECKING:
-    from setuptools import Extension
-    from setuptools.command.build_ext import build_ext
-
-    class BuildExtension(build_ext):
-        """The command that builds."""
-
+    BuildExtension: Any
 
 LOADER = '''"""A C++ extension for tilegrad, built by `python -m tilegrad.torch setup.py`."""
 
@@ -24,19 +22,18 @@ loaded(__name__, __path__[0])
 '''
 
 
-def CppExtension(name: str, sources: Sequence[str], *_: Any, **options: Any) -> Extension:  # noqa: N802 - PyTorch's name
+def CppExtension(name: str, sources: Sequence[str], *_: Any, **options: Any) -> Any:  # noqa: N802 - PyTorch's name
     """An extension of C++ files."""
     return _extension(name, sources, options)
 
 
-def CUDAExtension(name: str, sources: Sequence[str], *_: Any, **options: Any) -> Extension:  # noqa: N802 - PyTorch's name
+def CUDAExtension(name: str, sources: Sequence[str], *_: Any, **options: Any) -> Any:  # noqa: N802 - PyTorch's name
     """An extension of C++ and CUDA files; no toolkit is needed to build it."""
     return _extension(name, sources, options)
 
 
-def _extension(name: str, sources: Sequence[str], options: dict[str, Any]) -> Extension:
-    from setuptools import Extension
-
+def _extension(name: str, sources: Sequence[str], options: dict[str, Any]) -> Any:
+    Extension: Any = import_module("setuptools").Extension  # setuptools has no types
     if isinstance(sources, str):
         raise ArgumentError(f"{name}: sources is a list of files, not the text {sources!r}")
     found = Extension(name, [str(s) for s in sources], language="c++")
@@ -50,15 +47,13 @@ def _extension(name: str, sources: Sequence[str], options: dict[str, Any]) -> Ex
 
 def include_paths(device_type: str = "cpu", **_: Any) -> list[str]:
     """Where the headers are."""
-    return [str(Path(__file__).parent / "include")]
+    return [str(INCLUDE)]
 
 
 def _command() -> type:
-    import shutil
+    build_ext: Any = import_module("setuptools.command.build_ext").build_ext
 
-    from setuptools.command.build_ext import build_ext
-
-    class BuildExtension(build_ext):
+    class BuildExtension(build_ext):  # type: ignore[misc]
         """Builds each extension as a package: the machine code, and two lines that load it."""
 
         @classmethod
@@ -76,8 +71,6 @@ def _command() -> type:
                 shutil.copytree(folder, Path(*ext.name.split(".")), dirs_exist_ok=True)
 
         def build_extension(self, ext: Any) -> None:
-            from .cpp_extension import compiled, units_of
-
             name = ext.name.rpartition(".")[2]
             macros = [f"-D{n}" if v is None else f"-D{n}={v}" for n, v in ext.define_macros]
             folder = Path(self.get_ext_fullpath(ext.name)).parent
