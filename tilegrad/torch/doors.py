@@ -89,8 +89,8 @@ def closed() -> None:
 def missing(module: str, name: str, there: Iterable[str]) -> AttributeError:
     """The error for a name that PyTorch may have and this package does not.
 
-    >>> missing("torch", "zero", ["zeros", "ones"])
-    AttributeError("tilegrad.torch has no torch.zero (did you mean torch.zeros?)")
+    >>> print(missing("torch", "zero", ["zeros", "ones"]))
+    tilegrad.torch has no torch.zero (did you mean torch.zeros?)
     """
     near = get_close_matches(name, [x for x in there if not x.startswith("_")], 3, 0.7)
     guess = (

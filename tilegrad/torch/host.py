@@ -75,6 +75,7 @@ def frame(name: str, arguments: list[Any]) -> Iterator[Frame]:
         yield made
     finally:
         now.frames.pop()
+        now.kept = []
         for place in made.launched:
             place.synchronize()
     for x, before in made.sums.values():
