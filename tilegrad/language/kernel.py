@@ -28,6 +28,7 @@ from .moving import moved_apart
 from .naming import reductions_named
 from .reader import Read, read
 from .report import Report, report
+from .sharing import Shared
 from .tensors import Memory, memory_of, refuse_overlap, refuse_tracing, unwritten, written
 from .values import Block
 
@@ -172,6 +173,10 @@ class Launchable:
     def race(self) -> Way:
         """Runs the programs in many orders, and looks for what they do to each other: `k.race[grid](...)`."""
         return Way(self, "race")
+
+    def as_torch(self) -> Shared:
+        """The kernel for tensors of PyTorch (or numpy), in whose memory it works: `k.as_torch()[grid](x, y, n)`."""
+        return Shared(self.launch)
 
     @property
     def ir(self) -> Kernel:
