@@ -37,7 +37,7 @@ def over_gaps(flat: FlatGroup, role: Sequence[Index], factor: Expr) -> FlatGroup
     if extent == 0 or extent > MOST * product(i.extent for i in role):  # type: ignore[operator]
         return flat
     whole = fresh_index(extent)
-    parts: dict[Index, Expr] = {}
+    parts: dict[Expr, Expr] = {}
     left: Expr = whole
     for index, count in zip(order[:-1], within, strict=False):
         parts[index], left = left % size(count), left // size(count)
@@ -70,7 +70,7 @@ def _replaced(
     flat: FlatGroup,
     role: Sequence[Index],
     whole: Index,
-    parts: dict[Index, Expr],
+    parts: dict[Expr, Expr],
     exists: Expr,
     moved: tuple[Read, int],
 ) -> FlatGroup | None:

@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 from ..ir.graph import Graph, Value
 from ..ir.location import working_for
+from ..ir.precision import Precision
+from ..ir.size import Dim
 from ..ops.broadcasting import reshape
 from ..ops.convolution import Convolve, ConvolveBack, ConvolveWeight, Windows
 from ..ops.lines import Laid, LineProduct, LineWeight, pitches
@@ -95,6 +97,12 @@ def _turned(axis: Sliding) -> Sliding:
     return Sliding(axis.count, axis.extent, axis.taps, 1, _behind(axis), axis.dilation)
 
 
+def _number(extent: Dim) -> int:
+    """An extent that `_fits` has looked at."""
+    assert isinstance(extent, int)
+    return extent
+
+
 class Grid(NamedTuple):
     """How an axis is laid out: `before` positions of padding, `steps` of `stride` positions of which the first
     `phases` meet taps, and taps as counted in steps. Of `folded` taps, if any, each is a channel of its own."""
@@ -115,7 +123,7 @@ def _grids(axes: Windows, channels: int, room: int) -> list[Grid]:
         if channels * math.prod(g.phases for g in found) <= room:
             axis, grid = axes[-2], found[-2]
             taps = -(-axis.taps // axis.stride)
-            found[-2] = grid._replace(steps=axis.count, taps=1, folded=taps)
+            found[-2] = grid._replace(steps=_number(axis.count), taps=1, folded=taps)
     return found
 
 
@@ -168,7 +176,7 @@ def _rows(x: Value, axes: Sequence[Grid], slack: int, piece: int) -> Rows:
 
 def _in_steps(x: Value, axes: Sequence[Grid]) -> tuple[Value, list[str]]:
     """Each axis behind the third as two: steps, and the positions of a step that matter; and what axes are then."""
-    cut = [n for extent, a in zip(x.shape[3:], axes, strict=True) for n in (extent // a.stride, a.stride)]  # type: ignore[operator]
+    cut = [n for extent, a in zip(x.shape[3:], axes, strict=True) for n in (extent // a.stride, a.stride)]
     x = reshape(x, (*x.shape[:3], *cut))
     for n, a in enumerate(axes):
         x = narrow(x, 4 + 2 * n, 0, a.phases)
@@ -209,20 +217,20 @@ def _taps(axes: Windows, grids: Sequence[Grid], channels: int) -> tuple[tuple[in
     return ((*taps[:-1], 1), channels * taps[-1]) if axes[-1].dilation == 1 else (taps, channels)
 
 
-def _product(x: Value, w: Value, axes: Windows, piece: int, precision: str) -> Value:
-    grids = _grids(axes, x.shape[2], FEW_BYTES // x.dtype.bytes)  # type: ignore[arg-type]
+def _product(x: Value, w: Value, axes: Windows, piece: int, precision: Precision) -> Value:
+    grids = _grids(axes, _number(x.shape[2]), FEW_BYTES // x.dtype.bytes)
     rows = _rows_of_input(x, axes, grids, piece)
     taps, run = _taps(axes, grids, rows.channels)
     made = LineProduct(
         rows.value,
         _weights(w, axes, grids, piece),
-        x.shape[0],
+        _number(x.shape[0]),
         rows.grid,
         rows.channels,
-        w.shape[1],
+        _number(w.shape[1]),
         taps,
         run,
-        tuple([a.count for a in axes]),
+        tuple([_number(a.count) for a in axes]),
         tuple([a.dilation for a in axes]),
         precision,
     )
@@ -239,9 +247,9 @@ def _weights(w: Value, axes: Windows, grids: Sequence[Grid], piece: int) -> Valu
     return Laid(_filled(_ordered(w, names, ["group", "outer", *steps], grids), piece))
 
 
-def _weight(x: Value, y: Value, axes: Windows, piece: int, precision: str) -> Value:
+def _weight(x: Value, y: Value, axes: Windows, piece: int, precision: Precision) -> Value:
     """The gradient for weights (groups, outputs, channels, *taps)."""
-    grids = _grids(axes, x.shape[2], FEW_BYTES // x.dtype.bytes)  # type: ignore[arg-type]
+    grids = _grids(axes, _number(x.shape[2]), FEW_BYTES // x.dtype.bytes)
     rows = _rows_of_input(x, axes, grids, piece)
     back = [_grid(_turned(a)) if a.stride == 1 and _behind(a) >= 0 else Grid(0, 0, 0) for a in axes]
     whole = not any(g.folded for g in grids)
@@ -254,17 +262,17 @@ def _weight(x: Value, y: Value, axes: Windows, piece: int, precision: str) -> Va
     made: Value = LineWeight(
         rows.value,
         upstream.value,
-        x.shape[0],
+        _number(x.shape[0]),
         rows.grid,
         (rows.channels, upstream.channels),
-        y.shape[2],
+        _number(y.shape[2]),
         first,
         taps,
         run,
         tuple([a.dilation for a in axes]),
         precision,
     )
-    return _taps_last(made, x.shape[2], axes, grids, rows.channels)
+    return _taps_last(made, _number(x.shape[2]), axes, grids, rows.channels)
 
 
 def _taps_last(w: Value, channels: int, axes: Windows, grids: Sequence[Grid], pitch: int) -> Value:

@@ -96,8 +96,10 @@ class Products:
     def _find_group(self, body: Sequence[ir.Statement]) -> None:
         """The one loop of a kernel, if four warps can do its products together."""
         for at, s in enumerate(body):
-            inner = nest(s)[-1] if isinstance(s, ir.For) else None
-            product = None if inner is None else self.product_of(inner)
+            if not isinstance(s, ir.For):
+                continue
+            inner = nest(s)[-1]
+            product = self.product_of(inner)
             if product is not None and self._is_plain(inner) and all(map(self._is_early, body[:at])):
                 assert isinstance(product.value, ir.Dot)
                 plan = grouped(self.definitions, product.value)
