@@ -60,6 +60,11 @@ class _Tiled(Attending):
         n, m = (known(product(x.shape[:-2]), {}) for x in (self.query, self.key))
         return Sizes(n, m, queries, keys, width, features)
 
+    def given_here(self) -> dict[str, Any]:
+        """What others of its kind have, too."""
+        shared = ("query", "key", "value", "mask", "state", "heads", "causal", "scale", "p", "precision")
+        return {name: self.__dict__[name] for name in shared}
+
     def wide_arrays(self, arrays: Sequence[Any]) -> list[Any]:
         """In float32, those of tiles with one axis of heads, the others with one of heads and one of queries."""
         n, m, queries, keys, width, features = self.sizes
@@ -108,20 +113,9 @@ class TiledAttention(_Tiled):
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         """What arrives for one of a level's three numbers arrives for the level."""
-        given: tuple[Any, ...] = (
-            self.query,
-            self.key,
-            self.value,
-            (),
-            (),
-            self.heads,
-            self.causal,
-            self.scale,
-            0.0,
-            self.precision,
-        )
+        given = self.given_here()
         if not self.levels:
-            means, level = (made := TiledAttention(*given)).parts(made)
+            means, level = (made := TiledAttention(**given)).parts(made)
             to_means, to_level = upstream, None
         else:
             means, level = self.parts(self)
@@ -130,8 +124,9 @@ class TiledAttention(_Tiled):
         delta = reshape(delta, level.shape)
         delta = delta if to_level is None else sub(delta, to_level)
         arriving = cast(to_means, self.query.dtype)
-        of_query = TiledQueryGradient(*given, arriving, level, delta)
-        to_key, to_value = (both := TiledKeyGradient(*given, arriving, level, delta)).parts(both)
+        given |= {"upstream": arriving, "level": level, "delta": delta}
+        of_query = TiledQueryGradient(**given)
+        to_key, to_value = (both := TiledKeyGradient(**given)).parts(both)
         return [of_query, to_key, to_value]
 
     def parts(self, x: Value, thirds: int = 3) -> tuple[Value, Value]:
@@ -156,9 +151,10 @@ class _Gradient(_Tiled):
 
     def whole(self) -> AttentionGradient:
         """Both, by the op that has one axis of heads."""
-        flat = [reshape(x, (-1, *x.shape[-2:])) for x in (self.query, self.key, self.value, self.upstream)]
-        given: tuple[Any, ...] = (*flat[:3], (), (), self.heads, self.causal, self.scale, 0.0, self.precision)
-        return AttentionGradient(*given, flat[3], self.level, self.delta)
+        given = self.given_here()
+        given |= {name: reshape(given[name], (-1, *given[name].shape[-2:])) for name in ("query", "key", "value")}
+        upstream = reshape(self.upstream, (-1, *self.upstream.shape[-2:]))
+        return AttentionGradient(**given, upstream=upstream, level=self.level, delta=self.delta)
 
     def slopes(self, arrays: Sequence[Any]) -> tuple[Any, Any, list[Any]]:
         """On numpy arrays: weights and gradients of scores (keys by queries), and the arrays in float32."""
@@ -233,9 +229,10 @@ class TiledKeyGradient(_Gradient):
 
 def tiled(query: Value, key: Value, value: Value, setting: Setting) -> Value:
     """The mean of values for each query, by these kernels."""
-    heads = known(query.shape[1], {})
-    given: tuple[Any, ...] = (query, key, value, (), (), heads, setting.causal, setting.scale, 0.0, setting.precision)
+    given: dict[str, Any] = {"query": query, "key": key, "value": value, "mask": (), "state": (), "p": 0.0}
+    given |= {"heads": known(query.shape[1], {}), "causal": setting.causal, "scale": setting.scale}
+    given["precision"] = setting.precision
     if not any(x.tracked for x in (query, key, value)):
-        return TiledAttention(*given, levels=False)
-    made = TiledAttention(*given)
+        return TiledAttention(**given, levels=False)
+    made = TiledAttention(**given)
     return made.parts(made)[0]
