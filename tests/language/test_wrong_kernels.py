@@ -184,8 +184,8 @@ LAUNCHES = {
     "tensors that overlap": (
         lambda k: k[4](VIEW[:30], VIEW[5:35], 30, BLOCK=8), KernelLaunchError, "`x` and `out` overlap in memory"
     ),
-    "a launch while traced": (
-        lambda k: tg.jit(lambda a: k[4](a, OUT, 30, BLOCK=8))(X), TraceError, "is launched while a function is traced"
+    "a check while traced": (
+        lambda k: tg.jit(lambda a: k.check[4](a, OUT, 30, BLOCK=8))(X), KernelLaunchError, "`check` runs now"
     ),
     "what was never launched": (lambda k: k.ir, KernelError, "has not been read yet"),
 }  # fmt: skip
