@@ -7,7 +7,7 @@ import pytest
 import tilegrad as tg
 import tilegrad.language as tl
 from tests.language.making import launched, made
-from tilegrad.errors import DeviceError, InPlaceError, KernelError, KernelLaunchError, KernelSourceError, TraceError
+from tilegrad.errors import DeviceError, InPlaceError, KernelError, KernelLaunchError, KernelSourceError
 
 SOURCE: dict[str, tuple[str, str]] = {
     "an unknown function": ("tl.laod(x + i)", "there is no tl.laod; did you mean tl.load?"),

@@ -32,7 +32,9 @@ example(
     numpy=lambda x: np.concatenate([x[:1] + 1, x[1:]]),
     gradient=False,
 )
-example(Outside, lambda x: tuple(outside(BOTH, [x], [x.type] * 2)), SMALL, numpy=lambda x: (x * 2, x + 1), gradient=False)
+example(
+    Outside, lambda x: tuple(outside(BOTH, [x], [x.type] * 2)), SMALL, numpy=lambda x: (x * 2, x + 1), gradient=False
+)
 
 
 @tg.op("tests::example(x: F[*s, n], w: F[n]) -> (product: F[*s, n], total: F[*s])")

@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .operator import Operator, op
 from .registry import operators
 
-__all__ = ["Operator", "op", "operators"]
+if TYPE_CHECKING:
+    from . import checks
+    from .examples import example
+    from .verifying import Report, opcheck
+
+LATER = {"example": "examples", "opcheck": "verifying", "Report": "verifying"}
+"""What is imported when it is first used, and from where."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in LATER:
+        return getattr(import_module(f"{__name__}.{LATER[name]}"), name)
+    if name == "checks":
+        return import_module(f"{__name__}.checks")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = ["Operator", "Report", "checks", "example", "op", "opcheck", "operators"]

@@ -41,7 +41,8 @@ def with_gradient(meaning: OperatorMeaning, outputs: Sequence[Value], arguments:
         return of_user(meaning, outputs, arguments, known)
 
     floats = [n for n, y in enumerate(outputs) if y.dtype.is_float]
-    made = dict(zip(floats, joint_outputs([detached(outputs[n]) for n in floats], arguments, _only(rule, floats, len(outputs))), strict=True))  # fmt: skip
+    apart = [detached(outputs[n]) for n in floats]
+    made = dict(zip(floats, joint_outputs(apart, arguments, _only(rule, floats, len(outputs))), strict=True))
     return [made.get(n, y) for n, y in enumerate(outputs)]
 
 
@@ -106,7 +107,8 @@ def check_rule(name: str, rule: Callable[..., Any], known: Sequence[str]) -> Non
     wrong = [n for n in inspect.signature(rule).parameters if n not in known]
     if wrong:
         raise OperatorError(
-            f"{name}: its gradient asks for `{wrong[0]}`; there are {', '.join(known)} (arguments, results, and what flows "
+            f"{name}: its gradient asks for `{wrong[0]}`; there are {', '.join(known)} (arguments, results, and what "
+            "flows "
             "back)"
         )
 
@@ -169,11 +171,13 @@ def _share(meaning: OperatorMeaning, name: str, share: Any, x: Value) -> Value |
     value = share.value
     if value.shape != x.shape:
         raise ShapeError(
-            f"{meaning.name}: the gradient of `{name}` has shape {shown(value.shape)}, and `{name}` has {shown(x.shape)}"
+            f"{meaning.name}: the gradient of `{name}` has shape {shown(value.shape)}, and `{name}` has "
+            f"{shown(x.shape)}"
         )
     if value.dtype is not x.dtype:
         raise DTypeError(
-            f"{meaning.name}: the gradient of `{name}` is {value.dtype.name}, and `{name}` is {x.dtype.name}: convert it "
+            f"{meaning.name}: the gradient of `{name}` is {value.dtype.name}, and `{name}` is {x.dtype.name}: convert "
+            "it "
             f"with .to({name}.dtype)"
         )
     return value if x.dtype.is_float else None

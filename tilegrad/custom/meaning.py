@@ -8,12 +8,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.engine import walking
-from ..errors import DTypeError, OperatorError, ShapeError
+from ..errors import DTypeError, GradientError, OperatorError, ShapeError, TraceError
 from ..functions.autocasting import arithmetic
 from ..functions.promotion import kind_of
 from ..ir.graph import Graph, Input, TensorType, Value, topological
 from ..lazy.handle import Handle, mode, state, wrap
+from ..ops.broadcasting import fill
 from ..ops.declared import Meaning
+from ..ops.outside import Outside, outside
+from ..runtime.work import ArrayWork
 from ..transform.autodiff import gradients, tracked_input
 from .signature import Form
 
@@ -39,7 +42,8 @@ class OperatorMeaning(Meaning):
 
     def reference(self) -> Graph:
         if self._reference is None:
-            self._reference = self.traced(self.op.fn, "the reference", tracked=True)
+            fn = self.on_arrays(self.op.fn) if self.op.arrays else self.op.fn
+            self._reference = self.traced(fn, "the reference", tracked=True)
         return self._reference
 
     def code(self, device: str) -> Graph:
@@ -48,13 +52,31 @@ class OperatorMeaning(Meaning):
         if fn is None:
             return self.reference()
         if kind not in self._code:
+            fn = self.on_arrays(fn.fn) if isinstance(fn, OnArrays) else fn
             self._code[kind] = self.traced(fn, f"the kernel for {kind}", tracked=False)
         return self._code[kind]
+
+    def on_arrays(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """A function on arrays as one on tensors: a call that is recorded."""
+        declaration, form = self.op.declaration, self.form
+
+        def given_arrays(*arrays: Any) -> Any:
+            numbers = zip(arrays, declaration.varying(form), strict=True)
+            with apart(self.name):
+                return fn(*declaration.arguments(form, [x.item() if varies else x for x, varies in numbers]))
+
+        def on_tensors(*arguments: Any) -> Any:
+            values = [x.value for x in flat(arguments)]
+            made = outside(ArrayWork(self.name, given_arrays), values, self.results)
+            return [wrap(v) for v in made]
+
+        return on_tensors
 
     def pullback(self) -> Pullback:
         """The gradient of the reference, as a graph."""
         if self._pullback is None:
             meant = self.reference()
+            _refuse_foreign(self.name, meant)
             upstreams = [tracked_input(t) if t.dtype.is_float else Input(t) for t in self.results]
             flowing = [(y, u) for y, u in zip(meant.outputs, upstreams, strict=True) if y.tracked]
             with walking(True, True):
@@ -101,7 +123,10 @@ class OperatorMeaning(Meaning):
         for x, out in zip(tensors, outs, strict=True):
             if x.own_value() is out and out.type.count != 0:
                 raise OperatorError(f"{self.name}: {what} writes nothing to `{out.name}`")
-        return [x.own_value() for x in tensors]
+        return [
+            x.own_value() if out.type.count != 0 else fill(0, out.shape, out.dtype, out.device)
+            for x, out in zip(tensors, outs, strict=True)
+        ]
 
     def _check(self, what: str, found: Sequence[Value], inputs: set[Value], outs: set[Value]) -> None:
         """The results are as declared, and are computed from the arguments alone."""
@@ -121,9 +146,58 @@ class OperatorMeaning(Meaning):
                 if x in outs:
                     raise OperatorError(f"{self.name}: {what} reads `{x}` before it has written to it")
                 raise OperatorError(
-                    f"{self.name}: {what} uses a tensor of {x.type} that is none of its arguments (from outside, random, "
+                    f"{self.name}: {what} uses a tensor of {x.type} that is none of its arguments (from outside, "
+                    "random, "
                     "or made from a list): make it an argument, since what an operator gives may depend on nothing else"
                 )
+
+
+def _refuse_foreign(name: str, meant: Graph) -> None:
+    """A gradient of the reference needs a reference that has one."""
+    for x in meant.values():
+        if isinstance(x, Outside) and x.type.dtype.is_float and any(v.tracked for v in x.arguments):
+            raise GradientError(
+                f"{name} has no gradient: its reference calls {x.op}, which cannot be differentiated. Give it one: "
+                f"@{name}.gradient"
+            )
+
+
+def flat(arguments: Sequence[Any]) -> list[Any]:
+    """The tensors among arguments."""
+    return [
+        y for x in arguments for y in (flat(x) if isinstance(x, tuple | list) else [x] if isinstance(x, Handle) else [])
+    ]
+
+
+class OnArrays:
+    """A kernel that is a function on arrays."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+
+
+class _NoTensors:
+    """Watches a function on arrays, and lets it use no tensor: the program that it is a part of is running."""
+
+    def __init__(self, name: str) -> None:
+        self.__dict__["name"] = name
+
+    def __getattr__(self, _: str) -> Any:
+        raise TraceError(
+            f"{self.name} is given as a function on arrays, and uses a tensor while a program runs: work on the arrays "
+            "that it gets"
+        )
+
+
+@contextmanager
+def apart(name: str) -> Iterator[None]:
+    """While a function works on arrays: it must not use tensors, as it would wait for the program that waits for it."""
+    before = state.trace
+    state.trace = _NoTensors(name)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        state.trace = before
 
 
 def type_is_outside(x: Value) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import OperatorError
 from ..functions.autocasting import get_float32_matmul_precision, lowered, widened
@@ -12,9 +12,12 @@ from ..ir.graph import Value
 from ..lazy.handle import mode, wrap
 from ..ops.declared import Declared
 from .gradient import check_rule, names_for, with_gradient
-from .meaning import OperatorMeaning
+from .meaning import OnArrays, OperatorMeaning
 from .registry import register
 from .signature import Declaration
+
+if TYPE_CHECKING:
+    from .verifying import Report
 
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_MEANINGS = 4096
@@ -24,16 +27,20 @@ AUTOCAST = (None, "low", "float32")
 class Operator:
     """What `@tilegrad.op(signature)` makes of a function; call it with tensors and numbers."""
 
-    def __init__(self, declaration: Declaration, fn: Callable[..., Any], autocast: str | None) -> None:
+    def __init__(
+        self, declaration: Declaration, fn: Callable[..., Any], autocast: str | None = None, arrays: bool = False
+    ) -> None:
         update_wrapper(self, fn)
         self.declaration = declaration
         self.name = declaration.name
         self.namespace = declaration.namespace or fn.__module__
         self.fn = fn
-        self.kernels: dict[str, Callable[..., Any]] = {}
+        self.kernels: dict[str, Callable[..., Any] | OnArrays] = {}
         """By kind of device; "" is for all of them."""
         self.rule: Callable[..., Any] | None = None
         self.autocast = autocast
+        self.arrays = arrays
+        """Whether the reference is a function on arrays."""
         self.__doc__ = fn.__doc__ or declaration.whole.doc or None
         self._meanings: dict[tuple[Any, ...], OperatorMeaning] = {}
 
@@ -50,7 +57,7 @@ class Operator:
         for place in range(len(meaning.results)):
             results.append(made := Declared(tuple(arguments), meaning, place))
             made.__dict__["tracked"] = False
-        if mode.enabled and any([x.tracked for x in arguments]):
+        if mode.enabled and any(x.tracked for x in arguments):
             results = with_gradient(meaning, results, arguments)
         return wrap(results[0]) if len(results) == 1 else tuple(map(wrap, results))
 
@@ -59,7 +66,8 @@ class Operator:
         return lowered(arguments) if self.autocast == "low" else list(map(widened, arguments))
 
     def _meaning(self, form: Any, types: Any, arguments: list[Value]) -> OperatorMeaning:
-        """What the operator is for these types; its reference is tried at once, so that mistakes are told at the call."""
+        """What the operator is for these types; its reference is tried at once, so that mistakes are told at the
+        call."""
         if len(self._meanings) >= MOST_MEANINGS:
             self._meanings.clear()
         made = OperatorMeaning(self, form, [v.type for v in arguments])
@@ -67,31 +75,34 @@ class Operator:
         self._meanings[form, types, get_float32_matmul_precision()] = made
         return made
 
-    def kernel(self, device: str | Callable[..., Any] = "", fn: Callable[..., Any] | None = None) -> Any:
+    def kernel(
+        self, device: str | Callable[..., Any] = "", fn: Callable[..., Any] | None = None, *, arrays: bool = False
+    ) -> Any:
         """Gives the operator a kernel: `@op.kernel` for all devices, `@op.kernel("cuda")` for one kind.
 
         The function gets the arguments of the operator. It returns the results, or takes tensors to write to under
-        their names (`out` for a single one), and launches kernels on them.
+        their names (`out` for a single one), and launches kernels on them. With `arrays` it gets numpy arrays, and
+        returns such.
         """
         if not isinstance(device, str):
-            return self.kernel("", device)
+            return self.kernel("", device, arrays=arrays)
         if device.partition(":")[2]:
             raise OperatorError(
                 f"{self.name}: a kernel is for a kind of device, not for one of them: {device.partition(':')[0]!r}"
             )
         if fn is None:
-            return lambda given: self.kernel(device, given)
+            return lambda given: self.kernel(device, given, arrays=arrays)
         if not callable(fn):
             raise OperatorError(f"{self.name}: a kernel is a function that launches kernels, not {type(fn).__name__}")
-        self.kernels[device] = fn
+        self.kernels[device] = OnArrays(fn) if arrays else fn
         self._meanings.clear()
         return fn
 
     def gradient(self, rule: F) -> F:
         """Gives the operator a gradient: `@op.gradient`.
 
-        The function asks by name for what it needs: arguments, results, and `upstream` (`upstream_NAME` for each of several
-        results). It returns a gradient for each tensor among the arguments, or a dict by name.
+        The function asks by name for what it needs: arguments, results, and `upstream` (`upstream_NAME` for each of
+        several results). It returns a gradient for each tensor among the arguments, or a dict by name.
         """
         if not callable(rule):
             raise OperatorError(f"{self.name}: a gradient is a function, not {type(rule).__name__}")
@@ -101,16 +112,32 @@ class Operator:
         return rule
 
     def reference(self, *args: Any, **kwargs: Any) -> Any:
-        """The meaning, computed by other operations."""
-        return self.fn(*args, **kwargs)
+        """The meaning, computed by other operations and by no kernel of the operator."""
+        if not self.arrays:
+            return self.fn(*args, **kwargs)
+        tensors, form = self.declaration.bind(args, kwargs)
+        meaning = OperatorMeaning(self, form, [x.value.type for x in tensors])
+        made = meaning.on_arrays(self.fn)(*tensors)
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def verify(self, *examples: Any, ulps: float = 64.0) -> Report:
+        """Tries the operator: shapes, dtypes, strides, aliasing, kernels against the reference (by how many units in
+        the last place they may differ), gradients by differences, jitted against lazy, `vmap`. Without examples, the
+        arguments follow from the signature."""
+        from .verifying import verify
+
+        return verify(self, *examples, ulps=ulps)
 
     def __repr__(self) -> str:
         kernels = ", ".join(sorted(k or "all devices" for k in self.kernels)) or "none"
         return f"<operator {self.namespace}::{self.declaration.text.partition('#')[0].strip()}; kernels: {kernels}>"
 
 
-def op(signature: str, *, autocast: str | None = None) -> Callable[[Callable[..., Any]], Operator]:
-    """Declares an operator; the function that is decorated says what it means, in tensor operations.
+def op(
+    signature: str, *, autocast: str | None = None, arrays: bool = False
+) -> Callable[[Callable[..., Any]], Operator]:
+    """Declares an operator; the function that is decorated says what it means, in tensor operations; with `arrays`,
+    as a function from numpy arrays to such, which is slow, and has no gradient but one that is given.
 
     >>> import tilegrad as tg
     >>> @tg.op("halved(x: F[*s]) -> F[*s]")
@@ -126,6 +153,6 @@ def op(signature: str, *, autocast: str | None = None) -> Callable[[Callable[...
     def declared(fn: Callable[..., Any]) -> Operator:
         if not callable(fn):
             raise OperatorError(f"{declaration.name}: @op stands before a function, not before {type(fn).__name__}")
-        return register(Operator(declaration, fn, autocast))
+        return register(Operator(declaration, fn, autocast, arrays))
 
     return declared

@@ -14,8 +14,8 @@ O = TypeVar("O", bound="Operator")  # noqa: E741
 
 
 class Operators:
-    """`operators["namespace::name"]`; the name alone is enough where there is one. A namespace is the word before `::` in
-    the signature, or else the module that the operator was declared in."""
+    """`operators["namespace::name"]`; the name alone is enough where there is one. A namespace is the word before
+    `::` in the signature, or else the module that the operator was declared in."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], Operator] = {}

@@ -4,8 +4,8 @@
                 | NAME ":" "(" tensor "," "..." ")"    any number of tensors, as a tuple or list
     name      ::= [NAMESPACE "::"] NAME
 
-A call settles which tensors are there. What it settles is called its *form*; for each form there is a plain signature, which
-checks dtypes and shapes and gives those of the results.
+A call settles which tensors are there. What it settles is called its *form*; for each form there is a plain signature,
+which checks dtypes and shapes and gives those of the results.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ MANY = re.compile(r":(\s*)\(([^()]*),(\s*\.\.\.\s*)\)")
 
 
 class Present(NamedTuple):
-    """What one parameter is in a call: how many tensors, and its number if it is one (`varies`: the number is a tensor)."""
+    """What one parameter is in a call: how many tensors, and its number if it is one (`varies`: the number is a
+    tensor)."""
 
     tensors: int
     number: float | int | bool | None = None
@@ -57,8 +58,8 @@ class Declaration:
             raise SignatureError(str(error).replace(plain.strip().partition("#")[0].rstrip(), self.text)) from None
         if self.whole.open or not self.whole.results:
             raise SignatureError(f"{self.whole.name}: an operator says what it gives, as in -> F[*s]\n    {self.text}")
-        marked = {name: "many" for name in self._named(MANY, rest)}
-        marked |= {name: "optional" for name in re.findall(r"(\w+)\s*:\s*\w+\s*\[[^\]]*\]\s*\?", rest)}
+        marked = dict.fromkeys(self._named(MANY, rest), "many")
+        marked |= dict.fromkeys(re.findall(r"(\w+)\s*:\s*\w+\s*\[[^\]]*\]\s*\?", rest), "optional")
         for p in self.whole.parameters:
             self.kinds[p.name] = marked.get(p.name, "tensor" if p.is_tensor else "number")  # type: ignore[assignment]
         self.parameters = self.whole.parameters

@@ -95,7 +95,8 @@ def recorded(function: CppFunction, values: Sequence[Value], numbers: Sequence[f
 
     def refuse(_: Sequence[Value | None]) -> Sequence[Value | None]:
         raise GradientError(
-            f"{function.name} has no derivative: call it within `with tilegrad.no_grad():`, on x.detach(), or give it one: "
+            f"{function.name} has no derivative: call it within `with tilegrad.no_grad():`, on x.detach(), or give it "
+            "one: "
             "tilegrad.op"
         )
 

@@ -1,12 +1,12 @@
 """Launches that are recorded instead of run: within `jit` and `vmap`, and in the kernels of operators.
 
-A kernel writes where its tensors are. In a graph the tensors that it writes get *new* values, as in-place operators give
-them: each is an output of the launch, which starts from the elements that were there (`ops/outside.py`).
+A kernel writes where its tensors are. In a graph the tensors that it writes get *new* values, as in-place operators
+give them: each is an output of the launch, which starts from the elements that were there (`ops/outside.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InPlaceError, KernelLaunchError
@@ -101,8 +101,8 @@ def _write(name: str, p: Pointed, value: Value) -> None:
 
 
 def with_numbers(kernel: Kernel, numbers: dict[str, Any]) -> tuple[Kernel, list[str]]:
-    """A kernel without parameters that are numbers: these are constants in it, or (those named in the result, tensors of
-    one element) loaded first."""
+    """A kernel without parameters that are numbers: these are constants in it, or (those named in the result,
+    tensors of one element) loaded first."""
     loaded = [n for n, x in numbers.items() if isinstance(x, Handle)]
     values: dict[str, Tile] = {}
     parameters: list[Parameter] = []

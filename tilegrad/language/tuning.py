@@ -103,7 +103,8 @@ class Autotuned(Chosen):
         found = self.cache.get(key)
         if found is None and len(self.configs) > 1 and is_recorded(list(named.values())):
             raise KernelLaunchError(
-                f"kernel {self.__name__} is tuned by running it, and while a function is traced there is nothing to run it "
+                f"kernel {self.__name__} is tuned by running it, and while a function is traced there is nothing to "
+                "run it "
                 f"on: launch it once outside, with arguments that have the same {', '.join(self.keys) or 'types'}"
             )
         if found is None:

@@ -78,7 +78,8 @@ def _is_known(values: Sequence[Value]) -> bool:
 
 
 def is_recorded(given: Sequence[Any]) -> bool:
-    """Whether what works on elements is recorded for later: a function is traced, or a tensor depends on a placeholder."""
+    """Whether what works on elements is recorded for later: a function is traced, or a tensor depends on a
+    placeholder."""
     tensors = [x for x in given if isinstance(x, Handle)]
     if state.trace is not None:
         return bool(tensors)

@@ -1,7 +1,7 @@
 """Operators that somebody declares (`tilegrad.op`), as values.
 
-A `Declared` value is one output of an operator under its name. It says nothing about how it is computed: before a graph is
-scheduled, what the operator means on the device stands in its place (`transform/expand.py`).
+A `Declared` value is one output of an operator under its name. It says nothing about how it is computed: before a
+graph is scheduled, what the operator means on the device stands in its place (`transform/expand.py`).
 """
 
 from __future__ import annotations

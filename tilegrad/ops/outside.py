@@ -40,10 +40,12 @@ class TileWork(Structure):
         return self.name
 
     def each(self, mapped: Sequence[bool], types: Sequence[TensorType], entries: Dim) -> TileWork:
-        """The same for each entry of a leading axis of those tensors that are mapped; `types` are those for one entry."""
+        """The same for each entry of a leading axis of those tensors that are mapped; `types` are those for one
+        entry."""
         if len(self.grid) > 2:
             raise KernelLaunchError(
-                f"kernel {self.name}: vmap gives its grid one more axis, and it has three already: launch it with a grid "
+                f"kernel {self.name}: vmap gives its grid one more axis, and it has three already: launch it with a "
+                "grid "
                 "of two"
             )
         code = TileCode(self.kernel, self.grid, self.sizes)

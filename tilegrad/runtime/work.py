@@ -2,8 +2,8 @@
 
     int32_t entry(const void *call)      0: done; anything else: failed
 
-What `call` points to is the affair of who made the work; this module, and whoever runs programs, knows only the addresses
-of the fields in it that have the pointers to the tensors' elements.
+What `call` points to is the affair of who made the work; this module, and whoever runs programs, knows only the
+addresses of the fields in it that have the pointers to the tensors' elements.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Prepared:
     """A call for tensors of certain types: only their places in memory change from run to run.
 
     `data` are the addresses of the fields for the inputs, then the outputs. `stream`, unless it is 0, is that of the
-    field for the handle of a stream. The call is made once for each of the `offsets`: bytes by which tensors are moved on.
+    field for the handle of a stream. The call is made once for each of the `offsets`: bytes by which tensors are moved
+    on.
     """
 
     stream = 0
