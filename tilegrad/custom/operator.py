@@ -128,6 +128,12 @@ class Operator:
 
         return verify(self, *examples, ulps=ulps)
 
+    def as_torch(self) -> Callable[..., Any]:
+        """The operator as a function of PyTorch's tensors, on the same memory."""
+        from .borrowed import for_torch
+
+        return for_torch(self)
+
     def __repr__(self) -> str:
         kernels = ", ".join(sorted(k or "all devices" for k in self.kernels)) or "none"
         return f"<operator {self.namespace}::{self.declaration.text.partition('#')[0].strip()}; kernels: {kernels}>"

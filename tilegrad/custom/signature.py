@@ -85,7 +85,7 @@ class Declaration:
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], Form]:
         """The tensors of a call in the order of the parameters, and its form."""
-        given = self._by_name(args, kwargs) if kwargs or len(args) != len(self.parameters) else args
+        given = self.by_name(args, kwargs) if kwargs or len(args) != len(self.parameters) else args
         tensors: list[Any] = []
         form: list[Present] = []
         for p, value in zip(self.parameters, given, strict=True):
@@ -101,7 +101,8 @@ class Declaration:
                 form.append(SINGLE)
         return tensors, tuple(form)
 
-    def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    def by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """The arguments of a call in the order of the parameters, with defaults."""
         if len(args) > len(self.parameters):
             raise ArgumentError(f"{self.name} takes {len(self.parameters)} arguments, not {len(args)}: {self.text}")
         given = dict(zip([p.name for p in self.parameters], args, strict=False))

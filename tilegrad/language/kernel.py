@@ -16,6 +16,7 @@ from ..lazy.handle import Handle
 from ..runtime.device import CompiledKernel, device
 from ..runtime.once import lock
 from .arguments import Bound, bound, device_of, grid_of
+from .borrowed import ForTorch
 from .checking import check as run_checked
 from .checking import race as run_in_orders
 from .frames import KernelBase
@@ -142,6 +143,10 @@ class Launchable:
     def race(self) -> Way:
         """Runs the programs in many orders, and looks for what they do to each other: `k.race[grid](...)`."""
         return Way(self, "race")
+
+    def as_torch(self) -> ForTorch:
+        """The kernel for PyTorch's tensors: `k.as_torch()[grid](...)` works on their memory."""
+        return ForTorch(self)
 
     @property
     def ir(self) -> Kernel:
