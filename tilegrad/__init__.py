@@ -32,7 +32,7 @@ from .runtime.device import Device, device, devices
 from .tensor import Tensor
 
 if TYPE_CHECKING:
-    from . import amp, autograd, cpp, cuda, custom, data, language, linalg, nn, optim, serialization
+    from . import amp, autograd, cpp, cuda, custom, data, language, linalg, nn, optim, serialization, simt
     from .amp import autocast
     from .control import cond, scan, while_loop
     from .custom.operator import op
@@ -75,7 +75,7 @@ LATER = {
 """What is imported when it is first used, and from where."""
 ROOMS = (
     "amp", "autograd", "backend", "cpp", "cuda", "custom", "data", "language", "linalg", "nn", "optim", "profile",
-    "serialization",
+    "serialization", "simt",
 )  # fmt: skip
 """Packages that are imported when they are first used."""
 
@@ -98,7 +98,8 @@ __all__ = [
     "int32", "int64", "int8", "is_grad_enabled", "jacobian", "jit", "jvp", "kernel", "language", "linalg",
     "live_bytes", "load", "load_safetensors", "long", "next_power_of_2", "nn", "no_grad", "op", "optim",
     "promote_types", "result_type", "save", "save_safetensors", "scan", "serialization", "set_default_dtype",
-    "set_float32_matmul_precision", "set_grad_enabled", "set_printoptions", "short", "Tensor", "uint16", "uint32",
+    "set_float32_matmul_precision", "set_grad_enabled", "set_printoptions", "short", "simt", "Tensor", "uint16",
+    "uint32",
     "uint64", "uint8", "value_and_grad", "vjp", "vmap", "while_loop",
 ]  # fmt: skip
 __all__ += functional.__all__

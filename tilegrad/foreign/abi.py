@@ -11,7 +11,7 @@ from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_int32, c_int64, c_v
 from itertools import count
 from typing import Any, ClassVar, NamedTuple
 
-from ..errors import DTypeError, OutOfMemoryError
+from ..errors import DTypeError, ShapeError
 from ..ir.dtype import DTYPES, DType
 from ..ir.graph import TensorType
 from ..ir.position import row_major
@@ -64,6 +64,7 @@ class CallStructure(ctypes.Structure):
         ("stream", c_void_p),
         ("error", c_char_p),
         ("error_size", c_int64),
+        ("error_file", POINTER(c_char_p)),
         ("error_line", POINTER(c_int32)),
         ("host", c_void_p),
         ("make", MAKE),
@@ -97,6 +98,7 @@ class Record:
             *[ScalarStructure(f=n) if d.is_float else ScalarStructure(i=int(n)) for d, n in scalars]
         )
         self.message = ctypes.create_string_buffer(MESSAGE)
+        self.file = c_char_p()
         self.line = c_int32()
         self.call = CallStructure(
             version=VERSION,
@@ -108,6 +110,7 @@ class Record:
             scalars=self.scalars,
             error=ctypes.cast(self.message, c_char_p),
             error_size=MESSAGE,
+            error_file=ctypes.pointer(self.file),
             error_line=ctypes.pointer(self.line),
             make=make_tensor,
             give=give_tensor,
@@ -125,9 +128,10 @@ class Record:
         return function(self.address)  # type: ignore[no-any-return]
 
     @property
-    def error(self) -> tuple[str, int]:
-        """What the function said is wrong, and at which line of its source."""
-        return self.message.value.decode(errors="replace"), self.line.value
+    def error(self) -> tuple[str, str, int]:
+        """What the function said is wrong, and at which line of which source."""
+        file = (self.file.value or b"").decode(errors="replace")
+        return self.message.value.decode(errors="replace"), file, self.line.value
 
 
 def known(extent: Any) -> int:
@@ -170,7 +174,7 @@ _hosts: dict[int, Host] = {}
 _numbers = count(1)
 
 
-@MAKE
+@MAKE  # type: ignore[untyped-decorator]
 def make_tensor(host: int, dtype: int, ndim: int, shape: Any) -> int | None:
     """`make` of a call."""
     found = _hosts.get(host or 0)
@@ -181,7 +185,7 @@ def make_tensor(host: int, dtype: int, ndim: int, shape: Any) -> int | None:
             raise DTypeError(f"there is no dtype of the number {dtype}")
         extents = tuple(shape[:ndim]) if ndim else ()
         if any(e < 0 for e in extents):
-            raise OutOfMemoryError(f"a tensor of shape {extents} cannot be made: an extent is negative")
+            raise ShapeError(f"a tensor of shape {extents} cannot be made: an extent is negative")
         type = TensorType(DTYPES[dtype], extents, found.device.name)
         buffer = found.device.allocate(known(type.bytes))
         arrays = _array(extents), _array(row_major(extents))  # type: ignore[arg-type]
@@ -194,7 +198,7 @@ def make_tensor(host: int, dtype: int, ndim: int, shape: Any) -> int | None:
         return None
 
 
-@GIVE
+@GIVE  # type: ignore[untyped-decorator]
 def give_tensor(host: int, tensor: int) -> int:
     """`give` of a call."""
     found = _hosts.get(host or 0)

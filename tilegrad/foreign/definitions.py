@@ -40,6 +40,11 @@ class Definition(NamedTuple):
     def is_kernel(self) -> bool:
         return "__global__" in self.result
 
+    @property
+    def returns(self) -> bool:
+        """Whether it returns anything."""
+        return re.search(r"\bvoid\s*$", self.result) is None
+
     def __str__(self) -> str:
         return f"{self.name}({', '.join(f'{p.type} {p.name}'.strip() for p in self.parameters)})"
 

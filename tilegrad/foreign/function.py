@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from ..config import settings
 from ..errors import ArgumentError, DeviceError, DTypeError, ForeignError, GradientError, ShapeError, TraceError
-from ..ir.dtype import DType
+from ..ir.dtype import DType, int32
 from ..ir.graph import Input, TensorType, Value
 from ..ir.location import Location
 from ..lazy.evaluation import compute
@@ -28,7 +28,7 @@ from . import glue
 from .abi import Host, Record, Strided, known, prototype
 from .build import Choices, Library, Report, built
 from .patterns import Match, Signature, shown
-from .source import Source
+from .source import Source, placed
 
 Contiguous = Literal["copy", "check", "strided"]
 MOST_CALLS = 256
@@ -46,8 +46,8 @@ class Call:
         self.place = function.library_address(self.library)
         self.entry = prototype(self.place)
         extents = [known(match.sizes[name]) for name in function.extents]
-        scalars = [(p.type.dtype, n) for p, n in zip(function.signature.scalars, match.numbers, strict=True)]
-        self.scalars = [*scalars, *((glue.int32, n) for n in extents)]
+        scalars = zip(function.signature.scalar_types, match.numbers, strict=True)
+        self.scalars = [*scalars, *((int32, n) for n in extents)]
         self.bytes = [known(t.bytes) for t in self.outputs]
         self.records: list[Record] = []
 
@@ -197,7 +197,7 @@ class CppFunction(Foreign):
         if settings().check == "foreign":
             from .child import checked
 
-            return self.returned(self.wrapped(checked(self, call, buffers), given))
+            return self.returned(self.wrapped(checked(self, call, buffers, addresses), given))
         return self.returned(self.wrapped(self.ran(call, buffers, addresses), given))
 
     def check(self, *args: Any, **kwargs: Any) -> Any:
@@ -206,8 +206,8 @@ class CppFunction(Foreign):
         from .child import checked
 
         given, numbers = self.tensors(args, kwargs)
-        call, buffers, _ = self.prepared(given, numbers)
-        return self.returned(self.wrapped(checked(self, call, buffers), given))
+        call, buffers, addresses = self.prepared(given, numbers)
+        return self.returned(self.wrapped(checked(self, call, buffers, addresses), given))
 
     def prepared(
         self, given: Sequence[Handle], numbers: tuple[float | int, ...]
@@ -267,7 +267,7 @@ class CppFunction(Foreign):
         with Host(cpu, inputs) as host:
             record.call.host = host.number
             if record.run(call.entry, places):
-                raise host.failure or self.failure(*record.error)
+                raise self.failed(host, record)
             call.records.append(record)
             return [*zip(outputs, call.outputs, strict=True), *host.results]
 
@@ -277,7 +277,7 @@ class CppFunction(Foreign):
         definition = self.plan.definition
         if self.signature.open or definition is None or definition.takes_call:
             return True
-        return "void" not in definition.result or any("tg::" in s.text for s in self.given)
+        return definition.returns or any("tg::" in s.text for s in self.given)
 
     def run(
         self,
@@ -296,13 +296,18 @@ class CppFunction(Foreign):
         with Host(device("cpu"), ()) as host:
             record.call.host = host.number
             if record.run(call.entry, [b.address for b in (*inputs, *outputs)]):
-                raise host.failure or self.failure(*record.error)
+                raise self.failed(host, record)
         call.records.append(record)
 
-    def failure(self, message: str, line: int) -> ForeignError:
+    def failed(self, host: Host, record: Record) -> Exception:
+        """What a call that returned an error is reported as."""
+        if isinstance(host.failure, MemoryError):
+            return host.failure
+        message, file, line = record.error
+        return self.failure(str(host.failure) if host.failure else message, file, line)
+
+    def failure(self, message: str, file: str, line: int) -> ForeignError:
         """What the function said, at the user's line."""
-        where = ""
-        if line and self.plan.place < len(self.given):
-            place = self.given[self.plan.place].place(line)
-            where = f"\n{place.file}:{place.line}: {place.text.strip()}"
+        place = placed(file, line, self.given) if file and line else None
+        where = f"\n{place.file}:{place.line}: {place.text.strip()}" if place else ""
         return ForeignError(f"{self.name}: {message or 'it failed without a message'}{where}")

@@ -179,7 +179,7 @@ def entry(plan: Plan, dtypes: Mapping[str, DType]) -> str:
     lines = [f"        const {type} {name}({given});" for type, name, given in variables]
     names = [name for _, name, _ in variables] if definition is None else arguments(signature, definition)
     call = f"{signature.name}({', '.join(names)})"
-    returns = signature.open if definition is None else definition.result.replace("void", "").strip()
+    returns = definition is not None and definition.returns
     if signature.open:
         call = f"tg::give({call})"
     elif returns and signature.results:
@@ -214,7 +214,7 @@ def arguments(signature: Signature, definition: Definition) -> list[str]:
         if p.name in outputs and "const" in p.type.partition("*")[0] and "*" in p.type:
             raise SignatureError(f"{definition}: `{p.name}` is a result, which is written: declare it without const")
     taken = {p.name for p in definition.parameters}
-    returns = definition.result.replace("void", "").strip()
+    returns = definition.returns
     if signature.open and not returns:
         raise SignatureError(f"{definition} returns nothing, and {signature} wants what it returns")
     if not signature.open and outputs - taken and (not returns or outputs & taken):

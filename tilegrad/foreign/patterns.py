@@ -9,7 +9,7 @@ from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from ..ir.dtype import DType
 from ..ir.graph import TensorType
 from ..ir.node import Structure
-from ..ir.size import Dim, Shape
+from ..ir.size import Dim, Shape, Size
 
 
 class Variable(Structure):
@@ -120,6 +120,11 @@ class Signature(Structure):
         return tuple([p for p in self.parameters if p.is_tensor])
 
     @property
+    def scalar_types(self) -> tuple[DType, ...]:
+        """Of the numbers, in order."""
+        return tuple([p.type.dtype for p in self.parameters if isinstance(p.type, ScalarPattern)])
+
+    @property
     def scalars(self) -> tuple[Parameter, ...]:
         return tuple([p for p in self.parameters if not p.is_tensor])
 
@@ -222,10 +227,11 @@ def value_of(extent: Extent, sizes: Mapping[str, Dim]) -> Dim:
             return left - right
         case "*":
             return left * right
-        case _:
-            if right == 0:
-                raise ShapeError(f"{extent} divides by zero")
-            return left // right
+    if right == 0:
+        raise ShapeError(f"{extent} divides by zero")
+    if isinstance(left, int):
+        return left // right if isinstance(right, int) else 0 if left == 0 else Size({(): left}) // right
+    return left // right
 
 
 def names_in(extent: Extent) -> set[str]:

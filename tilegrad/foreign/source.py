@@ -12,7 +12,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import ArgumentError, CompileError
 from ..ir.location import Location, user_location
@@ -85,7 +85,7 @@ def _names_file(text: str) -> bool:
 
 def sources(given: object, origin: Location | None) -> list[Source]:
     """One or several sources."""
-    many = given if isinstance(given, list | tuple) else [given]
+    many: Sequence[Any] = given if isinstance(given, list | tuple) else [given]
     if not many:
         raise ArgumentError("there is no source: give a text, a file, or a list of them")
     return [x if isinstance(x, Source) else source(x, origin) for x in many]
@@ -166,15 +166,18 @@ def messages(log: str, given: Sequence[Source]) -> list[Message]:
                 found.append(Message("error", line.rpartition(": ")[2], None, 0))
             continue
         number, column = int(parts["line"]), int(parts["column"] or 0)
-        inner = re.match(r"<source (\d+)>", parts["file"])
-        if inner and int(inner[1]) < len(given):
-            place: Place | None = given[int(inner[1])].place(number)
-        elif parts["file"] == GLUE:
-            place = Place("the call that tilegrad makes from the signature", number, "")
-        else:
-            place = Place(parts["file"], number, _line_of_file(parts["file"], number))
-        found.append(Message(parts["kind"], parts["text"], place, column))
+        found.append(Message(parts["kind"], parts["text"], placed(parts["file"], number, given), column))
     return found
+
+
+def placed(file: str, line: int, given: Sequence[Source]) -> Place:
+    """The user's place for a line of what was compiled."""
+    inner = re.match(r"<source (\d+)>", file)
+    if inner and int(inner[1]) < len(given):
+        return given[int(inner[1])].place(line)
+    if file == GLUE:
+        return Place("the call that tilegrad makes from the signature", line, "")
+    return Place(os.path.relpath(file), line, _line_of_file(file, line))
 
 
 def _line_of_file(file: str, number: int) -> str:

@@ -4,7 +4,7 @@ A library exports functions of one type:
 
     TG_EXPORT int32_t name(const tg_call *call);
 
-It returns 0, or says what is wrong by tg_fail() and returns what that returns. Memory of inputs and outputs is the
+It returns 0, or says what is wrong: return TG_FAIL(call, "..."). Memory of inputs and outputs is the
 caller's, is there before the call, and outlives it. Strides count elements. Inputs are only read.
 This page is plain C; tilegrad.hpp has the same with types. New fields come at the end of a structure, and raise
 TG_VERSION; what was compiled for an older version goes on working. */
@@ -58,19 +58,21 @@ typedef struct tg_call {
     void *stream; /* of a GPU: work is started there */
     char *error;  /* room for a message of error_size bytes, the final 0 included */
     int64_t error_size;
-    int32_t *error_line; /* where in the source the message comes from; 0: not known */
-    void *host;          /* the caller's own */
+    const char **error_file; /* where in the sources the message comes from; 0: not known */
+    int32_t *error_line;
+    void *host; /* the caller's own */
     /* Makes a dense tensor that lives until the call returns, on the call's device; 0 if it cannot be had. */
     const tg_tensor *(*make)(void *host, int32_t dtype, int32_t ndim, const int64_t *shape);
     /* Adds a tensor (made by `make`, or an input) to the results, after those in `outputs`. Returns 0 if it can. */
     int32_t (*give)(void *host, const tg_tensor *tensor);
 } tg_call;
 
-/* Says what is wrong, and at which line; for `return tg_fail(call, __LINE__, "...")`. */
-static inline int32_t tg_fail(const tg_call *call, int32_t line, const char *message) {
+#define TG_FAIL(call, message) tg_fail(call, __FILE__, __LINE__, message)
+static inline int32_t tg_fail(const tg_call *call, const char *file, int32_t line, const char *message) {
     int64_t n = 0;
     for (; message[n] && n + 1 < call->error_size; ++n) call->error[n] = message[n];
     if (call->error_size) call->error[n] = 0;
+    *call->error_file = file;
     *call->error_line = line;
     return 1;
 }

@@ -24,22 +24,26 @@ namespace tg {
 
 struct Error {
     char text[512];
+    const char *file;
     int line;
 };
 
-[[noreturn]] inline void fail(int line, const char *condition, const char *format, ...) {
+[[noreturn]] inline void fail(const char *file, int line, const char *condition, const char *format, ...) {
     Error error;
     va_list given;
     va_start(given, format);
     if (*format) vsnprintf(error.text, sizeof error.text, format, given);
     else snprintf(error.text, sizeof error.text, "%s is not so", condition);
     va_end(given);
+    error.file = file;
     error.line = line;
     throw error;
 }
 
 #define TG_CHECK(condition, ...) \
-    do { if (!(condition)) ::tg::fail(__LINE__, #condition, "" __VA_ARGS__); } while (0)
+    do { if (!(condition)) ::tg::fail(__FILE__, __LINE__, #condition, "" __VA_ARGS__); } while (0)
+#define TG_WANT(condition, ...) /* of this file, whose lines are of no interest */ \
+    do { if (!(condition)) ::tg::fail(nullptr, 0, "", __VA_ARGS__); } while (0)
 
 template <class To, class From> inline To bits_of(From x) {
     static_assert(sizeof(To) == sizeof(From), "");
@@ -119,7 +123,7 @@ struct Tensor {
     int64_t ndim() const { return handle->ndim; }
     int32_t device() const { return handle->device; }
     int64_t size(int64_t axis) const {
-        TG_CHECK(-ndim() <= axis && axis < ndim(), "axis %lld of a tensor with %lld", (long long)axis, (long long)ndim());
+        TG_WANT(-ndim() <= axis && axis < ndim(), "axis %lld of a tensor with %lld", (long long)axis, (long long)ndim());
         return handle->shape[axis < 0 ? axis + ndim() : axis];
     }
     int64_t stride(int64_t axis) const { return handle->strides[axis < 0 ? axis + ndim() : axis]; }
@@ -138,7 +142,7 @@ struct Tensor {
         return true;
     }
     template <class T> View<T> as() const {
-        TG_CHECK(dtype() == dtype_of<T>::value, "a tensor of %s is taken for one of %s", dtype_name(dtype()), dtype_of<T>::name);
+        TG_WANT(dtype() == dtype_of<T>::value, "a tensor of %s is taken for one of %s", dtype_name(dtype()), dtype_of<T>::name);
         return View<T>(handle);
     }
 };
@@ -165,7 +169,7 @@ inline thread_local const tg_call *current = nullptr;
 
 inline Tensor make(int32_t dtype, int32_t ndim, const int64_t *shape) {
     const tg_tensor *made = current->make(current->host, dtype, ndim, shape);
-    TG_CHECK(made, "no memory for a tensor of %s", dtype_name(dtype));
+    TG_WANT(made, "no memory for a tensor of %s", dtype_name(dtype));
     return Tensor(made);
 }
 
@@ -192,7 +196,7 @@ struct List {
     List() = default;
     List(std::initializer_list<Tensor> all) { for (const Tensor &x : all) push_back(x); }
     void push_back(const Tensor &x) {
-        TG_CHECK(count < most, "a tg::List holds %d tensors: return a std::vector<tg::Tensor>", most);
+        TG_WANT(count < most, "a tg::List holds %d tensors: return a std::vector<tg::Tensor>", most);
         items[count++] = x;
     }
     const Tensor *begin() const { return items; }
@@ -200,32 +204,32 @@ struct List {
 };
 
 inline void give(const Tensor &x) {
-    TG_CHECK(x.handle && current->give(current->host, x.handle) == 0, "a result is no tensor of this call");
+    TG_WANT(x.handle && current->give(current->host, x.handle) == 0, "a result is no tensor of this call");
 }
 template <class T> void give(const View<T> &x) { give(static_cast<const Tensor &>(x)); }
 template <class Many> auto give(const Many &all) -> decltype(all.begin(), void()) { for (const Tensor &x : all) give(x); }
 
 /// Puts what a function returned where its results belong.
 inline void assign(const Tensor &out, const Tensor &x) {
-    TG_CHECK(x.handle && x.dtype() == out.dtype(), "a result is %s, and should be %s",
+    TG_WANT(x.handle && x.dtype() == out.dtype(), "a result is %s, and should be %s",
              x.handle ? dtype_name(x.dtype()) : "nothing", dtype_name(out.dtype()));
     bool same = x.ndim() == out.ndim();
     for (int64_t n = 0; same && n < x.ndim(); ++n) same = x.size(n) == out.size(n);
-    TG_CHECK(same && x.is_dense(), "a result of %lld axes and %lld elements does not have the shape of the signature",
+    TG_WANT(same && x.is_dense(), "a result of %lld axes and %lld elements does not have the shape of the signature",
              (long long)x.ndim(), (long long)x.size());
     memcpy(out.handle->data, x.handle->data, size_t(out.bytes()));
 }
 template <class T, class Number> auto assign(const View<T> &out, Number x) -> decltype(T(x), void()) {
-    TG_CHECK(out.size() == 1, "a number is returned for a result of %lld elements", (long long)out.size());
+    TG_WANT(out.size() == 1, "a number is returned for a result of %lld elements", (long long)out.size());
     out[0] = T(x);
 }
 template <class Many> void assign_all(std::initializer_list<Tensor> out, const Many &all) {
     const Tensor *next = out.begin();
     for (const Tensor &x : all) {
-        TG_CHECK(next != out.end(), "more than %d results are returned", int(out.size()));
+        TG_WANT(next != out.end(), "more than %d results are returned", int(out.size()));
         assign(*next++, x);
     }
-    TG_CHECK(next == out.end(), "fewer than %d results are returned", int(out.size()));
+    TG_WANT(next == out.end(), "fewer than %d results are returned", int(out.size()));
 }
 
 /// Runs the body of a call; whatever it throws becomes the call's error.
@@ -239,18 +243,18 @@ template <class Body> int32_t guarded(const tg_call *call, Body body) {
         body();
         return 0;
     } catch (const Error &error) {
-        return tg_fail(call, error.line, error.text);
+        return tg_fail(call, error.file, error.line, error.text);
     } catch (const std::exception &error) {
-        return tg_fail(call, 0, error.what());
+        return tg_fail(call, nullptr, 0, error.what());
     } catch (...) {
-        return tg_fail(call, 0, "an exception that is no std::exception");
+        return tg_fail(call, nullptr, 0, "an exception that is no std::exception");
     }
 }
 
 } // namespace tg
 
 #define TG_CASE(type, T, ...) case ::tg::dtype_of<type>::value: { using T = type; __VA_ARGS__ break; }
-#define TG_OTHER(dtype) default: ::tg::fail(__LINE__, "", "dtype %s is not served here", ::tg::dtype_name(dtype));
+#define TG_OTHER(dtype) default: ::tg::fail(__FILE__, __LINE__, "", "dtype %s is not served here", ::tg::dtype_name(dtype));
 #define TG_DISPATCH_FLOATING(dtype, T, ...) \
     switch (dtype) { TG_CASE(float, T, __VA_ARGS__) TG_CASE(double, T, __VA_ARGS__) TG_OTHER(dtype) }
 #define TG_DISPATCH_INTEGER(dtype, T, ...) \
