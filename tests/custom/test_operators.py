@@ -9,7 +9,7 @@ import pytest
 import tilegrad as tg
 from tests.checklist import checklist
 from tests.custom.operators import linear, moments, scale, scale_kernel, sort_rows, total
-from tilegrad.custom import operators
+from tilegrad.custom import operators, which_kernel
 from tilegrad.errors import (
     ArgumentError,
     DTypeError,
@@ -90,6 +90,7 @@ def test_without_a_kernel_the_reference_is_fused() -> None:
     assert len(stages.kernels) <= 2
 
 
+@checklist(8)
 def test_kernels_by_device() -> None:
     @tg.op("tests::twice(x: F[n]) -> F[n]")
     def twice(x: Any) -> Any:
@@ -110,6 +111,8 @@ def test_kernels_by_device() -> None:
     assert twice(tg.ones(3)).tolist() == [2, 2, 2]
     assert twice(tg.ones(3, device="reference")).tolist() == [2, 2, 2]
     assert seen == ["cpu", "reference"]
+    assert which_kernel(scale, tg.ones(3), 2.0) == ["scale_kernel"]
+    assert which_kernel(sort_rows, tg.ones(3, 4)) == ["sort_rows"]
 
     @twice.kernel("cpu")
     def another(x: Any) -> Any:
@@ -231,7 +234,11 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "kernel for one device": (lambda: scale.kernel("cuda:1"), OperatorError, "for a kind of device, not for one"),
     "no kernel": (lambda: scale.kernel("cpu", 3), OperatorError, "is a function that launches kernels, not int"),
     "no gradient": (lambda: scale.gradient(3), OperatorError, "a gradient is a function, not int"),
-    "asks for more": (lambda: scale.gradient(lambda y: y), OperatorError, "asks for `y`; there are x, alpha, out, upstr"),
+    "asks for more": (
+        lambda: scale.gradient(lambda y: y),
+        OperatorError,
+        "asks for `y`; there are x, alpha, out, upstr",
+    ),
     "autocast": (lambda: tg.op("f(x: F[n]) -> F[n]", autocast="high"), OperatorError, "autocast is None, 'low' or"),
     "no function": (lambda: tg.op("f(x: F[n]) -> F[n]")(3), OperatorError, "@op stands before a function"),
 }
@@ -244,7 +251,7 @@ def test_wrong_calls(case: str) -> None:
         call()
 
 
-OUTSIDE = tg.ones(3)
+OUTSIDE = tg.tensor([1.0, 2.0, 3.0])
 
 
 def launched(*args: Any, **kwargs: Any) -> None:
@@ -252,7 +259,7 @@ def launched(*args: Any, **kwargs: Any) -> None:
 
 
 FUNCTIONS: dict[str, tuple[Callable[..., Any], type[Exception], str]] = {
-    "a number": (lambda x: 3, OperatorError, "the reference returned int for `out`, and not a tensor"),
+    "a number": (lambda x: 3, OperatorError, r"the reference returned 3 \(int\) for `out`, and not a tensor"),
     "two for one": (lambda x: (x, x), OperatorError, "the reference returned 2 values; the signature says 1"),
     "shape": (lambda x: x.sum(), ShapeError, r"gives shape \[\] for `out`; the signature says \[3\]"),
     "dtype": (lambda x: x.int(), DTypeError, "gives int32 for `out`; the signature says float32"),
@@ -277,7 +284,7 @@ def test_wrong_references_and_kernels(case: str) -> None:
 KERNELS: dict[str, tuple[Callable[..., Any], str]] = {
     "writes nothing": (lambda x, out: None, "the kernel for cpu writes nothing to `out`"),
     "returns too": (lambda x, out: launched(x, out, 3, 1.0, BLOCK=4) or x, "and returned something too"),
-    "reads first": (lambda x, out: out.add_(x) and None, "reads `out` before it has written to it"),
+    "reads first": (lambda x, out: (out.add_(x), None)[1], "reads `out` before it has written to it"),
 }
 
 
@@ -293,7 +300,11 @@ def test_wrong_kernels(case: str) -> None:
 GRADIENTS: dict[str, tuple[Callable[..., Any], type[Exception], str]] = {
     "shape": (lambda upstream: upstream.sum(), ShapeError, r"the gradient of `x` has shape \(\), and `x` has \(3,\)"),
     "dtype": (lambda upstream: upstream.double(), DTypeError, "the gradient of `x` is float64, and `x` is float32"),
-    "number": (lambda upstream: 1.0, GradientError, "the gradient of `x` is float; a tensor or None is wanted"),
+    "number": (
+        lambda upstream: 1.0,
+        GradientError,
+        r"the gradient of `x` is 1.0 \(float\); a tensor or None is wanted",
+    ),
     "too few": (lambda upstream: (), GradientError, "gives 0 values for the tensors x, y"),
     "name": (lambda upstream: {"z": upstream}, GradientError, "its gradient has 'z'; the tensors are x, y"),
 }

@@ -11,9 +11,10 @@ from .registry import operators
 if TYPE_CHECKING:
     from . import checks
     from .examples import example
+    from .kernels import which_kernel
     from .verifying import Report, opcheck
 
-LATER = {"example": "examples", "opcheck": "verifying", "Report": "verifying"}
+LATER = {"example": "examples", "opcheck": "verifying", "Report": "verifying", "which_kernel": "kernels"}
 """What is imported when it is first used, and from where."""
 
 
@@ -25,4 +26,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = ["Operator", "Report", "checks", "example", "op", "opcheck", "operators"]
+__all__ = ["Operator", "Report", "checks", "example", "op", "opcheck", "operators", "which_kernel"]

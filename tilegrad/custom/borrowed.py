@@ -29,7 +29,7 @@ def for_torch(op: Operator) -> Callable[..., Any]:
     def given(y: Any) -> Any:
         return torch.from_dlpack(y.detach().contiguous())
 
-    class WithGradient(torch.autograd.Function):  # type: ignore[misc, name-defined]
+    class WithGradient(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
         def forward(saved: Any, arguments: Any, places: Any, *floats: Any) -> Any:
             values = list(arguments)

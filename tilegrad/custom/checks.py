@@ -14,7 +14,9 @@ import numpy as np
 from ..autograd.checking import gradcheck, gradgradcheck
 from ..autograd.modes import no_grad
 from ..errors import OperatorError, TilegradError
+from ..functions.creation import full
 from ..functions.joining import stack
+from ..ir.dtype import from_numpy_dtype
 from ..jitted.function import jit
 from ..lazy.evaluation import compute
 from ..lazy.handle import Handle
@@ -113,7 +115,18 @@ def kernel(op: Operator, *arguments: Any, device: str = "cpu", ulps: float = ULP
     with no_grad():
         with _only(op, {}):
             expected = results(op, given)
+        _spoil(expected, device)
         return _compare(op, f"the kernel for {device} against the reference", results(op, given), expected, ulps)
+
+
+def _spoil(arrays: Made, device: str) -> None:
+    """Leaves memory of these sizes behind that has other elements: the next results are likely to lie there."""
+    compute(*[full(x.shape, 77, device=device).to(kind_of_array(x)) for x in arrays])
+
+
+def kind_of_array(x: Any) -> Any:
+    """The dtype of an array."""
+    return from_numpy_dtype(x.dtype)
 
 
 def _on(arguments: Sequence[Any], device: str) -> list[Any]:
@@ -181,14 +194,12 @@ def separate(fn: Callable[..., Any], *arguments: Any) -> str:
 
 def same_twice(fn: Callable[..., Any], *arguments: Any) -> str:
     """One tensor for several arguments gives what copies of it give."""
+    tensors, whole = apart(arguments)
     first: dict[Any, Any] = {}
-    shared = [
-        first.setdefault((x.dtype, tuple(x.shape)), x) if isinstance(x, Handle) else x  # type: ignore[attr-defined]
-        for x in arguments
-    ]
-    copies = [_copied(x) for x in shared]
+    shared = [first.setdefault((x.dtype, tuple(x.shape)), x) for x in tensors]
     with no_grad():
-        return _compare(fn, "one tensor given twice", results(fn, shared), results(fn, copies), 4.0)
+        found = results(fn, whole(*shared))
+        return _compare(fn, "one tensor given twice", found, results(fn, whole(*map(_copied, shared))), 4.0)
 
 
 def traced(fn: Callable[..., Any], *arguments: Any) -> str:
@@ -210,51 +221,70 @@ def deterministic(fn: Callable[..., Any], *arguments: Any) -> str:
     return "the same bits"
 
 
+def apart(arguments: Sequence[Any]) -> tuple[list[Any], Callable[..., list[Any]]]:
+    """The tensors among arguments, those in tuples too, and what makes the arguments from others."""
+    tensors = _flat(arguments)
+
+    def whole(*given: Any) -> list[Any]:
+        rest = iter(given)
+
+        def put(x: Any) -> Any:
+            if isinstance(x, tuple | list):
+                return tuple(map(put, x))
+            return next(rest) if isinstance(x, Handle) else x
+
+        return list(map(put, arguments))
+
+    return tensors, whole
+
+
 def mapped(fn: Callable[..., Any], *arguments: Any) -> str:
     """`vmap` gives what a loop over entries gives."""
-    places = [n for n, x in enumerate(arguments) if isinstance(x, Handle)]
-    many = {n: stack([arguments[n], arguments[n].flip(0) if arguments[n].ndim else arguments[n]]) for n in places}
-
-    def single(*tensors: Any) -> Any:
-        given = dict(zip(places, tensors, strict=True))
-        return fn(*[given.get(n, x) for n, x in enumerate(arguments)])
-
+    tensors, whole = apart(arguments)
+    many = [stack([x, x.flip(0) if x.ndim else x]) for x in tensors]
     with no_grad():
-        found = results(vmap(single), list(many.values()))
-        entries = [results(single, [x[k] for x in many.values()]) for k in range(2)]
+        found = results(vmap(lambda *given: fn(*whole(*given))), many)
+        entries = [results(fn, whole(*[x[k] for x in many])) for k in range(2)]
         return _compare(fn, "vmap against a loop", found, [np.stack(pair) for pair in zip(*entries, strict=True)], ULPS)
-
-
-def _wanted(arguments: Sequence[Any]) -> list[Any]:
-    return [x.detach().clone().requires_grad_() if _is_float(x) else x for x in arguments]
 
 
 def _is_float(x: Any) -> bool:
     return isinstance(x, Handle) and x.value.dtype.is_float
 
 
+def _floats(fn: Callable[..., Any], arguments: Sequence[Any]) -> tuple[list[Any], Callable[..., Any]]:
+    """The tensors that gradients are taken for, and the function of these: a tuple of its results that have some."""
+    tensors, whole = apart(arguments)
+    places = [n for n, x in enumerate(tensors) if _is_float(x)]
+
+    def single(*given: Any) -> Any:
+        everything = list(tensors)
+        for n, x in zip(places, given, strict=True):
+            everything[n] = x
+        made = fn(*whole(*everything))
+        return tuple([y for y in (made if isinstance(made, tuple | list) else (made,)) if _is_float(y)])
+
+    return [tensors[n].detach() for n in places], single
+
+
 def gradients(fn: Callable[..., Any], *arguments: Any, order: int = 1) -> str:
     """Gradients are what finite differences say; with order=2 second derivatives, too. For float64."""
-    given = _wanted(arguments)
-    (gradgradcheck if order == 2 else gradcheck)(fn, given)
+    tensors, single = _floats(fn, arguments)
+    given = [x.clone().requires_grad_() for x in tensors]
+    (gradgradcheck if order == 2 else gradcheck)(single, given)
     return "as finite differences say"
 
 
 def rule(op: Operator, *arguments: Any) -> str:
     """The operator's own gradient gives what the gradient of the reference gives."""
-    places = [n for n, x in enumerate(arguments) if _is_float(x)]
 
     def of(fn: Callable[..., Any]) -> Made:
-        def single(*tensors: Any) -> Any:
-            given = dict(zip(places, tensors, strict=True))
-            made = fn(*[given.get(n, x) for n, x in enumerate(arguments)])
-            return tuple(y for y in (made if isinstance(made, tuple | list) else (made,)) if _is_float(y))
-
-        made, pull = vjp(single, *[arguments[n] for n in places])
+        tensors, single = _floats(fn, arguments)
+        made, pull = vjp(single, *tensors)
         return results(pull, [tuple([y.cos() for y in made])])
 
-    found, expected = of(op), of(op.reference)
-    problem, worst = difference(found, expected, [op.declaration.parameters[n].name for n in places], ULPS * 4)
+    names = [p.name for p in op.declaration.parameters if p.is_tensor]
+    problem, worst = difference(of(op), of(op.reference), names, ULPS * 4)
     if problem:
         raise OperatorError(f"{op.name}: the gradient against that of the reference: {problem}")
     return f"at most {worst:.3g} ULPs" if worst else "equal"
@@ -262,18 +292,15 @@ def rule(op: Operator, *arguments: Any) -> str:
 
 def forward(fn: Callable[..., Any], *arguments: Any) -> str:
     """`jvp` and `vjp` are one linear map and its transpose. For float64."""
-    places = [n for n, x in enumerate(arguments) if _is_float(x)]
-    primals = [arguments[n] for n in places]
+    primals, single = _floats(fn, arguments)
 
-    def single(*tensors: Any) -> Any:
-        given = dict(zip(places, tensors, strict=True))
-        made = fn(*[given.get(n, x) for n, x in enumerate(arguments)])
-        return sum((y.sin() * 3).sum() for y in (made if isinstance(made, tuple | list) else (made,)) if _is_float(y))
+    def number(*given: Any) -> Any:
+        return stack([(y.sin() * 3).sum() for y in single(*given)]).sum()
 
     moves = [x.cos() + 0.5 for x in primals]
-    value, change = jvp(single, tuple(primals), tuple(moves))
-    _, pull = vjp(single, *primals)
-    there = float(sum((g * v).sum() for g, v in zip(pull(value * 0 + 1), moves, strict=True)).item())
+    value, change = jvp(number, tuple(primals), tuple(moves))
+    _, pull = vjp(number, *primals)
+    there = float(sum((g * v).sum().item() for g, v in zip(pull(value * 0 + 1), moves, strict=True)))
     here = float(change.item())
     if not np.isclose(here, there, rtol=1e-6, atol=1e-9):
         raise OperatorError(f"{name_of(fn)}: jvp says the result changes by {here:g}, vjp by {there:g}")

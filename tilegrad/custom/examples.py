@@ -11,6 +11,7 @@ import numpy as np
 from ..foreign.patterns import Combined, Group, ScalarPattern, TensorPattern, names_in, value_of
 from ..functions.creation import tensor
 from ..ir.dtype import DTYPES, DType, bool_, float16, float32, float64, int32, int64
+from ..ir.size import known
 from ..lazy.handle import Handle
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _given(
         if isinstance(axis, Group):
             shape += sizes.group
         else:
-            shape.append(int(value_of(axis, extents)))
+            shape.append(known(value_of(axis, extents), {}))
     return Given(dtype_of(pattern.dtype, dtype), tuple(shape), seed, strided and len(shape) > 0)
 
 
@@ -162,7 +163,7 @@ def made(arguments: Sequence[Argument]) -> list[Any]:
 def as_given(arguments: Sequence[Any]) -> list[Argument]:
     """Arguments that a person gave, such that they can be made again."""
     return [
-        Given(x._value.dtype, tuple(x._value.shape), array=x.detach().cpu().numpy().copy())  # type: ignore[attr-defined]
+        Given(x._value.dtype, tuple([known(n, {}) for n in x._value.shape]), array=x.detach().cpu().numpy().copy())  # type: ignore[attr-defined]
         if isinstance(x, Handle)
         else tuple(as_given(x))
         if isinstance(x, tuple | list)

@@ -193,7 +193,7 @@ class _NoTensors:
 def apart(name: str) -> Iterator[None]:
     """While a function works on arrays: it must not use tensors, as it would wait for the program that waits for it."""
     before = state.trace
-    state.trace = _NoTensors(name)  # type: ignore[assignment]
+    state.trace = _NoTensors(name)
     try:
         yield
     finally:

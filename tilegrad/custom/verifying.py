@@ -11,7 +11,7 @@ from ..errors import ArgumentError, OperatorError
 from ..ir.dtype import float64
 from ..runtime.device import devices
 from . import checks
-from .examples import SIZES, Given, arguments, as_given, made, shown, tensors, text, varies
+from .examples import SIZES, arguments, as_given, made, shown, tensors, text, varies
 from .operator import Operator
 
 Trial = list[Any]
@@ -165,10 +165,10 @@ def _kernels(whole: Verification, op: Operator, trials: Sequence[Trial], usual: 
 def _common(whole: Verification, trials: Sequence[Trial], usual: Sequence[Trial]) -> None:
     """What holds for every function of tensors."""
     whole.run("aliasing", "separate", usual)
-    if any(len([x for x in t if isinstance(x, Given)]) > 1 for t in usual):
+    if any(len(list(tensors(t))) > 1 for t in usual):
         whole.run("one for two", "same_twice", usual)
     whole.run("traced", "traced", [*usual, *trials[-1:]])
-    if any(isinstance(x, Given) for t in usual for x in t):
+    if any(list(tensors(t)) for t in usual):
         whole.run("mapped", "mapped", usual)
 
 

@@ -13,6 +13,7 @@ from ..errors import InPlaceError, KernelLaunchError
 from ..ir.dtype import bool_, float32, int32
 from ..ir.graph import Value
 from ..ir.program import Tiles
+from ..ir.size import known
 from ..ir.tile import Assign, Atomic, Cast, For, Kernel, Literal, Load, Name, Parameter, Statement, Tile
 from ..ir.tile_access import statements
 from ..lazy import storage as sharing
@@ -72,7 +73,7 @@ def record(name: str, found: Specialised, call: Bound, grid: tuple[int, ...], st
 
 def _pointed(x: Any) -> Pointed:
     base = x.base()
-    return Pointed(x, base.storage, current(base), int(layout(x).offset) if x._moves else 0)
+    return Pointed(x, base.storage, current(base), known(layout(x).offset, {}) if x._moves else 0)
 
 
 def _check_overlaps(name: str, pointed: dict[str, Pointed], stored: frozenset[str]) -> None:

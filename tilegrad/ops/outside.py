@@ -79,7 +79,7 @@ class Outside(Opaque):
 
     def sibling(self, place: int) -> Outside:
         """Another output of the same call."""
-        return self if place == self.place else self.replaced(place=place)  # type: ignore[no-any-return]
+        return self if place == self.place else self.replaced(place=place)
 
     @property
     def call(self) -> tuple[Any, ...]:

@@ -146,7 +146,7 @@ def _array(address: int | None, type: TensorType) -> Any:
     count = int(np.prod(shape, dtype=np.int64)) * type.dtype.bytes
     if not count or not address:
         return np.empty(shape, type.dtype.numpy)
-    memory = (ctypes.c_char * count).from_address(address)
+    memory = memoryview((ctypes.c_char * count).from_address(address)).cast("B")
     return np.frombuffer(memory, np.uint8).view(type.dtype.numpy).reshape(shape)
 
 
@@ -168,7 +168,7 @@ class Each(Work):
         types = [*inputs, *outputs]
         single = [t.with_shape(t.shape[1:]) if m else t for t, m in zip(types, self.mapped, strict=True)]
         made = self.inner.prepared(single[: len(inputs)], single[len(inputs) :], device)
-        moves = [int(t.bytes) if m else 0 for t, m in zip(single, self.mapped, strict=True)]
+        moves = [known(t.bytes, {}) if m else 0 for t, m in zip(single, self.mapped, strict=True)]
         entries = outputs[0].shape[0]
         assert isinstance(entries, int)
         made.offsets = [

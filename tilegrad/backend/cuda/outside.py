@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...ir.size import known
 from ...runtime.work import Prepared, Work
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class ForeignCall:
         if not self.on_arrays:
             self.prepared.run(list(self.slots), stream)
             return
-        arrays = [np.empty(int(t.bytes), np.uint8) for t in (*self.inputs, *self.outputs)]
+        arrays = [np.empty(known(t.bytes, {}), np.uint8) for t in (*self.inputs, *self.outputs)]
         places = [int(a.__array_interface__["data"][0]) for a in arrays]
         for place, address, array in zip(places, self.slots, arrays, strict=True):
             if array.size:  # outputs too: they may start from something
