@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ..errors import DeviceError, GradientError
 from ..ir.graph import TensorType, Value
@@ -15,9 +15,6 @@ from ..runtime.device import device as device_of
 from ..runtime.work import ENTRY, Prepared, Work
 from .abi import Host, Record, Strided
 
-if TYPE_CHECKING:
-    from .function import CppFunction
-
 STRUCTURE = 40
 """Bytes of a `tg_tensor`, whose first field is the address of its elements."""
 
@@ -25,7 +22,7 @@ STRUCTURE = 40
 class CppWork(Work):
     """A function in C++ with its numbers; two that are made from the same source do the same."""
 
-    def __init__(self, function: CppFunction, numbers: Sequence[float | int]) -> None:
+    def __init__(self, function: Any, numbers: Sequence[float | int]) -> None:
         self.function = function
         self.numbers = tuple(numbers)
         self.name = function.name
@@ -39,10 +36,7 @@ class CppWork(Work):
         return hash(self._same)
 
     def prepared(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> Prepared:
-        from .function import Call
-
-        match = self.function.signature.match(inputs, self.numbers)
-        call = Call(self.function, match, [Strided(t) for t in inputs])
+        call = self.function.settled([Strided(t) for t in inputs], self.numbers)
         record = call.record()
         return (_WithMemory if self.kind == "python" else _Plain)(self.function, call.place, record, call)
 
@@ -50,7 +44,7 @@ class CppWork(Work):
 class _Plain(Prepared):
     """A call that needs nothing but its tensors: made by native code."""
 
-    def __init__(self, function: CppFunction, place: int, record: Record, keep: object) -> None:
+    def __init__(self, function: Any, place: int, record: Record, keep: object) -> None:
         self.function, self.record = function, record
         count = len(record.extents)
         data = [record.address_of_tensors + STRUCTURE * n for n in range(count)]
@@ -63,7 +57,7 @@ class _Plain(Prepared):
 class _WithMemory(_Plain):
     """A call that may ask for memory, which it gets from Python while it runs."""
 
-    def __init__(self, function: CppFunction, place: int, record: Record, keep: object) -> None:
+    def __init__(self, function: Any, place: int, record: Record, keep: object) -> None:
         super().__init__(function, place, record, keep)
         self.failure: BaseException | None = None
         native = ENTRY(place)
@@ -83,7 +77,7 @@ class _WithMemory(_Plain):
         return failure if isinstance(failure, Exception) else super().failed(status)
 
 
-def recorded(function: CppFunction, values: Sequence[Value], numbers: Sequence[float | int]) -> list[Value]:
+def recorded(function: Any, values: Sequence[Value], numbers: Sequence[float | int]) -> list[Value]:
     """The results of a call as values; gradients do not flow through them, and whoever asks for one is told."""
     match = function.signature.match([v.type for v in values], numbers)
     if match.device.partition(":")[0] == "cuda":
