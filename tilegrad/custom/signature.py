@@ -55,7 +55,8 @@ class Declaration:
         try:
             self.whole = parse(plain)
         except SignatureError as error:
-            raise SignatureError(str(error.args[0]).replace(plain.strip().partition("#")[0].rstrip(), self.text)) from None
+            read = plain.strip().partition("#")[0].rstrip()
+            raise SignatureError(str(error.args[0]).replace(read, self.text)) from None
         if self.whole.open or not self.whole.results:
             raise SignatureError(f"{self.whole.name}: an operator says what it gives, as in -> F[*s]\n    {self.text}")
         marked = dict.fromkeys(self._named(MANY, rest), "many")
