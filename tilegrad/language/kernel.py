@@ -16,7 +16,6 @@ from ..lazy.handle import Handle
 from ..runtime.device import CompiledKernel, device
 from ..runtime.once import lock
 from .arguments import Bound, bound, device_of, grid_of
-from .borrowed import ForTorch
 from .checking import check as run_checked
 from .checking import race as run_in_orders
 from .frames import KernelBase
@@ -25,6 +24,7 @@ from .moving import moved_apart
 from .reader import Read, read
 from .recording import not_in_a_launch, record
 from .report import Report, report
+from .sharing import Shared
 from .tensors import Memory, memory_of, refuse_overlap, unwritten, written
 from .values import Block
 
@@ -144,9 +144,9 @@ class Launchable:
         """Runs the programs in many orders, and looks for what they do to each other: `k.race[grid](...)`."""
         return Way(self, "race")
 
-    def as_torch(self) -> ForTorch:
-        """The kernel for PyTorch's tensors: `k.as_torch()[grid](...)` works on their memory."""
-        return ForTorch(self)
+    def as_torch(self) -> Shared:
+        """The kernel for tensors of PyTorch (or numpy), in whose memory it works: `k.as_torch()[grid](x, y, n)`."""
+        return Shared(self.launch)
 
     @property
     def ir(self) -> Kernel:
