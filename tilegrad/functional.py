@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from . import random
+from . import changing, random
+from .changing import *  # noqa: F403
 from .functions import (
     arithmetic,
     arranging,
@@ -21,7 +22,7 @@ from .functions.arithmetic import *  # noqa: F403
 from .functions.arranging import *  # noqa: F403
 from .functions.constants import *  # noqa: F403
 from .functions.contractions import *  # noqa: F403
-from .functions.conversion import clone
+from .functions.conversion import channels_last, channels_last_3d, clone, contiguous_format, preserve_format
 from .functions.creation import *  # noqa: F403
 from .functions.elementary import *  # noqa: F403
 from .functions.joining import *  # noqa: F403
@@ -30,15 +31,27 @@ from .functions.selecting import *  # noqa: F403
 from .functions.special import *  # noqa: F403
 from .functions.summaries import *  # noqa: F403
 from .functions.views import *  # noqa: F403
+from .functions.views import matrix_transposed as adjoint
 from .linalg import addbmm, chain_matmul, matrix_power, vdot
 from .linalg import first_cross as cross
 from .random import *  # noqa: F403
 from .tensor import Tensor
 
-__all__ = ["addbmm", "chain_matmul", "clone", "cross", "is_floating_point", "is_nonzero", "is_same_size", "is_signed"]
-__all__ += ["is_tensor", "matrix_power", "numel", "vdot"]
+__all__ = ["addbmm", "adjoint", "chain_matmul", "clone", "cross", "is_floating_point", "is_nonzero", "is_same_size"]
+__all__ += [
+    "channels_last",
+    "channels_last_3d",
+    "contiguous_format",
+    "preserve_format",
+    "is_signed",
+    "is_tensor",
+    "matrix_power",
+    "numel",
+    "vdot",
+]
 __all__ += arithmetic.__all__
 __all__ += arranging.__all__
+__all__ += changing.__all__
 __all__ += constants.__all__
 __all__ += contractions.__all__
 __all__ += creation.__all__
