@@ -70,7 +70,13 @@ def backward(
         if holder is not None:
             accumulate(holder, gradient if create_graph else detached(gradient), create_graph)
     if state.trace is None:
-        pending.differentiated.update(x for x in outputs if x.value.buffer is None)
+        _looked_at_together([x for x in outputs if x.value.buffer is None])
+        if not create_graph:
+            _looked_at_together([x._gradient for x, _ in arrived if x is not None and x._gradient is not None])
+
+
+def _looked_at_together(tensors: Sequence[Tensor]) -> None:
+    pending.differentiated.update({id(x): x for x in tensors})
 
 
 def _holder(leaf: Value) -> Any:

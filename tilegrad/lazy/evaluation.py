@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ..errors import GradientError, IndexRangeError
+from ..errors import GradientError, IndexRangeError, TraceError
 from ..ir.graph import Input, Value, topological
 from ..ir.location import Location, current_location
 from ..ops.indexing import index_bounds
@@ -39,8 +39,9 @@ class Pending(threading.local):
     def __init__(self) -> None:
         self.checks: list[Check] = []
         """Indices that were not known when they were used."""
-        self.differentiated: WeakSet[Handle] = WeakSet()
-        """Tensors whose gradients were asked for: they are computed together with these."""
+        self.differentiated: WeakValueDictionary[int, Handle] = WeakValueDictionary()
+        """Tensors whose gradients `backward` was asked for, and these gradients: whichever is looked at first, they are
+        computed together, since they have nearly all of the work in common. By identity: `==` compares elements."""
 
 
 pending = Pending()
@@ -58,12 +59,17 @@ def compute(*tensors: Handle) -> None:
             checks = [check for check in pending.checks if _is_known(check.bounds)]
             pending.checks.clear()
         if pending.differentiated:
-            company = list(pending.differentiated)
+            company = list(pending.differentiated.values())
             pending.differentiated.clear()
-    wanted = [*values, *(x.own_value() for x in company), *(b for check in checks for b in check.bounds)]
+    values += [b for check in checks for b in check.bounds]
     from .realize import realize  # loads the compiler
 
-    realize(wanted)
+    try:
+        realize([*values, *(x.own_value() for x in company)])
+    except TraceError:
+        if not company:
+            raise
+        realize(values)  # a gradient of something that vmap maps stands for nothing outside of it
     for x in (*tensors, *company):
         settle(x)
     for check in checks:
