@@ -13,9 +13,8 @@ import numpy as np
 
 from .errors import ArgumentError, DTypeError
 from .functions.creation import DeviceLike, from_array, place
-from .functions.named import in_one_piece
 from .functions.promotion import Number, get_default_dtype, kind_of
-from .functions.views import sizes_of
+from .functions.views import in_one_piece, sizes_of
 from .ir.dtype import DType, int64
 from .ir.graph import Value
 from .ir.size import Dim, product

@@ -16,9 +16,8 @@ from ..lazy.handle import Handle, wrap
 from ..ops import creation as ops
 from ..ops.broadcasting import fill
 from ..runtime.device import Device, device
-from .named import in_one_piece
 from .promotion import Number, constant, get_default_dtype, held, kind_of, number_dtype
-from .views import sizes_of
+from .views import in_one_piece, sizes_of
 
 if TYPE_CHECKING:
     from ..tensor import Tensor

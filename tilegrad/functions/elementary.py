@@ -14,8 +14,8 @@ from ..lazy.handle import wrap
 from ..ops import activation, exponential, trigonometric
 from ..ops.cast import cast
 from .autocasting import widened
-from .named import numpy_names
 from .promotion import Operand, floating, get_default_dtype, pair, value_of
+from .views import numpy_names
 
 if TYPE_CHECKING:
     from ..tensor import Tensor

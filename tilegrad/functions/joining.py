@@ -13,9 +13,8 @@ from ..ops import movement, windows
 from ..ops.broadcasting import broadcast_shapes
 from ..ops.cast import cast
 from .creation import arange, tensor
-from .named import in_one_piece, numpy_names
 from .promotion import kind_of, result_type, value_of
-from .views import sizes_of
+from .views import in_one_piece, numpy_names, sizes_of
 
 if TYPE_CHECKING:
     from ..tensor import Tensor

@@ -13,9 +13,8 @@ from ..lazy.handle import Handle, wrap
 from ..ops import broadcasting, reduction, scan, statistics
 from ..ops.cast import cast
 from .autocasting import widened
-from .named import numpy_names
 from .promotion import Number, floating, kind_of, value_of
-from .views import sizes_of
+from .views import numpy_names, sizes_of
 
 if TYPE_CHECKING:
     from ..tensor import Tensor

@@ -18,8 +18,8 @@ from ..ops.cast import cast
 from ..ops.comparison import ne
 from ..ops.creation import positions
 from ..ops.reduction import count_nonzero
-from .named import numpy_names
 from .promotion import Number, as_number, constant, kind_of, pair, refused, value_of
+from .views import numpy_names
 
 if TYPE_CHECKING:
     from ..tensor import Tensor

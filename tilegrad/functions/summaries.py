@@ -11,9 +11,9 @@ from ..ir.dtype import DType
 from ..lazy.handle import Handle, wrap
 from ..ops.broadcasting import shown
 from .creation import arange, linspace
-from .named import numpy_names
 from .promotion import floating
 from .selecting import Sorted
+from .views import numpy_names
 
 if TYPE_CHECKING:
     from ..tensor import Tensor

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial, update_wrapper
+from functools import partial, update_wrapper, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ..errors import ArgumentError, ShapeError, TraceError
@@ -17,7 +17,6 @@ from ..ops.broadcasting import expand as repeated
 from ..ops.broadcasting import normal_axis, shown
 from ..ops.broadcasting import reshape as reformed
 from ..ops.cast import bitcast
-from .named import in_one_piece, numpy_names
 from .promotion import kind_of
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R", bound="Tensor")
+T = TypeVar("T")
 
 
 def sizes_of(given: Sequence[Any], op: str) -> tuple[Dim, ...]:
@@ -37,6 +37,47 @@ def sizes_of(given: Sequence[Any], op: str) -> tuple[Dim, ...]:
                 raise ArgumentError(f"{op}: a size is an integer, not {kind_of(extent)}")
             return tuple([n if isinstance(n, Size) else n.__index__() for n in sizes])
     return sizes
+
+
+# --- other names for arguments ------------------------------------------------------------------
+
+
+def in_one_piece(name: str) -> Callable[[Callable[P, T]], Callable[..., T]]:
+    """A function of sizes, given one by one or as one sequence, which may be given by name.
+
+    >>> import tilegrad as tg
+    >>> tg.zeros(size=(2, 3)).flip(dims=(0, 1)).shape
+    (2, 3)
+    """
+
+    def taught(fn: Callable[P, T]) -> Callable[..., T]:
+        @wraps(fn)
+        def named(*args: Any, **kwargs: Any) -> T:
+            return fn(*args, kwargs.pop(name), **kwargs) if name in kwargs else fn(*args, **kwargs)
+
+        return named
+
+    return taught
+
+
+def numpy_names(fn: Callable[P, T]) -> Callable[P, T]:
+    """A function that is understood as numpy's is.
+
+    >>> import tilegrad as tg
+    >>> tg.ones(2, 3).sum(axis=1, keepdims=True)
+    tensor([[3.],
+            [3.]])
+    """
+
+    @wraps(fn)
+    def named(*args: P.args, **kwargs: P.kwargs) -> T:
+        if "axis" in kwargs and "dim" not in kwargs:
+            kwargs["dim"] = kwargs.pop("axis")
+        if "keepdims" in kwargs and "keepdim" not in kwargs:
+            kwargs["keepdim"] = kwargs.pop("keepdims")
+        return fn(*args, **kwargs)
+
+    return named
 
 
 # --- other shapes ------------------------------------------------------------------------------
