@@ -18,9 +18,9 @@ LAYERS: list[set[str]] = [
     {"schedule"},
     {"backend"},
     {"compiler"},
-    {TENSOR, "lazy", "functions", "jitted", "amp", "autograd"},
+    {TENSOR, "lazy", "functions", "jitted", "amp", "autograd", "foreign"},
     {"nn", "optim", "data", "serialization"},
-    {"language"},
+    {"language", "simt"},
     {"profile", "sparse", "distributed", "serve", "interop"},
     {"__main__", "demo", PACKAGE.name},
 ]

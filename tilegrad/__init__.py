@@ -32,7 +32,7 @@ from .runtime.device import Device, device, devices
 from .tensor import Tensor
 
 if TYPE_CHECKING:
-    from . import amp, autograd, cuda, data, language, linalg, nn, optim, serialization
+    from . import amp, autograd, cpp, cuda, data, language, linalg, nn, optim, serialization, simt
     from .amp import autocast
     from .control import cond, scan, while_loop
     from .functions.autocasting import get_float32_matmul_precision, set_float32_matmul_precision
@@ -71,7 +71,10 @@ LATER = {
     ),
 }
 """What is imported when it is first used, and from where."""
-ROOMS = ("amp", "autograd", "backend", "cuda", "data", "language", "linalg", "nn", "optim", "profile", "serialization")
+ROOMS = (
+    "amp", "autograd", "backend", "cpp", "cuda", "data", "language", "linalg", "nn", "optim", "profile",
+    "serialization", "simt",
+)  # fmt: skip
 """Packages that are imported when they are first used."""
 
 
@@ -86,13 +89,13 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "amp", "autocast", "autograd", "autotune", "bfloat16", "bool", "bool_", "can_cast", "cdiv", "checkpoint",
-    "compute", "cond", "Config", "cuda", "data", "device", "Device", "devices", "double", "DType", "dtype",
+    "compute", "cond", "Config", "cpp", "cuda", "data", "device", "Device", "devices", "double", "DType", "dtype",
     "enable_grad", "errors", "explain", "first_nan", "float", "float16", "float32", "float64", "get_default_dtype",
     "get_float32_matmul_precision", "grad", "half", "hessian", "heuristics", "inference_mode", "int", "int16",
     "int32", "int64", "int8", "is_grad_enabled", "jacobian", "jit", "jvp", "kernel", "language", "linalg",
     "live_bytes", "load", "load_safetensors", "long", "next_power_of_2", "nn", "no_grad", "optim", "promote_types",
     "result_type", "save", "save_safetensors", "scan", "serialization", "set_default_dtype",
-    "set_float32_matmul_precision", "set_grad_enabled", "set_printoptions", "short", "Tensor", "uint16", "uint32",
+    "set_float32_matmul_precision", "set_grad_enabled", "set_printoptions", "short", "simt", "Tensor", "uint16", "uint32",
     "uint64", "uint8", "value_and_grad", "vjp", "vmap", "while_loop",
 ]  # fmt: skip
 __all__ += functional.__all__

@@ -26,6 +26,17 @@ Which: TypeAlias = "Device | str | int | None"
 """A GPU: itself, its name, its number, or (None) the one that the thread has chosen."""
 
 
+def inline(source: Any, signature: Any, **options: Any) -> Any:
+    """A function from CUDA C++, compiled by NVRTC: see `tilegrad.foreign.gpu.cuda_inline` for the options.
+
+    The body of a kernel, or `__global__` kernels, with the arguments that the signature names; `grid`, `block` and
+    `shared` say how it is launched. Without a GPU it is compiled, and `launch(...)` checks how it would be launched.
+    """
+    from .foreign.gpu import cuda_inline
+
+    return cuda_inline(source, signature, **options)
+
+
 # --- devices -----------------------------------------------------------------------------------
 
 

@@ -78,12 +78,20 @@ class CompileError(TilegradError):
     """A kernel that a backend could not compile."""
 
 
+class SignatureError(TilegradError, ValueError):
+    """A signature that cannot be read, or that does not fit the source it is for."""
+
+
 class RuntimeFault(TilegradError):
     """A program that failed while it ran."""
 
 
 class LaunchError(RuntimeFault):
     """A launch that the device cannot do: too many threads, too large a grid, too much shared memory."""
+
+
+class ForeignError(RuntimeFault):
+    """A function in another language that failed: what it said, or what ended it."""
 
 
 class OutOfMemoryError(RuntimeFault, MemoryError):

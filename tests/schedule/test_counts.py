@@ -45,8 +45,13 @@ class Block(nn.Module):
         return x + self.narrow(F.gelu(self.wide(self.second(x))))
 
 
-def test_softmax_is_one_kernel() -> None:
-    assert kernels(program(lambda x: F.softmax(x, -1), given(512, 700))) == 1
+@pytest.mark.parametrize("shape", [(512, 700), (64, 50257), (17, 65536), (64, 1000000)])
+def test_softmax_is_one_kernel(shape: tuple[int, int]) -> None:
+    assert kernels(program(lambda x: F.softmax(x, -1), given(*shape))) == 1
+
+
+def test_long_rows_that_are_few_are_shared() -> None:
+    assert kernels(program(lambda x: F.softmax(x, -1), given(2, 65536))) > 1
 
 
 def test_softmax_backward_is_one_kernel() -> None:

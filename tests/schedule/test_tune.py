@@ -13,7 +13,7 @@ from tests.schedule.test_grain import given
 from tilegrad import compiler, config
 from tilegrad.errors import ArgumentError
 from tilegrad.ir.graph import Graph
-from tilegrad.jitted.function import tuning
+from tilegrad.jitted import tuning
 from tilegrad.ops.activation import softmax
 from tilegrad.ops.contraction import matmul
 from tilegrad.runtime.choice import Choice, chosen

@@ -62,6 +62,8 @@ class Grain(NamedTuple):
     """Short rows that an instance takes together, where it also stores along them."""
     longest_row: int = 16384
     """A row up to which an instance takes it in one piece."""
+    room: int = 1 << 18
+    """Elements that a longer row may have in all that is read of it, summed and stored, for it to be taken so too."""
     whole: int = 8192
     """A group of tensors up to which one instance takes them in one piece."""
     beside: int = 512
@@ -76,7 +78,10 @@ class Grain(NamedTuple):
     long: int = 1 << 15
     """Elements of an instance from which on a reduction is cut into parts, if there are few instances."""
     few_results: int = 256
-    """Results up to which it is always cut into `parts`; where there are more, so that there are `instances`."""
+    """Results up to which it is always cut into `parts`; where there are more, so that there are `instances`.
+
+    Along memory that is so for fewer: `few_rows` for each of the workers.
+    """
     parts: int = 32
     """The most parts of a reduction."""
     blocks: int = 64
@@ -98,7 +103,7 @@ def few_large(workers: int, cache: int) -> Grain:
     """
     side = min(256, int((cache / 8) ** 0.5) // 16 * 16)  # a left operand of this side is half of the cache
     limits = Products()._replace(rows=side, columns=side, depth=side) if side >= 64 else Products(64, 64, 64)
-    return Grain(workers=workers, cache=cache, products=limits)
+    return Grain(workers=workers, cache=cache, room=cache // 2, products=limits)
 
 
 def many_small(workers: int, shared: int = 228 << 10) -> Grain:
@@ -129,6 +134,7 @@ def many_small(workers: int, shared: int = 228 << 10) -> Grain:
         loop=4096,
         rows=1024,
         longest_row=16384,
+        room=0,
         whole=4096,
         beside=128,
         longest_beside=0,

@@ -121,11 +121,19 @@ def _ways(flat: FlatGroup, grain: Grain) -> Iterator[str]:
         along = _runs_along(flat, columns[-1]) and not _are_windows(flat)
         if not along and _fastest_row(flat, rows) is not None:
             yield "beside"
-        if len(columns) == 1 and type(columns[0].extent) is int and columns[0].extent <= grain.longest_row:
+        if len(columns) == 1 and _in_one_piece(flat, columns[0].extent, grain):
             yield "rows"
         yield "loop"
         if along and _fastest_row(flat, rows) is not None:
             yield "beside"
+
+
+def _in_one_piece(flat: FlatGroup, extent: Dim, grain: Grain) -> bool:
+    """Softmax took a third of the time on rows of 50,257 so, as they stay in the second cache and `exp` is kept."""
+    if type(extent) is not int or extent <= grain.longest_row:
+        return type(extent) is int
+    rows = sum(isinstance(e, Read | Reduce) for e in walk(*flat.roots)) + len(flat.stores)
+    return extent * rows <= grain.room
 
 
 def _with_sizes(flat: FlatGroup, way: str, grain: Grain) -> Choice:

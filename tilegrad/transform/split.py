@@ -64,9 +64,10 @@ def parts_of(value: Reduction, grain: Grain) -> int:
         return 1
     extent = value.x.shape[_longest(value)]
     assert type(extent) is int
-    if results <= grain.few_results:
+    along = value.x.type.rank - 1 in value.axes
+    if results <= (min(grain.few_results, grain.few_rows * grain.workers) if along else grain.few_results):
         return grain.parts if count >= grain.long and extent >= 2 * grain.parts else 1
-    beside = 1 if value.x.type.rank - 1 in value.axes else min(results, grain.beside)
+    beside = 1 if along else min(results, grain.beside)
     if count * beside < grain.long:
         return 1
     instances = -(-results // beside)

@@ -76,11 +76,14 @@ class KernelCall:
         shared: int,
         values: Sequence[int],
         maps: Sequence[TensorMap] = (),
+        extents: tuple[int, ...] = (),
     ) -> None:
         self.name = name
         self.function = function
         self.blocks = blocks
         self.threads = threads
+        self.extents = extents or (blocks, 1, 1, threads, 1, 1)
+        """Of the grid and of a block, along x, y and z."""
         self.shared = shared
         self.words = (ctypes.c_uint64 * len(values))(*[v & 0xFFFF_FFFF_FFFF_FFFF for v in values])
         self.slots = memoryview(self.words).cast("B").cast("Q")

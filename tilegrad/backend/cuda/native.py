@@ -314,7 +314,7 @@ class NativeDriver(Driver):
             return
         config: Any = call.native
         if config is None:
-            config = call.native = LaunchConfig(call.blocks, 1, 1, call.threads, 1, 1, call.shared)
+            config = call.native = LaunchConfig(*call.extents, call.shared)
         config.stream = stream
         code = self._launch(byref(config), call.function, call.pointers, None)
         if code:
@@ -355,7 +355,7 @@ class NativeDriver(Driver):
 def _node(call: Call, context: int) -> ctypes.Structure:
     if isinstance(call, KernelCall):
         parameters = ctypes.addressof(call.pointers)
-        sizes = (call.blocks, 1, 1, call.threads, 1, 1, call.shared)
+        sizes = (*call.extents, call.shared)
         return KernelNode(call.function, *sizes, parameters, None, None, context)
     source, target = call.slots
     return CopyNode(

@@ -1,0 +1,164 @@
+"""Kernels for threads on a GPU: the same results as in the simulator, limits, occupancy, and what the steps gain."""
+
+import ctypes
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilegrad as tg
+from examples.simt import grey, histogram, matmul, reduction, saxpy, transpose, vector_add, window_sum
+from tests.checklist import checklist
+from tilegrad import simt
+from tilegrad.backend.cuda.device import CudaDevice
+from tilegrad.errors import LaunchError
+from tilegrad.simt.gpu import built
+
+RNG = np.random.default_rng(0)
+
+
+@checklist(162)
+def test_small_kernels(gpu: CudaDevice) -> None:
+    for n in (0, 1, 255, 1000):
+        x = RNG.standard_normal(n).astype(np.float32)
+        assert np.array_equal(vector_add.vector_add(x, x, "cuda"), x + x)
+    assert saxpy.max_error(1 << 20, "cuda") == 0
+    picture = tg.rand(3, 37, 75)
+    assert np.array_equal(grey.to_grey(picture).numpy(), grey.to_grey(picture.to("cuda")).cpu().numpy())
+    for n, threads in ((192, 64), (320, 192), (200, 100), (100_000, 1000)):
+        assert reduction.total(tg.ones(n).to("cuda"), 8, threads).item() == n
+    x = tg.tensor(RNG.integers(0, 16, 10_000).astype(np.int32))
+    wanted = np.bincount(x.numpy(), minlength=16)
+    for launch in (
+        lambda x, counts: histogram.histogram_global[79, 128](x, counts, 10_000),
+        lambda x, counts: histogram.histogram_shared[8, 128](x, counts, 10_000, BINS=16),
+    ):
+        counts = tg.zeros(16, dtype=tg.int32).to("cuda")
+        launch(x.to("cuda"), counts)
+        assert np.array_equal(counts.cpu().numpy(), wanted)
+
+
+@checklist(163, 166)
+def test_window_sums(gpu: CudaDevice) -> None:
+    for n in (*range(1, 21), 1000, 1024, 1025, 2**20 + 1):
+        x = np.arange(n, dtype=np.float64)
+        A = window_sum.padded(x)
+        wanted = sum(A.numpy()[k : k + n] for k in range(7))
+        for threads in (4, 32, 512):
+            B = tg.empty(n, dtype=tg.float64).to("cuda")
+            window_sum.window_sum[tg.cdiv(n, threads), threads](A.to("cuda"), B, n, THREADS=threads)
+            assert np.array_equal(B.cpu().numpy(), wanted), (n, threads)
+
+
+def test_transposes(gpu: CudaDevice) -> None:
+    x = tg.rand(100, 77).to("cuda")
+    for pad in (0, 1):
+        out = tg.empty(77, 100).to("cuda")
+        transpose.transpose_tiled[transpose.grid(100, 77), (32, 8)](x, out, 100, 77, PAD=pad)
+        assert np.array_equal(out.cpu().numpy(), x.cpu().numpy().T)
+
+
+@checklist(15, 103, 126)
+@pytest.mark.parametrize("step", matmul.STEPS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_products(gpu: CudaDevice, step: str, dtype: Any) -> None:
+    for n in (1, 31, 32, 33, 1000):
+        for TA in (False, True):
+            for TB in (False, True):
+                m, k = n, n + 2
+                A, B = (
+                    RNG.standard_normal(s).astype(dtype) for s in ((k, m) if TA else (m, k), (n, k) if TB else (k, n))
+                )
+                wanted = (A.T if TA else A).astype(np.float64) @ (B.T if TB else B).astype(np.float64)
+                sides: dict[str, int] = {"X": 16, "Y": 8, "S": 8, "R": 4}
+                C = matmul.product(step, tg.tensor(A).to("cuda"), tg.tensor(B).to("cuda"), TA, TB, **sides)
+                scale = np.abs(A).max() * np.abs(B).max() * k**0.5
+                np.testing.assert_allclose(C.cpu().numpy(), wanted, rtol=1e-5, atol=1e-5 * scale)
+
+
+def milliseconds(run: Callable[[], Any], repeats: int = 7) -> float:
+    times = []
+    for _ in range(repeats):
+        tg.cuda.synchronize()
+        start = time.perf_counter()
+        run()
+        tg.cuda.synchronize()
+        times.append(1e3 * (time.perf_counter() - start))
+    return sorted(times)[len(times) // 2]
+
+
+@checklist(126)
+def test_shared_memory_pays(gpu: CudaDevice, record_property: Callable[[str, object], None]) -> None:
+    A, B = tg.randn(5120, 256).to("cuda"), tg.randn(256, 5120).to("cuda")
+    found = {
+        step: milliseconds(lambda step=step: matmul.product(step, A, B, X=32, Y=32, S=32))
+        for step in ("naive", "tiled")
+    }
+    record_property("simt matmul 5120x256x5120, ms", found)
+    assert found["naive"] > found["tiled"]
+
+
+@checklist(167, 171)
+def test_registers_pay(gpu: CudaDevice, record_property: Callable[[str, object], None]) -> None:
+    n = 4096
+    A, B = tg.randn(n, n).to("cuda"), tg.randn(n, n).to("cuda")
+    wanted = A.cpu().numpy()[:8].astype(np.float64) @ B.cpu().numpy().astype(np.float64)
+    found: dict[str, float] = {}
+    for step in matmul.STEPS:
+        sides = {"X": 16, "Y": 16, "S": 8, "R": 8} if step == "in_registers" else {"X": 32, "Y": 32, "S": 32}
+        C = matmul.product(step, A, B, **sides)
+        np.testing.assert_allclose(C.cpu().numpy()[:8], wanted, atol=1e-3)
+        found[step] = milliseconds(lambda step=step, sides=sides: matmul.product(step, A, B, **sides), 5)
+    record_property(f"simt matmul {n}, ms", found)
+    assert found["naive"] >= 5 * found["in_registers"], found
+
+
+@checklist(160)
+def test_the_table_says_what_the_driver_says(gpu: CudaDevice) -> None:
+    found = simt.gpu()
+    assert found.multiprocessors == gpu.properties.multi_processor_count
+    if "H200" in found.name:
+        listed = simt.GPUS["H200"]
+        same = [f for f in simt.Gpu._fields if f not in ("name", "bandwidth", "l2")]
+        assert [getattr(found, f) for f in same] == [getattr(listed, f) for f in same]
+        assert abs(found.bandwidth / listed.bandwidth - 1) < 0.05
+        assert found.l2 == listed.l2
+
+
+@checklist(122)
+def test_occupancy_is_the_drivers(gpu: CudaDevice) -> None:
+    """For five kernels and several sizes of blocks, by `cuOccupancyMaxActiveBlocksPerMultiprocessor`."""
+    x, y = tg.ones(64).to("cuda"), tg.zeros(64, dtype=tg.int32).to("cuda")
+    sides = {"TA": False, "TB": False, "X": 16, "Y": 16, "S": 8}
+    kernels = [
+        saxpy.saxpy.compiled(64, 2.0, x, x),
+        reduction.sums.compiled(x, x, 64, THREADS=1024),
+        transpose.transpose_tiled.compiled(x, x, 8, 8, PAD=1),
+        histogram.histogram_shared.compiled(y, y, 64, BINS=4096),
+        matmul.in_registers.compiled(x, x, x, 8, 8, 8, **sides, R=8),
+        matmul.tiled_dynamic.compiled(x, x, x, 8, 8, 8, 8),
+    ]
+    library = gpu.driver.library  # type: ignore[attr-defined]
+    for kernel in kernels:
+        made = built(kernel, gpu.properties.architecture)
+        with gpu.entered():
+            function = gpu.driver.function(gpu.driver.load(made.image), kernel.routine.text)
+            for threads in (32, 96, 256, 512, 640):
+                for dynamic in (0, 1000, 30_000):
+                    blocks = ctypes.c_int()
+                    code = library.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                        ctypes.byref(blocks), ctypes.c_void_p(function), threads, ctypes.c_size_t(dynamic)
+                    )
+                    assert code == 0
+                    shared = kernel.static_shared + dynamic
+                    ours = simt.occupancy(None, threads, made.registers, shared)
+                    assert ours.blocks == blocks.value, (kernel.routine.name, threads, dynamic, made.registers, ours)
+
+
+def test_launches_that_cannot_be(gpu: CudaDevice) -> None:
+    x = tg.ones(64).to("cuda")
+    for grid, block, shared in ((1, 1025, 0), (1, (1, 1, 65), 0), (0, 32, 0), (1, 0, 0), (1, 32, 300_000)):
+        with pytest.raises(LaunchError):
+            vector_add.add[grid, block, shared](x, x, x, 64)

@@ -1,0 +1,222 @@
+"""Checked calls: the function runs in a process of its own, on copies of its tensors.
+
+Before and behind each copy are addresses that nobody may touch: an index outside of a tensor ends that process, not
+this one. Small steps outside, writes to inputs, and results that were left out are found afterwards.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import mmap
+import os
+import pickle
+import signal
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ArgumentError, ForeignError, OutOfMemoryError
+from ..ir.graph import TensorType
+from ..runtime.buffer import Buffer
+from ..runtime.device import device
+from .abi import Host, Strided, known
+from .patterns import shown
+
+if TYPE_CHECKING:
+    from .function import Call, CppFunction
+
+GUARD = 1 << 30
+"""Bytes of addresses before and after a tensor; they take no memory."""
+NO_RESERVE = 0x4000 if sys.platform == "linux" else 0x40
+EVEN = 64
+"""Tensors begin at a multiple of this, as elsewhere."""
+OUTSIDE, UNWRITTEN = 0xA5, 0xFB
+"""What stands around tensors, and in results before the call."""
+EXIT_FAILED = 1
+
+
+class Guarded:
+    """Memory between two stretches of addresses that must not be touched."""
+
+    def __init__(self, bytes: int) -> None:
+        page = mmap.PAGESIZE
+        self.bytes = bytes
+        room = -(-max(bytes, 1) // EVEN) * EVEN
+        inner = -(-room // page) * page
+        self.library = library = ctypes.CDLL(None)
+        library.mmap.restype = ctypes.c_void_p
+        library.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+        self.length = inner + 2 * GUARD
+        shared = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | NO_RESERVE
+        self.start = library.mmap(None, self.length, 0, shared, -1, 0)
+        begin = self.start + GUARD
+        if self.start == ctypes.c_void_p(-1).value or self._allow(begin, inner):
+            raise OutOfMemoryError(f"there is no room for a guarded copy of {bytes:,} bytes")
+        self.inner: np.ndarray = _bytes(begin, inner)
+        self.first = inner - room
+        self.address = begin + self.first
+        self.inner[:] = OUTSIDE
+
+    def _allow(self, place: int, bytes: int) -> int:
+        read_and_write = mmap.PROT_READ | mmap.PROT_WRITE
+        return int(self.library.mprotect(ctypes.c_void_p(place), ctypes.c_size_t(bytes), read_and_write))
+
+    def __del__(self) -> None:
+        if hasattr(self, "start"):
+            self.library.munmap(ctypes.c_void_p(self.start), ctypes.c_size_t(self.length))
+
+    @property
+    def data(self) -> np.ndarray:
+        return self.inner[self.first : self.first + self.bytes]
+
+    def outside(self) -> tuple[int, int]:
+        """How many bytes before and behind the tensor were written."""
+        before, behind = self.inner[: self.first], self.inner[self.first + self.bytes :]
+        return int((before != OUTSIDE).sum()), int((behind != OUTSIDE).sum())
+
+
+def checked(
+    function: CppFunction, call: Call, buffers: Sequence[Buffer], addresses: Sequence[int]
+) -> list[tuple[Buffer, TensorType]]:
+    """The results of a call that ran in a process of its own; ForeignError if anything about it was wrong."""
+    if not hasattr(os, "fork"):
+        raise ArgumentError(f"{function.name}: calls are checked by forking, which {sys.platform} does not have")
+    spans = [_span(x) for x in call.inputs]
+    inputs = [Guarded(span) for span in spans]
+    originals = [_bytes(address, span) for address, span in zip(addresses, spans, strict=True)]
+    for copy, original in zip(inputs, originals, strict=True):
+        copy.data[:] = original
+    outputs = [Guarded(bytes) for bytes in call.bytes]
+    for output in outputs:
+        output.data[:] = UNWRITTEN
+    given = [(x.address, b, s.type) for x, b, s in zip(inputs, buffers, call.inputs, strict=True)]
+    status, answer = _in_a_child(function, call, given, [*inputs, *outputs])
+    about = _described(function, call)
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        name = signal.Signals(number).name
+        reason = {
+            "SIGSEGV": "it touched memory that is none of its tensors'",
+            "SIGBUS": "it touched memory that is not there",
+            "SIGFPE": "it divided an integer by zero",
+            "SIGABRT": "it called abort(), or broke the memory of the heap",
+            "SIGILL": "it ran an instruction that this machine does not have",
+        }.get(name, "it ended its process")
+        raise ForeignError(f"{function.name} crashed ({name}): {reason}. It was called with {about}")
+    if answer is None:
+        raise ForeignError(f"{function.name} ended its process with exit({os.WEXITSTATUS(status)}): {about}")
+    message, file, line, made = answer
+    if message is not None:
+        raise function.failure(message, file, line)
+    _inspect(function, call, inputs, originals, outputs)
+    cpu = device("cpu")
+    results = [(cpu.from_host(np.array(output.data)), type) for output, type in zip(outputs, call.outputs, strict=True)]
+    return [*results, *((cpu.from_host(np.frombuffer(data, np.uint8)), type) for data, type in made)]
+
+
+def _in_a_child(
+    function: CppFunction, call: Call, given: Sequence[tuple[int, Buffer, TensorType]], memory: Sequence[Guarded]
+) -> tuple[int, Any]:
+    """Runs the call after a fork: how the child ended, and what it had to say."""
+    ctypes.CDLL(None).fflush(None)
+    sys.stdout.flush()
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads: the child only makes one call
+        child = os.fork()
+    if child == 0:
+        try:
+            os.close(reading)
+            faulthandler.disable()  # the parent tells about a crash
+            answer = pickle.dumps(_call(function, call, given, memory))
+            with os.fdopen(writing, "wb") as pipe:
+                pipe.write(answer)
+            ctypes.CDLL(None).fflush(None)
+            os._exit(0)
+        except BaseException:
+            os._exit(EXIT_FAILED)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        text = pipe.read()
+    _, status = os.waitpid(child, 0)
+    return status, pickle.loads(text) if text and os.WIFEXITED(status) else None
+
+
+def _call(
+    function: CppFunction, call: Call, given: Sequence[tuple[int, Buffer, TensorType]], memory: Sequence[Guarded]
+) -> Any:
+    """In the child: what the function said, and the tensors that it made, as bytes."""
+    cpu = device("cpu")
+    record = call.record()
+    base = record.address_of_tensors
+    inputs = [(base + 40 * n, b, type) for n, (_, b, type) in enumerate(given)]
+    with Host(cpu, inputs) as host:
+        record.call.host = host.number
+        if record.run(call.entry, [m.address for m in memory]):
+            message, file, line = record.error
+            return (str(host.failure) if host.failure else message), file, line, []
+        return None, "", 0, [(_bytes(b.address, known(type.bytes)).tobytes(), type) for b, type in host.results]
+
+
+def _inspect(
+    function: CppFunction,
+    call: Call,
+    inputs: Sequence[Guarded],
+    originals: Sequence[np.ndarray],
+    outputs: Sequence[Guarded],
+) -> None:
+    name = function.name
+    names = [p.name for p in function.signature.tensors]
+    for parameter, copy, original in zip(names, inputs, originals, strict=True):
+        _inside(name, parameter, copy)
+        if not np.array_equal(copy.data, original):
+            raise ForeignError(f"{name} wrote to its input `{parameter}`, which is only read: others may hold it")
+    for result, output, type in zip(function.signature.results, outputs, call.outputs, strict=True):
+        _inside(name, result.name, output)
+        size = type.dtype.bytes
+        if size == 1 or not output.bytes:
+            continue  # the mark could be a result
+        left = (output.data.reshape(-1, size) == UNWRITTEN).all(1)
+        if left.any():
+            first = np.unravel_index(int(left.argmax()), [known(e) for e in type.shape])
+            place = ", ".join(str(int(i)) for i in first)
+            raise ForeignError(
+                f"{name} left {int(left.sum())} of {left.size} elements of `{result.name}` unwritten, the first is "
+                f"{result.name}[{place}] of shape {shown(type.shape)}"
+            )
+
+
+def _inside(name: str, parameter: str, memory: Guarded) -> None:
+    before, behind = memory.outside()
+    if before or behind:
+        where = f"{before} bytes before the beginning" if before else f"{behind} bytes behind the end"
+        raise ForeignError(f"{name} wrote outside of `{parameter}`: {where} of its {memory.bytes} bytes")
+
+
+def _described(function: CppFunction, call: Call) -> str:
+    names = [p.name for p in function.signature.tensors]
+    types = [x.type for x in call.inputs]
+    told = [f"`{name}` {t.dtype.name} {shown(t.shape)}" for name, t in zip(names, types, strict=True)]
+    told += [f"`{p.name}` = {n}" for p, n in zip(function.signature.scalars, call.match.numbers, strict=True)]
+    return ", ".join(told) or "no arguments"
+
+
+def _span(x: Strided) -> int:
+    """Bytes from the first element to behind the last."""
+    shape = [known(e) for e in x.type.shape]
+    if 0 in shape:
+        return 0
+    if x.strides is None:
+        return known(x.type.bytes)
+    return (1 + sum((n - 1) * s for n, s in zip(shape, x.strides, strict=True))) * x.type.dtype.bytes
+
+
+def _bytes(address: int, bytes: int) -> np.ndarray:
+    if not bytes:
+        return np.empty(0, np.uint8)
+    memory: Any = (ctypes.c_uint8 * bytes).from_address(address)
+    return np.frombuffer(memory, np.uint8)

@@ -1,0 +1,135 @@
+"""The C++ compiler of this machine: the one that $CXX names, one that is in the path, or the one in a wheel."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..errors import CompileError
+
+MISSING = (
+    "there is no {language} compiler on this machine ({looked}). Install one (Debian, Ubuntu: apt-get install g++; "
+    "macOS: xcode-select --install; Windows: the Build Tools of Visual Studio), or pip install tilegrad[cpp], which "
+    "brings one in a wheel; or name one by ${variable}"
+)
+NAMES = {"c++": ("c++", "g++", "clang++"), "c": ("cc", "gcc", "clang")}
+VARIABLES = {"c++": "CXX", "c": "CC"}
+PATIENCE = 300.0
+"""Seconds that a compiler is given."""
+
+
+class Compiler(NamedTuple):
+    """How it is started, how it wants its options, and what tells it from others and its own other versions."""
+
+    command: tuple[str, ...]
+    style: str
+    """`gcc` (also clang) or `msvc`."""
+    identity: str
+
+    @property
+    def name(self) -> str:
+        return "zig c++" if "ziglang" in self.command else os.path.basename(self.command[0])
+
+    def command_line(
+        self,
+        files: Sequence[str],
+        output: str,
+        flags: Sequence[str],
+        include: Sequence[str],
+        link: Sequence[str],
+        *,
+        shared: bool,
+        depends: str = "",
+        language: str = "c++",
+    ) -> list[str]:
+        """What to type to compile files, or to link objects to a library."""
+        standard = () if any("std" in flag for flag in flags) else ("c++17",) if language == "c++" else ("c11",)
+        if self.style == "msvc":
+            mode = ["/LD"] if shared else ["/c"]
+            names = [f"/I{folder}" for folder in include]
+            target = f"/Fe{output}" if shared else f"/Fo{output}"
+            given = [f"/std:{name}" for name in standard]
+            return [*self.command, "/nologo", "/EHsc", "/O2", *given, *mode, *names, *flags, *files, target, *link]
+        mode = ["-shared"] if shared else ["-c"]
+        given = [f"-std={name}" for name in standard] if any(not f.endswith(".o") for f in files) else []
+        own = ["-O3", "-fPIC", "-fvisibility=hidden", *(["-fno-sanitize=all"] if "ziglang" in self.command else [])]
+        names = [part for folder in include for part in ("-I", folder)]
+        rules = ["-MMD", "-MF", depends] if depends else []
+        return [*self.command, *given, *own, *mode, *names, *rules, *flags, *files, "-o", output, *link]
+
+
+def compiler(language: str = "c++") -> Compiler:
+    """The compiler for a language; CompileError, with what to do, if there is none."""
+    variable = VARIABLES[language]
+    wanted = os.environ.get(variable, "")
+    if wanted:
+        import shlex
+
+        command = shlex.split(wanted)
+        found = located(command[0])
+        if not found:
+            raise CompileError(f"${variable} is {wanted!r}, and there is no such program: correct it, or unset it")
+        return _known((found, *command[1:]))
+    names = (*NAMES[language], *(("cl",) if sys.platform == "win32" else ()))
+    for name in names:
+        found = located(name)
+        if found:
+            return _known((found,))
+    from importlib.util import find_spec
+
+    if find_spec("ziglang") is not None:
+        return _known((sys.executable, "-m", "ziglang", language))
+    looked = f"looked for {', '.join(names)} in the path, and for the wheel ziglang"
+    raise CompileError(MISSING.format(language=language.upper(), looked=looked, variable=variable))
+
+
+def is_available(language: str = "c++") -> bool:
+    """Whether something can be compiled here."""
+    try:
+        compiler(language)
+    except CompileError:
+        return False
+    return True
+
+
+def located(name: str) -> str:
+    """The path of a program, or an empty text. (`shutil.which` takes longer to import than to run.)"""
+    if os.path.dirname(name):
+        return name if os.access(name, os.X_OK) else ""
+    endings = (".exe", "") if sys.platform == "win32" else ("",)
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        for ending in endings:
+            path = os.path.join(folder, name + ending)
+            if os.path.isfile(path) and os.access(path, os.X_OK):
+                return path
+    return ""
+
+
+def _known(command: tuple[str, ...]) -> Compiler:
+    """With its identity: asking it for its version would take longer than a call from the cache may."""
+    if "ziglang" in command:
+        from importlib.util import find_spec
+
+        spec = find_spec("ziglang")
+        path = os.path.realpath(spec.origin or command[0]) if spec else command[0]
+    else:
+        path = os.path.realpath(command[0])
+    status = os.stat(path)
+    style = "msvc" if os.path.basename(path).lower() in ("cl", "cl.exe") else "gcc"
+    return Compiler(command, style, f"{' '.join(command[1:])} {path} {status.st_size} {status.st_mtime_ns}")
+
+
+def run(command: Sequence[str], folder: str) -> tuple[int, str]:
+    """Runs a compiler in a folder: its exit status, and all that it says (in English: messages are looked into)."""
+    import subprocess
+
+    environment = {**os.environ, "LC_ALL": "C", "TERM": "dumb"}
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, errors="replace", timeout=PATIENCE
+        )
+    except subprocess.TimeoutExpired:
+        return 1, f"error: the compiler took longer than {PATIENCE:.0f} seconds, and was stopped"
+    return done.returncode, done.stdout + done.stderr

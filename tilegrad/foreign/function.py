@@ -1,0 +1,313 @@
+"""A function in C++, ready to be called with tensors: checked, compiled for the dtypes it meets, run.
+
+What is checked: the number and the names of arguments, dtypes, shapes, devices, and whether elements lie one after the
+other; all by the signature, before any foreign code runs. While it runs, other Python threads do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from time import perf_counter
+from typing import Any, Literal
+
+from ..config import settings
+from ..errors import ArgumentError, DeviceError, DTypeError, ForeignError, GradientError, ShapeError, TraceError
+from ..ir.dtype import DType, int32
+from ..ir.graph import Input, TensorType, Value
+from ..ir.location import Location
+from ..lazy.evaluation import compute
+from ..lazy.handle import Handle, mode, state, wrap
+from ..lazy.layout import is_dense, layout
+from ..ops.joint import joint_outputs
+from ..runtime.buffer import Buffer
+from ..runtime.cache import key
+from ..runtime.device import device
+from ..runtime.once import lock
+from . import glue
+from .abi import Host, Record, Strided, known, prototype
+from .build import Choices, Library, Report, built
+from .patterns import Match, Signature, shown
+from .source import Source, placed
+
+Contiguous = Literal["copy", "check", "strided"]
+MOST_CALLS = 256
+"""Kinds of calls (shapes, numbers) of one function that are kept ready."""
+
+
+class Call:
+    """A function for arguments of certain types, and numbers: everything but the addresses is in place."""
+
+    def __init__(self, function: CppFunction, match: Match, inputs: Sequence[Strided]) -> None:
+        self.match = match
+        self.inputs = inputs
+        self.outputs = () if function.signature.open else function.signature.outputs(match)
+        self.library = function.library(match.dtypes)
+        self.place = function.library_address(self.library)
+        self.entry = prototype(self.place)
+        extents = [known(match.sizes[name]) for name in function.extents]
+        scalars = zip(function.signature.scalar_types, match.numbers, strict=True)
+        self.scalars = [*scalars, *((int32, n) for n in extents)]
+        self.bytes = [known(t.bytes) for t in self.outputs]
+        self.records: list[Record] = []
+
+    def record(self) -> Record:
+        """A record that nobody uses; to be put back in `records`."""
+        try:
+            return self.records.pop()
+        except IndexError:
+            return Record(self.inputs, [Strided(t) for t in self.outputs], self.scalars)
+
+
+class Foreign:
+    """A function in another language, with its signature; `device` is where its tensors are: cpu, or cuda."""
+
+    device = "cpu"
+
+    def __init__(self, signature: Signature, origin: Location | None, doc: str = "") -> None:
+        self.signature = signature
+        self.name = self.__name__ = signature.name
+        self.origin = origin
+        about = doc or signature.doc
+        self.__doc__ = f"{signature}\n\n{about}" if about else str(signature)
+
+    def __repr__(self) -> str:
+        return f"<{self.device} function {self.signature}>"
+
+    def tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Handle], tuple[float | int, ...]]:
+        """The tensors and numbers of a call."""
+        given, numbers = self.signature.bind(args, kwargs)
+        for p, x in zip(self.signature.tensors, given, strict=True):
+            if not isinstance(x, Handle):
+                kind = type(x).__name__
+                raise DTypeError(f"{self.name}: `{p}` takes a tensor, not {kind} {x!r:.40}: tilegrad.tensor({p.name})")
+        if state.trace is not None:
+            raise TraceError(f"{self.name} runs when it is called, and a function is being traced: call it outside")
+        return given, numbers
+
+    def wrapped(self, buffers: Sequence[tuple[Buffer, TensorType]], given: Sequence[Handle]) -> list[Any]:
+        """Results as tensors; gradients do not flow through them, and whoever asks for one is told."""
+        values: list[Value] = []
+        for buffer, type in buffers:
+            made = Input(type)
+            made.hold(buffer)
+            values.append(made)
+        arguments = [x.value for x in given]
+        if mode.enabled and any(v.tracked for v in arguments):
+            name = self.name
+
+            def refuse(_: Sequence[Value | None]) -> Sequence[Value | None]:
+                raise GradientError(
+                    f"{name} has no derivative: call it within `with tilegrad.no_grad():`, on x.detach(), or in the "
+                    "forward of a tilegrad.autograd.Function"
+                )
+
+            results = joint_outputs(values, arguments, refuse)
+            for result, value in zip(results, values, strict=True):
+                result.hold(value.buffer)
+            values = results
+        return [wrap(v) for v in values]
+
+    def returned(self, results: list[Any]) -> Any:
+        """Results as the signature says: nothing, a tensor, a tuple, or a list."""
+        match self.signature.open, results:
+            case "list", _:
+                return results
+            case "Tensor", [one]:
+                return one
+            case "Tensor", _:
+                raise ForeignError(f"{self.name} returned {len(results)} tensors; its signature says one: -> Tensor")
+            case _, []:
+                return None
+            case _, [one]:
+                return one
+        return tuple(results)
+
+
+class CppFunction(Foreign):
+    """A function in C++."""
+
+    def __init__(
+        self,
+        plans: Sequence[glue.Plan],
+        mine: glue.Plan,
+        given: Sequence[Source],
+        choices: Choices,
+        origin: Location | None,
+        contiguous: Contiguous,
+        doc: str = "",
+    ) -> None:
+        super().__init__(mine.signature, origin, doc)
+        self.plans, self.plan, self.given, self.choices = plans, mine, given, choices
+        self.contiguous = contiguous
+        self.extents = glue.extents_of(mine.signature)
+        self.variables = glue.variables_of(mine.signature)
+        self._libraries: dict[tuple[DType, ...], Library] = {}
+        self._calls: dict[tuple[Any, ...], Call] = {}
+        self._first: Report | None = None
+        self._lock = lock()
+
+    @cached_property
+    def digest(self) -> str:
+        """What the function is made from: two of the same digest do the same."""
+        return key("cpp", self.signature, *(s.text for s in self.given), *self.choices.flags, *self.choices.link)
+
+    # --- compiled ------------------------------------------------------------------------------
+
+    def library(self, dtypes: Mapping[str, DType] = {}) -> Library:
+        """The machine code for what the varying dtypes of the signature stand for."""
+        chosen = tuple([dtypes[name] for name in self.variables])
+        found = self._libraries.get(chosen)
+        if found is None:
+            with self._lock:
+                found = self._libraries.get(chosen)
+                if found is None:
+                    found = self._libraries[chosen] = self._built(dict(zip(self.variables, chosen, strict=True)))
+                    self._first = self._first or found.report
+        return found
+
+    def _built(self, dtypes: Mapping[str, DType]) -> Library:
+        start = perf_counter()
+        others = [name for plan in self.plans for name in glue.variables_of(plan.signature)]
+        units = glue.dressed(self.plans, self.given, {**glue.standing_for(others), **dtypes})
+        name = self.plans[0].signature.name if len(self.plans) == 1 else "module"
+        return built(units, name, self.choices, start)
+
+    def library_address(self, library: Library) -> int:
+        return library.address(self.plan.symbol)
+
+    def entry(self, dtypes: Mapping[str, DType] = {}) -> int:
+        """The address of `int32_t entry(const tg_call *)` (tilegrad.h), which stays valid as long as this process.
+
+        After the numbers of the signature the call has the extents that it names, in alphabetical order.
+        """
+        return self.library_address(self.library(dtypes))
+
+    def report(self) -> Report:
+        """What it took to make it ready: the compiler's time, and tilegrad's own."""
+        if self._first is None:
+            raise ArgumentError(f"{self.name} is compiled for the dtypes of its first call: call it first")
+        return self._first
+
+    # --- called --------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        given, numbers = self.tensors(args, kwargs)
+        call, buffers, addresses = self.prepared(given, numbers)
+        if settings().check == "foreign":
+            from .child import checked
+
+            return self.returned(self.wrapped(checked(self, call, buffers, addresses), given))
+        return self.returned(self.wrapped(self.ran(call, buffers, addresses), given))
+
+    def check(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls it in a process of its own, on copies between guarded pages: a crash, and writes to where nothing is to
+        be written, become errors."""
+        from .child import checked
+
+        given, numbers = self.tensors(args, kwargs)
+        call, buffers, addresses = self.prepared(given, numbers)
+        return self.returned(self.wrapped(checked(self, call, buffers, addresses), given))
+
+    def prepared(
+        self, given: Sequence[Handle], numbers: tuple[float | int, ...]
+    ) -> tuple[Call, list[Buffer], list[int]]:
+        """The call for some tensors, their memory, and the addresses in it."""
+        marks: list[Any] = [numbers]
+        buffers, addresses, inputs = [], [], []
+        for n, x in enumerate(given):
+            strides, offset = (None, 0) if not x._moves else self._laid_out(n, x)
+            value = x.value if strides is None else x.base().current()
+            if value.buffer is None:
+                compute(x if strides is None else wrap(value))
+                value = x.value if strides is None else x.base().current()
+            type = x._value.type
+            marks += (type.dtype, type.shape, type.device, strides)
+            buffers.append(value.buffer)
+            addresses.append(value.buffer.address + offset * type.dtype.bytes)
+            inputs.append(Strided(type, strides))
+        found = self._calls.get(tuple(marks))
+        if found is None:
+            match = self.signature.match([x.type for x in inputs], numbers)
+            if match.device != "cpu":
+                p = self.signature.tensors[0].name
+                raise DeviceError(f"{self.name} is C++ for the CPU, and `{p}` is on {match.device}: {p}.cpu() is not")
+            found = Call(self, match, inputs)
+            if len(self._calls) >= MOST_CALLS:
+                self._calls.clear()
+            self._calls[tuple(marks)] = found
+        return found, buffers, addresses
+
+    def _laid_out(self, n: int, x: Handle) -> tuple[tuple[int, ...] | None, int]:
+        """Strides and offset of a view that is to be taken as it is; else None."""
+        if self.contiguous == "copy" or (self.contiguous == "check" and is_dense(x)):
+            return None, 0
+        if self.contiguous == "check":
+            name = self.signature.tensors[n].name
+            raise ShapeError(
+                f"{self.name}: `{name}` of shape {shown(x._value.shape)} is a view whose elements do not lie one after "
+                f"the other: give it {name}.contiguous()"
+            )
+        found: Any = layout(x)
+        return tuple(found.strides), int(found.offset)
+
+    def ran(self, call: Call, buffers: Sequence[Buffer], addresses: Sequence[int]) -> list[tuple[Buffer, TensorType]]:
+        """Runs the function on memory; its results."""
+        cpu = device("cpu")
+        outputs = [cpu.allocate(bytes) for bytes in call.bytes]
+        record = call.record()
+        places = [*addresses, *[b.address for b in outputs]]
+        if not self.makes_tensors:
+            if record.run(call.entry, places):
+                raise self.failure(*record.error)
+            call.records.append(record)
+            return list(zip(outputs, call.outputs, strict=True))
+        base = record.address_of_tensors
+        inputs = [(base + 40 * n, b, x.type) for n, (b, x) in enumerate(zip(buffers, call.inputs, strict=True))]
+        with Host(cpu, inputs) as host:
+            record.call.host = host.number
+            if record.run(call.entry, places):
+                raise self.failed(host, record)
+            call.records.append(record)
+            return [*zip(outputs, call.outputs, strict=True), *host.results]
+
+    @cached_property
+    def makes_tensors(self) -> bool:
+        """Whether the function may ask for memory."""
+        definition = self.plan.definition
+        if self.signature.open or definition is None or definition.takes_call:
+            return True
+        return definition.returns or any("tg::" in s.text for s in self.given)
+
+    def run(
+        self,
+        inputs: Sequence[Buffer],
+        outputs: Sequence[Buffer],
+        match: Match,
+        numbers: Sequence[float | int] = (),
+        types: Sequence[TensorType] = (),
+    ) -> None:
+        """Runs it on dense memory of the CPU, results included; `types` are those of the inputs."""
+        marks: Any = ("run", tuple(numbers), *((t.dtype, t.shape) for t in types))
+        call = self._calls.get(marks)
+        if call is None:
+            call = self._calls[marks] = Call(self, match._replace(numbers=tuple(numbers)), [Strided(t) for t in types])
+        record = call.record()
+        with Host(device("cpu"), ()) as host:
+            record.call.host = host.number
+            if record.run(call.entry, [b.address for b in (*inputs, *outputs)]):
+                raise self.failed(host, record)
+        call.records.append(record)
+
+    def failed(self, host: Host, record: Record) -> Exception:
+        """What a call that returned an error is reported as."""
+        if isinstance(host.failure, MemoryError):
+            return host.failure
+        message, file, line = record.error
+        return self.failure(str(host.failure) if host.failure else message, file, line)
+
+    def failure(self, message: str, file: str, line: int) -> ForeignError:
+        """What the function said, at the user's line."""
+        place = placed(file, line, self.given) if file and line else None
+        where = f"\n{place.file}:{place.line}: {place.text.strip()}" if place else ""
+        return ForeignError(f"{self.name}: {message or 'it failed without a message'}{where}")

@@ -1,0 +1,226 @@
+"""The lines around a user's C++: what a function is called through.
+
+A body becomes a function of its own; a function is called by the names of its parameters. Names of the signature are
+views (tensors), numbers, and extents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+
+from ..errors import SignatureError
+from ..ir.dtype import DType, bfloat16, bool_, float16, float32, float64, int32
+from .build import Unit
+from .definitions import Definition, definitions, without_comments
+from .patterns import Group, Signature, TensorPattern, Variable, names_in
+from .source import Source
+
+C_TYPES = {bool_: "bool", float16: "tg::half", bfloat16: "tg::bfloat16", float32: "float", float64: "double"}
+PROLOGUE = '#include "tilegrad.hpp"\n'
+
+
+def c_type(dtype: DType) -> str:
+    """What a dtype is called in C++.
+
+    >>> from ..ir.dtype import int64
+    >>> c_type(int64), c_type(float16)
+    ('int64_t', 'tg::half')
+    """
+    return C_TYPES.get(dtype) or f"{dtype.name}_t"
+
+
+def symbol(name: str) -> str:
+    """Under what name the library has a function."""
+    return f"tilegrad_{name}"
+
+
+def extents_of(signature: Signature) -> list[str]:
+    """The names of extents in a signature, in the order in which a call gives them after its numbers."""
+    axes = [axis for p in signature.tensors if isinstance(p.type, TensorPattern) for axis in p.type.axes]
+    names = {n for axis in axes if not isinstance(axis, Group) for n in names_in(axis)}
+    return sorted(names - {p.name for p in signature.scalars})
+
+
+def variables_of(signature: Signature) -> list[str]:
+    """The dtypes of a signature that vary."""
+    patterns = [p.type for p in (*signature.parameters, *signature.results)]
+    found = [p.dtype.name for p in patterns if isinstance(p, TensorPattern) and isinstance(p.dtype, Variable)]
+    return list(dict.fromkeys(found))
+
+
+def standing_for(names: Sequence[str]) -> dict[str, DType]:
+    """Dtypes for variables that a call says nothing about."""
+    return {name: int32 if name[0] == "I" else float32 for name in names}
+
+
+class Plan:
+    """Which function of which source a signature is for: `definition` is None where the source is a body."""
+
+    def __init__(self, signature: Signature, place: int, definition: Definition | None) -> None:
+        self.signature = signature
+        self.place = place
+        self.definition = definition
+
+    @property
+    def symbol(self) -> str:
+        raw = self.definition is not None and self.definition.takes_call
+        return self.signature.name if raw else symbol(self.signature.name)
+
+
+def plans(signatures: Sequence[Signature], given: Sequence[Source], kind: str = "function") -> list[Plan]:
+    """Where the functions of the signatures are, or an error that says what the sources have instead."""
+    found = [definitions(source.text) for source in given]
+    made = []
+    for signature in signatures:
+        place = next((n for n, defined in enumerate(found) if signature.name in defined), None)
+        if place is not None:
+            made.append(Plan(signature, place, found[place][signature.name]))
+            continue
+        names = [name for defined in found for name in defined]
+        if len(signatures) == 1 and not names and len(given) == 1 and given[0].path is None:
+            made.append(Plan(signature, 0, None))
+            continue
+        near = get_close_matches(signature.name, names, 1)
+        has = f"they define {', '.join(names)}" if names else "a body serves one signature alone, and is a text"
+        raise SignatureError(
+            f"no source defines the {kind} {signature.name}{f' (did you mean {near[0]}?)' if near else ''}: {has}. The "
+            "names in signature and source must be the same"
+        )
+    return made
+
+
+def dressed(all: Sequence[Plan], given: Sequence[Source], dtypes: Mapping[str, DType]) -> list[Unit]:
+    """The units to compile: each source with its glue."""
+    known = "".join(f"typedef {c_type(dtype)} {name};\n" for name, dtype in sorted(dtypes.items()))
+    units = []
+    for n, source in enumerate(given):
+        here = [plan for plan in all if plan.place == n]
+        language = source.language or "c++"
+        if language == "c":
+            units.append(Unit(source, n, language="c"))
+            if here:
+                declared = "".join(_declared(p.definition) for p in here if p.definition)
+                glue = Source("", None, source.origin)
+                before = f'{PROLOGUE}{known}extern "C" {{\n{declared}}}\n'
+                units.append(Unit(glue, n, before, "".join(entry(p, dtypes) for p in here), inner=""))
+            continue
+        bodies = [plan for plan in here if plan.definition is None]
+        after = "".join(entry(plan, dtypes) for plan in here)
+        if bodies:
+            top, inner = hoisted(source.text)
+            before = f'{PROLOGUE}{known}#line 1 "<source {n}>"\n{top}\n{head(bodies[0].signature, dtypes)} {{\n'
+            units.append(Unit(source, n, before, "}\n" + after, inner=inner))
+        else:
+            units.append(Unit(source, n, PROLOGUE + known, after))
+    return units
+
+
+def _declared(definition: Definition) -> str:
+    return f"{definition.result} {definition};\n"
+
+
+def hoisted(text: str) -> tuple[str, str]:
+    """Splits what must stand outside of a function from a body: preprocessor lines, and `using` at its beginning.
+
+    >>> hoisted("#include <math.h>\\nout[0] = 1;")
+    ('#include <math.h>\\n', '\\nout[0] = 1;')
+    """
+    top, inner = [], []
+    plain, going_on, first = without_comments(text).split("\n"), False, True
+    for line, code in zip(text.split("\n"), plain, strict=True):
+        outside = going_on or line.lstrip().startswith("#") or (first and re.match(r"\s*using\s", line) is not None)
+        going_on = outside and line.rstrip().endswith("\\")
+        first = first and (outside or not code.strip())
+        top.append(line if outside else "")
+        inner.append("" if outside else line)
+    return "\n".join(top), "\n".join(inner)
+
+
+def _variables(signature: Signature, dtypes: Mapping[str, DType]) -> list[tuple[str, str, str]]:
+    """What a function can take: type, name, and how it is taken from the call."""
+    found, tensors, numbers = [], 0, 0
+    for p in signature.parameters:
+        if isinstance(p.type, TensorPattern):
+            element = c_type(_settled(p.type.dtype, dtypes))
+            found.append((f"tg::View<const {element}>", p.name, f"call->inputs + {tensors}"))
+            tensors += 1
+        else:
+            member = "f" if p.type.dtype.is_float else "i"
+            kind = c_type(p.type.dtype)
+            found.append((kind, p.name, f"{kind}(call->scalars[{numbers}].{member})"))
+            numbers += 1
+    for n, name in enumerate(extents_of(signature)):
+        found.append(("int64_t", name, f"call->scalars[{numbers + n}].i"))
+    for n, p in enumerate(signature.results):
+        assert isinstance(p.type, TensorPattern)
+        found.append((f"tg::View<{c_type(_settled(p.type.dtype, dtypes))}>", p.name, f"call->outputs + {n}"))
+    return found
+
+
+def _settled(dtype: DType | Variable, dtypes: Mapping[str, DType]) -> DType:
+    return dtype if isinstance(dtype, DType) else dtypes[dtype.name]
+
+
+def head(signature: Signature, dtypes: Mapping[str, DType]) -> str:
+    """The beginning of the function that a body becomes."""
+    taken = ", ".join(f"const {type} {name}" for type, name, _ in _variables(signature, dtypes))
+    kind = {"Tensor": "tg::Tensor", "list": "tg::List"}.get(signature.open, "void")
+    return f"static {kind} {signature.name}({taken})"
+
+
+def entry(plan: Plan, dtypes: Mapping[str, DType]) -> str:
+    """The function that tilegrad calls."""
+    signature, definition = plan.signature, plan.definition
+    if definition is not None and definition.takes_call:
+        return ""
+    variables = _variables(signature, dtypes)
+    lines = [f"        const {type} {name}({given});" for type, name, given in variables]
+    names = [name for _, name, _ in variables] if definition is None else arguments(signature, definition)
+    call = f"{signature.name}({', '.join(names)})"
+    returns = definition is not None and definition.returns
+    if signature.open:
+        call = f"tg::give({call})"
+    elif returns and signature.results:
+        results = [p.name for p in signature.results]
+        call = (
+            f"tg::assign_all({{{', '.join(results)}}}, {call})" if results[1:] else f"tg::assign({results[0]}, {call})"
+        )
+    body = "\n".join([*lines, f"        {call};"])
+    return (
+        f"TG_EXPORT int32_t {plan.symbol}(const tg_call *call) {{\n"
+        f"    return tg::guarded(call, [&] {{\n{body}\n    }});\n}}\n"
+    )
+
+
+def arguments(signature: Signature, definition: Definition) -> list[str]:
+    """What a function is called with: its parameters say by their names."""
+    inputs = {p.name for p in signature.tensors}
+    outputs = {p.name for p in signature.results}
+    known = [p.name for p in (*signature.parameters, *signature.results)] + extents_of(signature)
+    for p in definition.parameters:
+        if p.name not in known:
+            near = get_close_matches(p.name, known, 1)
+            raise SignatureError(
+                f"{definition}: `{p.name}` is nothing in {signature}{f' (did you mean {near[0]}?)' if near else ''}: "
+                f"a parameter is the name of an argument, of a result ({', '.join(sorted(outputs)) or 'none'}), or of "
+                "an extent"
+            )
+        if p.name in inputs and "*" in p.type and "const" not in p.type:
+            raise SignatureError(
+                f"{definition}: `{p.name}` is an input, which is only read: declare it const {p.type} {p.name}"
+            )
+        if p.name in outputs and "const" in p.type.partition("*")[0] and "*" in p.type:
+            raise SignatureError(f"{definition}: `{p.name}` is a result, which is written: declare it without const")
+    taken = {p.name for p in definition.parameters}
+    returns = definition.returns
+    if signature.open and not returns:
+        raise SignatureError(f"{definition} returns nothing, and {signature} wants what it returns")
+    if not signature.open and outputs - taken and (not returns or outputs & taken):
+        lacking = ", ".join(sorted(outputs - taken))
+        raise SignatureError(
+            f"{definition} never gets `{lacking}`, a result of {signature}: take it as a parameter of that name, or "
+            "return it"
+        )
+    return [p.name for p in definition.parameters]

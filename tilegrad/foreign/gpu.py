@@ -1,0 +1,360 @@
+"""A CUDA kernel of the user's, ready to be called with tensors of a GPU.
+
+Where there is no GPU it is compiled all the same, and `launch` tells how it would be launched, checked against the
+limits of an H200.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..backend.cuda.driver import KernelCall
+from ..backend.cuda.functions import FREE_SHARED
+from ..backend.cuda.launcher import word
+from ..backend.cuda.null import NullDriver
+from ..backend.cuda.plan import Step
+from ..backend.cuda.properties import Properties, properties
+from ..backend.cuda.queues import DIRECT_RUNS, MARKED, Queue, Work
+from ..backend.cuda.watching import WATCHED, profiled
+from ..config import settings
+from ..errors import ArgumentError, CompileError, DeviceError
+from ..ir.dtype import DType
+from ..ir.graph import TensorType
+from ..ir.location import Location, user_location
+from ..lazy.evaluation import compute
+from ..runtime import events
+from ..runtime.buffer import Buffer
+from ..runtime.cache import key
+from ..runtime.device import device
+from ..runtime.once import lock, once
+from . import glue
+from .abi import known
+from .build import Choices, Report
+from .definitions import Definition
+from .function import Foreign
+from .inline import gathered, read_signatures, texts
+from .kernels import Kernel, compiled, words
+from .launches import THREADS, Configured, Launch, configured, launch_for
+from .patterns import Group, Match, Signature
+from .source import Source, sources
+
+if TYPE_CHECKING:
+    from ..backend.cuda.device import CudaDevice
+
+MOST_CALLS = 256
+
+
+class Settled(NamedTuple):
+    """A call for arguments of certain types: the kernel, its launch (None: nothing to do), and its words."""
+
+    match: Match
+    outputs: tuple[TensorType, ...]
+    kernel: Kernel
+    launch: Launch | None
+    call: KernelCall | None
+
+
+class CudaFunction(Foreign):
+    """A kernel for NVIDIA GPUs."""
+
+    device = "cuda"
+
+    def __init__(
+        self,
+        signature: Signature,
+        definition: Definition | None,
+        given: Sequence[Source],
+        choices: Choices,
+        configuration: Mapping[str, Configured],
+        origin: Location | None,
+        doc: str,
+    ) -> None:
+        super().__init__(signature, origin, doc)
+        self.definition, self.given, self.choices, self.configuration = definition, given, choices, configuration
+        self.variables = glue.variables_of(signature)
+        self._kernels: dict[tuple[Any, ...], Kernel] = {}
+        self._handles: dict[tuple[str, str], int] = {}
+        self._calls: dict[tuple[Any, ...], Settled] = {}
+        self._first: Report | None = None
+        self._runs = 0
+        self._lock = lock()
+
+    @cached_property
+    def digest(self) -> str:
+        """What the function is made from: two of the same digest do the same."""
+        return key(
+            "cuda",
+            self.signature,
+            *(s.text for s in self.given),
+            *self.choices.flags,
+            *map(_meaning, self.configuration.values()),
+        )
+
+    # --- compiled ------------------------------------------------------------------------------
+
+    def kernel(self, dtypes: Mapping[str, DType], ranks: Mapping[str, int], architecture: str) -> Kernel:
+        """The machine code for some dtypes and numbers of axes."""
+        marks = (architecture, tuple(sorted(ranks.items())), tuple([dtypes[name] for name in self.variables]))
+        found = self._kernels.get(marks)
+        if found is None:
+            with self._lock:
+                chosen = {name: dtypes[name] for name in self.variables}
+                found = self._kernels[marks] = compiled(
+                    self.signature, self.definition, self.given, chosen, ranks, self.choices, architecture
+                )
+                self._first = self._first or found.report
+        return found
+
+    def compile_early(self) -> None:
+        """Finds the compiler's complaints when the function is made, not when it is called."""
+        groups = any(isinstance(a, Group) for p in self.signature.parameters for a in getattr(p.type, "axes", ()))
+        if self.variables or (groups and self.definition is None):
+            return
+        patterns = (*self.signature.tensors, *self.signature.results)
+        ranks = {p.name: 0 if groups else len(p.type.axes) for p in patterns}  # type: ignore[union-attr]
+        self.kernel({}, {} if self.definition else ranks, limits_of(None).architecture)
+
+    def report(self) -> Report:
+        """What it took to make it ready: the compiler's time, and tilegrad's own."""
+        if self._first is None:
+            raise ArgumentError(f"{self.name} is compiled for the types of its first call: call it first")
+        return self._first
+
+    # --- settled -------------------------------------------------------------------------------
+
+    def settled(self, types: Sequence[TensorType], numbers: Sequence[float | int], gpu: CudaDevice | None) -> Settled:
+        """Everything about a call but the addresses; LaunchError if the GPU cannot do it."""
+        marks = (gpu, tuple(numbers), *((t.dtype, t.shape) for t in types))
+        found = self._calls.get(marks)
+        if found is None:
+            match = self.signature.match(types, numbers)
+            outputs = self.signature.outputs(match)
+            all: dict[str, Any] = dict(zip(self._names, [t.shape for t in (*types, *outputs)], strict=True))
+            limits = limits_of(gpu)
+            kernel = self.kernel(match.dtypes, {} if self.definition else self._ranks(all), limits.architecture)
+            launch = self._launch(kernel, match, outputs, all, limits)
+            call = self._call(kernel, launch, match, all, gpu) if launch is not None and gpu is not None else None
+            found = Settled(match, outputs, kernel, launch, call)
+            if len(self._calls) >= MOST_CALLS:
+                self._calls.clear()
+            self._calls[marks] = found
+        return found
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [p.name for p in (*self.signature.tensors, *self.signature.results)]
+
+    def _ranks(self, shapes: Mapping[str, Sequence[Any]]) -> dict[str, int]:
+        return {name: len(shape) for name, shape in shapes.items()}
+
+    def _launch(
+        self, kernel: Kernel, match: Match, outputs: Sequence[TensorType], shapes: Mapping[str, Any], limits: Properties
+    ) -> Launch | None:
+        names: dict[str, Any] = {**dict(match.sizes), **shapes}
+        names |= {p.name: n for p, n in zip(self.signature.scalars, match.numbers, strict=True)}
+        counts = [known(t.count) for t in outputs] or [prod(shape) for shape in shapes.values()] or [1]
+        given = self.configuration["block"]
+        block = configured("block", THREADS if given is None else given, names, self.name)
+        across = -(-max(counts) // max(1, prod(block)))
+        wanted = self.configuration["grid"]
+        grid = configured("grid", across if wanted is None else wanted, names, self.name)
+        shared = configured("shared", self.configuration["shared"] or 0, names, self.name)[0]
+        if 0 in grid and max(counts) == 0:
+            return None
+        return launch_for(self.name, grid, block, shared, kernel.registers, kernel.static_shared, limits)
+
+    def _call(
+        self, kernel: Kernel, launch: Launch, match: Match, shapes: Mapping[str, Sequence[int]], gpu: CudaDevice
+    ) -> KernelCall:
+        numbers: dict[str, Any] = {p.name: n for p, n in zip(self.signature.scalars, match.numbers, strict=True)}
+        numbers |= match.sizes
+        values = []
+        for w in kernel.words:
+            if w.axis is not None:
+                values.append(shapes[w.name][w.axis])
+            else:
+                values.append(0 if w.dtype is None else word(numbers[w.name], w.dtype))
+        handle = self._loaded(kernel, launch, gpu)
+        return KernelCall(
+            self.name, handle, launch.blocks, launch.threads, launch.shared, values, (), (*launch.grid, *launch.block)
+        )
+
+    def _loaded(self, kernel: Kernel, launch: Launch, gpu: CudaDevice) -> int:
+        mark = (gpu.name, key(kernel.image))
+        if mark not in self._handles:
+            gpu.start()
+            with gpu.entered():
+                self._handles[mark] = gpu.driver.function(gpu.driver.load(kernel.image), kernel.symbol)
+        if launch.shared + launch.static_shared > FREE_SHARED:
+            with gpu.entered():
+                gpu.driver.allow_shared(self._handles[mark], launch.shared)
+        return self._handles[mark]
+
+    # --- called --------------------------------------------------------------------------------
+
+    def launch(self, *args: Any, **kwargs: Any) -> Launch | None:
+        """How a call would be launched; it needs no GPU, and takes tensors of any device. None: it would not."""
+        given, numbers = self.tensors(args, kwargs)
+        types = [x.value.type for x in given]
+        gpu: Any = device(types[0].device) if types and types[0].device.startswith("cuda") else None
+        return self.settled(types, numbers, gpu).launch
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        given, numbers = self.tensors(args, kwargs)
+        types = [x._value.type for x in given]
+        gpu = self._gpu(types)
+        compute(*given)
+        found = self.settled(types, numbers, gpu)
+        inputs = [x.value.buffer for x in given]
+        outputs = [gpu.allocate(known(t.bytes)) for t in found.outputs]
+        if found.call is not None:
+            self._start(found.call, inputs, outputs, gpu)
+            _say_null(self.name, gpu)
+        return self.returned(self.wrapped(list(zip(outputs, found.outputs, strict=True)), given))
+
+    def _gpu(self, types: Sequence[TensorType]) -> CudaDevice:
+        place = device(types[0].device if types else "cuda:0")
+        if place.kind != "cuda":
+            name = self.signature.tensors[0].name
+            raise DeviceError(
+                f"{self.name} is a CUDA kernel, and `{name}` is on {place.name}: give it {name}.cuda(); without a GPU "
+                f"{self.name}.launch(...) compiles it and checks its launch"
+            )
+        return place  # type: ignore[return-value]
+
+    def run(
+        self,
+        inputs: Sequence[Buffer],
+        outputs: Sequence[Buffer],
+        match: Match,
+        numbers: Sequence[float | int] = (),
+        types: Sequence[TensorType] = (),
+    ) -> None:
+        """Starts it on dense memory of a GPU, results included; `types` are those of the inputs."""
+        gpu: Any = (*inputs, *outputs)[0].device
+        found = self.settled(types, numbers, gpu)
+        if found.call is not None:
+            self._start(found.call, inputs, outputs, gpu)
+
+    def _start(self, call: KernelCall, inputs: Sequence[Any], outputs: Sequence[Any], gpu: CudaDevice) -> None:
+        driver, watched, queue = gpu.driver, settings().cuda, gpu.queue
+        for buffer in inputs:
+            queue.reads(buffer)
+        for buffer in outputs:
+            queue.writes(buffer)
+        places = dict(zip(self._names, (*inputs, *outputs), strict=True))
+        with self._lock, queue.lock:
+            for slot, w in enumerate(self._words_of(call)):
+                if w is not None:
+                    call.slots[slot] = places[w].address
+            number = queue.submitted + 1
+            self._runs += 1
+            marked = self._runs <= DIRECT_RUNS or number % MARKED == 0
+            queue.recent.append((number, Work(self.name, ((self.name, str(self.origin or "")),)), marked))
+            self._launched(call, queue, gpu, [*inputs, *outputs])
+            if watched in WATCHED:
+                driver.await_stream(queue.handle)
+            if marked:
+                driver.mark(queue.handle, queue.progress, number)
+            queue.submitted = number
+        for buffer in outputs:
+            buffer.written = number
+
+    def _launched(self, call: KernelCall, queue: Queue, gpu: CudaDevice, buffers: Sequence[Any]) -> None:
+        if events.listeners:
+            sizes = tuple([b.bytes for b in buffers])
+            profiled(gpu, queue, self.name, [Step(call, str(self.origin or ""), (), (), sizes, sum(sizes), 0.0, None)])
+        else:
+            gpu.driver.launch(call, queue.handle)
+
+    def _words_of(self, call: KernelCall) -> Sequence[str | None]:
+        """Which tensor's address is in each slot."""
+        if self.definition is None:
+            return self._names
+        return [w.name if w.dtype is None else None for w in words(self.signature, self.definition)]
+
+
+def _meaning(configured: Configured) -> str:
+    """What tells a configuration from another."""
+    code = getattr(configured, "__code__", None)
+    return repr(configured) if code is None else f"{code.co_code!r} {code.co_consts!r} {code.co_names!r}"
+
+
+def limits_of(gpu: CudaDevice | None) -> Properties:
+    """What a GPU allows; without one, the first that there is, or an H200."""
+    if gpu is not None:
+        return gpu.properties
+    from ..backend.cuda import devices
+
+    found: Any = devices()
+    return found[0].properties if found else _recorded()
+
+
+@once
+def _recorded() -> Properties:
+    return properties(NullDriver(), 0)._replace(name="an NVIDIA H200")
+
+
+def _say_null(name: str, gpu: CudaDevice) -> None:
+    """On the null device nothing runs: once it is said so."""
+    if isinstance(gpu.driver, NullDriver) and name not in _said:
+        _said.add(name)
+        print(
+            f"tilegrad: {name} is compiled and its launch is checked, but TILEGRAD_CUDA=null runs nothing: its results "
+            "are 0",
+            file=sys.stderr,
+        )
+
+
+_said: set[str] = set()
+
+
+def cuda_inline(
+    source: Any,
+    signature: str | Sequence[str],
+    *,
+    grid: Configured = None,
+    block: Configured = None,
+    shared: Configured = None,
+    flags: Sequence[str] = (),
+    include: Sequence[Any] = (),
+    build_directory: Any = None,
+    verbose: bool = False,
+    doc: str | None = None,
+) -> Any:
+    """A function from CUDA C++: the body of a kernel, or `__global__` kernels; a text, a file, or a list of both.
+
+    `signature` names the arguments, their dtypes and shapes, and the results, as for `tilegrad.cpp.inline`. A kernel
+    gets what its parameters are called: addresses of tensors, extents, numbers. `grid` and `block` are one to three
+    numbers, or a function that gives them from what it names (extents, numbers, and tensors as their shapes);
+    `shared` is the number of bytes of dynamic shared memory. Without them there are 256 threads in a block, and a
+    thread for each element of the largest result.
+    """
+    origin = user_location()
+    wanted = read_signatures(signature, doc)
+    given = sources(source, origin)
+    open_ones = [s.name for s in wanted if s.open or not s.results]
+    if open_ones:
+        raise ArgumentError(
+            f"{open_ones[0]}: a kernel writes to results that are there before: write their shapes after ->"
+        )
+    plans = glue.plans(wanted, given, "kernel")
+    choices = Choices(
+        texts(flags, "flags"), texts(include, "include"), (), str(build_directory) if build_directory else "", verbose
+    )
+    functions = []
+    for plan in plans:
+        definition = plan.definition
+        if definition is not None and not definition.is_kernel:
+            raise CompileError(f"{definition} is no kernel: write __global__ void {definition} {{ ... }}")
+        if definition is not None:
+            words(plan.signature, definition)
+        configuration = {"grid": grid, "block": block, "shared": shared}
+        functions.append(CudaFunction(plan.signature, definition, given, choices, configuration, origin, doc or ""))
+    for f in functions:
+        f.compile_early()
+    return gathered(functions, "module")

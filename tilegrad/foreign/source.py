@@ -1,0 +1,209 @@
+"""Sources in other languages, and where their lines stand in the user's files.
+
+A source is a file, or a text in a Python file. Compilers are told that the text is `<source 0>`: what is compiled, and
+found again in the cache, does not depend on where it stands. Only when they complain is its literal looked for.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import ArgumentError, CompileError
+from ..ir.location import Location, user_location
+
+GLUE = "<glue>"
+"""What compilers are told that generated lines are."""
+SUFFIXES = {".c": "c", ".cc": "c++", ".cpp": "c++", ".cxx": "c++", ".cu": "cuda"}
+
+
+class Place(NamedTuple):
+    """A line for people to look at."""
+
+    file: str
+    line: int
+    text: str
+    shift: int = 0
+    """Columns by which the line stands further right than in the source."""
+
+
+class Source:
+    """A text, the file that it is (or None), and where the user gave it."""
+
+    def __init__(self, text: str, path: Path | None, origin: Location | None) -> None:
+        self.text = text
+        self.path = path
+        self.origin = origin
+        self._lines: list[Place] | None = None
+
+    @property
+    def language(self) -> str:
+        """`c`, `c++` or `cuda` by the name of the file; a text is in the language that it is asked for as."""
+        return SUFFIXES.get(self.path.suffix, "") if self.path else ""
+
+    def place(self, line: int) -> Place:
+        """Where a line of the source stands; the first one is 1."""
+        if self._lines is None:
+            self._lines = self._located()
+        if 1 <= line <= len(self._lines):
+            return self._lines[line - 1]
+        return Place(self._lines[-1].file, self._lines[-1].line, "") if self._lines else Place("<source>", line, "")
+
+    def _located(self) -> list[Place]:
+        lines = self.text.split("\n")
+        if self.path is not None:
+            return [Place(str(self.path), n, line) for n, line in enumerate(lines, 1)]
+        found = _literal_lines(lines, self.text, self.origin) if self.origin else None
+        return found or [Place("<source>", n, line) for n, line in enumerate(lines, 1)]
+
+
+def source(given: str | os.PathLike[str], origin: Location | None = None) -> Source:
+    """A source from a text, or from the name of a file (a Path, or a text without line breaks and with a suffix).
+
+    >>> source("int f(); ").text
+    'int f(); '
+    """
+    if isinstance(given, str) and not _names_file(given):
+        return Source(given, None, origin or user_location())
+    if not isinstance(given, str | os.PathLike):
+        raise ArgumentError(f"a source is a text or a path, not {type(given).__name__} {given!r:.60}")
+    path = Path(given).absolute()
+    try:
+        return Source(path.read_text(encoding="utf-8"), path, origin or user_location())
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ArgumentError(f"{path}: the source cannot be read: {problem}") from None
+
+
+def _names_file(text: str) -> bool:
+    return "\n" not in text and "{" not in text and ";" not in text and os.path.splitext(text)[1] in SUFFIXES
+
+
+def sources(given: object, origin: Location | None) -> list[Source]:
+    """One or several sources."""
+    many: Sequence[Any] = given if isinstance(given, list | tuple) else [given]
+    if not many:
+        raise ArgumentError("there is no source: give a text, a file, or a list of them")
+    return [x if isinstance(x, Source) else source(x, origin) for x in many]
+
+
+def _literal_lines(lines: Sequence[str], text: str, origin: Location) -> list[Place] | None:
+    """The places of a text that stands as a literal in the file of a call; None if it was made otherwise."""
+    try:
+        file = Path(origin.file).read_text(encoding="utf-8")
+        tree = ast.parse(file)
+    except (OSError, SyntaxError, ValueError):
+        return None
+    wanted = textwrap.dedent(text).strip()
+    near = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and wanted
+        and textwrap.dedent(node.value).strip() == wanted
+    ]  # fmt: skip
+    if not near:
+        return None
+    node = min(near, key=lambda n: abs(n.lineno - origin.line))
+    value, shown = str(node.value), file.split("\n")
+    start = value[: len(value) - len(value.lstrip())].count("\n") - text[: len(text) - len(text.lstrip())].count("\n")
+    plain = (node.end_lineno or 0) - node.lineno == value.count("\n")
+    places = []
+    for n, line in enumerate(lines):
+        number = node.lineno + n + start if plain else _similar(line, shown, node)
+        whole = shown[number - 1] if 0 < number <= len(shown) else ""
+        at = whole.find(line.strip())
+        shift = at - (len(line) - len(line.lstrip())) if line.strip() and at >= 0 else 0
+        places.append(Place(os.path.relpath(origin.file), number, whole, shift))
+    return places
+
+
+def _similar(line: str, shown: Sequence[str], node: ast.Constant) -> int:
+    """The line of the file that a line of the text comes from, where escapes or several literals make it up."""
+    inside = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    return next((n for n in inside if line.strip() and line.strip() in shown[n - 1]), node.lineno)
+
+
+KINDS = r"(?P<kind>fatal error|error|note|warning)"
+GCC = re.compile(rf"^(?P<file><[^>]+>|[^\s:][^:]*):(?P<line>\d+):(?:(?P<column>\d+):)? *{KINDS}: (?P<text>.*)")
+OTHER = re.compile(
+    rf"^(?P<file><[^>]+>|[^\s(][^(]*)\((?P<line>\d+)(?:,(?P<column>\d+))?\) ?: *{KINDS}(?: #?[\w-]+)?: (?P<text>.*)"
+)
+"""How gcc and clang, and how NVRTC and Microsoft's compiler say where something is."""
+MOST_MESSAGES = 8
+
+
+class Message(NamedTuple):
+    """One thing that a compiler says."""
+
+    kind: str
+    text: str
+    place: Place | None
+    column: int
+
+    def __str__(self) -> str:
+        if self.place is None:
+            return f"{self.kind}: {self.text}"
+        told = f"{self.place.file}:{self.place.line}: {self.kind}: {self.text}"
+        if not self.place.text.strip():
+            return told
+        indent = len(self.place.text) - len(self.place.text.lstrip())
+        mark = self.column + self.place.shift - 1 - indent
+        caret = f"\n    {' ' * mark}^" if self.column and 0 <= mark <= len(self.place.text) else ""
+        return f"{told}\n    {self.place.text.strip()}{caret}"
+
+
+def messages(log: str, given: Sequence[Source]) -> list[Message]:
+    """What a compiler said, with its places turned into the user's."""
+    found = []
+    for line in log.splitlines():
+        parts = GCC.match(line) or OTHER.match(line)
+        if parts is None:
+            if "undefined reference" in line or "unresolved external" in line or "undefined symbol" in line:
+                found.append(Message("error", line.rpartition(": ")[2], None, 0))
+            continue
+        number, column = int(parts["line"]), int(parts["column"] or 0)
+        found.append(Message(parts["kind"], parts["text"], placed(parts["file"], number, given), column))
+    return found
+
+
+def placed(file: str, line: int, given: Sequence[Source]) -> Place:
+    """The user's place for a line of what was compiled."""
+    inner = re.match(r"<source (\d+)>", file)
+    if inner and int(inner[1]) < len(given):
+        return given[int(inner[1])].place(line)
+    if file == GLUE:
+        return Place("the call that tilegrad makes from the signature", line, "")
+    return Place(os.path.relpath(file), line, _line_of_file(file, line))
+
+
+def _line_of_file(file: str, number: int) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8", errors="replace").split("\n")[number - 1]
+    except (OSError, IndexError):
+        return ""
+
+
+HINTS = (
+    ("was not declared in this scope", "a name is missing: include the header that declares it"),
+    ("is undefined", "a name is missing: define it in the source"),
+    ("No such file or directory", "say where headers are with include=[...]"),
+    ("undefined reference", "a function is declared and defined nowhere: give its source too, or link=['-l...']"),
+    ("read-only", "inputs are only read: write to the results"),
+    ("assignment of read-only", "inputs are only read: write to the results"),
+)
+
+
+def compile_error(name: str, compiler: str, log: str, given: Sequence[Source]) -> CompileError:
+    """The error for a source that a compiler refused: its words, at the user's lines."""
+    said = messages(log, given)
+    errors = [m for m in said if "error" in m.kind]
+    shown = [m for m in said if m.kind != "warning"] if errors else said
+    lines = [str(m) for m in shown[:MOST_MESSAGES]] or log.strip().splitlines()[-20:]
+    if len(shown) > MOST_MESSAGES:
+        lines.append(f"... and {len(shown) - MOST_MESSAGES} more")
+    hint = next((hint for word, hint in HINTS if any(word in m.text for m in errors)), "")
+    return CompileError(f"{name}: {compiler} refuses it\n" + "\n".join(lines) + (f"\n{hint}" if hint else ""))

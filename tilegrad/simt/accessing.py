@@ -1,0 +1,140 @@
+"""The part of the machine that touches memory: every access is checked, and counted in lockstep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import KernelFault
+from .atomics import changed
+from .counters import Counters
+from .faults import fault, race_told
+from .flat import Change, Code, Load, Save
+from .form import Array
+from .lanes import Chunk, Lanes, Shape
+from .memory import Storage
+from .races import Access, Race, differing
+
+
+class Memory:
+    """`changes` counts the instructions that have changed something."""
+
+    code: Code
+    shape: Shape
+    counters: Counters | None
+    chunk: Chunk
+    storages: dict[int, Storage]
+    changes: int
+
+    def storage(self, array: Array) -> Storage:
+        return self.storages[id(array)]
+
+    def access(self, lanes: Lanes) -> Access:
+        chunk = self.chunk
+        return Access(lanes.of(chunk.unique), lanes.of(chunk.time), lanes.pc, self.shape.threads)
+
+    def fail(self, lanes: Lanes, instruction: Any, mask: Any, reason: str) -> KernelFault:
+        """A fault of the first thread of the group for which a mask is true."""
+        lane = int(np.argmax(mask)) if np.ndim(mask) else 0
+        return self.fail_at(lanes, instruction, lane, reason)
+
+    def fail_at(self, lanes: Lanes, instruction: Any, lane: int, reason: str) -> KernelFault:
+        return fault(self.code.routine.name, instruction.place, self.chunk, int(lanes.numbers()[lane]), reason)
+
+    def told(self, race: Race, lanes: Lanes, instruction: Any, storage: Storage) -> KernelFault:
+        unique = int(lanes.of(self.chunk.unique)[race.lane])
+        other = self.code.instructions[race.other_pc].place
+        return self.fail_at(lanes, instruction, race.lane, race_told(race, storage, self.shape, unique, other))
+
+    def places(self, lanes: Lanes, instruction: Load | Save | Change, storage: Storage) -> Any:
+        """Where the elements are, once their bounds are known to be right."""
+        index = [f(lanes) for f in instruction.where]
+        wrong = storage.outside(index)
+        if wrong is not None:
+            axis, mask = wrong
+            value = int(index[axis][np.argmax(mask)]) if np.ndim(mask) else int(index[axis])
+            along = f" along axis {axis}" if len(index) > 1 else ""
+            raise self.fail(lanes, instruction, mask, f"index {value}{along} is outside of {storage}")
+        return storage.positions(lanes, index)
+
+    def count(self, lanes: Lanes, instruction: Any, storage: Storage, linear: Any, how: str) -> None:
+        if self.counters is None or storage.space == "local":
+            return
+        line = self.counters.line(instruction.place, storage.name, storage.space, how)
+        bytes = lanes.wide(linear) * np.int64(storage.itemsize) + storage.first_byte
+        count = self.counters.global_access if storage.space == "global" else self.counters.shared_access
+        count(line, lanes.rows(bytes), lanes.count, storage.itemsize)
+
+    # --- instructions ----------------------------------------------------------------------------
+
+    def load(self, lanes: Lanes, one: Load) -> None:
+        storage = self.storage(one.array)
+        linear = self.places(lanes, one, storage)
+        self.count(lanes, one, storage, linear, "load")
+        if storage.space == "global" and storage.shadow is None:
+            lanes.assign(one.name, storage.data[linear], storage.data.dtype)
+            return
+        places = storage.located(lanes, linear)
+        shadow = storage.shadow
+        if shadow is not None:
+            never = shadow.never_written(places)
+            if never.any():
+                raise self.unwritten(lanes, one, storage, places, never, "reads")
+            race = shadow.load(places, self.access(lanes))
+            if race is not None:
+                raise self.told(race, lanes, one, storage)
+        elif storage.filled is not None and not storage.filled[places].all():
+            raise self.unwritten(lanes, one, storage, places, ~storage.filled[places], "reads")
+        lanes.assign(one.name, storage.data[places], storage.data.dtype)
+
+    def unwritten(
+        self, lanes: Lanes, one: Any, storage: Storage, places: np.ndarray, never: np.ndarray, does: str
+    ) -> KernelFault:
+        element = storage.element(int(places[np.argmax(never)]))
+        where = {"shared": "shared memory", "local": "a local array", "global": "memory from `empty`"}[storage.space]
+        return self.fail(
+            lanes, one, never, f"{does} {element}, which no thread has written yet: {where} begins with any contents"
+        )
+
+    def save(self, lanes: Lanes, one: Save) -> None:
+        storage = self.storage(one.array)
+        linear = self.places(lanes, one, storage)
+        self.count(lanes, one, storage, linear, "store")
+        places, values = storage.located(lanes, linear), lanes.wide(one.value(lanes))
+        shadow = storage.shadow
+        if shadow is None:
+            storage.data[places] = values
+            if storage.filled is not None:
+                storage.filled[places] = True
+            return
+        access = self.access(lanes)
+        differs = differing(storage.data[places], values) | shadow.never_written(places)
+        race = shadow.store(places, access, differs)
+        if race is not None:
+            raise self.told(race, lanes, one, storage)
+        storage.data[places] = values
+        self.changes += bool(differs.any())
+        race = shadow.collided(places, access, values, storage.data[places])
+        if race is not None:
+            raise self.told(race, lanes, one, storage)
+
+    def change(self, lanes: Lanes, one: Change) -> None:
+        storage = self.storage(one.array)
+        linear = self.places(lanes, one, storage)
+        self.count(lanes, one, storage, linear, "atomic")
+        places = storage.located(lanes, linear)
+        shadow = storage.shadow
+        if shadow is not None:
+            never = shadow.never_written(places)
+            if never.any():
+                raise self.unwritten(lanes, one, storage, places, never, "changes")
+            race = shadow.change(places, self.access(lanes))
+            if race is not None:
+                raise self.told(race, lanes, one, storage)
+        operands = [lanes.wide(f(lanes)) for f in one.operands]
+        before = storage.data[places]
+        old = changed(one.how, storage.data, places, operands, bool(one.name))
+        self.changes += bool(differing(before, storage.data[places]).any())
+        if one.name:
+            lanes.assign(one.name, old, storage.data.dtype)

@@ -1,0 +1,60 @@
+"""Atomic operations of many threads on an array: one after the other, where they meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+AT_ONCE: dict[str, Callable[..., Any]] = {
+    "atomicAdd": np.add, "atomicSub": np.subtract, "atomicMin": np.minimum, "atomicMax": np.maximum,
+    "atomicAnd": np.bitwise_and, "atomicOr": np.bitwise_or, "atomicXor": np.bitwise_xor,
+}  # fmt: skip
+MANY = 64
+"""Threads on one element, from which on whole numbers are added by a running sum."""
+
+
+def changed(how: str, data: np.ndarray, places: np.ndarray, operands: list[np.ndarray], wanted: bool) -> Any:
+    """Does it, in the order of the threads; the old elements, if they are wanted.
+
+    >>> numbers = np.zeros(2, np.int32)
+    >>> changed("atomicAdd", numbers, np.array([0, 1, 0]), [np.array([5, 6, 7], np.int32)], True), numbers
+    (array([0, 0, 5], dtype=int32), array([12,  6], dtype=int32))
+    """
+    if not wanted and how in AT_ONCE:
+        AT_ONCE[how].at(data, places, operands[0])  # type: ignore[attr-defined]
+        return None
+    order = np.argsort(places, kind="stable")
+    ordered = places[order]
+    first = np.ones(len(ordered), bool)
+    first[1:] = ordered[1:] != ordered[:-1]
+    begin = np.maximum.accumulate(np.where(first, np.arange(len(ordered)), 0))
+    turn = np.arange(len(ordered)) - begin
+    if how in ("atomicAdd", "atomicSub") and data.dtype.kind in "iu" and turn.max(initial=0) >= MANY:
+        return _running(how, data, places, operands[0], order, begin)
+    old = np.empty(len(places), data.dtype)
+    for n in range(int(turn.max(initial=-1)) + 1):
+        now = order[turn == n]
+        at = places[now]
+        old[now] = data[at]
+        given = [x[now] for x in operands]
+        match how:
+            case "atomicExch":
+                data[at] = given[0]
+            case "atomicCAS":
+                data[at] = np.where(old[now] == given[0], given[1], old[now])
+            case _:
+                data[at] = AT_ONCE[how](old[now], given[0])
+    return old
+
+
+def _running(
+    how: str, data: np.ndarray, places: np.ndarray, values: np.ndarray, order: np.ndarray, begin: np.ndarray
+) -> np.ndarray:
+    ordered = values[order] if how == "atomicAdd" else np.negative(values[order])
+    before = np.cumsum(ordered, dtype=data.dtype) - ordered
+    old = np.empty(len(places), data.dtype)
+    old[order] = before - before[begin] + data[places[order]]
+    np.add.at(data, places, values if how == "atomicAdd" else np.negative(values))
+    return old

@@ -1,0 +1,109 @@
+"""The words of the language: what a kernel may name besides its own variables. They mean nothing outside of kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..errors import KernelError
+from ..ir.node import Node
+
+WARP = 32
+ALL_LANES = 0xFFFF_FFFF
+
+
+class Builtin:
+    """A function of the language."""
+
+    def __init__(self, name: str, kind: str, form: str) -> None:
+        self.name, self.kind, self.form = name, kind, form
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        raise KernelError(f"simt.{self.name} is called in kernels only: write a function and mark it with @simt.kernel")
+
+    def __repr__(self) -> str:
+        return f"<simt.{self.form}>"
+
+
+class Vector:
+    """`threadIdx` and its like: `x`, `y` and `z`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getattr__(self, axis: str) -> NoReturn:
+        if axis.startswith("__"):
+            raise AttributeError(axis)
+        raise KernelError(f"{self.name}.{axis} has a value in kernels only: mark the function with @simt.kernel")
+
+    def __repr__(self) -> str:
+        return f"<simt.{self.name}>"
+
+
+class FunctionOfNumbers(Node):
+    """A function that each thread computes for itself; `kinds` are the element types that it takes."""
+
+    name: str
+    count: int
+    meaning: Callable[..., Any]
+    kinds: tuple[str, ...] = ("float",)
+    spelled: str = ""
+    """In CUDA C++, where it is not the name with an `f` for float32."""
+
+
+def bits_set(x: Any) -> Any:
+    """How many bits of each number are 1.
+
+    >>> bits_set(np.array([0, 7, -1], np.int32))
+    array([ 0,  3, 32], dtype=int32)
+    """
+    bytes = np.ascontiguousarray(x).reshape(-1, 1).view(np.uint8)
+    return np.unpackbits(bytes, axis=1).sum(1).astype(x.dtype).reshape(x.shape)
+
+
+FUNCTIONS = {
+    f.name: f
+    for f in (
+        *(FunctionOfNumbers(name, 1, getattr(np, name)) for name in (
+            "sqrt", "exp", "exp2", "log", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh", "floor", "ceil",
+            "trunc", "cbrt", "rint",
+        )),
+        FunctionOfNumbers("asin", 1, np.arcsin), FunctionOfNumbers("acos", 1, np.arccos),
+        FunctionOfNumbers("atan", 1, np.arctan), FunctionOfNumbers("atan2", 2, np.arctan2),
+        FunctionOfNumbers("rsqrt", 1, lambda x: (1 / np.sqrt(x.astype(np.float64))).astype(x.dtype)),
+        FunctionOfNumbers("pow", 2, np.power), FunctionOfNumbers("fmod", 2, np.fmod),
+        FunctionOfNumbers("hypot", 2, np.hypot),
+        FunctionOfNumbers("abs", 1, np.abs, ("float", "int"), "abs"),
+        FunctionOfNumbers("min", 2, np.fmin, ("float", "int", "uint"), "min"),
+        FunctionOfNumbers("max", 2, np.fmax, ("float", "int", "uint"), "max"),
+        FunctionOfNumbers("popc", 1, bits_set, ("int", "uint"), "__popc"),
+    )
+}  # fmt: skip
+
+PYTHON: dict[Any, str] = {abs: "abs", min: "min", max: "max", pow: "pow", math.fabs: "abs"} | {
+    getattr(math, name): name for name in FUNCTIONS if hasattr(math, name)
+}
+"""Functions of Python's that are these."""
+
+SHUFFLES = ("shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync")
+VOTES = ("ballot_sync", "any_sync", "all_sync")
+ATOMICS = ("Add", "Sub", "Min", "Max", "And", "Or", "Xor", "Exch", "CAS")
+
+threadIdx, blockIdx, blockDim, gridDim = (Vector(n) for n in ("threadIdx", "blockIdx", "blockDim", "gridDim"))
+shared = Builtin("shared", "array", "shared(dtype, shape)")
+local = Builtin("local", "array", "local(dtype, shape)")
+dynamic_shared = Builtin("dynamic_shared", "array", "dynamic_shared(dtype)")
+syncthreads = Builtin("syncthreads", "barrier", "syncthreads()")
+syncwarp = Builtin("syncwarp", "barrier", "syncwarp()")
+
+WORDS: dict[str, Any] = {
+    **{name: Builtin(name, "function", f"{name}({', '.join('xyz'[: f.count])})") for name, f in FUNCTIONS.items()},
+    **{name: Builtin(name, "shuffle", f"{name}(mask, value, lane, width=32)") for name in SHUFFLES},
+    **{name: Builtin(name, "vote", f"{name}(mask, condition)") for name in VOTES},
+    **{f"atomic{n}": Builtin(f"atomic{n}", "atomic", f"atomic{n}(array[i], value)") for n in ATOMICS[:-1]},
+    "atomicCAS": Builtin("atomicCAS", "atomic", "atomicCAS(array[i], expected, value)"),
+}
+"""The functions of the language but for those above, by name."""

@@ -1,0 +1,233 @@
+"""Reads calls: conversions, functions of numbers, what warps do together, atomics, device functions, launches."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from typing import Any
+
+from ..ir.dtype import DType, bool_, float32, float64, int32, uint32
+from .builtin import FUNCTIONS, VOTES, Builtin
+from .form import Array, Atomic, Called, Exchange, Expression, Function, Launch, Routine
+from .kinds import Refused, kind_of, meeting, shown, supported, typed
+from .reading import ExpressionReader, function_name
+
+TYPES: dict[Any, DType] = {int: int32, float: float32, bool: bool_}
+DEEPEST = 24
+"""Launches inside launches, and calls inside calls."""
+
+
+class CallReader(ExpressionReader):
+    """The part of the reader that is about calls."""
+
+    def routine(self, function: Any, given: dict[str, Any], node: ast.AST, launched: bool = False) -> Routine:
+        raise NotImplementedError
+
+    def call(self, node: ast.Call) -> Any:
+        callee = self.value(node.func)
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                raise Refused("** is not part of the language of kernels")
+        name = function_name(callee)
+        if name is not None:
+            return self.function(name, node)
+        dtype = callee if isinstance(callee, DType) else TYPES.get(callee) if isinstance(callee, type) else None
+        if dtype is not None:
+            return self.conversion(dtype, node)
+        match callee:
+            case Builtin(kind="shuffle" | "vote"):
+                return self.exchange(callee, node)
+            case Builtin(kind="atomic"):
+                return self.atomic(callee, node)
+            case Builtin(kind="barrier"):
+                raise Refused(f"{callee.name}() stands on a line of its own")
+            case Builtin(kind="array"):
+                raise Refused(f"{callee.form} is given a name, on a line of its own: tile = simt.{callee.form}")
+        role = getattr(callee, "simt_role", "")
+        if role == "device":
+            return self.device_call(callee, node)
+        if role == "kernel":
+            raise Refused(
+                f"{callee.fn.__name__} is a kernel: launch it, {callee.fn.__name__}[blocks, threads](...), or mark "
+                f"it with @simt.device "
+                "to call it"
+            )
+        if isinstance(node.func, ast.Subscript):
+            raise Refused("a launch stands on a line of its own: its results are what the kernel stores")
+        if type(callee).__name__ == "KernelFunction":
+            raise Refused(f"{callee.fn.__name__} is a kernel of the tile language (@tg.kernel), not one of threads")
+        if inspect.isfunction(callee):
+            raise Refused(f"{callee.__name__} is a function of Python: mark it with @simt.device")
+        if callee is print:
+            raise Refused("kernels do not print: store what you want to see in an array")
+        if callee is len:
+            raise Refused("pointers have no length: pass it as an argument")
+        raise Refused(f"{shown(callee)} is not part of the language of kernels")
+
+    def positional(self, node: ast.Call, name: str, least: int, most: int | None = None) -> list[ast.expr]:
+        most = least if most is None else most
+        if node.keywords or not least <= len(node.args) <= most:
+            wanted = str(least) if least == most else f"{least} to {most}"
+            raise Refused(
+                f"{name} takes {wanted} argument{'s' * (wanted != '1')}, and {len(node.args) + len(node.keywords)} "
+                f"are given"
+            )
+        return list(node.args)
+
+    def conversion(self, dtype: DType, node: ast.Call) -> Any:
+        (argument,) = self.positional(node, dtype.name, 1)
+        supported(dtype, "a conversion")
+        x = self.number(argument)
+        if not isinstance(x, Expression) and dtype.is_integer:
+            x = int(x)
+        return typed(x, dtype) if isinstance(x, Expression) or dtype is not bool_ else bool(x)
+
+    def function(self, name: str, node: ast.Call) -> Any:
+        found = FUNCTIONS[name]
+        folded = name in ("min", "max")
+        given = [self.number(x) for x in self.positional(node, name, found.count, 8 if folded else None)]
+        if not any(isinstance(x, Expression) for x in given):
+            if name in ("min", "max", "abs"):
+                now: dict[str, Any] = {"min": min, "max": max, "abs": abs}
+                return now[name](*given)
+            given = [typed(x, float32) for x in given]
+        result = given[0]
+        others: list[Any] = given[1:] or [None]
+        for y in others:
+            dtype = kind_of(result).dtype if y is None else meeting(result, y)
+            if dtype.kind not in found.kinds and "float" in found.kinds:
+                dtype = float32 if dtype.bits <= 32 else float64
+            if dtype.kind not in found.kinds:
+                raise Refused(f"{name} takes whole numbers, and this is {dtype.name}")
+            operands = (typed(result, dtype),) if y is None else (typed(result, dtype), typed(y, dtype))
+            result = Function(int32 if name == "popc" else dtype, name, operands)
+        return result
+
+    # --- together --------------------------------------------------------------------------------
+
+    def exchange(self, callee: Builtin, node: ast.Call) -> Exchange:
+        """Shuffles and votes."""
+        names = ["mask", "condition"] if callee.name in VOTES else ["mask", "value", "lane", "width"]
+        keywords = {str(k.arg): k.value for k in node.keywords}
+        arguments: dict[str, ast.expr] = {**dict(zip(names, node.args, strict=False)), **keywords}
+        if not set(names[:3]) <= set(arguments) <= set(names) or len(node.args) + len(keywords) != len(arguments):
+            raise Refused(f"{callee.name} is written {callee.form}")
+        mask = self.value(arguments["mask"])
+        if not isinstance(mask, int) or isinstance(mask, bool) or not 0 < mask <= 0xFFFF_FFFF:
+            raise Refused("the mask of lanes is a constant: 0xffffffff for all 32")
+        place = self.scope.place(node)
+        if callee.name in VOTES:
+            condition = typed(self.condition(arguments["condition"]), bool_)
+            dtype = uint32 if callee.name == "ballot_sync" else bool_
+            return Exchange(dtype, callee.name, (typed(mask, uint32), condition), 32, place)
+        value = self.number(arguments["value"])
+        dtype = kind_of(value).dtype
+        lane = typed(self.integer(arguments["lane"], "a lane"), int32)
+        width = self.value(arguments["width"]) if "width" in arguments else 32
+        if width not in (1, 2, 4, 8, 16, 32):
+            raise Refused("the width of a shuffle is a constant, 1, 2, 4, 8, 16 or 32")
+        return Exchange(dtype, callee.name, (typed(mask, uint32), typed(value, dtype), lane), width, place)
+
+    def atomic(self, callee: Builtin, node: ast.Call) -> Atomic:
+        name = callee.name
+        count = 3 if name == "atomicCAS" else 2
+        target, *rest = self.positional(node, name, count)
+        if not isinstance(target, ast.Subscript):
+            raise self.scope.wrong(target, f"{name} changes an element of an array: {callee.form}")
+        element = self.element(target, "atomic")
+        dtype = element.dtype
+        if element.array.space == "local":
+            raise Refused(
+                f"`{element.array.name}` is a thread's own: no other thread can interrupt, no atomic is needed"
+            )
+        allowed = {"atomicAdd": 32, "atomicSub": 32, "atomicExch": 32}.get(name, 32)
+        integers = name not in ("atomicAdd", "atomicSub", "atomicExch")
+        if dtype.bits < allowed or (integers and dtype.is_float):
+            kind = "whole numbers" if integers else "numbers"
+            raise Refused(f"{name} is for {kind} of 32 or 64 bits, and `{element.array.name}` is {dtype.name}")
+        if name == "atomicSub" and (dtype.is_float or dtype.bits == 64):
+            raise Refused("atomicSub is for int32 and uint32: add the negative with atomicAdd")
+        operands = [self.number(x) for x in rest]
+        for x in operands:
+            if kind_of(x).dtype.is_float and not dtype.is_float:
+                raise Refused(f"{shown(x)} is given to {name} of `{element.array.name}`, which is {dtype.name}")
+        return Atomic(dtype, name, element, tuple([typed(x, dtype) for x in operands]), self.scope.place(node))
+
+    # --- other functions -------------------------------------------------------------------------
+
+    def bound(self, function: Any, node: ast.Call) -> dict[str, Any]:
+        """The arguments of a call or launch, by the names of the parameters."""
+        try:
+            call = function.signature.bind(
+                *[self.value(x) for x in node.args], **{str(k.arg): self.value(k.value) for k in node.keywords}
+            )
+        except TypeError as error:
+            raise Refused(f"{function.fn.__name__}: {error}; it takes {function.shown_signature}") from None
+        call.apply_defaults()
+        for name, x in call.arguments.items():
+            if function.is_static(name) and isinstance(x, Expression | Array):
+                raise Refused(
+                    f"`{name}` of {function.fn.__name__} is a constexpr, and {shown(x)} is known only when it runs"
+                )
+        return dict(call.arguments)
+
+    def specialised(
+        self, function: Any, arguments: dict[str, Any], node: ast.AST, launched: bool = False
+    ) -> tuple[Routine, tuple[Expression | Array, ...]]:
+        """The routine for these arguments, and those of them that it is given when it runs."""
+        given: dict[str, Any] = {}
+        passed: list[Expression | Array] = []
+        for name, x in arguments.items():
+            if function.is_static(name):
+                given[name] = x
+            elif isinstance(x, Array):
+                given[name] = Array(name, x.dtype, x.space, x.shape)
+                passed.append(x)
+            elif isinstance(x, Expression | int | float):
+                dtype = function.declared(name) or kind_of(x).dtype
+                if isinstance(x, Expression) and x.dtype.is_float and not dtype.is_float:
+                    raise Refused(f"`{name}` of {function.fn.__name__} is {dtype.name}, and {shown(x)} is given")
+                given[name] = dtype
+                passed.append(typed(x, dtype))
+            else:
+                raise Refused(
+                    f"{shown(x)} cannot be passed to `{name}` of {function.fn.__name__}: arrays and numbers can"
+                )
+        routine = self.routine(function, given, node, launched)
+        for parameter, x in zip(routine.parameters, passed, strict=True):
+            if isinstance(x, Array):
+                for how in routine.accessed.get(parameter.name, ()):
+                    self.scope.access(x, how)
+        if routine not in self.scope.routines:
+            self.scope.routines.append(routine)
+        return routine, tuple(passed)
+
+    def device_call(self, function: Any, node: ast.Call) -> Called:
+        routine, passed = self.specialised(function, self.bound(function, node), node)
+        return Called(routine.result or int32, routine, passed, self.scope.place(node))
+
+    def launch(self, node: ast.Call) -> Launch:
+        """`child[grid, block](...)` inside of a kernel."""
+        assert isinstance(node.func, ast.Subscript)
+        function = self.value(node.func.value)
+        shape = node.func.slice
+        parts = shape.elts if isinstance(shape, ast.Tuple) else [shape]
+        name = function.fn.__name__
+        if not 2 <= len(parts) <= 3:
+            raise Refused(f"a launch has blocks and threads, and perhaps bytes of shared memory: {name}[grid, block]")
+        grid, block = (self.extents(part) for part in parts[:2])
+        shared = typed(self.integer(parts[2], "the bytes of shared memory") if len(parts) == 3 else 0, int32)
+        arguments = self.bound(function, node)
+        for x in arguments.values():
+            if isinstance(x, Array) and x.space != "global":
+                raise Refused(
+                    f"{shown(x)} ends with its block: a kernel that is launched can be given global memory only"
+                )
+        routine, passed = self.specialised(function, arguments, node, True)
+        return Launch(self.scope.place(node), routine, grid, block, shared, passed)
+
+    def extents(self, node: ast.expr) -> tuple[Expression, ...]:
+        parts = node.elts if isinstance(node, ast.Tuple) else [node]
+        if not 1 <= len(parts) <= 3:
+            raise Refused("a grid and a block have one to three axes")
+        return tuple([typed(self.integer(part, "an extent"), int32) for part in parts])

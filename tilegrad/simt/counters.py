@@ -1,0 +1,215 @@
+"""What a launch did: counted in lockstep, as a GPU's profiler would count it."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..language.source import Place
+from .builtin import WARP
+
+SECTOR = 32
+"""Bytes of global memory that come and go together."""
+BANKS, BANK = 32, 4
+"""Shared memory has 32 banks of 4 bytes: a warp gets one word of each at a time."""
+
+
+class Line:
+    """The accesses of one place in the source to one array."""
+
+    def __init__(self, place: Place, array: str, space: str, how: str) -> None:
+        self.place, self.array, self.space, self.how = place, array, space, how
+        self.threads = 0
+        """Accesses of threads."""
+        self.requests = 0
+        """Accesses of warps."""
+        self.bytes = 0
+        self.transactions = 0
+        """Sectors of global memory, or turns of the banks."""
+        self.least = 0
+        """What the transactions could be at best for as many bytes."""
+
+    @property
+    def per_request(self) -> float:
+        return self.transactions / self.requests if self.requests else 0.0
+
+
+class Counters:
+    """Counts of one launch, those of the kernels that it launched included."""
+
+    def __init__(self) -> None:
+        self.blocks = self.threads = self.warps = self.launches = 0
+        self.instructions = 0
+        """Statements and accesses that warps went through."""
+        self.barriers = 0
+        """Of blocks."""
+        self.branches = self.divergent = 0
+        """Branches that warps came to, and those where their lanes parted."""
+        self.lines: dict[tuple[str, int, int, str, str], Line] = {}
+
+    # --- what is asked ---------------------------------------------------------------------------
+
+    def _sum(self, space: str, how: str, what: str = "threads") -> int:
+        return sum(getattr(line, what) for line in self.lines.values() if line.space == space and line.how == how)
+
+    @property
+    def global_loads(self) -> int:
+        return self._sum("global", "load")
+
+    @property
+    def global_stores(self) -> int:
+        return self._sum("global", "store")
+
+    @property
+    def global_atomics(self) -> int:
+        return self._sum("global", "atomic")
+
+    @property
+    def shared_loads(self) -> int:
+        return self._sum("shared", "load")
+
+    @property
+    def shared_stores(self) -> int:
+        return self._sum("shared", "store")
+
+    @property
+    def shared_atomics(self) -> int:
+        return self._sum("shared", "atomic")
+
+    @property
+    def global_bytes(self) -> int:
+        return sum(line.bytes for line in self.lines.values() if line.space == "global")
+
+    @property
+    def shared_bytes(self) -> int:
+        return sum(line.bytes for line in self.lines.values() if line.space == "shared")
+
+    @property
+    def transactions(self) -> int:
+        """Sectors of 32 bytes that went between the GPU and its memory, caches aside."""
+        return sum(line.transactions for line in self.lines.values() if line.space == "global")
+
+    @property
+    def efficiency(self) -> float:
+        """The part of what the sectors carried that was asked for."""
+        moved = self.transactions * SECTOR
+        used = sum(
+            min(line.bytes, line.transactions * SECTOR) for line in self.lines.values() if line.space == "global"
+        )
+        return used / moved if moved else 1.0
+
+    @property
+    def bank_conflicts(self) -> int:
+        """Turns of the banks beyond those that were needed."""
+        return sum(line.transactions - line.least for line in self.lines.values() if line.space == "shared")
+
+    @property
+    def loads(self) -> dict[str, int]:
+        """Loads of threads by array."""
+        return self._by_array("load")
+
+    @property
+    def stores(self) -> dict[str, int]:
+        return self._by_array("store")
+
+    def _by_array(self, how: str) -> dict[str, int]:
+        found: dict[str, int] = defaultdict(int)
+        for line in self.lines.values():
+            if line.how == how:
+                found[line.array] += line.threads
+        return dict(found)
+
+    # --- counting --------------------------------------------------------------------------------
+
+    def add(self, other: Counters) -> None:
+        """Counts what a kernel did that was launched by this one."""
+        for name in ("blocks", "threads", "warps", "instructions", "barriers", "branches", "divergent"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.launches += 1 + other.launches
+        for key, line in other.lines.items():
+            own = self.lines.setdefault(key, Line(line.place, line.array, line.space, line.how))
+            for name in ("threads", "requests", "bytes", "transactions", "least"):
+                setattr(own, name, getattr(own, name) + getattr(line, name))
+
+    def line(self, place: Place, array: str, space: str, how: str) -> Line:
+        node = place.node
+        key = (place.source.file, place.line, getattr(node, "col_offset", 0), array, how)
+        found = self.lines.get(key)
+        if found is None:
+            found = self.lines[key] = Line(place, array, space, how)
+        return found
+
+    def global_access(self, line: Line, rows: np.ndarray, count: int, itemsize: int) -> None:
+        """`rows` has the byte that each lane of each warp asks for; -1 for lanes that ask for nothing."""
+        line.threads += count
+        line.bytes += count * itemsize
+        line.requests += len(rows)
+        line.transactions += int(distinct(np.where(rows < 0, -1, rows // SECTOR)).sum())
+        line.least += math.ceil(count * itemsize / SECTOR)
+
+    def shared_access(self, line: Line, rows: np.ndarray, count: int, itemsize: int) -> None:
+        line.threads += count
+        line.bytes += count * itemsize
+        line.requests += len(rows)
+        if itemsize == 8:  # half a warp at a time
+            rows = rows.reshape(-1, WARP // 2)
+            rows = rows[(rows >= 0).any(1)]
+        line.transactions += int(turns(np.where(rows < 0, -1, rows // max(BANK, itemsize)), max(BANK, itemsize)).sum())
+        line.least += len(rows)
+
+    # --- in print --------------------------------------------------------------------------------
+
+    def table(self) -> Iterator[tuple[str, str]]:
+        yield "blocks, threads, warps", f"{self.blocks:,}, {self.threads:,}, {self.warps:,}"
+        if self.launches:
+            yield "launches by threads", f"{self.launches:,}"
+        yield "global loads, stores, atomics", f"{self.global_loads:,}, {self.global_stores:,}, {self.global_atomics:,}"
+        yield "global bytes", f"{self.global_bytes:,}"
+        yield "global transactions (32 bytes)", f"{self.transactions:,}, {self.efficiency:.0%} of them used"
+        yield "shared loads, stores, atomics", f"{self.shared_loads:,}, {self.shared_stores:,}, {self.shared_atomics:,}"
+        yield "bank conflicts", f"{self.bank_conflicts:,}"
+        yield "branches, divergent", f"{self.branches:,}, {self.divergent:,}"
+        yield "barriers", f"{self.barriers:,}"
+
+    def __str__(self) -> str:
+        rows = list(self.table())
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:{width}}  {value}" for name, value in rows)
+
+    __repr__ = __str__
+
+
+def distinct(rows: np.ndarray) -> np.ndarray:
+    """How many different numbers each row has; negative ones do not count.
+
+    >>> distinct(np.array([[0, 0, 1, 5], [-1, 3, 3, -1]]))
+    array([3, 1])
+    """
+    if not rows.size:
+        return np.zeros(len(rows), np.int64)
+    if (rows[:, 1:] < rows[:, :-1]).any():
+        rows = np.sort(rows, axis=1)
+    new = (rows[:, 1:] != rows[:, :-1]) & (rows[:, 1:] >= 0)
+    result: np.ndarray = new.sum(1) + (rows[:, 0] >= 0)
+    return result
+
+
+def turns(words: np.ndarray, size: int) -> np.ndarray:
+    """How often the banks are asked: the most different words of one bank in each row.
+
+    >>> turns(np.array([[0, 1, 2, 3], [0, 32, 64, 0], [7, 7, 7, 7]]), 4)
+    array([1, 3, 1])
+    """
+    if not words.size:
+        return np.zeros(len(words), np.int64)
+    banks = BANKS * BANK // size
+    ordered = np.sort(words, axis=1)
+    new = ordered >= 0
+    new[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
+    row = np.broadcast_to(np.arange(len(words))[:, None], words.shape)
+    counts = np.bincount((row * banks + ordered % banks)[new], minlength=len(words) * banks)
+    result: np.ndarray = counts.reshape(-1, banks).max(1)
+    return result

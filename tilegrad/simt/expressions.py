@@ -1,0 +1,159 @@
+"""Writes expressions as C++: with the parentheses that are needed, and no others."""
+
+from __future__ import annotations
+
+import math
+
+from ..ir.dtype import bool_, float32, int32, int64
+from .builtin import FUNCTIONS
+from .form import (
+    Array,
+    Atomic,
+    Both,
+    Called,
+    Cast,
+    Choice,
+    Element,
+    Exchange,
+    Expression,
+    Function,
+    Number,
+    Operation,
+    Special,
+    Variable,
+)
+from .names import TYPES, own_name
+
+STRENGTH = {
+    **dict.fromkeys(("*", "/", "//", "%"), 12), **dict.fromkeys(("+", "-"), 11), **dict.fromkeys(("<<", ">>"), 10),
+    **dict.fromkeys(("<", "<=", ">", ">="), 9), **dict.fromkeys(("==", "!="), 8), "&": 7, "^": 6, "|": 5,
+    "and": 4, "or": 3, "?": 2,
+}  # fmt: skip
+"""How tightly operators bind; operands that bind less tightly are put in parentheses."""
+ONE = 14
+MIXED = frozenset(("&", "^", "|", "<<", ">>"))
+"""Operators next to which people write parentheses although none are needed."""
+
+
+class ExpressionWriter:
+    """The part of the writer that is about expressions."""
+
+    def expression(self, x: Expression) -> str:
+        return self.bound(x)[0]
+
+    def raw(self, x: Expression) -> str:
+        """An expression that an int is made of: sums and products of `threadIdx.x` and its like wrap as an int does."""
+        return self.sums(x)[0] if is_sum(x) else self.expression(x)
+
+    def sums(self, x: Expression) -> tuple[str, int]:
+        match x:
+            case Special(name=name):
+                return name, ONE
+            case Operation(op=op, operands=(left, right)) if op in ("+", "-", "*"):
+                strength = STRENGTH[op]
+                first, second = self.sums(left), self.sums(right)
+                return f"{_inside(first, strength)} {op} {_inside(second, strength + (op == '-'))}", strength
+            case _:
+                return self.bound(x)
+
+    def bound(self, x: Expression) -> tuple[str, int]:
+        """The text, and how tightly its outermost operator binds."""
+        match x:
+            case Number():
+                return number(x), ONE
+            case Variable(name=name):
+                return own_name(name), ONE
+            case Special(name=name):
+                return f"int({name})", ONE
+            case Element(array=array, index=index):
+                return own_name(array.name) + "".join(f"[{self.raw(i)}]" for i in index), ONE
+            case Operation():
+                return self.operation(x)
+            case Both(op=op, left=left, right=right):
+                strength = STRENGTH[op]
+                first, second = self.bound(left), self.bound(right)
+                mixed = 4 if op == "or" else strength  # && inside || in parentheses, as compilers ask for
+                texts = [_inside(y, strength if y[1] != mixed or op == "and" else ONE) for y in (first, second)]
+                return f" {'&&' if op == 'and' else '||'} ".join(texts), strength
+            case Choice(condition=condition, yes=yes, no=no):
+                texts = [_inside(self.bound(y), 3) for y in (condition, yes, no)]
+                return f"{texts[0]} ? {texts[1]} : {texts[2]}", STRENGTH["?"]
+            case Cast(operand=Special(name=name)) if x.dtype is int64:
+                return f"(long long){name}", 13
+            case Cast(operand=operand):
+                text = self.expression(operand)
+                return (f"{TYPES[x.dtype]}({text})" if " " not in TYPES[x.dtype] else f"({TYPES[x.dtype]})({text})"), 13
+            case _:
+                return self.called(x), ONE
+
+    def called(self, x: Expression) -> str:
+        match x:
+            case Function(operands=operands):
+                return f"{spelled(x)}({', '.join(map(self.expression, operands))})"
+            case Called(routine=routine, arguments=arguments):
+                given = [own_name(y.name) if isinstance(y, Array) else self.expression(y) for y in arguments]
+                return f"{routine.text}({', '.join(given)})"
+            case Atomic(name=name, target=target, operands=operands):
+                return f"{name}({', '.join([f'&{self.expression(target)}', *map(self.expression, operands)])})"
+            case Exchange(name=name, operands=(mask, *others), width=width):
+                assert isinstance(mask, Number)
+                more = [str(width)] if width != 32 else []
+                return f"__{name}({', '.join([hex(int(mask.value)), *map(self.expression, others), *more])})"
+            case _:
+                raise NotImplementedError(type(x).__name__)
+
+    def operation(self, x: Operation) -> tuple[str, int]:
+        if len(x.operands) == 1:
+            return f"{'!' if x.op == 'not' else x.op}{_inside(self.bound(x.operands[0]), 13)}", 13
+        strength = STRENGTH[x.op]
+        op = "/" if x.op == "//" else x.op
+        left, right = (self.bound(y) for y in x.operands)
+        if x.op in MIXED:
+            left, right = (_operand(y, x.op) for y in (left, right))
+        return f"{_inside(left, strength)} {op} {_inside(right, strength + 1)}", strength
+
+
+def _inside(text: tuple[str, int], strength: int) -> str:
+    return text[0] if text[1] >= strength else f"({text[0]})"
+
+
+def _operand(text: tuple[str, int], op: str) -> tuple[str, int]:
+    return text if text[1] >= 13 else (f"({text[0]})", ONE)
+
+
+def is_sum(x: Expression) -> bool:
+    """Whether an expression is an int computed by sums and products."""
+    match x:
+        case Operation(op="+" | "-" | "*", operands=(left, right)):
+            return x.dtype is int32 and (is_sum(left) or is_sum(right))
+        case _:
+            return isinstance(x, Special)
+
+
+def number(x: Number) -> str:
+    """A number as C++ writes it.
+
+    >>> number(Number(float32, 0.5)), number(Number(float64, 2.0)), number(Number(bool_, True))
+    ('0.5f', '2.0', 'true')
+    """
+    value = x.value
+    if x.dtype is bool_:
+        return "true" if value else "false"
+    if not x.dtype.is_float:
+        suffix = {"int64": "LL", "uint64": "ULL", "uint32": "u"}.get(x.dtype.name, "")
+        if value == x.dtype.min and value < 0:
+            return f"({value + 1}{suffix} - 1)"
+        return f"{value}{suffix}"
+    if math.isfinite(value):
+        return f"{value!r}f" if x.dtype is float32 else repr(float(value))
+    bits = "0x7fc00000" if value != value else "0x7f800000" if value > 0 else "0xff800000"
+    return f"__int_as_float({bits})"
+
+
+def spelled(x: Function) -> str:
+    """The name of a function in CUDA."""
+    if x.name in ("min", "max", "abs") and x.dtype.is_float:
+        return f"f{x.name}{'f' if x.dtype is float32 else ''}"
+    if x.name == "popc":
+        return "__popcll" if x.operands[0].dtype.bits == 64 else "__popc"
+    return FUNCTIONS[x.name].spelled or f"{x.name}{'f' if x.dtype is float32 else ''}"

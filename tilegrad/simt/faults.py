@@ -1,0 +1,60 @@
+"""What a run finds, in the words of the kernel: file and line, block, thread, index, array, extent."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import KernelFault
+from ..language.source import Place
+from .builtin import WARP
+from .lanes import Chunk, Shape, places
+from .memory import Storage
+from .races import WORDS, Race
+
+
+def fault(kernel: str, place: Place, chunk: Chunk, thread: int, reason: str) -> KernelFault:
+    """`thread` is a number in the chunk."""
+    return KernelFault(f"kernel {kernel}, {place}, {who(chunk, thread)}: {reason}\n{place.marked()}")
+
+
+def who(chunk: Chunk, thread: int) -> str:
+    block = places(int(chunk.blocks[chunk.block[thread]]), chunk.shape.grid)
+    return f"block {block}, thread {places(int(chunk.within[thread]), chunk.shape.block)}"
+
+
+def somebody(unique: int, shape: Shape, block: int) -> str:
+    """Another thread, by its number in the launch, as one of some block sees it."""
+    other, within = divmod(unique, shape.threads)
+    thread = f"thread {places(within, shape.block)}"
+    return thread if other == block else f"{thread} of block {places(other, shape.grid)}"
+
+
+def race_told(race: Race, storage: Storage, shape: Shape, unique: int, other_place: Place) -> str:
+    """A race, from the thread that came second."""
+    block, within = divmod(unique, shape.threads)
+    other_block, other_within = divmod(race.other, shape.threads)
+    if block != other_block:
+        why = "blocks run in any order, and only atomics may change what another block uses"
+    elif within // WARP == other_within // WARP:
+        why = "no syncthreads() or syncwarp() is between them"
+    else:
+        why = "no syncthreads() is between them"
+    where = f" ({shape_words(storage)})"
+    return (
+        f"race: {WORDS[race.how]} {storage.element(race.element)}{where}, which {somebody(race.other, shape, block)} "
+        f"{WORDS[race.other_how]} at {other_place}: {why}"
+    )
+
+
+def shape_words(storage: Storage) -> str:
+    extents = " x ".join(map(str, storage.shape))
+    return f"{storage.space} memory, {extents} elements of {storage.array.dtype.name}"
+
+
+def listed(numbers: np.ndarray) -> str:
+    """Some threads, briefly.
+
+    >>> listed(np.arange(20)), listed(np.array([3]))
+    ('20 threads', '1 thread')
+    """
+    return f"{len(numbers)} thread{'s' * (len(numbers) != 1)}"

@@ -1,0 +1,109 @@
+"""Kernels on a GPU: compiled by NVRTC, kept on disk, launched by the driver of the backend."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..backend.cuda.build import report
+from ..backend.cuda.driver import KernelCall
+from ..backend.cuda.launcher import word
+from ..backend.cuda.nvrtc import compile, version
+from ..backend.cuda.queues import Work
+from ..errors import DeviceError, KernelError
+from ..language.tensors import Memory
+from ..runtime import events
+from ..runtime.cache import key, shared
+from ..runtime.device import device
+from .binding import Call
+from .lanes import Shape
+from .limits import check_launch, gpu
+
+if TYPE_CHECKING:
+    from .kernel import Specialised
+
+FREE_SHARED = 48 << 10
+RELOCATABLE = "--relocatable-device-code=true"
+
+
+class Built(NamedTuple):
+    """Machine code for one architecture."""
+
+    image: bytes
+    registers: int
+    spills: int
+
+
+def built(kernel: Specialised, architecture: str) -> Built:
+    """The kernel for an architecture such as `sm_90a`: compiled, or found on the disk. No GPU is needed."""
+    found = kernel.built.get(architecture)
+    if found is None:
+        source = kernel.cuda()
+        options = (RELOCATABLE,) if kernel.launches else ()
+        store, name = shared("kernels"), key("simt", str(version()), architecture, source)
+        data = store.read(name)
+        if data is None:
+            with events.timed("compile", kernel.routine.name, "cuda"):
+                image, log = compile(source, architecture, *options)
+            head = json.dumps(report(log)).encode()
+            data = head + b"\0" + image
+            store.write(name, data)
+        head, _, image = data.partition(b"\0")
+        registers, spills = json.loads(head)
+        found = kernel.built[architecture] = Built(image, registers, spills)
+    return found
+
+
+def start(kernel: Specialised, shape: Shape, memories: dict[str, Memory], call: Call, place: str) -> None:
+    """Starts the kernel on the GPU where its tensors are."""
+    where: Any = device(place)
+    where.start()
+    name, origin = kernel.routine.name, str(kernel.routine.place)
+    if kernel.launches:
+        raise KernelError(
+            f"kernel {name} launches kernels from its threads: NVRTC compiles that, but to run it NVIDIA's device "
+            f"runtime must be "
+            "linked, which is part of the CUDA toolkit. The simulator runs it: use tensors on the cpu"
+        )
+    made = built(kernel, where.properties.architecture)
+    check_launch(gpu(), name, shape, kernel.static_shared, origin, made.registers)
+    with where.entered():
+        driver = where.driver
+        function = loaded(kernel, where, made)
+        if kernel.static_shared + shape.shared > FREE_SHARED:
+            driver.allow_shared(function, shape.shared)
+        queue = where.queue
+        numbers = call.numbers
+        values = []
+        for p in kernel.routine.parameters:
+            values.append(address(memories[p.name]) if p.name in memories else word(numbers[p.name], p.dtype))
+        launch = KernelCall(
+            name, function, shape.blocks, shape.threads, shape.shared, values, extents=(*shape.grid, *shape.block)
+        )
+        buffers: Any = {n: m.buffer for n, m in memories.items()}
+        for buffer in buffers.values():
+            queue.reads(buffer)
+        for n in kernel.stored:
+            queue.writes(buffers[n])
+        with queue.lock:
+            number = queue.submitted + 1
+            queue.recent.append((number, Work(name, ((name, origin),)), True))
+            driver.launch(launch, queue.handle)
+            driver.mark(queue.handle, queue.progress, number)
+            queue.submitted = number
+        for n in kernel.stored:
+            buffers[n].written = number
+
+
+def address(memory: Memory) -> int:
+    return memory.buffer.address + memory.offset * memory.itemsize
+
+
+def loaded(kernel: Specialised, where: Any, made: Built) -> int:
+    """The function on a device."""
+    known: dict[str, int] = kernel.__dict__.setdefault("functions", {})
+    if where.name not in known:
+        if not made.image:
+            raise DeviceError(f"kernel {kernel.routine.name} was not compiled")
+        known[where.name] = where.driver.function(where.driver.load(made.image), kernel.routine.text)
+    return known[where.name]

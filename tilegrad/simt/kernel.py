@@ -1,0 +1,274 @@
+"""Functions marked `@simt.kernel` and `@simt.device`: read, simulated, compiled for CUDA, launched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..errors import DeviceError, KernelError, KernelFault
+from ..language.tensors import Memory, memory_of, refuse_overlap, refuse_tracing, unwritten, written
+from ..runtime.once import lock
+from .binding import Call, SimtFunction, bound, device_of, shape_of
+from .counters import Counters
+from .form import Array, Launch, Routine
+from .kinds import Refused
+from .lanes import Shape
+from .limits import Gpu, check_launch, gpu
+from .machine import Machine
+from .memory import Storage, shared_layout
+from .orders import compared
+from .races import Shadow
+from .reader import read
+from .report import Report
+from .writer import cuda_source, statements
+
+_reading = lock()
+
+
+class Specialised:
+    """A kernel as it is for some types and constants."""
+
+    def __init__(self, function: KernelFunction, call: Call) -> None:
+        try:
+            self.routine: Routine = read(function, call.described)
+        except Refused as refused:
+            raise KernelError(refused.reason) from None
+        self.arrays = {p.name: p for p in self.routine.parameters if isinstance(p, Array)}
+        self.built: dict[str, Any] = {}
+        """Machine code, by architecture."""
+
+    @property
+    def stored(self) -> frozenset[str]:
+        """The parameters that are written."""
+        found = self.routine.accessed
+        return frozenset(n for n in self.arrays if found.get(n, frozenset()) & {"store", "atomic"})
+
+    @property
+    def launches(self) -> bool:
+        """Whether threads of it launch kernels."""
+        return any(isinstance(s, Launch) for s in statements(self.routine.body))
+
+    @property
+    def static_shared(self) -> int:
+        return shared_layout(self.routine.arrays, 0)[1]
+
+    def cuda(self) -> str:
+        return cuda_source(self.routine)
+
+
+class Way:
+    """A way to run a kernel, before its configuration and arguments: `k.simulate(seed=1)[grid, block](...)`."""
+
+    def __init__(self, kernel: KernelFunction, seed: int, orders: int, on: Any) -> None:
+        self.kernel, self.seed, self.orders, self.on = kernel, seed, orders, on
+
+    def __getitem__(self, configuration: Any) -> Callable[..., None]:
+        return lambda *args, **kwargs: self.kernel.launch(configuration, args, kwargs, self)
+
+
+class DeviceFunction(SimtFunction):
+    """A function that kernels call."""
+
+    simt_role = "device"
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        super().__init__(fn)
+        update_wrapper(self, fn)
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        raise KernelError(f"{self.fn.__name__} is a device function: kernels call it")
+
+    def __repr__(self) -> str:
+        return f"<simt.device {self.fn.__name__}{self.shown_signature}>"
+
+
+class KernelFunction(SimtFunction):
+    """A kernel for threads: `k[grid, block](x, n)` launches it, `k[grid, block, bytes]` with dynamic shared memory."""
+
+    simt_role = "kernel"
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        super().__init__(fn)
+        update_wrapper(self, fn)
+        self.known: dict[tuple[Any, ...], Specialised] = {}
+        self._last: tuple[Specialised, Shape | None, Gpu | None] | None = None
+        self._counters: Counters | None = None
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        name = self.fn.__name__
+        raise KernelError(f"kernel {name} is launched with blocks and threads: {name}[grid, block](...)")
+
+    def __getitem__(self, configuration: Any) -> Callable[..., None]:
+        return lambda *args, **kwargs: self.launch(configuration, args, kwargs)
+
+    def simulate(self, seed: int = 0, orders: int = 20, gpu: Any = None) -> Way:
+        """A launch on the CPU, in lockstep and then in random orders of blocks and threads: all must come to the same.
+
+        `gpu` names one of `simt.GPUS`, whose limits hold.
+        """
+        return Way(self, seed, orders, gpu)
+
+    # --- launching -------------------------------------------------------------------------------
+
+    def launch(self, configuration: Any, args: tuple[Any, ...], kwargs: dict[str, Any], way: Way | None = None) -> None:
+        name = self.fn.__name__
+        shape = shape_of(self, configuration)
+        call = bound(self, args, kwargs)
+        refuse_tracing(name, list(call.given.values()))
+        place = device_of(self, call)
+        found = self.specialised(call)
+        on_gpu = place.startswith("cuda")
+        if way is not None and place != "cpu":
+            raise DeviceError(
+                f"kernel {name}: the simulator runs on the CPU, and the tensors are on {place}: use .cpu()"
+            )
+        if not on_gpu and place != "cpu":
+            raise DeviceError(f"kernel {name}: kernels for threads run on cpu and cuda, and the tensors are on {place}")
+        limits = gpu(way.on if way is not None else None)
+        check_launch(limits, name, shape, found.static_shared, str(found.routine.place))
+        self._last = (found, shape, limits)
+        self._counters = None
+        fresh = unwritten(_Given(call))
+        with written(name, call.parameters, list(call.tensors.values()), found.stored):
+            memories = {n: memory_of(x) for n, x in call.tensors.items()}
+            refuse_overlap(name, list(memories.items()), found.stored)
+            if on_gpu:
+                from .gpu import start
+
+                start(found, shape, memories, call, place)
+            else:
+                self.run_here(found, shape, memories, call, fresh, limits, way)
+
+    def run_here(
+        self,
+        found: Specialised,
+        shape: Shape,
+        memories: dict[str, Memory],
+        call: Call,
+        fresh: frozenset[str],
+        limits: Gpu,
+        way: Way | None,
+    ) -> None:
+        """The simulator: in lockstep, and then in random orders if that is asked for."""
+        data = {n: elements(m, found.arrays[n]) for n, m in memories.items()}
+        before = {n: data[n].copy() for n in found.stored} if way is not None and way.orders else {}
+        numbers = call.numbers
+
+        def run(arrays: dict[str, np.ndarray], order: np.random.Generator | None, counters: Counters | None) -> None:
+            storages = stored_in(found, arrays, memories, fresh)
+            Machine(found.routine, shape, storages, numbers, limits, order, counters).run()
+
+        counters = Counters()
+        run(data, None, counters)
+        self._counters = counters
+        for n in range(way.orders if before and way is not None else 0):
+            arrays = {**data, **{name: x.copy() for name, x in before.items()}}
+            share(arrays, memories)
+            try:
+                run(arrays, np.random.default_rng((way.seed, n)), None)  # type: ignore[union-attr]
+            except KernelFault as error:
+                raise KernelFault(f"{error.args[0]}\n  found in random order {n} of seed {way.seed}") from None  # type: ignore[union-attr]
+            compared(found.routine, data, arrays, found.stored, n, way.seed)  # type: ignore[union-attr]
+
+    def specialised(self, call: Call) -> Specialised:
+        with _reading:
+            made = self.known.get(call.key)
+            if made is None:
+                made = self.known[call.key] = Specialised(self, call)
+            return made
+
+    # --- what is known of it ---------------------------------------------------------------------
+
+    def compiled(self, *args: Any, **kwargs: Any) -> Specialised:
+        """The kernel for some arguments, without running it."""
+        found = self.specialised(bound(self, args, kwargs))
+        self._last = (found, None, None)
+        return found
+
+    @property
+    def counters(self) -> Counters:
+        """What the last launch on the CPU did."""
+        if self._counters is None:
+            raise KernelError(
+                f"kernel {self.fn.__name__} has not run on the CPU: a launch on tensors of the CPU counts"
+            )
+        return self._counters
+
+    def source(self, kind: str = "cuda") -> str:
+        """CUDA C++, for the types of the last launch (or of `compiled`)."""
+        if kind != "cuda":
+            raise KernelError(f"the source of a kernel for threads is asked for as 'cuda', and not as {kind!r}")
+        return self.latest()[0].cuda()
+
+    def report(self) -> Report:
+        """The last launch: what it did, line by line, and how it fills a GPU."""
+        found, shape, limits = self.latest()
+        if shape is None or limits is None:
+            raise KernelError(f"kernel {self.fn.__name__} has not been launched: what it does depends on the grid")
+        return Report(found, shape, limits, self._counters)
+
+    def latest(self) -> tuple[Specialised, Shape | None, Gpu | None]:
+        if self._last is None:
+            name = self.fn.__name__
+            raise KernelError(
+                f"kernel {name} has not been read yet, as it depends on the types of its arguments: launch it, or say "
+                f"{name}.compiled(...) with the arguments of a launch"
+            )
+        return self._last
+
+    def __repr__(self) -> str:
+        return f"<simt.kernel {self.fn.__name__}{self.shown_signature}>"
+
+
+class _Given:
+    """A call as `unwritten` looks at it."""
+
+    def __init__(self, call: Call) -> None:
+        self.parameters, self.given = call.parameters, list(call.tensors.values())
+
+
+def elements(memory: Memory, array: Array) -> np.ndarray:
+    """The memory of a tensor on the CPU, as an array."""
+    buffer = memory.buffer
+    whole = buffer.device.view(buffer, array.dtype, (buffer.bytes // array.dtype.bytes,))
+    if whole is None:
+        raise DeviceError(f"`{array.name}` is on {buffer.device.name}, whose memory the simulator cannot reach")
+    return whole[memory.offset : memory.offset + memory.extent]
+
+
+def share(arrays: dict[str, np.ndarray], memories: dict[str, Memory]) -> None:
+    """Parameters that were given one tensor have one copy of it."""
+    first: dict[tuple[int, int], str] = {}
+    for name, memory in memories.items():
+        known = first.setdefault(memory.address, name)
+        arrays[name] = arrays[known]
+
+
+def stored_in(
+    found: Specialised, arrays: dict[str, np.ndarray], memories: dict[str, Memory], fresh: frozenset[str]
+) -> dict[int, Storage]:
+    """The arrays of the parameters; what is written is watched for races."""
+    written = {memories[name].address for name in found.stored}
+    shadows: dict[tuple[int, int], Shadow] = {}
+    made: dict[int, Storage] = {}
+    for name, array in found.arrays.items():
+        data = arrays[name]
+        storage = Storage(array, data, len(data), "", memories[name].offset * data.itemsize)
+        address = memories[name].address
+        if address in written:
+            storage.shadow = shadows.setdefault(address, Shadow(len(data), name in fresh))
+        made[id(array)] = storage
+    return made
+
+
+def kernel(fn: Callable[..., Any]) -> KernelFunction:
+    """Marks a kernel: a function that many threads run."""
+    return KernelFunction(fn)
+
+
+def device(fn: Callable[..., Any]) -> DeviceFunction:
+    """Marks a function that kernels call."""
+    return DeviceFunction(fn)

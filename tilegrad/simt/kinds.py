@@ -1,0 +1,117 @@
+"""The types of a kernel's names and expressions: what meets in an operation, and what a name may be given."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..ir.dtype import DType, bool_, float32, float64, int32, int64, promote, uint64
+from .form import Array, Cast, Expression, Number
+
+Constant = int | float | bool
+
+
+class Refused(Exception):
+    """Something that the language does not have; the statement's place is added by who knows it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Kind(NamedTuple):
+    """The type of a name. `open`: only numbers of Python's were assigned yet, and it may become another one."""
+
+    dtype: DType
+    open: bool = False
+
+
+def number_kind(x: Constant) -> Kind:
+    """What a number of Python's is if nothing says more."""
+    if isinstance(x, bool):
+        return Kind(bool_)
+    if isinstance(x, float):
+        return Kind(float32, True)
+    found = next((d for d in (int32, int64, uint64) if d.min <= x <= d.max), None)
+    if found is None:
+        raise Refused(f"the number {x} does not fit in 64 bits")
+    return Kind(found, True)
+
+
+def kind_of(x: Expression | Constant) -> Kind:
+    return Kind(x.dtype) if isinstance(x, Expression) else number_kind(x)
+
+
+def joined(name: str, old: Kind, new: Kind) -> Kind:
+    """The type of a name that has been given both.
+
+    >>> joined("x", Kind(int32, True), Kind(float64)).dtype
+    tilegrad.float64
+    """
+    if old.dtype is new.dtype:
+        return old if new.open else new
+    for one, other in ((old, new), (new, old)):
+        if one.open and (other.dtype.is_float or not one.dtype.is_float) and other.dtype is not bool_:
+            return Kind(max(one.dtype, other.dtype, key=lambda d: d.bits)) if one.dtype is int64 else other
+    x, y = old.dtype, new.dtype
+    if x.kind == y.kind and x is not bool_:
+        return Kind(x if x.bits > y.bits else y, old.open and new.open)
+    raise Refused(
+        f"`{name}` is {x.name} elsewhere in the kernel, and here it is given {y.name}: a name has one type; use "
+        f"another name, "
+        f"or say which: {name}: simt.{(x if x.is_float else y).name} = ..."
+    )
+
+
+def typed(x: Expression | Constant, dtype: DType) -> Expression:
+    """An expression with a type: numbers of Python's take it on, others are converted."""
+    if isinstance(x, Expression):
+        return x if x.dtype is dtype else Cast(dtype, x)
+    if dtype is bool_:
+        return Number(dtype, bool(x))
+    if dtype.is_float:
+        return Number(dtype, float(x))
+    if isinstance(x, float) and x != int(x):
+        raise Refused(f"{x} is no number of {dtype.name}")
+    if not dtype.min <= int(x) <= dtype.max:
+        raise Refused(f"{x} is no number of {dtype.name}, which goes from {dtype.min} to {dtype.max}")
+    return Number(dtype, int(x))
+
+
+def meeting(x: Expression | Constant, y: Expression | Constant) -> DType:
+    """The type in which two operands meet: numbers of Python's follow the other one."""
+    if isinstance(x, Expression) and isinstance(y, Expression):
+        return promote(x.dtype, y.dtype)
+    if not isinstance(x, Expression) and not isinstance(y, Expression):
+        return promote(number_kind(x).dtype, number_kind(y).dtype)
+    known, number = (x, y) if isinstance(x, Expression) else (y, x)
+    assert isinstance(known, Expression)
+    if known.dtype is bool_:
+        return number_kind(number).dtype  # type: ignore[arg-type]
+    if isinstance(number, float) and not known.dtype.is_float:
+        return float32 if known.dtype.bits <= 32 else float64
+    if isinstance(number, int) and known.dtype.is_integer and not known.dtype.min <= number <= known.dtype.max:
+        return number_kind(number).dtype
+    return known.dtype
+
+
+def supported(dtype: Any, what: str) -> DType:
+    """A dtype that kernels compute with."""
+    if not isinstance(dtype, DType):
+        raise Refused(f"{what} is an element type, such as simt.float32, and not {dtype!r}")
+    if dtype.is_float and dtype.bits == 16:
+        raise Refused(
+            f"{what} is {dtype.name}: kernels per thread compute with float32 and float64; convert with .float(), "
+            f"or use "
+            "@tg.kernel, which has it"
+        )
+    return dtype
+
+
+def shown(x: Any) -> str:
+    """What a value is, for messages."""
+    if isinstance(x, Expression):
+        return x.dtype.name
+    if isinstance(x, Array):
+        where = f"{list(x.shape)} in {x.space} memory" if x.shape else f"in {x.space} memory"
+        return f"the array `{x.name}` ({x.dtype.name}, {where})"
+    return repr(x)

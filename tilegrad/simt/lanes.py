@@ -1,0 +1,160 @@
+"""The threads that are resident at a time, and groups of them that are at the same instruction."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .builtin import WARP
+
+WARPS_BITS = 10
+"""Of a time: the number of `syncwarp` since the last `syncthreads`; the bits above count these."""
+
+Triple = tuple[int, int, int]
+
+
+class Shape(NamedTuple):
+    """A launch: blocks, threads of each, bytes of dynamic shared memory."""
+
+    grid: Triple
+    block: Triple
+    shared: int
+
+    @property
+    def blocks(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.block[0] * self.block[1] * self.block[2]
+
+
+def places(linear: int, extents: Triple) -> Triple:
+    """A number along three axes, x the fastest.
+
+    >>> places(7, (3, 2, 2))
+    (1, 0, 1)
+    """
+    x, y, _ = extents
+    return linear % x, linear // x % y, linear // (x * y)
+
+
+class Chunk:
+    """Some blocks that are resident together: thread `t` is thread `t % threads` of block `blocks[t // threads]`."""
+
+    def __init__(self, shape: Shape, blocks: np.ndarray) -> None:
+        self.shape = shape
+        self.blocks = blocks
+        self.threads = shape.threads
+        self.count = len(blocks) * self.threads
+        number = np.arange(self.count, dtype=np.int64)
+        self.block = number // self.threads
+        """The place of each thread's block in `blocks`."""
+        self.within = number - self.block * self.threads
+        self.warps = -(-self.threads // WARP)
+        """Of a block."""
+        self.lane = self.within % WARP
+        self.warp = self.block * self.warps + self.within // WARP
+        self.unique = (blocks[self.block] * self.threads + self.within).astype(np.int32)
+        """A number of each thread that no other of the launch has."""
+        self.time = np.zeros(self.count, np.int32)
+        """Barriers that each thread has passed."""
+        self.values: dict[str, Any] = {}
+        """Of the variables: an array for all threads, or a number that all have."""
+        self.specials: dict[str, Any] = {}
+
+    def special(self, name: str) -> Any:
+        """`threadIdx.x` of every thread, or `gridDim.x`, which all have."""
+        found = self.specials.get(name)
+        if found is None:
+            vector, _, axis = name.partition(".")
+            n = "xyz".index(axis)
+            grid, block = self.shape.grid, self.shape.block
+            match vector:
+                case "gridDim":
+                    found = np.int32(grid[n])
+                case "blockDim":
+                    found = np.int32(block[n])
+                case "threadIdx":
+                    found = along(self.within, block, n)
+                case _:
+                    found = along(self.blocks[self.block], grid, n)
+            self.specials[name] = found
+        return found
+
+    def expected(self, mask: int = 0xFFFF_FFFF) -> np.ndarray:
+        """How many lanes of each warp there are that a mask names."""
+        named = (mask >> self.lane) & 1
+        return np.bincount(self.warp[named.astype(bool)], minlength=len(self.blocks) * self.warps)
+
+
+def along(linear: np.ndarray, extents: Triple, axis: int) -> Any:
+    if extents[axis] == 1:
+        return np.int32(0)
+    before = int(np.prod(extents[:axis], dtype=np.int64))
+    return (linear // before % extents[axis]).astype(np.int32)
+
+
+class Lanes:
+    """Threads at one instruction. `index` has their numbers in the chunk; None stands for all."""
+
+    __slots__ = ("_warps", "chunk", "count", "index", "pc")
+
+    def __init__(self, chunk: Chunk, index: np.ndarray | None, pc: int) -> None:
+        self.chunk, self.index, self.pc = chunk, index, pc
+        self.count = chunk.count if index is None else len(index)
+        self._warps: int | None = None
+
+    def of(self, array: Any) -> Any:
+        """What these threads have of something that all have."""
+        return array if self.index is None or np.ndim(array) == 0 else array[self.index]
+
+    def variable(self, name: str) -> Any:
+        value = self.chunk.values[name]
+        return value if self.index is None or not isinstance(value, np.ndarray) else value[self.index]
+
+    def assign(self, name: str, value: Any, dtype: np.dtype) -> None:
+        values = self.chunk.values
+        if self.index is None:
+            values[name] = value
+            return
+        old = values.get(name)
+        if not isinstance(old, np.ndarray):
+            old = values[name] = np.full(self.chunk.count, 0 if old is None else old, dtype)
+        old[self.index] = value
+
+    def wide(self, value: Any) -> np.ndarray:
+        """A value for each of these threads, also where all have the same."""
+        return value if isinstance(value, np.ndarray) and value.ndim else np.broadcast_to(value, self.count)
+
+    def warps(self) -> int:
+        """How many warps have a thread in the group. Threads are in order."""
+        chunk = self.chunk
+        if self.index is None:
+            return len(chunk.blocks) * chunk.warps
+        if self._warps is None:
+            warp = chunk.warp[self.index]
+            self._warps = int(np.count_nonzero(warp[1:] != warp[:-1])) + (len(warp) > 0)
+        return self._warps
+
+    def part(self, mask: np.ndarray, pc: int | None = None) -> Lanes:
+        index = np.flatnonzero(mask) if self.index is None else self.index[mask]
+        return Lanes(self.chunk, index, self.pc if pc is None else pc)
+
+    def numbers(self) -> np.ndarray:
+        return np.arange(self.chunk.count) if self.index is None else self.index
+
+    def rows(self, values: np.ndarray) -> np.ndarray:
+        """Values by warps, 32 in a row; -1 where a lane does not take part. Threads are in order."""
+        chunk = self.chunk
+        if self.index is None and chunk.threads % WARP == 0:
+            return values.reshape(-1, WARP)
+        warp = self.of(chunk.warp)
+        new = np.ones(len(warp), bool)
+        new[1:] = warp[1:] != warp[:-1]
+        row = np.cumsum(new) - 1
+        made = np.full((int(row[-1]) + 1 if len(row) else 0, WARP), -1, np.int64)
+        made[row, self.of(chunk.lane)] = values
+        return made

@@ -1,0 +1,195 @@
+"""GPUs as far as launches are concerned: what they allow, and how many blocks a multiprocessor holds at a time."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..errors import ArgumentError, LaunchError
+from .lanes import Shape
+
+
+class Gpu(NamedTuple):
+    """One kind of GPU. Sizes in bytes, bandwidth in bytes per second."""
+
+    name: str
+    capability: tuple[int, int]
+    multiprocessors: int
+    threads_per_multiprocessor: int
+    blocks_per_multiprocessor: int
+    shared_per_multiprocessor: int
+    shared_per_block: int
+    """With the opt-in that we make; 48 KiB without."""
+    l2: int
+    bandwidth: float
+    shared_reserved: int = 1024
+    """Bytes that each block has besides its own."""
+    registers_per_multiprocessor: int = 65536
+    registers_per_block: int = 65536
+    registers_per_thread: int = 255
+    register_unit: int = 256
+    """Registers are given to warps in multiples of this, and warps in multiples of `warp_unit`."""
+    warp_unit: int = 4
+    shared_unit: int = 128
+    threads_per_block: int = 1024
+    block: tuple[int, int, int] = (1024, 1024, 64)
+    grid: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
+    warp: int = 32
+
+    @property
+    def architecture(self) -> str:
+        major, minor = self.capability
+        return f"sm_{major}{minor}{'a' if major in (9, 10) else ''}"
+
+    def resident(self, threads: int, shared: int) -> int:
+        """How many blocks the whole GPU holds, if registers are no limit."""
+        return max(1, occupancy(self, threads, shared=shared).blocks * self.multiprocessors)
+
+
+KIB, MIB = 1 << 10, 1 << 20
+GPUS = {
+    gpu.name: gpu
+    for gpu in (
+        Gpu("V100", (7, 0), 80, 2048, 32, 96 * KIB, 96 * KIB, 6 * MIB, 900e9, 0, shared_unit=256),
+        Gpu("T4", (7, 5), 40, 1024, 16, 64 * KIB, 64 * KIB, 4 * MIB, 320e9, 0, shared_unit=256),
+        Gpu("A100", (8, 0), 108, 2048, 32, 164 * KIB, 163 * KIB, 40 * MIB, 1555e9),
+        Gpu("RTX 3090", (8, 6), 82, 1536, 16, 100 * KIB, 99 * KIB, 6 * MIB, 936e9),
+        Gpu("RTX 4090", (8, 9), 128, 1536, 24, 100 * KIB, 99 * KIB, 72 * MIB, 1008e9),
+        Gpu("H100", (9, 0), 132, 2048, 32, 228 * KIB, 227 * KIB, 50 * MIB, 3352e9),
+        Gpu("H200", (9, 0), 132, 2048, 32, 228 * KIB, 227 * KIB, 60 * MIB, 4814e9),
+        Gpu("RTX 5090", (12, 0), 170, 1536, 24, 100 * KIB, 99 * KIB, 96 * MIB, 1792e9),
+    )
+}
+"""By name; from NVIDIA's tables, the H200 as its driver answers."""
+DEFAULT = "H200"
+
+
+def gpu(name: Any = None) -> Gpu:
+    """A GPU by name. Without one: the GPU of this machine, asked now, else an H200.
+
+    >>> gpu("4090").multiprocessors
+    128
+    """
+    if isinstance(name, Gpu):
+        return name
+    if name is None:
+        return _present() or GPUS[DEFAULT]
+    found = [
+        g for n, g in GPUS.items() if str(name).lower().replace("nvidia ", "") in (n.lower(), n.lower().split()[-1])
+    ]
+    if not found:
+        raise ArgumentError(f"there is no GPU {name!r} in the table, which has {', '.join(GPUS)}: give a simt.Gpu(...)")
+    return found[0]
+
+
+def _present() -> Gpu | None:
+    """The GPU of this machine as its driver describes it."""
+    from .. import cuda
+
+    if not cuda.is_available():
+        return None
+    found = cuda.get_device_properties()
+    return Gpu(
+        found.name,
+        (found.major, found.minor),
+        found.multi_processor_count,
+        found.max_threads_per_multi_processor,
+        found.max_blocks_per_multi_processor,
+        found.shared_memory_per_multiprocessor,
+        found.shared_memory_per_block_optin,
+        found.L2_cache_size,
+        found.memory_bandwidth,
+        1024 if found.major >= 8 else 0,
+        found.regs_per_multiprocessor,
+        found.regs_per_block,
+        shared_unit=128 if found.major >= 8 else 256,
+        threads_per_block=found.max_threads_per_block,
+        warp=found.warp_size,
+    )
+
+
+class Occupancy(NamedTuple):
+    """How full a multiprocessor is with blocks of one kernel, and what keeps it from being fuller."""
+
+    blocks: int
+    warps: int
+    most_warps: int
+    limit: str
+
+    @property
+    def fraction(self) -> float:
+        return self.warps / self.most_warps
+
+    def __str__(self) -> str:
+        return (
+            f"{self.blocks} blocks ({self.warps} of {self.most_warps} warps, {self.fraction:.0%}) on a multiprocessor, "
+            f"limited by {self.limit}"
+        )
+
+
+def occupancy(on: Any = None, threads: int = 256, registers: int = 0, shared: int = 0) -> Occupancy:
+    """Blocks of `threads` threads, with so many registers a thread and bytes of shared memory, on one multiprocessor.
+
+    >>> print(occupancy("A100", threads=256, registers=40))
+    6 blocks (48 of 64 warps, 75%) on a multiprocessor, limited by registers
+    """
+    limits = gpu(on)
+    if not 1 <= threads <= limits.threads_per_block:
+        raise LaunchError(f"{threads} threads in a block: {limits.name} allows 1 to {limits.threads_per_block}")
+    warps = -(-threads // limits.warp)
+    most_warps = limits.threads_per_multiprocessor // limits.warp
+    allowed = {"blocks": limits.blocks_per_multiprocessor, "threads": most_warps // warps}
+    if registers:
+        of_warp = -(-registers * limits.warp // limits.register_unit) * limits.register_unit
+        held = limits.registers_per_multiprocessor // of_warp // limits.warp_unit * limits.warp_unit
+        allowed["registers"] = held // warps
+    used = -(-(shared + limits.shared_reserved) // limits.shared_unit) * limits.shared_unit
+    if used:
+        allowed["shared memory"] = limits.shared_per_multiprocessor // used
+    limit = min(allowed, key=lambda name: allowed[name])
+    blocks = max(0, allowed[limit])
+    return Occupancy(blocks, blocks * warps, most_warps, limit)
+
+
+def check_launch(limits: Gpu, kernel: str, shape: Shape, static: int = 0, origin: str = "", registers: int = 0) -> None:
+    """LaunchError, with what is asked for and what is allowed, unless the GPU can do such a launch."""
+
+    def wrong(what: str, remedy: str) -> LaunchError:
+        where = f" ({origin})" if origin else ""
+        return LaunchError(f"kernel {kernel}{where}: {what}; {remedy}")
+
+    for axis, (n, most) in enumerate(zip(shape.block, limits.block, strict=True)):
+        if not 1 <= n <= most:
+            raise wrong(
+                f"{n} threads along axis {'xyz'[axis]} of a block {shape.block}: {limits.name} allows 1 to {most}",
+                "use more blocks" if n > most else "a block has at least one thread",
+            )
+    if shape.threads > limits.threads_per_block:
+        raise wrong(
+            f"{shape.threads} threads in a block {shape.block}: {limits.name} allows 1 to {limits.threads_per_block}",
+            "use smaller blocks, and more of them",
+        )
+    for axis, (n, most) in enumerate(zip(shape.grid, limits.grid, strict=True)):
+        if not 1 <= n <= most:
+            raise wrong(
+                f"{n} blocks along axis {'xyz'[axis]} of the grid {shape.grid}: {limits.name} allows 1 to {most}",
+                "launch nothing when there is nothing to do" if n < 1 else "let a thread do more, or use axis x",
+            )
+    shared = shape.shared + static
+    if shape.shared < 0 or shared > limits.shared_per_block:
+        parts = (
+            f"{static} static and {shape.shared} dynamic"
+            if static and shape.shared
+            else "static"
+            if static
+            else "dynamic"
+        )
+        raise wrong(
+            f"{shared} bytes of shared memory ({parts}): {limits.name} allows {limits.shared_per_block} for a block",
+            "use smaller tiles",
+        )
+    if registers * shape.threads > limits.registers_per_block:
+        raise wrong(
+            f"{shape.threads} threads with {registers} registers each: {limits.name} has "
+            f"{limits.registers_per_block} for a block",
+            "use fewer threads",
+        )

@@ -1,0 +1,376 @@
+"""Runs the instructions of a kernel on many threads: groups of threads that are at one instruction go on together.
+
+In lockstep the group that is furthest behind goes on, whole: so warps come together again after a branch, and numpy
+computes for all blocks of a chunk at once. In a random order a random part of a random group goes on for a few
+instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .accessing import Memory
+from .builtin import WARP
+from .counters import Counters
+from .evaluating import Trouble
+from .flat import Branch, Change, Check, Code, End, Jump, Load, Save, Set, Start, Swap, Turn, Wait, flat
+from .form import Array, Routine
+from .lanes import WARPS_BITS, Chunk, Lanes, Shape
+from .limits import Gpu, check_launch
+from .memory import Storage, resident, shared_layout
+from .races import Shadow
+from .stuck import stuck
+from .together import swapped
+
+CHUNK = 1 << 16
+"""Threads that are resident in lockstep: their values fit in the cache."""
+FEW = 1 << 12
+"""Threads that are resident in random orders."""
+MOST_CHILDREN = 2048
+"""Launches of threads that may be pending, as on a GPU."""
+DEEPEST = 24
+
+
+class Child(NamedTuple):
+    """A launch by a thread, that has not run yet."""
+
+    start: Start
+    shape: Shape
+    storages: dict[int, Storage]
+    numbers: dict[str, Any]
+
+
+class Arrivals:
+    """Threads that wait at one instruction until all of their block, or warp, have come."""
+
+    def __init__(self, units: int) -> None:
+        self.counts = np.zeros(units, np.int64)
+        self.index: list[np.ndarray] = []
+
+
+class Machine(Memory):
+    """One launch. `order` is None for lockstep."""
+
+    def __init__(
+        self,
+        routine: Routine,
+        shape: Shape,
+        storages: dict[int, Storage],
+        numbers: dict[str, Any],
+        gpu: Gpu,
+        order: np.random.Generator | None = None,
+        counters: Counters | None = None,
+        depth: int = 0,
+    ) -> None:
+        self.code: Code = routine.__dict__.setdefault("_code", None) or flat(routine)
+        routine.__dict__["_code"] = self.code
+        self.shape, self.given, self.numbers, self.gpu, self.order = shape, storages, numbers, gpu, order
+        self.counters, self.depth = counters, depth
+        self.changes = 0
+        self.children: list[Child] = []
+        layout, static = shared_layout(self.code.arrays, shape.shared)
+        check_launch(gpu, routine.name, shape, static, str(routine.place))
+        self.does: dict[type, Callable[[Lanes, Any], Lanes | None]] = {
+            Set: self.set, Branch: self.branch, Jump: self.jump, Turn: self.turn, Wait: self.wait, Swap: self.swap,
+            Start: self.start, Check: self.check, End: self.end,
+            **{kind: self.then(f) for kind, f in ((Load, self.load), (Save, self.save), (Change, self.change))},
+        }  # fmt: skip
+
+    # --- the launch ------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        blocks = np.arange(self.shape.blocks)
+        if self.order is not None:
+            self.order.shuffle(blocks)
+        if self.counters is not None:
+            self.counters.blocks += len(blocks)
+            self.counters.threads += len(blocks) * self.shape.threads
+            self.counters.warps += len(blocks) * -(-self.shape.threads // WARP)
+        at = 0
+        with np.errstate(all="ignore"):
+            while at < len(blocks):
+                count = self.resident_blocks()
+                self.run_chunk(Chunk(self.shape, blocks[at : at + count]))
+                at += count
+            self.run_children()
+
+    def resident_blocks(self) -> int:
+        """How many blocks start together. One that waits for others needs them to be among these, as on the GPU."""
+        if self.code.waits:
+            return self.gpu.resident(self.shape.threads, self.shape.shared + shared_layout(self.code.arrays, 0)[1])
+        if self.order is None:
+            return max(1, CHUNK // self.shape.threads)
+        return int(self.order.integers(1, max(1, FEW // self.shape.threads) + 1))
+
+    def run_chunk(self, chunk: Chunk) -> None:
+        self.chunk = chunk
+        self.storages = self.given | resident(self.code.arrays, chunk)
+        chunk.values.update(self.numbers)
+        self.groups: dict[int, list[np.ndarray | None]] = {0: [None]}
+        self.arrivals: dict[int, Arrivals] = {}
+        self.parked: list[tuple[Lanes, int]] = []
+        self.snapshots: dict[int, tuple[np.ndarray, dict[str, np.ndarray]]] = {}
+        self.ended = np.full(chunk.count, -1, np.int32)
+        while True:
+            while self.groups:
+                if self.order is None:
+                    self.furthest_behind()
+                else:
+                    self.anybody(self.order)
+            if not self.go_on():
+                break
+
+    def go_on(self) -> bool:
+        """Nobody can go on: whoever waits for a change goes on if there was one. Raises if that is a deadlock."""
+        ready = [lanes for lanes, seen in self.parked if seen < self.changes]
+        if ready:
+            self.parked = [(lanes, seen) for lanes, seen in self.parked if seen >= self.changes]
+            for lanes in ready:
+                self.put(lanes)
+            return True
+        if self.parked or any(a.counts.any() for a in self.arrivals.values()):
+            raise stuck(self.code, self.chunk, self.parked, self.arrivals, self.ended, self.shape)
+        return False
+
+    # --- scheduling ------------------------------------------------------------------------------
+
+    def put(self, lanes: Lanes) -> None:
+        if lanes.count:
+            self.groups.setdefault(lanes.pc, []).append(lanes.index)
+
+    def take(self, pc: int) -> Lanes:
+        """All threads at an instruction, in order."""
+        parts = self.groups.pop(pc)
+        if len(parts) == 1:
+            return Lanes(self.chunk, parts[0], pc)
+        together = np.sort(np.concatenate([p for p in parts if p is not None]))
+        return Lanes(self.chunk, None if len(together) == self.chunk.count else together, pc)
+
+    def furthest_behind(self) -> None:
+        lanes: Lanes | None = self.take(min(self.groups))
+        while lanes is not None:
+            lanes = self.step(lanes)
+            if lanes is not None and self.groups and lanes.pc >= min(self.groups):
+                self.put(lanes)
+                return
+
+    def anybody(self, order: np.random.Generator) -> None:
+        """A part of a group goes on for some instructions."""
+        waiting = list(self.groups)
+        whole = self.take(waiting[int(order.integers(len(waiting)))])
+        index = whole.numbers()
+        match int(order.integers(4)):
+            case 0:
+                chosen = np.zeros(len(index), bool)
+                chosen[order.integers(len(index))] = True
+            case 1:
+                warp = self.chunk.warp[index]
+                chosen = warp == warp[order.integers(len(index))]
+            case 2:
+                chosen = order.random(len(index)) < 0.5
+            case _:
+                chosen = np.ones(len(index), bool)
+        self.put(Lanes(self.chunk, index[~chosen], whole.pc))
+        some = index[chosen]
+        order.shuffle(some)
+        lanes: Lanes | None = Lanes(self.chunk, some, whole.pc)
+        for _ in range(int(order.integers(1, 12))):
+            if lanes is None or not lanes.count:
+                return
+            lanes = self.step(lanes)
+        if lanes is not None:
+            self.put(lanes)
+
+    def step(self, lanes: Lanes) -> Lanes | None:
+        """One instruction; the threads that go on from there, if it is one group."""
+        instruction = self.code.instructions[lanes.pc]
+        if self.counters is not None:
+            self.counters.instructions += lanes.warps()
+        try:
+            return self.does[type(instruction)](lanes, instruction)
+        except Trouble as trouble:
+            raise self.fail(lanes, trouble, trouble.mask, trouble.reason) from None
+
+    def then(self, run: Callable[[Lanes, Any], None]) -> Callable[[Lanes, Any], Lanes | None]:
+        def done(lanes: Lanes, instruction: Any) -> Lanes:
+            run(lanes, instruction)
+            lanes.pc += 1
+            return lanes
+
+        return done
+
+    # --- instructions ----------------------------------------------------------------------------
+
+    def set(self, lanes: Lanes, one: Set) -> Lanes:
+        lanes.assign(one.name, one.value(lanes), one.dtype)
+        lanes.pc += 1
+        return lanes
+
+    def branch(self, lanes: Lanes, one: Branch) -> Lanes | None:
+        holds = one.condition(lanes)
+        if self.counters is not None:
+            self.counters.branches += lanes.warps()
+        count = lanes.count * bool(holds) if np.ndim(holds) == 0 else int(np.count_nonzero(holds))
+        if count == lanes.count:
+            lanes.pc += 1
+            return lanes
+        if count == 0:
+            lanes.pc = one.target
+            return lanes
+        if self.counters is not None:
+            rows = lanes.rows(holds.astype(np.int8))
+            self.counters.divergent += int(((rows == 1).any(1) & (rows == 0).any(1)).sum())
+        self.put(lanes.part(~holds, one.target))
+        return lanes.part(holds, lanes.pc + 1)
+
+    def jump(self, lanes: Lanes, one: Jump) -> Lanes:
+        lanes.pc = one.target
+        return lanes
+
+    def turn(self, lanes: Lanes, one: Turn) -> Lanes | None:
+        """Threads that come back with the same values, and nothing written since, wait until something is."""
+        found = self.snapshots.get(lanes.pc)
+        values = self.chunk.values
+        names = [n for n in one.names if n in values]
+        if found is None:
+            found = self.snapshots[lanes.pc] = (np.full(self.chunk.count, -1, np.int64), {})
+        seen, kept = found
+        same = lanes.of(seen) == self.changes
+        for name in names:
+            value = lanes.wide(lanes.variable(name))
+            if name not in kept:
+                kept[name] = np.zeros(self.chunk.count, value.dtype)
+                same = np.zeros(lanes.count, bool)
+            before = lanes.of(kept[name])
+            same = same & ((before == value) | ((before != before) & (value != value)))
+            kept[name][lanes.numbers()] = value
+        seen[lanes.numbers()] = self.changes
+        if same.any():
+            self.parked.append((lanes.part(same, one.target), self.changes))
+            lanes = lanes.part(~same)
+        lanes.pc = one.target
+        return lanes if lanes.count else None
+
+    def wait(self, lanes: Lanes, one: Wait) -> Lanes | None:
+        chunk = self.chunk
+        if one.kind == "syncthreads":
+            released = self.arrived(lanes, chunk.block, np.full(len(chunk.blocks), chunk.threads))
+        else:
+            released = self.arrived(lanes, chunk.warp, chunk.expected())
+        if released is None:
+            return None
+        index = slice(None) if released.index is None else released.index
+        if one.kind == "syncthreads":
+            chunk.time[index] = ((chunk.time[index] >> WARPS_BITS) + 1) << WARPS_BITS
+            if self.counters is not None:
+                self.counters.barriers += released.count // chunk.threads
+        else:
+            chunk.time[index] += 1
+        released.pc += 1
+        return released
+
+    def arrived(self, lanes: Lanes, unit: np.ndarray, expected: np.ndarray) -> Lanes | None:
+        """The threads whose block, or warp, is now complete at this instruction."""
+        if lanes.index is None:
+            return lanes
+        arrivals = self.arrivals.setdefault(lanes.pc, Arrivals(len(expected)))
+        arrivals.counts += np.bincount(unit[lanes.index], minlength=len(expected))
+        arrivals.index.append(lanes.index)
+        full = (arrivals.counts >= expected) & (arrivals.counts > 0)
+        if not full.any():
+            return None
+        index = np.concatenate(arrivals.index)
+        out = full[unit[index]]
+        arrivals.index = [index[~out]]
+        arrivals.counts[full] = 0
+        released = np.sort(index[out])
+        return Lanes(self.chunk, None if len(released) == self.chunk.count else released, lanes.pc)
+
+    def swap(self, lanes: Lanes, one: Swap) -> Lanes | None:
+        named = ((one.mask >> lanes.of(self.chunk.lane)) & 1).astype(bool)
+        if not named.all():
+            raise Trouble(
+                one.place, ~named, f"{one.how} is reached by a lane that its mask {one.mask:#x} does not name"
+            )
+        released = self.arrived(lanes, self.chunk.warp, self.chunk.expected(one.mask))
+        if released is None:
+            return None
+        released.assign(one.name, swapped(one, released), one.dtype)
+        released.pc += 1
+        return released
+
+    def check(self, lanes: Lanes, one: Check) -> Lanes:
+        holds = one.condition(lanes)
+        if not np.all(holds):
+            raise Trouble(one.place, np.logical_not(holds), f"the assertion does not hold: {one.message}".rstrip(": "))
+        lanes.pc += 1
+        return lanes
+
+    def end(self, lanes: Lanes, one: End) -> None:
+        self.ended[lanes.numbers()] = lanes.pc
+
+    # --- launches by threads ---------------------------------------------------------------------
+
+    def start(self, lanes: Lanes, one: Start) -> Lanes:
+        def axes(given: Any) -> list[np.ndarray]:
+            return [lanes.wide(f(lanes)) for f in given] + [np.broadcast_to(1, lanes.count)] * (3 - len(given))
+
+        grid, block, shared = axes(one.grid), axes(one.block), lanes.wide(one.shared(lanes))
+        if self.depth + 1 >= DEEPEST:
+            raise Trouble(one.place, True, f"launches go {DEEPEST} deep at most")
+        if len(self.children) + lanes.count > MOST_CHILDREN and self.order is None:
+            raise Trouble(one.place, True, f"more than {MOST_CHILDREN} launches of threads are pending")
+        given = [(p, x) for p, x in zip(one.routine.parameters, one.arguments, strict=True)]
+        numbers = {p.name: lanes.wide(x(lanes)) for p, x in given if not isinstance(x, Array)}
+        for n in range(lanes.count):
+            shape = Shape(
+                (int(grid[0][n]), int(grid[1][n]), int(grid[2][n])),
+                (int(block[0][n]), int(block[1][n]), int(block[2][n])),
+                int(shared[n]),
+            )
+            storages: dict[int, Storage] = {}
+            for p, x in given:
+                if isinstance(p, Array) and isinstance(x, Array):
+                    storages[id(p)] = again(self.storage(x), p, one.routine)
+            child = Child(one, shape, storages, {name: x[n] for name, x in numbers.items()})
+            if self.order is not None and self.order.random() < 0.5:
+                self.run_child(child)
+            else:
+                self.children.append(child)
+        self.changes += 1
+        lanes.pc += 1
+        return lanes
+
+    def run_children(self) -> None:
+        if self.order is not None:
+            self.order.shuffle(self.children)
+        for child in self.children:
+            self.run_child(child)
+        self.children = []
+
+    def run_child(self, child: Child) -> None:
+        counters = Counters() if self.counters is not None else None
+        made = Machine(
+            child.start.routine,
+            child.shape,
+            child.storages,
+            child.numbers,
+            self.gpu,
+            self.order,
+            counters,
+            self.depth + 1,
+        )
+        made.run()
+        if self.counters is not None and counters is not None:
+            self.counters.add(counters)
+
+
+def again(storage: Storage, array: Array, routine: Routine) -> Storage:
+    """A global array for a kernel that is launched: it sees all that was written before."""
+    made = Storage(array, storage.data, storage.size, storage.name, storage.first_byte)
+    if routine.accessed.get(array.name, frozenset()) & {"store", "atomic"}:
+        made.shadow = Shadow(len(storage.data), False)
+    return made

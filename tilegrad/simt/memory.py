@@ -1,0 +1,102 @@
+"""The arrays of a launch: where their elements are, and the names by which people know them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .form import Array
+from .lanes import Chunk, Lanes
+from .races import Shadow
+
+
+class Storage:
+    """The elements of an array: of a whole launch (global), of each block (shared), or of each thread (local)."""
+
+    def __init__(self, array: Array, data: np.ndarray, size: int, name: str = "", first_byte: int = 0) -> None:
+        self.array = array
+        self.name = name or array.name
+        self.data = data
+        self.size = size
+        """The elements that a thread may use."""
+        self.shape = array.shape or (size,)
+        self.space = {"dynamic": "shared"}.get(array.space, array.space)
+        self.itemsize = data.itemsize
+        self.first_byte = first_byte
+        self.shadow: Shadow | None = None
+        self.filled: np.ndarray | None = None
+        """Of local arrays: which elements have been written."""
+
+    def positions(self, lanes: Lanes, index: list[Any]) -> Any:
+        """Where elements are among those that a thread may use, once their bounds have been checked."""
+        linear: Any = index[0]
+        for i, extent in zip(index[1:], self.shape[1:], strict=True):
+            linear = linear * np.int64(extent) + i
+        return linear
+
+    def outside(self, index: list[Any]) -> tuple[int, Any] | None:
+        """The first axis along which an index is wrong, and which ones are."""
+        for axis, (i, extent) in enumerate(zip(index, self.shape, strict=True)):
+            if np.min(i) < 0 or np.max(i) >= extent:
+                return axis, (i < 0) | (i >= extent)
+        return None
+
+    def located(self, lanes: Lanes, linear: Any) -> np.ndarray:
+        """Where elements are in `data`, for each thread."""
+        match self.space:
+            case "global":
+                return lanes.wide(linear)
+            case "shared":
+                return lanes.of(lanes.chunk.block) * self.size + linear  # type: ignore[no-any-return]
+            case _:
+                return lanes.numbers() * self.size + linear  # type: ignore[no-any-return]
+
+    def element(self, position: int) -> str:
+        """An element as its kernel writes it.
+
+        >>> from ..ir.dtype import float32
+        >>> Storage(Array("tile", float32, "shared", (4, 8)), np.zeros(32), 32).element(12)
+        'tile[1, 4]'
+        """
+        index = np.unravel_index(position % self.size, self.shape)
+        return f"{self.name}[{', '.join(str(int(i)) for i in index)}]"
+
+    def __str__(self) -> str:
+        extents = " x ".join(map(str, self.shape))
+        where = {"global": "", "shared": " in shared memory", "local": " of the thread's own"}[self.space]
+        return f"{self.name}, which has {extents} elements of {self.array.dtype.name}{where}"
+
+
+def shared_layout(arrays: tuple[Array, ...], dynamic_bytes: int) -> tuple[dict[int, tuple[int, int]], int]:
+    """For each shared array its elements and first byte; and the bytes of a block without the dynamic ones."""
+    found: dict[int, tuple[int, int]] = {}
+    at = 0
+    for array in arrays:
+        if array.space == "shared":
+            at = -(-at // array.dtype.bytes) * array.dtype.bytes
+            count = int(np.prod(array.shape, dtype=np.int64))
+            found[id(array)] = (count, at)
+            at += count * array.dtype.bytes
+    start = -(-at // 16) * 16
+    for array in arrays:
+        if array.space == "dynamic":
+            found[id(array)] = (dynamic_bytes // array.dtype.bytes, start)
+    return found, at
+
+
+def resident(arrays: tuple[Array, ...], chunk: Chunk) -> dict[int, Storage]:
+    """Fresh shared and local memory for the blocks that are resident."""
+    found: dict[int, Storage] = {}
+    layout, _ = shared_layout(arrays, chunk.shape.shared)
+    for array in arrays:
+        if array.space == "local":
+            size = int(np.prod(array.shape, dtype=np.int64))
+            made = Storage(array, np.zeros(size * chunk.count, array.dtype.numpy), size)
+            made.filled = np.zeros(size * chunk.count, bool)
+        else:
+            size, start = layout[id(array)]
+            made = Storage(array, np.zeros(size * len(chunk.blocks), array.dtype.numpy), size, "", start)
+            made.shadow = Shadow(size * len(chunk.blocks), True)
+        found[id(array)] = made
+    return found

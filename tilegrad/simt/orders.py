@@ -1,0 +1,41 @@
+"""Whether a random order has come to the same result as lockstep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..errors import KernelFault
+from .form import Routine
+from .races import differing
+
+ROUNDING = {4: 1e-4, 8: 1e-10}
+"""How far sums of floats may be apart because they were added in another order, as a part of the largest element."""
+
+
+def compared(
+    routine: Routine,
+    first: dict[str, np.ndarray],
+    then: dict[str, np.ndarray],
+    stored: Iterable[str],
+    n: int,
+    seed: int,
+) -> None:
+    for name in sorted(stored):
+        x, y = first[name], then[name]
+        wrong = differing(x, y)
+        if x.dtype.kind == "f":
+            finite = np.abs(x[np.isfinite(x)])
+            allowed = ROUNDING[x.itemsize] * float(finite.max(initial=0.0))
+            with np.errstate(invalid="ignore"):
+                wrong &= ~(np.abs(x - y) <= allowed)
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            raise KernelFault(
+                f"kernel {routine.name}, {routine.place}: the result depends on the order of blocks and threads: "
+                f"{name}[{i}] is "
+                f"{x[i]} in lockstep and {y[i]} in random order {n} of seed {seed} ({int(wrong.sum())} of {len(x)} "
+                f"elements "
+                f"differ)\n{routine.place.marked()}"
+            )

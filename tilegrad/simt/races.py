@@ -1,0 +1,174 @@
+"""Who used which element last: what two threads do to one element without a barrier between them is a race."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .builtin import WARP
+from .lanes import WARPS_BITS
+
+NOBODY, NEVER = -1, -2
+"""In place of the thread that wrote an element: it was there before; it has no value yet."""
+WORDS = {"load": "reads", "store": "writes", "atomic": "changes (atomically)"}
+
+
+class Users:
+    """For each element a thread, its time, and the instruction."""
+
+    def __init__(self, size: int, nobody: int = NOBODY) -> None:
+        self.thread = np.full(size, nobody, np.int32)
+        self.time = np.zeros(size, np.int32)
+        self.pc = np.zeros(size, np.int16)
+
+    def note(self, places: Any, access: Access) -> None:
+        self.thread[places] = access.thread
+        self.time[places] = access.time
+        self.pc[places] = access.pc
+
+
+class Access(NamedTuple):
+    """One instruction of a group of threads."""
+
+    thread: np.ndarray
+    time: np.ndarray
+    pc: int
+    threads: int
+    """Of a block."""
+
+    def part(self, mask: np.ndarray) -> Access:
+        return Access(self.thread[mask], self.time[mask], self.pc, self.threads)
+
+
+class Race(NamedTuple):
+    """Two accesses that no barrier orders. `lane` is the place in the group."""
+
+    lane: int
+    element: int
+    other: int
+    """The other thread."""
+    other_pc: int
+    how: str
+    other_how: str
+
+
+def unordered(users: Users, places: np.ndarray, access: Access) -> np.ndarray | None:
+    """Where another thread has used an element, and no barrier was passed since; None if nowhere."""
+    other = users.thread[places]
+    found = np.flatnonzero((other >= 0) & (other != access.thread))
+    if not len(found):
+        return None
+    n = access.threads
+    other, thread = other[found], access.thread[found]
+    then, now = users.time[places[found]], access.time[found]
+    same_block = other // n == thread // n
+    same_warp = other % n // WARP == thread % n // WARP
+    at_once = np.where(same_warp, then == now, then >> WARPS_BITS == now >> WARPS_BITS)
+    wrong = found[~same_block | at_once]
+    if not len(wrong):
+        return None
+    mask = np.zeros(len(places), bool)
+    mask[wrong] = True
+    return mask
+
+
+class Shadow:
+    """The last users of the elements of an array that is written."""
+
+    def __init__(self, size: int, unwritten: bool) -> None:
+        self.size = size
+        self.writers = Users(size, NEVER if unwritten else NOBODY)
+        self._readers: tuple[Users, Users] | None = None
+        self._changers: tuple[Users, Users] | None = None
+
+    @property
+    def readers(self) -> tuple[Users, Users]:
+        """Two different readers of each element, if it has had two: a writer cannot be both."""
+        self._readers = self._readers or (Users(self.size), Users(self.size))
+        return self._readers
+
+    @property
+    def changers(self) -> tuple[Users, Users]:
+        self._changers = self._changers or (Users(self.size), Users(self.size))
+        return self._changers
+
+    def never_written(self, places: np.ndarray) -> np.ndarray:
+        found: np.ndarray = self.writers.thread[places] == NEVER
+        return found
+
+    def load(self, places: np.ndarray, access: Access) -> Race | None:
+        race = self._race("load", places, access, self._earlier(written=True, changed=True))
+        _note_two(self.readers, places, access)
+        return race
+
+    def change(self, places: np.ndarray, access: Access) -> Race | None:
+        """An atomic operation: atomics do not disturb each other."""
+        race = self._race("atomic", places, access, self._earlier(written=True, read=True))
+        _note_two(self.changers, places, access)
+        return race
+
+    def store(self, places: np.ndarray, access: Access, differs: np.ndarray) -> Race | None:
+        """`differs`: where another value is stored than the one that is there; the others disturb nobody."""
+        race = self._race(
+            "store",
+            places,
+            access,
+            self._earlier(written=True, read=True, changed=True),
+            differs if differs.any() else None,
+        )
+        self.writers.note(places, access)
+        return race
+
+    def collided(self, places: np.ndarray, access: Access, stored: np.ndarray, values: np.ndarray) -> Race | None:
+        """Threads of one group that have stored different values to one element."""
+        winner = self.writers.thread[places]
+        lost = np.flatnonzero((winner != access.thread) & differing(stored, values))
+        if not len(lost):
+            return None
+        n = int(lost[0])
+        return Race(n, int(places[n]), int(winner[n]), access.pc, "store", "store")
+
+    def _earlier(self, written: bool = False, read: bool = False, changed: bool = False) -> list[tuple[Users, str]]:
+        found = [(self.writers, "store")] if written else []
+        if read and self._readers:
+            found += [(users, "load") for users in self._readers]
+        if changed and self._changers:
+            found += [(users, "atomic") for users in self._changers]
+        return found
+
+    def _race(
+        self, how: str, places: np.ndarray, access: Access, earlier: list[tuple[Users, str]], only: Any = True
+    ) -> Race | None:
+        if only is None:
+            return None
+        for users, other_how in earlier:
+            mask = unordered(users, places, access)
+            if mask is None:
+                continue
+            if only is not True:
+                mask &= only
+            if mask.any():
+                n = int(np.argmax(mask))
+                p = int(places[n])
+                return Race(n, p, int(users.thread[p]), int(users.pc[p]), how, other_how)
+        return None
+
+
+def _note_two(two: tuple[Users, Users], places: np.ndarray, access: Access) -> None:
+    """Keeps two different threads for each element: the first one, and the last other one."""
+    first, second = two
+    n = access.threads
+    known = first.thread[places]
+    old = (known >= 0) & (known // n == access.thread // n) & (first.time[places] < access.time)
+    fresh = (known < 0) | old  # what came before a barrier gives way to what comes after it
+    first.note(places[fresh], access.part(fresh))
+    others = first.thread[places] != access.thread
+    if others.any():
+        second.note(places[others], access.part(others))
+
+
+def differing(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Where two arrays differ; NaN is NaN."""
+    result: np.ndarray = (x != y) & ((x == x) | (y == y))
+    return result

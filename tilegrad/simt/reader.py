@@ -1,0 +1,482 @@
+"""Reads a kernel or a device function, for given types and constants, into its form.
+
+A name has one type, which may show only at a later assignment: the function is read again until no type changes.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from ..errors import KernelSourceError
+from ..ir.dtype import bool_
+from .builtin import Builtin
+from .calls import DEEPEST, TYPES, CallReader
+from .form import (
+    Array,
+    Assign,
+    Barrier,
+    Called,
+    Claim,
+    Exchange,
+    Expression,
+    For,
+    If,
+    Leave,
+    Number,
+    Operation,
+    Return,
+    Routine,
+    Run,
+    Statement,
+    Store,
+    Variable,
+    While,
+)
+from .kinds import Kind, Refused, kind_of, meeting, shown, supported, typed
+from .scope import Scope
+
+MOST_READINGS = 12
+RESULT = "return"
+"""The name under which the type of a device function's result is found."""
+STATEMENTS: dict[type, str] = {
+    ast.Try: "kernels have no exceptions",
+    ast.Raise: "kernels have no exceptions: use assert, which the simulator sees to",
+    ast.With: "kernels have no `with`",
+    ast.FunctionDef: "functions that kernels call are written outside of them, with @simt.device",
+    ast.ClassDef: "kernels have no classes",
+    ast.Import: "imports stand outside of kernels",
+    ast.ImportFrom: "imports stand outside of kernels",
+    ast.Global: "a kernel changes nothing outside but what it stores in its arrays",
+    ast.Nonlocal: "a kernel changes nothing outside but what it stores in its arrays",
+    ast.Delete: "names need not be deleted",
+    ast.Match: "kernels have no `match`: write if and elif",
+}
+
+
+class Reader(CallReader):
+    """Reads routines; those that are called or launched on the way, too."""
+
+    def __init__(self) -> None:
+        self.made: dict[Any, Routine] = {}
+        self.under_way: list[Any] = []
+        self.texts: dict[str, int] = {}
+
+    def routine(self, function: Any, given: dict[str, Any], node: ast.AST, launched: bool = False) -> Routine:
+        described = tuple([(n, (x.dtype, x.space, x.shape) if isinstance(x, Array) else x) for n, x in given.items()])
+        key = (id(function), launched, described)
+        if key in self.made:
+            return self.made[key]
+        name = function.fn.__name__
+        if key in self.under_way or len(self.under_way) >= DEEPEST:
+            end = (
+                "launches itself: that needs an end that is known when it is read; write a loop on the host"
+                if launched
+                else ("calls itself: write a loop")
+            )
+            raise Refused(f"{name} {end}")
+        self.under_way.append(key)
+        known: dict[str, Kind] = {}
+        try:
+            for _ in range(MOST_READINGS):
+                scope, body = self.once(function, given, known, False)
+                if not scope.changed:
+                    break
+            scope, body = self.once(function, given, known, True)
+        finally:
+            self.under_way.pop()
+        self.made[key] = self.finished(scope, body, launched)
+        return self.made[key]
+
+    def once(self, function: Any, given: dict[str, Any], known: dict[str, Kind], final: bool) -> tuple[Scope, Any]:
+        before = getattr(self, "scope", None)
+        self.scope = Scope(function, dict(given), known, final)
+        try:
+            body = self.block(self.scope.source.tree.body)
+            return self.scope, body
+        finally:
+            if before is not None:
+                self.scope = before
+
+    def finished(self, scope: Scope, body: tuple[Statement, ...], launched: bool) -> Routine:
+        name = scope.source.name
+        result = scope.known[RESULT].dtype if RESULT in scope.known else None
+        if scope.function.simt_role == "device" and result is not None and not ends(body):
+            raise scope.wrong(
+                scope.source.tree.args, f"{name} returns a number on one way through it, and nothing on another"
+            )
+        self.texts[name] = number = self.texts.get(name, 0) + 1
+        types = {n: scope.fixed.get(n) or scope.known[n].dtype for n in scope.types if n != RESULT}
+        accessed = {n: frozenset(how) for n, how in scope.accessed.items()}
+        place = scope.place(scope.source.tree)
+        text = name if number == 1 else f"{name}_{number}"
+        return Routine(
+            name,
+            scope.parameters(),
+            body,
+            result,
+            types,
+            tuple(scope.own),
+            accessed,
+            tuple(scope.routines),
+            place,
+            text,
+        )
+
+    # --- statements ------------------------------------------------------------------------------
+
+    def block(self, body: list[ast.stmt]) -> tuple[Statement, ...]:
+        made: list[Statement] = []
+        self.scope.depth += 1
+        for node in body:
+            try:
+                made += self.statement(node)
+            except KernelSourceError:
+                raise
+            except Refused as refused:
+                raise self.scope.wrong(node, refused.reason) from None
+        self.scope.depth -= 1
+        return tuple(made)
+
+    def statement(self, node: ast.stmt) -> list[Statement]:
+        place = self.scope.place(node)
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if self.is_array(call):
+                return self.declare(name, call)
+            case ast.Assign(targets=targets, value=value):
+                return self.assign(node, targets, value)
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=value):
+                return self.declared(node, name, annotation, value)
+            case ast.AugAssign(target=target, op=op, value=value):
+                return self.change(node, target, op, value)
+            case ast.Expr(value=ast.Constant()) | ast.Pass():
+                return []
+            case ast.Expr(value=ast.Call() as call):
+                return [self.called(call, place)]
+            case ast.Expr(value=value):
+                self.value(value)
+                raise Refused("this computes something and does nothing with it")
+            case ast.If(test=test, body=body, orelse=other):
+                return self.branch(node, test, body, other)
+            case ast.While():
+                return self.repeat(node)
+            case ast.For():
+                return self.loop(node)
+            case ast.Break() | ast.Continue():
+                return [Leave(place, "break" if isinstance(node, ast.Break) else "continue")]
+            case ast.Return(value=value):
+                return self.back(node, value)
+            case ast.Assert(test=test, msg=message):
+                text = message.value if isinstance(message, ast.Constant) else ""
+                return [Claim(place, typed(self.condition(test), bool_), str(text))]
+            case _:
+                raise Refused(
+                    STATEMENTS.get(type(node), f"{type(node).__name__} is not part of the language of kernels")
+                )
+
+    # --- assignments -----------------------------------------------------------------------------
+
+    def is_array(self, call: ast.Call) -> bool:
+        if not isinstance(call.func, ast.Name | ast.Attribute):
+            return False
+        callee = self.value(call.func)
+        return isinstance(callee, Builtin) and callee.kind == "array"
+
+    def declare(self, name: str, call: ast.Call) -> list[Statement]:
+        """`tile = simt.shared(simt.float32, (16, 16))`."""
+        scope, callee = self.scope, self.value(call.func)
+        if scope.depth > 1:
+            raise Refused(f"{callee.form} stands at the beginning of a kernel, not in a loop or branch")
+        if scope.function.simt_role == "device" and callee.name != "local":
+            raise Refused("shared memory is declared by the kernel: pass the array to the device function")
+        if name in scope.arrays or name in scope.assigned:
+            raise Refused(f"`{name}` is there already: an array has a name of its own")
+        dynamic = callee.name == "dynamic_shared"
+        given = [self.value(x) for x in self.positional(call, callee.name, 1 if dynamic else 2)]
+        if dynamic and any(array.space == "dynamic" for array in scope.own):
+            raise Refused("a kernel has one dynamic_shared array: all would begin at the same byte")
+        dtype = supported(given[0], f"the first argument of {callee.name}")
+        shape: tuple[int, ...] = ()
+        if not dynamic:
+            shape = given[1] if isinstance(given[1], tuple) else (given[1],)
+            if any(isinstance(n, Expression) for n in shape):
+                raise Refused(
+                    "the extents of an array are known when the kernel is compiled: make what they come from a "
+                    "parameter "
+                    "`NAME: simt.constexpr`, or use simt.dynamic_shared(dtype), whose size the launch gives"
+                )
+            if any(not isinstance(n, int) or n < 1 for n in shape) or not shape:
+                raise Refused(f"the shape of an array is whole numbers from 1 on, and not {given[1]!r}")
+        array = Array(name, dtype, "dynamic" if dynamic else callee.name, shape)
+        scope.arrays[name] = array
+        scope.own.append(array)
+        return []
+
+    def value(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.Tuple):
+            return tuple([self.value(x) for x in node.elts])
+        return super().value(node)
+
+    def assign(self, node: ast.AST, targets: list[ast.expr], value: ast.expr) -> list[Statement]:
+        if len(targets) > 1:
+            raise Refused("one name is assigned at a time")
+        match targets[0]:
+            case ast.Name(id=name):
+                return [self.assign_name(node, name, self.given(value))]
+            case ast.Subscript() as target:
+                return [self.store(node, target, self.number(value))]
+            case ast.Tuple(elts=names) if isinstance(value, ast.Tuple) and len(names) == len(value.elts):
+                return self.several(node, names, value.elts)
+            case ast.Tuple():
+                raise Refused("several names are given as many expressions: x, y = y, x")
+            case _:
+                raise Refused("only names and elements of arrays are assigned in kernels")
+
+    def given(self, node: ast.expr) -> Any:
+        value = self.value(node)
+        if not isinstance(value, Expression | int | float):
+            if isinstance(value, Array):
+                raise self.scope.wrong(
+                    node, f"an array has one name: use `{value.name}` itself; a second name could hide a race"
+                )
+            raise self.scope.wrong(node, f"{shown(value)} is no number: only numbers are assigned to names")
+        return value
+
+    def several(self, node: ast.AST, names: list[ast.expr], values: list[ast.expr]) -> list[Statement]:
+        """`x, y = y, x`: all values first."""
+        if self.independent(names, values):
+            return [s for name, x in zip(names, values, strict=True) for s in self.assign(node, [name], x)]
+        made: list[Statement] = []
+        held: list[Expression] = []
+        for n, value in enumerate(values):
+            x = self.given(value)
+            dtype = self.scope.give(f"next_{n}", kind_of(x))
+            made.append(Assign(self.scope.place(node), f"next_{n}", typed(x, dtype)))
+            held.append(Variable(dtype, f"next_{n}"))
+        for target, x in zip(names, held, strict=True):
+            if isinstance(target, ast.Name):
+                made.append(self.assign_name(node, target.id, x))
+            elif isinstance(target, ast.Subscript):
+                made.append(self.store(node, target, x))
+            else:
+                raise Refused("only names and elements of arrays are assigned in kernels")
+        return made
+
+    def independent(self, names: list[ast.expr], values: list[ast.expr]) -> bool:
+        """Whether no value is made of what is assigned beside it, so that the order does not matter."""
+        given = {n.id for n in names if isinstance(n, ast.Name)}
+        used = {n.id for x in values for n in ast.walk(x) if isinstance(n, ast.Name)}
+        return len(given) == len(names) and not given & used
+
+    def assign_name(self, node: ast.AST, name: str, value: Any) -> Statement:
+        scope = self.scope
+        if name in scope.arrays:
+            raise Refused(f"`{name}` is an array: assign its elements, {name}[i] = ...")
+        if name in scope.given and name not in scope.fixed:
+            raise Refused(f"`{name}` is a constant of the kernel and stays what it is")
+        if name in scope.loops:
+            raise Refused(f"`{name}` is counted by the loop around and is not assigned in it: use another name")
+        dtype = scope.give(name, kind_of(value))
+        scope.assigned.add(name)
+        return Assign(scope.place(node), name, typed(value, dtype))
+
+    def declared(self, node: ast.AST, name: str, annotation: ast.expr, value: ast.expr | None) -> list[Statement]:
+        """`total: simt.float64 = 0.0`."""
+        found = self.value(annotation)
+        dtype = supported(TYPES.get(found, found) if isinstance(found, type) else found, f"the type of `{name}`")
+        if name in self.scope.assigned and self.scope.fixed.get(name) is not dtype:
+            raise Refused(f"`{name}` has a value already: its type is said where it is assigned first")
+        self.scope.fixed[name] = dtype
+        self.scope.known[name] = Kind(dtype)
+        self.scope.types[name] = dtype
+        return [] if value is None else [self.assign_name(node, name, self.given(value))]
+
+    def store(self, node: ast.AST, target: ast.Subscript, value: Any) -> Statement:
+        try:
+            element = self.element(target, "store")
+        except Refused as refused:
+            raise self.scope.wrong(target, refused.reason) from None
+        kind = kind_of(value)
+        if kind.dtype.is_float and not element.dtype.is_float:
+            raise Refused(
+                f"`{element.array.name}` is {element.dtype.name}, and {kind.dtype.name} is stored: convert it, "
+                f"simt.{element.dtype.name}(...)"
+            )
+        return Store(self.scope.place(node), element, typed(value, element.dtype))
+
+    def change(self, node: ast.AST, target: ast.expr, op: ast.operator, value: ast.expr) -> list[Statement]:
+        """`x += 1`, `A[i] += 1`."""
+        x = self.number(target)
+        result = self.operation(node, op, x, self.number(value))
+        match target:
+            case ast.Name(id=name):
+                return [self.assign_name(node, name, result)]
+            case ast.Subscript():
+                return [self.store(node, target, result)]
+            case _:
+                raise Refused("only names and elements of arrays are assigned in kernels")
+
+    # --- flow ------------------------------------------------------------------------------------
+
+    def called(self, call: ast.Call, place: Any) -> Statement:
+        """A call on a line of its own."""
+        if isinstance(call.func, ast.Subscript):
+            base = self.value(call.func.value)
+            if getattr(base, "simt_role", "") == "kernel":
+                return self.launch(call)
+        callee = self.value(call.func)
+        if isinstance(callee, Builtin) and callee.kind == "barrier":
+            self.positional(call, callee.name, 0)
+            return Barrier(place, callee.name)
+        value = self.value(call)
+        if not isinstance(value, Expression):
+            raise Refused("this computes something and does nothing with it")
+        if isinstance(value, Called | Exchange) or type(value).__name__ == "Atomic":
+            return Run(place, value)
+        raise Refused("this computes something and does nothing with it")
+
+    def branch(self, node: ast.AST, test: ast.expr, body: list[ast.stmt], other: list[ast.stmt]) -> list[Statement]:
+        scope = self.scope
+        condition = self.condition(test)
+        if not isinstance(condition, Expression):  # decided now; the other way is not even read
+            scope.depth -= 1
+            chosen = list(self.block(body if condition else other))
+            scope.depth += 1
+            return chosen
+        before = set(scope.assigned)
+        yes = self.block(body)
+        after_yes, scope.assigned = scope.assigned, set(before)
+        no = self.block(other)
+        if ends(yes) and not ends(no):
+            pass
+        elif ends(no) and not ends(yes):
+            scope.assigned = after_yes
+        else:
+            self.forget((after_yes | scope.assigned) - (after_yes & scope.assigned), "on one way of the `if` above")
+            scope.assigned &= after_yes
+        return [If(scope.place(node), condition, yes, no)]
+
+    def forget(self, names: set[str], where: str) -> None:
+        for name in names:
+            self.scope.partly[name] = f"`{name}` is assigned only {where}: give it a value before"
+
+    def inside(self, body: list[ast.stmt], where: str) -> tuple[Statement, ...]:
+        """The body of a loop, which may run not at all."""
+        before = set(self.scope.assigned)
+        made = self.block(body)
+        self.forget(self.scope.assigned - before, where)
+        self.scope.assigned = before
+        return made
+
+    def repeat(self, node: ast.While) -> list[Statement]:
+        if node.orelse:
+            raise self.scope.wrong(node.orelse[0], "a loop has no else")
+        condition = self.condition(node.test)
+        if condition is False:
+            return []
+        body = self.inside(node.body, "inside the loop above")
+        if condition is True and not leaves(body):
+            raise Refused("this loop never ends: it has no break and no return")
+        return [While(self.scope.place(node), typed(condition, bool_), body)]
+
+    def loop(self, node: ast.For) -> list[Statement]:
+        scope, place = self.scope, self.scope.place(node)
+        if node.orelse:
+            raise scope.wrong(node.orelse[0], "a loop has no else")
+        if not isinstance(node.target, ast.Name):
+            raise scope.wrong(node.target, "a loop counts one name")
+        name = node.target.id
+        if not isinstance(node.iter, ast.Call) or self.value(node.iter.func) is not range:
+            raise scope.wrong(node.iter, "a loop runs over range(...)")
+        bounds: list[Any] = [self.integer(x, "a bound of a loop") for x in self.positional(node.iter, "range", 1, 3)]
+        start, stop, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
+        if not isinstance(step, Expression) and step == 0:
+            raise scope.wrong(node.iter, "the step of a loop is not 0")
+        if name in scope.loops or name in scope.arrays or name in scope.assigned:
+            raise scope.wrong(node.target, f"`{name}` has a value already: a loop counts a name of its own")
+        dtype = scope.give(name, Kind(meeting(meeting_of(start, stop), meeting_of(step, 0))))
+        before, bounds = [], [typed(x, dtype) for x in (start, stop, step)]
+        for n, (word, x) in enumerate(zip(("start", "stop", "step"), bounds, strict=True)):
+            if n and not steady(x, assigned_in(node.body)):
+                held = f"{name}_{word}"
+                before.append(Assign(place, held, typed(x, scope.give(held, Kind(dtype)))))
+                bounds[n] = Variable(dtype, held)
+        scope.loops.append(name)
+        scope.assigned.add(name)
+        body = self.inside(node.body, "inside the loop above")
+        scope.loops.pop()
+        scope.assigned.discard(name)
+        scope.partly[name] = f"`{name}` is counted by the loop above and ends with it: keep it in another name"
+        return [*before, For(place, name, bounds[0], bounds[1], bounds[2], body)]
+
+    def back(self, node: ast.AST, value: ast.expr | None) -> list[Statement]:
+        place = self.scope.place(node)
+        if value is None or (isinstance(value, ast.Constant) and value.value is None):
+            return [Return(place, None)]
+        if self.scope.function.simt_role == "kernel":
+            raise Refused("a kernel returns nothing: store what it computes in an array")
+        x = self.given(value)
+        return [Return(place, typed(x, self.scope.give(RESULT, kind_of(x))))]
+
+
+def meeting_of(x: Any, y: Any) -> Number:
+    """The type of two bounds, as a number of that type."""
+    return Number(meeting(x, y), 0)
+
+
+def assigned_in(body: list[ast.stmt]) -> set[str]:
+    nodes = [node for statement in body for node in ast.walk(statement)]
+    return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def steady(x: Expression, changed: set[str]) -> bool:
+    """Whether a bound may be computed in every turn: nothing that it is made of changes."""
+    match x:
+        case Number():
+            return True
+        case Variable(name=name):
+            return name not in changed
+        case Operation(operands=operands):
+            return all(steady(y, changed) for y in operands)
+        case _:
+            return type(x).__name__ == "Special"
+
+
+def ends(body: tuple[Statement, ...]) -> bool:
+    """Whether no thread comes out at the end of these statements."""
+    last = body[-1] if body else None
+    match last:
+        case Return() | Leave():
+            return True
+        case If(body=yes, other=no):
+            return ends(yes) and ends(no)
+        case While(condition=Number(value=True), body=inner):
+            return not any(isinstance(s, Leave) and s.way == "break" for s in inner)
+        case _:
+            return False
+
+
+def leaves(body: tuple[Statement, ...]) -> bool:
+    """Whether something in a loop ends it."""
+    for statement in body:
+        match statement:
+            case Return() | Leave(way="break"):
+                return True
+            case If(body=yes, other=no):
+                if leaves(yes) or leaves(no):
+                    return True
+            case While(body=inner) | For(body=inner):
+                if any(isinstance(s, Return) for s in inner) or leaves(tuple(s for s in inner if isinstance(s, If))):
+                    return True
+            case _:
+                pass
+    return False
+
+
+def read(function: Any, given: dict[str, Any]) -> Routine:
+    """The routine of a kernel: `given` has an Array or a DType for each parameter, or its constant."""
+    reader = Reader()
+    try:
+        return reader.routine(function, given, function.source_text.tree)
+    except Refused as refused:
+        raise function.source_text.place(function.source_text.tree.args).error(refused.reason) from None

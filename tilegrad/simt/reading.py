@@ -1,0 +1,318 @@
+"""Reads expressions of a kernel: constants of Python are computed now, the rest becomes typed expressions."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from ..errors import KernelSourceError
+from ..ir.dtype import DType, bool_, float32, int32, int64
+from ..language.values import constexpr
+from ..lazy.handle import Handle
+from .builtin import PYTHON, Builtin, Vector
+from .form import Array, Both, Choice, Element, Expression, Function, Number, Operation, Special, Variable
+from .kinds import Constant, Refused, kind_of, meeting, number_kind, shown, typed
+from .scope import Scope
+
+ARITHMETIC: dict[type, tuple[str, Callable[..., Any]]] = {
+    ast.Add: ("+", operator.add),
+    ast.Sub: ("-", operator.sub),
+    ast.Mult: ("*", operator.mul),
+    ast.Div: ("/", operator.truediv),
+    ast.FloorDiv: ("//", lambda x, y: x // y if isinstance(x, float) or isinstance(y, float) else quotient(x, y)),
+    ast.Mod: ("%", lambda x, y: x % y if isinstance(x, float) or isinstance(y, float) else x - y * quotient(x, y)),
+    ast.Pow: ("**", operator.pow),
+    ast.BitAnd: ("&", operator.and_),
+    ast.BitOr: ("|", operator.or_),
+    ast.BitXor: ("^", operator.xor),
+    ast.LShift: ("<<", operator.lshift),
+    ast.RShift: (">>", operator.rshift),
+}
+COMPARISONS: dict[type, tuple[str, Callable[..., Any]]] = {
+    ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le),
+    ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge),
+    ast.Eq: ("==", operator.eq),
+    ast.NotEq: ("!=", operator.ne),
+}
+AXES = ("x", "y", "z")
+REMEDIES: dict[type, str] = {
+    ast.ListComp: "kernels have no comprehensions: write a loop over a local array (simt.local)",
+    ast.GeneratorExp: "kernels have no comprehensions: write a loop",
+    ast.Lambda: "functions in kernels are written outside of them, with @simt.device",
+    ast.Dict: "kernels have no dictionaries",
+    ast.List: "kernels have no lists: simt.local(simt.float32, 8) is an array of a thread's own",
+    ast.Tuple: "a tuple stands only for an index or a shape here",
+    ast.NamedExpr: "write the assignment on a line of its own",
+    ast.JoinedStr: "kernels have no texts",
+    ast.Slice: "an element has one index along each axis: slices are not part of the language, write a loop",
+}
+
+
+def quotient(x: int, y: int) -> int:
+    """Division as in C: towards zero.
+
+    >>> quotient(-7, 2), quotient(7, 2)
+    (-3, 3)
+    """
+    return -(-x // y) if (x < 0) != (y < 0) else x // y
+
+
+class ExpressionReader:
+    """The part of the reader that is about expressions; `calls.py` has the calls."""
+
+    scope: Scope
+
+    def call(self, node: ast.Call) -> Any:
+        raise NotImplementedError
+
+    # --- values ----------------------------------------------------------------------------------
+
+    def value(self, node: ast.expr) -> Any:
+        """What an expression is: an Expression, an Array, or something of Python's that is known now."""
+        try:
+            return self.found(node)
+        except KernelSourceError:
+            raise
+        except Refused as refused:
+            raise self.scope.wrong(node, refused.reason) from None
+
+    def found(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value=value):
+                return value
+            case ast.Name(id=name):
+                return self.name(name)
+            case ast.Attribute(value=base, attr=attr):
+                return self.attribute(self.value(base), attr)
+            case ast.BinOp(left=left, op=op, right=right):
+                return self.operation(node, op, self.number(left), self.number(right))
+            case ast.UnaryOp(op=op, operand=operand):
+                return self.unary(node, op, self.number(operand))
+            case ast.Compare():
+                return self.comparison(node)
+            case ast.BoolOp():
+                return self.both(node)
+            case ast.IfExp(test=test, body=body, orelse=other):
+                condition = self.condition(test)
+                if not isinstance(condition, Expression):  # decided now; the other one is not even read
+                    return self.number(body if condition else other)
+                return self.choice(condition, self.number(body), self.number(other))
+            case ast.Subscript():
+                return self.element(node, "load")
+            case ast.Call():
+                return self.call(node)
+            case _:
+                raise Refused(REMEDIES.get(type(node), f"{type(node).__name__} is not part of the language of kernels"))
+
+    def name(self, name: str) -> Any:
+        scope = self.scope
+        if name in scope.arrays:
+            return scope.arrays[name]
+        if name in scope.given and not isinstance(scope.given[name], DType):
+            return scope.given[name]
+        if name in scope.assigned:
+            return Variable(scope.fixed.get(name) or scope.known[name].dtype, name)
+        if name in scope.partly:
+            raise Refused(scope.partly[name])
+        if name in scope.known:
+            raise Refused(f"`{name}` has no value yet on every way that leads here: give it one before")
+        found = scope.outside(name)
+        if found is None:
+            raise Refused(f"`{name}` is not defined")
+        value = found[0].value if isinstance(found[0], constexpr) else found[0]
+        if isinstance(value, Handle):
+            raise Refused(f"`{name}` is a tensor outside of the kernel: make it a parameter")
+        return value
+
+    def attribute(self, base: Any, attr: str) -> Any:
+        match base:
+            case Vector():
+                if attr not in AXES:
+                    raise Refused(f"{base.name} has x, y and z, and no {attr}")
+                return Special(int32, f"{base.name}.{attr}")
+            case Array():
+                if attr == "dtype":
+                    return base.dtype
+                raise Refused(
+                    f"{shown(base)} is a pointer, which has only a dtype: pass what else is needed (n, width, ...) "
+                    f"as an argument"
+                )
+            case ModuleType():
+                if not hasattr(base, attr):
+                    raise Refused(f"there is no {base.__name__}.{attr}")
+                return getattr(base, attr)
+            case Expression():
+                raise Refused(f"a number has no attribute {attr}")
+            case _:
+                raise Refused(f"{base!r} is not part of the language of kernels")
+
+    def number(self, node: ast.expr) -> Expression | Constant:
+        """An expression that is a number, or a truth value."""
+        value = self.value(node)
+        if isinstance(value, Expression | int | float):
+            return value
+        if isinstance(value, Array):
+            raise self.scope.wrong(
+                node,
+                f"{shown(value)} is meant as a number: write its index, {value.name}[...]; pointers are not added to",
+            )
+        if isinstance(value, Vector):
+            raise self.scope.wrong(node, f"{value.name} has three parts: {value.name}.x, .y or .z")
+        raise self.scope.wrong(node, f"{shown(value)} is no number")
+
+    def condition(self, node: ast.expr) -> Any:
+        """A truth value: an expression of type bool, or one that is known now."""
+        return self.truth(self.number(node))
+
+    def truth(self, x: Expression | Constant) -> Any:
+        if not isinstance(x, Expression):
+            return bool(x)
+        place = self.scope.place(self.scope.source.tree)
+        return x if x.dtype is bool_ else Operation(bool_, "!=", (x, typed(0, x.dtype)), place)
+
+    def integer(self, node: ast.expr, what: str) -> Expression | int:
+        """A whole number."""
+        value = self.number(node)
+        dtype = kind_of(value).dtype
+        if not dtype.is_integer:
+            raise self.scope.wrong(
+                node, f"{what} is a whole number, and this is {dtype.name}: // divides without a fraction"
+            )
+        return value if isinstance(value, Expression) else int(value)
+
+    # --- operators -------------------------------------------------------------------------------
+
+    def operation(self, node: ast.AST, op: ast.operator, x: Any, y: Any) -> Any:
+        found = ARITHMETIC.get(type(op))
+        if found is None:
+            raise Refused("`@` is not part of the language of kernels: a product of matrices is loops")
+        symbol, now = found
+        if not isinstance(x, Expression) and not isinstance(y, Expression):
+            try:
+                return now(x, y)
+            except (ArithmeticError, ValueError, TypeError) as error:
+                raise Refused(str(error)) from None
+        dtype = meeting(x, y)
+        if not dtype.is_float and dtype.bits < 32 and not (dtype is bool_ and symbol in ("&", "|", "^")):
+            dtype = int32  # as in C, small whole numbers are ints as soon as something is done with them
+        if symbol == "/" and not dtype.is_float:
+            if self.scope.final:
+                raise Refused(
+                    f"`/` of two whole numbers ({shown(x)}, {shown(y)}): // is the quotient as in C, and "
+                    "simt.float32(x) / y the fraction"
+                )
+            dtype = float32
+        if symbol == "**":
+            if not dtype.is_float:
+                raise Refused("`**` of whole numbers: write the products (x * x), or 1 << n")
+            return Function(dtype, "pow", (typed(x, dtype), typed(y, dtype)))
+        if dtype.is_float and symbol in ("%", "//"):
+            remedy = "simt.fmod(x, y)" if symbol == "%" else "simt.floor(x / y)"
+            raise Refused(f"`{symbol}` is for whole numbers, and this is {dtype.name}: write {remedy}")
+        if dtype.is_float and symbol in ("&", "|", "^", "<<", ">>"):
+            raise Refused(f"`{symbol}` is for whole numbers and truth values, and this is {dtype.name}")
+        return Operation(dtype, symbol, (typed(x, dtype), typed(y, dtype)), self.scope.place(node))
+
+    def unary(self, node: ast.AST, op: ast.unaryop, x: Any) -> Any:
+        if isinstance(op, ast.Not):
+            truth = self.truth(x)
+            return (
+                Operation(bool_, "not", (truth,), self.scope.place(node))
+                if isinstance(truth, Expression)
+                else not truth
+            )
+        if not isinstance(x, Expression):
+            return +x if isinstance(op, ast.UAdd) else -x if isinstance(op, ast.USub) else ~x
+        if isinstance(op, ast.UAdd):
+            return x
+        if isinstance(op, ast.Invert) and x.dtype.is_float:
+            raise Refused(f"`~` is for whole numbers, and this is {x.dtype.name}")
+        dtype = int32 if not x.dtype.is_float and x.dtype.bits < 32 else x.dtype
+        return Operation(dtype, "-" if isinstance(op, ast.USub) else "~", (typed(x, dtype),), self.scope.place(node))
+
+    def comparison(self, node: ast.Compare) -> Any:
+        """`x < y < z` is `x < y and y < z`."""
+        values = [self.number(part) for part in (node.left, *node.comparators)]
+        result: Any = True
+        for op, x, y in zip(node.ops, values, values[1:], strict=False):
+            if type(op) not in COMPARISONS:
+                raise Refused("`is` and `in` are not part of the language of kernels: compare with ==")
+            symbol, now = COMPARISONS[type(op)]
+            one: Any
+            if not isinstance(x, Expression) and not isinstance(y, Expression):
+                one = now(x, y)
+            else:
+                dtype = meeting(x, y)
+                one = Operation(bool_, symbol, (typed(x, dtype), typed(y, dtype)), self.scope.place(node))
+            result = self.joined_truth("and", result, one)
+        return result
+
+    def both(self, node: ast.BoolOp) -> Any:
+        op = "and" if isinstance(node.op, ast.And) else "or"
+        result = self.condition(node.values[0])
+        for part in node.values[1:]:
+            if not isinstance(result, Expression) and result is (op == "or"):
+                return result  # known now: what follows is not even read
+            result = self.joined_truth(op, result, self.condition(part))
+        return result
+
+    def joined_truth(self, op: str, left: Any, right: Any) -> Any:
+        if not isinstance(left, Expression):
+            return right if left is (op == "and") else left
+        return Both(bool_, op, left, typed(right, bool_))
+
+    def choice(self, condition: Expression, yes: Any, no: Any) -> Expression:
+        dtype = meeting(yes, no)
+        return Choice(dtype, condition, typed(yes, dtype), typed(no, dtype))
+
+    # --- elements --------------------------------------------------------------------------------
+
+    def element(self, node: ast.Subscript, how: str) -> Element:
+        """`A[i]`, `tile[y, x]` or `tile[y][x]`; `how` says what becomes of it."""
+        parts: list[ast.expr] = []
+        base: ast.expr = node
+        while isinstance(base, ast.Subscript):
+            parts = [*(base.slice.elts if isinstance(base.slice, ast.Tuple) else [base.slice]), *parts]
+            base = base.value
+        array: Any = self.value(base)
+        if not isinstance(array, Array):
+            raise Refused(f"{shown(array)} has no elements: only arrays have")
+        index = tuple([self.index(part) for part in parts])
+        axes = max(1, len(array.shape))
+        if len(index) != axes:
+            if not array.shape:
+                raise Refused(
+                    f"`{array.name}` is a pointer, which has one index, and {len(index)} are given: "
+                    f"{array.name}[row * width + column]"
+                )
+            raise Refused(f"`{array.name}` has {axes} axes ({list(array.shape)}), and {len(index)} indices are given")
+        for axis, (i, extent) in enumerate(zip(index, array.shape, strict=False)):
+            if isinstance(i, Number) and not 0 <= i.value < extent:
+                raise Refused(
+                    f"index {i.value} is outside of axis {axis} of `{array.name}`, which has {extent} elements"
+                )
+        self.scope.access(array, how)
+        return Element(array.dtype, array, index, self.scope.place(node))
+
+    def index(self, node: ast.expr) -> Expression:
+        if isinstance(node, ast.Slice):
+            raise self.scope.wrong(node, REMEDIES[ast.Slice])
+        value = self.integer(node, "an index")
+        if isinstance(value, Expression):
+            return value
+        return Number(int64 if number_kind(value).dtype is int64 else int32, value)
+
+
+def function_name(callee: Any) -> str | None:
+    """The name in `FUNCTIONS` of a function: one of ours, of Python's, or of `math`."""
+    if isinstance(callee, Builtin):
+        return callee.name if callee.kind == "function" else None
+    try:
+        return PYTHON.get(callee)
+    except TypeError:
+        return None

@@ -1,0 +1,100 @@
+"""A routine that is being read: its names and their types, its arrays, and what is assigned so far."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from typing import Any
+
+from ..errors import KernelSourceError
+from ..ir.dtype import DType
+from ..language.source import Place
+from .form import Argument, Array, Routine
+from .kinds import Kind, Refused, joined
+
+
+class Scope:
+    """What reading a routine once needs; `known` is what the reading before found out about types."""
+
+    def __init__(self, function: Any, parameters: dict[str, Any], known: dict[str, Kind], final: bool) -> None:
+        self.function = function
+        self.source = function.source_text
+        self.given = parameters
+        self.known = known
+        self.final = final
+        """Whether all types are known, so that mistakes about types are mistakes."""
+        self.changed = False
+        self.fixed: dict[str, DType] = {}
+        """The types that are said."""
+        self.types: dict[str, DType] = {}
+        self.assigned: set[str] = set()
+        self.partly: dict[str, str] = {}
+        """Names that have no value here, and why."""
+        self.arrays: dict[str, Array] = {}
+        self.own: list[Array] = []
+        self.accessed: dict[str, set[str]] = defaultdict(set)
+        self.routines: list[Routine] = []
+        self.loops: list[str] = []
+        """The variables of the loops around."""
+        self.depth = 0
+        for name, value in parameters.items():
+            if isinstance(value, Array):
+                self.arrays[name] = value
+            elif isinstance(value, DType):
+                self.fixed[name] = value
+                self.known.setdefault(name, Kind(value))
+                self.assigned.add(name)
+
+    def parameters(self) -> tuple[Argument, ...]:
+        from .form import Variable
+
+        return tuple(
+            [
+                x if isinstance(x, Array) else Variable(x, name)
+                for name, x in self.given.items()
+                if isinstance(x, Array | DType)
+            ]
+        )
+
+    def give(self, name: str, kind: Kind) -> DType:
+        """Notes that a name is given a value, and returns the type that it has."""
+        if name in self.fixed:
+            dtype = self.fixed[name]
+            if kind.dtype.is_float and not dtype.is_float and not kind.open:
+                raise Refused(
+                    f"`{name}` is {dtype.name}, and is given {kind.dtype.name}: convert it, simt.{dtype.name}(...)"
+                )
+            if kind.open and kind.dtype.is_float and not dtype.is_float:
+                raise Refused(f"`{name}` is {dtype.name}, and is given a number with a fraction")
+            return dtype
+        old = self.known.get(name)
+        new = kind if old is None else joined(name, old, kind)
+        if new != old:
+            self.known[name] = new
+            self.changed = True
+        self.types[name] = new.dtype
+        return new.dtype
+
+    def access(self, array: Array, how: str) -> None:
+        self.accessed[array.name].add(how)
+
+    def outside(self, name: str) -> tuple[Any] | None:
+        """What a name means in the function's closure or module, or in Python."""
+        code = self.function.fn.__code__
+        if name in code.co_freevars and self.function.fn.__closure__ is not None:
+            try:
+                return (self.function.fn.__closure__[code.co_freevars.index(name)].cell_contents,)
+            except ValueError:
+                return None
+        names = self.function.fn.__globals__
+        if name in names:
+            return (names[name],)
+        found = names.get("__builtins__", {})
+        found = found if isinstance(found, dict) else vars(found)
+        return (found[name],) if name in found else None
+
+    def place(self, node: ast.AST) -> Place:
+        return Place(self.source, node)
+
+    def wrong(self, node: ast.AST, reason: str) -> KernelSourceError:
+        return self.place(node).error(reason)

@@ -1,0 +1,286 @@
+"""Writes a kernel as CUDA C++ that a person would have written: a line for a line, with the user's names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..ir.dtype import DType, int32
+from .expressions import ExpressionWriter
+from .form import (
+    Array,
+    Assign,
+    Barrier,
+    Called,
+    Claim,
+    Expression,
+    For,
+    If,
+    Launch,
+    Leave,
+    Number,
+    Operation,
+    Return,
+    Routine,
+    Run,
+    Statement,
+    Store,
+    Variable,
+    While,
+)
+from .names import TYPES, own_name
+from .walking import blocks_of, expressions_of, parts
+
+INDENT = "    "
+UNROLLED = 32
+"""Turns of a loop that is written out."""
+IN_PLACE = {
+    "+": "+=",
+    "-": "-=",
+    "*": "*=",
+    "/": "/=",
+    "//": "/=",
+    "&": "&=",
+    "|": "|=",
+    "^": "^=",
+    "<<": "<<=",
+    ">>": ">>=",
+}
+
+
+def cuda_source(routine: Routine) -> str:
+    """The CUDA C++ of a kernel and of everything that it calls and launches."""
+    order: list[tuple[Routine, bool]] = []
+
+    def visit(one: Routine, launched: bool) -> None:
+        starts = {id(s.routine) for s in statements(one.body) if isinstance(s, Launch)}
+        for other in one.routines:
+            visit(other, id(other) in starts)
+        if (one, launched) not in order:
+            order.append((one, launched))
+
+    visit(routine, True)
+    made = "\n\n".join(RoutineWriter(one).written(launched) for one, launched in order)
+    return f"{made}\n"
+
+
+def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
+    for statement in body:
+        yield statement
+        for block in blocks_of(statement):
+            yield from statements(block)
+
+
+class RoutineWriter(ExpressionWriter):
+    """Writes one function."""
+
+    def __init__(self, routine: Routine) -> None:
+        self.routine = routine
+        self.lines: list[str] = []
+        self.depth = 1
+        self.declared: set[str] = {p.name for p in routine.parameters}
+        self.home = homes(routine)
+
+    def written(self, kernel: bool) -> str:
+        one = self.routine
+        head = 'extern "C" __global__ void' if kernel else f"__device__ {TYPES[one.result] if one.result else 'void'}"
+        given = ", ".join(self.parameter(p) for p in one.parameters)
+        for array in one.arrays:
+            self.line(self.declaration(array))
+        self.body(one.body)
+        return f"// {one.place}\n{head} {one.text}({given}) {{\n" + "\n".join(self.lines) + "\n}"
+
+    def parameter(self, p: Array | Variable) -> str:
+        if isinstance(p, Variable):
+            return f"{TYPES[p.dtype]} {own_name(p.name)}"
+        const = "" if self.routine.accessed.get(p.name, frozenset()) & {"store", "atomic"} else "const "
+        if p.shape:
+            extents = "".join(f"[{n}]" for n in p.shape)
+            return f"{const}{TYPES[p.dtype]} (&{own_name(p.name)}){extents}"
+        return f"{const}{TYPES[p.dtype]}* {own_name(p.name)}"
+
+    def declaration(self, array: Array) -> str:
+        extents = "".join(f"[{n}]" for n in array.shape)
+        name = own_name(array.name)
+        match array.space:
+            case "dynamic":
+                return (
+                    f"extern __shared__ __align__(16) unsigned char {name}_bytes[];\n{INDENT}"
+                    f"{TYPES[array.dtype]}* {name} = reinterpret_cast<{TYPES[array.dtype]}*>({name}_bytes);"
+                )
+            case "shared":
+                return f"__shared__ {TYPES[array.dtype]} {name}{extents};"
+            case _:
+                return f"{TYPES[array.dtype]} {name}{extents};"
+
+    def line(self, text: str) -> None:
+        self.lines.append(INDENT * self.depth + text)
+
+    # --- statements ------------------------------------------------------------------------------
+
+    def body(self, body: tuple[Statement, ...]) -> None:
+        for name in [n for n, (block, first) in self.home.items() if block is body and not first]:
+            self.line(f"{TYPES[self.routine.types[name]]} {own_name(name)};")
+            self.declared.add(name)
+        for statement in body:
+            self.statement(statement)
+
+    def inner(self, body: tuple[Statement, ...]) -> None:
+        self.depth += 1
+        self.body(body)
+        self.depth -= 1
+
+    def statement(self, statement: Statement) -> None:
+        match statement:
+            case Assign(name=name, value=value):
+                self.assign(name, value)
+            case Store(target=target, value=value):
+                self.line(self.changed(self.expression(target), target, value))
+            case If():
+                self.branch(statement, "if")
+            case While(condition=condition, body=body):
+                self.line(f"while ({self.expression(condition)}) {{")
+                self.inner(body)
+                self.line("}")
+            case For():
+                self.loop(statement)
+            case Leave(way=way):
+                self.line(f"{way};")
+            case Return(value=value):
+                self.line("return;" if value is None else f"return {self.converted(value, self.routine.result)};")
+            case Barrier(kind=kind):
+                self.line(f"__{kind}();")
+            case Run(value=value):
+                self.line(f"{self.expression(value)};")
+            case Claim(condition=condition):
+                self.line(f"if (!({self.expression(condition)})) __trap();  // {statement.message or 'assert'}")
+            case Launch():
+                self.launch(statement)
+
+    def assign(self, name: str, value: Expression) -> None:
+        dtype = self.routine.types.get(name) or value.dtype
+        text = self.raw(value) if dtype is int32 else self.expression(value)
+        if name in self.declared:
+            self.line(self.changed(own_name(name), Variable(dtype, name), value))
+        else:
+            self.declared.add(name)
+            self.line(f"{TYPES[dtype]} {own_name(name)} = {text};")
+
+    def changed(self, target: str, old: Expression, value: Expression) -> str:
+        """An assignment, or `+=` and its like."""
+        match value:
+            case Operation(op=op, operands=(first, second)) if op in IN_PLACE and same(first, old):
+                return f"{target} {IN_PLACE[op]} {self.expression(second)};"
+            case _:
+                return f"{target} = {self.expression(value)};"
+
+    def converted(self, value: Expression, dtype: DType | None) -> str:
+        text = self.expression(value)
+        return text if dtype is None or value.dtype is dtype else f"{TYPES[dtype]}({text})"
+
+    def branch(self, statement: If, word: str) -> None:
+        self.line(f"{word} ({self.expression(statement.condition)}) {{")
+        self.inner(statement.body)
+        match statement.other:
+            case ():
+                self.line("}")
+            case (If() as nested,) if not any(block is statement.other for block, _ in self.home.values()):
+                self.branch(nested, "} else if")
+            case other:
+                self.line("} else {")
+                self.inner(other)
+                self.line("}")
+
+    def loop(self, loop: For) -> None:
+        name, dtype = own_name(loop.name), loop.start.dtype
+        stop = self.expression(loop.stop)
+        match loop.step:
+            case Number(value=1):
+                step, compared = f"++{name}", "<"
+            case Number(value=value) if value < 0:
+                step, compared = f"{name} -= {-value}", ">"
+            case _:
+                step, compared = f"{name} += {self.expression(loop.step)}", "<"
+        if short(loop) and any(array.space == "local" for array in self.routine.arrays):
+            self.line("#pragma unroll")  # so that local arrays are registers
+        start = self.raw(loop.start) if dtype is int32 else self.expression(loop.start)
+        self.line(f"for ({TYPES[dtype]} {name} = {start}; {name} {compared} {stop}; {step}) {{")
+        self.inner(loop.body)
+        self.line("}")
+
+    def launch(self, launch: Launch) -> None:
+        grid, block = (
+            self.raw(x[0]) if len(x) == 1 else f"dim3({', '.join(self.raw(n) for n in x)})"
+            for x in (launch.grid, launch.block)
+        )
+        shared = (
+            ""
+            if isinstance(launch.shared, Number) and not launch.shared.value
+            else f", {self.expression(launch.shared)}"
+        )
+        given = ", ".join(own_name(x.name) if isinstance(x, Array) else self.expression(x) for x in launch.arguments)
+        self.line(f"{launch.routine.text}<<<{grid}, {block}{shared}>>>({given});")
+
+
+def short(loop: For) -> bool:
+    """Whether a loop has a few turns, whose number is known."""
+    match loop:
+        case For(start=Number(value=start), stop=Number(value=stop), step=Number(value=step)):
+            return abs(stop - start) <= UNROLLED * abs(step)
+        case _:
+            return False
+
+
+def same(x: Expression, y: Expression) -> bool:
+    """Whether two expressions are the same place."""
+    return type(x) is type(y) and x.dtype is y.dtype and shape(x) == shape(y)
+
+
+def shape(x: object) -> object:
+    """An expression as what can be compared."""
+    match x:
+        case Array():
+            return id(x)
+        case Called():
+            return id(x)
+        case Expression():
+            return (type(x).__name__, *[shape(getattr(x, f)) for f in x.fields if f != "place"])
+        case tuple():
+            return tuple([shape(y) for y in x])
+        case _:
+            return x
+
+
+Block = tuple[Statement, ...]
+
+
+def homes(routine: Routine) -> dict[str, tuple[Block, bool]]:
+    """Where each variable is declared: in a block, and whether at its first assignment there.
+
+    That must be in a block which has all other mentions inside, too; else the variable is declared at the beginning
+    of the smallest block that has all.
+    """
+    mentions: dict[str, list[tuple[Block, ...]]] = {}
+    firsts: dict[str, Block] = {}
+    counted: set[str] = set()
+
+    def visit(block: Block, around: tuple[Block, ...]) -> None:
+        here = (*around, block)
+        for statement in block:
+            if isinstance(statement, For):
+                counted.add(statement.name)
+            for name in [v.name for e in expressions_of(statement) for v in parts(e) if isinstance(v, Variable)]:
+                mentions.setdefault(name, []).append(here)
+            if isinstance(statement, Assign):
+                mentions.setdefault(statement.name, []).append(here)
+                firsts.setdefault(statement.name, block)
+            for inner in blocks_of(statement):
+                visit(inner, here)
+
+    visit(routine.body, ())
+    found: dict[str, tuple[Block, bool]] = {}
+    for name, first in firsts.items():
+        ways = mentions[name]
+        common = [b for n, b in enumerate(ways[0]) if all(len(w) > n and w[n] is b for w in ways)]
+        found[name] = (common[-1], common[-1] is first)
+    parameters = {p.name for p in routine.parameters}
+    return {n: home for n, home in found.items() if n not in parameters and n not in counted}
