@@ -381,3 +381,9 @@ def test_gradients_are_computed_together() -> None:
     w.grad = None  # what nobody has any more is not computed
     loss.item()
     assert v.grad.value.buffer is not None
+    gradients = tg.autograd.grad((w * v).tanh().sum(), [w, v])
+    gradients[1].tolist()
+    assert gradients[0].value.buffer is not None
+    value, gradient = tg.value_and_grad(lambda x: (x**3).sum())(w.detach())
+    gradient.tolist()
+    assert value.value.buffer is not None

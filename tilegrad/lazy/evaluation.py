@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -40,8 +40,7 @@ class Pending(threading.local):
         self.checks: list[Check] = []
         """Indices that were not known when they were used."""
         self.differentiated: WeakValueDictionary[int, Handle] = WeakValueDictionary()
-        """Tensors whose gradients `backward` was asked for, and these gradients: whichever is looked at first, they are
-        computed together, since they have nearly all of the work in common. By identity: `==` compares elements."""
+        """Tensors of which gradients were asked for, and these gradients. By identity: `==` compares elements."""
 
 
 pending = Pending()
@@ -75,6 +74,13 @@ def compute(*tensors: Handle) -> None:
     for check in checks:
         low, high = (int(_array(bound)) for bound in check.bounds)
         refuse_outside(low, high, check)
+
+
+def compute_together(tensors: Iterable[Handle]) -> None:
+    """Whichever of these is looked at first, the others are computed with it, as they have nearly all of the work in
+    common; those that nobody holds any more are not."""
+    if state.trace is None:
+        pending.differentiated.update({id(x): x for x in tensors if x._value.buffer is None})
 
 
 def _is_known(values: Sequence[Value]) -> bool:
