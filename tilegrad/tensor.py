@@ -400,8 +400,9 @@ class Tensor(Properties):
     mvlgamma_, nextafter_, sgn_ = in_place(special.mvlgamma), in_place(special.nextafter), in_place(special.sgn)
     gcd_, lcm_, ldexp_ = in_place(special.gcd), in_place(special.lcm), in_place(special.ldexp)
     float_power_, fix_ = in_place(special.float_power), in_place(arithmetic.fix)
-    bitwise_left_shift_ = __ilshift__ = in_place(arithmetic.bitwise_left_shift)
-    bitwise_right_shift_ = __irshift__ = in_place(arithmetic.bitwise_right_shift)
+    bitwise_left_shift_ = in_place(arithmetic.bitwise_left_shift)
+    bitwise_right_shift_ = in_place(arithmetic.bitwise_right_shift)
+    __ilshift__, __irshift__ = bitwise_left_shift_, bitwise_right_shift_
     greater_, greater_equal_, less_, less_equal_, not_equal_ = gt_, ge_, lt_, le_, ne_
     exp_ = in_place(elementary.exp)
     exp2_ = in_place(elementary.exp2)
@@ -449,7 +450,11 @@ class Tensor(Properties):
     index_fill_ = in_place(selecting.index_fill)
     index_put_, index_reduce_ = in_place(selecting.index_put), in_place(selecting.index_reduce)
     put_, renorm_ = in_place(selecting.put), in_place(summaries.renorm)
-    t_, transpose_, swapaxes_ = (views.reshaping(fn) for fn in (views.t, views.transpose, views.swapaxes))
+    t_, transpose_, swapaxes_ = (
+        views.reshaping(views.t),
+        views.reshaping(views.transpose),
+        views.reshaping(views.swapaxes),
+    )
     swapdims_, squeeze_, unsqueeze_ = transpose_, views.reshaping(views.squeeze), views.reshaping(views.unsqueeze)
     uniform_, normal_, bernoulli_ = random.uniform_, random.normal_, random.bernoulli_
     random_, exponential_, geometric_ = random.random_, random.exponential_, random.geometric_

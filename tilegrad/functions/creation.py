@@ -152,7 +152,7 @@ def from_dlpack(ext_tensor: Any, *, device: DeviceLike = None, copy: bool | None
     if hasattr(ext_tensor, "__dlpack_device__") and ext_tensor.__dlpack_device__()[0] != 1:
         raise ArgumentError("from_dlpack takes tensors in the memory of the CPU; copy it there first")
     array = np.from_dlpack(ext_tensor)
-    return (tensor(array) if copy else from_numpy(array)).to(device=device)  # type: ignore[no-any-return]
+    return (tensor(array) if copy else from_numpy(array)).to(device=device)
 
 
 def scalar_tensor(s: Number, *, dtype: DType | None = None, device: DeviceLike = None) -> Tensor:

@@ -325,7 +325,7 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
 
 def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """The interval between sorted boundaries into which each element falls."""
-    x, edges = pair(input.unsqueeze(-1) if isinstance(input, Handle) else input, boundaries, "bucketize")  # type: ignore[attr-defined]
+    x, edges = pair(input.unsqueeze(-1) if isinstance(input, Handle) else input, boundaries, "bucketize")
     below = wrap(x) >= wrap(edges) if right else wrap(x) > wrap(edges)
     return below.to(int32 if out_int32 else int64).sum(-1, dtype=int32 if out_int32 else int64)
 
@@ -349,7 +349,7 @@ def searchsorted(
         raise ArgumentError(f"searchsorted: side={side!r}, right={right}: give side='left' or side='right' alone")
     edges = sorted_sequence if sorter is None else sorted_sequence.gather(-1, sorter)
     if edges.dim() > 1:
-        if not isinstance(values, Handle) or values.shape[:-1] != edges.shape[:-1]:  # type: ignore[attr-defined]
+        if not isinstance(values, Handle) or values.shape[:-1] != edges.shape[:-1]:
             met = kind_of(values) if not isinstance(values, Handle) else shown(values.value.shape)
             raise ShapeError(
                 f"searchsorted: rows of {shown(edges.shape)} and values {met}; all dimensions but the last are equal, "
