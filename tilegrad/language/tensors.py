@@ -62,7 +62,7 @@ class Memory(NamedTuple):
 
 
 def refuse_tracing(name: str, given: Sequence[Any]) -> None:
-    """Kernels run when they are launched: a traced function would lose them."""
+    """For kernels that run when they are launched, and are not recorded: a traced function would lose them."""
     if state.trace is not None and any(isinstance(x, Handle) for x in given):
         raise TraceError(
             f"kernel {name} is launched while a function is traced, and would run now, once, on placeholders. Launch "
