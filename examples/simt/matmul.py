@@ -110,40 +110,49 @@ def in_registers(
     S: simt.constexpr,
     R: simt.constexpr,
 ):
-    """X x Y threads compute R X x R Y elements, R x R each in registers: a pair of loads from shared memory serves 2 R.
-    The strips are double-buffered, that of A is kept transposed."""
-    left = shared(A.dtype, (2, S, R * Y + 1))
+    """X x Y threads compute R X x R Y elements, R x R each in registers: 2 R loads from shared memory serve R^2 products.
+    The next strips are on their way, in registers, while these are multiplied. That of A is kept transposed, in rows
+    of 4 more, so that eight threads that store a column of it meet eight banks."""
+    left = shared(A.dtype, (2, S, R * Y + 4))
     right = shared(B.dtype, (2, S, R * X))
+    next_a = local(A.dtype, R * S // X)
+    next_b = local(B.dtype, R * S // Y)
     totals = local(C.dtype, (R, R))
     a = local(A.dtype, R)
     b = local(B.dtype, R)
     t = threadIdx.y * X + threadIdx.x
+    first_row, first_column = blockIdx.y * R * Y, blockIdx.x * R * X
     for i in range(R):
         for j in range(R):
             totals[i, j] = 0.0
     turn = 0
     for start in range(0, K + S, S):
-        if start < K:
-            for e in range(t, R * Y * S, X * Y):
-                left[turn, e % S, e // S] = at(A, blockIdx.y * R * Y + e // S, start + e % S, M, K, TA)
-            for e in range(t, S * R * X, X * Y):
-                right[turn, e // (R * X), e % (R * X)] = at(
-                    B, start + e // (R * X), blockIdx.x * R * X + e % (R * X), K, N, TB
-                )
+        for e in range(R * S // X):
+            place = t + e * X * Y
+            next_a[e] = at(A, first_row + place // S, start + place % S, M, K, TA)
+        for e in range(R * S // Y):
+            place = t + e * X * Y
+            next_b[e] = at(B, start + place // (R * X), first_column + place % (R * X), K, N, TB)
         if start > 0:
             for k in range(S):
-                for i in range(R):
-                    a[i] = left[1 - turn, k, i * Y + threadIdx.y]
-                    b[i] = right[1 - turn, k, i * X + threadIdx.x]
+                for i in range(R):  # four neighbours, then four of the next group: one access of 16 bytes each
+                    a[i] = left[1 - turn, k, i // 4 * 4 * Y + threadIdx.y * 4 + i % 4]
+                    b[i] = right[1 - turn, k, i // 4 * 4 * X + threadIdx.x * 4 + i % 4]
                 for i in range(R):
                     for j in range(R):
                         totals[i, j] += a[i] * b[j]
+        for e in range(R * S // X):
+            place = t + e * X * Y
+            left[turn, place % S, place // S] = next_a[e]
+        for e in range(R * S // Y):
+            place = t + e * X * Y
+            right[turn, place // (R * X), place % (R * X)] = next_b[e]
         turn = 1 - turn
         syncthreads()
     for i in range(R):
         for j in range(R):
-            row = (blockIdx.y * R + i) * Y + threadIdx.y
-            column = (blockIdx.x * R + j) * X + threadIdx.x
+            row = first_row + i // 4 * 4 * Y + threadIdx.y * 4 + i % 4
+            column = first_column + j // 4 * 4 * X + threadIdx.x * 4 + j % 4
             if row < M and column < N:
                 C[row * N + column] = totals[i, j]
 
@@ -168,6 +177,7 @@ def product(
     (K, M) = A.shape if TA else reversed(A.shape)
     N = B.shape[0] if TB else B.shape[1]
     r = R if "R" in needed else 1
+    assert r == 1 or (r % 4 == 0 and r * S % X == 0 and r * S % Y == 0), "strips that the threads share equally"
     C = tg.empty(M, N, dtype=A.dtype, device=A.device)
     more = {n: x for n, x in (("S", S), ("R", R)) if n in needed}
     grid = (tg.cdiv(N, X * r), tg.cdiv(M, Y * r))

@@ -136,7 +136,7 @@ class KernelFunction(SimtFunction):
             memories = {n: memory_of(x) for n, x in call.tensors.items()}
             refuse_overlap(name, list(memories.items()), found.stored)
             if on_gpu:
-                from .gpu import start
+                from .running import start
 
                 start(found, shape, memories, call, place)
             else:
