@@ -13,7 +13,7 @@ def at(X, row, column, rows, columns, T: simt.constexpr):
     return 0.0
 
 
-@simt.kernel
+@simt.kernel(fma=True)
 def naive(A, B, C, M, N, K, TA: simt.constexpr, TB: simt.constexpr, X: simt.constexpr, Y: simt.constexpr):
     """A thread for each element of C, in blocks of X x Y: 2 K loads each."""
     column = blockIdx.x * X + threadIdx.x
@@ -25,7 +25,7 @@ def naive(A, B, C, M, N, K, TA: simt.constexpr, TB: simt.constexpr, X: simt.cons
         C[row * N + column] = total
 
 
-@simt.kernel
+@simt.kernel(fma=True)
 def tiled(
     A, B, C, M, N, K, TA: simt.constexpr, TB: simt.constexpr, X: simt.constexpr, Y: simt.constexpr, S: simt.constexpr
 ):
@@ -49,7 +49,7 @@ def tiled(
         C[row * N + column] = total
 
 
-@simt.kernel
+@simt.kernel(fma=True)
 def tiled_dynamic(A, B, C, M, N, K, width):
     """Square tiles whose width the launch says, with as much shared memory: 2 width^2 elements."""
     strips = dynamic_shared(A.dtype)
@@ -68,7 +68,7 @@ def tiled_dynamic(A, B, C, M, N, K, width):
         C[row * N + column] = total
 
 
-@simt.kernel
+@simt.kernel(fma=True)
 def double_buffered(
     A, B, C, M, N, K, TA: simt.constexpr, TB: simt.constexpr, X: simt.constexpr, Y: simt.constexpr, S: simt.constexpr
 ):
@@ -95,7 +95,7 @@ def double_buffered(
         C[row * N + column] = total
 
 
-@simt.kernel
+@simt.kernel(fma=True)
 def in_registers(
     A,
     B,

@@ -101,7 +101,7 @@ def milliseconds(run: Callable[[], Any], repeats: int = 7) -> float:
 def test_shared_memory_pays(gpu: CudaDevice, record_property: Callable[[str, object], None]) -> None:
     A, B = there(drawn(5120, 256)), there(drawn(256, 5120))
     found = {
-        step: milliseconds(lambda step=step: matmul.product(step, A, B, X=32, Y=32, S=32))
+        step: milliseconds(lambda step=step: matmul.product(step, A, B, X=16, Y=16, S=16))
         for step in ("naive", "tiled")
     }
     record_property("simt matmul 5120x256x5120, ms", found)
@@ -115,7 +115,7 @@ def test_registers_pay(gpu: CudaDevice, record_property: Callable[[str, object],
     wanted = A.cpu().numpy()[:8].astype(np.float64) @ B.cpu().numpy().astype(np.float64)
     found: dict[str, float] = {}
     for step in matmul.STEPS:
-        sides = {"X": 16, "Y": 16, "S": 8, "R": 8} if step == "in_registers" else {"X": 32, "Y": 32, "S": 32}
+        sides = {"X": 16, "Y": 16, "S": 8, "R": 8} if step == "in_registers" else {"X": 16, "Y": 16, "S": 16}
         C = matmul.product(step, A, B, **sides)
         np.testing.assert_allclose(C.cpu().numpy()[:8], wanted, atol=1e-3)
         found[step] = milliseconds(lambda step=step, sides=sides: matmul.product(step, A, B, **sides), 5)

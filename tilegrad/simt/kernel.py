@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import update_wrapper
-from typing import Any, NoReturn
+from functools import partial, update_wrapper
+from typing import Any, NoReturn, overload
 
 import numpy as np
 
@@ -36,6 +36,7 @@ class Specialised:
             self.routine: Routine = read(function, call.described)
         except Refused as refused:
             raise KernelError(refused.reason) from None
+        self.fma = function.fma
         self.arrays = {p.name: p for p in self.routine.parameters if isinstance(p, Array)}
         self.built: dict[str, Any] = {}
         """Machine code, by architecture."""
@@ -90,9 +91,10 @@ class KernelFunction(SimtFunction):
 
     simt_role = "kernel"
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], fma: bool = False) -> None:
         super().__init__(fn)
         update_wrapper(self, fn)
+        self.fma = fma
         self.known: dict[tuple[Any, ...], Specialised] = {}
         self._last: tuple[Specialised, Shape | None, Gpu | None] | None = None
         self._counters: Counters | None = None
@@ -264,9 +266,17 @@ def stored_in(
     return made
 
 
-def kernel(fn: Callable[..., Any]) -> KernelFunction:
-    """Marks a kernel: a function that many threads run."""
-    return KernelFunction(fn)
+@overload
+def kernel(fn: Callable[..., Any]) -> KernelFunction: ...
+@overload
+def kernel(*, fma: bool = False) -> Callable[[Callable[..., Any]], KernelFunction]: ...
+def kernel(fn: Callable[..., Any] | None = None, *, fma: bool = False) -> Any:
+    """Marks a kernel: a function that many threads run.
+
+    With `fma` a GPU may round a product and the sum that follows once, as nvcc does by default: faster, and no longer
+    to the last bit what the simulator computes.
+    """
+    return partial(KernelFunction, fma=fma) if fn is None else KernelFunction(fn, fma)
 
 
 def device(fn: Callable[..., Any]) -> DeviceFunction:
