@@ -66,7 +66,7 @@ LINES = {
     "if 0 <= i < n and (i > 3 or n == 2):\n    out[i] = 1": "if (0 <= i && i < n && (i > 3 || n == 2)) {",
     "out[i] = -(i - 2) * (n - (i - 1)) // 3": "out[i] = -(i - 2) * (n - (i - 1)) / 3;",
     "out[i] = (i << 2 | n) & 7": "out[i] = ((i << 2) | n) & 7;",
-    "y = math.sqrt(x[i]) + max(x[i], 0.5) + abs(x[i])\nout[i] = int32(y)": "sqrtf(x[i]) + fmaxf(x[i], 0.5f) + fabsf(x[i]);",
+    "y = math.sqrt(x[i]) + max(x[i], 0.5) + abs(x[i])\nout[i] = int32(y)": "sqrtf(x[i]) + fmaxf(x[i], 0.5f) + fabsf",
     "double = i\nout[i] = double": "int double_ = i;",
     "if n > 2:\n    y = 1\nelse:\n    y = 2\nout[i] = y": "int y;",
     "out[i] = atomicCAS(out[0], 0, n)": "out[i] = atomicCAS(&out[0], 0, n);",
@@ -111,12 +111,16 @@ def test_the_h200_of_the_table_is_the_one_that_was_asked() -> None:
     from tilegrad.backend.cuda.null import RECORDED
 
     listed = simt.GPUS["H200"]
-    assert (listed.multiprocessors, listed.threads_per_multiprocessor, listed.blocks_per_multiprocessor) == (
-        RECORDED["multiprocessors"], RECORDED["threads_multiprocessor"], RECORDED["blocks_multiprocessor"],
-    )  # fmt: skip
-    assert (listed.shared_per_block, listed.shared_per_multiprocessor, listed.l2, listed.registers_per_multiprocessor) == (
-        RECORDED["shared_optin"], RECORDED["shared_multiprocessor"], RECORDED["l2"], RECORDED["registers_multiprocessor"],
-    )  # fmt: skip
+    asked = {
+        "multiprocessors": listed.multiprocessors,
+        "threads_multiprocessor": listed.threads_per_multiprocessor,
+        "blocks_multiprocessor": listed.blocks_per_multiprocessor,
+        "shared_optin": listed.shared_per_block,
+        "shared_multiprocessor": listed.shared_per_multiprocessor,
+        "registers_multiprocessor": listed.registers_per_multiprocessor,
+        "l2": listed.l2,
+    }
+    assert asked == {name: RECORDED[name] for name in asked}
 
 
 OCCUPIED = [

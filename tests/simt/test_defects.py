@@ -75,7 +75,7 @@ DEFECTS: dict[str, tuple[Callable[[], Any], list[str]]] = {
     ),
     "neighbours in place": (
         lambda: defects.neighbours_in_place[2, 32](tg.tensor(np.arange(64, dtype=np.float32)), 64),
-        ["race: writes x[32] (global memory, 64 elements of float32), which thread (31, 0, 0) of block (0, 0, 0) reads"],
+        ["race: writes x[32] (global memory, 64 elements of float32), which thread (31, 0, 0) of block (0, 0, 0)"],
     ),
     "a warp without barriers": (
         lambda: defects.warps_without_a_barrier[1, 32](ones(32), ones(1)),

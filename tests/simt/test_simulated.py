@@ -14,6 +14,15 @@ from tilegrad import simt
 RNG = np.random.default_rng(0)
 
 
+@pytest.mark.parametrize("example", [grey, histogram, launches, matmul, reduction, transpose, vector_add, window_sum])
+def test_examples_run(example: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each says that it is right, or prints what was counted."""
+    example.main()
+    printed = capsys.readouterr().out
+    assert printed
+    assert "False" not in printed
+
+
 def windows(A: np.ndarray, n: int) -> Any:
     return sum(A[k : k + n] for k in range(7))
 
