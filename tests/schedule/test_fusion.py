@@ -78,7 +78,7 @@ def test_why_two_kernels_stay_apart_is_said() -> None:
 
 def test_a_reduction_that_is_used_twice_is_one() -> None:
     """The element of a value may use its reduction several times: `Greatest` asks where the place it found is."""
-    inputs, arrays = given((2, 6))
-    graph = Graph(inputs, (Greatest(inputs[0], (Sliding(6, 3, 3, 2, 1),)),))
+    inputs, arrays = given((2, 60))
+    graph = Graph(inputs, (Greatest(inputs[0], (Sliding(60, 21, 20, 2, 1),)),))
     assert [group.kind for group in fuse(graph).groups] == ["rows"]
     check(graph, arrays)

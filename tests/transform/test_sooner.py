@@ -9,6 +9,7 @@ from tilegrad.backend.reference.graph import interpret
 from tilegrad.ir.dtype import float32
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ops.activation import relu
+from tilegrad.ops.broadcasting import reduce_sum
 from tilegrad.ops.comparison import ge, le, lt
 from tilegrad.ops.control import where
 from tilegrad.ops.pooling import Greatest, MaxPool, Returned
@@ -59,6 +60,22 @@ def test_any_comparison_with_a_number_on_either_side(kept: bool) -> None:
     arrays = [rng.normal(size=X.shape).astype(np.float32), rng.normal(size=u.shape).astype(np.float32)]
     for ours, wanted in zip(interpret(made, arrays), interpret(graph, arrays), strict=True):
         np.testing.assert_array_equal(ours, wanted)
+
+
+@pytest.mark.parametrize("axes", AXES.values(), ids=AXES)
+def test_the_sum_of_what_is_given_back(axes: tuple[Sliding, ...]) -> None:
+    pooled = MaxPool(X, axes)
+    u = Input(pooled.type, "u")
+    back = Returned(u, Greatest(X, axes), axes)
+    graph = Graph(
+        (X, u), (pooled, back, reduce_sum(back, (1, 2)), reduce_sum(back, (0, 1, 2), True), reduce_sum(back, (0, 1)))
+    )
+    made = sooner(graph)
+    assert [v.inputs[0] is made.inputs[1] for v in made.outputs[2:]] == [True, True, False]
+    rng = np.random.default_rng(1)
+    arrays = [rng.normal(size=X.shape).astype(np.float32), rng.normal(size=u.shape).astype(np.float32)]
+    for ours, wanted in zip(interpret(made, arrays), interpret(graph, arrays), strict=True):
+        np.testing.assert_allclose(ours, wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_what_stays() -> None:

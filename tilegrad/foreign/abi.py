@@ -11,7 +11,7 @@ from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_int32, c_int64, c_v
 from itertools import count
 from typing import Any, ClassVar, NamedTuple
 
-from ..errors import DTypeError, OutOfMemoryError
+from ..errors import DTypeError, ShapeError
 from ..ir.dtype import DTYPES, DType
 from ..ir.graph import TensorType
 from ..ir.position import row_major
@@ -185,7 +185,7 @@ def make_tensor(host: int, dtype: int, ndim: int, shape: Any) -> int | None:
             raise DTypeError(f"there is no dtype of the number {dtype}")
         extents = tuple(shape[:ndim]) if ndim else ()
         if any(e < 0 for e in extents):
-            raise OutOfMemoryError(f"a tensor of shape {extents} cannot be made: an extent is negative")
+            raise ShapeError(f"a tensor of shape {extents} cannot be made: an extent is negative")
         type = TensorType(DTYPES[dtype], extents, found.device.name)
         buffer = found.device.allocate(known(type.bytes))
         arrays = _array(extents), _array(row_major(extents))  # type: ignore[arg-type]

@@ -136,9 +136,8 @@ def built(units: Sequence[Unit], name: str, choices: Choices, start: float) -> L
     """The library of some units. One thread builds at a time; the compilers of one build run at once."""
     with _building:
         work = _Build(units, name, choices, compiler("c++"))
-        payload = work.stored(work.digest)
-        if payload is None:
-            payload = work.made()
+        kept = work.stored(work.digest)
+        payload = kept[0] if kept is not None else work.made()
         if choices.build_directory:
             work.keep(payload)
         digest = f"{work.digest} {sha256(payload).hexdigest()}"
@@ -182,8 +181,8 @@ class _Build:
 
     # --- on disk -------------------------------------------------------------------------------
 
-    def stored(self, digest: str) -> bytes | None:
-        """Code that was kept, if all the files that went into it are what they were."""
+    def stored(self, digest: str) -> tuple[bytes, dict[str, str]] | None:
+        """Code that was kept, and the files that went into it, if these are what they were."""
         found = store.read(digest)
         if found is None:
             return None
@@ -193,7 +192,7 @@ class _Build:
             fresh = all(_sum(path) == wanted for path, wanted in files.items())
         except (ValueError, OSError):
             return None
-        return code if fresh else None
+        return (code, files) if fresh else None
 
     def _store(self, digest: str, files: dict[str, str], code: bytes) -> None:
         store.write(digest, json.dumps(files).encode() + b"\0" + code)
@@ -224,24 +223,23 @@ class _Build:
 
         objects = [os.path.join(folder, f"{n}.o") for n in range(len(self.units))]
 
-        def ready(n: int) -> None:
+        def ready(n: int) -> dict[str, str]:
             known = self.stored(self.unit_digests[n])
             if known is not None:
-                Path(objects[n]).write_bytes(known)
-                return
+                Path(objects[n]).write_bytes(known[0])
+                return known[1]
             self._compile(n, folder, objects[n], shared=False)
-            self._store(self.unit_digests[n], self._files(n, folder), Path(objects[n]).read_bytes())
+            made = self._files(n, folder)
+            self._store(self.unit_digests[n], made, Path(objects[n]).read_bytes())
             self.compiled += 1
+            return made
 
         start = perf_counter()
         with ThreadPoolExecutor(min(MOST_COMPILERS, os.cpu_count() or 1)) as pool:
-            list(pool.map(ready, range(len(self.units))))
+            for included in pool.map(ready, range(len(self.units))):
+                files |= included
         if self.compiled:
             self.seconds = perf_counter() - start  # they ran at once
-        for n, unit in enumerate(self.units):
-            files |= self._files(n, folder) if os.path.exists(os.path.join(folder, f"{n}.d")) else {}
-            if unit.source.path:
-                files[str(unit.source.path)] = _sum(str(unit.source.path))
         output = os.path.join(folder, "library.so")
         line = self.compiler.command_line(objects, output, (), (), self.choices.link, shared=True)
         self._run(line, folder)

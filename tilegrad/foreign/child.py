@@ -7,6 +7,7 @@ this one. Small steps outside, writes to inputs, and results that were left out 
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import mmap
 import os
 import pickle
@@ -130,6 +131,7 @@ def _in_a_child(
     if child == 0:
         try:
             os.close(reading)
+            faulthandler.disable()  # the parent tells about a crash
             answer = pickle.dumps(_call(function, call, given, memory))
             with os.fdopen(writing, "wb") as pipe:
                 pipe.write(answer)

@@ -267,7 +267,7 @@ class CppFunction(Foreign):
         with Host(cpu, inputs) as host:
             record.call.host = host.number
             if record.run(call.entry, places):
-                raise host.failure or self.failure(*record.error)
+                raise self.failed(host, record)
             call.records.append(record)
             return [*zip(outputs, call.outputs, strict=True), *host.results]
 
@@ -296,8 +296,15 @@ class CppFunction(Foreign):
         with Host(device("cpu"), ()) as host:
             record.call.host = host.number
             if record.run(call.entry, [b.address for b in (*inputs, *outputs)]):
-                raise host.failure or self.failure(*record.error)
+                raise self.failed(host, record)
         call.records.append(record)
+
+    def failed(self, host: Host, record: Record) -> Exception:
+        """What a call that returned an error is reported as."""
+        if isinstance(host.failure, MemoryError):
+            return host.failure
+        message, file, line = record.error
+        return self.failure(str(host.failure) if host.failure else message, file, line)
 
     def failure(self, message: str, file: str, line: int) -> ForeignError:
         """What the function said, at the user's line."""

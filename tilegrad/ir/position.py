@@ -17,7 +17,7 @@ import math
 from typing import TypeAlias
 
 from .dtype import bool_, int64
-from .scalar import FALSE, NORMAL_FORMS, TRUE, Apply, Const, Expr, Index, Symbol, apply, const, size, where
+from .scalar import FALSE, NORMAL_FORMS, TRUE, Apply, Const, Expr, Index, Symbol, apply, const, size, spelling, where
 from .size import Dim, Size, _terms
 
 Product: TypeAlias = "tuple[Expr, ...]"
@@ -96,7 +96,7 @@ def _sum(total: Sum) -> Expr:
     total = _recombined({p: c for p, c in total.items() if c})
     if not total:
         return const(0, int64)
-    ordered = sorted(total.items(), key=lambda item: (item[0] == (), -abs(item[1]), [str(f) for f in item[0]]))
+    ordered = sorted(total.items(), key=lambda item: (item[0] == (), -abs(item[1]), [spelling(f) for f in item[0]]))
     result: Expr | None = None
     for product, c in ordered:
         term: Expr | None = None

@@ -17,6 +17,7 @@ those of int64 and bool keep a normal form (`position.py`), so that equal positi
 from __future__ import annotations
 
 import math
+from binascii import crc32
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any, ClassVar, NamedTuple, TypeAlias
@@ -391,6 +392,25 @@ _numbers = count(1)
 def fresh_index(extent: Dim) -> Index:
     """An index that nothing else uses; lowering gives it its final name."""
     return Index(f"_{next(_numbers)}", extent)
+
+
+LONG = 200
+"""Letters from which on what an expression is sorted by is not what is printed."""
+
+
+def spelling(e: Expr) -> str:
+    """What expressions are sorted by: as they are printed, but never long, however often they share a part."""
+    found: str | None = e.__dict__.get("_spelling")
+    if found is None:
+        below = [spelling(p) for p in parts(e)]
+        if sum(map(len, below)) < LONG and not any("#" in text for text in below):
+            found = show(e)
+        else:
+            kind = e.fn if isinstance(e, Apply | Reduce | Scan) else type(e).__name__
+            text = f"{kind}({', '.join(below)})"
+            found = f"{text[:LONG]}#{crc32(text.encode())}"
+        e.__dict__["_spelling"] = found
+    return found
 
 
 def show(e: Expr, names: Mapping[Expr, str] = {}) -> str:

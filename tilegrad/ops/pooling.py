@@ -15,10 +15,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import final
 
-from ..ir.dtype import int32, int64, uint8
+from ..ir.dtype import DType, int32, int64, uint8
 from ..ir.functions import identity
 from ..ir.graph import Reader, TensorType, Value
-from ..ir.scalar import Const, Expr, Index, Position, apply, const, fresh_index, reduce, size
+from ..ir.scalar import TRUE, Const, Expr, Index, Position, apply, const, fresh_index, reduce, size
 from ..ir.scalar import cast as cast_element
 from ..ir.scalar import where as choose
 from ..ir.size import Shape
@@ -133,10 +133,39 @@ def _candidates(x: Value, axes: Axes, position: Position, read: Reader) -> tuple
     return index, choose(exists, read(x, (*lead, *at)), const(identity("maximum", x.dtype), x.dtype))
 
 
+MOST_TAPS = 16
+"""Elements of a window that are compared one by one: what follows is part of the same loop along memory."""
+
+
+def _first_greatest(x: Value, axes: Axes, position: Position, read: Reader, number: DType) -> tuple[Expr, Expr]:
+    """The greatest element of a small window and the number of it, as a chain of choices that both share."""
+    lead, windows = position[: -len(axes)], position[-len(axes) :]
+    least = const(identity("maximum", x.dtype), x.dtype)
+    # where all are as small as can be, padding is not meant, but the first element that exists
+    found = cast_element(_flat([a.first(q, ZERO) for a, q in zip(axes, windows, strict=True)], axes), number)
+    greatest: Expr = least
+    for flat in range(math.prod(a.width for a in axes)):
+        at, exists = places(axes, windows, _taps(const(flat, int64), axes))
+        if flat == 0 and exists is TRUE:
+            greatest = read(x, (*lead, *at))
+            continue
+        each = choose(exists, read(x, (*lead, *at)), least)
+        better = apply("invert", each <= greatest)
+        if x.dtype.is_float:
+            better = better & apply("eq", greatest, greatest)  # NaN is greater than all, and the first one is found
+        greatest, found = choose(better, each, greatest), choose(better, const(flat, number), found)
+    return greatest, found
+
+
+def _is_small(axes: Axes) -> bool:
+    return math.prod(a.width for a in axes) <= MOST_TAPS
+
+
 @final
 class MaxPool(Value):
     """The greatest element of each window."""
 
+    cost = "dear"
     x: Value
     axes: Axes
 
@@ -145,6 +174,8 @@ class MaxPool(Value):
         return self.x.type.with_shape(_windows(self.x, self.axes))
 
     def element(self, position: Position, read: Reader) -> Expr:
+        if _is_small(self.axes):
+            return _first_greatest(self.x, self.axes, position, read, uint8)[0]
         return reduce("maximum", *_candidates(self.x, self.axes, position, read))
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
@@ -155,6 +186,7 @@ class MaxPool(Value):
 class Greatest(Value):
     """Which element of each window is the greatest: its number in the window, in as few bytes as hold it."""
 
+    cost = "dear"
     differentiable = False
     x: Value
     axes: Axes
@@ -164,6 +196,8 @@ class Greatest(Value):
         return TensorType(dtype, _windows(self.x, self.axes), self.x.device)
 
     def element(self, position: Position, read: Reader) -> Expr:
+        if _is_small(self.axes):
+            return _first_greatest(self.x, self.axes, position, read, uint8)[1]
         found = reduce("argmax", *_candidates(self.x, self.axes, position, read))
         # where all are as small as can be, padding was found: the first element that exists is meant
         windows = position[-len(self.axes) :]
@@ -216,8 +250,8 @@ class Returned(Value):
             found = coverings(self.axes, position[-n:], numbers)
             window = (*position[:-n], *found.windows)
             chosen = choose(found.exists, read(self.numbers, window), const(0, self.numbers.dtype))
-            mine = apply("eq", cast_element(chosen, int64), _flat(found.taps, self.axes))
-            element = choose(found.exists & mine, read(self.y, window), const(0, dtype))
+            mine = apply("eq", cast_element(chosen, int32), cast_element(_flat(found.taps, self.axes), int32))
+            element = choose(mine, choose(found.exists, read(self.y, window), const(0, dtype)), const(0, dtype))
             return cast_element(element, accumulator(dtype))
 
         return cast_element(_over_covers(self.axes, part), dtype)

@@ -7,6 +7,7 @@ from ..ir.node import Node
 from ..ir.position import flat_position, linear, row_major
 from ..ir.scalar import Expr, Index, Read, Reduce, Scan, fresh_index, parts, rebuild, remade, size, walk
 from .group import Group
+from .phases import in_phases
 
 
 class FlatStore(Node):
@@ -41,7 +42,13 @@ def flatten(group: Group) -> FlatGroup:
     result = FlatGroup(group.rows, group.columns, made)
     for kind in ("rows", "columns"):
         result = _collapsed(result, kind)
-    return result
+    return _taken_apart(result) if group.kind == "map" else result
+
+
+def _taken_apart(group: FlatGroup) -> FlatGroup:
+    rows, roots = in_phases(group.rows, group.roots)
+    stores = tuple([FlatStore(s.value, roots[2 * n], roots[2 * n + 1]) for n, s in enumerate(group.stores)])
+    return FlatGroup(rows, group.columns, stores)
 
 
 def _offset_of_read(e: Expr) -> Expr | None:

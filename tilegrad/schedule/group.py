@@ -10,13 +10,16 @@ what it reads and what its readers compute from the same element is one expressi
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Literal
 
 from ..ir.graph import Value
 from ..ir.node import Node
-from ..ir.scalar import Expr, Index, Read, Reduce, Scan, facts, rebuild, show, substituted, walk
+from ..ir.scalar import Apply, Expr, Index, Read, Reduce, Scan, facts, parts, rebuild, show, substituted, walk
 from ..runtime.grain import Grain
 
+LONG_PART = 60
+"""Letters from which on what is used more than once is printed once."""
 Kind = Literal["map", "rows", "contraction", "opaque"]
 
 
@@ -74,6 +77,7 @@ class Group(Node):
         shown: dict[Expr, str] = dict(renamed)
         lines: list[str] = []
         stores = self.stores
+        used = Counter(p for e in walk(*(s.expr for s in stores)) for p in parts(e))
         for e in walk(*(s.expr for s in stores)):
             match e:
                 case Read(source, position):
@@ -82,6 +86,9 @@ class Group(Node):
                     name = f"t{len(lines)}"
                     lines.append(f"  let {name} = {show(e, shown)}")
                     shown[e] = name
+                case Apply() if used[e] > 1 and len(text := show(e, shown)) > LONG_PART:
+                    shown[e] = f"t{len(lines)}"
+                    lines.append(f"  let {shown[e]} = {text}")
         for s in stores:
             place = f"{names.get(s.value, '?')}[{', '.join(show(p, shown) for p in s.position)}]"
             lines.append(f"  store {place} = {show(s.expr, shown)}")

@@ -1,8 +1,9 @@
-"""A mask on what pooling gives back is applied sooner: to the few numbers of the windows.
+"""What is done with what pooling gives back is done sooner: to the few numbers of the windows.
 
 Behind an activation and a pooling, the gradient needs the sign of every element that was pooled. But only the chosen
 elements get a gradient, and those are what pooling gave. So the large tensor need not live until then: in an AlexNet
-training step that is half of all memory.
+training step that is half of all memory. And the sum of what is given back, for the bias before it, is the sum of what
+is there to give.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from ..ir.graph import Graph, Value
+from ..ops.broadcasting import Sum
 from ..ops.comparison import Comparison
 from ..ops.control import Where, where
 from ..ops.pooling import Greatest, MaxPool, Returned
@@ -19,7 +21,7 @@ from .simplify import constant_of
 
 
 def sooner(graph: Graph) -> Graph:
-    """A choice by comparing each element with a number, of what was returned to the greatest: it is made before.
+    """A choice by comparing each element with a number, of what was returned to the greatest, is made before; sums too.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType
@@ -44,8 +46,11 @@ def sooner(graph: Graph) -> Graph:
 
 
 def _sooner(pooled: dict[tuple[Value, Any], MaxPool], value: Value, busy: set[Value]) -> Value | None:
-    """The choice before it is spread over the windows, or None."""
+    """The choice or the sum before it is spread over the windows, or None."""
     match value:
+        case Sum(Returned(y, Greatest(), spread), axes, keepdim):
+            over = range(y.type.rank - len(spread), y.type.rank)
+            return Sum(y, axes, keepdim) if set(over) <= set(axes) else None
         case Where(condition, x, Returned() as back) if _is_zero(x):
             kept = False
         case Where(condition, Returned() as back, y) if _is_zero(y):
