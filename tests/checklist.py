@@ -1,7 +1,8 @@
 """What was asked of the system, by number, and which tests accept it.
 
 A test that accepts an item carries `@checklist(number)`; `python -m tests.checklist` prints the list.
-The letters: A tensors, devices, memory; B operators and modules; C differentiation; D graphs; E compiler.
+The letters: A tensors, devices, memory; B operators and modules; C differentiation; D graphs; E compiler;
+F kernels and foreign code.
 """
 
 import ast
@@ -23,7 +24,11 @@ ITEMS: dict[int, tuple[str, str]] = {
     8: ("B", "the kernel that ran has a name, and can be swapped"),
     9: ("E", "matmuls that share an operand become one"),
     11: ("B", "the mean over any axes, of odd and empty sizes"),
+    15: ("F", "a product of matrices in CUDA, with flags for transposition, in float and double"),
+    17: ("F", "a function in C++ checks device, contiguity, dtype and shape of its arguments"),
+    18: ("F", "functions in C++ are built ahead of time and just in time"),
     19: ("B", "a custom function trains inside a module"),
+    26: ("F", "headers have the macro for checks; what does not compile is shown at its line"),
     30: ("B", "an operator defined outside the package works everywhere"),
     31: ("B", "a custom linear layer equals the built-in one"),
     32: ("C", "both layouts of a weight have the gradients of the formula"),
@@ -35,10 +40,16 @@ ITEMS: dict[int, tuple[str, str]] = {
     39: ("B", "parameters, their names, state_dict and to()"),
     41: ("A", "random values set in place, the same from the same seed everywhere"),
     42: ("B", "a custom layer drops into a network"),
+    43: ("F", "functions in C++ return lists of tensors, and nothing leaks"),
+    45: ("F", "functions in C++ have names and descriptions"),
     52: ("D", "AlexNet with one channel and no padding: its shapes, parameters, and PyTorch's scores"),
     54: ("B", "inverted dropout, its modes, seeds and gradient"),
     55: ("A", "views with -1, and what happens without contiguity"),
+    58: ("F", "host code is compiled without a compiler for devices"),
     59: ("B", "an operator that lacks a rule fails when it is defined"),
+    60: ("F", "launches that no GPU does are refused by name"),
+    62: ("F", "kernels of one name in three extensions"),
+    64: ("F", "what is compiled is found by its content; one file of several is compiled anew"),
     73: ("A", "views of all kinds read right through every operator; versions count"),
     74: ("A", "devices are found at run time, one object each"),
     75: ("A", "a new device touches no other file"),
@@ -55,6 +66,10 @@ ITEMS: dict[int, tuple[str, str]] = {
     100: ("A", "operands on two devices raise, naming both"),
     101: ("A", "1,000 networks made and dropped leave nothing"),
     104: ("B", "a 2x2 matrix learns sum and difference under the L1 loss"),
+    117: ("F", "C++ and CUDA from texts"),
+    118: ("F", "what is the same is not built again, a flag builds anew, a build directory is kept"),
+    119: ("F", "launches of two axes, with guarded borders"),
+    120: ("F", "tensors in C++: size, empty_like, zeros, data of a checked dtype"),
     145: ("D", "the graph of a logistic regression can be drawn"),
     147: ("C", "softmax cross-entropy is stable, its gradient is p - y"),
     151: ("E", "passes keep the meaning of fuzzed graphs"),
@@ -73,7 +88,7 @@ ITEMS: dict[int, tuple[str, str]] = {
     198: ("B", "the arithmetic, map and reduce families with their gradients"),
     201: ("E", "a compiled function: equal results, fewer kernels, no second compilation"),
 }
-"""The items of the letters A to E that the core answers for (those of the GPU and of later layers left out)."""
+"""The items of the letters A to E that the core answers for, and those of F (kernels, foreign code) that are there."""
 
 
 def covered(folder: Path) -> dict[int, list[str]]:

@@ -15,9 +15,13 @@ import pytest
 
 from tests.documents import Block, abridged, blocks, commands, in_a_copy, written
 from tests.source import ROOT
+from tilegrad.backend.cuda import nvrtc
+from tilegrad.foreign import compilers
 
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+NEEDED = {"a C++ compiler": compilers.is_available, "NVRTC": nvrtc.is_available}
+"""What a document may say that it needs: `<!-- needs NVRTC -->`."""
 PATIENCE = 120
 """Seconds for a command."""
 
@@ -87,6 +91,9 @@ def copy_of_the_repository(folder: Path) -> None:
 def test_what_it_says_to_type(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
+    for need in re.findall(r"^<!-- needs (.+) -->$", path.read_text(), re.MULTILINE):
+        if not NEEDED[need]():
+            pytest.skip(f"{path.name} needs {need}")
     monkeypatch.chdir(tmp_path)
     update = request.config.getoption("--update-golden")
     if in_a_copy(path):

@@ -56,6 +56,11 @@ def parser() -> Parser:
     tune.add_argument("script", type=Path, metavar="SCRIPT", help="the script, or a module's name; then its arguments")
     tune.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...")
 
+    build = commands.add_parser("build", help="compile the C++ functions of a folder to a package and a wheel")
+    build.add_argument("--output", type=Path, default=Path("dist"), metavar="DIR", help="where to (default: dist)")
+    build.add_argument("--name", default="", help="of the package (default: the name of the folder)")
+    build.add_argument("folder", type=Path, metavar="DIR", help="the folder with the sources")
+
     doctor = commands.add_parser("doctor", help="what this machine offers, and what to do about what is missing")
     doctor.add_argument("--measure", action="store_true", help="measure speeds again, and keep the best of all times")
     return made
@@ -78,6 +83,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 from .profile.tuned import tune_script
 
                 return tune_script(options.script, options.arguments, options.budget, options.lock)
+            case "build":
+                from .foreign.ahead import build
+
+                package, wheel = build(options.folder, options.output, options.name)
+                print(f"the package: {package}\nthe wheel:   {wheel}")
+                return 0
             case _:
                 from .profile.doctor import report
 

@@ -7,8 +7,19 @@ True
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 from .foreign.build import INCLUDE as include
 from .foreign.compilers import is_available as is_available
 from .foreign.inline import cpp_inline as inline
 
-__all__ = ["include", "inline", "is_available"]
+
+def load(package: str | os.PathLike[str]) -> Any:
+    """The functions of a folder that `python -m tilegrad build` has made; no compiler is needed."""
+    from .foreign import ahead
+
+    return ahead.load(package)
+
+
+__all__ = ["include", "inline", "is_available", "load"]

@@ -2,11 +2,11 @@
 
 import tilegrad as tg
 from tilegrad import simt
-from tilegrad.simt import blockIdx, dynamic_shared, local, shared, syncthreads, threadIdx
+from tilegrad.simt import blockIdx, constexpr, dynamic_shared, local, shared, syncthreads, threadIdx
 
 
 @simt.device
-def at(X, row, column, rows, columns, T: simt.constexpr):
+def at(X, row, column, rows, columns, T: constexpr):
     """An element of X, which is stored transposed if T; 0 outside."""
     if row < rows and column < columns:
         return X[column * rows + row] if T else X[row * columns + column]
@@ -14,7 +14,7 @@ def at(X, row, column, rows, columns, T: simt.constexpr):
 
 
 @simt.kernel(fma=True)
-def naive(A, B, C, M, N, K, TA: simt.constexpr, TB: simt.constexpr, X: simt.constexpr, Y: simt.constexpr):
+def naive(A, B, C, M, N, K, TA: constexpr, TB: constexpr, X: constexpr, Y: constexpr):
     """A thread for each element of C, in blocks of X x Y: 2 K loads each."""
     column = blockIdx.x * X + threadIdx.x
     row = blockIdx.y * Y + threadIdx.y
@@ -26,9 +26,7 @@ def naive(A, B, C, M, N, K, TA: simt.constexpr, TB: simt.constexpr, X: simt.cons
 
 
 @simt.kernel(fma=True)
-def tiled(
-    A, B, C, M, N, K, TA: simt.constexpr, TB: simt.constexpr, X: simt.constexpr, Y: simt.constexpr, S: simt.constexpr
-):
+def tiled(A, B, C, M, N, K, TA: constexpr, TB: constexpr, X: constexpr, Y: constexpr, S: constexpr):
     """A block computes Y x X elements from strips of S columns of A and S rows of B in shared memory."""
     left = shared(A.dtype, (Y, S))
     right = shared(B.dtype, (S, X))
@@ -69,9 +67,7 @@ def tiled_dynamic(A, B, C, M, N, K, width):
 
 
 @simt.kernel(fma=True)
-def double_buffered(
-    A, B, C, M, N, K, TA: simt.constexpr, TB: simt.constexpr, X: simt.constexpr, Y: simt.constexpr, S: simt.constexpr
-):
+def double_buffered(A, B, C, M, N, K, TA: constexpr, TB: constexpr, X: constexpr, Y: constexpr, S: constexpr):
     """Two strips of each: while one is used the next one is fetched, and one barrier a strip is enough."""
     left = shared(A.dtype, (2, Y, S))
     right = shared(B.dtype, (2, S, X))
@@ -97,18 +93,7 @@ def double_buffered(
 
 @simt.kernel(fma=True)
 def in_registers(
-    A,
-    B,
-    C,
-    M,
-    N,
-    K,
-    TA: simt.constexpr,
-    TB: simt.constexpr,
-    X: simt.constexpr,
-    Y: simt.constexpr,
-    S: simt.constexpr,
-    R: simt.constexpr,
+    A, B, C, M, N, K, TA: constexpr, TB: constexpr, X: constexpr, Y: constexpr, S: constexpr, R: constexpr
 ):
     """X x Y threads compute R X x R Y elements, R x R each in registers: 2 R loads from shared memory serve R^2
     products. The next strips are on their way, in registers, while these are multiplied. That of A is kept transposed,

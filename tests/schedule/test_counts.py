@@ -64,6 +64,13 @@ def normalised(x: tg.Tensor, w: tg.Tensor, b: tg.Tensor) -> tg.Tensor:
     return F.layer_norm(x, (1024,), w, b)
 
 
+@pytest.mark.parametrize("planes", [(300, 300), (90000,)])
+def test_many_planes(planes: tuple[int, ...]) -> None:
+    """More than a grid has instances along its last axes."""
+    made = with_gradients(lambda x: F.max_pool2d(x, 3, 1), given(*planes, 6, 6, grad=True))
+    assert kernels(made) == 2
+
+
 def test_layer_norm_is_one_kernel() -> None:
     assert kernels(program(normalised, given(512, 1024), given(1024), given(1024))) == 1
 

@@ -34,15 +34,16 @@ GUARD = 1 << 30
 NO_RESERVE = 0x4000 if sys.platform == "linux" else 0x40
 EVEN = 64
 """Tensors begin at a multiple of this, as elsewhere."""
-OUTSIDE, UNWRITTEN = 0xA5, 0xFB
-"""What stands around tensors, and in results before the call."""
+OUTSIDE, BESIDE, UNWRITTEN = 0xA5, 0x5A, 0xFB
+"""What stands around results, around inputs (other bytes: they may be copied), and in results before the call."""
 EXIT_FAILED = 1
 
 
 class Guarded:
     """Memory between two stretches of addresses that must not be touched."""
 
-    def __init__(self, bytes: int) -> None:
+    def __init__(self, bytes: int, mark: int = OUTSIDE) -> None:
+        self.mark = mark
         page = mmap.PAGESIZE
         self.bytes = bytes
         room = -(-max(bytes, 1) // EVEN) * EVEN
@@ -59,7 +60,7 @@ class Guarded:
         self.inner: np.ndarray = _bytes(begin, inner)
         self.first = inner - room
         self.address = begin + self.first
-        self.inner[:] = OUTSIDE
+        self.inner[:] = mark
 
     def _allow(self, place: int, bytes: int) -> int:
         read_and_write = mmap.PROT_READ | mmap.PROT_WRITE
@@ -76,7 +77,7 @@ class Guarded:
     def outside(self) -> tuple[int, int]:
         """How many bytes before and behind the tensor were written."""
         before, behind = self.inner[: self.first], self.inner[self.first + self.bytes :]
-        return int((before != OUTSIDE).sum()), int((behind != OUTSIDE).sum())
+        return int((before != self.mark).sum()), int((behind != self.mark).sum())
 
 
 def checked(
@@ -86,7 +87,7 @@ def checked(
     if not hasattr(os, "fork"):
         raise ArgumentError(f"{function.name}: calls are checked by forking, which {sys.platform} does not have")
     spans = [_span(x) for x in call.inputs]
-    inputs = [Guarded(span) for span in spans]
+    inputs = [Guarded(span, BESIDE) for span in spans]
     originals = [_bytes(address, span) for address, span in zip(addresses, spans, strict=True)]
     for copy, original in zip(inputs, originals, strict=True):
         copy.data[:] = original

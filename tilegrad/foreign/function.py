@@ -68,16 +68,23 @@ class Foreign:
         self.signature = signature
         self.name = self.__name__ = signature.name
         self.origin = origin
+        self._wanted = signature.tensors
+        self._mixed = len(signature.parameters) != len(self._wanted)
         about = doc or signature.doc
         self.__doc__ = f"{signature}\n\n{about}" if about else str(signature)
 
     def __repr__(self) -> str:
         return f"<{self.device} function {self.signature}>"
 
-    def tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Handle], tuple[float | int, ...]]:
+    def tensors(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Sequence[Handle], tuple[float | int, ...]]:
         """The tensors and numbers of a call."""
-        given, numbers = self.signature.bind(args, kwargs)
-        for p, x in zip(self.signature.tensors, given, strict=True):
+        given: Sequence[Any] = args
+        numbers: tuple[float | int, ...] = ()
+        if kwargs or self._mixed or len(args) != len(self._wanted):
+            given, numbers = self.signature.bind(args, kwargs)
+        for x, p in zip(given, self._wanted, strict=True):
             if not isinstance(x, Handle):
                 kind = type(x).__name__
                 raise DTypeError(f"{self.name}: `{p}` takes a tensor, not {kind} {x!r:.40}: tilegrad.tensor({p.name})")
@@ -92,7 +99,7 @@ class Foreign:
             made = Input(type)
             made.hold(buffer)
             values.append(made)
-        arguments = [x.value for x in given]
+        arguments = [x._value if x._base is None else x.value for x in given]
         if mode.enabled and any(v.tracked for v in arguments):
             name = self.name
 
@@ -275,9 +282,9 @@ class CppFunction(Foreign):
     def makes_tensors(self) -> bool:
         """Whether the function may ask for memory."""
         definition = self.plan.definition
-        if self.signature.open or definition is None or definition.takes_call:
+        if self.signature.open or (definition is not None and (definition.takes_call or definition.returns)):
             return True
-        return definition.returns or any("tg::" in s.text for s in self.given)
+        return any("tg::" in s.text or '#include "' in s.text for s in self.given)
 
     def run(
         self,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 
 from ..errors import SignatureError
 from ..ir.dtype import DType, bfloat16, bool_, float16, float32, float64, int32
@@ -82,7 +81,7 @@ def plans(signatures: Sequence[Signature], given: Sequence[Source], kind: str = 
         if len(signatures) == 1 and not names and len(given) == 1 and given[0].path is None:
             made.append(Plan(signature, 0, None))
             continue
-        near = get_close_matches(signature.name, names, 1)
+        near = _near(signature.name, names)
         has = f"they define {', '.join(names)}" if names else "a body serves one signature alone, and is a text"
         raise SignatureError(
             f"no source defines the {kind} {signature.name}{f' (did you mean {near[0]}?)' if near else ''}: {has}. The "
@@ -201,7 +200,7 @@ def arguments(signature: Signature, definition: Definition) -> list[str]:
     known = [p.name for p in (*signature.parameters, *signature.results)] + extents_of(signature)
     for p in definition.parameters:
         if p.name not in known:
-            near = get_close_matches(p.name, known, 1)
+            near = _near(p.name, known)
             raise SignatureError(
                 f"{definition}: `{p.name}` is nothing in {signature}{f' (did you mean {near[0]}?)' if near else ''}: "
                 f"a parameter is the name of an argument, of a result ({', '.join(sorted(outputs)) or 'none'}), or of "
@@ -224,3 +223,10 @@ def arguments(signature: Signature, definition: Definition) -> list[str]:
             "return it"
         )
     return [p.name for p in definition.parameters]
+
+
+def _near(name: str, known: Sequence[str]) -> list[str]:
+    """What was probably meant."""
+    from difflib import get_close_matches
+
+    return get_close_matches(name, known, 1)

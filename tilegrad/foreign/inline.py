@@ -49,8 +49,11 @@ def texts(given: object, what: str) -> tuple[str, ...]:
 
 def gathered(functions: Sequence[Any], name: str) -> Any:
     """The function itself, if it is alone; else a module of all."""
-    if len(functions) == 1:
-        return functions[0]
+    return functions[0] if len(functions) == 1 else module_of(functions, name)
+
+
+def module_of(functions: Sequence[Any], name: str) -> Module:
+    """A module of functions."""
     made = Module(name, "\n\n".join(f.__doc__ or "" for f in functions))
     made.__all__ = [f.name for f in functions]  # type: ignore[attr-defined]
     for f in functions:

@@ -7,6 +7,7 @@ found again in the cache, does not depend on where it stands. Only when they com
 from __future__ import annotations
 
 import ast
+import linecache
 import os
 import re
 import textwrap
@@ -93,11 +94,11 @@ def sources(given: object, origin: Location | None) -> list[Source]:
 
 def _literal_lines(lines: Sequence[str], text: str, origin: Location) -> list[Place] | None:
     """The places of a text that stands as a literal in the file of a call; None if it was made otherwise."""
+    file = "".join(linecache.getlines(origin.file))  # also of a notebook's cell
     try:
-        file = Path(origin.file).read_text(encoding="utf-8")
         tree = ast.parse(file)
-    except (OSError, SyntaxError, ValueError):
-        return None
+    except (SyntaxError, ValueError):
+        return _verbatim(lines, text, file, origin)
     wanted = textwrap.dedent(text).strip()
     near = [
         node
@@ -121,6 +122,17 @@ def _literal_lines(lines: Sequence[str], text: str, origin: Location) -> list[Pl
     return places
 
 
+def _verbatim(lines: Sequence[str], text: str, file: str, origin: Location) -> list[Place] | None:
+    """The places of a text in a file that is no Python, but has it (a document)."""
+    at = file.find(text) if text.strip() else -1
+    if at < 0:
+        return None
+    first, shown = file.count("\n", 0, at) + 1, file.split("\n")
+    start = at - (file.rfind("\n", 0, at) + 1)
+    name = os.path.relpath(origin.file)
+    return [Place(name, first + n, shown[first + n - 1], start if n == 0 else 0) for n in range(len(lines))]
+
+
 def _similar(line: str, shown: Sequence[str], node: ast.Constant) -> int:
     """The line of the file that a line of the text comes from, where escapes or several literals make it up."""
     inside = range(node.lineno, (node.end_lineno or node.lineno) + 1)
@@ -128,10 +140,8 @@ def _similar(line: str, shown: Sequence[str], node: ast.Constant) -> int:
 
 
 KINDS = r"(?P<kind>fatal error|error|note|warning)"
-GCC = re.compile(rf"^(?P<file><[^>]+>|[^\s:][^:]*):(?P<line>\d+):(?:(?P<column>\d+):)? *{KINDS}: (?P<text>.*)")
-OTHER = re.compile(
-    rf"^(?P<file><[^>]+>|[^\s(][^(]*)\((?P<line>\d+)(?:,(?P<column>\d+))?\) ?: *{KINDS}(?: #?[\w-]+)?: (?P<text>.*)"
-)
+GCC = rf"^(?P<file><[^>]+>|[^\s:][^:]*):(?P<line>\d+):(?:(?P<column>\d+):)? *{KINDS}: (?P<text>.*)"
+OTHER = rf"^(?P<file><[^>]+>|[^\s(][^(]*)\((?P<line>\d+)(?:,(?P<column>\d+))?\) ?: *{KINDS}(?: #?[\w-]+)?: (?P<text>.*)"
 """How gcc and clang, and how NVRTC and Microsoft's compiler say where something is."""
 MOST_MESSAGES = 8
 
@@ -160,7 +170,7 @@ def messages(log: str, given: Sequence[Source]) -> list[Message]:
     """What a compiler said, with its places turned into the user's."""
     found = []
     for line in log.splitlines():
-        parts = GCC.match(line) or OTHER.match(line)
+        parts = re.match(GCC, line) or re.match(OTHER, line)
         if parts is None:
             if "undefined reference" in line or "unresolved external" in line or "undefined symbol" in line:
                 found.append(Message("error", line.rpartition(": ")[2], None, 0))

@@ -16,6 +16,9 @@ from .emit import Emitter
 from .flatten import FlatGroup
 from .group import Group
 
+MOST_BEHIND = 65535
+"""Instances along the second and the third axis of a grid."""
+
 
 class Lowered(Node):
     """A kernel with what it is called with; a value stands for the buffer that holds it."""
@@ -43,11 +46,13 @@ def declare_programs(
         outer = outer * _tiles(i.extent, block.get(i, 1))
     if rest:
         grid.append(Tiles(outer, 1))
-    for axis, index in enumerate(order[:2]):
-        single = grid[axis].extent == grid[axis].tile
-        _declare(emitter, index, ProgramId(axis), block, single, overlapping)
+    places = _places(grid)
+    for number, index in enumerate(order[:2]):
+        single = grid[number].extent == grid[number].tile
+        _declare(emitter, index, ProgramId(places.index(number)), block, single, overlapping)
     if rest:
-        left: Tile = emitter.assign("outer", ProgramId(2)) if len(rest) > 1 else ProgramId(2)
+        program = ProgramId(places.index(2))
+        left: Tile = emitter.assign("outer", program) if len(rest) > 1 else program
         for n, index in enumerate(rest):
             count = _tiles(index.extent, block.get(index, 1))
             last = n == len(rest) - 1
@@ -55,7 +60,16 @@ def declare_programs(
             _declare(emitter, index, here, block, single=False)
             if not last:
                 left = emitter.assign("outer", tile.Apply("floordiv", (left, extent_of(emitter, count))))
-    return tuple(grid) or (Tiles(1, 1),)
+    return tuple([grid[number] for number in places]) or (Tiles(1, 1),)
+
+
+def _places(grid: list[Tiles]) -> list[int]:
+    """Which part of a grid is along its first axis, its second, its third: the first has room for any number."""
+    places = list(range(len(grid)))
+    counts = [-(-part.extent // part.tile) if isinstance(part.extent, int) else 1 for part in grid]
+    if any(count > MOST_BEHIND for count in counts[1:]):
+        places.insert(0, places.pop(counts.index(max(counts))))
+    return places
 
 
 def _tiles(extent: Dim, block: int) -> Dim:

@@ -65,6 +65,8 @@ class _Plan:
         """Extent of the tile axis of an index; indices without one are numbers."""
         self.looped = made.looped
         """Columns that are looped over, and how many at a time."""
+        self.overlapping = group.kind == "map" and not grain.powers
+        """Whether a tile that does not fit begins earlier: masks cost more than elements that are computed twice."""
 
     def lowered(self) -> Lowered:
         flat = self.flat
@@ -90,7 +92,7 @@ class _Plan:
         return float(elements * weight)
 
     def _programs(self, emitter: Emitter) -> tuple[Tiles, ...]:
-        return declare_programs(emitter, self.flat.rows, self.block)
+        return declare_programs(emitter, self.flat.rows, self.block, self.overlapping)
 
     def _whole_axis(self, emitter: Emitter, column: Index) -> None:
         name = emitter.fresh("k")
