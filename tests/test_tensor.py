@@ -355,6 +355,7 @@ def test_numpy_border() -> None:
     copied = tg.tensor(array)
     array[0] = 9
     assert copied.tolist() == [0, 1, 2]
+    assert tg.from_numpy(array).data_ptr() == array.__array_interface__["data"][0]
 
 
 def test_dlpack() -> None:

@@ -201,7 +201,7 @@ class CppFunction(Foreign):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given, numbers = self.tensors(args, kwargs)
         call, buffers, addresses = self.prepared(given, numbers)
-        if settings().check == "foreign":
+        if "foreign" in settings().check:
             from .child import checked
 
             return self.returned(self.wrapped(checked(self, call, buffers, addresses), given))

@@ -111,7 +111,7 @@ def from_array(array: np.ndarray[Any, Any], name: str, share: bool = False) -> T
     dtype = from_numpy_dtype(array.dtype.newbyteorder("="))
     assert dtype is not None
     dense = np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)
-    return wrap(held(dense, dtype, name, share and dense is array))
+    return wrap(held(dense, dtype, name, share and np.may_share_memory(dense, array)))
 
 
 def _asked(x: Tensor, requires_grad: bool) -> Tensor:
