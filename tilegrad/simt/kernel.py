@@ -48,6 +48,12 @@ class Specialised:
         return frozenset(n for n in self.arrays if found.get(n, frozenset()) & {"store", "atomic"})
 
     @property
+    def loaded(self) -> frozenset[str]:
+        """The parameters that are read."""
+        found = self.routine.accessed
+        return frozenset(n for n in self.arrays if found.get(n, frozenset()) & {"load", "atomic"})
+
+    @property
     def launches(self) -> bool:
         """Whether threads of it launch kernels."""
         return any(isinstance(s, Launch) for s in statements(self.routine.body))
@@ -134,7 +140,7 @@ class KernelFunction(SimtFunction):
         self._last = (found, shape, limits)
         self._counters = None
         fresh = unwritten(_Given(call))
-        with written(name, call.parameters, list(call.tensors.values()), found.stored):
+        with written(name, call.parameters, list(call.tensors.values()), found.stored, found.loaded):
             memories = {n: memory_of(x) for n, x in call.tensors.items()}
             refuse_overlap(name, list(memories.items()), found.stored)
             if on_gpu:
