@@ -95,7 +95,7 @@ __all__ = [
     "int32", "int64", "int8", "is_grad_enabled", "jacobian", "jit", "jvp", "kernel", "language", "linalg",
     "live_bytes", "load", "load_safetensors", "long", "next_power_of_2", "nn", "no_grad", "optim", "promote_types",
     "result_type", "save", "save_safetensors", "scan", "serialization", "set_default_dtype",
-    "set_float32_matmul_precision", "set_grad_enabled", "set_printoptions", "short", "simt", "Tensor", "uint16", "uint32",
-    "uint64", "uint8", "value_and_grad", "vjp", "vmap", "while_loop",
+    "set_float32_matmul_precision", "set_grad_enabled", "set_printoptions", "short", "simt", "Tensor", "uint16",
+    "uint32", "uint64", "uint8", "value_and_grad", "vjp", "vmap", "while_loop",
 ]  # fmt: skip
 __all__ += functional.__all__
