@@ -16,7 +16,7 @@ from ..errors import ArgumentError, DeviceError, DTypeError, ForeignError, Gradi
 from ..ir.dtype import DType, int32
 from ..ir.graph import Input, TensorType, Value
 from ..ir.location import Location
-from ..lazy.evaluation import compute
+from ..lazy.evaluation import compute, is_recorded
 from ..lazy.handle import Handle, mode, state, wrap
 from ..lazy.layout import is_dense, layout
 from ..ops.joint import joint_outputs
@@ -28,6 +28,7 @@ from . import glue
 from .abi import Host, Record, Strided, known, prototype
 from .build import Choices, Library, Report, built
 from .patterns import Match, Signature, shown
+from .recorded import recorded
 from .source import Source, placed
 
 Contiguous = Literal["copy", "check", "strided"]
@@ -88,7 +89,7 @@ class Foreign:
             if not isinstance(x, Handle):
                 kind = type(x).__name__
                 raise DTypeError(f"{self.name}: `{p}` takes a tensor, not {kind} {x!r:.40}: tilegrad.tensor({p.name})")
-        if state.trace is not None:
+        if state.trace is not None and self.device != "cpu":
             raise TraceError(f"{self.name} runs when it is called, and a function is being traced: call it outside")
         return given, numbers
 
@@ -200,6 +201,8 @@ class CppFunction(Foreign):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given, numbers = self.tensors(args, kwargs)
+        if is_recorded(given):
+            return self.returned([wrap(v) for v in recorded(self, [x.value for x in given], numbers)])
         call, buffers, addresses = self.prepared(given, numbers)
         if settings().check == "foreign":
             from .child import checked
@@ -244,6 +247,10 @@ class CppFunction(Foreign):
                 self._calls.clear()
             self._calls[tuple(marks)] = found
         return found, buffers, addresses
+
+    def settled(self, inputs: Sequence[Strided], numbers: Sequence[float | int]) -> Call:
+        """The call for tensors of some types."""
+        return Call(self, self.signature.match([x.type for x in inputs], numbers), inputs)
 
     def _laid_out(self, n: int, x: Handle) -> tuple[tuple[int, ...] | None, int]:
         """Strides and offset of a view that is to be taken as it is; else None."""

@@ -11,18 +11,21 @@ from ..errors import KernelError
 from ..ir.tile import Kernel, Name, Parameter
 from ..ir.tile_access import Accesses, accesses
 from ..ir.tile_types import TileType
+from ..lazy.evaluation import is_recorded
 from ..lazy.handle import Handle
 from ..runtime.device import CompiledKernel, device
 from ..runtime.once import lock
 from .arguments import Bound, bound, device_of, grid_of
+from .borrowed import ForTorch
 from .checking import check as run_checked
 from .checking import race as run_in_orders
 from .frames import KernelBase
 from .instrumented import Instrumented, Unsupported, instrumented
 from .moving import moved_apart
 from .reader import Read, read
+from .recording import not_in_a_launch, record
 from .report import Report, report
-from .tensors import Memory, memory_of, refuse_overlap, refuse_tracing, unwritten, written
+from .tensors import Memory, memory_of, refuse_overlap, unwritten, written
 from .values import Block
 
 _reading = lock()
@@ -141,6 +144,10 @@ class Launchable:
         """Runs the programs in many orders, and looks for what they do to each other: `k.race[grid](...)`."""
         return Way(self, "race")
 
+    def as_torch(self) -> ForTorch:
+        """The kernel for PyTorch's tensors: `k.as_torch()[grid](...)` works on their memory."""
+        return ForTorch(self)
+
     @property
     def ir(self) -> Kernel:
         """The tile kernel of the last launch: print it."""
@@ -182,9 +189,11 @@ class KernelFunction(KernelBase, Launchable):
         """Runs all programs of a grid."""
         call = bound(self, args, kwargs)
         extents = grid_of(self, grid, call.named)
-        refuse_tracing(self.fn.__name__, call.given)
         place = device_of(self, call.given)
         found = self.specialised(call)
+        if is_recorded(call.given):
+            self.record(found, call, extents, how)
+            return
         found.last = (extents, call)
         if 0 in extents:
             return
@@ -199,6 +208,13 @@ class KernelFunction(KernelBase, Launchable):
                 run_checked(found, memories, extents, fresh & found.accesses.stored)
             else:
                 run_in_orders(found, memories, extents)
+
+    def record(self, found: Specialised, call: Bound, extents: tuple[int, ...], how: str) -> None:
+        """Launches the kernel within a graph."""
+        if how != "run":
+            raise not_in_a_launch(self.fn.__name__, how)
+        if 0 not in extents:
+            record(self.fn.__name__, found, call, extents, self.stored(found, call))
 
     def arguments(self, found: Specialised, call: Bound, stored: frozenset[str]) -> list[Any]:
         """Memory and numbers, for the parameters of the tile kernel."""

@@ -13,12 +13,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..errors import InPlaceError, KernelLaunchError, TraceError
+from ..errors import InPlaceError, KernelLaunchError
 from ..ir.graph import Input, Value
 from ..ir.tile import Parameter
 from ..lazy import storage as sharing
 from ..lazy.evaluation import compute
-from ..lazy.handle import Handle, mode, one_writer, state, wrap
+from ..lazy.handle import Handle, mode, one_writer, wrap
 from ..lazy.layout import layout
 from ..runtime.buffer import Buffer
 from ..runtime.device import device
@@ -59,15 +59,6 @@ class Memory(NamedTuple):
 
     def window(self) -> Buffer:
         return Window(self.buffer, self.offset * self.itemsize) if self.offset else self.buffer
-
-
-def refuse_tracing(name: str, given: Sequence[Any]) -> None:
-    """Kernels run when they are launched: a traced function would lose them."""
-    if state.trace is not None and any(isinstance(x, Handle) for x in given):
-        raise TraceError(
-            f"kernel {name} is launched while a function is traced, and would run now, once, on placeholders. Launch "
-            "it outside of jit and vmap"
-        )
 
 
 def memory_of(x: Any) -> Memory:

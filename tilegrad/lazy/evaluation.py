@@ -77,6 +77,15 @@ def _is_known(values: Sequence[Value]) -> bool:
     return all(v.buffer is not None or not isinstance(v, Input) for v in reached)
 
 
+def is_recorded(given: Sequence[Any]) -> bool:
+    """Whether what works on elements is recorded for later: a function is traced, or a tensor depends on a
+    placeholder."""
+    tensors = [x for x in given if isinstance(x, Handle)]
+    if state.trace is not None:
+        return bool(tensors)
+    return not _is_known([v for x in tensors if (v := x.value).buffer is None])
+
+
 def settle(x: Handle) -> None:
     """A tensor whose elements are in memory forgets what it was computed from, if no gradient needs that."""
     value = x._value
