@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bench import machine
 from bench.processes import chosen, measure
 from bench.turns import ROUNDS
-from bench.workloads import Size, Workload, find
+from bench.workloads import Size, Workload, expanded, find
 
 
 def judge(workload: Workload, record: dict[str, Any]) -> None:
@@ -57,9 +57,10 @@ def run(
     """The records of all named workloads, with the machine that they were measured on."""
     described = machine.describe()
     result: dict[str, Any] = {"date": time.strftime("%Y-%m-%d"), "machine": described, "workloads": {}}
-    for name in names:
+    for name in expanded(names):
         workload, sizes = find(name)
         libraries = [x for x in against if x.split("-")[0] in workload.against]
+        libraries += [x for x in workload.against if "-" in x]  # one contender alone
         records = []
         for size in sizes[:1] if primary_only else sizes:
             record = _measured(workload, size, libraries, described["limits"])

@@ -3,7 +3,7 @@
 What each library does for a workload stands under the workload's name in bench/contenders/.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
@@ -81,6 +81,27 @@ def _mlp_flops(size: Size) -> float:
 
 def _pair(size: Size) -> Inputs:
     return {"x": _normal(0, *size), "y": _normal(1, *size)}
+
+
+def _nothing(size: Size) -> float:
+    return 0.0
+
+
+def _norm(size: Size) -> Inputs:
+    return {name: x for name, x in _layer_norm(size).items() if name != "upstream"}
+
+
+def _square_product(size: Size) -> Inputs:
+    return {"x": _normal(0, size[0], size[0]), "y": _normal(1, size[0], size[0])}
+
+
+def _heads(size: Size) -> Inputs:
+    return {name: _normal(n, *size) for n, name in enumerate("qkv")}
+
+
+def _attention_flops(size: Size) -> float:
+    heads, length, width = size
+    return 4.0 * heads * length * length * width
 
 
 def _product(size: Size) -> Inputs:
@@ -249,6 +270,27 @@ ALL = [
         tolerance=1e-3,
         against=("torch",),
     ),
+    *(
+        Workload(
+            f"kernel_{name}",
+            f"{title}, a kernel of the gallery, against PyTorch's operator",
+            sizes,
+            inputs,
+            bytes=bytes,
+            flops=flops,
+            goal=goal,
+            tolerance=1e-3,
+            rival="torch",
+            against=("torch", "tilegrad-checked"),
+        )
+        for name, title, sizes, inputs, bytes, flops, goal in (
+            ("add", "vector add", ((1 << 24,), (1 << 18,)), _pair, _elements(3), _nothing, 1.0),
+            ("softmax", "softmax", ((4096, 1024), (512, 512)), _matrix, _elements(2), _nothing, 1.2),
+            ("layer_norm", "layer norm", ((4096, 1024), (512, 768)), _norm, _elements(2), _nothing, 1.0),
+            ("matmul", "matmul", ((1024,), (512,)), _square_product, _nothing, lambda size: 2.0 * size[0] ** 3, 0.9),
+            ("attention", "attention", ((8, 512, 64),), _heads, _nothing, _attention_flops, 1.0),
+        )
+    ),
     Workload("add", "`jit`ted add, per call", ((16,), (17,)), _pair, goal=3.0, rival="jax"),
     Workload(
         "tiny",
@@ -285,6 +327,16 @@ ALL = [
     Workload("installed", "bytes on disk, dependencies included", ((),), lambda size: {}, goal=300e6, kind="bytes"),
 ]
 WORKLOADS = {workload.name: workload for workload in ALL}
+
+
+def expanded(names: Sequence[str]) -> list[str]:
+    """Names of workloads; `kernels` stands for those of the gallery.
+
+    >>> expanded(["mlp", "kernels"])[:3]
+    ['mlp', 'kernel_add', 'kernel_softmax']
+    """
+    family = [name for name in WORKLOADS if name.startswith("kernel_")]
+    return [found for name in names for found in (family if name == "kernels" else [name])]
 
 
 def find(name: str) -> tuple[Workload, tuple[Size, ...]]:

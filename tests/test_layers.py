@@ -21,7 +21,7 @@ LAYERS: list[set[str]] = [
     {TENSOR, "lazy", "functions", "jitted", "amp", "autograd", "foreign"},
     {"nn", "optim", "data", "serialization"},
     {"language", "simt", "custom"},
-    {"profile", "sparse", "distributed", "serve", "interop"},
+    {"profile", "sparse", "distributed", "serve", "interop", "torch"},
     {"__main__", "demo", PACKAGE.name},
 ]
 FEATURES = LAYERS[-2]

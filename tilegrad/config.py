@@ -63,7 +63,8 @@ ABOUT = {
     "memory": "free CPU memory kept for reuse (bytes, 64M, 2G); 0: an eighth of the machine's",
     "huge_pages": "ask for pages of 2 MiB for large CPU buffers (1 or 0)",
     "cuda": "off: use no GPU; null: show what one would run; synchronous: wait for each kernel; checked: every access",
-    "check": "foreign: call functions in C++ in a process of their own, where a crash is an error (slow); empty: no",
+    "check": "slow, safe ways to run, separated by commas. foreign: functions in C++ in a process of their own, where "
+    "a crash is an error; kernels: launches k[grid](...) in the tile language as k.check[grid](...); race: as k.race",
     "lock": "file with the fastest known tiles of kernels; empty: kernels.lock here or beside the script; off: none",
     "use": "kernels to put in place of generated ones: kernel:FILE, several separated by commas",
 }

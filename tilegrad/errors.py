@@ -98,6 +98,14 @@ class ForeignError(RuntimeFault):
     """A function in another language that failed: what it said, or what ended it."""
 
 
+class CallError(ForeignError, TypeError):
+    """Arguments that a function in another language does not take."""
+
+
+class NotThereError(ForeignError, NotImplementedError):
+    """What a function in another language has no code for, such as an element type."""
+
+
 class OutOfMemoryError(RuntimeFault, MemoryError):
     """More memory than a device has left."""
 

@@ -32,6 +32,7 @@ class Contender(NamedTuple):
 
 CONTENDERS = [
     Contender("tilegrad", "ours"),
+    Contender("tilegrad-checked", "ours", "", {"TILEGRAD_CHECK": "kernels"}),
     Contender("torch", "pytorch", "eager"),
     Contender("torch-compile", "pytorch", "compile"),
     Contender("torch-tuned", "pytorch", "eager", MALLOC, tuned=True),

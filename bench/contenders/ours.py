@@ -1,5 +1,6 @@
 """tilegrad: `tg.jit`, except where a workload says without."""
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -121,6 +122,21 @@ def attention(inputs: Inputs, variant: str) -> Call:
         return (y, *back(upstream))
 
     return _jitted(function, *_tensors(inputs).values())
+
+
+def _gallery(name: str) -> Callable[[Inputs, str], Call]:
+    """The last step of a climb in examples/kernels, in the tile language."""
+
+    def start(inputs: Inputs, variant: str) -> Call:
+        *_, step = importlib.import_module(f"examples.kernels.{name}").climb.steps_on("cpu").values()
+        given = list(_tensors(inputs).values())
+        return lambda: step(*given)
+
+    return start
+
+
+kernel_add, kernel_softmax = _gallery("vector_add"), _gallery("softmax")
+kernel_layer_norm, kernel_matmul, kernel_attention = map(_gallery, ("layer_norm", "matmul", "attention"))
 
 
 def add(inputs: Inputs, variant: str) -> Call:

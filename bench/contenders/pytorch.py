@@ -157,6 +157,22 @@ def attention(inputs: Inputs, variant: str) -> Call:
     return call
 
 
+def kernel_add(inputs: Inputs, variant: str) -> Call:
+    return _without_gradients(lambda x, y: x + y, variant, *_tensors(inputs).values())
+
+
+def kernel_layer_norm(inputs: Inputs, variant: str) -> Call:
+    x, weight, bias = _tensors(inputs).values()
+    return _without_gradients(lambda x, w, b: F.layer_norm(x, w.shape, w, b), variant, x, weight, bias)
+
+
+def kernel_attention(inputs: Inputs, variant: str) -> Call:
+    return _without_gradients(F.scaled_dot_product_attention, variant, *_tensors(inputs).values())
+
+
+kernel_softmax, kernel_matmul = softmax, matmul
+
+
 def add(inputs: Inputs, variant: str) -> Call:
     return _without_gradients(lambda x, y: x + y, variant, *_tensors(inputs).values())
 

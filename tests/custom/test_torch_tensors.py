@@ -1,22 +1,12 @@
 """Kernels and operators on PyTorch's tensors: the same memory, and gradients that PyTorch follows."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 import tilegrad as tg
-import tilegrad.language as tl
 from tests.custom.operators import linear, moments, scale, scale_kernel
-from tilegrad.errors import KernelLaunchError
 
 torch = pytest.importorskip("torch")
-
-
-@tg.kernel
-def column(x: Any, stride: Any, n: Any, BLOCK: tl.constexpr) -> None:
-    i = tl.arange(0, BLOCK)
-    tl.store(x + i * stride, tl.load(x + i * stride, mask=i < n) + 1, mask=i < n)
 
 
 def test_a_kernel_writes_where_the_tensors_are() -> None:
@@ -27,18 +17,6 @@ def test_a_kernel_writes_where_the_tensors_are() -> None:
     assert torch.equal(out, x * 3)
     scale_kernel.as_torch()[lambda meta: (tg.cdiv(100, meta["BLOCK"]),)](out, out, n=100, alpha=2.0, BLOCK=32)
     torch.testing.assert_close(out, x * 6)
-
-
-def test_strides_are_those_of_the_tensor() -> None:
-    whole = torch.zeros(10, 10)
-    column.as_torch()[(1,)](whole[:, 3], whole.stride(0), 10, BLOCK=16)
-    assert whole.sum() == whole[:, 3].sum() == 10
-
-
-def test_overlaps_are_refused() -> None:
-    x = torch.zeros(20)
-    with pytest.raises(KernelLaunchError, match="overlap in memory and begin at different elements"):
-        scale_kernel.as_torch()[(1,)](x[:10], x[5:15], 10, 2.0, BLOCK=16)
 
 
 def test_operators() -> None:

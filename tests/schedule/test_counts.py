@@ -64,6 +64,12 @@ def normalised(x: tg.Tensor, w: tg.Tensor, b: tg.Tensor) -> tg.Tensor:
     return F.layer_norm(x, (1024,), w, b)
 
 
+def test_what_is_dear_is_not_computed_for_every_row() -> None:
+    made = program(lambda w, x: w @ tg.tanh(tg.exp(x)), given(500, 300), given(300))
+    assert kernels(made) == 2
+    assert kernels(program(lambda w, x: w @ (x + 1.0), given(500, 300), given(300))) == 1
+
+
 @pytest.mark.parametrize("planes", [(300, 300), (90000,)])
 def test_many_planes(planes: tuple[int, ...]) -> None:
     """More than a grid has instances along its last axes."""

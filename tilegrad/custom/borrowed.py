@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OperatorError
-from ..language.borrowed import borrowed, is_foreign
+from ..language.sharing import borrowed
 from ..lazy.handle import Handle
 from ..transforms import vjp
 
@@ -24,7 +24,7 @@ def for_torch(op: Operator) -> Callable[..., Any]:
     def taken(x: Any) -> Any:
         if isinstance(x, tuple | list):
             return tuple(map(taken, x))
-        return borrowed(x.contiguous(), op.name) if is_foreign(x) else x
+        return borrowed(x.detach().contiguous(), op.name) if isinstance(x, torch.Tensor) else x
 
     def given(y: Any) -> Any:
         return torch.from_dlpack(y.detach().contiguous())
@@ -53,7 +53,7 @@ def for_torch(op: Operator) -> Callable[..., Any]:
         if kwargs:
             args = tuple(op.declaration.by_name(args, kwargs))
         if torch.is_grad_enabled():
-            places = [n for n, x in enumerate(args) if is_foreign(x) and x.requires_grad]
+            places = [n for n, x in enumerate(args) if isinstance(x, torch.Tensor) and x.requires_grad]
             if places:
                 return WithGradient.apply(args, places, *[args[n] for n in places])
         made = op(*map(taken, args))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import update_wrapper
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import OperatorError
@@ -124,9 +125,7 @@ class Operator:
         """Tries the operator: shapes, dtypes, strides, aliasing, kernels against the reference (by how many units in
         the last place they may differ), gradients by differences, jitted against lazy, `vmap`. Without examples, the
         arguments follow from the signature."""
-        from .verifying import verify
-
-        return verify(self, *examples, ulps=ulps)
+        return import_module(f"{__package__}.verifying").verify(self, *examples, ulps=ulps)  # type: ignore[no-any-return]
 
     def as_torch(self) -> Callable[..., Any]:
         """The operator as a function of PyTorch's tensors, on the same memory."""

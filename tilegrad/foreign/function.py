@@ -193,7 +193,7 @@ class CppFunction(Foreign):
         if is_recorded(given):
             return self.returned([wrap(v) for v in recorded(self, [x.value for x in given], numbers)])
         call, buffers, addresses = self.prepared(given, numbers)
-        if settings().check == "foreign":
+        if "foreign" in settings().check:
             from .child import checked
 
             return self.returned(self.wrapped(checked(self, call, buffers, addresses), given))

@@ -51,7 +51,7 @@ class _Plain(Prepared):
         super().__init__(function.name, place, record.address, data, keep)
 
     def failed(self, status: int) -> Exception:
-        return self.function.failure(*self.record.error)
+        return self.function.failure(*self.record.error)  # type: ignore[no-any-return]
 
 
 class _WithMemory(_Plain):

@@ -110,8 +110,8 @@ def from_array(array: np.ndarray[Any, Any], name: str, share: bool = False) -> T
     """A tensor on a device with the elements of an array, on the same memory if that is wanted and possible."""
     dtype = from_numpy_dtype(array.dtype.newbyteorder("="))
     assert dtype is not None
-    dense = np.asarray(array, dtype.numpy, order="C")
-    return wrap(held(dense, dtype, name, share and dense is array))
+    dense = np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)
+    return wrap(held(dense, dtype, name, share and np.may_share_memory(dense, array)))
 
 
 def _asked(x: Tensor, requires_grad: bool) -> Tensor:

@@ -4,38 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import update_wrapper
-from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import ref
 
+from ..config import settings
 from ..errors import KernelError
+from ..ir.graph import TensorType
 from ..ir.tile import Kernel, Name, Parameter
 from ..ir.tile_access import Accesses, accesses
 from ..ir.tile_types import TileType
 from ..lazy.evaluation import is_recorded
 from ..lazy.handle import Handle
+from ..runtime.bounds import limit
 from ..runtime.device import CompiledKernel, device
 from ..runtime.once import lock
 from .arguments import Bound, bound, device_of, grid_of
-from .borrowed import ForTorch
 from .checking import check as run_checked
 from .checking import race as run_in_orders
+from .forms import assembly, on_a_gpu, source
 from .frames import KernelBase
 from .instrumented import Instrumented, Unsupported, instrumented
+from .measuring import seconds_of
 from .moving import moved_apart
+from .naming import reductions_named
 from .reader import Read, read
 from .recording import not_in_a_launch, record
 from .report import Report, report
+from .sharing import Shared
 from .tensors import Memory, memory_of, refuse_overlap, unwritten, written
 from .values import Block
 
 _reading = lock()
-BACKENDS = f"{__package__.rpartition('.')[0]}.backend"
-SOURCES = {
-    "llvm": ("cpu.launch", "launched_ir"),
-    "cpu": ("cpu.launch", "launched_ir"),
-    "cuda": ("cuda.build", "kernel_source"),
-}
-"""What writes a kernel for people to read, also where there is no such device."""
+
+
+class Launched(NamedTuple):
+    """A launch that was: its tensors are not kept alive."""
+
+    grid: tuple[int, ...]
+    constants: dict[str, Any]
+    parameters: tuple[Parameter, ...]
+    given: tuple[Any, ...]
+
+    def by_name(self) -> dict[str, Any]:
+        """What each parameter was given: a number, or what is remembered of a tensor."""
+        return {p.name: x for p, x in zip(self.parameters, self.given, strict=True)}
+
+    def named(self) -> dict[str, Any]:
+        """All arguments by name."""
+        given = {name: x.tensor() if isinstance(x, Seen) else x for name, x in self.by_name().items()}
+        if any(x is None for x in given.values()):
+            raise KernelError("the tensors of the last launch are gone: measure it while they are there")
+        return {**self.constants, **given}
+
+
+class Seen(NamedTuple):
+    """A tensor as a launch remembers it."""
+
+    tensor: ref[Any]
+    type: TensorType
+
+
+def seen(x: Any) -> Any:
+    """An argument as a launch remembers it."""
+    return Seen(ref(x), x._value.type) if isinstance(x, Handle) else x
 
 
 class Specialised:
@@ -49,15 +80,14 @@ class Specialised:
         self.accesses: Accesses = accesses(made.kernel, made.types)
         self.compiled: dict[str, CompiledKernel] = {}
         self.watched: dict[frozenset[str], tuple[Instrumented, CompiledKernel] | None] = {}
-        self.last: tuple[tuple[int, ...], Bound] | None = None
-        """The last launch of it."""
+        self.last: Launched | None = None
         self._fast: Kernel | None = None
 
     @property
     def fast(self) -> Kernel:
-        """The tile kernel with pointers that loops move taken apart, as the backends compile it."""
+        """The tile kernel as backends compile it: pointers that loops move are taken apart, reductions have names."""
         if self._fast is None:
-            self._fast = moved_apart(self.ir, self.read.types)
+            self._fast = reductions_named(moved_apart(self.ir, self.read.types), self.read.types)
         return self._fast
 
     def checked(self, unwritten: frozenset[str]) -> tuple[Instrumented, CompiledKernel] | None:
@@ -80,24 +110,26 @@ class Specialised:
 
     def source(self, kind: str = "tile") -> str:
         """What it became: `tile`, or what a backend makes of it (`llvm`, `cuda`); no GPU is needed for that."""
-        if kind == "tile":
-            return str(self.ir)
-        if kind in SOURCES:
-            module, function = SOURCES[kind]
-            return str(getattr(import_module(f"{BACKENDS}.{module}"), function)(self.fast))
-        raise KernelError(f"a kernel's source is asked for as 'tile', 'llvm' or 'cuda', and not as {kind!r}")
+        return source(self.ir, self.fast, kind)
 
-    def asm(self, place: str = "cpu") -> str:
-        """The machine code that a device runs, in print."""
-        return device(place).assembly(self.fast)
+    def asm(self, kind: str = "cpu") -> str:
+        """Its code in print: `llvm`, `x86`, `ptx`, `sass`, or that of a device."""
+        return assembly(self.fast, kind)
 
-    def report(self) -> Report:
-        """Bytes and operations of the last launch."""
+    def report(self, seconds: float | None = None) -> Report:
+        """What the last launch does: bytes, operations, the least time for them here, and what a GPU would hold."""
         if self.last is None:
             raise KernelError(f"kernel {self.ir.name} has not been launched: what it does depends on the grid")
-        grid, call = self.last
-        numbers = {p.name: x for p, x in zip(call.parameters, call.given, strict=True) if not p.pointer}
-        return report(self.ir, self.read.types, grid, numbers)
+        given = self.last.by_name()
+        types: dict[str, Any] = {name: x.type for name, x in given.items() if isinstance(x, Seen)}
+        counted = report(self.ir, self.read.types, self.last.grid, given)
+        sizes = {name: int(t.bytes) for name, t in types.items()}
+        found = self.accesses
+        read, stored = (sum(sizes[n] for n in names) for names in (found.loaded, found.stored))
+        moved = min(counted.loaded, read) + min(counted.stored, stored)
+        place = next((t.device for t in types.values()), "cpu")
+        least = limit(moved, counted.operations, device(place).limits)
+        return counted._replace(least=least, gpu=on_a_gpu(self.fast), seconds=seconds)
 
     def is_current(self) -> bool:
         """Whether the constants from outside are what they were."""
@@ -144,9 +176,9 @@ class Launchable:
         """Runs the programs in many orders, and looks for what they do to each other: `k.race[grid](...)`."""
         return Way(self, "race")
 
-    def as_torch(self) -> ForTorch:
-        """The kernel for PyTorch's tensors: `k.as_torch()[grid](...)` works on their memory."""
-        return ForTorch(self)
+    def as_torch(self) -> Shared:
+        """The kernel for tensors of PyTorch (or numpy), in whose memory it works: `k.as_torch()[grid](x, y, n)`."""
+        return Shared(self.launch)
 
     @property
     def ir(self) -> Kernel:
@@ -157,13 +189,19 @@ class Launchable:
         """What the kernel of the last launch became: `tile`, `llvm` or `cuda`."""
         return self.kernel.latest().source(kind)
 
-    def asm(self, place: str = "cpu") -> str:
-        """The machine code of the last launch, in print."""
-        return self.kernel.latest().asm(place)
+    def asm(self, kind: str = "cpu") -> str:
+        """The code of the last launch in print: `llvm`, `x86`, `ptx`, `sass`, or that of a device."""
+        return self.kernel.latest().asm(kind)
 
-    def report(self) -> Report:
-        """Bytes and operations of the last launch."""
-        return self.kernel.latest().report()
+    def report(self, measure: bool = False) -> Report:
+        """What the last launch does; `measure` runs it again some times, and puts back what it writes."""
+        latest = self.kernel.latest()
+        return latest.report(self._seconds(latest) if measure and latest.last is not None else None)
+
+    def _seconds(self, latest: Specialised) -> float:
+        assert latest.last is not None
+        given, grid = latest.last.named(), latest.last.grid
+        return seconds_of(lambda: self.kernel.launch(grid, (), given), list(given.values()))
 
 
 class KernelFunction(KernelBase, Launchable):
@@ -194,12 +232,14 @@ class KernelFunction(KernelBase, Launchable):
         if is_recorded(call.given):
             self.record(found, call, extents, how)
             return
-        found.last = (extents, call)
+        if how == "run" and settings().check:
+            how = "race" if "race" in settings().check else "check" if "kernels" in settings().check else how
+        found.last = Launched(extents, call.constants, call.parameters, tuple(map(seen, call.given)))
         if 0 in extents:
             return
         fresh = unwritten(call)
         stored = self.stored(found, call)
-        with written(self.fn.__name__, call.parameters, call.given, stored):
+        with written(self.fn.__name__, call.parameters, call.given, stored, found.accesses.loaded):
             memories = self.arguments(found, call, stored)
             if how == "run":
                 buffers = [m.window() if isinstance(m, Memory) else m for m in memories]

@@ -1,4 +1,4 @@
-"""What a launch does, counted: bytes moved and operations on floats, of all programs together.
+"""What a launch does: bytes moved and operations on floats of all programs together, and what they need at the least.
 
 Counted from the tile kernel as if every mask were true: each element that a program loads or stores is one that moves.
 """
@@ -32,6 +32,7 @@ from ..ir.tile import (
 )
 from ..ir.tile_access import roots, walk
 from ..ir.tile_types import Types
+from ..runtime.bounds import Limit
 
 FREE = frozenset({"where", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "neg", "abs", "copysign"})
 
@@ -45,6 +46,12 @@ class Report(NamedTuple):
     stored: int
     operations: int
     exact: bool
+    least: Limit | None = None
+    """The shortest time in which this machine can do it, each tensor read and written once."""
+    gpu: str = ""
+    """Registers, spills, shared memory and occupancy on a GPU."""
+    seconds: float | None = None
+    """What a launch took, if it was measured."""
 
     @property
     def bytes(self) -> int:
@@ -57,8 +64,16 @@ class Report(NamedTuple):
         return (
             f"{self.name}: {self.programs} programs{about}\n"
             f"  loaded {self.loaded:,} bytes, stored {self.stored:,} bytes\n"
-            f"  {self.operations:,} operations on floats{per}"
+            f"  {self.operations:,} operations on floats{per}{self._limit()}" + (f"\n  {self.gpu}" if self.gpu else "")
         )
+
+    def _limit(self) -> str:
+        if self.least is None or not self.least.bound:
+            return ""
+        least = f"\n  at least {1e6 * self.least.seconds:,.1f} us on this machine, by its {self.least.bound}"
+        if self.seconds is None:
+            return least
+        return f"{least}; took {1e6 * self.seconds:,.1f} us: {100 * self.least.share(self.seconds):.0f} % of the limit"
 
 
 def report(kernel: Kernel, types: Types, grid: tuple[int, ...], numbers: Mapping[str, Any]) -> Report:

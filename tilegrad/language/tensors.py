@@ -13,12 +13,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..errors import InPlaceError, KernelLaunchError
+from ..errors import InPlaceError, KernelLaunchError, TraceError
 from ..ir.graph import Input, Value
 from ..ir.tile import Parameter
 from ..lazy import storage as sharing
 from ..lazy.evaluation import compute
-from ..lazy.handle import Handle, mode, one_writer, wrap
+from ..lazy.handle import Handle, mode, one_writer, state, wrap
 from ..lazy.layout import layout
 from ..runtime.buffer import Buffer
 from ..runtime.device import device
@@ -59,6 +59,15 @@ class Memory(NamedTuple):
 
     def window(self) -> Buffer:
         return Window(self.buffer, self.offset * self.itemsize) if self.offset else self.buffer
+
+
+def refuse_tracing(name: str, given: Sequence[Any]) -> None:
+    """For kernels that run when they are launched, and are not recorded: a traced function would lose them."""
+    if state.trace is not None and any(isinstance(x, Handle) for x in given):
+        raise TraceError(
+            f"kernel {name} is launched while a function is traced, and would run now, once, on placeholders. Launch "
+            "it outside of jit and vmap"
+        )
 
 
 def memory_of(x: Any) -> Memory:
@@ -129,10 +138,23 @@ def note_write(name: str, x: Any, before: Value) -> None:
         before.__dict__["changed"] = base.storage.change
 
 
+def take(x: Any) -> None:
+    """Gives a tensor whose elements do not matter memory as it is found: zeros would be written for nothing."""
+    value = x.own_value()
+    if "arbitrary" in value.__dict__ and value.buffer is None and not x._moves and value.type.count != 0:
+        value.hold(device(value.type.device).allocate(int(value.type.bytes)))
+
+
 @contextmanager
-def written(name: str, parameters: Sequence[Parameter], given: Sequence[Any], stored: frozenset[str]) -> Iterator[None]:
-    """Around a launch that writes to some of its tensors."""
+def written(
+    name: str, parameters: Sequence[Parameter], given: Sequence[Any], stored: frozenset[str], loaded: frozenset[str]
+) -> Iterator[None]:
+    """Around a launch that writes to some of its tensors, and reads some."""
     tensors = [(p.name, x) for p, x in zip(parameters, given, strict=True) if isinstance(x, Handle)]
+    read = {id(x.base().storage) for n, x in tensors if n in loaded}
+    for n, x in tensors:
+        if n in stored and id(x.base().storage) not in read:
+            take(x)
     changed = {id(x.base().storage): (n, x) for n, x in tensors if n in stored}.values()
     with one_writer:
         before = {id(x): prepare_write(name, n, x) for n, x in changed}

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ..errors import CompileError, KernelError, KernelLaunchError
 from ..lazy.evaluation import is_recorded
 from ..lazy.handle import Handle
-from ..runtime.device import device
 from .kernel import KernelFunction, Launchable
+from .measuring import seconds_of
 
-RUNS = 5
-"""How often each configuration is measured; the best run counts."""
+PRUNINGS = ("early_config_prune", "perf_model", "top_k")
+TOP_K = 10
+"""How many configurations a model leaves to be measured, if nobody says."""
 
 
 class Config:
@@ -77,8 +78,16 @@ class Heuristics(Chosen):
 class Autotuned(Chosen):
     """Measures its configurations for each new `key`, and keeps the best."""
 
-    def __init__(self, inner: Launchable, configs: Sequence[Config], key: Sequence[str]) -> None:
+    def __init__(
+        self,
+        inner: Launchable,
+        configs: Sequence[Config],
+        key: Sequence[str],
+        pruning: Mapping[str, Any] = {},
+        measure: Callable[[Callable[[], None], Sequence[Any]], float] = seconds_of,
+    ) -> None:
         super().__init__(inner)
+        self.pruning, self.measure = dict(pruning), measure
         self.configs, self.keys = list(configs), list(key)
         self.cache: dict[tuple[Any, ...], Config] = {}
         self.best_config: Config | None = None
@@ -88,6 +97,12 @@ class Autotuned(Chosen):
                 raise KernelError(
                     f"autotune: kernel {self.__name__} has no parameter `{name}`; it takes {', '.join(names)}"
                 )
+        unknown = [name for name in self.pruning if name not in PRUNINGS]
+        if unknown:
+            raise KernelError(
+                f"autotune: prune_configs_by of kernel {self.__name__} has {unknown[0]!r}, and takes "
+                f"{', '.join(PRUNINGS)}"
+            )
         if not self.configs:
             raise KernelError(f"autotune: kernel {self.__name__} has no configurations to choose from")
 
@@ -117,42 +132,49 @@ class Autotuned(Chosen):
 
     def best(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], named: Mapping[str, Any]) -> Config:
         """The fastest configuration. What the kernel writes is put back after each run."""
-        tensors = [x for x in named.values() if isinstance(x, Handle)]
-        kept = [(x, x.clone()) for x in tensors if not x._value.tracked]  # type: ignore[attr-defined]
+        given = [x for x in named.values() if isinstance(x, Handle)]
         times: list[tuple[float, int]] = []
         problem: KernelError | CompileError | None = None
-        for n, config in enumerate(self.configs):
+        chosen = self.pruned(named)
+        if len(chosen) == 1:
+            return chosen[0]
+        for n, config in enumerate(chosen):
+            options = {**kwargs, **config.all_kwargs()}
             try:
-                times.append((self.measured(grid, args, {**kwargs, **config.all_kwargs()}, tensors), n))
+                times.append((self.measure(partial(self.inner.launch, grid, args, options), given), n))
             except CompileError as error:  # too large for this machine
                 problem = error
-            finally:
-                for x, old in kept:
-                    x.copy_(old)  # type: ignore[attr-defined]
         if not times:
             assert problem is not None
             raise problem
-        return self.configs[min(times)[1]]
+        return chosen[min(times)[1]]
 
-    def measured(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Any]) -> float:
-        """Seconds of the best of some runs."""
-        self.inner.launch(grid, args, kwargs)
-        best = float("inf")
-        for _ in range(RUNS):
-            start = time.perf_counter()
-            self.inner.launch(grid, args, kwargs)
-            for place in {x._value.type.device for x in tensors}:
-                device(place).synchronize()
-            best = min(best, time.perf_counter() - start)
-        return best
+    def pruned(self, named: Mapping[str, Any]) -> list[Config]:
+        """The configurations that are worth measuring."""
+        found = self.configs
+        early, model = self.pruning.get("early_config_prune"), self.pruning.get("perf_model")
+        if early is not None:
+            found = list(early(found, dict(named)))
+            if not found:
+                raise KernelError(f"autotune: kernel {self.__name__} has no configuration left for these arguments")
+        if model is not None:
+            most = self.pruning.get("top_k", TOP_K)
+            most = max(1, int(len(self.configs) * most)) if isinstance(most, float) and most <= 1 else int(most)
+            found = sorted(found, key=lambda c: model(**{**named, **c.all_kwargs()}))[:most]
+        return found
 
 
-def autotune(configs: Iterable[Config], key: Sequence[str], **hints: Any) -> Callable[[Any], Autotuned]:
+def autotune(
+    configs: Iterable[Config], key: Sequence[str], prune_configs_by: Mapping[str, Any] | None = None, **hints: Any
+) -> Callable[[Any], Autotuned]:
     """Chooses among configurations by measuring them, anew for each value of the arguments in `key`.
 
-    What the kernel writes while it is measured is put back, so there is no need for Triton's `reset_to_zero`.
+    `prune_configs_by` may have `early_config_prune`, a function of the configurations and of the arguments by name that
+    gives those which are possible, and `perf_model`, a function of all arguments that estimates a time, by which the
+    `top_k` (a number, or a part) are measured. What the kernel writes while it is measured is put back, so there is no
+    need for Triton's `reset_to_zero`.
     """
-    return lambda inner: Autotuned(inner, list(configs), list(key))
+    return lambda inner: Autotuned(inner, list(configs), list(key), prune_configs_by or {})
 
 
 def heuristics(values: Mapping[str, Callable[[dict[str, Any]], Any]]) -> Callable[[Any], Heuristics]:

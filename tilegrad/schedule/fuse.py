@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..ir.dtype import int64
 from ..ir.graph import Graph, Value
-from ..ir.scalar import Const, Index, Read, Reduce, Scan, facts, substitute, walk
+from ..ir.scalar import Apply, Const, Expr, Index, Read, Reduce, Scan, facts, substitute, walk
 from ..ir.size import Dim, product
 from ..ops.outside import Outside
 from ..runtime.grain import Grain
 from .across import in_blocks
 from .group import Group, Kind, Mapping, Schedule, Store, merged
-from .inline import Element, elements, typical
+from .inline import RECOMPUTED, Element, elements, typical, weight_of
 from .nests import nest
 from .outside import call_of
 from .pieces import in_pieces
@@ -366,12 +367,21 @@ def _map_into(a: Group, b: Group, mapping: Mapping, needed: set[Value], few: int
     stays = any(m.value in needed for m in a.members)
     if stays and image != space and not (b.columns and image == set(b.rows)):
         return "it would be computed, and stored, once for each of its readers"
+    if not stays and (b.rows + b.columns)[-1:] != () and (b.rows + b.columns)[-1] in image and image != space:
+        if effort(m.expr for m in a.members) > RECOMPUTED:
+            return "it would be computed again for every row"
     if stays and b.kind == "map" and tuple(mapping[i] for i in a.rows) != b.rows:
         return "they run through their elements in different orders"
     if stays and b.columns and _too_few(b.rows, b.columns, few):
         return "together they would have too few rows to share among threads"
     kind: Kind = "rows" if b.columns else b.kind
     return merged(a, b, mapping, kind, b.rows, b.columns)
+
+
+def effort(exprs: Iterable[Expr]) -> int:
+    """What computing elements takes, besides positions."""
+    done = [e for e in walk(*exprs) if isinstance(e, Apply) and e.dtype is not int64]
+    return sum(weight_of(e.fn) for e in done)
 
 
 def _too_few(rows: tuple[Index, ...], columns: tuple[Index, ...], few: int) -> bool:

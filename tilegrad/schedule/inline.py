@@ -8,6 +8,7 @@ and what is too dear to be computed again for each of its readers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from ..ir.dtype import int64
 from ..ir.graph import Graph, Value
@@ -16,6 +17,8 @@ from ..ir.scalar import Expr, Index, Position, Read, const, facts, substitute
 from ..ir.size import Dim, Size, product
 
 WEIGHTS = {"free": 0, "cheap": 1, "dear": 8}
+DEAR = ("exp", "log", "sin", "cos", "tan", "erf", "pow", "sigmoid", "sqrt", "div")
+"""How the names of functions begin that take many instructions."""
 RECOMPUTED = 3
 """The weight up to which elements are computed again for each reader rather than kept."""
 LONGEST = 48
@@ -26,6 +29,12 @@ LAID_OUT = ("convolve_back",)
 """Those of them that want a permuted operand to lie in memory in its new order: they read straight on along it."""
 TYPICAL_SIZE = 64
 """What a size that varies is taken for where sizes are compared."""
+
+
+@cache
+def weight_of(fn: str) -> int:
+    """What a function of one element costs."""
+    return WEIGHTS["dear" if fn.startswith(DEAR) else "cheap"]
 
 
 class Element(Node):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cache
 
 from ..ir import tile
 from ..ir.dtype import int64
@@ -25,7 +24,7 @@ from .contract import lower_contraction
 from .emit import Axes, Emitter
 from .flatten import FlatGroup, FlatStore, flatten
 from .group import Group
-from .inline import WEIGHTS
+from .inline import weight_of
 from .instances import Lowered, declare_programs, divides, extent_of, finished, kernel_names, number_of
 from .matrix import as_matrix
 from .ways import cut, usual
@@ -88,7 +87,7 @@ class _Plan:
         weight = 0.0
         for e in walk(*self.flat.roots):
             kind = e.__class__
-            weight += _weight(e.fn) if kind is Apply else kind is not Const and kind is not Index  # type: ignore[attr-defined]
+            weight += weight_of(e.fn) if kind is Apply else kind is not Const and kind is not Index  # type: ignore[attr-defined]
         return float(elements * weight)
 
     def _programs(self, emitter: Emitter) -> tuple[Tiles, ...]:
@@ -283,11 +282,3 @@ class _Plan:
             total = emitter.assign(names[0] + "_", tile.Reduce(e.fn, total, kept.index(inner.index)))
             axes = tuple(a for a in kept if a is not inner.index)
         emitter.accumulated[e] = (total, axes)
-
-
-DEAR = ("exp", "log", "sin", "cos", "tan", "erf", "pow", "sigmoid", "sqrt", "div")
-
-
-@cache
-def _weight(fn: str) -> float:
-    return WEIGHTS["dear"] if fn.startswith(DEAR) else 1.0

@@ -298,6 +298,12 @@ class Builder:
     def effect(self, text: str) -> None:
         self.scopes[-1].lines.append(f"  {text}")
 
+    def leave(self, text: str) -> None:
+        """Returns from the function; what follows is not reached."""
+        label = self.label("never")
+        self.scopes[-1].lines += [f"  {text}", f"{label}:"]
+        self.scopes[-1].label = label
+
     def load_level(self) -> int:
         """How far out a load of memory that never changes may go."""
         return max(n for n, scope in enumerate(self.scopes) if scope.pinned)

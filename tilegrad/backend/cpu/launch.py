@@ -19,7 +19,7 @@ from ...runtime import events
 from ...runtime.buffer import Buffer
 from . import native
 from .borders import resolved
-from .build import built, kernel_ir
+from .build import built, kernel_assembly, kernel_ir
 from .deal import Call, deal
 from .executable import LONG
 from .table import Patch, Table
@@ -34,6 +34,11 @@ GUESS = 2_000.0
 def launched_ir(kernel: Kernel) -> str:
     """The LLVM IR of a kernel as it is launched."""
     return kernel_ir(resolved(kernel))
+
+
+def launched_assembly(kernel: Kernel) -> str:
+    """The machine code of a kernel as it is launched, in print."""
+    return kernel_assembly(resolved(kernel))
 
 
 class Launcher:

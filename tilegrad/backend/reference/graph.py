@@ -44,9 +44,10 @@ def _called(value: Outside, arrays: Sequence[Any], sizes: dict[str, int]) -> Any
     """One output of a call, which is made on copies."""
     given = [np.array(x, order="C") for x in arrays]
     types = [settled_type(t, sizes) for t in value.results]
+    shapes: list[Any] = [t.shape for t in types]
     made = [
-        np.empty(t.shape, t.dtype.numpy) if start is None else given[start]
-        for t, start in zip(types, value.starts, strict=True)
+        np.empty(shape, t.dtype.numpy) if start is None else given[start]
+        for t, shape, start in zip(types, shapes, value.starts, strict=True)
     ]
     if isinstance(value.work, TileWork):
         flat = [x.reshape(-1) for x in (*given, *made)]

@@ -23,6 +23,7 @@ from .dot import dot, room_for
 from .effects import atomic, show
 from .elements import Elements, Memory
 from .nests import Nests
+from .parts import Part, in_parts, turns
 
 LOOPS = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
 """Expressions that need loops of their own."""
@@ -37,7 +38,21 @@ MOST_STACK = 4 << 20
 
 def lower(kernel: ir.Kernel, target: Target) -> str:
     """The LLVM IR of a kernel: `void NAME(ptr arguments, i64 begin, i64 end)` runs instances begin to end - 1."""
-    return _Lowering(kernel, target).text()
+    functions: list[str] = []
+    declared: dict[str, str] = {}
+    parts = in_parts(kernel)
+    for part in parts:
+        made = _Lowering(part.kernel, target)
+        functions += made.function(part)
+        declared |= made.b.declarations
+    head = [f"; {line}" for line in [*kernel.origin.splitlines(), f"kernel {kernel.name}"]]
+    bits = target.vector_bytes * 8
+    width = f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
+    attributes = [f"attributes #0 = {{ nounwind {width} }}"]
+    if len(parts) > 1:
+        functions.append(turns(kernel.name))
+        attributes.append(f"attributes #1 = {{ noinline nounwind {width} }}")
+    return "\n".join([*head, *declared.values(), *functions, *attributes, ""])
 
 
 class _Lowering:
@@ -79,7 +94,8 @@ class _Lowering:
         names = {x.name for x in walk(pointer) if isinstance(x, ir.Name) and self.e.types.variables[x.name].pointer}
         return names.union(*(self.points.get(name, ()) for name in names))
 
-    def text(self) -> str:
+    def function(self, part: Part) -> list[str]:
+        """The lines of the function of a part of the kernel, or of the whole."""
         b, e = self.b, self.e
         arguments = Value("%arguments", PTR)
         slots = [b.offset(arguments, "i64", constant(n, I64), "slot") for n in range(len(self.kernel.parameters) + 3)]
@@ -94,22 +110,27 @@ class _Lowering:
         ids = (b.op("urem", loop.index, grid[0]), b.op("urem", rest, grid[1]), b.op("udiv", rest, grid[1]))
         e.ids = [b.convert("trunc", n, "i32", "program") for n in ids]
         self._block(self.kernel.body)
+        if part.condition is not None:
+            self._leave_unless(part.condition, loop.index)
         b.close_loop(loop)
         if b.stack_bytes > MOST_STACK:
             raise CompileError(
                 f"kernel {self.kernel.name}: its tiles take {b.stack_bytes} bytes of the stack, of {MOST_STACK} for "
                 "them; take smaller tiles"
             )
-        return self._function()
+        signature = f"define {part.head}(ptr noalias %arguments, i64 %begin, i64 %end) {part.attributes} {{"
+        end = "  ret void" if part.condition is None else "  ret i64 %end"
+        return [signature, "entry:", *b.allocations, *b.scopes[0].lines, end, "}"]
 
-    def _function(self) -> str:
-        b = self.b
-        bits = self.target.vector_bytes * 8
-        width = f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
-        head = [f"; {line}" for line in [*self.kernel.origin.splitlines(), f"kernel {self.kernel.name}"]]
-        signature = f"define void @{self.kernel.name}(ptr noalias %arguments, i64 %begin, i64 %end) #0 {{"
-        body = [signature, "entry:", *b.allocations, *b.scopes[0].lines, "  ret void", "}"]
-        return "\n".join([*head, *b.declarations.values(), *body, f"attributes #0 = {{ nounwind {width} }}", ""])
+    def _leave_unless(self, condition: ir.Tile, instance: Value) -> None:
+        """Returns the number of an instance if a condition does not hold for it."""
+        self._prepare(condition)
+        chosen = self.e.of(condition, [], 0, bool_)
+        self.b.open_branch("inside")
+        inside = self.b.close_branch()
+        self.b.open_branch("border")
+        self.b.leave(f"ret i64 {instance}")
+        self.b.close_branches(chosen, inside, self.b.close_branch())
 
     def _parameter(self, p: ir.Parameter, slot: Value) -> None:
         b = self.b

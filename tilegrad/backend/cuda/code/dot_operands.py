@@ -158,6 +158,8 @@ class Definitions:
         """
         if load.mask is None or (load.other is not None and not self._is_zero(load.other)):
             return None
+        if not memory.pitch:  # one line, which says nothing of others
+            return None
         bounds: list[Bound | None] = [None, None]
         across, within = self._parts_of(memory)
         for index, extent in self._comparisons(load.mask):

@@ -1,0 +1,43 @@
+"""The gallery of kernels on one GPU: python -m bench.gpu_gallery [names] [--out FILE]
+
+Each step of each climb in examples/kernels is checked, then timed in turns with the tensor operation. The record is
+bench/results/h200-gallery-DATE.json, of which `python -m examples.kernels --tables` makes tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import tilegrad as tg
+from examples.kernels.__main__ import keep, record_of
+from examples.kernels.frame import gallery
+
+ROUNDS = 3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("climbs", nargs="*", help="names of files of the gallery")
+    parser.add_argument("--out", type=Path, help="where the record goes too")
+    arguments = parser.parse_args()
+    climbs, found = gallery(), {}
+    for name in arguments.climbs or climbs:
+        climb = climbs[name]
+        try:
+            for size in climb.tiny:
+                climb.check("cuda", size)
+            rows = climb.measured("cuda", climb.large, ROUNDS)
+        except (AssertionError, tg.errors.TilegradError) as error:
+            print(f"{name}: {type(error).__name__}: {error}", flush=True)
+            continue
+        print(climb.table(rows, "cuda", climb.large), flush=True)
+        found[name] = record_of(climb, "cuda", climb.large, rows)
+    file = keep("h200", tg.cuda.get_device_name(), found)
+    if arguments.out:
+        arguments.out.write_text(json.dumps(json.loads(file.read_text()), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Every way to cut one matrix product, measured on one thread: python -m bench.search_space [--out FILE]
+
+The tuner tries few of them. What it finds is held against the best of all in tests/schedule/test_search.py, which reads
+this record and so does not depend on the machine that it runs on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+
+os.environ["TILEGRAD_THREADS"] = "1"
+
+import tilegrad as tg
+from tilegrad.ir.graph import Graph
+from tilegrad.runtime.choice import Choice, chosen
+from tilegrad.runtime.device import device
+from tilegrad.runtime.grain import Grain
+from tilegrad.schedule import blocks
+from tilegrad.schedule.fuse import fuse
+from tilegrad.schedule.trial import Contender, Trial
+
+SIZE = 384
+RECORD = Path(__file__).parents[1] / "tests" / "schedule" / "search_space.json"
+RUNS = 4
+
+
+def space(extents: blocks.Extents, grain: Grain) -> list[Choice]:
+    """All pairs of pieces that the tuner could take, at each depth that it knows."""
+    m, n, k, *_ = extents
+    limits = grain.products
+    assert isinstance(m, int)
+    assert isinstance(n, int)
+    assert isinstance(k, int)
+    wide = limits._replace(rows=2 * limits.rows, columns=2 * limits.columns)
+    usual = blocks.blocks(extents, grain).size("k")
+    depths = [usual, *blocks._depths(k, usual, grain)]
+    pairs = list(dict.fromkeys(blocks._equal_pieces(m, n, wide)))
+    return [chosen(m=h, n=w, k=depth) for depth in depths for h, w in pairs]
+
+
+def processor_seconds(contender: Contender) -> float:
+    """The best of some runs, in seconds of the processor: others on the machine count less."""
+    contender.run()
+    best = float("inf")
+    for _ in range(RUNS):
+        start = time.process_time()
+        contender.run()
+        best = min(best, (time.process_time() - start) / contender.launches)
+    return best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=RECORD)
+    arguments = parser.parse_args()
+    x, y = tg.randn(SIZE, SIZE).realize(), tg.randn(SIZE, SIZE).realize()
+    product = (x @ y)._value
+    (group,) = fuse(Graph(tuple(product.inputs), (product,))).groups
+    grain = Grain(workers=1)
+    trial = Trial(group, {}, {}, device("cpu"))
+    seconds = {}
+    for choice in space(blocks.Extents(SIZE, SIZE, SIZE), grain):
+        seconds[str(choice)] = processor_seconds(trial.contender(choice))
+    best = min(seconds, key=seconds.__getitem__)
+    print(f"{len(seconds)} choices, from {best} ({1e3 * seconds[best]:.2f} ms) to {1e3 * max(seconds.values()):.2f} ms")
+    record = {"size": SIZE, "date": time.strftime("%Y-%m-%d"), "seconds": seconds}
+    arguments.out.write_text(json.dumps(record, indent=0) + "\n")
+
+
+if __name__ == "__main__":
+    main()

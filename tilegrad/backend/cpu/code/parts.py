@@ -1,0 +1,76 @@
+"""A kernel whose instances go one of two ways becomes three functions: LLVM keeps constants in registers only in a loop
+all of which runs. One function finds how far instances go the first way, one runs those, and one an instance that does
+not: at a border, say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ....ir.tile import Assign, If, Kernel, Load, Name, Statement, Tile
+from ....ir.tile_access import roots, walk
+
+APART = 2
+"""Statements of the other way from which on it is worth a function."""
+TURNS = """define void @NAME(ptr noalias %arguments, i64 %begin, i64 %end) #0 {
+entry:
+  %some = icmp slt i64 %begin, %end
+  br i1 %some, label %turn, label %leave
+turn:
+  %from = phi i64 [ %begin, %entry ], [ %next, %border ]
+  %to = call i64 @NAME_stretch(ptr %arguments, i64 %from, i64 %end)
+  call void @NAME_inside(ptr %arguments, i64 %from, i64 %to)
+  %done = icmp sge i64 %to, %end
+  br i1 %done, label %leave, label %border
+border:
+  %next = add i64 %to, 1
+  call void @NAME_border(ptr %arguments, i64 %to, i64 %next)
+  %again = icmp slt i64 %next, %end
+  br i1 %again, label %turn, label %leave
+leave:
+  ret void
+}"""
+
+
+class Part(NamedTuple):
+    """A function: what its instances do. With a condition, it gives the first instance for which that is false."""
+
+    kernel: Kernel
+    head: str
+    attributes: str = "#0"
+    condition: Tile | None = None
+
+
+def in_parts(kernel: Kernel) -> list[Part]:
+    """The functions of a kernel: mostly one."""
+    name, body = kernel.name, kernel.body
+    last = body[-1] if body else None
+    before = body[:-1]
+    if not isinstance(last, If) or len(last.otherwise) < APART or not all(isinstance(s, Assign) for s in before):
+        return [Part(kernel, f"void @{name}")]
+    needed = _needed(before, last.condition)
+    if any(isinstance(x, Load) for x in walk(last.condition, *(root for s in needed for root in roots(s)))):
+        return [Part(kernel, f"void @{name}")]  # what is loaded may have been stored by the instance before
+    inside, other = (kernel.replaced(body=(*before, *way)) for way in (last.body, last.otherwise))
+    return [
+        Part(kernel.replaced(body=needed), f"internal i64 @{name}_stretch", "#1", last.condition),
+        Part(inside, f"internal void @{name}_inside", "#1"),
+        Part(other, f"internal void @{name}_border", "#1"),
+    ]
+
+
+def turns(name: str) -> str:
+    """The kernel that calls its parts."""
+    return TURNS.replace("NAME", name)
+
+
+def _needed(body: Sequence[Statement], condition: Tile) -> tuple[Statement, ...]:
+    """The assignments that a condition depends on."""
+    names = {x.name for x in walk(condition) if isinstance(x, Name)}
+    found: list[Statement] = []
+    for s in reversed(body):
+        if isinstance(s, Assign) and s.name in names:
+            found.append(s)
+            names |= {x.name for x in walk(s.value) if isinstance(x, Name)}
+    return tuple(reversed(found))

@@ -1,0 +1,29 @@
+"""What a kernel becomes on the way to a GPU, for people to read; no GPU is needed."""
+
+from __future__ import annotations
+
+from ...errors import DeviceError
+from ...ir.tile import Kernel
+from .build import built
+from .null import NullDriver
+from .properties import properties
+from .reports import readable, summary
+
+
+def kernel_ptx(kernel: Kernel, architecture: str = "sm_90a") -> str:
+    """What the compiler makes of the source before the machine code."""
+    return built(kernel, architecture).ptx
+
+
+def kernel_sass(kernel: Kernel, architecture: str = "sm_90a") -> str:
+    """The machine code in print; DeviceError where there is no disassembler."""
+    found = readable(built(kernel, architecture).sass)
+    if not found:
+        raise DeviceError("there is no disassembler for NVIDIA's machine code here: pip install nvidia-cuda-nvdisasm")
+    return found
+
+
+def kernel_summary(kernel: Kernel) -> str:
+    """Registers, spills, shared memory and occupancy on an H200, as the compiler reports them; no GPU is needed."""
+    h200 = properties(NullDriver(), 0)
+    return f"{h200.name}: {summary(built(kernel, h200.architecture), h200)}"

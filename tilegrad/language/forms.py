@@ -1,0 +1,60 @@
+"""What a kernel became, for people to read: source, machine code, what a GPU would hold of it. No GPU is needed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from ..errors import DeviceError, KernelError
+from ..ir.tile import Kernel
+from ..runtime.device import device
+
+BACKENDS = f"{__package__.rpartition('.')[0]}.backend"
+SOURCES = {
+    "llvm": ("cpu.launch", "launched_ir"),
+    "cpu": ("cpu.launch", "launched_ir"),
+    "cuda": ("cuda.build", "kernel_source"),
+}
+"""What writes the source that a backend compiles."""
+CODES = {
+    "llvm": ("cpu.launch", "launched_ir"),
+    "cpu": ("cpu.launch", "launched_assembly"),
+    "x86": ("cpu.launch", "launched_assembly"),
+    "arm": ("cpu.launch", "launched_assembly"),
+    "ptx": ("cuda.forms", "kernel_ptx"),
+    "sass": ("cuda.forms", "kernel_sass"),
+}
+"""What writes machine code, or what is next to it."""
+
+
+def source(kernel: Kernel, fast: Kernel, kind: str) -> str:
+    """`tile`, or what a backend makes of it: `llvm`, `cuda`."""
+    if kind == "tile":
+        return str(kernel)
+    if kind in SOURCES:
+        return str(_writer(*SOURCES[kind])(fast))
+    raise KernelError(f"a kernel's source is asked for as 'tile', 'llvm' or 'cuda', and not as {kind!r}")
+
+
+def assembly(fast: Kernel, kind: str) -> str:
+    """`llvm`, `x86` (or `arm`: this machine's code), `ptx`, `sass`; or the name of a device."""
+    if kind in CODES:
+        return str(_writer(*CODES[kind])(fast))
+    try:
+        return device(kind).assembly(fast)
+    except DeviceError as error:
+        raise KernelError(
+            f"a kernel's code is asked for as 'llvm', 'x86', 'ptx' or 'sass', or by a device, and not as {kind!r}"
+        ) from error
+
+
+def on_a_gpu(fast: Kernel) -> str:
+    """Registers, spills, shared memory and occupancy, as the compiler for an H200 reports them; or why it does not."""
+    try:
+        return str(_writer("cuda.forms", "kernel_summary")(fast))
+    except DeviceError as error:
+        return str(error)
+
+
+def _writer(module: str, function: str) -> Any:
+    return getattr(import_module(f"{BACKENDS}.{module}"), function)

@@ -1,0 +1,115 @@
+"""Reductions inside larger expressions get names of their own.
+
+    d = v - tl.sum(v, axis=0) / n           d_1 = tl.sum(v, axis=0) / n
+    tl.store(p, d * d)               ->     d = v - d_1
+                                            tl.store(p, d * d)
+
+An expression that is cheap is evaluated where it is used and takes no memory; one with a reduction in it would be kept.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from ..ir.tile import (
+    Apply,
+    Assign,
+    Bitcast,
+    BroadcastTo,
+    Cast,
+    Expand,
+    For,
+    If,
+    Kernel,
+    Literal,
+    Load,
+    Name,
+    Reduce,
+    Statement,
+    Tile,
+    While,
+    parts,
+)
+from ..ir.tile_access import roots, walk
+from ..ir.tile_types import Types
+from ..ops.tile_code import changed
+
+
+def reductions_named(kernel: Kernel, types: Types) -> Kernel:
+    """The kernel with a name for each reduction (and what it is at once used for) that is less than its expression.
+
+    >>> from ..ir.tile_checker import check
+    >>> from ..ir.tile_parser import parse
+    >>> kernel = parse('''
+    ... def f(x: "*f32"):
+    ...     i = tl.arange(0, 8)
+    ...     v = tl.load(x + i)
+    ...     tl.store(x + i, v - tl.sum(v, axis=0) / 8)
+    ... ''')
+    >>> print(reductions_named(kernel, check(kernel)))
+    @tg.kernel
+    def f(x: "*f32"):
+        i = tl.arange(0, 8)
+        v = tl.load(x + i)
+        reduced = tl.sum(v, axis=0) / 8
+        tl.store(x + i, v - reduced)
+    """
+    body = _block(kernel.body, types)
+    return kernel if body is kernel.body else kernel.replaced(body=body)
+
+
+def _block(body: tuple[Statement, ...], types: Types) -> tuple[Statement, ...]:
+    made: list[Statement] = []
+    for statement in body:
+        match statement:
+            case For(body=inner):
+                renewed = _block(inner, types)
+                made.append(statement if renewed is inner else statement.replaced(body=renewed))
+            case If(condition, then, otherwise):
+                first, second = _block(then, types), _block(otherwise, types)
+                same = first is then and second is otherwise
+                made.append(statement if same else If(condition, first, second))
+            case While(_, inner):  # its condition is computed anew in every turn
+                renewed = _block(inner, types)
+                made.append(statement if renewed is inner else statement.replaced(body=renewed))
+            case _:
+                made += _apart(statement, types)
+    same = len(made) == len(body) and all(x is y for x, y in zip(made, body, strict=True))
+    return body if same else tuple(made)
+
+
+def _apart(statement: Statement, types: Types) -> list[Statement]:
+    """A statement, and before it what is reduced in it."""
+    found: dict[Tile, Name] = {}
+    for root in roots(statement):
+        for x in _less(root, _count(root, types), types):
+            if x not in found:
+                hint = f"{statement.name}_reduced" if isinstance(statement, Assign) else "reduced"
+                found[x] = Name(_fresh(hint, types))
+                types.variables[found[x].name] = types.of(x)
+    if not found:
+        return [statement]
+    before: list[Statement] = [Assign(name.name, x) for x, name in found.items()]
+    return [*before, changed(statement, lambda part: found.get(part) if isinstance(part, Tile) else None)]
+
+
+def _less(x: Tile, whole: int, types: Types) -> list[Tile]:
+    """The largest expressions with a reduction in them that have fewer elements than what they are part of."""
+    if not any(isinstance(y, Reduce) for y in walk(x)):
+        return []
+    if _count(x, types) < whole and not isinstance(x, Expand):
+        return [x]
+    elementwise = isinstance(x, Apply | Cast | Bitcast | Expand | BroadcastTo | Load)
+    return [y for p in parts(x) for y in _less(p, whole if elementwise else _count(p, types), types)]
+
+
+def _count(x: Tile, types: Types) -> int:
+    return 1 if isinstance(x, Literal) else prod(types.of(x).shape)
+
+
+def _fresh(hint: str, types: Types) -> str:
+    name, n = hint, 1
+    while name in types.variables:
+        n += 1
+        name = f"{hint}{n}"
+    return name

@@ -1,0 +1,51 @@
+"""Kernels on the tensors of other libraries, in their memory: DLPack says where it is, and nothing is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import KernelLaunchError
+from ..functions.creation import from_dlpack
+from ..lazy.handle import Handle
+
+
+class Shared:
+    """A kernel that takes tensors of PyTorch, numpy or whoever has `__dlpack__`: `k.as_torch()[grid](x, y, n)`."""
+
+    def __init__(self, launch: Callable[..., None]) -> None:
+        self.launch = launch
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        return lambda *args, **kwargs: self.launch(
+            grid,
+            tuple([borrowed(x, n) for n, x in enumerate(args)]),
+            {name: borrowed(x, name) for name, x in kwargs.items()},
+        )
+
+
+def borrowed(x: Any, name: object) -> Any:
+    """A tensor on the memory of another library's tensor; what is none stays what it is."""
+    if isinstance(x, Handle) or not hasattr(x, "__dlpack__"):
+        return x
+    what = f"argument {name} ({type(x).__module__}.{type(x).__name__} of shape {list(x.shape)})"
+    if getattr(x, "requires_grad", False):
+        raise KernelLaunchError(f"{what} requires gradients, and a kernel has none: give x.detach()")
+    if x.__dlpack_device__()[0] != 1:
+        raise KernelLaunchError(
+            f"{what} is not in the CPU's memory: copy it there, or launch the kernel on a tilegrad tensor"
+        )
+    try:
+        made = from_dlpack(x)
+    except (TypeError, BufferError, RuntimeError) as problem:
+        raise KernelLaunchError(f"{what} cannot be shared: {problem}") from None
+    if _address(x) != made.data_ptr():
+        raise KernelLaunchError(
+            f"{what} cannot be shared, and a copy would not be written to: its elements must lie one after the other "
+            "in memory that may be written to; give x.contiguous()"
+        )
+    return made
+
+
+def _address(x: Any) -> int:
+    return int(x.data_ptr() if hasattr(x, "data_ptr") else x.__array_interface__["data"][0])

@@ -1,0 +1,95 @@
+"""`torch.cuda`: tilegrad's, and events that also time the CPU, where there is no GPU or a simulated one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter_ns
+from typing import Any
+
+from .. import cuda
+from ..errors import ArgumentError
+from ..runtime.device import known_devices
+from .doors import missing
+from .simulated import simulate as simulate
+from .simulated import simulated
+
+
+def is_available() -> bool:
+    """Whether there is a GPU, or a simulated one."""
+    return cuda.is_available() or simulated() is not None
+
+
+def device_count() -> int:
+    """How many GPUs there are; a simulated one counts."""
+    return cuda.device_count() or int(simulated() is not None)
+
+
+def synchronize(device: Any = None) -> None:
+    """Waits until everything is done."""
+    if cuda.is_available():
+        cuda.synchronize(device)
+
+
+def get_device_name(device: Any = None) -> str:
+    """What its maker calls it."""
+    found = simulated()
+    return found.machine if found is not None else cuda.get_device_name(device)
+
+
+def current_device() -> int:
+    """The number of the GPU that this thread has chosen."""
+    return 0 if simulated() is not None else cuda.current_device()
+
+
+def empty_cache() -> None:
+    """Gives memory that is kept for the next tensors back to the system."""
+    for place in known_devices():
+        place.trim()
+
+
+class Event:
+    """A point in the work of a stream; without a GPU, a point in time."""
+
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
+        if cuda.is_available():
+            return cuda.Event(enable_timing, blocking, interprocess)
+        return super().__new__(cls)
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+        self.timed = enable_timing
+        self.time = 0
+
+    def record(self, stream: Any = None) -> None:
+        """It is now."""
+        self.time = perf_counter_ns()
+
+    def synchronize(self) -> None:
+        """It has happened."""
+
+    wait = query = synchronize
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Milliseconds from this event to a later one."""
+        if not (self.timed and end_event.timed):
+            raise ArgumentError("elapsed_time: make both events with enable_timing=True")
+        if not (self.time and end_event.time):
+            raise ArgumentError("elapsed_time: both events must have been recorded")
+        return (end_event.time - self.time) / 1e6
+
+
+@contextmanager
+def device(which: Any) -> Iterator[None]:
+    """Within the block `cuda` functions without a device are about this one."""
+    if simulated() is not None:
+        yield
+        return
+    with cuda.device(which):
+        yield
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return getattr(cuda, name)
+    except AttributeError:
+        raise missing("torch.cuda", name, dir(cuda)) from None

@@ -1,0 +1,3 @@
+#pragma once
+#include "../../tilegrad/torch.h"
+#include "../../tilegrad/cuda.h"

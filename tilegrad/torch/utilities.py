@@ -1,0 +1,16 @@
+"""`torch.utils`: data, cpp_extension, checkpoint."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from .doors import missing
+
+MODULES = {"data": ".loading", "cpp_extension": ".cpp_extension"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in MODULES:
+        return import_module(MODULES[name], __package__)
+    raise missing("torch.utils", name, MODULES)
