@@ -99,7 +99,6 @@ __all__ = [
     "live_bytes", "load", "load_safetensors", "long", "next_power_of_2", "nn", "no_grad", "op", "optim",
     "promote_types", "result_type", "save", "save_safetensors", "scan", "serialization", "set_default_dtype",
     "set_float32_matmul_precision", "set_grad_enabled", "set_printoptions", "short", "simt", "Tensor", "uint16",
-    "uint32",
-    "uint64", "uint8", "value_and_grad", "vjp", "vmap", "while_loop",
+    "uint32", "uint64", "uint8", "value_and_grad", "vjp", "vmap", "while_loop",
 ]  # fmt: skip
 __all__ += functional.__all__

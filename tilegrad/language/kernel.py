@@ -21,7 +21,7 @@ from ..runtime.once import lock
 from .arguments import Bound, bound, device_of, grid_of
 from .checking import check as run_checked
 from .checking import race as run_in_orders
-from .forms import assembly, on_a_gpu, source
+from .forms import assembly, source
 from .frames import KernelBase
 from .instrumented import Instrumented, Unsupported, instrumented
 from .measuring import seconds_of
@@ -129,7 +129,7 @@ class Specialised:
         moved = min(counted.loaded, read) + min(counted.stored, stored)
         place = next((t.device for t in types.values()), "cpu")
         least = limit(moved, counted.operations, device(place).limits)
-        return counted._replace(least=least, gpu=on_a_gpu(self.fast), seconds=seconds)
+        return counted._replace(least=least, compiled=self.fast, seconds=seconds)
 
     def is_current(self) -> bool:
         """Whether the constants from outside are what they were."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir.scalar import Index, Reduce, fresh_index, walk
+from ..ir.scalar import Expr, Index, Reduce, facts, fresh_index, walk
 from .flatten import FlatGroup, replaced_by_one
 from .products import free_indices, operands
+from .ways import stride
 
 LONG_COLUMN = 128
 """Elements of a sum that fill a tile: with so many, further columns are better loops around it."""
@@ -29,10 +30,21 @@ def as_matrix(flat: FlatGroup) -> FlatGroup:
         if isinstance(e, Reduce) and e.index is flat.columns[0] and (found := operands(e, flat.rows, flat.columns))
     )
     in_x, in_y = map(free_indices, factors)
+    down, beside = ([i for i in flat.rows if i in lone] for lone in (in_x - in_y, in_y - in_x))
+    ordered = iter(down := _along_memory(factors[0], down, flat.columns[-1]))
+    flat = flat.replaced(rows=tuple([next(ordered) if i in down else i for i in flat.rows]))
     flat = _joined(flat, "columns", flat.columns, LONG_COLUMN)
-    for lone in (in_x - in_y, in_y - in_x):
-        flat = _joined(flat, "rows", [i for i in flat.rows if i in lone], LONG_ROW)
-    return flat
+    flat = _joined(flat, "rows", down, LONG_ROW)
+    return _joined(flat, "rows", beside, LONG_ROW)
+
+
+def _along_memory(factor: Expr, role: list[Index], column: Index) -> list[Index]:
+    """The rows of an operand, last those along which it lies in memory: else it would be read here and there."""
+    reads = facts(factor).reads
+    if len(reads) != 1 or stride(reads[0].position[0], column) == 1:
+        return role
+    near = [i for i in role if stride(reads[0].position[0], i) == 1]
+    return [i for i in role if i not in near] + near
 
 
 def _joined(flat: FlatGroup, kind: str, role: Sequence[Index], long: int) -> FlatGroup:
