@@ -1,5 +1,9 @@
 """Functions in C++ within graphs: jitted, mapped, and as kernels of operators."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,3 +60,20 @@ def test_failures_are_told_after_the_run() -> None:
 def test_no_derivative() -> None:
     with pytest.raises(GradientError, match="squares has no derivative: call it within.*tilegrad.op"):
         tg.jit(tg.grad(lambda x: squares(x).sum()))(tg.ones(3))
+
+
+def test_kernels_of_cuda_under_jit(cuda: None, tmp_path: Path) -> None:
+    """On the null device: a program with the launch in it, once for each entry that is mapped."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import tilegrad as tg\n"
+        "f = tg.cuda.inline('int i = threadIdx.x; if (i < n) out[i] = x[i] * x[i] * by;',\n"
+        "    'f(x: float[n], by: float) -> float[n]')\n"
+        "step = tg.jit(lambda x: f(x + 1, 2.0) - 1)\n"
+        "x = tg.tensor([1.0, 2.0, 3.0], device='cuda:0')\n"
+        "for _ in range(4): print(step(x).shape)\n"
+        "print(tg.vmap(lambda x: f(x, 1.0))(tg.ones(4, 3, device='cuda:0')).shape)\n"
+    )
+    environment = {**os.environ, "TILEGRAD_CUDA": "null", "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:5] == ["(3,)"] * 4 + ["(4, 3)"]

@@ -84,14 +84,18 @@ def recorded(function: Any, values: Sequence[Value], numbers: Sequence[float | i
         p = function.signature.tensors[0].name
         raise DeviceError(f"{function.name} is C++ for the CPU, and `{p}` is on {match.device}: {p}.cpu() is not")
     made = outside(CppWork(function, match.numbers), values, function.signature.outputs(match))
+    return without_gradient(function.name, made, values)
+
+
+def without_gradient(name: str, made: list[Value], values: Sequence[Value]) -> list[Value]:
+    """Results that refuse to be differentiated."""
     if not (mode.enabled and any(v.tracked for v in values)):
         return made
 
     def refuse(_: Sequence[Value | None]) -> Sequence[Value | None]:
         raise GradientError(
-            f"{function.name} has no derivative: call it within `with tilegrad.no_grad():`, on x.detach(), or give it "
-            "one: "
-            "tilegrad.op"
+            f"{name} has no derivative: call it within `with tilegrad.no_grad():`, on x.detach(), in the forward of a "
+            "tilegrad.autograd.Function, or make it a kernel of a tilegrad.op with a gradient"
         )
 
     return joint_outputs(made, values, refuse)
