@@ -5,9 +5,11 @@ Spoken over pipes, a JSON object a line: {"check": FILE} runs the work a few tim
 stopped by the parent, so that no pool of threads that spins or sleeps disturbs the others.
 """
 
+import ctypes
 import importlib
 import json
 import os
+import signal
 import sys
 import time
 from typing import Any
@@ -19,6 +21,8 @@ from bench.workloads import WORKLOADS
 
 CHECKED_CALLS = 3
 """Training steps must agree after some of them, not only after one."""
+PARENT_DEATH_SIGNAL = 1
+"""Of Linux's `prctl`."""
 SHORTEST = 1e-3
 """Seconds: calls shorter than this are timed several at once."""
 
@@ -65,7 +69,14 @@ class Child:
         return {"times": times, "cpu_s": time.process_time()}
 
 
+def _ends_with_its_parent() -> None:
+    """Also where it is stopped when the parent is ended."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
+
+
 def main() -> None:
+    _ends_with_its_parent()
     name, workload, size = sys.argv[1:4]
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not get between the answers

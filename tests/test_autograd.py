@@ -360,3 +360,30 @@ def test_threads() -> None:
     for t in threads:
         t.join()
     assert sorted(found) == [(n, n % 2 == 0, n**2 + (n + 1) ** 2) for n in map(float, range(8))]
+
+
+def test_gradients_are_computed_together() -> None:
+    """Whatever is looked at first, the loss or one gradient: nothing is computed a second time for the others."""
+    from tilegrad.lazy.realize import compiled_programs
+
+    w, v = leaf(1, 2), leaf(3, 4)
+    loss = ((w * v).tanh() ** 2).sum()
+    loss.backward()
+    before = len(compiled_programs())
+    assert v.grad is not None
+    assert w.grad is not None
+    v.grad.tolist()
+    assert w.grad.value.buffer is not None
+    assert loss.value.buffer is not None
+    assert len(compiled_programs()) - before <= 1
+    loss = (w * v).sum()
+    loss.backward()
+    w.grad = None  # what nobody has any more is not computed
+    loss.item()
+    assert v.grad.value.buffer is not None
+    gradients = tg.autograd.grad((w * v).tanh().sum(), [w, v])
+    gradients[1].tolist()
+    assert gradients[0].value.buffer is not None
+    value, gradient = tg.value_and_grad(lambda x: (x**3).sum())(w.detach())
+    gradient.tolist()
+    assert value.value.buffer is not None

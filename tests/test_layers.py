@@ -20,7 +20,7 @@ LAYERS: list[set[str]] = [
     {"compiler"},
     {TENSOR, "lazy", "functions", "jitted", "amp", "autograd", "foreign"},
     {"nn", "optim", "data", "serialization"},
-    {"language", "simt"},
+    {"language", "simt", "custom"},
     {"profile", "sparse", "distributed", "serve", "interop", "torch"},
     {"__main__", "demo", PACKAGE.name},
 ]

@@ -354,6 +354,7 @@ def test_numpy_border() -> None:
     assert shared.tolist() == [0, 1, 2]
     copied = tg.tensor(array)
     array[0] = 9
+    assert shared.tolist() == [9, 1, 2]
     assert copied.tolist() == [0, 1, 2]
     assert tg.from_numpy(array).data_ptr() == array.__array_interface__["data"][0]
 

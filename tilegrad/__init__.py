@@ -32,9 +32,10 @@ from .runtime.device import Device, device, devices
 from .tensor import Tensor
 
 if TYPE_CHECKING:
-    from . import amp, autograd, cpp, cuda, data, language, linalg, nn, optim, serialization, simt
+    from . import amp, autograd, cpp, cuda, custom, data, language, linalg, nn, optim, serialization, simt
     from .amp import autocast
     from .control import cond, scan, while_loop
+    from .custom.operator import op
     from .functions.autocasting import get_float32_matmul_precision, set_float32_matmul_precision
     from .jitted.function import jit
     from .language.kernel import kernel
@@ -64,6 +65,7 @@ LATER = {
     **dict.fromkeys(("load", "load_safetensors", "save", "save_safetensors"), "serialization"),
     **dict.fromkeys(("cond", "scan", "while_loop"), "control"),
     "kernel": "language.kernel",
+    "op": "custom.operator",
     **dict.fromkeys(("Config", "autotune", "cdiv", "heuristics", "next_power_of_2"), "language.tuning"),
     **dict.fromkeys(OF_LAYERS, "nn.functional"),
     **dict.fromkeys(
@@ -72,7 +74,7 @@ LATER = {
 }
 """What is imported when it is first used, and from where."""
 ROOMS = (
-    "amp", "autograd", "backend", "cpp", "cuda", "data", "language", "linalg", "nn", "optim", "profile",
+    "amp", "autograd", "backend", "cpp", "cuda", "custom", "data", "language", "linalg", "nn", "optim", "profile",
     "serialization", "simt",
 )  # fmt: skip
 """Packages that are imported when they are first used."""
@@ -89,13 +91,14 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "amp", "autocast", "autograd", "autotune", "bfloat16", "bool", "bool_", "can_cast", "cdiv", "checkpoint",
-    "compute", "cond", "Config", "cpp", "cuda", "data", "device", "Device", "devices", "double", "DType", "dtype",
+    "compute", "cond", "Config", "cpp", "cuda", "custom", "data", "device", "Device", "devices", "double", "DType",
+    "dtype",
     "enable_grad", "errors", "explain", "first_nan", "float", "float16", "float32", "float64", "get_default_dtype",
     "get_float32_matmul_precision", "grad", "half", "hessian", "heuristics", "inference_mode", "int", "int16",
     "int32", "int64", "int8", "is_grad_enabled", "jacobian", "jit", "jvp", "kernel", "language", "linalg",
-    "live_bytes", "load", "load_safetensors", "long", "next_power_of_2", "nn", "no_grad", "optim", "promote_types",
-    "result_type", "save", "save_safetensors", "scan", "serialization", "set_default_dtype",
-    "set_float32_matmul_precision", "set_grad_enabled", "set_printoptions", "short", "simt", "Tensor", "uint16", "uint32",
-    "uint64", "uint8", "value_and_grad", "vjp", "vmap", "while_loop",
+    "live_bytes", "load", "load_safetensors", "long", "next_power_of_2", "nn", "no_grad", "op", "optim",
+    "promote_types", "result_type", "save", "save_safetensors", "scan", "serialization", "set_default_dtype",
+    "set_float32_matmul_precision", "set_grad_enabled", "set_printoptions", "short", "simt", "Tensor", "uint16",
+    "uint32", "uint64", "uint8", "value_and_grad", "vjp", "vmap", "while_loop",
 ]  # fmt: skip
 __all__ += functional.__all__

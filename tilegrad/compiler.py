@@ -156,10 +156,13 @@ def compiled_in_stages(
     from .schedule.assemble import assemble
     from .schedule.fuse import fuse
     from .schedule.order import order
+    from .transform.expand import expand, has_declared
     from .transform.pipeline import PASSES, fitted
 
     stages = Stages()
     graph = stages.keep("graph", lambda: graph)
+    if has_declared(graph):
+        graph = stages.keep("expand", partial(expand, graph), graph)
     for transform in PASSES:
         graph = stages.keep(transform.__name__, partial(fitted(transform, grain), graph), graph)
     if fit:

@@ -82,6 +82,10 @@ class SignatureError(TilegradError, ValueError):
     """A signature that cannot be read, or that does not fit the source it is for."""
 
 
+class OperatorError(TilegradError):
+    """An operator of the user's that does not do what it declares."""
+
+
 class RuntimeFault(TilegradError):
     """A program that failed while it ran."""
 

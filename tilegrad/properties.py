@@ -58,6 +58,8 @@ class Properties(Handle):
     """A tensor without its operations."""
 
     __array_priority__ = 1000
+    retains_grad = False
+    is_sparse = is_quantized = is_meta = False
 
     if TYPE_CHECKING:
         item: Callable[[], Any]
@@ -95,6 +97,11 @@ class Properties(Handle):
     def nbytes(self) -> int:
         """Bytes of all elements."""
         return self.numel() * self.itemsize
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether it is in the memory of the CPU."""
+        return self._value.type.device == "cpu"
 
     @property
     def is_cuda(self) -> bool:
@@ -306,6 +313,10 @@ class Properties(Handle):
         """Whether elements can be negative."""
         return self.dtype.kind in ("int", "float")
 
+    def is_nonzero(self) -> bool:
+        """Whether the one element is not 0."""
+        return bool(self)
+
     def is_same_size(self, other: Tensor) -> bool:
         """Whether another tensor has the same shape."""
         return self.shape == other.shape
@@ -384,28 +395,30 @@ class Properties(Handle):
 
     # --- new tensors like this one ---------------------------------------------------------------
 
-    def new_tensor(self, data: Any, *, dtype: DType | None = None, requires_grad: bool = False) -> Tensor:
-        """Data as a tensor on the same device, by default in the same dtype."""
-        return made(data, dtype=dtype or self.dtype, device=self._value.type.device, requires_grad=requires_grad)
+    def new_tensor(self, data: Any, **options: Any) -> Tensor:
+        """Data as a tensor in the same dtype and on the same device, unless others are named."""
+        return made(data, **self._like(options))
 
-    def new_zeros(self, *size: Any, dtype: DType | None = None, requires_grad: bool = False) -> Tensor:
-        """Zeros on the same device, by default in the same dtype."""
-        return zeros(*size, dtype=dtype or self.dtype, device=self._value.type.device, requires_grad=requires_grad)
+    def new_zeros(self, *size: Any, **options: Any) -> Tensor:
+        """Zeros in the same dtype and on the same device, unless others are named."""
+        return zeros(*size, **self._like(options))
 
-    def new_ones(self, *size: Any, dtype: DType | None = None, requires_grad: bool = False) -> Tensor:
-        """Ones on the same device, by default in the same dtype."""
-        return ones(*size, dtype=dtype or self.dtype, device=self._value.type.device, requires_grad=requires_grad)
+    def new_ones(self, *size: Any, **options: Any) -> Tensor:
+        """Ones in the same dtype and on the same device, unless others are named."""
+        return ones(*size, **self._like(options))
 
-    def new_empty(self, *size: Any, dtype: DType | None = None, requires_grad: bool = False) -> Tensor:
-        """A tensor on the same device whose elements do not matter."""
-        return self.new_zeros(*size, dtype=dtype, requires_grad=requires_grad)
+    def new_empty(self, *size: Any, **options: Any) -> Tensor:
+        """A tensor of the same dtype and on the same device whose elements do not matter."""
+        return self.new_zeros(*size, **options)
 
-    def new_full(
-        self, size: Any, fill_value: Any, *, dtype: DType | None = None, requires_grad: bool = False
-    ) -> Tensor:
-        """One number on the same device, by default in the same dtype."""
-        made_of = dtype or self.dtype
-        return full(size, fill_value, dtype=made_of, device=self._value.type.device, requires_grad=requires_grad)
+    def new_full(self, size: Any, fill_value: Any, **options: Any) -> Tensor:
+        """One number in the same dtype and on the same device, unless others are named."""
+        return full(size, fill_value, **self._like(options))
+
+    def _like(self, options: dict[str, Any]) -> dict[str, Any]:
+        """`dtype`, `device` and `requires_grad` of a new tensor."""
+        given = {name: chosen for name, chosen in options.items() if chosen is not None}
+        return {"dtype": self.dtype, "device": self._value.type.device, **given}
 
     def realize(self) -> Self:
         """Computes the elements now; reading them would do so as well."""

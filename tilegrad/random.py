@@ -5,6 +5,7 @@ The number of threads does not matter either.
 
 from __future__ import annotations
 
+import math
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from .errors import ArgumentError, DTypeError
 from .functions.creation import DeviceLike, from_array, place
 from .functions.promotion import Number, get_default_dtype, kind_of
-from .functions.views import sizes_of
+from .functions.views import in_one_piece, sizes_of
 from .ir.dtype import DType, int64
 from .ir.graph import Value
 from .ir.size import Dim, product
@@ -172,6 +173,7 @@ def _drawn(count: Dim, generator: Generator | None, device: DeviceLike) -> Value
 # --- new tensors -------------------------------------------------------------------------------
 
 
+@in_one_piece("size")
 def rand(
     *size: Any,
     generator: Generator | None = None,
@@ -186,6 +188,7 @@ def rand(
     )
 
 
+@in_one_piece("size")
 def randn(
     *size: Any,
     generator: Generator | None = None,
@@ -221,10 +224,15 @@ def randint(
 
 
 def randperm(
-    n: int, *, generator: Generator | None = None, dtype: DType | None = None, device: DeviceLike = None
+    n: int,
+    *,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """The numbers 0 to n - 1 in random order."""
-    return wrap(ops.randperm(_drawn(n, generator, device), n, dtype or int64))
+    return _asked(ops.randperm(_drawn(n, generator, device), n, dtype or int64), requires_grad)
 
 
 def _asked(value: Value, requires_grad: bool) -> Tensor:
@@ -233,25 +241,50 @@ def _asked(value: Value, requires_grad: bool) -> Tensor:
 
 
 def rand_like(
-    input: Tensor, *, dtype: DType | None = None, device: DeviceLike = None, generator: Generator | None = None
+    input: Tensor,
+    *,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Uniform in [0, 1), as many as another tensor has elements."""
     x = input.value
-    return rand(x.shape, dtype=dtype or x.dtype, device=device or x.device, generator=generator)
+    return rand(
+        x.shape, generator=generator, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad
+    )
 
 
 def randn_like(
-    input: Tensor, *, dtype: DType | None = None, device: DeviceLike = None, generator: Generator | None = None
+    input: Tensor,
+    *,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Normal, as many as another tensor has elements."""
     x = input.value
-    return randn(x.shape, dtype=dtype or x.dtype, device=device or x.device, generator=generator)
+    return randn(
+        x.shape, generator=generator, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad
+    )
 
 
-def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: DType | None = None) -> Tensor:
+def randint_like(
+    input: Tensor,
+    low: int,
+    high: int | None = None,
+    *,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Whole numbers from low to below high, as many as another tensor has elements."""
     low, high = (0, low) if high is None else (low, high)
-    return randint(low, high, input.value.shape, dtype=dtype or input.value.dtype, device=input.value.device)
+    x = input.value
+    made = randint(low, high, x.shape, generator=generator, dtype=dtype or x.dtype, device=device or x.device)
+    return made.requires_grad_(requires_grad)
 
 
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
@@ -349,10 +382,39 @@ def random_(self: Tensor, from_: int = 0, to: int | None = None, *, generator: G
 
 def exponential_(self: Tensor, lambd: Number = 1, *, generator: Generator | None = None) -> Tensor:
     """Every element is replaced by an exponentially distributed number."""
-    x = self.value
-    drawn = rand(x.shape, dtype=x.dtype, device=x.device, generator=generator)
-    self.write((-(1 - drawn).log() / lambd).value, "exponential_")
+    drawn = _uniform(self, generator)
+    self.write((-drawn.log() / lambd).value, "exponential_")
     return self
+
+
+def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
+    """Every element is replaced by the number of trials, each successful with probability p, up to a success."""
+    if not 0 < p < 1:
+        raise ArgumentError(f"geometric_: p={p}: give a probability between 0 and 1, both excluded")
+    waits = (_uniform(self, generator).log() / math.log1p(-p)).ceil().clamp(min=1)
+    self.write(cast(waits.value, self.dtype), "geometric_")
+    return self
+
+
+def log_normal_(self: Tensor, mean: float = 1, std: float = 2, *, generator: Generator | None = None) -> Tensor:
+    """Every element is replaced by the exponential of a normally distributed number."""
+    x = self.value
+    drawn = randn(x.shape, dtype=x.dtype, device=x.device, generator=generator)
+    self.write((drawn * std + mean).exp().value, "log_normal_")
+    return self
+
+
+def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Generator | None = None) -> Tensor:
+    """Every element is replaced by a number of a Cauchy distribution."""
+    self.write(((math.pi * (_uniform(self, generator) - 0.5)).tan() * sigma + median).value, "cauchy_")
+    return self
+
+
+def _uniform(like: Tensor, generator: Generator | None) -> Tensor:
+    """Uniform in (0, 1]: what has a logarithm."""
+    x = like.value
+    dtype = x.dtype if x.dtype.is_float else get_default_dtype()
+    return 1 - rand(x.shape, dtype=dtype, device=x.device, generator=generator)
 
 
 __all__ = [

@@ -217,10 +217,14 @@ class Tensor(Properties):
         """The n-th derivative of `digamma`."""
         return special.polygamma(n, self)
 
+    def polygamma_(self, n: Any) -> Tensor:
+        """In place: the n-th derivative of `digamma`."""
+        return self.copy_(special.polygamma(n, self))
+
     # --- many made one -----------------------------------------------------------------------------
 
     sum = reductions.sum
-    nansum = reductions.nansum
+    sum_to_size, nansum = reductions.sum_to_size, reductions.nansum
     prod = reductions.prod
     mean = reductions.mean
     var = reductions.var
@@ -280,7 +284,8 @@ class Tensor(Properties):
 
     T = property(views.reversed_axes)
     mT = property(views.matrix_transposed)
-    H = property(views.matrix_transposed)
+    H = mH = property(views.matrix_transposed)
+    adjoint = views.matrix_transposed
 
     # --- moved about, multiplied, picked ---------------------------------------------------------
 
@@ -332,7 +337,8 @@ class Tensor(Properties):
     index_add = selecting.index_add
     index_copy = selecting.index_copy
     index_fill = selecting.index_fill
-    index_put = selecting.index_put
+    index_put, index_reduce, put = selecting.index_put, selecting.index_reduce, selecting.put
+    renorm = summaries.renorm
     sort = selecting.sort
     argsort = selecting.argsort
     topk = selecting.topk
@@ -391,6 +397,13 @@ class Tensor(Properties):
     sinc_, logit_, xlogy_ = in_place(elementary.sinc), in_place(elementary.logit), in_place(elementary.xlogy)
     deg2rad_, rad2deg_ = in_place(elementary.deg2rad), in_place(elementary.rad2deg)
     lgamma_, digamma_, erfinv_ = in_place(special.lgamma), in_place(special.digamma), in_place(special.erfinv)
+    mvlgamma_, nextafter_, sgn_ = in_place(special.mvlgamma), in_place(special.nextafter), in_place(special.sgn)
+    gcd_, lcm_, ldexp_ = in_place(special.gcd), in_place(special.lcm), in_place(special.ldexp)
+    float_power_, fix_ = in_place(special.float_power), in_place(arithmetic.fix)
+    bitwise_left_shift_ = in_place(arithmetic.bitwise_left_shift)
+    bitwise_right_shift_ = in_place(arithmetic.bitwise_right_shift)
+    __ilshift__, __irshift__ = bitwise_left_shift_, bitwise_right_shift_
+    greater_, greater_equal_, less_, less_equal_, not_equal_ = gt_, ge_, lt_, le_, ne_
     exp_ = in_place(elementary.exp)
     exp2_ = in_place(elementary.exp2)
     expm1_ = in_place(elementary.expm1)
@@ -419,11 +432,14 @@ class Tensor(Properties):
     atan2_ = in_place(elementary.atan2)
     cumsum_ = in_place(reductions.cumsum)
     cumprod_ = in_place(reductions.cumprod)
+    arccos_, arcsin_, arctan_, arctan2_ = acos_, asin_, atan_, atan2_
+    arccosh_, arcsinh_, arctanh_ = acosh_, asinh_, atanh_
     tril_ = in_place(joining.tril)
     triu_ = in_place(joining.triu)
     addmm_ = in_place(contractions.addmm)
     addmv_ = in_place(contractions.addmv)
     baddbmm_ = in_place(contractions.baddbmm)
+    addr_, addbmm_ = in_place(contractions.addr), in_place(linalg.addbmm)
     masked_fill_ = in_place(selecting.masked_fill)
     masked_scatter_ = in_place(selecting.masked_scatter)
     scatter_ = in_place(selecting.scatter)
@@ -432,10 +448,17 @@ class Tensor(Properties):
     index_add_ = in_place(selecting.index_add)
     index_copy_ = in_place(selecting.index_copy)
     index_fill_ = in_place(selecting.index_fill)
-    index_put_ = in_place(selecting.index_put)
-    t_ = transpose_ = squeeze_ = unsqueeze_ = views.refused_in_place
+    index_put_, index_reduce_ = in_place(selecting.index_put), in_place(selecting.index_reduce)
+    put_, renorm_ = in_place(selecting.put), in_place(summaries.renorm)
+    t_, transpose_, swapaxes_ = (
+        views.reshaping(views.t),
+        views.reshaping(views.transpose),
+        views.reshaping(views.swapaxes),
+    )
+    swapdims_, squeeze_, unsqueeze_ = transpose_, views.reshaping(views.squeeze), views.reshaping(views.unsqueeze)
     uniform_, normal_, bernoulli_ = random.uniform_, random.normal_, random.bernoulli_
-    random_, exponential_ = random.random_, random.exponential_
+    random_, exponential_, geometric_ = random.random_, random.exponential_, random.geometric_
+    cauchy_, log_normal_ = random.cauchy_, random.log_normal_
     bernoulli, multinomial = random.bernoulli, random.multinomial
 
 

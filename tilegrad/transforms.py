@@ -17,6 +17,7 @@ from .captured import watched
 from .errors import ArgumentError, GradientError, ShapeError, check_callable
 from .functions.promotion import kind_of
 from .ir.graph import Input, Value
+from .lazy.evaluation import compute_together
 from .lazy.handle import Handle, wrap
 from .lazy.storage import detached
 from .ops.broadcasting import fill, fill_like, normal_axis, shown
@@ -152,7 +153,9 @@ def value_and_grad(
         else:
             found = [fill_like(x, 0.0) for x in recorded.inputs]
         recorded.finish()
-        return recorded.result_of(recorded.result), recorded.arranged(found, isinstance(argnums, int))
+        made = recorded.result_of(recorded.result), recorded.arranged(found, isinstance(argnums, int))
+        compute_together([x for x in tree.flatten(made)[0] if isinstance(x, Handle) and not x.value.tracked])
+        return made
 
     return both
 

@@ -132,12 +132,12 @@ class Climb:
         parser = argparse.ArgumentParser(description=f"{self.title}: step by step, checked and timed")
         parser.add_argument("--device", default="cpu", help="cpu, or cuda")
         parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often each step is timed")
+        for name, value in self.size.items():
+            parser.add_argument(f"--{name}", type=int, help=f"{value:,} on a CPU, {self.large[name]:,} on a GPU")
         chosen = parser.parse_args(arguments)
-        size = self.size if chosen.device == "cpu" else self.large
-        for name, value in size.items():
-            parser.add_argument(f"--{name}", type=int, default=value)
-        parser.parse_args(arguments, chosen)
-        size = {name: getattr(chosen, name) for name in size}
+        usual = self.size if chosen.device == "cpu" else self.large
+        given = {name: getattr(chosen, name) for name in usual}
+        size = {name: usual[name] if n is None else n for name, n in given.items()}
         print(self.table(self.measured(chosen.device, size, chosen.rounds), chosen.device, size))
 
     def table(self, rows: Sequence[Row], device: str, size: Sizes) -> str:

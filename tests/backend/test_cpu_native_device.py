@@ -62,7 +62,7 @@ cpu = device("cpu")
 @pytest.fixture(autouse=True, scope="module")
 def add_is_compiled() -> objects.Code:
     code = objects.compile_kernels([("add", ADD_IR)], objects.host())
-    build._linked[ADD.digest()] = code
+    build._linked[ADD.form()] = code
     return code
 
 

@@ -175,3 +175,16 @@ def test_what_stands_around_a_kernel_is_ignored() -> None:
     text = "import tilegrad as tg\nimport tilegrad.language as tl\n\n# mine\n@tg.kernel\n"
     kernel = parse(text + 'def k(n: "i32"):\n    """Does nothing."""\n    # nothing at all\n    pass\n')
     assert kernel == Kernel("k", (Parameter("n", int32, False),), (), "mine")
+
+
+def test_kernels_that_differ_in_names_have_one_form() -> None:
+    """Their code is compiled once; nothing but names may differ."""
+    text = "@tg.kernel\ndef f({0}: '*f32', {1}: '*f32'):\n    i = tl.arange(0, 8)\n    tl.store({1} + i, tl.{2}(tl.load({0} + i)))"
+    one, other, swapped, function = (
+        parse(text.format(*names).replace("'", '"'))
+        for names in (("x", "y", "exp"), ("exp", "log", "exp"), ("y", "x", "exp"), ("x", "y", "log"))
+    )
+    assert one.form() == other.form() == swapped.form() != function.form()
+    assert one.digest() != other.digest()
+    crossed = one.replaced(parameters=one.parameters[::-1])
+    assert crossed.form() != one.form()

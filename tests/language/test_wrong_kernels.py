@@ -7,7 +7,7 @@ import pytest
 import tilegrad as tg
 import tilegrad.language as tl
 from tests.language.making import launched, made
-from tilegrad.errors import DeviceError, InPlaceError, KernelError, KernelLaunchError, KernelSourceError, TraceError
+from tilegrad.errors import DeviceError, InPlaceError, KernelError, KernelLaunchError, KernelSourceError
 
 SOURCE: dict[str, tuple[str, str]] = {
     "an unknown function": ("tl.laod(x + i)", "there is no tl.laod; did you mean tl.load?"),
@@ -184,8 +184,8 @@ LAUNCHES = {
     "tensors that overlap": (
         lambda k: k[4](VIEW[:30], VIEW[5:35], 30, BLOCK=8), KernelLaunchError, "`x` and `out` overlap in memory"
     ),
-    "a launch while traced": (
-        lambda k: tg.jit(lambda a: k[4](a, OUT, 30, BLOCK=8))(X), TraceError, "is launched while a function is traced"
+    "a check while traced": (
+        lambda k: tg.jit(lambda a: k.check[4](a, OUT, 30, BLOCK=8))(X), KernelLaunchError, "`check` runs now"
     ),
     "what was never launched": (lambda k: k.ir, KernelError, "has not been read yet"),
 }  # fmt: skip

@@ -11,8 +11,8 @@ from ..errors import ArgumentError, GradientError, ShapeError
 from ..functions.promotion import kind_of
 from ..ir.graph import Value
 from ..lazy import storage as sharing
-from ..lazy.evaluation import pending
-from ..lazy.handle import Handle, mode, state, wrap
+from ..lazy.evaluation import compute_together
+from ..lazy.handle import Handle, mode, wrap
 from ..lazy.storage import detached
 from ..ops.arithmetic import add
 from ..ops.broadcasting import fill, shown
@@ -69,8 +69,8 @@ def backward(
     for holder, gradient in arrived:
         if holder is not None:
             accumulate(holder, gradient if create_graph else detached(gradient), create_graph)
-    if state.trace is None:
-        pending.differentiated.update(x for x in outputs if x.value.buffer is None)
+    reached = [] if create_graph else [x._gradient for x, _ in arrived if x is not None]
+    compute_together([x for x in (*outputs, *reached) if x is not None])
 
 
 def _holder(leaf: Value) -> Any:
@@ -134,6 +134,8 @@ def grad(
             made.append(wrap(fill(0.0, x.shape, x.dtype, x.value.device)) if materialize_grads else None)
         else:
             made.append(wrap(g if create_graph else detached(g)))
+    if not create_graph:
+        compute_together([x for x in (*results, *made) if x is not None])
     return tuple(made)
 
 

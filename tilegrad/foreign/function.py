@@ -12,14 +12,13 @@ from time import perf_counter
 from typing import Any, Literal
 
 from ..config import settings
-from ..errors import ArgumentError, DeviceError, DTypeError, ForeignError, GradientError, ShapeError, TraceError
+from ..errors import ArgumentError, DeviceError, DTypeError, ForeignError, ShapeError
 from ..ir.dtype import DType, int32
 from ..ir.graph import Input, TensorType, Value
 from ..ir.location import Location
-from ..lazy.evaluation import compute
-from ..lazy.handle import Handle, mode, state, wrap
+from ..lazy.evaluation import compute, is_recorded
+from ..lazy.handle import Handle, mode, wrap
 from ..lazy.layout import is_dense, layout
-from ..ops.joint import joint_outputs
 from ..runtime.buffer import Buffer
 from ..runtime.cache import key
 from ..runtime.device import device
@@ -28,6 +27,7 @@ from . import glue
 from .abi import Host, Record, Strided, known, prototype
 from .build import Choices, Library, Report, built
 from .patterns import Match, Signature, shown
+from .recorded import recorded, without_gradient
 from .source import Source, placed
 
 Contiguous = Literal["copy", "check", "strided"]
@@ -88,8 +88,6 @@ class Foreign:
             if not isinstance(x, Handle):
                 kind = type(x).__name__
                 raise DTypeError(f"{self.name}: `{p}` takes a tensor, not {kind} {x!r:.40}: tilegrad.tensor({p.name})")
-        if state.trace is not None:
-            raise TraceError(f"{self.name} runs when it is called, and a function is being traced: call it outside")
         return given, numbers
 
     def wrapped(self, buffers: Sequence[tuple[Buffer, TensorType]], given: Sequence[Handle]) -> list[Any]:
@@ -101,15 +99,7 @@ class Foreign:
             values.append(made)
         arguments = [x._value if x._base is None else x.value for x in given]
         if mode.enabled and any(v.tracked for v in arguments):
-            name = self.name
-
-            def refuse(_: Sequence[Value | None]) -> Sequence[Value | None]:
-                raise GradientError(
-                    f"{name} has no derivative: call it within `with tilegrad.no_grad():`, on x.detach(), or in the "
-                    "forward of a tilegrad.autograd.Function"
-                )
-
-            results = joint_outputs(values, arguments, refuse)
+            results = without_gradient(self.name, values, arguments)
             for result, value in zip(results, values, strict=True):
                 result.hold(value.buffer)
             values = results
@@ -157,7 +147,7 @@ class CppFunction(Foreign):
     @cached_property
     def digest(self) -> str:
         """What the function is made from: two of the same digest do the same."""
-        return key("cpp", self.signature, *(s.text for s in self.given), *self.choices.flags, *self.choices.link)
+        return key("cpp", self.signature, *(s.text for s in self.given), *self.choices)
 
     # --- compiled ------------------------------------------------------------------------------
 
@@ -200,6 +190,8 @@ class CppFunction(Foreign):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given, numbers = self.tensors(args, kwargs)
+        if is_recorded(given):
+            return self.returned([wrap(v) for v in recorded(self, [x.value for x in given], numbers)])
         call, buffers, addresses = self.prepared(given, numbers)
         if "foreign" in settings().check:
             from .child import checked
@@ -244,6 +236,10 @@ class CppFunction(Foreign):
                 self._calls.clear()
             self._calls[tuple(marks)] = found
         return found, buffers, addresses
+
+    def settled(self, inputs: Sequence[Strided], numbers: Sequence[float | int]) -> Call:
+        """The call for tensors of some types."""
+        return Call(self, self.signature.match([x.type for x in inputs], numbers), inputs)
 
     def _laid_out(self, n: int, x: Handle) -> tuple[tuple[int, ...] | None, int]:
         """Strides and offset of a view that is to be taken as it is; else None."""

@@ -25,11 +25,12 @@ from ..errors import ArgumentError, CompileError, DeviceError
 from ..ir.dtype import DType
 from ..ir.graph import TensorType
 from ..ir.location import Location, user_location
-from ..lazy.evaluation import compute
+from ..lazy.evaluation import compute, is_recorded
+from ..lazy.handle import wrap
 from ..runtime import events
 from ..runtime.buffer import Buffer
 from ..runtime.cache import key
-from ..runtime.device import device
+from ..runtime.device import Device, device
 from ..runtime.once import lock, once
 from . import glue
 from .abi import known
@@ -40,6 +41,7 @@ from .inline import gathered, read_signatures, texts
 from .kernels import Kernel, compiled, words
 from .launches import THREADS, Configured, Launch, configured, launch_for
 from .patterns import Group, Match, Signature
+from .recorded_gpu import recorded
 from .source import Source, sources
 
 if TYPE_CHECKING:
@@ -133,7 +135,7 @@ class CudaFunction(Foreign):
         if found is None:
             match = self.signature.match(types, numbers)
             outputs = self.signature.outputs(match)
-            all: dict[str, Any] = dict(zip(self._names, [t.shape for t in (*types, *outputs)], strict=True))
+            all: dict[str, Any] = dict(zip(self.names, [t.shape for t in (*types, *outputs)], strict=True))
             limits = limits_of(gpu)
             kernel = self.kernel(match.dtypes, {} if self.definition else self._ranks(all), limits.architecture)
             launch = self._launch(kernel, match, outputs, all, limits)
@@ -145,7 +147,8 @@ class CudaFunction(Foreign):
         return found
 
     @cached_property
-    def _names(self) -> list[str]:
+    def names(self) -> list[str]:
+        """Of the tensors: inputs, then results."""
         return [p.name for p in (*self.signature.tensors, *self.signature.results)]
 
     def _ranks(self, shapes: Mapping[str, Sequence[Any]]) -> dict[str, int]:
@@ -205,8 +208,10 @@ class CudaFunction(Foreign):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given, numbers = self.tensors(args, kwargs)
+        if is_recorded(given):
+            return self.returned([wrap(v) for v in recorded(self, [x.value for x in given], numbers)])
         types = [x._value.type for x in given]
-        gpu = self._gpu(types)
+        gpu = self.gpu_of(device(types[0].device if types else "cuda:0"))
         compute(*given)
         found = self.settled(types, numbers, gpu)
         inputs = [x.value.buffer for x in given]
@@ -216,8 +221,8 @@ class CudaFunction(Foreign):
             _say_null(self.name, gpu)
         return self.returned(self.wrapped(list(zip(outputs, found.outputs, strict=True)), given))
 
-    def _gpu(self, types: Sequence[TensorType]) -> CudaDevice:
-        place = device(types[0].device if types else "cuda:0")
+    def gpu_of(self, place: Device) -> CudaDevice:
+        """The device as the GPU that it must be."""
         if place.kind != "cuda":
             name = self.signature.tensors[0].name
             raise DeviceError(
@@ -240,15 +245,27 @@ class CudaFunction(Foreign):
         if found.call is not None:
             self._start(found.call, inputs, outputs, gpu)
 
+    def prepared_launch(
+        self, types: Sequence[TensorType], numbers: Sequence[float | int], gpu: Any
+    ) -> tuple[KernelCall | None, list[tuple[int, int]]]:
+        """A launch of its own for a program (None: nothing to do), and which slot has the address of which tensor."""
+        found = self.settled(types, numbers, gpu)
+        if found.launch is None:
+            return None, []
+        shapes: dict[str, Any] = dict(zip(self.names, [t.shape for t in (*types, *found.outputs)], strict=True))
+        call = self._call(found.kernel, found.launch, found.match, shapes, gpu)
+        named = [(slot, name) for slot, name in enumerate(self._words_of()) if name is not None]
+        return call, [(slot, self.names.index(name)) for slot, name in named]
+
     def _start(self, call: KernelCall, inputs: Sequence[Any], outputs: Sequence[Any], gpu: CudaDevice) -> None:
         driver, watched, queue = gpu.driver, settings().cuda, gpu.queue
         for buffer in inputs:
             queue.reads(buffer)
         for buffer in outputs:
             queue.writes(buffer)
-        places = dict(zip(self._names, (*inputs, *outputs), strict=True))
+        places = dict(zip(self.names, (*inputs, *outputs), strict=True))
         with self._lock, queue.lock:
-            for slot, w in enumerate(self._words_of(call)):
+            for slot, w in enumerate(self._words_of()):
                 if w is not None:
                     call.slots[slot] = places[w].address
             number = queue.submitted + 1
@@ -271,10 +288,10 @@ class CudaFunction(Foreign):
         else:
             gpu.driver.launch(call, queue.handle)
 
-    def _words_of(self, call: KernelCall) -> Sequence[str | None]:
+    def _words_of(self) -> Sequence[str | None]:
         """Which tensor's address is in each slot."""
         if self.definition is None:
-            return self._names
+            return self.names
         return [w.name if w.dtype is None else None for w in words(self.signature, self.definition)]
 
 

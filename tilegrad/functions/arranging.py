@@ -30,6 +30,11 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     return tuple(met(*[(s,) if isinstance(s, int) else tuple(s) for s in shapes], op="broadcast_shapes"))  # type: ignore[arg-type]
 
 
+def atleast_1d(*tensors: Any) -> Any:
+    """With at least one dimension."""
+    return _each(tensors, lambda x: x if x.dim() else x.reshape(1))
+
+
 def atleast_2d(*tensors: Any) -> Any:
     """With dimensions of extent 1 put in front, if there are less than two."""
     return _each(tensors, lambda x: x.reshape(*[1] * (2 - x.dim()), *x.shape) if x.dim() < 2 else x)
@@ -174,10 +179,15 @@ def fill_diagonal_(self: Tensor, fill_value: float, wrap: bool = False) -> Tenso
 
 
 def hann_window(
-    window_length: int, periodic: bool = True, *, dtype: DType | None = None, device: DeviceLike = None
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A raised cosine that ends in 0."""
-    return _cosines((0.5, 0.5), window_length, periodic, dtype, device)
+    return _cosines((0.5, 0.5), window_length, periodic, dtype, device).requires_grad_(requires_grad)
 
 
 def hamming_window(
@@ -188,26 +198,36 @@ def hamming_window(
     *,
     dtype: DType | None = None,
     device: DeviceLike = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A raised cosine that ends above 0."""
-    return _cosines((alpha, beta), window_length, periodic, dtype, device)
+    return _cosines((alpha, beta), window_length, periodic, dtype, device).requires_grad_(requires_grad)
 
 
 def blackman_window(
-    window_length: int, periodic: bool = True, *, dtype: DType | None = None, device: DeviceLike = None
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Two cosines, with little beside the main lobe."""
-    return _cosines((0.42, 0.5, 0.08), window_length, periodic, dtype, device)
+    return _cosines((0.42, 0.5, 0.08), window_length, periodic, dtype, device).requires_grad_(requires_grad)
 
 
 def bartlett_window(
-    window_length: int, periodic: bool = True, *, dtype: DType | None = None, device: DeviceLike = None
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A triangle."""
     place, width = _places(window_length, periodic, dtype, device)
-    if window_length == 1:
-        return place + 1
-    return 1 - (place * 2 / width - 1).abs()
+    made = place + 1 if window_length == 1 else 1 - (place * 2 / width - 1).abs()
+    return made.requires_grad_(requires_grad)
 
 
 def _cosines(weights: Sequence[float], length: int, periodic: bool, dtype: DType | None, device: DeviceLike) -> Tensor:
@@ -225,6 +245,7 @@ def _places(length: int, periodic: bool, dtype: DType | None, device: DeviceLike
 
 
 __all__ = [
+    "atleast_1d",
     "atleast_2d",
     "atleast_3d",
     "bartlett_window",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,11 +24,31 @@ if TYPE_CHECKING:
 
 NAMES_OF_DTYPES = frozenset(d.name for d in DTYPES)
 
+
+class MemoryFormat(NamedTuple):
+    """A layout that PyTorch is asked for. Here the compiler chooses layouts: it is taken, and changes nothing."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return f"tilegrad.{self.name}"
+
+
+contiguous_format, preserve_format = MemoryFormat("contiguous_format"), MemoryFormat("preserve_format")
+channels_last, channels_last_3d = MemoryFormat("channels_last"), MemoryFormat("channels_last_3d")
+
+
 # --- types and devices -------------------------------------------------------------------------
 
 
 def to(
-    self: Tensor, *args: Any, dtype: DType | None = None, device: DeviceLike = None, copy: bool = False, **_: Any
+    self: Tensor,
+    *args: Any,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """In another dtype, on another device, or both: x.to(dtype), x.to(device), x.to(device, dtype), x.to(other)."""
     typed(dtype)
@@ -151,12 +171,12 @@ def as_bool(self: Tensor) -> Tensor:
     return to(self, bool_)
 
 
-def contiguous(self: Tensor) -> Tensor:
+def contiguous(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """With elements one after the other: itself, or a copy."""
     return self if is_dense(self) else clone(self)
 
 
-def clone(self: Tensor) -> Tensor:
+def clone(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
     """A copy, through which gradients flow."""
     return wrap(kept_separate(self.value))
 

@@ -17,7 +17,7 @@ from ..ops import creation as ops
 from ..ops.broadcasting import fill
 from ..runtime.device import Device, device
 from .promotion import Number, constant, get_default_dtype, held, kind_of, number_dtype
-from .views import sizes_of
+from .views import in_one_piece, sizes_of
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -127,7 +127,17 @@ def as_tensor(data: Any, dtype: DType | None = None, device: DeviceLike = None) 
     return tensor(data, dtype=dtype, device=device)
 
 
-asarray = as_tensor
+def asarray(
+    obj: Any,
+    *,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Data as a tensor, on memory of its own if `copy` says so."""
+    made = tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
+    return _asked(made, requires_grad)
 
 
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
@@ -137,11 +147,12 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     return from_array(_array(ndarray, None), "cpu", share=True)
 
 
-def from_dlpack(ext_tensor: Any) -> Tensor:
-    """A tensor on the memory of another library's tensor."""
+def from_dlpack(ext_tensor: Any, *, device: DeviceLike = None, copy: bool | None = None) -> Tensor:
+    """A tensor on the memory of another library's tensor, or a copy of it."""
     if hasattr(ext_tensor, "__dlpack_device__") and ext_tensor.__dlpack_device__()[0] != 1:
         raise ArgumentError("from_dlpack takes tensors in the memory of the CPU; copy it there first")
-    return from_numpy(np.from_dlpack(ext_tensor))
+    array = np.from_dlpack(ext_tensor)
+    return (tensor(array) if copy else from_numpy(array)).to(device=device)
 
 
 def scalar_tensor(s: Number, *, dtype: DType | None = None, device: DeviceLike = None) -> Tensor:
@@ -164,16 +175,19 @@ def _filled(
     return _asked(wrap(fill(one.value, shape, made, one.type.device)), requires_grad)
 
 
+@in_one_piece("size")
 def zeros(*size: Any, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
     """A tensor of zeros."""
     return _filled(size, 0, dtype, device, requires_grad)
 
 
+@in_one_piece("size")
 def ones(*size: Any, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
     """A tensor of ones."""
     return _filled(size, 1, dtype, device, requires_grad)
 
 
+@in_one_piece("size")
 def empty(*size: Any, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
     """A tensor whose elements do not matter (they are zeros)."""
     return arbitrary(_filled(size, 0, dtype, device, requires_grad))
@@ -298,21 +312,24 @@ def eye(
     return _asked(wrap(ops.eye(n, m, dtype or get_default_dtype(), place(device))), requires_grad)
 
 
-def _triangle(row: int, col: int, offset: int, upper: bool, device: DeviceLike) -> Tensor:
+def tril_indices(
+    row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: DeviceLike = None
+) -> Tensor:
+    """The positions on and below a diagonal: a row of rows, a row of columns."""
+    return _places(ones(row, col, dtype=bool_, device=device).tril(offset), dtype)
+
+
+def triu_indices(
+    row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: DeviceLike = None
+) -> Tensor:
+    """The positions on and above a diagonal: a row of rows, a row of columns."""
+    return _places(ones(row, col, dtype=bool_, device=device).triu(offset), dtype)
+
+
+def _places(triangle: Tensor, dtype: DType | None) -> Tensor:
     from .selecting import nonzero
 
-    whole = ones(row, col, dtype=bool_, device=device)
-    return nonzero(whole.triu(offset) if upper else whole.tril(offset)).transpose(0, 1)  # type: ignore[union-attr]
-
-
-def tril_indices(row: int, col: int, offset: int = 0, *, device: DeviceLike = None) -> Tensor:
-    """The positions on and below a diagonal: a row of rows, a row of columns."""
-    return _triangle(row, col, offset, False, device)
-
-
-def triu_indices(row: int, col: int, offset: int = 0, *, device: DeviceLike = None) -> Tensor:
-    """The positions on and above a diagonal: a row of rows, a row of columns."""
-    return _triangle(row, col, offset, True, device)
+    return nonzero(triangle).transpose(0, 1).to(dtype=dtype)  # type: ignore[union-attr]
 
 
 __all__ = [

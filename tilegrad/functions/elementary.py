@@ -15,6 +15,7 @@ from ..ops import activation, exponential, trigonometric
 from ..ops.cast import cast
 from .autocasting import widened
 from .promotion import Operand, floating, get_default_dtype, pair, value_of
+from .views import numpy_names
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -169,12 +170,14 @@ def relu(input: Tensor) -> Tensor:
     return wrap(activation.relu(value_of(input, "relu")))
 
 
+@numpy_names
 def softmax(input: Tensor, dim: int | None = None, dtype: DType | None = None) -> Tensor:
     """exp(input) as shares of its sum along a dimension."""
     x = widened(value_of(input, "softmax")) if dtype is None else cast(value_of(input, "softmax"), dtype)
     return wrap(activation.softmax(x, _dimension(dim, "softmax")))
 
 
+@numpy_names
 def log_softmax(input: Tensor, dim: int | None = None, dtype: DType | None = None) -> Tensor:
     """The logarithm of softmax, without overflow on the way."""
     x = widened(value_of(input, "log_softmax")) if dtype is None else cast(value_of(input, "log_softmax"), dtype)

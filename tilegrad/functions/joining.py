@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError
+from ..ir.dtype import int64
 from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
 from ..ops import movement, windows
 from ..ops.broadcasting import broadcast_shapes
 from ..ops.cast import cast
+from .creation import arange, tensor
 from .promotion import kind_of, result_type, value_of
-from .views import sizes_of
+from .views import in_one_piece, numpy_names, sizes_of
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -32,11 +34,13 @@ def _values(tensors: Sequence[Tensor], op: str) -> list[Value]:
 # --- tensors together --------------------------------------------------------------------------
 
 
+@numpy_names
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors one after the other along a dimension."""
     return wrap(movement.cat(_values(tensors, "cat"), dim))
 
 
+@numpy_names
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors of one shape along a new dimension."""
     return wrap(movement.stack(_values(tensors, "stack"), dim))
@@ -81,31 +85,39 @@ def _counts(given: Sequence[Any], op: str) -> list[int]:
     return list(counts)
 
 
+@in_one_piece("repeats")
 def repeat(input: Tensor, *repeats: Any) -> Tensor:
     """The whole tensor several times along each dimension."""
     return wrap(movement.repeat(value_of(input, "repeat"), _counts(repeats, "repeat")))
 
 
+@in_one_piece("dims")
 def tile(input: Tensor, *dims: Any) -> Tensor:
     """Like repeat, but counts may be fewer than dimensions."""
     counts = _counts(dims, "tile")
     return wrap(movement.repeat(value_of(input, "tile"), [1] * (len(input.shape) - len(counts)) + counts))
 
 
-def repeat_interleave(input: Tensor, repeats: int | Tensor, dim: int | None = None) -> Tensor:
-    """Each element several times, next to itself; `repeats` may say how often for each index."""
+@numpy_names
+def repeat_interleave(
+    input: Tensor, repeats: int | Tensor | None = None, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
+    """Each element several times, next to itself; `repeats` may say how often for each index.
+
+    Of counts alone: each index as often as its count says. `output_size` needs not be said.
+    """
+    if repeats is None:
+        input, repeats = arange(input.shape[0], device=input.device), input
     if isinstance(repeats, int):
         return wrap(movement.repeat_interleave(value_of(input, "repeat_interleave"), repeats, dim))
     if dim is None:
         input, dim = input.reshape(-1), 0
     counts = repeats.expand(input.shape[dim]).tolist()
     places = [place for place, count in enumerate(counts) for _ in range(count)]
-    from ..ir.dtype import int64
-    from .creation import tensor
-
     return input.index_select(dim, tensor(places, dtype=int64, device=input.device))
 
 
+@in_one_piece("dims")
 def flip(input: Tensor, *dims: Any) -> Tensor:
     """The elements of some dimensions in reverse order, as a copy."""
     return wrap(movement.flip(value_of(input, "flip"), _counts(dims, "flip")))

@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from ..errors import ArgumentError, DTypeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.dtype import DType, bool_, int64, uint8
 from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
@@ -14,6 +14,7 @@ from ..ops import broadcasting, reduction, scan, statistics
 from ..ops.cast import cast
 from .autocasting import widened
 from .promotion import Number, floating, kind_of, value_of
+from .views import numpy_names, sizes_of
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -69,26 +70,42 @@ def _averaged(x: Value, dtype: DType | None, op: str) -> Value:
 # --- sums and products -------------------------------------------------------------------------
 
 
+@numpy_names
 def sum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The sum of all elements, or along dimensions."""
     return wrap(broadcasting.reduce_sum(_summed(value_of(input, "sum"), dtype), _axes(dim, "sum"), keepdim))
 
 
+def sum_to_size(input: Tensor, *size: int) -> Tensor:
+    """Summed where it is larger than a size that could be broadcast to its own."""
+    x, wanted = value_of(input, "sum_to_size"), sizes_of(size, "sum_to_size")
+    if len(wanted) > len(x.shape) or broadcasting.broadcast_shapes(wanted, x.shape, op="sum_to_size") != x.shape:
+        raise ShapeError(
+            f"sum_to_size: {broadcasting.shown(wanted)} is no size that could be broadcast to the tensor's "
+            f"{broadcasting.shown(x.shape)}"
+        )
+    return wrap(broadcasting.sum_to(x, wanted))
+
+
+@numpy_names
 def nansum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The sum of the elements that are numbers."""
     return sum(input.nan_to_num(0.0, float("inf"), float("-inf")), dim, keepdim, dtype=dtype)
 
 
+@numpy_names
 def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The product of all elements, or along a dimension."""
     return wrap(reduction.reduce_prod(_summed(value_of(input, "prod"), dtype), dim, keepdim))
 
 
+@numpy_names
 def mean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The mean of all elements, or along dimensions."""
     return wrap(statistics.mean(_averaged(value_of(input, "mean"), dtype, "mean"), _axes(dim, "mean"), keepdim))
 
 
+@numpy_names
 def var(
     input: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False, *, correction: Number | None = None
 ) -> Tensor:
@@ -97,6 +114,7 @@ def var(
     return wrap(statistics.var(x, axes, _correction(unbiased, correction), keepdim))
 
 
+@numpy_names
 def std(
     input: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False, *, correction: Number | None = None
 ) -> Tensor:
@@ -105,6 +123,7 @@ def std(
     return wrap(statistics.std(x, axes, _correction(unbiased, correction), keepdim))
 
 
+@numpy_names
 def var_mean(
     input: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False, *, correction: Number | None = None
 ) -> VarMean:
@@ -113,6 +132,7 @@ def var_mean(
     return VarMean(*map(wrap, statistics.var_mean(x, axes, _correction(unbiased, correction), keepdim)))
 
 
+@numpy_names
 def std_mean(
     input: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False, *, correction: Number | None = None
 ) -> StdMean:
@@ -125,6 +145,7 @@ def _correction(unbiased: bool, correction: Number | None) -> Number:
     return int(unbiased) if correction is None else correction
 
 
+@numpy_names
 def norm(
     input: Tensor, p: float | str = 2, dim: Dims = None, keepdim: bool = False, dtype: DType | None = None
 ) -> Tensor:
@@ -137,6 +158,7 @@ def norm(
     )
 
 
+@numpy_names
 def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """log of the sum of exp(input), without overflow on the way."""
     return wrap(statistics.logsumexp(floating(input, "logsumexp"), _axes(dim, "logsumexp"), keepdim))
@@ -145,21 +167,25 @@ def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
 # --- extremes ----------------------------------------------------------------------------------
 
 
+@numpy_names
 def amax(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
     """The greatest element along dimensions; equal ones share the gradient."""
     return wrap(reduction.amax(value_of(input, "amax"), _axes(dim, "amax"), keepdim))
 
 
+@numpy_names
 def amin(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
     """The least element along dimensions; equal ones share the gradient."""
     return wrap(reduction.amin(value_of(input, "amin"), _axes(dim, "amin"), keepdim))
 
 
+@numpy_names
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """The least and the greatest element."""
     return amin(input, dim, keepdim), amax(input, dim, keepdim)
 
 
+@numpy_names
 def max(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -> Tensor | Extreme:
     """The greatest of all elements; along a dimension with where it stands; or of each two of two tensors."""
     if dim is None:
@@ -169,6 +195,7 @@ def max(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -
     return Extreme(*map(wrap, reduction.max_along(value_of(input, "max"), dim, keepdim)))
 
 
+@numpy_names
 def min(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -> Tensor | Extreme:
     """The least of all elements; along a dimension with where it stands; or of each two of two tensors."""
     if dim is None:
@@ -178,11 +205,13 @@ def min(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -
     return Extreme(*map(wrap, reduction.min_along(value_of(input, "min"), dim, keepdim)))
 
 
+@numpy_names
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Where the greatest element stands."""
     return wrap(reduction.argmax(value_of(input, "argmax"), dim, keepdim))
 
 
+@numpy_names
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Where the least element stands."""
     return wrap(reduction.argmin(value_of(input, "argmin"), dim, keepdim))
@@ -191,11 +220,13 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
 # --- truth -------------------------------------------------------------------------------------
 
 
+@numpy_names
 def all(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Whether all elements are not zero."""
     return _as_asked(input, reduction.reduce_all(value_of(input, "all"), _axes(dim, "all"), keepdim))
 
 
+@numpy_names
 def any(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Whether some element is not zero."""
     return _as_asked(input, reduction.reduce_any(value_of(input, "any"), _axes(dim, "any"), keepdim))
@@ -206,6 +237,7 @@ def _as_asked(x: Tensor, truth: Value) -> Tensor:
     return wrap(cast(truth, uint8) if x.dtype is uint8 else truth)
 
 
+@numpy_names
 def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
     """How many elements are not zero."""
     return wrap(reduction.count_nonzero(value_of(input, "count_nonzero"), _axes(dim, "count_nonzero")))
@@ -214,21 +246,25 @@ def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
 # --- running -----------------------------------------------------------------------------------
 
 
+@numpy_names
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """The sum of all elements up to each."""
     return wrap(scan.cumsum(_summed(value_of(input, "cumsum"), dtype), dim))
 
 
+@numpy_names
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """The product of all elements up to each."""
     return wrap(scan.cumprod(_summed(value_of(input, "cumprod"), dtype), dim))
 
 
+@numpy_names
 def cummax(input: Tensor, dim: int) -> Extreme:
     """The greatest element up to each, and where it stands."""
     return Extreme(*map(wrap, scan.cummax(_ordered(value_of(input, "cummax")), dim)))
 
 
+@numpy_names
 def cummin(input: Tensor, dim: int) -> Extreme:
     """The least element up to each, and where it stands."""
     return Extreme(*map(wrap, scan.cummin(_ordered(value_of(input, "cummin")), dim)))
@@ -238,13 +274,21 @@ def _ordered(x: Value) -> Value:
     return cast(x, uint8) if x.dtype is bool_ else x
 
 
+@numpy_names
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log of the sum of exp(input) up to each element."""
     return wrap(scan.logcumsumexp(floating(input, "logcumsumexp"), dim))
 
 
-def diff(input: Tensor, n: int = 1, dim: int = -1) -> Tensor:
-    """The differences of neighbours, n times over."""
+@numpy_names
+def diff(
+    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
+) -> Tensor:
+    """The differences of neighbours, n times over; of more elements, if some are put before or after."""
+    from .joining import cat
+
+    if prepend is not None or append is not None:
+        input = cat([x for x in (prepend, input, append) if x is not None], dim)
     for _ in range(n):
         extent = input.shape[dim]
         input = input.narrow(dim, 1, builtins.max(extent - 1, 0)) - input.narrow(dim, 0, builtins.max(extent - 1, 0))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import ArgumentError, DTypeError
-from ..ir.dtype import bool_, int64
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..ir.dtype import bool_, int32, int64
 from ..ir.functions import identity
 from ..ir.graph import Value
 from ..lazy.evaluation import array_of, check_index
@@ -13,12 +13,13 @@ from ..lazy.handle import Handle, wrap
 from ..ops import control, selection, sorting
 from ..ops import indexing as ops
 from ..ops.base import require_one_device
-from ..ops.broadcasting import broadcast_shapes, expand, fill, normal_axis
+from ..ops.broadcasting import broadcast_shapes, expand, fill, normal_axis, shown
 from ..ops.cast import cast
 from ..ops.comparison import ne
 from ..ops.creation import positions
 from ..ops.reduction import count_nonzero
 from .promotion import Number, as_number, constant, kind_of, pair, refused, value_of
+from .views import numpy_names
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -57,12 +58,14 @@ def _source(src: Tensor | Number, like: Value, op: str) -> Value:
 # --- picked ------------------------------------------------------------------------------------
 
 
+@numpy_names
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The element at index[i, j, ...] along the dimension, at position i, j, ... elsewhere."""
     x = value_of(input, "gather")
     return wrap(ops.take_along(x, _index(index, x, dim, "gather"), dim))
 
 
+@numpy_names
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """Like gather, but the other dimensions broadcast; without a dimension of all elements in order."""
     if dim is None:
@@ -83,16 +86,17 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     return gather(whole, 0, numbers + (numbers < 0) * whole.shape[0]).reshape(index.shape)
 
 
+@numpy_names
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices along a dimension that a list of indices names."""
     x = value_of(input, "index_select")
     return wrap(ops.index_select(x, _index(index, x, dim, "index_select"), dim))
 
 
-def embedding(input: Tensor, weight: Tensor) -> Tensor:
-    """The rows of a table that the indices name."""
+def embedding(weight: Tensor, indices: Tensor) -> Tensor:
+    """The rows of a table that the indices name (`nn.functional.embedding` has the indices first)."""
     table = value_of(weight, "embedding")
-    return wrap(ops.embedding(table, _index(input, table, 0, "embedding")))
+    return wrap(ops.embedding(table, _index(indices, table, 0, "embedding")))
 
 
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
@@ -147,6 +151,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return source.reshape(-1)[place].where(test, input)
 
 
+@numpy_names
 def scatter(
     input: Tensor,
     dim: int,
@@ -168,6 +173,7 @@ def scatter(
     return wrap(ops.scatter_along(x, index_, given if given.shape else expand(given, index_.shape), dim, names[reduce]))
 
 
+@numpy_names
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """input with src[i, j, ...] added at index[i, j, ...] along the dimension."""
     x = value_of(input, "scatter_add")
@@ -229,29 +235,52 @@ def index_put(input: Tensor, indices: tuple[Tensor, ...], values: Tensor, accumu
     return wrap(ops.index_put(x, places, range(len(places)), given, "add" if accumulate else ""))
 
 
+def index_reduce(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """Slices of source combined with those that a list of indices names: "prod", "mean", "amax" or "amin"."""
+    axis = normal_axis(dim, len(input.shape), "index_reduce")
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise ArgumentError(f"index_reduce: {reduce!r}; 'prod', 'mean', 'amax' and 'amin' are there")
+    along = index.reshape([-1 if n == axis else 1 for n in range(source.dim())]).expand(source.shape)
+    return scatter_reduce(input, dim, along, source, reduce, include_self=include_self)
+
+
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """input with the elements of source put (or added) at these numbers, all elements in order."""
+    whole, numbers = input.reshape(-1), index.reshape(-1)
+    places = numbers + (numbers < 0) * whole.shape[0]
+    return index_put(whole, (places,), source.reshape(-1), accumulate).reshape(input.shape)
+
+
 # --- sorted ------------------------------------------------------------------------------------
 
 
+@numpy_names
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Sorted:
     """The elements in order along a dimension, and where they stood."""
     return Sorted(*map(wrap, sorting.sort(value_of(input, "sort"), dim, descending)))
 
 
+@numpy_names
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """Where the elements in order stood."""
     return wrap(sorting.argsort(value_of(input, "argsort"), dim, descending))
 
 
-def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
+@numpy_names
+def topk(input: Tensor, k: int, dim: int | None = -1, largest: bool = True, sorted: bool = True) -> Sorted:
     """The k greatest (or least) elements along a dimension."""
-    return Sorted(*map(wrap, sorting.topk(value_of(input, "topk"), k, dim, largest)))
+    return Sorted(*map(wrap, sorting.topk(value_of(input, "topk"), k, -1 if dim is None else dim, largest)))
 
 
-def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Sorted:
+@numpy_names
+def kthvalue(input: Tensor, k: int, dim: int | None = -1, keepdim: bool = False) -> Sorted:
     """The k-th least element along a dimension."""
-    return Sorted(*map(wrap, sorting.kthvalue(value_of(input, "kthvalue"), k, dim, keepdim)))
+    return Sorted(*map(wrap, sorting.kthvalue(value_of(input, "kthvalue"), k, -1 if dim is None else dim, keepdim)))
 
 
+@numpy_names
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor | Sorted:
     """The middle of all elements, or along a dimension with where it stands; of two the lower."""
     x = value_of(input, "median")
@@ -294,20 +323,40 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     return wrap(selection.one_hot(x, num_classes))
 
 
-def bucketize(input: Tensor, boundaries: Tensor, *, right: bool = False) -> Tensor:
+def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """The interval between sorted boundaries into which each element falls."""
-    x, edges = pair(input.unsqueeze(-1), boundaries, "bucketize")
+    x, edges = pair(input.unsqueeze(-1) if isinstance(input, Handle) else input, boundaries, "bucketize")
     below = wrap(x) >= wrap(edges) if right else wrap(x) > wrap(edges)
-    return below.long().sum(-1)
+    return below.to(int32 if out_int32 else int64).sum(-1, dtype=int32 if out_int32 else int64)
 
 
-def searchsorted(sorted_sequence: Tensor, values: Tensor, *, right: bool = False) -> Tensor:
-    """Where each value would be put in a sorted vector."""
-    if len(sorted_sequence.shape) != 1:
-        raise ArgumentError(
-            f"searchsorted takes one sorted vector, not {kind_of(sorted_sequence)} of several dimensions"
-        )
-    return bucketize(values, sorted_sequence, right=right)
+def searchsorted(
+    sorted_sequence: Tensor,
+    values: Tensor | Number,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    """Where each value would be put in a sorted vector, or in the row of a sorted tensor that stands where it stands.
+
+    >>> import tilegrad as tg
+    >>> searchsorted(tg.tensor([[1, 3, 5], [2, 4, 6]]), tg.tensor([[3], [3]]), side="right").tolist()
+    [[2], [1]]
+    """
+    if side not in (None, "left", "right") or (side == "left" and right):
+        raise ArgumentError(f"searchsorted: side={side!r}, right={right}: give side='left' or side='right' alone")
+    edges = sorted_sequence if sorter is None else sorted_sequence.gather(-1, sorter)
+    if edges.dim() > 1:
+        if not isinstance(values, Handle) or values.shape[:-1] != edges.shape[:-1]:
+            met = kind_of(values) if not isinstance(values, Handle) else shown(values.value.shape)
+            raise ShapeError(
+                f"searchsorted: rows of {shown(edges.shape)} and values {met}; all dimensions but the last are equal, "
+                "or the sorted sequence is one vector"
+            )
+        edges = edges.unsqueeze(-2)
+    return bucketize(values, edges, out_int32=out_int32, right=right or side == "right")
 
 
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
@@ -332,6 +381,7 @@ __all__ = [
     "index_copy",
     "index_fill",
     "index_put",
+    "index_reduce",
     "index_select",
     "kthvalue",
     "masked_fill",
@@ -340,6 +390,7 @@ __all__ = [
     "median",
     "nonzero",
     "one_hot",
+    "put",
     "scatter",
     "scatter_add",
     "scatter_reduce",

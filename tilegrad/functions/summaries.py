@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ArgumentError, ShapeError
+from ..ir.dtype import DType
 from ..lazy.handle import Handle, wrap
 from ..ops.broadcasting import shown
 from .creation import arange, linspace
 from .promotion import floating
 from .selecting import Sorted
+from .views import numpy_names
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -27,6 +29,7 @@ class Histogram(NamedTuple):
 # --- in order --------------------------------------------------------------------------------------
 
 
+@numpy_names
 def quantile(
     input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
@@ -41,6 +44,7 @@ def quantile(
     return result.masked_fill(bad, math.nan)
 
 
+@numpy_names
 def nanquantile(
     input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
@@ -78,6 +82,7 @@ def _between(ordered: Tensor, place: Tensor, interpolation: str) -> Tensor:
     return ordered.gather(-1, low).lerp(ordered.gather(-1, high), part)
 
 
+@numpy_names
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor | Sorted:
     """The median of the elements that are numbers."""
     if dim is None:
@@ -89,12 +94,16 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> T
     return Sorted(values, indices) if keepdim else Sorted(values.squeeze(dim), indices.squeeze(dim))
 
 
-def nanmean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+@numpy_names
+def nanmean(
+    input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
     """The mean of the elements that are numbers."""
     bad = input.isnan()
-    return input.masked_fill(bad, 0.0).sum(dim, keepdim) / (~bad).sum(dim, keepdim)
+    return input.masked_fill(bad, 0.0).sum(dim, keepdim, dtype=dtype) / (~bad).sum(dim, keepdim)
 
 
+@numpy_names
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Sorted:
     """The element that is most often there along a dimension, the least of several; and the last place of it."""
     ordered, order = input.movedim(dim, -1).sort(-1)
@@ -258,6 +267,13 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
     return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
 
 
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+    """Slices along a dimension scaled down to a p-norm of at most maxnorm."""
+    others = [n for n in range(input.dim()) if n != dim % input.dim()]
+    norm = input.norm(p, others, keepdim=True)
+    return input * (maxnorm / (norm + 1e-7)).where(norm > maxnorm, 1.0)
+
+
 # --- areas -----------------------------------------------------------------------------------------
 
 
@@ -298,6 +314,7 @@ __all__ = [
     "nanmedian",
     "nanquantile",
     "quantile",
+    "renorm",
     "trapezoid",
     "trapz",
     "unique_consecutive",

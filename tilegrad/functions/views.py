@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from functools import partial, update_wrapper, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from ..errors import ArgumentError, InPlaceError, ShapeError
+from ..errors import ArgumentError, ShapeError, TraceError
 from ..ir.dtype import DType
 from ..ir.size import Dim, Size
+from ..lazy.handle import become, state, wrap
 from ..lazy.handle import view as cut
-from ..lazy.handle import wrap
 from ..lazy.layout import is_dense, layout, reshaped
 from ..ops import movement, windows
 from ..ops.broadcasting import expand as repeated
@@ -21,6 +21,10 @@ from .promotion import kind_of
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
+
+P = ParamSpec("P")
+R = TypeVar("R", bound="Tensor")
+T = TypeVar("T")
 
 
 def sizes_of(given: Sequence[Any], op: str) -> tuple[Dim, ...]:
@@ -35,9 +39,51 @@ def sizes_of(given: Sequence[Any], op: str) -> tuple[Dim, ...]:
     return sizes
 
 
+# --- other names for arguments ------------------------------------------------------------------
+
+
+def in_one_piece(name: str) -> Callable[[Callable[P, T]], Callable[..., T]]:
+    """A function of sizes, given one by one or as one sequence, which may be given by name.
+
+    >>> import tilegrad as tg
+    >>> tg.zeros(size=(2, 3)).flip(dims=(0, 1)).shape
+    (2, 3)
+    """
+
+    def taught(fn: Callable[P, T]) -> Callable[..., T]:
+        @wraps(fn)
+        def named(*args: Any, **kwargs: Any) -> T:
+            return fn(*args, kwargs.pop(name), **kwargs) if name in kwargs else fn(*args, **kwargs)
+
+        return named
+
+    return taught
+
+
+def numpy_names(fn: Callable[P, T]) -> Callable[P, T]:
+    """A function that is understood as numpy's is.
+
+    >>> import tilegrad as tg
+    >>> tg.ones(2, 3).sum(axis=1, keepdims=True)
+    tensor([[3.],
+            [3.]])
+    """
+
+    @wraps(fn)
+    def named(*args: P.args, **kwargs: P.kwargs) -> T:
+        if "axis" in kwargs and "dim" not in kwargs:
+            kwargs["dim"] = kwargs.pop("axis")
+        if "keepdims" in kwargs and "keepdim" not in kwargs:
+            kwargs["keepdim"] = kwargs.pop("keepdims")
+        return fn(*args, **kwargs)
+
+    return named
+
+
 # --- other shapes ------------------------------------------------------------------------------
 
 
+@in_one_piece("size")
 def view(input: Tensor, *shape: Any) -> Tensor:
     """The same elements in another shape, on the same storage; or, given a dtype, its bits as another type."""
     if len(shape) == 1 and isinstance(shape[0], DType):
@@ -52,6 +98,7 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     return found
 
 
+@in_one_piece("shape")
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """The same elements in another shape: a view where that is possible, else a copy."""
     sizes = sizes_of(shape, "reshape")
@@ -92,16 +139,19 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     return view(input, movement.unflatten(input.value, dim, sizes).shape)
 
 
+@numpy_names
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Without dimensions of size 1: all of them, or those named that have it."""
     return cut(input, partial(movement.squeeze, axes=dim))
 
 
+@numpy_names
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """With a new dimension of size 1."""
     return cut(input, partial(movement.unsqueeze, axis=dim))
 
 
+@in_one_piece("size")
 def expand(input: Tensor, *sizes: Any) -> Tensor:
     """Dimensions of size 1 repeated, without copies; -1 leaves a size as it is."""
     return cut(input, partial(repeated, sizes=sizes_of(sizes, "expand")))
@@ -117,14 +167,10 @@ def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
     return expand(input, size)
 
 
-def atleast_1d(input: Tensor) -> Tensor:
-    """With at least one dimension."""
-    return input if input.shape else reshape(input, 1)
-
-
 # --- dimensions in another order ---------------------------------------------------------------
 
 
+@in_one_piece("dims")
 def permute(input: Tensor, *dims: Any) -> Tensor:
     """The dimensions in another order."""
     axes: Any = sizes_of(dims, "permute")
@@ -157,9 +203,20 @@ def matrix_transposed(input: Tensor) -> Tensor:
     return transpose(input, -2, -1)
 
 
-def refused_in_place(input: Tensor, *_: Any) -> Tensor:
-    """Shapes are not changed in place."""
-    raise InPlaceError("the shape of a tensor is not changed in place; use the method without underscore: x = x.t()")
+def reshaping(fn: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[R, P], R]:
+    """The variant of a view that its own tensor becomes: `x.unsqueeze_(0)`."""
+    name = f"{fn.__name__}_"
+
+    def changed(self: R, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if state.trace is not None:
+            raise TraceError(f"{name}: a traced function changes no shapes in place; write x = x.{fn.__name__}(...)")
+        become(self, fn(self, *args, **kwargs), name)
+        return self
+
+    update_wrapper(changed, fn)
+    changed.__name__ = changed.__qualname__ = name
+    changed.__doc__ = f"In place: {fn.__doc__}"
+    return changed
 
 
 def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
@@ -170,28 +227,33 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
 # --- parts -------------------------------------------------------------------------------------
 
 
+@numpy_names
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`length` elements of a dimension, from `start` on."""
     return cut(input, partial(movement.narrow, axis=dim, start=int(start), length=length))
 
 
+@numpy_names
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """What stands at one index of a dimension."""
     return cut(input, partial(movement.select, axis=dim, index=index))
 
 
+@numpy_names
 def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Parts of one size (the last may be smaller), or of these sizes."""
     parts = movement.split(tensor.value, split_size_or_sections, dim)
     return _pieces(tensor, [part.shape for part in parts], dim, "split")
 
 
+@numpy_names
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most so many parts, all of one size but the last."""
     parts = movement.chunk(input.value, chunks, dim)
     return _pieces(input, [part.shape for part in parts], dim, "chunk")
 
 
+@numpy_names
 def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Exactly so many parts, sizes differing by at most one; or parts that end at these indices."""
     extent = input.shape[normal_axis(dim, len(input.shape), "tensor_split")]
@@ -218,6 +280,7 @@ def _pieces(x: Tensor, shapes: Sequence[Any], dim: int, op: str) -> tuple[Tensor
     return tuple(pieces)
 
 
+@numpy_names
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """What stands at each index of a dimension."""
     if not input.shape:
@@ -236,11 +299,15 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return cut(input, partial(windows.unfold, axis=dimension, width=size, step=step))
 
 
-swapaxes = swapdims = transpose
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """Two dimensions exchanged."""
+    return transpose(input, axis0, axis1)
+
+
+swapdims = transpose
 moveaxis = movedim
 
 __all__ = [
-    "atleast_1d",
     "broadcast_to",
     "chunk",
     "diagonal",

@@ -3,7 +3,7 @@
     program  ::= Program(name, sizes, buffers, inputs, outputs, steps, arena)
     buffer   ::= Buffer(name, type, role, offset, alias)
     step     ::= Allocate(buffer) | Launch(kernel, arguments, grid, stream) | Copy(source, target) | Free(buffer)
-               | Record(event, stream) | Wait(event, stream)
+               | Foreign(work, inputs, outputs, stream) | Record(event, stream) | Wait(event, stream)
     argument ::= the name of a buffer | a size
 
 `sizes` are the names that stand for axes which vary from call to call; everything else is settled.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from .graph import TensorType
 from .node import Structure
@@ -66,11 +66,22 @@ class Launch(Structure):
     stream: int = 0
     work: float = 0.0
     """An estimate of the operations of one instance: decides how instances are dealt to threads."""
+    users: bool = False
+    """Whether the kernel was written by a person, with masks that are for the borders only."""
 
 
 class Copy(Structure):
     source: str
     target: str
+    stream: int = 0
+
+
+class Foreign(Structure):
+    """A call of what is no kernel of ours (`runtime/work.py`). An output that starts from an input is in both lists."""
+
+    work: Any
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
     stream: int = 0
 
 
@@ -84,7 +95,28 @@ class Wait(Structure):
     stream: int
 
 
-Step: TypeAlias = "Allocate | Launch | Copy | Free | Record | Wait"
+Step: TypeAlias = "Allocate | Launch | Copy | Foreign | Free | Record | Wait"
+
+
+def name_of(step: Launch | Foreign) -> str:
+    """What a kernel, or what stands for one, is called."""
+    return step.kernel.name if isinstance(step, Launch) else str(step.work)
+
+
+def uses(step: Step) -> tuple[str, ...]:
+    """The buffers that a step reads and writes.
+
+    >>> uses(Copy("x", "y")), uses(Free("x"))
+    (('x', 'y'), ())
+    """
+    match step:
+        case Launch(_, arguments):
+            return tuple([a for a in arguments if isinstance(a, str)])
+        case Copy(source, target):
+            return source, target
+        case Foreign(_, inputs, outputs):
+            return (*inputs, *outputs)
+    return ()
 
 
 class Program(Structure):

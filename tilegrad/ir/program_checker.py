@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..errors import CompileError, KernelError
-from .program import Allocate, Buffer, Copy, Free, Launch, Program, Record, Step, Wait
+from .program import Allocate, Buffer, Copy, Foreign, Free, Launch, Program, Record, Step, Wait
 from .program_printer import show_step
 from .size import Size
 from .tile import Kernel
@@ -100,6 +100,13 @@ class _Checker:
                     raise self.error("the two buffers differ in size", number)
                 self.read(number, source)
                 self.write(number, target)
+            case Foreign(_, inputs, outputs):
+                for name in (*inputs, *outputs):
+                    self.known(number, name)
+                for name in inputs:
+                    self.read(number, name)
+                for name in outputs:
+                    self.write(number, name)
             case Record(event):
                 self.events[event] = self.before[number]
             case Wait(event):

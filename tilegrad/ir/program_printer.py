@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .program import Allocate, Buffer, Copy, Free, Launch, Program, Record, Step, Wait
+from .program import Allocate, Buffer, Copy, Foreign, Free, Launch, Program, Record, Step, Wait
 from .size import Dim, Size
 
 
@@ -51,6 +51,8 @@ def _step(step: Step) -> str:
             return f"{kernel.name}[{extents}]({', '.join(map(str, arguments))}){_stream(stream)}"
         case Copy(source, target, stream):
             return f"{target} = copy {source}{_stream(stream)}"
+        case Foreign(work, inputs, outputs, stream):
+            return f"{', '.join(outputs)} = call {work}({', '.join(inputs)}){_stream(stream)}"
         case Record(event, stream):
             return f"record event {event}{_stream(stream)}"
         case Wait(event, stream):

@@ -314,8 +314,31 @@ class Kernel(Structure):
             own["_digest"] = sha256(repr(self.replaced(origin="")).encode()).hexdigest()
         return own["_digest"]  # type: ignore[no-any-return]
 
+    def form(self) -> str:
+        """What its code is found by: all but names, which are numbered as they appear. Layers of one shape share code.
+
+        >>> one, other = (Kernel("double", (), (Assign(x, Name(y)),)) for x, y in ("ab", "cd"))
+        >>> one.form() == other.form(), one.form() == Kernel("double", (), (Assign("a", Name("a")),)).form()
+        (True, False)
+        """
+        own = self.__dict__
+        if "_form" not in own:
+            import re
+            from hashlib import sha256
+
+            text = repr(self.replaced(origin=""))
+            names: dict[str, int] = {}
+            if "text=" not in text:  # what a kernel prints is not to be looked into
+
+                def numbered(found: re.Match[str]) -> str:
+                    return f"{found[1]}={names.setdefault(found[2], len(names))}"
+
+                text = re.sub(r"\b(name|index)='(\w+)'", numbered, text)
+            own["_form"] = f"{self.name} {sha256(text.encode()).hexdigest()}"
+        return own["_form"]  # type: ignore[no-any-return]
+
     def __getstate__(self) -> dict[str, Any]:
-        self.digest()  # goes with it
+        self.digest(), self.form()  # go with it
         return super().__getstate__()
 
     def __str__(self) -> str:

@@ -148,6 +148,8 @@ class Specialised:
         made = None
         if type is not None:
             made = wrap(Input(type, f"x{n}"))
+            if not isinstance(x, Tensor):
+                made._value.__dict__["number"] = True
         self.placeholders.append(None if made is None else made._value)  # type: ignore[arg-type]
         if made is not None and self.kind.tracked[n]:
             made.requires_grad_()

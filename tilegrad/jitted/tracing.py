@@ -139,6 +139,7 @@ class Trace:
     def number(self, read: Callable[[], float], type: TensorType) -> Input:
         """A number that is asked for anew at every call."""
         made = Input(type, f"number{len(self.numbers)}")
+        made.__dict__["number"] = True  # kernels take numbers where tensors would be pointers
         self.numbers.append(HostNumber(read, made))
         return made
 

@@ -69,7 +69,7 @@ def aliases(parameters: Sequence[Parameter], given: Sequence[Any]) -> dict[str, 
     first: dict[tuple[int, Any], str] = {}
     same: dict[str, str] = {}
     for p, x in zip(parameters, given, strict=True):
-        if isinstance(x, Handle):
+        if isinstance(x, Handle) and p.pointer:
             place = (id(x), 0) if x._base is None else (id(x._base.storage), layout(x).offset if x._moves else 0)
             if first.setdefault(place, p.name) != p.name:
                 same[p.name] = first[place]
@@ -114,11 +114,14 @@ def static(kernel: KernelBase, name: str, value: Any) -> Any:
 
 def parameter_for(kernel: KernelBase, name: str, value: Any) -> Parameter | None:
     """The parameter of the tile kernel for an argument; None for what becomes a constant."""
+    annotation = kernel.signature.parameters[name].annotation
     if isinstance(value, Handle):
+        if is_varying_number(value):
+            whole = value._value.dtype.is_integer
+            return parameter(name, annotation if isinstance(annotation, DType) else int32 if whole else float32, False)
         return parameter(name, value._value.type.dtype)
     if value is None or isinstance(value, str | DType | KernelBase):
         return None
-    annotation = kernel.signature.parameters[name].annotation
     if isinstance(value, bool):
         return parameter(name, bool_, False)
     if isinstance(value, int):
@@ -138,6 +141,11 @@ def parameter_for(kernel: KernelBase, name: str, value: Any) -> Parameter | None
         value, "__array__"
     ) else "a kernel takes tensors and numbers"  # fmt: skip
     raise KernelLaunchError(f"kernel {kernel.fn.__name__}: `{name}` is {type(value).__name__}: {remedy}")
+
+
+def is_varying_number(x: Any) -> bool:
+    """Whether a tensor stands for a Python number that varies from call to call of a jitted function."""
+    return isinstance(x, Handle) and "number" in x._value.__dict__
 
 
 def grid_of(kernel: KernelBase, grid: Any, meta: Mapping[str, Any]) -> tuple[int, ...]:
@@ -164,7 +172,8 @@ def grid_of(kernel: KernelBase, grid: Any, meta: Mapping[str, Any]) -> tuple[int
 
 def device_of(kernel: KernelBase, given: Sequence[Any]) -> str:
     """Where the tensors are, all in one place."""
-    places = {x._value.type.device: n for n, x in enumerate(given) if isinstance(x, Handle)}
+    tensors = [x for x in given if isinstance(x, Handle) and not is_varying_number(x)]
+    places = {x._value.type.device: n for n, x in enumerate(tensors)}
     if len(places) > 1:
         raise DeviceError(
             f"kernel {kernel.fn.__name__}: its tensors are on {' and '.join(places)}: bring them to one device with "

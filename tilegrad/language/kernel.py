@@ -13,6 +13,7 @@ from ..ir.graph import TensorType
 from ..ir.tile import Kernel, Name, Parameter
 from ..ir.tile_access import Accesses, accesses
 from ..ir.tile_types import TileType
+from ..lazy.evaluation import is_recorded
 from ..lazy.handle import Handle
 from ..runtime.bounds import limit
 from ..runtime.device import CompiledKernel, device
@@ -20,16 +21,17 @@ from ..runtime.once import lock
 from .arguments import Bound, bound, device_of, grid_of
 from .checking import check as run_checked
 from .checking import race as run_in_orders
-from .forms import assembly, on_a_gpu, source
+from .forms import assembly, source
 from .frames import KernelBase
 from .instrumented import Instrumented, Unsupported, instrumented
 from .measuring import seconds_of
 from .moving import moved_apart
 from .naming import reductions_named
 from .reader import Read, read
+from .recording import not_in_a_launch, record
 from .report import Report, report
 from .sharing import Shared
-from .tensors import Memory, memory_of, refuse_overlap, refuse_tracing, unwritten, written
+from .tensors import Memory, memory_of, refuse_overlap, unwritten, written
 from .values import Block
 
 _reading = lock()
@@ -127,7 +129,7 @@ class Specialised:
         moved = min(counted.loaded, read) + min(counted.stored, stored)
         place = next((t.device for t in types.values()), "cpu")
         least = limit(moved, counted.operations, device(place).limits)
-        return counted._replace(least=least, gpu=on_a_gpu(self.fast), seconds=seconds)
+        return counted._replace(least=least, compiled=self.fast, seconds=seconds)
 
     def is_current(self) -> bool:
         """Whether the constants from outside are what they were."""
@@ -223,13 +225,15 @@ class KernelFunction(KernelBase, Launchable):
 
     def launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], how: str = "run") -> None:
         """Runs all programs of a grid."""
-        if how == "run" and settings().check:
-            how = "race" if "race" in settings().check else "check" if "kernels" in settings().check else how
         call = bound(self, args, kwargs)
         extents = grid_of(self, grid, call.named)
-        refuse_tracing(self.fn.__name__, call.given)
         place = device_of(self, call.given)
         found = self.specialised(call)
+        if is_recorded(call.given):
+            self.record(found, call, extents, how)
+            return
+        if how == "run" and settings().check:
+            how = "race" if "race" in settings().check else "check" if "kernels" in settings().check else how
         found.last = Launched(extents, call.constants, call.parameters, tuple(map(seen, call.given)))
         if 0 in extents:
             return
@@ -244,6 +248,13 @@ class KernelFunction(KernelBase, Launchable):
                 run_checked(found, memories, extents, fresh & found.accesses.stored)
             else:
                 run_in_orders(found, memories, extents)
+
+    def record(self, found: Specialised, call: Bound, extents: tuple[int, ...], how: str) -> None:
+        """Launches the kernel within a graph."""
+        if how != "run":
+            raise not_in_a_launch(self.fn.__name__, how)
+        if 0 not in extents:
+            record(self.fn.__name__, found, call, extents, self.stored(found, call))
 
     def arguments(self, found: Specialised, call: Bound, stored: frozenset[str]) -> list[Any]:
         """Memory and numbers, for the parameters of the tile kernel."""

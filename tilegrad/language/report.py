@@ -33,6 +33,7 @@ from ..ir.tile import (
 from ..ir.tile_access import roots, walk
 from ..ir.tile_types import Types
 from ..runtime.bounds import Limit
+from .forms import on_a_gpu
 
 FREE = frozenset({"where", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "neg", "abs", "copysign"})
 
@@ -48,10 +49,15 @@ class Report(NamedTuple):
     exact: bool
     least: Limit | None = None
     """The shortest time in which this machine can do it, each tensor read and written once."""
-    gpu: str = ""
-    """Registers, spills, shared memory and occupancy on a GPU."""
+    compiled: Kernel | None = None
+    """What the backends compile."""
     seconds: float | None = None
     """What a launch took, if it was measured."""
+
+    @property
+    def gpu(self) -> str:
+        """Registers, spills, shared memory and occupancy on an H200; compiled when it is asked for."""
+        return "" if self.compiled is None else on_a_gpu(self.compiled)
 
     @property
     def bytes(self) -> int:
@@ -59,12 +65,13 @@ class Report(NamedTuple):
         return self.loaded + self.stored
 
     def __str__(self) -> str:
+        gpu = self.gpu
         about = "" if self.exact else " (at least: a loop's length depends on data)"
         per = f", {self.operations / self.bytes:.3g} for each byte" if self.bytes else ""
         return (
             f"{self.name}: {self.programs} programs{about}\n"
             f"  loaded {self.loaded:,} bytes, stored {self.stored:,} bytes\n"
-            f"  {self.operations:,} operations on floats{per}{self._limit()}" + (f"\n  {self.gpu}" if self.gpu else "")
+            f"  {self.operations:,} operations on floats{per}{self._limit()}" + (f"\n  {gpu}" if gpu else "")
         )
 
     def _limit(self) -> str:

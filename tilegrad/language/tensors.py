@@ -62,7 +62,7 @@ class Memory(NamedTuple):
 
 
 def refuse_tracing(name: str, given: Sequence[Any]) -> None:
-    """Kernels run when they are launched: a traced function would lose them."""
+    """For kernels that run when they are launched, and are not recorded: a traced function would lose them."""
     if state.trace is not None and any(isinstance(x, Handle) for x in given):
         raise TraceError(
             f"kernel {name} is launched while a function is traced, and would run now, once, on placeholders. Launch "
@@ -147,14 +147,19 @@ def take(x: Any) -> None:
 
 @contextmanager
 def written(
-    name: str, parameters: Sequence[Parameter], given: Sequence[Any], stored: frozenset[str], loaded: frozenset[str]
+    name: str,
+    parameters: Sequence[Parameter],
+    given: Sequence[Any],
+    stored: frozenset[str],
+    loaded: frozenset[str] | None = None,
 ) -> Iterator[None]:
-    """Around a launch that writes to some of its tensors, and reads some."""
+    """Around a launch that writes to some of its tensors. (`loaded`: which it reads; None: who knows.)"""
     tensors = [(p.name, x) for p, x in zip(parameters, given, strict=True) if isinstance(x, Handle)]
-    read = {id(x.base().storage) for n, x in tensors if n in loaded}
-    for n, x in tensors:
-        if n in stored and id(x.base().storage) not in read:
-            take(x)
+    if loaded is not None:
+        read = {id(x.base().storage) for n, x in tensors if n in loaded}
+        for n, x in tensors:
+            if n in stored and id(x.base().storage) not in read:
+                take(x)
     changed = {id(x.base().storage): (n, x) for n, x in tensors if n in stored}.values()
     with one_writer:
         before = {id(x): prepare_write(name, n, x) for n, x in changed}

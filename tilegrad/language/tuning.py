@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from ..errors import CompileError, KernelError, KernelLaunchError
+from ..lazy.evaluation import is_recorded
 from ..lazy.handle import Handle
 from .kernel import KernelFunction, Launchable
 from .measuring import seconds_of
@@ -115,6 +116,12 @@ class Autotuned(Chosen):
         types = tuple([str(x._value.type.dtype) for x in named.values() if isinstance(x, Handle)])
         key = (tuple([named.get(name) for name in self.keys]), types)
         found = self.cache.get(key)
+        if found is None and len(self.configs) > 1 and is_recorded(list(named.values())):
+            raise KernelLaunchError(
+                f"kernel {self.__name__} is tuned by running it, and while a function is traced there is nothing to "
+                "run it "
+                f"on: launch it once outside, with arguments that have the same {', '.join(self.keys) or 'types'}"
+            )
         if found is None:
             found = self.configs[0] if len(self.configs) == 1 else self.best(grid, args, kwargs, named)
             self.cache[key] = found

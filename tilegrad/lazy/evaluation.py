@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ..errors import GradientError, IndexRangeError
+from ..errors import GradientError, IndexRangeError, TraceError
 from ..ir.graph import Input, Value, topological
 from ..ir.location import Location, current_location
 from ..ops.indexing import index_bounds
@@ -39,8 +39,8 @@ class Pending(threading.local):
     def __init__(self) -> None:
         self.checks: list[Check] = []
         """Indices that were not known when they were used."""
-        self.differentiated: WeakSet[Handle] = WeakSet()
-        """Tensors whose gradients were asked for: they are computed together with these."""
+        self.differentiated: WeakValueDictionary[int, Handle] = WeakValueDictionary()
+        """Tensors of which gradients were asked for, and these gradients. By identity: `==` compares elements."""
 
 
 pending = Pending()
@@ -58,12 +58,17 @@ def compute(*tensors: Handle) -> None:
             checks = [check for check in pending.checks if _is_known(check.bounds)]
             pending.checks.clear()
         if pending.differentiated:
-            company = list(pending.differentiated)
+            company = list(pending.differentiated.values())
             pending.differentiated.clear()
-    wanted = [*values, *(x.own_value() for x in company), *(b for check in checks for b in check.bounds)]
+    values += [b for check in checks for b in check.bounds]
     from .realize import realize  # loads the compiler
 
-    realize(wanted)
+    try:
+        realize([*values, *(x.own_value() for x in company)])
+    except TraceError:
+        if not company:
+            raise
+        realize(values)  # a gradient of something that vmap maps stands for nothing outside of it
     for x in (*tensors, *company):
         settle(x)
     for check in checks:
@@ -71,10 +76,26 @@ def compute(*tensors: Handle) -> None:
         refuse_outside(low, high, check)
 
 
+def compute_together(tensors: Iterable[Handle]) -> None:
+    """Whichever of these is looked at first, the others are computed with it, as they have nearly all of the work in
+    common; those that nobody holds any more are not."""
+    if state.trace is None:
+        pending.differentiated.update({id(x): x for x in tensors if x._value.buffer is None})
+
+
 def _is_known(values: Sequence[Value]) -> bool:
     """Whether values can be computed: those of a function that was mapped or traced stand for nothing outside it."""
     reached = topological(values, lambda v: v.buffer is not None)
     return all(v.buffer is not None or not isinstance(v, Input) for v in reached)
+
+
+def is_recorded(given: Sequence[Any]) -> bool:
+    """Whether what works on elements is recorded for later: a function is traced, or a tensor depends on a
+    placeholder."""
+    tensors = [x for x in given if isinstance(x, Handle)]
+    if state.trace is not None:
+        return bool(tensors)
+    return not _is_known([v for x in tensors if (v := x.value).buffer is None])
 
 
 def settle(x: Handle) -> None:

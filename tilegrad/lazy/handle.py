@@ -186,6 +186,16 @@ def view(whole: Handle, move: Move) -> Tensor:
     return made
 
 
+def become(tensor: Handle, cut: Handle, op: str) -> None:
+    """The tensor is from now on what a view of it is; others that share its storage stay as they are."""
+    if mode.enabled and "leaf" in tensor.own_value().__dict__:
+        raise InPlaceError(
+            f"{op}: a tensor of shape {_shape(tensor)} that requires gradients and was not computed from others cannot "
+            "be changed in place. Change it within `with tilegrad.no_grad():`, or use the method without underscore"
+        )
+    tensor._value, tensor._base, tensor._moves, tensor._seen = cut._value, cut._base, cut._moves, cut._seen
+
+
 def alias(of: Handle, hidden: bool = False) -> Tensor:
     """A tensor on the same storage without history (`detach`; hidden: `.data`)."""
     origin = of.base()

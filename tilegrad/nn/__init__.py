@@ -30,6 +30,7 @@ from .container import *  # noqa: F403
 from .conv import *  # noqa: F403
 from .dropout import *  # noqa: F403
 from .embedding import *  # noqa: F403
+from .fractional import FractionalMaxPool2d, FractionalMaxPool3d
 from .layers import *  # noqa: F403
 from .lazy import *  # noqa: F403
 from .loss import *  # noqa: F403
@@ -37,14 +38,17 @@ from .margin import *  # noqa: F403
 from .module import Module
 from .norm import *  # noqa: F403
 from .padding import *  # noqa: F403
-from .parameter import Parameter
+from .parameter import Buffer, Parameter
 from .pool import *  # noqa: F403
 from .recurrent import *  # noqa: F403
 from .transformer import *  # noqa: F403
 from .unpooling import MaxUnpool1d, MaxUnpool2d, MaxUnpool3d
 from .upsample import *  # noqa: F403
+from .vocabulary import AdaptiveLogSoftmaxWithLoss, LinearCrossEntropyLoss
 
-__all__ = ["MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "Module", "Parameter", "functional", "init", "models", "utils"]
+__all__ = ["AdaptiveLogSoftmaxWithLoss", "Buffer", "FractionalMaxPool2d", "FractionalMaxPool3d"]
+__all__ += ["LinearCrossEntropyLoss", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "Module", "Parameter"]
+__all__ += ["functional", "init", "models", "utils"]
 __all__ += activation.__all__
 __all__ += attention.__all__
 __all__ += cells.__all__

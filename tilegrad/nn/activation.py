@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import Parameter as Parameter_
+from inspect import Signature
 from typing import Any, ClassVar
 
 from ..errors import ShapeError
@@ -53,6 +55,8 @@ class Activation(Module):
     bare: ClassVar[tuple[str, ...]] = ()
     """Settings that are shown without their names."""
     hidden: ClassVar[tuple[str, ...]] = ()
+    __signature__: ClassVar[Signature]
+    """What `help` shows."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -63,6 +67,11 @@ class Activation(Module):
             raise TypeError(f"{type(self).__name__} takes {takes}, not {', '.join(unknown) or args}")
         for name, default in self.settings.items():
             setattr(self, name, given.get(name, default))
+
+    def __init_subclass__(cls) -> None:
+        kind = Parameter_.POSITIONAL_OR_KEYWORD
+        if "__init__" not in cls.__dict__:
+            cls.__signature__ = Signature([Parameter_(name, kind, default=d) for name, d in cls.settings.items()])
 
     def forward(self, input: Tensor) -> Tensor:
         return type(self).function(input, **{name: getattr(self, name) for name in self.settings})

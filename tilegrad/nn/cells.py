@@ -13,7 +13,7 @@ from . import functional, init
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["GRUCell", "LSTMCell", "RNNCell"]
+__all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]
 
 State = tuple[Tensor, ...]
 """The hidden state, and for an LSTM the cell state."""
@@ -73,7 +73,7 @@ def nonlinearity_named(name: str) -> Callable[[Tensor], Tensor]:
     return functional.tanh if name == "tanh" else functional.relu
 
 
-class _Cell(Module):
+class RNNCellBase(Module):
     """One step of a recurrent layer."""
 
     gates: ClassVar[int] = 1
@@ -124,7 +124,7 @@ class _Cell(Module):
         return f"{self.input_size}, {self.hidden_size}{bias}"
 
 
-class RNNCell(_Cell):
+class RNNCell(RNNCellBase):
     """`tanh(x @ W_ih.T + b_ih + h @ W_hh.T + b_hh)` (or relu)."""
 
     def __init__(
@@ -147,7 +147,7 @@ class RNNCell(_Cell):
         return self._run(input, None if hx is None else (hx,))[0]
 
 
-class GRUCell(_Cell):
+class GRUCell(RNNCellBase):
     """One step of a GRU."""
 
     gates = 3
@@ -160,7 +160,7 @@ class GRUCell(_Cell):
         return self._run(input, None if hx is None else (hx,))[0]
 
 
-class LSTMCell(_Cell):
+class LSTMCell(RNNCellBase):
     """One step of an LSTM: the new hidden and cell state."""
 
     gates = 4

@@ -24,6 +24,7 @@ __all__ = [
     "conv1d",
     "conv2d",
     "conv3d",
+    "conv_tbc",
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
@@ -48,6 +49,11 @@ def conv1d(
     tensor([[[-1., -1., -1.]]])
     """
     return _convolution(1, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor | None, pad: int = 0) -> Tensor:
+    """`conv1d` of an input (length, batch, channels), with weights (taps, channels, out)."""
+    return conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad).permute(2, 0, 1)
 
 
 def conv2d(

@@ -39,7 +39,7 @@ def embedding(
     if scale_grad_by_freq:
         kept = weight.detach()
         weight = kept + (weight - kept) / _uses(input, weight).clamp(min=1).unsqueeze(-1)
-    return rows_of(input, weight)
+    return rows_of(weight, input)
 
 
 def _row(weight: Tensor, padding_idx: int) -> int:

@@ -26,6 +26,7 @@ from .convolutions import *  # noqa: F403
 from .distances import *  # noqa: F403
 from .dropouts import *  # noqa: F403
 from .embeddings import *  # noqa: F403
+from .fractional import fractional_max_pool2d, fractional_max_pool3d
 from .losses import *  # noqa: F403
 from .margins import *  # noqa: F403
 from .norms import *  # noqa: F403
@@ -35,7 +36,7 @@ from .resizing import *  # noqa: F403
 from .sampling import *  # noqa: F403
 from .unpooling import max_unpool1d, max_unpool2d, max_unpool3d
 
-__all__ = ["max_unpool1d", "max_unpool2d", "max_unpool3d"]
+__all__ = ["fractional_max_pool2d", "fractional_max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d"]
 __all__ += activations.__all__
 __all__ += alignment.__all__
 __all__ += attending.__all__

@@ -22,41 +22,43 @@ __all__ = [
 class Loss(Module):
     """A loss with nothing to set but its reduction."""
 
-    def __init__(self, reduction: str = "mean") -> None:
+    def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> None:
         super().__init__()
-        self.reduction = reduction
+        self.reduction = losses.reduction_of(size_average, reduce, reduction)
 
 
 class MSELoss(Loss):
     """The mean of the squared differences."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return losses.mse_loss(input, target, self.reduction)
+        return losses.mse_loss(input, target, reduction=self.reduction)
 
 
 class L1Loss(Loss):
     """The mean of the absolute differences."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return losses.l1_loss(input, target, self.reduction)
+        return losses.l1_loss(input, target, reduction=self.reduction)
 
 
 class SmoothL1Loss(Loss):
     """Quadratic below `beta`, linear beyond."""
 
-    def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
-        super().__init__(reduction)
+    def __init__(
+        self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean", beta: float = 1.0
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
         self.beta = beta
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return losses.smooth_l1_loss(input, target, self.reduction, self.beta)
+        return losses.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
 
 
 class HuberLoss(Loss):
     """Quadratic below `delta`, linear beyond."""
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction=reduction)
         self.delta = delta
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
@@ -66,12 +68,18 @@ class HuberLoss(Loss):
 class KLDivLoss(Loss):
     """The divergence of log-probabilities from probabilities."""
 
-    def __init__(self, reduction: str = "mean", log_target: bool = False) -> None:
-        super().__init__(reduction)
+    def __init__(
+        self,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        log_target: bool = False,
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
         self.log_target = log_target
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return losses.kl_div(input, target, self.reduction, self.log_target)
+        return losses.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
 
 
 class WeightedLoss(Loss):
@@ -80,7 +88,7 @@ class WeightedLoss(Loss):
     weight: Tensor | None
 
     def __init__(self, reduction: str, **weights: Tensor | None) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction=reduction)
         for name, weight in weights.items():
             self.register_buffer(name, weight)
 
@@ -88,11 +96,17 @@ class WeightedLoss(Loss):
 class BCELoss(WeightedLoss):
     """The cross entropy of probabilities of yes and no."""
 
-    def __init__(self, weight: Tensor | None = None, reduction: str = "mean") -> None:
-        super().__init__(reduction, weight=weight)
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(losses.reduction_of(size_average, reduce, reduction), weight=weight)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return losses.binary_cross_entropy(input, target, self.weight, self.reduction)
+        return losses.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(WeightedLoss):
@@ -100,22 +114,37 @@ class BCEWithLogitsLoss(WeightedLoss):
 
     pos_weight: Tensor | None
 
-    def __init__(self, weight: Tensor | None = None, reduction: str = "mean", pos_weight: Tensor | None = None) -> None:
-        super().__init__(reduction, weight=weight, pos_weight=pos_weight)
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        pos_weight: Tensor | None = None,
+    ) -> None:
+        super().__init__(losses.reduction_of(size_average, reduce, reduction), weight=weight, pos_weight=pos_weight)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return losses.binary_cross_entropy_with_logits(input, target, self.weight, self.reduction, self.pos_weight)
+        settings = {"reduction": self.reduction, "pos_weight": self.pos_weight}
+        return losses.binary_cross_entropy_with_logits(input, target, self.weight, **settings)  # type: ignore[arg-type]
 
 
 class NLLLoss(WeightedLoss):
     """The negative log-likelihood of class numbers under log-probabilities."""
 
-    def __init__(self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean") -> None:
-        super().__init__(reduction, weight=weight)
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(losses.reduction_of(size_average, reduce, reduction), weight=weight)
         self.ignore_index = ignore_index
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return losses.nll_loss(input, target, self.weight, self.ignore_index, self.reduction)
+        return losses.nll_loss(input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
 
 
 class CrossEntropyLoss(WeightedLoss):
@@ -124,13 +153,22 @@ class CrossEntropyLoss(WeightedLoss):
     def __init__(
         self,
         weight: Tensor | None = None,
+        size_average: bool | None = None,
         ignore_index: int = -100,
+        reduce: bool | None = None,
         reduction: str = "mean",
         label_smoothing: float = 0.0,
     ) -> None:
-        super().__init__(reduction, weight=weight)
+        super().__init__(losses.reduction_of(size_average, reduce, reduction), weight=weight)
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return losses.cross_entropy(input, target, self.weight, self.ignore_index, self.reduction, self.label_smoothing)
+        return losses.cross_entropy(
+            input,
+            target,
+            self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
+        )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
 from ..functions.arithmetic import where
 from ..functions.autocasting import in_float32
@@ -9,7 +11,9 @@ from ..functions.creation import arange
 from ..functions.promotion import kind_of
 from ..jitted.function import tracing
 from ..lazy.evaluation import SMALL, array_of
+from ..ops.broadcasting import shown
 from ..tensor import Tensor
+from .distances import linear
 
 __all__ = [
     "binary_cross_entropy",
@@ -18,6 +22,7 @@ __all__ = [
     "huber_loss",
     "kl_div",
     "l1_loss",
+    "linear_cross_entropy",
     "mse_loss",
     "nll_loss",
     "smooth_l1_loss",
@@ -29,7 +34,9 @@ def cross_entropy(
     input: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
+    size_average: bool | None = None,
     ignore_index: int = -100,
+    reduce: bool | None = None,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
@@ -38,6 +45,7 @@ def cross_entropy(
     A class number outside 0..C-1 that is not `ignore_index` raises, or gives a loss of NaN where the numbers are
     not known yet.
     """
+    reduction = reduction_of(size_average, reduce, reduction)
     _need_tensors("cross_entropy", input, target)
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(f"cross_entropy: label_smoothing={label_smoothing}: give a number from 0 to 1")
@@ -48,7 +56,7 @@ def cross_entropy(
         wanted = target * (1 - label_smoothing) + label_smoothing / input.shape[axis] if label_smoothing else target
         losses = -(_weighted(likelihood * wanted, weight, axis)).sum(axis)
         return losses.sum() / (losses.numel() if axis else 1) if reduction == "mean" else reduced(losses, reduction)
-    hard = nll_loss(likelihood, target, weight, ignore_index, reduction)
+    hard = nll_loss(likelihood, target, weight, ignore_index=ignore_index, reduction=reduction)
     if not label_smoothing:
         return hard
     share = label_smoothing / input.shape[axis]
@@ -58,15 +66,52 @@ def cross_entropy(
     return hard * (1 - label_smoothing) + reduced(smooth, "sum" if reduction == "sum" else "none") * share
 
 
+def linear_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+) -> Tensor:
+    """The cross entropy of the scores `input @ linear_weight.T`, of weights (classes, features).
+
+    `options` are PyTorch's hints for going piece by piece; the compiler fuses what can be fused.
+    """
+    if linear_weight.dim() < 2 or input.shape[-1] != linear_weight.shape[-1] or input.dim() not in (1, 2):
+        raise ShapeError(
+            f"linear_cross_entropy: an input {shown(input.shape)} and a weight {shown(linear_weight.shape)}: they are "
+            "(N, features), or (features,), and (classes, ..., features)"
+        )
+    shape = (*input.shape[:-1], *linear_weight.shape[:-1])
+    rows = linear_weight.reshape(-1, linear_weight.shape[-1])
+    scores = linear(input, rows, None if linear_bias is None else linear_bias.reshape(-1)).reshape(shape)
+    return cross_entropy(
+        scores,
+        target,
+        weight,
+        ignore_index=-100 if ignore_index is None else ignore_index,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+    )
+
+
 @in_float32
 def nll_loss(
     input: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
+    size_average: bool | None = None,
     ignore_index: int = -100,
+    reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
     """The negative of the log-probabilities `input` (N, C, ...) at the classes `target` (N, ...)."""
+    reduction = reduction_of(size_average, reduce, reduction)
     _need_tensors("nll_loss", input, target)
     axis = 0 if input.dim() == 1 else 1
     check_classes(input, target, axis)
@@ -137,40 +182,89 @@ def check_range(target: Tensor, count: int, ignore_index: int) -> None:
 
 
 @in_float32
-def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+def mse_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    reduction = reduction_of(size_average, reduce, reduction)
     same_shape("mse_loss", input, target)
     difference = input - target
-    return reduced(difference * difference, reduction)
+    return _average(difference * difference, weight, reduction)
 
 
 @in_float32
-def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+def l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    reduction = reduction_of(size_average, reduce, reduction)
     same_shape("l1_loss", input, target)
-    return reduced((input - target).abs(), reduction)
+    return _average((input - target).abs(), weight, reduction)
+
+
+def _average(losses: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+    """Reduced, the mean being that of the weighted losses."""
+    if weight is None:
+        return reduced(losses, reduction)
+    weighted = losses * _same_size(weight, losses)
+    return weighted.sum() / weight.sum() if reduction == "mean" else reduced(weighted, reduction)
+
+
+def _same_size(weight: Tensor, losses: Tensor) -> Tensor:
+    if tuple(weight.shape) != tuple(losses.shape):
+        raise ShapeError(
+            f"the weight has the shape {tuple(weight.shape)}, the input {tuple(losses.shape)}: they must be equal"
+        )
+    return weight
 
 
 @in_float32
-def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
+def smooth_l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Tensor:
     """Half the square (over beta) where the difference is below beta, linear beyond it."""
+    reduction = reduction_of(size_average, reduce, reduction)
     if beta == 0:
-        return l1_loss(input, target, reduction)
+        return l1_loss(input, target, reduction=reduction)
     return huber_loss(input, target, reduction, beta) / beta
 
 
 @in_float32
-def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
+) -> Tensor:
     """Half the square where the difference is below delta, linear beyond it."""
     same_shape("huber_loss", input, target)
     distance = (input - target).abs()
     small = distance.clamp(max=delta)
-    return reduced(small * (distance - 0.5 * small), reduction)
+    losses = small * (distance - 0.5 * small)
+    return reduced(losses if weight is None else losses * _same_size(weight, losses), reduction)
 
 
 @in_float32
 def binary_cross_entropy(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
 ) -> Tensor:
     """Of probabilities; logarithms end at -100, so that a wrong certainty has a finite price."""
+    reduction = reduction_of(size_average, reduce, reduction)
     same_shape("binary_cross_entropy", input, target)
     losses = -(target * input.log().clamp(min=-100) + (1 - target) * (-input).log1p().clamp(min=-100))
     return reduced(losses if weight is None else losses * weight, reduction)
@@ -181,10 +275,13 @@ def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
     reduction: str = "mean",
     pos_weight: Tensor | None = None,
 ) -> Tensor:
     """Of logits, without overflow for large ones."""
+    reduction = reduction_of(size_average, reduce, reduction)
     same_shape("binary_cross_entropy_with_logits", input, target)
     softplus = (-input.abs()).exp().log1p() + (-input).clamp(min=0)
     scale = 1 if pos_weight is None else (pos_weight - 1) * target + 1
@@ -193,8 +290,16 @@ def binary_cross_entropy_with_logits(
 
 
 @in_float32
-def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
+def kl_div(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Tensor:
     """The divergence of the log-probabilities `input` from `target`; "batchmean" divides by the first axis."""
+    reduction = reduction_of(size_average, reduce, reduction)
     same_shape("kl_div", input, target)
     if log_target:
         losses = target.exp() * (target - input)
@@ -217,6 +322,20 @@ def same_shape(name: str, input: Tensor, target: Tensor) -> None:
             f"{name}: the input has the shape {tuple(input.shape)} and the target {tuple(target.shape)}: they must be "
             "equal; use view, reshape or expand on one of them"
         )
+
+
+def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """The reduction, which very old programs say by two flags."""
+    if size_average is None and reduce is None:
+        return reduction
+    for name, flag in (("size_average", size_average), ("reduce", reduce)):
+        if not isinstance(flag, (bool, int, type(None))):
+            raise ArgumentError(
+                f"{name} is {flag!r}: it is True or False, and out of use; say reduction='mean' by name"
+            )
+    if reduce is not None and not reduce:
+        return "none"
+    return "mean" if size_average is None or size_average else "sum"
 
 
 def reduced(losses: Tensor, reduction: str) -> Tensor:

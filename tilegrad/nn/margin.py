@@ -8,6 +8,7 @@ from ..tensor import Tensor
 from . import alignment, margins
 from .layers import PairwiseDistance
 from .loss import Loss, WeightedLoss
+from .losses import reduction_of
 
 __all__ = [
     "CTCLoss",
@@ -29,54 +30,67 @@ class _MarginLoss(Loss):
     """A loss with a margin."""
 
     def __init__(self, margin: float, reduction: str) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction=reduction)
         self.margin = margin
 
 
 class MarginRankingLoss(_MarginLoss):
     """One input should be larger than the other, by the margin."""
 
-    def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
-        super().__init__(margin, reduction)
+    def __init__(
+        self, margin: float = 0.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    ) -> None:
+        super().__init__(margin, reduction_of(size_average, reduce, reduction))
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return margins.margin_ranking_loss(input1, input2, target, self.margin, self.reduction)
+        return margins.margin_ranking_loss(input1, input2, target, self.margin, reduction=self.reduction)
 
 
 class HingeEmbeddingLoss(_MarginLoss):
     """Distances should be small (target 1), or above the margin (target -1)."""
 
-    def __init__(self, margin: float = 1.0, reduction: str = "mean") -> None:
-        super().__init__(margin, reduction)
+    def __init__(
+        self, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    ) -> None:
+        super().__init__(margin, reduction_of(size_average, reduce, reduction))
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return margins.hinge_embedding_loss(input, target, self.margin, self.reduction)
+        return margins.hinge_embedding_loss(input, target, self.margin, reduction=self.reduction)
 
 
 class CosineEmbeddingLoss(_MarginLoss):
     """Vectors should have the same direction (target 1), or a cosine below the margin (target -1)."""
 
-    def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
-        super().__init__(margin, reduction)
+    def __init__(
+        self, margin: float = 0.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    ) -> None:
+        super().__init__(margin, reduction_of(size_average, reduce, reduction))
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return margins.cosine_embedding_loss(input1, input2, target, self.margin, self.reduction)
+        return margins.cosine_embedding_loss(input1, input2, target, self.margin, reduction=self.reduction)
 
 
 class TripletMarginLoss(_MarginLoss):
     """The anchor should be closer to the positive than to the negative."""
 
     def __init__(
-        self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, reduction: str = "mean"
+        self,
+        margin: float = 1.0,
+        p: float = 2.0,
+        eps: float = 1e-6,
+        swap: bool = False,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
     ) -> None:
-        super().__init__(margin, reduction)
+        super().__init__(margin, reduction_of(size_average, reduce, reduction))
         self.p = p
         self.eps = eps
         self.swap = swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         return margins.triplet_margin_loss(
-            anchor, positive, negative, self.margin, self.p, self.eps, self.swap, self.reduction
+            anchor, positive, negative, self.margin, self.p, self.eps, self.swap, reduction=self.reduction
         )
 
 
@@ -110,57 +124,81 @@ class TripletMarginWithDistanceLoss(_MarginLoss):
 class MultiMarginLoss(WeightedLoss):
     """The right class should be above all others."""
 
-    def __init__(self, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, reduction: str = "mean") -> None:
-        super().__init__(reduction, weight=weight)
+    def __init__(
+        self,
+        p: int = 1,
+        margin: float = 1.0,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(reduction_of(size_average, reduce, reduction), weight=weight)
         self.p = p
         self.margin = margin
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return margins.multi_margin_loss(input, target, self.p, self.margin, self.weight, self.reduction)
+        return margins.multi_margin_loss(input, target, self.p, self.margin, self.weight, reduction=self.reduction)
 
 
 class MultiLabelMarginLoss(Loss):
     """Each right class should be above each wrong one."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return margins.multilabel_margin_loss(input, target, self.reduction)
+        return margins.multilabel_margin_loss(input, target, reduction=self.reduction)
 
 
 class MultiLabelSoftMarginLoss(WeightedLoss):
     """The cross entropy of yes and no for each class."""
 
-    def __init__(self, weight: Tensor | None = None, reduction: str = "mean") -> None:
-        super().__init__(reduction, weight=weight)
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(reduction_of(size_average, reduce, reduction), weight=weight)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return margins.multilabel_soft_margin_loss(input, target, self.weight, self.reduction)
+        return margins.multilabel_soft_margin_loss(input, target, self.weight, reduction=self.reduction)
 
 
 class SoftMarginLoss(Loss):
     """The logistic loss of targets 1 and -1."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return margins.soft_margin_loss(input, target, self.reduction)
+        return margins.soft_margin_loss(input, target, reduction=self.reduction)
 
 
 class PoissonNLLLoss(Loss):
     """The negative log-likelihood of counts."""
 
-    def __init__(self, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean") -> None:
-        super().__init__(reduction)
+    def __init__(
+        self,
+        log_input: bool = True,
+        full: bool = False,
+        size_average: bool | None = None,
+        eps: float = 1e-8,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
         self.log_input = log_input
         self.full = full
         self.eps = eps
 
     def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
-        return margins.poisson_nll_loss(log_input, target, self.log_input, self.full, self.eps, self.reduction)
+        return margins.poisson_nll_loss(
+            log_input, target, self.log_input, self.full, eps=self.eps, reduction=self.reduction
+        )
 
 
 class GaussianNLLLoss(Loss):
     """The negative log-likelihood of values with predicted means and variances."""
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
-        super().__init__(reduction)
+        super().__init__(reduction=reduction)
         self.full = full
         self.eps = eps
 
@@ -172,7 +210,7 @@ class CTCLoss(Loss):
     """Of all alignments of a sequence with its labels."""
 
     def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
-        super().__init__(reduction)
+        super().__init__(reduction=reduction)
         self.blank = blank
         self.zero_infinity = zero_infinity
 

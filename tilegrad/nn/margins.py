@@ -14,7 +14,7 @@ from ..lazy.evaluation import SMALL, array_of
 from ..tensor import Tensor
 from .activations import logsigmoid
 from .distances import pairwise_distance
-from .losses import check_classes, check_range, reduced, same_shape
+from .losses import check_classes, check_range, reduced, reduction_of, same_shape
 
 __all__ = [
     "cosine_embedding_loss",
@@ -33,9 +33,16 @@ __all__ = [
 
 @in_float32
 def margin_ranking_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
 ) -> Tensor:
     """Where the target is 1 the first should be larger by the margin, where it is -1 the second."""
+    reduction = reduction_of(size_average, reduce, reduction)
     if not input1.dim() == input2.dim() == target.dim():
         shapes = ", ".join(str(tuple(x.shape)) for x in (input1, input2, target))
         raise ShapeError(f"margin_ranking_loss: inputs and target must have as many axes, but the shapes are {shapes}")
@@ -43,24 +50,42 @@ def margin_ranking_loss(
 
 
 @in_float32
-def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean") -> Tensor:
+def hinge_embedding_loss(
+    input: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """Distances of pairs: small ones wanted where the target is 1, those above the margin where it is -1."""
+    reduction = reduction_of(size_average, reduce, reduction)
     far = where(target != 1, (margin - input).clamp(min=0), 0.0)
     return reduced(far + where(target != -1, input, 0.0), reduction)
 
 
 @in_float32
-def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+def soft_margin_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+) -> Tensor:
     """The logistic loss of targets 1 and -1."""
+    reduction = reduction_of(size_average, reduce, reduction)
     same_shape("soft_margin_loss", input, target)
     return reduced(-logsigmoid(input * target), reduction)
 
 
 @in_float32
 def cosine_embedding_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
 ) -> Tensor:
     """Vectors should have the same direction where the target is 1, a cosine below the margin where it is -1."""
+    reduction = reduction_of(size_average, reduce, reduction)
     if target.dim() not in (0, 1) or input1.dim() != target.dim() + 1 or input2.dim() != target.dim() + 1:
         shapes = ", ".join(str(tuple(x.shape)) for x in (input1, input2, target))
         raise ShapeError(
@@ -82,9 +107,12 @@ def triplet_margin_loss(
     p: float = 2.0,
     eps: float = 1e-6,
     swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
     """The anchor should be closer to the positive than to the negative, by the margin."""
+    reduction = reduction_of(size_average, reduce, reduction)
 
     def distance(x: Tensor, y: Tensor) -> Tensor:
         return pairwise_distance(x, y, p, eps)
@@ -122,9 +150,12 @@ def multi_margin_loss(
     p: int = 1,
     margin: float = 1.0,
     weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
     """The score of the right class should be above all others by the margin; input (N, C), target (N,)."""
+    reduction = reduction_of(size_average, reduce, reduction)
     if p not in (1, 2):
         raise ArgumentError(f"multi_margin_loss: p={p} must be 1 or 2")
     axis = input.dim() - 1
@@ -141,8 +172,11 @@ def multi_margin_loss(
 
 
 @in_float32
-def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+def multilabel_margin_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+) -> Tensor:
     """Each right class should be above each wrong one by 1; a row of the target lists the right ones up to a -1."""
+    reduction = reduction_of(size_average, reduce, reduction)
     same_shape("multilabel_margin_loss", input, target)
     count = input.shape[-1]
     check_range(target, count, -1)
@@ -158,9 +192,15 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean
 
 @in_float32
 def multilabel_soft_margin_loss(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
 ) -> Tensor:
     """The cross entropy of yes and no for each class, its mean over the classes."""
+    reduction = reduction_of(size_average, reduce, reduction)
     same_shape("multilabel_soft_margin_loss", input, target)
     losses = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
     return reduced((losses if weight is None else losses * weight).mean(-1), reduction)
@@ -172,10 +212,13 @@ def poisson_nll_loss(
     target: Tensor,
     log_input: bool = True,
     full: bool = False,
+    size_average: bool | None = None,
     eps: float = 1e-8,
+    reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
     """Of counts under Poisson distributions; `full` adds Stirling's approximation of the constant term."""
+    reduction = reduction_of(size_average, reduce, reduction)
     losses = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
         known = maximum(target, target * 0 + 1)

@@ -11,7 +11,7 @@ from ..lazy.handle import state
 from ..tensor import Tensor
 from .hooks import Hooked
 from .loading import EXTRA_STATE, LoadResult, load
-from .parameter import Parameter
+from .parameter import Buffer, Parameter
 
 Named = Iterator[tuple[str, Any]]
 
@@ -55,6 +55,8 @@ class Module(Hooked):
             own[name] = value
         elif isinstance(value, Parameter):
             self.register_parameter(name, value)
+        elif isinstance(value, Buffer):
+            self.register_buffer(name, value, value.persistent)
         elif isinstance(value, Module):
             self.add_module(name, value)
         elif (registry := self._registry(name)) is None:
@@ -132,8 +134,8 @@ class Module(Hooked):
             inner = ((f"{name}.{k}" if name else k, m) for k, m in module._modules.items() if m is not None)
             stack.extend(reversed(list(inner)))
 
-    def modules(self) -> Iterator[Module]:
-        return (module for _, module in self.named_modules())
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
+        return (module for _, module in self.named_modules(remove_duplicate=remove_duplicate))
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         seen: set[Module] = set()
@@ -168,10 +170,11 @@ class Module(Hooked):
     def get_submodule(self, target: str) -> Module:
         return self._at(target, Module)  # type: ignore[no-any-return]
 
-    def set_submodule(self, target: str, module: Module) -> None:
-        """Puts a module in the place of another."""
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Puts a module in the place of another, or (unless `strict`) in a new place."""
         path, _, name = target.rpartition(".")
-        self.get_submodule(target)
+        if strict:
+            self.get_submodule(target)
         self.get_submodule(path).add_module(name, module)
 
     def get_parameter(self, target: str) -> Parameter:
@@ -191,7 +194,7 @@ class Module(Hooked):
     # -- its state
 
     def state_dict(
-        self, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
+        self, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
     ) -> dict[str, Any]:
         """All parameters and persistent buffers by name; they share memory with the module."""
         state: dict[str, Any] = {} if destination is None else destination
@@ -257,6 +260,14 @@ class Module(Hooked):
                 parameter.grad = None
             elif parameter.grad is not None:
                 parameter.grad = parameter.grad.detach().zero_()
+
+    def share_memory(self) -> Self:
+        """As it is: threads share memory anyway."""
+        return self
+
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
+        """Moves everything to a device, where the elements do not matter."""
+        return self.to(device)
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Moves everything to a device, or casts the floating-point part to a dtype; `x.to`'s arguments."""

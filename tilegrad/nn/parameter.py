@@ -10,6 +10,22 @@ from ..lazy.handle import Handle, state
 from ..tensor import Tensor
 
 
+class Buffer(Tensor):
+    """A tensor that is registered as a buffer by the module whose attribute it becomes.
+
+    It shares the elements of the tensor that it is made from.
+    """
+
+    def __init__(self, data: Any = None, *, persistent: bool = True) -> None:
+        given = empty(0) if data is None else data
+        if not isinstance(given, Handle):
+            raise ArgumentError(f"Buffer: give a tensor, not a {type(data).__name__}; tilegrad.tensor makes one")
+        self.__dict__.update(given.__dict__)
+        if state.trace is not None:
+            state.trace.made(self)
+        self.persistent = persistent
+
+
 class Parameter(Tensor):
     """A tensor that requires gradients and is found by the module whose attribute it is.
 

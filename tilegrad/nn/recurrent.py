@@ -24,7 +24,7 @@ from .module import Module
 from .packing import PackedSequence, last_steps, padded, present, repacked, turned
 from .parameter import Parameter
 
-__all__ = ["GRU", "LSTM", "RNN"]
+__all__ = ["GRU", "LSTM", "RNN", "RNNBase"]
 
 Lengths: TypeAlias = "Sequence[int] | None"
 """Of packed sequences, in falling order."""
@@ -68,7 +68,7 @@ def _held(gates: Tensor, lengths: Sequence[int]) -> Tensor:
     return cat([i.where(exists, closed), f.where(exists, opened), *rest], -1)
 
 
-class _Recurrent(Module):
+class RNNBase(Module):
     """Layers over layers of cells that go through a sequence."""
 
     gates: ClassVar[int] = 1
@@ -257,7 +257,7 @@ class _Recurrent(Module):
         return ", ".join(shown)
 
 
-class RNN(_Recurrent):
+class RNN(RNNBase):
     """`h = tanh(x @ W_ih.T + b_ih + h @ W_hh.T + b_hh)` along a sequence (or with relu).
 
     >>> import tilegrad as tg
@@ -295,7 +295,7 @@ class RNN(_Recurrent):
         return output, hidden
 
 
-class GRU(_Recurrent):
+class GRU(RNNBase):
     """Gated recurrent units (Cho et al., 2014), with PyTorch's place of the reset gate.
 
     >>> import tilegrad as tg
@@ -333,7 +333,7 @@ class GRU(_Recurrent):
         return output, hidden
 
 
-class LSTM(_Recurrent):
+class LSTM(RNNBase):
     """Long short-term memory; with `proj_size` the hidden state is mapped to a smaller one.
 
     >>> import tilegrad as tg

@@ -19,8 +19,11 @@ from ..ir.scalar import Expr, Position
 from ..ir.size import Dim
 from .base import Elementwise
 from .broadcasting import Expand, Reduction, Reshape, expand, reduce_sum, reshape
+from .declared import Declared
 from .joint import Joint, JointOutput, joint_output
 from .opaque import Opaque
+from .outside import Outside
+from .outside import mapped as mapped_call
 from .tile_code import TileCode, repeated
 
 Repeated: TypeAlias = "Value"
@@ -135,6 +138,9 @@ class _Rebuilding:
         if all(x is p.value for x, p in zip(value.inputs, inputs, strict=False)):
             return Part(value, False)
         mapped = any(p.mapped for p in inputs)
+        if mapped and isinstance(value, Declared):  # its meaning is mapped, which is made of other values
+            meant = value.meaning.reference()
+            return rebuilt([meant.outputs[value.place]], dict(zip(meant.inputs, inputs, strict=True)))[0]
         if isinstance(value, JointOutput):
             new = self.sibling(value, inputs)
         else:
@@ -197,6 +203,8 @@ def _mapped(value: Value, parts: Sequence[Part]) -> Value:
     first = next(p.value for p in parts if p.mapped)
     entries = first.shape[0]
     match value:
+        case Outside():
+            return mapped_call(value, [p.value for p in parts], [p.mapped for p in parts])
         case Elementwise():
             return value.with_inputs([_aligned(p, value.type.rank) for p in parts])
         case Reduction():

@@ -18,8 +18,8 @@ from typing import Any
 from ..compiler import Compiled, Stage
 from ..errors import ArgumentError
 from ..ir.graph import Graph
-from ..ir.program import Launch, Program
-from ..ir.program_printer import peak, show_program
+from ..ir.program import Foreign, Launch, Program, name_of
+from ..ir.program_printer import peak, show_program, show_step
 from ..ir.tile import Dot
 from ..ir.tile_access import roots, statements, walk
 from ..jitted.fitting import memory
@@ -44,9 +44,9 @@ class Kernels:
     """The kernels of a program as source, each once; by name, or by the number of its launch."""
 
     def __init__(self, program: Program, places: Sequence[Sequence[Place]], on: Device) -> None:
-        self.launches = [s for s in program.steps if isinstance(s, Launch)]
+        self.launches = [s for s in program.steps if isinstance(s, Launch | Foreign)]
         self.texts = [
-            "\n".join([launch_line(program, launch), *_heading(found), *_products(launch, on), _without_origin(launch)])
+            _text(program, launch, found, on)
             for launch, found in zip(self.launches, [*places, *[()] * len(self.launches)], strict=False)
         ]
 
@@ -54,9 +54,9 @@ class Kernels:
         if isinstance(which, int):
             return self.texts[which]
         for launch, text in zip(self.launches, self.texts, strict=True):
-            if launch.kernel.name == which:
+            if name_of(launch) == which:
                 return text
-        names = ", ".join(dict.fromkeys(x.kernel.name for x in self.launches))
+        names = ", ".join(dict.fromkeys(map(name_of, self.launches)))
         raise KeyError(f"there is no kernel {which!r}; there are: {names}")
 
     def __len__(self) -> int:
@@ -65,15 +65,23 @@ class Kernels:
     def __iter__(self) -> Iterator[str]:
         return iter(self.texts)
 
-    def distinct(self) -> dict[str, tuple[list[int], Launch]]:
+    def distinct(self) -> dict[str, tuple[list[int], Launch | Foreign]]:
         """Each text once, with the numbers of the launches that it is for."""
-        found: dict[str, tuple[list[int], Launch]] = {}
+        found: dict[str, tuple[list[int], Launch | Foreign]] = {}
         for n, (launch, text) in enumerate(zip(self.launches, self.texts, strict=True)):
             found.setdefault(text, ([], launch))[0].append(n)
         return found
 
     def __str__(self) -> str:
         return "\n\n".join(self.distinct())
+
+
+def _text(program: Program, launch: Launch | Foreign, places: Sequence[Place], on: Device) -> str:
+    """A kernel with the user's lines above it; of what is no kernel of ours, only the call."""
+    if isinstance(launch, Foreign):
+        return "\n".join([*_heading(places), f"# {show_step(launch)}"])
+    head = [launch_line(program, launch), *_heading(places), *_products(launch, on)]
+    return "\n".join([*head, _without_origin(launch)])
 
 
 def _heading(places: Sequence[Place]) -> list[str]:
@@ -163,13 +171,13 @@ class Explanation:
 
     def source(self) -> str:
         """What the backend makes of each kernel before the machine code."""
-        kernels = dict.fromkeys(launch.kernel for launch in self.kernels.launches)
+        kernels = dict.fromkeys(s.kernel for s in self.kernels.launches if isinstance(s, Launch))
         return "\n\n".join(self.device.source(kernel) for kernel in kernels)
 
     @cached_property
     def assembly(self) -> Listing:
         """The machine code: printed, the inner loops; `.full` has all."""
-        launches = {s.kernel.name: s.kernel for s in reversed(self.kernels.launches)}
+        launches = {s.kernel.name: s.kernel for s in reversed(self.kernels.launches) if isinstance(s, Launch)}
         texts = {name: self.device.assembly(kernel) for name, kernel in reversed(launches.items())}
         return Listing({name: text for name, text in texts.items() if text})
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from ..ir.program import Copy, Launch, Program
+from ..ir.program import Copy, Foreign, Launch, Program, name_of
 from ..ir.program_printer import show_step
 from ..ir.size import known
 from ..runtime import events
@@ -111,7 +111,7 @@ def measure(
         wholes.append(time.perf_counter() - start)
         launches.append(_launch_times(runner, copies))
     works = works_of(program, groups, sizes)
-    steps = [s for s in program.steps if isinstance(s, Launch | Copy)]
+    steps = [s for s in program.steps if isinstance(s, Launch | Copy | Foreign)]
     times = [median(column) for column in zip(*launches, strict=True)]
     if len(times) != len(steps):
         times = [0.0] * len(steps)
@@ -149,7 +149,7 @@ def works_of(program: Program, groups: Sequence[Group], sizes: Mapping[str, int]
     found = []
     for step in program.steps:
         match step:
-            case Launch():
+            case Launch() | Foreign():
                 group = next(remaining, None)
                 found.append(work_of(group, sizes) if group is not None else Work())
             case Copy(source):
@@ -160,5 +160,5 @@ def works_of(program: Program, groups: Sequence[Group], sizes: Mapping[str, int]
     return found
 
 
-def _name(step: Launch | Copy) -> str:
-    return step.kernel.name if isinstance(step, Launch) else f"copy {step.target}"
+def _name(step: Launch | Copy | Foreign) -> str:
+    return f"copy {step.target}" if isinstance(step, Copy) else name_of(step)

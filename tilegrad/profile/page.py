@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from ..ir.graph import Graph
+from ..ir.program import Foreign, Launch, name_of
 from ..ir.program_printer import peak, show_program
 from . import document as html
 from .diagram import fused, memory_plan, recorded
@@ -81,7 +82,7 @@ def lines(e: Explanation, place: str) -> str:
 def graph(e: Explanation) -> str:
     """What was recorded, before and after it was cut into kernels, and each pass."""
     computed = kernels_of(e.simplified, e.groups)
-    names = [launch.kernel.name for launch in e.kernels.launches]
+    names = [name_of(launch) for launch in e.kernels.launches]
     before, after = recorded(e.simplified, computed), fused(e.simplified, e.groups, computed, names)
     parts = [
         "<p>First the operations, then the kernels into which they were fused; a colour is a kernel.</p>",
@@ -121,13 +122,15 @@ def kernels(e: Explanation, place: str) -> str:
     """Each kernel as source, with what it became."""
     parts = []
     rows = e.measured.rows
-    steps = [n for n, s in enumerate(s for s in e.program.steps if hasattr(s, "kernel"))]
+    steps = [n for n, s in enumerate(s for s in e.program.steps if isinstance(s, Launch | Foreign))]
     for text, (numbers, launch) in e.kernels.distinct().items():
         anchors = "".join(f'<span id="{place}kernel-{n}"></span>' for n in numbers)
         chips = "".join(html.chip(n, place) for n in numbers)
         times = ", ".join(duration(rows[n].seconds) for n in numbers if n < len(steps) and rows[n].seconds)
-        parts.append(f'{anchors}<h3>{chips}{escape(launch.kernel.name)} <span class="soft">{times}</span></h3>')
+        parts.append(f'{anchors}<h3>{chips}{escape(name_of(launch))} <span class="soft">{times}</span></h3>')
         parts.append(html.code(text))
+        if isinstance(launch, Foreign):
+            continue
         if launch.kernel.name in e.assembly.texts:
             parts.append(html.folded("inner loops", html.code(e.assembly.loops(launch.kernel.name), False)))
             parts.append(html.folded("all of the assembly", html.code(e.assembly[launch.kernel.name], False)))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir.program import Launch
+from ..ir.program import Foreign, Launch, name_of
 from ..runtime.grain import Grain
 from ..runtime.lock import Lock
 from ..schedule.group import Group
 from ..schedule.options import settled
 
 
-def show_choices(launches: Sequence[Launch], groups: Sequence[Group], grain: Grain, lock: Lock) -> str:
+def show_choices(launches: Sequence[Launch | Foreign], groups: Sequence[Group], grain: Grain, lock: Lock) -> str:
     """A line for each kernel.
 
     >>> import tilegrad as tg
@@ -21,6 +21,6 @@ def show_choices(launches: Sequence[Launch], groups: Sequence[Group], grain: Gra
     rows = []
     for n, (launch, group) in enumerate(zip(launches, groups, strict=True)):
         found = settled(group, grain, lock)
-        rows.append((f"{n} {launch.kernel.name}", "as its op brings it" if found is None else str(found)))
+        rows.append((f"{n} {name_of(launch)}", "as its op brings it" if found is None else str(found)))
     width = max((len(name) for name, _ in rows), default=0)
     return "\n".join(f"{name:{width}}  {choice}" for name, choice in rows)

@@ -79,6 +79,12 @@ class Device(ABC):
         """A buffer on the memory of an array, which it keeps alive; None where this device cannot reach it."""
         return None
 
+    def address(self, buffer: Buffer) -> int:
+        """Where a buffer begins, for functions in machine code."""
+        if isinstance(buffer.memory, np.ndarray):
+            return int(buffer.memory.ctypes.data)
+        raise DeviceError(f"{self.name} runs no foreign functions")
+
     def copy(self, source: Buffer) -> Buffer:
         """A new buffer here with the contents of one of any device."""
         return self.from_host(source.device.to_host(source, uint8, (source.bytes,)))

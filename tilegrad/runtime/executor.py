@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..ir.program import Allocate, Copy, Free, Launch, Program, Record, Wait
+from ..ir.program import Allocate, Copy, Foreign, Free, Launch, Program, Record, Wait
 from ..ir.size import known
 from . import events
 from .buffer import Buffer
 from .executable import CompiledKernel, Executable, Runner
+from .work import settled
 
 if TYPE_CHECKING:
     from .device import Device
@@ -74,9 +75,22 @@ class StepExecutable(Executable):
                     self._launch(
                         step, [place(a) if isinstance(a, str) else known(a, sizes) for a in step.arguments], sizes
                     )
+                case Foreign():
+                    self._call(step, [place(name) for name in (*step.inputs, *step.outputs)], sizes)
                 case Record() | Wait():
                     pass  # steps run in order
         return tuple([place(name) for name in program.outputs])
+
+    def _call(self, step: Foreign, buffers: Sequence[Buffer], sizes: Mapping[str, int]) -> None:
+        """Foreign work, on memory that the CPU reaches."""
+        declared = {b.name: b.type for b in self.program.buffers}
+        types = [settled(declared[name], sizes) for name in (*step.inputs, *step.outputs)]
+        count = len(step.inputs)
+        prepared = step.work.prepared(types[:count], types[count:], self.device.name)
+        start = events.now()
+        prepared.run([self.device.address(b) for b in buffers])
+        if events.listeners:
+            events.emit("launch", prepared.name, self.device.name, start, events.now())
 
     def _launch(self, step: Launch, arguments: Sequence[Buffer | int], sizes: Mapping[str, int]) -> None:
         grid = tuple([tiles.count(sizes) for tiles in step.grid])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..ir.graph import Value
-from ..ir.program import Buffer, Copy, Launch, Program, Role, Step
+from ..ir.program import Buffer, Copy, Launch, Program, Role, Step, uses
 from ..ir.size import Dim, Size
+from ..ops.outside import Outside
 from ..runtime.choice import Choice
 from ..runtime.lock import Lock
 from .group import Group, Schedule
@@ -14,6 +15,7 @@ from .instances import Lowered
 from .lower import lower
 from .memory import Lifetime, plan
 from .options import locked
+from .outside import in_one_place, steps_of
 
 
 def assemble(
@@ -34,6 +36,7 @@ class _Assembly:
         self.overwritten = dict(schedule.overwritten)
         names = _names(schedule)
         self.names = names | {new: names[old] for new, old in self.overwritten.items()}
+        self.names |= in_one_place(schedule, self.names)
         self.renewed = {schedule.inputs[old] for old in updates.values()}
         self.extra: list[Buffer] = []
         self.first: list[Step] = []
@@ -79,11 +82,16 @@ class _Assembly:
     def program(self, name: str) -> Program:
         schedule, names = self.schedule, self.names
         groups = [g for g in schedule.groups if any(v.type.count != 0 for v in g.stored)]
-        launches = [launch_of(lower(g, names, schedule.grain, self._choice(g)), names) for g in groups]
-        steps = (*self.first, *launches, *self.last)
+        steps = (*self.first, *(step for g in groups for step in self._steps(g)), *self.last)
         placed, arena = _placed([*self._buffers(), *self.extra], steps)
         inputs = tuple(names[x] for x in schedule.inputs)
         return Program(name, _sizes(schedule), placed, inputs, self.outputs, steps, arena)
+
+    def _steps(self, group: Group) -> list[Step]:
+        """What a group becomes."""
+        if isinstance(group.stored[0], Outside):
+            return steps_of(group, self.names)
+        return [launch_of(lower(group, self.names, self.schedule.grain, self._choice(group)), self.names)]
 
     def _buffers(self) -> list[Buffer]:
         buffers = {self.names[x]: Buffer(self.names[x], x.type, "input") for x in self.schedule.inputs}
@@ -128,11 +136,9 @@ def _placed(buffers: list[Buffer], steps: tuple[Step, ...]) -> tuple[tuple[Buffe
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for n, step in enumerate(steps):
-        used = step.arguments if isinstance(step, Launch) else (step.source, step.target)  # type: ignore[union-attr]
-        for name in used:
-            if isinstance(name, str):
-                first.setdefault(name, n)
-                last[name] = n
+        for name in uses(step):
+            first.setdefault(name, n)
+            last[name] = n
     temporary = [b for b in buffers if b.role == "temporary" and b.name in first]
     offsets, arena = plan([Lifetime(b.name, b.type.bytes, first[b.name], last[b.name]) for b in temporary])
     kept = [b for b in buffers if b.role != "temporary" or b.name in first]

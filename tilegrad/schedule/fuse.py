@@ -12,11 +12,13 @@ from ..ir.dtype import int64
 from ..ir.graph import Graph, Value
 from ..ir.scalar import Apply, Const, Expr, Index, Read, Reduce, Scan, facts, substitute, walk
 from ..ir.size import Dim, product
+from ..ops.outside import Outside
 from ..runtime.grain import Grain
 from .across import in_blocks
 from .group import Group, Kind, Mapping, Schedule, Store, merged
 from .inline import RECOMPUTED, Element, elements, typical, weight_of
 from .nests import nest
+from .outside import call_of
 from .pieces import in_pieces
 from .products import free_indices, operands, side_by_side
 from .waiting import Waits, of_nodes, waiting
@@ -65,12 +67,16 @@ class _Fusion:
         self.apart: dict[tuple[Value, Value], str] = {}
         self.moved: dict[int, int] = {}
         for number, (value, element) in enumerate(self.nodes.items()):
-            group = _alone(value, element)
+            if value in self.place:
+                continue  # an output of a call that is here already
+            group = call_of(value, self.nodes) if isinstance(value, Outside) else _alone(value, element)
             self.groups[number] = group
-            self.place[value] = number
+            self.place.update(dict.fromkeys(group.values(), number))
             self.reads[number] = set(value.inputs) if value.opaque else group.reads()
         later = of_nodes(self.graph, waits, self.nodes)
-        self.waits = {number: later.get(value, set()) for number, value in enumerate(self.nodes)}
+        self.waits: dict[int, set[Value]] = {number: set() for number in self.groups}
+        for value in self.nodes:
+            self.waits[self.place[value]] |= later.get(value, set())
 
     def schedule(self) -> Schedule:
         for value in list(self.nodes):
@@ -83,7 +89,8 @@ class _Fusion:
         for number in order:
             group = self.groups[number]
             needed = {x for other, reads in self.reads.items() if other != number for x in reads} | outputs
-            stored = tuple(m.value for m in group.members if m.value in needed)
+            whole = isinstance(group.members[0].value, Outside)  # a call gives all of its outputs, wanted or not
+            stored = tuple(m.value for m in group.members if whole or m.value in needed)
             groups.append(group.replaced(stored=stored, after=tuple(self.waits[number] - set(group.values()))))
         apart = tuple((p, c, why) for (p, c), why in self.apart.items() if self.place[p] != self.place[c])
         return Schedule(self.graph.inputs, self.graph.outputs, tuple(groups), apart, (), self.grain)

@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 
 from ..ir.graph import Value
 from ..ir.scalar import Read, Reduce, Scan, walk
+from ..ops.outside import Outside
 from .group import Group, Schedule
 from .whole import is_whole
 
@@ -46,6 +47,8 @@ def place_updates(schedule: Schedule, updates: Iterable[tuple[Value, Value]]) ->
 
 def _overwrites(group: Group, new: Value, old: Value, whole: int) -> bool:
     """Whether a group may write `new` where `old` is: it reads no element of it that another instance writes."""
+    if isinstance(new, Outside):
+        return new.overwrites(old)
     if group.kind == "opaque" or new.type != old.type:
         return False
     if is_whole(group.rows, group.columns, whole):

@@ -10,7 +10,6 @@ from tests.backend.cuda.test_dot import compiled
 from tests.ops.examples_windows import sliding
 from tilegrad.backend.cuda.build import built
 from tilegrad.backend.cuda.code.dot_group import Grouped
-from tilegrad.backend.cuda.code.dot_loop import Copied
 from tilegrad.backend.cuda.code.lower import Lowering, lower
 from tilegrad.backend.cuda.tensor_map import TensorMap
 from tilegrad.backend.reference.tile import run
@@ -18,7 +17,6 @@ from tilegrad.ir.dtype import bfloat16
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.program import Launch
 from tilegrad.ir.tile import Kernel
-from tilegrad.ir.tile_parser import parse
 from tilegrad.ops import convolution
 from tilegrad.ops.activation import relu
 from tilegrad.ops.comparison import gt
@@ -105,24 +103,6 @@ def test_convolutions_compile_without_spills(name: str) -> None:
 def test_convolutions_compile_elsewhere() -> None:
     for architecture in ("sm_80", "sm_120"):
         assert built(KERNELS["late"](), architecture).spills <= 256
-
-
-def test_warps_beyond_a_small_tile_read_what_is_there() -> None:
-    kernel = parse("""
-def contract(x: "*bf16", y: "*bf16", out: "*f32"):
-    i = tl.arange(0, 16)
-    acc = tl.zeros([16, 16], tl.float32)
-    for k in range(0, 128, 64):
-        ks = k + tl.arange(0, 64)
-        x_ = tl.load(x + ((i * 128)[:, None] + ks[None, :]))
-        y_ = tl.load(y + ((i * 128)[None, :] + ks[:, None]))
-        acc = tl.dot(x_, y_, acc)
-    tl.store(out + ((i * 16)[:, None] + i[None, :]), acc)
-""")
-    (plan,) = Lowering(kernel, "sm_80").products.loops.values()
-    assert isinstance(plan, Copied)
-    last = (plan.stages - 1) * plan.stage + plan.sides[0].size
-    assert plan.shared >= last + plan.tiling.across * plan.tiling.columns * 128
 
 
 # --- emulated ------------------------------------------------------------------------------------

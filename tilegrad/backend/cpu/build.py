@@ -34,26 +34,26 @@ _lock = RLock()
 
 def built(kernels: Sequence[Kernel]) -> KernelCode:
     """Compiles and links kernels; those that another program has in memory are shared with it."""
-    owners, addresses = [], {}
+    codes: dict[str, objects.Code] = {}
     with _lock:
-        different = {kernel.digest(): kernel for kernel in kernels}
-        codes = {digest: _linked.get(digest) for digest in different}
-        for group in _by_unique_names([different[digest] for digest, code in codes.items() if code is None]):
+        different = {kernel.form(): kernel for kernel in kernels}
+        for form in different:
+            known = _linked.get(form)
+            if known is not None:
+                codes[form] = known
+        for group in _by_unique_names([kernel for form, kernel in different.items() if form not in codes]):
             code = objects.link([kernel_object(kernel) for kernel in group], [kernel.name for kernel in group])
             for kernel in group:
-                codes[kernel.digest()] = _linked[kernel.digest()] = code
-        for digest, found in codes.items():
-            assert found is not None
-            addresses[digest] = found.addresses[different[digest].name]
-            owners.append(found)
-    return KernelCode(addresses, owners)
+                codes[kernel.form()] = _linked[kernel.form()] = code
+    addresses = {kernel.digest(): codes[kernel.form()].addresses[kernel.name] for kernel in kernels}
+    return KernelCode(addresses, list(codes.values()))
 
 
 def kernel_object(kernel: Kernel) -> bytes:
     """The object file of a kernel, from the disk if it was compiled before."""
     store = shared("kernels")
     host = objects.host()
-    name = key("kernel", sources("backend/cpu", "ir"), *host, objects.version(), kernel.digest())
+    name = key("kernel", sources("backend/cpu", "ir"), *host, objects.version(), kernel.form())
     found = store.read(name)
     if found is None:
         try:

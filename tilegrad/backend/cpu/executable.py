@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...ir.program import Launch, Program
 from ...runtime import events
 from ...runtime.device import Executable, Runner
 from . import native
+from .borders import resolved
 from .build import KernelCode, built
 from .deal import Call, deal
 from .moulds import maker
+from .outside import look
 from .settle import settle
 from .table import Table
 
@@ -36,6 +39,7 @@ class CpuExecutable(Executable):
     """A compiled program."""
 
     def __init__(self, device: CpuDevice, program: Program) -> None:
+        program = with_borders(program)
         super().__init__(program)
         self.device = device
         self.code = built([step.kernel for step in program.steps if isinstance(step, Launch)])
@@ -56,6 +60,14 @@ class CpuExecutable(Executable):
         return Binding(self.device, self.program, self.code, dict(zip(self.program.sizes, key, strict=True)))
 
 
+def with_borders(program: Program) -> Program:
+    """The program with the masks of users' kernels resolved at the borders."""
+    if not any(isinstance(step, Launch) and step.users for step in program.steps):
+        return program
+    steps = [s.replaced(kernel=resolved(s.kernel)) if isinstance(s, Launch) and s.users else s for s in program.steps]
+    return program.replaced(steps=tuple(steps))  # type: ignore[no-any-return]
+
+
 class Binding:
     """A program with its sizes settled, and its code."""
 
@@ -63,13 +75,14 @@ class Binding:
         self.name = program.name
         self.device = device
         self.code = code
-        self.settled = settle(program, code.__getitem__, native.code().addresses["copy_bytes"], sizes)
+        self.settled = settle(program, code.__getitem__, native.code().addresses, sizes)
         device.grow_arena(self.settled.arena)
 
     def table(self, calls: Sequence[Call], *, timed: bool = False) -> Table:
         """The program dealt to the threads as the calls' times suggest."""
         team, settled = native.team(), self.settled
-        long = sum(call.nanoseconds for call in calls) > LONG
+        asks_python = any(call.kind == "python" for call in settled.calls_outside)
+        long = asks_python or sum(call.nanoseconds for call in calls) > LONG
         segments = deal(calls, team.threads, merge=not timed)
         return Table(team, calls, segments, settled.patches, settled.data, long=long, timed=timed)
 
@@ -85,14 +98,17 @@ class Binding:
             "learner": learner,
             "listeners": events.listeners,
             "run": learner.table.run,
+            "look": partial(look, settled.calls_outside),
         } | {f"make{n}": maker(self.device, bytes) for n, bytes in enumerate(settled.made)}
-        source = runner_source(settled.inputs, len(settled.made), settled.results, bool(settled.arena))
+        fails = bool(settled.calls_outside)
+        source = runner_source(settled.inputs, len(settled.made), settled.results, bool(settled.arena), fails)
         exec(source, names)
         return names["runner"]  # type: ignore[return-value]
 
 
-def runner_source(inputs: int, made: int, results: Sequence[int], arena: bool) -> str:
-    """The text of a runner: `made` is the number of new outputs, `results` has the datum of each result.
+def runner_source(inputs: int, made: int, results: Sequence[int], arena: bool, fails: bool = False) -> str:
+    """The text of a runner: `made` is the number of new outputs, `results` has the datum of each result; one with
+    calls of somebody else's functions looks whether one of them failed.
 
     >>> print(runner_source(2, 1, [2, 0], True))
     def runner(inputs):
@@ -117,8 +133,11 @@ def runner_source(inputs: int, made: int, results: Sequence[int], arena: bool) -
     lines += [f"    {', '.join(given)}{',' if inputs == 1 else ''} = inputs"] if inputs else []
     lines += [f"    y{n} = make{n}()" for n in range(made)]
     lines += ["    arena = device.arena"] if arena else []
-    lines += ["    if listeners:", f"        learner.profiled({data})", f"        {result}"]
-    lines += ["    if learner.learning:", "        run = learner.next()", f"    run({data})", f"    {result}"]
+    looked = ["look()"] if fails else []
+    end = [*looked, result]
+    lines += ["    if listeners:", f"        learner.profiled({data})", *(f"        {line}" for line in end)]
+    lines += ["    if learner.learning:", "        run = learner.next()", f"    run({data})"]
+    lines += [f"    {line}" for line in end]
     return "\n".join(lines)
 
 

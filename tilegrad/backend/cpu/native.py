@@ -99,7 +99,7 @@ def source() -> str:
 @once
 def code() -> objects.Code:
     """The native part, compiled and linked."""
-    names = ["run_tasks", "copy_bytes", "pauses", "work", "wake", "retire", "call", "make", "drop"]
+    names = ["run_tasks", "copy_bytes", "call_outside", "pauses", "work", "wake", "retire", "call", "make", "drop"]
     names += [f"at_{slot}" for slot in ("address", "blocks", "bytes", "device", "memory")]
     python = ctypes.pythonapi
     symbols = {name: _address_of(getattr(python, name)) for name in API}

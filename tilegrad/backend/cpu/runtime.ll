@@ -100,6 +100,64 @@ define void @copy_bytes(ptr %arguments, i64 %begin, i64 %end) {
   ret void
 }
 
+; A kernel that calls a function of somebody else (`runtime/work.py`): arguments are the number of tensors, how often it
+; is called, the function, what it is given, the word for its status, a table of offsets (a row for each call), and for
+; each tensor its address and the field where the function looks for it.
+define void @call_outside(ptr %arguments, i64 %begin, i64 %end) {
+entry:
+  %count = load i64, ptr %arguments
+  %calls.at = getelementptr i64, ptr %arguments, i64 1
+  %calls = load i64, ptr %calls.at
+  %function.at = getelementptr i64, ptr %arguments, i64 2
+  %function = load ptr, ptr %function.at
+  %given.at = getelementptr i64, ptr %arguments, i64 3
+  %given = load ptr, ptr %given.at
+  %status.at = getelementptr i64, ptr %arguments, i64 4
+  %status = load ptr, ptr %status.at
+  %offsets.at = getelementptr i64, ptr %arguments, i64 5
+  %offsets = load ptr, ptr %offsets.at
+  br label %again
+again:
+  %n = phi i64 [ 0, %entry ], [ %n.next, %went_well ]
+  %more = icmp ult i64 %n, %calls
+  br i1 %more, label %tensors, label %leave
+tensors:
+  %row = mul i64 %n, %count
+  br label %next
+next:
+  %k = phi i64 [ 0, %tensors ], [ %k.next, %put ]
+  %left = icmp ult i64 %k, %count
+  br i1 %left, label %put, label %call
+put:
+  %twice = shl i64 %k, 1
+  %address.slot = add i64 %twice, 6
+  %address.at = getelementptr i64, ptr %arguments, i64 %address.slot
+  %address = load ptr, ptr %address.at
+  %field.slot = add i64 %twice, 7
+  %field.at = getelementptr i64, ptr %arguments, i64 %field.slot
+  %field = load ptr, ptr %field.at
+  %offset.place = add i64 %row, %k
+  %offset.at = getelementptr i64, ptr %offsets, i64 %offset.place
+  %offset = load i64, ptr %offset.at
+  %here = getelementptr i8, ptr %address, i64 %offset
+  store ptr %here, ptr %field
+  %k.next = add i64 %k, 1
+  br label %next
+call:
+  %found = call i32 %function(ptr %given)
+  %wrong = icmp ne i32 %found, 0
+  br i1 %wrong, label %failed, label %went_well
+went_well:
+  %n.next = add i64 %n, 1
+  br label %again
+failed:
+  %word = zext i32 %found to i64
+  store i64 %word, ptr %status
+  br label %leave
+leave:
+  ret void
+}
+
 define private void @stamp(ptr %at) {
   %now = alloca [2 x i64]
   %_ = call i32 @clock_gettime(i32 1, ptr %now)

@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ...errors import RuntimeFault
-from ...ir.program import Copy, Launch, Program
+from ...ir.program import Copy, Foreign, Launch, Program
 from ...ir.size import Size, known
 from ...ir.tile import Kernel, Name, Store
 from ...ir.tile_access import statements, walk
+from ...runtime.work import settled
 from .deal import Call, Span
+from .outside import OutsideCall
 from .pool import ALIGNMENT
 from .table import Patch
 
@@ -24,8 +26,13 @@ BYTES = 8.0
 """A guess of the bytes copied in a nanosecond."""
 COPIED = 1 << 16
 """What one instance of the kernel `copy_bytes` copies."""
+OUTSIDE = 80_000.0
+"""A guess of the operations of a function of somebody else."""
 INPUTS = -1
 """The memory of all inputs, as one: the caller may give the same buffer twice."""
+
+
+Native = Mapping[str, int]
 
 
 class Place(NamedTuple):
@@ -44,15 +51,16 @@ class Settled(NamedTuple):
     made: list[int]
     results: list[int]
     arena: int
+    calls_outside: list[OutsideCall]
 
     @property
     def data(self) -> int:
         return self.inputs + len(self.made) + bool(self.arena)
 
 
-def settle(program: Program, address: Callable[[Kernel], int], copy: int, sizes: Mapping[str, int]) -> Settled:
-    """The program for these sizes. `address` gives the code of a kernel, `copy` is that of `copy_bytes`."""
-    return _Settler(program, sizes).settled(address, copy)
+def settle(program: Program, address: Callable[[Kernel], int], native: Native, sizes: Mapping[str, int]) -> Settled:
+    """The program for these sizes. `address` gives the code of a kernel, `native` has that of ours."""
+    return _Settler(program, sizes).settled(address, native)
 
 
 class _Settler:
@@ -65,8 +73,9 @@ class _Settler:
         self.places = self._placed()
         self.calls: list[Call] = []
         self.patches: list[Patch] = []
+        self.calls_outside: list[OutsideCall] = []
 
-    def settled(self, address: Callable[[Kernel], int], copy: int) -> Settled:
+    def settled(self, address: Callable[[Kernel], int], native: Native) -> Settled:
         for step in self.program.steps:
             match step:
                 case Launch(kernel, arguments, grid, _, work):
@@ -76,11 +85,31 @@ class _Settler:
                 case Copy(source, target):
                     bytes = self.bytes(source)
                     work = OPERATIONS * COPIED / BYTES
-                    self._add(f"copy {target}", copy, [source, target, bytes], [-(-bytes // COPIED)], {target}, work)
+                    self._add(
+                        f"copy {target}",
+                        native["copy_bytes"],
+                        [source, target, bytes],
+                        [-(-bytes // COPIED)],
+                        {target},
+                        work,
+                    )
+                case Foreign():
+                    self._call_outside(step, native["call_outside"])
                 case _:
                     pass  # memory is planned, and steps run in order
         results = [self.places[name].datum for name in self.program.outputs]
-        return Settled(self.calls, self.patches, len(self.program.inputs), self.made, results, self.arena)
+        inputs = len(self.program.inputs)
+        return Settled(self.calls, self.patches, inputs, self.made, results, self.arena, self.calls_outside)
+
+    def _call_outside(self, step: Foreign, code: int) -> None:
+        """A call of somebody else's function, as a kernel of one instance."""
+        names = (*step.inputs, *step.outputs)
+        types = [settled(self.buffers[name].type, self.sizes) for name in names]
+        count = len(step.inputs)
+        call = OutsideCall(step.work.prepared(types[:count], types[count:], "cpu"), step.work.kind)
+        self.calls_outside.append(call)
+        tensors = [word for pair in zip(names, call.prepared.data, strict=True) for word in pair]
+        self._add(step.work.name, code, [*call.words, *tensors], [1], set(step.outputs), OUTSIDE)
 
     def _placed(self) -> dict[str, Place]:
         places = {name: Place(n) for n, name in enumerate(self.program.inputs)}

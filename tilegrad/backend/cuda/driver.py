@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import RuntimeFault, TilegradError
+from .outside import ForeignCall
 from .tensor_map import ALIGNED, BYTES, TensorMap
 
 if TYPE_CHECKING:
@@ -262,6 +263,13 @@ class Driver(ABC):
 
     @abstractmethod
     def launch(self, call: Call, stream: int) -> None: ...
+
+    def start(self, call: Call | ForeignCall, stream: int) -> None:
+        """Launches a kernel or a copy, or calls somebody else's function."""
+        if isinstance(call, ForeignCall):
+            call.start(self, stream)
+        else:
+            self.launch(call, stream)
 
     # --- graphs --------------------------------------------------------------------------------
 

@@ -61,6 +61,7 @@ class Binding:
         self.plan = planned(executable.program, executable.functions, device.properties, sizes)
         self.work = Work(self.name, tuple([(step.call.name, step.origin) for step in self.plan.steps]))
         self.made = [(bytes, class_bytes(bytes)) for bytes in self.plan.made]
+        self.is_graph = len(self.plan.steps) > 1 and not self.plan.calls_outside
         self.runs = 0
         self.graph: ProgramGraph | None = None
         self.data: list[int] = [0] * len(self.plan.patches)
@@ -107,7 +108,7 @@ class Binding:
             if events.listeners:
                 self.patch(data)
                 profiled(self.device, queue, self.name, self.plan.steps)
-            elif len(self.plan.steps) > 1:
+            elif self.is_graph:
                 self._as_graph(queue, data, buffers[: self.plan.inputs])
             else:
                 self._direct(queue, data)
@@ -124,7 +125,7 @@ class Binding:
             queue.recent.append((number, Work(self.name, (kernel,)), True))
             if watched == "checked":
                 check_accesses(self.device, queue, step)
-            driver.launch(step.call, queue.handle)
+            driver.start(step.call, queue.handle)
             if watched in WATCHED:
                 driver.await_stream(queue.handle)
             driver.mark(queue.handle, queue.progress, number)
@@ -147,7 +148,7 @@ class Binding:
 
     def _direct(self, queue: Queue, data: list[int]) -> None:
         self.patch(data)
-        launch, stream = self.device.driver.launch, queue.handle
+        launch, stream = self.device.driver.start, queue.handle
         for step in self.plan.steps:
             launch(step.call, stream)
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...runtime import events
+from .outside import ForeignCall
 from .plan import Plan
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class ProgramGraph:
             self.graph = driver.new_graph()
             self.nodes: list[int] = []
             for step, after in zip(plan.steps, plan.after(distinct), strict=True):
+                assert not isinstance(step.call, ForeignCall), "such a program is started step by step"
                 before = [self.nodes[n] for n in after]
                 self.nodes.append(driver.add_node(self.graph, step.call, before, device.context))
             self.executable = driver.instantiate(self.graph)
@@ -42,6 +44,7 @@ class ProgramGraph:
         others = [n for n, (old, new) in enumerate(zip(self.data, data, strict=True)) if old != new]
         for step in {patch.step for n in others for patch in patches[n]}:
             call = self.plan.steps[step].call
+            assert not isinstance(call, ForeignCall)
             device.driver.renew_node(self.executable, self.nodes[step], call, device.context)
         self.data = list(data)
 

@@ -10,13 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ...errors import RuntimeFault
-from ...ir.program import Buffer, Copy, Launch, Program
+from ...ir.program import Buffer, Copy, Foreign, Launch, Program
 from ...ir.size import known
 from ...ir.tile import Kernel
 from ...ir.tile_access import Accesses, accesses
 from ...ir.tile_checker import check
+from ...runtime.work import settled
 from .driver import Call, CopyCall, KernelCall
 from .functions import Function
+from .outside import ForeignCall
 from .properties import Properties, check_launch
 
 ALIGNMENT = 256
@@ -43,7 +45,7 @@ class Patch(NamedTuple):
 class Step(NamedTuple):
     """A call and the memory that it reads and writes; `launch` is what it was made from, None for a copy."""
 
-    call: Call
+    call: Call | ForeignCall
     origin: str
     reads: tuple[Span, ...]
     writes: tuple[Span, ...]
@@ -66,6 +68,11 @@ class Plan(NamedTuple):
     results: list[int]
     updated: list[int]
     arena: int
+
+    @property
+    def calls_outside(self) -> bool:
+        """Whether somebody else's functions are called."""
+        return any(isinstance(step.call, ForeignCall) for step in self.steps)
 
     def after(self, distinct: bool) -> list[list[int]]:
         """The steps that each step must wait for, those left out that others among them wait for.
@@ -147,6 +154,8 @@ class _Planner:
                     self._launch(step)
                 case Copy(source, target):
                     self._copy(source, target)
+                case Foreign():
+                    self._call_outside(step)
                 case _:
                     pass  # memory is planned; what waits for what is seen from the memory that steps use
         results = [self.places[name].datum for name in self.program.outputs]
@@ -201,9 +210,16 @@ class _Planner:
         if bytes:
             self._add(CopyCall(bytes), f"to {target}", [(0, source), (1, target)], [source], [target], 0.0, None)
 
+    def _call_outside(self, step: Foreign) -> None:
+        names = (*step.inputs, *step.outputs)
+        types = [settled(self.buffers[name].type, self.sizes) for name in names]
+        count = len(step.inputs)
+        call = ForeignCall(step.work, types[:count], types[count:], types[-1].device)
+        self._add(call, "", list(enumerate(names)), step.inputs, step.outputs, 0.0, None)
+
     def _add(
         self,
-        call: Call,
+        call: Call | ForeignCall,
         origin: str,
         slots: Sequence[tuple[int, str]],
         loaded: Sequence[str],

@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import KernelError
 from ...ir.dtype import DType
 from ...runtime import events
-from .driver import KernelCall
+from .driver import CopyCall, KernelCall
 from .plan import Step
 from .queues import Queue
 
@@ -29,12 +29,12 @@ def profiled(device: CudaDevice, queue: Queue, name: str, steps: Sequence[Step])
     start = events.now()
     driver.record(marks[0], queue.handle)
     for step, mark in zip(steps, marks[1:], strict=True):
-        driver.launch(step.call, queue.handle)
+        driver.start(step.call, queue.handle)
         driver.record(mark, queue.handle)
     driver.await_event(marks[-1])
     times = [start + round(driver.elapsed(marks[0], mark) * 1e6) for mark in marks]
     for step, begin, end in zip(steps, times, times[1:], strict=False):
-        kind: events.Kind = "launch" if isinstance(step.call, KernelCall) else "copy"
+        kind: events.Kind = "copy" if isinstance(step.call, CopyCall) else "launch"
         label = step.call.name if kind == "launch" else step.origin.removeprefix("to ")
         events.emit(kind, label, device.name, begin, max(end, begin + 1), step.bytes, step.operations)
     events.emit("run", name, device.name, start, max(times[-1], start + 1))

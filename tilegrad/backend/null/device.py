@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import RuntimeFault
 from ...ir.dtype import DType
-from ...ir.program import Copy, Launch, Program
+from ...ir.program import Copy, Foreign, Launch, Program
 from ...ir.program_checker import check_program
 from ...ir.size import known
 from ...ir.tile import Kernel
@@ -102,6 +102,9 @@ def counted(program: Program, sizes: Mapping[str, int] = {}) -> Counts:
                 moved = sum(bytes[name] for name in {a for a in arguments if isinstance(a, str)})
                 instances = int(np.prod([tiles.count(sizes) for tiles in grid], dtype=np.int64))
                 total += Counts(kernels=1, instances=instances, bytes=moved)
+            case Foreign():
+                moved = sum(bytes[name] for name in {*step.inputs, *step.outputs})
+                total += Counts(kernels=1, instances=1, bytes=moved)
             case Copy(source, target):
                 total += Counts(copies=1, bytes=bytes[source] + bytes[target])
     return total

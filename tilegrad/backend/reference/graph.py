@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...ir.graph import Graph, Value
 from ...ir.scalar import Expr, Index, Position, Read
+from ...ir.size import known
 from ...ops.opaque import settled
+from ...ops.outside import Outside, TileWork
+from ...runtime.work import settled as settled_type
 from .scalar import evaluate
+from .tile import run
 
 
 def interpret(graph: Graph, inputs: Sequence[Any], sizes: Mapping[str, int] = {}) -> list[Any]:
@@ -21,6 +27,8 @@ def interpret(graph: Graph, inputs: Sequence[Any], sizes: Mapping[str, int] = {}
 
 
 def _computed(value: Value, arrays: Mapping[Value, Any], sizes: dict[str, int]) -> Any:
+    if isinstance(value, Outside):
+        return _called(value, [arrays[x] for x in value.inputs], sizes)
     if value.opaque:
         op = settled(value, sizes) if sizes else value
         return op.reference(*(arrays[x] for x in value.inputs))  # type: ignore[attr-defined]
@@ -30,3 +38,22 @@ def _computed(value: Value, arrays: Mapping[Value, Any], sizes: dict[str, int]) 
 
     indices = tuple(Index(f"i{n}", extent) for n, extent in enumerate(value.shape))
     return evaluate(value.element(indices, read), indices, arrays.__getitem__, sizes)
+
+
+def _called(value: Outside, arrays: Sequence[Any], sizes: dict[str, int]) -> Any:
+    """One output of a call, which is made on copies."""
+    given = [np.array(x, order="C") for x in arrays]
+    types = [settled_type(t, sizes) for t in value.results]
+    shapes: list[Any] = [t.shape for t in types]
+    made = [
+        np.empty(shape, t.dtype.numpy) if start is None else given[start]
+        for t, shape, start in zip(types, shapes, value.starts, strict=True)
+    ]
+    if isinstance(value.work, TileWork):
+        flat = [x.reshape(-1) for x in (*given, *made)]
+        memory = [*(flat[n] for n in value.work.places), *(known(size, sizes) for size in value.work.sizes)]
+        run(value.work.kernel, memory, tuple([tiles.count(sizes) for tiles in value.work.grid]))
+    else:
+        inputs = [settled_type(x.type, sizes) for x in value.inputs]
+        value.work.prepared(inputs, types, "cpu").run([x.ctypes.data for x in (*given, *made)])
+    return made[value.place]

@@ -35,10 +35,7 @@ class Copied(NamedTuple):
 
     @property
     def shared(self) -> int:
-        """Bytes of shared memory; warps whose sums are beyond the tile read beyond their operands."""
-        x, y = self.sides
-        reach = (self.tiling.down * self.tiling.rows * LINE, x.size + self.tiling.across * self.tiling.columns * LINE)
-        return self.stages * self.stage + max(0, *[end - self.stage for end in reach])
+        return self.stages * self.stage
 
     @property
     def parts(self) -> int:

@@ -1,0 +1,38 @@
+"""Calls of somebody else's functions in a program's table (`call_outside` in `runtime.ll`)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+from ...runtime.work import Prepared
+
+
+class OutsideCall:
+    """A prepared call, with the word in which it leaves its status and its table of offsets."""
+
+    def __init__(self, prepared: Prepared, kind: str) -> None:
+        self.prepared = prepared
+        self.kind = kind
+        self.status = ctypes.c_int64(0)
+        rows = [offset for row in prepared.offsets for offset in row]
+        self.offsets = (ctypes.c_int64 * max(1, len(rows)))(*rows)
+
+    @property
+    def words(self) -> list[int]:
+        """The arguments of `call_outside` that come before those for each tensor."""
+        made = self.prepared
+        places = [ctypes.addressof(self.status), ctypes.addressof(self.offsets)]
+        return [len(made.data), len(made.offsets), made.entry, made.call, *places]
+
+
+def look(calls: Sequence[OutsideCall]) -> None:
+    """After a run: raises for the first call that failed in it."""
+    failed = None
+    for call in calls:
+        status = call.status.value
+        if status:
+            call.status.value = 0
+            failed = failed or call.prepared.failed(status)
+    if failed is not None:
+        raise failed

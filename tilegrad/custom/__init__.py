@@ -1,0 +1,29 @@
+"""Operators of one's own: declared by a signature, with a reference, kernels, a gradient, and checks of all of them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .operator import Operator, op
+from .registry import operators
+
+if TYPE_CHECKING:
+    from . import checks
+    from .examples import example
+    from .kernels import which_kernel
+    from .verifying import Report, opcheck
+
+LATER = {"example": "examples", "opcheck": "verifying", "Report": "verifying", "which_kernel": "kernels"}
+"""What is imported when it is first used, and from where."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in LATER:
+        return getattr(import_module(f"{__name__}.{LATER[name]}"), name)
+    if name == "checks":
+        return import_module(f"{__name__}.checks")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = ["Operator", "Report", "checks", "example", "op", "opcheck", "operators", "which_kernel"]

@@ -1,0 +1,196 @@
+"""Arguments to try operators on: from a signature, of many shapes and dtypes, the same in every process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..foreign.patterns import Combined, Group, ScalarPattern, TensorPattern, names_in, value_of
+from ..functions.creation import tensor
+from ..ir.dtype import DTYPES, DType, bool_, float16, float32, float64, int32, int64
+from ..ir.size import known
+from ..lazy.handle import Handle
+
+if TYPE_CHECKING:
+    from .signature import Declaration
+
+SMALL = 256
+"""Elements up to which a tensor is written out in a script."""
+
+
+class Given(NamedTuple):
+    """A tensor that can be made again: `example(dtype, shape, seed, strided)`, or one that a person gave (`array`)."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    seed: int = 0
+    strided: bool = False
+    array: Any = None
+
+    def made(self) -> Any:
+        if self.array is not None:
+            return tensor(self.array, dtype=self.dtype)
+        return example(self.dtype, self.shape, self.seed, self.strided)
+
+    @property
+    def text(self) -> str:
+        if self.array is not None:
+            return f"tg.tensor({self.array.tolist()}, dtype=tg.{self.dtype.name})"
+        strided = ", strided=True" if self.strided else ""
+        return f'tg.custom.example("{self.dtype.name}", {self.shape}, seed={self.seed}{strided})'
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}{list(self.shape)}" + (" of a view" if self.strided else "")
+
+
+Argument = Any
+"""A `Given`, a tuple of them, a number or None."""
+
+
+def example(dtype: str | DType, shape: Sequence[int], seed: int = 0, strided: bool = False) -> Any:
+    """A tensor of random elements, the same for the same arguments: floats from -2 to 2, integers from 0 to 9. With
+    `strided` it is a view whose elements do not lie one after the other.
+
+    >>> example("int64", (2, 3), seed=1)
+    tensor([[4, 5, 7],
+            [9, 0, 1]])
+    """
+    kind = next(d for d in DTYPES if d is dtype or d.name == dtype)
+    random = np.random.default_rng([seed, *shape])
+    wide = tuple(shape) if not strided else (*reversed(shape), 2)
+    whole = random.integers(0, 2 if kind is bool_ else 10, wide) if not kind.is_float else random.uniform(-2, 2, wide)
+    made = tensor(whole.astype(np.float64 if kind.is_float else np.int64)).to(kind)
+    if strided:
+        made = made[..., 0].permute(*reversed(range(len(shape)))) if shape else made[0]
+    return made
+
+
+class Sizes(NamedTuple):
+    """What the names of a signature stand for: `extent` numbers names, `group` is what *s is."""
+
+    name: str
+    extents: tuple[int, ...]
+    group: tuple[int, ...]
+
+
+SIZES = (
+    Sizes("odd", (5, 7, 3, 9), (3,)),
+    Sizes("one", (1,), (1,)),
+    Sizes("no axes", (4, 6, 2), ()),
+    Sizes("two axes", (33, 17, 19), (2, 5)),
+    Sizes("empty", (4, 3), (0,)),
+    Sizes("an extent of 0", (0, 5), (2,)),
+    Sizes("longer", (130, 70), (9,)),
+)
+FLOATS = (float32, float64, float16)
+WHOLE = (int64, int32)
+
+
+def arguments(declaration: Declaration, sizes: Sizes, dtype: int = 0, strided: bool = False) -> list[Argument]:
+    """Arguments for an operator; `dtype` is a number into the dtypes that a variable may stand for."""
+    extents = _extents(declaration, sizes)
+    seeds = count(1)
+    made: list[Argument] = []
+    for p in declaration.parameters:
+        kind = declaration.kinds[p.name]
+        if isinstance(p.type, ScalarPattern):
+            made.append(_number(p.type.dtype, p.default, extents.get(p.name)))
+            continue
+        copies = 3 if kind == "many" else 1
+        tensors = [_given(p.type, extents, sizes, dtype, next(seeds), strided) for _ in range(copies)]
+        made.append(tuple(tensors) if kind == "many" else tensors[0])
+    return made
+
+
+def _given(
+    pattern: TensorPattern, extents: dict[str, int], sizes: Sizes, dtype: int, seed: int, strided: bool
+) -> Given:
+    shape: list[int] = []
+    for axis in pattern.axes:
+        if isinstance(axis, Group):
+            shape += sizes.group
+        else:
+            shape.append(known(value_of(axis, extents), {}))
+    return Given(dtype_of(pattern.dtype, dtype), tuple(shape), seed, strided and len(shape) > 0)
+
+
+def dtype_of(pattern: Any, number: int) -> DType:
+    """The dtype that a pattern stands for."""
+    if isinstance(pattern, DType):
+        return pattern
+    choices = WHOLE if pattern.name.startswith("I") else FLOATS
+    return choices[number % len(choices)]
+
+
+def varies(declaration: Declaration) -> bool:
+    """Whether a dtype varies."""
+    return any(
+        isinstance(p.type, TensorPattern) and not isinstance(p.type.dtype, DType) for p in declaration.parameters
+    )
+
+
+def _number(dtype: DType, default: Any, extent: int | None) -> Any:
+    number = default if default is not None else extent if extent is not None else 1.5 if dtype.is_float else 2
+    return bool(number) if dtype is bool_ else number
+
+
+def _extents(declaration: Declaration, sizes: Sizes) -> dict[str, int]:
+    """A number for each name of an extent; a number that is an argument is its default."""
+    found: dict[str, int] = {}
+    for p in declaration.parameters:
+        if isinstance(p.type, ScalarPattern):
+            if not p.type.dtype.is_float:
+                found[p.name] = int(p.default) if p.default is not None else 2
+            continue
+        for axis in p.type.axes:
+            if isinstance(axis, str | Combined):
+                for name in sorted(names_in(axis)):
+                    found.setdefault(name, sizes.extents[len(found) % len(sizes.extents)])
+    return found
+
+
+def made(arguments: Sequence[Argument]) -> list[Any]:
+    """The tensors and numbers of a call."""
+    return [
+        x.made() if isinstance(x, Given) else tuple([y.made() for y in x]) if isinstance(x, tuple) else x
+        for x in arguments
+    ]
+
+
+def as_given(arguments: Sequence[Any]) -> list[Argument]:
+    """Arguments that a person gave, such that they can be made again."""
+    return [
+        Given(x._value.dtype, tuple([known(n, {}) for n in x._value.shape]), array=x.detach().cpu().numpy().copy())  # type: ignore[attr-defined]
+        if isinstance(x, Handle)
+        else tuple(as_given(x))
+        if isinstance(x, tuple | list)
+        else x
+        for x in arguments
+    ]
+
+
+def tensors(arguments: Sequence[Argument]) -> Iterator[Given]:
+    """The tensors among the arguments."""
+    for x in arguments:
+        if isinstance(x, Given):
+            yield x
+        elif isinstance(x, tuple):
+            yield from tensors(x)
+
+
+def text(arguments: Sequence[Argument]) -> str:
+    """Arguments as they are written in a script."""
+    return ", ".join(
+        x.text if isinstance(x, Given) else f"({text(x)},)" if isinstance(x, tuple) and x else repr(x)
+        for x in arguments
+    )
+
+
+def shown(arguments: Sequence[Argument]) -> str:
+    """Arguments as they are named in a report."""
+    return ", ".join(
+        f"({shown(x)})" if isinstance(x, tuple) and not isinstance(x, Given) else str(x) for x in arguments
+    )

@@ -1,0 +1,183 @@
+"""Gradients of operators: the user's rule, or that of the reference.
+
+What the user's rule gives is differentiated in its turn as the gradient of the reference would be: second derivatives
+and `jvp` are right also where the rule is a kernel.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..autograd.engine import walking
+from ..errors import DTypeError, GradientError, OperatorError, ShapeError
+from ..functions.promotion import kind_of
+from ..ir.graph import Value
+from ..lazy.handle import Handle, mode, wrap
+from ..lazy.storage import detached
+from ..ops.broadcasting import fill, shown
+from ..ops.joint import joint_outputs
+from ..transform.autodiff import gradients, tracked_input
+from ..transform.batch import substitute
+
+if TYPE_CHECKING:
+    from .meaning import OperatorMeaning
+
+UPSTREAM = "upstream"
+Shares = list["Value | None"]
+
+
+def with_gradient(meaning: OperatorMeaning, outputs: Sequence[Value], arguments: Sequence[Value]) -> list[Value]:
+    """The outputs of an operator, with a way back for gradients."""
+
+    def rule(upstreams: Sequence[Value | None]) -> Shares:
+        known = [
+            u if u is not None else fill(0.0 if t.dtype.is_float else 0, t.shape, t.dtype, t.device)
+            for u, t in zip([*upstreams, *(None for _ in outputs[len(upstreams) :])], meaning.results, strict=True)
+        ]
+        if meaning.op.rule is None:
+            return of_reference(meaning, arguments, known)
+        return of_user(meaning, outputs, arguments, known)
+
+    floats = [n for n, y in enumerate(outputs) if y.dtype.is_float]
+    apart = [detached(outputs[n]) for n in floats]
+    made = dict(zip(floats, joint_outputs(apart, arguments, _only(rule, floats, len(outputs))), strict=True))
+    return [made.get(n, y) for n, y in enumerate(outputs)]
+
+
+def _only(rule: Callable[[Sequence[Value | None]], Shares], places: Sequence[int], count: int) -> Any:
+    """A rule for all outputs as one for some of them."""
+
+    def some(upstreams: Sequence[Value | None]) -> Shares:
+        everything: Shares = [None] * count
+        for place, u in zip(places, upstreams, strict=False):
+            everything[place] = u
+        return rule(everything)
+
+    return some
+
+
+def of_reference(meaning: OperatorMeaning, arguments: Sequence[Value], upstreams: Sequence[Value]) -> Shares:
+    """The gradients that follow from the reference."""
+    pullback = meaning.pullback()
+    changes = dict(zip((*pullback.inputs, *pullback.upstreams), (*arguments, *upstreams), strict=True))
+    found = iter(substitute([s for s in pullback.shares if s is not None], changes))
+    return [None if s is None else next(found) for s in pullback.shares]
+
+
+def of_user(
+    meaning: OperatorMeaning, outputs: Sequence[Value], arguments: Sequence[Value], upstreams: Sequence[Value]
+) -> Shares:
+    """What the user's rule gives, checked; further derivatives are those of the reference."""
+    rule = meaning.op.rule
+    assert rule is not None
+    shares = _checked(meaning, rule(**_given(meaning, outputs, arguments, upstreams)), arguments)
+    places = [n for n, s in enumerate(shares) if s is not None]
+    reads = [*arguments, *upstreams]
+    if not places or not mode.enabled or not any(x.tracked for x in reads):
+        return shares
+
+    def further(seconds: Sequence[Value | None]) -> Shares:
+        return _second(meaning, {n: u for n, u in zip(places, seconds, strict=False) if u is not None}, reads)
+
+    made = joint_outputs([detached(shares[n]) for n in places], reads, further)  # type: ignore[arg-type]
+    for n, value in zip(places, made, strict=True):
+        shares[n] = value
+    return shares
+
+
+def _second(meaning: OperatorMeaning, seconds: dict[int, Value], reads: Sequence[Value]) -> Shares:
+    """The gradient of the reference's gradient."""
+    pullback = meaning.pullback()
+    given = (*pullback.inputs, *pullback.upstreams)
+    flowing = [(s, u) for n, u in seconds.items() if (s := pullback.shares[n]) is not None and s.tracked]
+    if not flowing:
+        return [None] * len(given)
+    places = [tracked_input(s.type) for s, _ in flowing]
+    with walking(True, True):
+        found = gradients([s for s, _ in flowing], places, given)
+    changes = dict(zip((*given, *places), (*reads, *(u for _, u in flowing)), strict=True))
+    done = iter(substitute([g for g in found if g is not None], changes))
+    return [None if g is None else next(done) for g in found]
+
+
+def check_rule(name: str, rule: Callable[..., Any], known: Sequence[str]) -> None:
+    """A rule asks for what there is."""
+    wrong = [n for n in inspect.signature(rule).parameters if n not in known]
+    if wrong:
+        raise OperatorError(
+            f"{name}: its gradient asks for `{wrong[0]}`; there are {', '.join(known)} (arguments, results, and what "
+            "flows "
+            "back)"
+        )
+
+
+def names_for(arguments: Sequence[str], results: Sequence[str]) -> list[str]:
+    """What a gradient may ask for."""
+    upstreams = [UPSTREAM] if len(results) == 1 else [f"{UPSTREAM}_{name}" for name in results]
+    return [*arguments, *results, *upstreams]
+
+
+def _given(
+    meaning: OperatorMeaning, outputs: Sequence[Value], arguments: Sequence[Value], upstreams: Sequence[Value]
+) -> dict[str, Any]:
+    """The arguments of the user's rule, by name."""
+    declaration = meaning.op.declaration
+    results = [p.name for p in declaration.results]
+    tensors = declaration.arguments(meaning.form, [wrap(x) for x in arguments])
+    values = dict(zip([p.name for p in declaration.parameters], tensors, strict=True))
+    values |= dict(zip(results, map(wrap, outputs), strict=True))
+    values |= zip(names_for((), results)[len(results) :], map(wrap, upstreams), strict=True)
+    assert meaning.op.rule is not None
+    return {n: values[n] for n in inspect.signature(meaning.op.rule).parameters}
+
+
+def _checked(meaning: OperatorMeaning, made: Any, arguments: Sequence[Value]) -> Shares:
+    """One gradient for each tensor, as the rule gives them: in order, or by name."""
+    names = meaning.op.declaration.names(meaning.form)
+    varying = meaning.op.declaration.varying(meaning.form)
+    wanted = [n for n, varies in zip(names, varying, strict=True) if not varies]
+    if isinstance(made, dict):
+        unknown = [n for n in made if n not in wanted]
+        if unknown:
+            raise GradientError(f"{meaning.name}: its gradient has {unknown[0]!r}; the tensors are {', '.join(wanted)}")
+        given = [made.get(n) for n in wanted]
+    else:
+        given = list(_flat(made))
+        if len(given) != len(wanted):
+            raise GradientError(
+                f"{meaning.name}: its gradient gives {len(given)} values for the tensors {', '.join(wanted)}: one for "
+                "each, None for one that has none, or a dict by name"
+            )
+    rest = iter(given)
+    return [
+        None if varies else _share(meaning, name, next(rest), x)
+        for name, varies, x in zip(names, varying, arguments, strict=True)
+    ]
+
+
+def _flat(made: Any) -> list[Any]:
+    if not isinstance(made, tuple | list):
+        return [made]
+    return [x for part in made for x in _flat(part)]
+
+
+def _share(meaning: OperatorMeaning, name: str, share: Any, x: Value) -> Value | None:
+    if share is None:
+        return None
+    if not isinstance(share, Handle):
+        raise GradientError(f"{meaning.name}: the gradient of `{name}` is {kind_of(share)}; a tensor or None is wanted")
+    value = share.value
+    if value.shape != x.shape:
+        raise ShapeError(
+            f"{meaning.name}: the gradient of `{name}` has shape {shown(value.shape)}, and `{name}` has "
+            f"{shown(x.shape)}"
+        )
+    if value.dtype is not x.dtype:
+        raise DTypeError(
+            f"{meaning.name}: the gradient of `{name}` is {value.dtype.name}, and `{name}` is {x.dtype.name}: convert "
+            "it "
+            f"with .to({name}.dtype)"
+        )
+    return value if x.dtype.is_float else None

@@ -1,0 +1,234 @@
+"""What an operator is for tensors of some types: its reference as a graph, its code for a device, its gradients."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..autograd.engine import walking
+from ..errors import DTypeError, GradientError, OperatorError, ShapeError, TraceError
+from ..functions.autocasting import arithmetic
+from ..functions.promotion import kind_of
+from ..ir.graph import Graph, Input, TensorType, Value, topological
+from ..lazy.handle import Handle, mode, state, wrap
+from ..ops.broadcasting import fill
+from ..ops.declared import Meaning
+from ..ops.outside import Outside, outside
+from ..runtime.work import ArrayWork
+from ..transform.autodiff import gradients, tracked_input
+from .signature import Form
+
+if TYPE_CHECKING:
+    from .operator import Operator
+
+
+class OperatorMeaning(Meaning):
+    """An operator for one form of calls and some types."""
+
+    def __init__(self, op: Operator, form: Form, types: Sequence[TensorType]) -> None:
+        self.op = op
+        self.form = form
+        self.types = tuple(types)
+        self.name = op.name
+        self.results = op.declaration.types(self.types, form)
+        numbers = zip(op.declaration.parameters, form, strict=True)
+        shown = [f"{p.name}={present.number}" for p, present in numbers if present.number is not None]
+        self.label = op.name + (f"[{', '.join(shown)}]" if shown else "")
+        self._reference: Graph | None = None
+        self._code: dict[str, Graph] = {}
+        self._pullback: Pullback | None = None
+
+    def reference(self) -> Graph:
+        if self._reference is None:
+            fn = self.on_arrays(self.op.fn) if self.op.arrays else self.op.fn
+            self._reference = self.traced(fn, "the reference", tracked=True)
+        return self._reference
+
+    def code(self, device: str) -> Graph:
+        kind = device.partition(":")[0]
+        fn = self.op.kernels.get(kind) or self.op.kernels.get("")
+        if fn is None:
+            return self.reference()
+        if kind not in self._code:
+            fn = self.on_arrays(fn.fn) if isinstance(fn, OnArrays) else fn
+            self._code[kind] = self.traced(fn, f"the kernel for {kind}", tracked=False)
+        return self._code[kind]
+
+    def on_arrays(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """A function on arrays as one on tensors: a call that is recorded."""
+        declaration, form = self.op.declaration, self.form
+
+        def given_arrays(*arrays: Any) -> Any:
+            numbers = zip(arrays, declaration.varying(form), strict=True)
+            with apart(self.name):
+                return fn(*declaration.arguments(form, [x.item() if varies else x for x, varies in numbers]))
+
+        def on_tensors(*arguments: Any) -> Any:
+            values = [x.value for x in flat(arguments)]
+            made = outside(ArrayWork(self.name, given_arrays), values, self.results)
+            return [wrap(v) for v in made]
+
+        return on_tensors
+
+    def pullback(self) -> Pullback:
+        """The gradient of the reference, as a graph."""
+        if self._pullback is None:
+            meant = self.reference()
+            _refuse_foreign(self.name, meant)
+            upstreams = [tracked_input(t) if t.dtype.is_float else Input(t) for t in self.results]
+            flowing = [(y, u) for y, u in zip(meant.outputs, upstreams, strict=True) if y.tracked]
+            with walking(True, True):
+                found = gradients([y for y, _ in flowing], [u for _, u in flowing], meant.inputs)
+            self._pullback = Pullback(meant.inputs, tuple(upstreams), tuple(found))
+        return self._pullback
+
+    def traced(self, fn: Callable[..., Any], what: str, tracked: bool) -> Graph:
+        """What a function of tensors computes, as a graph from placeholders."""
+        declaration = self.op.declaration
+        inputs = [Input(t, n) for t, n in zip(self.types, declaration.names(self.form), strict=True)]
+        for x, varies in zip(inputs, declaration.varying(self.form), strict=True):
+            if tracked and x.dtype.is_float:
+                x.__dict__["tracked"] = True
+            if varies:
+                x.__dict__["number"] = True
+        outs = [Input(t, p.name) for t, p in zip(self.results, declaration.results, strict=True)]
+        with alone(tracked):
+            arguments = declaration.arguments(self.form, [wrap(x) for x in inputs])
+            found = self._called(fn, what, arguments, outs)
+        self._check(what, found, {*inputs}, {*outs})
+        return Graph(tuple(inputs), tuple(found))
+
+    def _called(self, fn: Callable[..., Any], what: str, arguments: list[Any], outs: list[Input]) -> list[Value]:
+        """The values of the results: returned, or written to tensors that the function was given for them."""
+        names = [p.name for p in self.op.declaration.results]
+        if not takes(fn, names):
+            made = fn(*arguments)
+            given = list(made) if isinstance(made, tuple | list) else [made]
+            if len(given) != len(names):
+                raise OperatorError(
+                    f"{self.name}: {what} returned {len(given)} values; the signature says {len(names)}"
+                )
+            for x, name in zip(given, names, strict=True):
+                if not isinstance(x, Handle):
+                    raise OperatorError(f"{self.name}: {what} returned {kind_of(x)} for `{name}`, and not a tensor")
+            return [x.value for x in given]
+        tensors = []
+        for out in outs:
+            out.__dict__["arbitrary"] = True
+            tensors.append(wrap(out))
+        if fn(*arguments, **dict(zip(names, tensors, strict=True))) is not None:
+            raise OperatorError(f"{self.name}: {what} takes `{names[0]}` to write to, and returned something too")
+        for x, out in zip(tensors, outs, strict=True):
+            if x.own_value() is out and out.type.count != 0:
+                raise OperatorError(f"{self.name}: {what} writes nothing to `{out.name}`")
+        return [
+            x.own_value() if out.type.count != 0 else fill(0, out.shape, out.dtype, out.device)
+            for x, out in zip(tensors, outs, strict=True)
+        ]
+
+    def _check(self, what: str, found: Sequence[Value], inputs: set[Value], outs: set[Value]) -> None:
+        """The results are as declared, and are computed from the arguments alone."""
+        for value, type, p in zip(found, self.results, self.op.declaration.results, strict=True):
+            if value.dtype is not type.dtype:
+                raise DTypeError(
+                    f"{self.name}: {what} gives {value.dtype.name} for `{p.name}`; the signature says "
+                    f"{type.dtype.name}: {self.op.declaration}"
+                )
+            if value.shape != type.shape:
+                raise ShapeError(
+                    f"{self.name}: {what} gives shape {list(value.shape)} for `{p.name}`; the signature says "
+                    f"{list(type.shape)}: {self.op.declaration}"
+                )
+        for x in topological(found, inputs.__contains__):
+            if type_is_outside(x) and x not in inputs:
+                if x in outs:
+                    raise OperatorError(f"{self.name}: {what} reads `{x}` before it has written to it")
+                raise OperatorError(
+                    f"{self.name}: {what} uses a tensor of {x.type} that is none of its arguments (from outside, "
+                    "random, "
+                    "or made from a list): make it an argument, since what an operator gives may depend on nothing else"
+                )
+
+
+def _refuse_foreign(name: str, meant: Graph) -> None:
+    """A gradient of the reference needs a reference that has one."""
+    for x in meant.values():
+        if isinstance(x, Outside) and x.type.dtype.is_float and any(v.tracked for v in x.arguments):
+            raise GradientError(
+                f"{name} has no gradient: its reference calls {x.op}, which cannot be differentiated. Give it one: "
+                f"@{name}.gradient"
+            )
+
+
+def flat(arguments: Sequence[Any]) -> list[Any]:
+    """The tensors among arguments."""
+    return [
+        y for x in arguments for y in (flat(x) if isinstance(x, tuple | list) else [x] if isinstance(x, Handle) else [])
+    ]
+
+
+class OnArrays:
+    """A kernel that is a function on arrays."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+
+
+class _NoTensors:
+    """Watches a function on arrays, and lets it use no tensor: the program that it is a part of is running."""
+
+    def __init__(self, name: str) -> None:
+        self.__dict__["name"] = name
+
+    def __getattr__(self, _: str) -> Any:
+        raise TraceError(
+            f"{self.name} is given as a function on arrays, and uses a tensor while a program runs: work on the arrays "
+            "that it gets"
+        )
+
+
+@contextmanager
+def apart(name: str) -> Iterator[None]:
+    """While a function works on arrays: it must not use tensors, as it would wait for the program that waits for it."""
+    before = state.trace
+    state.trace = _NoTensors(name)
+    try:
+        yield
+    finally:
+        state.trace = before
+
+
+def type_is_outside(x: Value) -> bool:
+    """Whether a value is given, and not computed."""
+    return isinstance(x, Input) or x.buffer is not None
+
+
+class Pullback:
+    """Gradients of the arguments, from those of the results."""
+
+    def __init__(
+        self, inputs: tuple[Value, ...], upstreams: tuple[Value, ...], shares: tuple[Value | None, ...]
+    ) -> None:
+        self.inputs, self.upstreams, self.shares = inputs, upstreams, shares
+
+
+@contextmanager
+def alone(recorded: bool) -> Iterator[None]:
+    """While an operator's functions run on placeholders: nobody watches, autocast is off."""
+    before = state.trace, mode.enabled, mode.inference, arithmetic.low
+    state.trace, mode.enabled, mode.inference, arithmetic.low = None, recorded, False, ()
+    try:
+        yield
+    finally:
+        state.trace, mode.enabled, mode.inference, arithmetic.low = before
+
+
+def takes(fn: Callable[..., Any], names: Sequence[str]) -> bool:
+    """Whether a function has parameters of these names."""
+    try:
+        parameters = inspect.signature(fn).parameters
+    except (TypeError, ValueError):
+        return False
+    return all(name in parameters for name in names)

@@ -1,0 +1,163 @@
+"""Operators: a name, a signature, a reference in tensor operations, kernels for devices, and a gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..errors import OperatorError
+from ..functions.autocasting import get_float32_matmul_precision, lowered, widened
+from ..ir.graph import Value
+from ..lazy.handle import mode, wrap
+from ..ops.declared import Declared
+from .gradient import check_rule, names_for, with_gradient
+from .meaning import OnArrays, OperatorMeaning
+from .registry import register
+from .signature import Declaration
+
+if TYPE_CHECKING:
+    from .verifying import Report
+
+F = TypeVar("F", bound=Callable[..., Any])
+MOST_MEANINGS = 4096
+AUTOCAST = (None, "low", "float32")
+
+
+class Operator:
+    """What `@tilegrad.op(signature)` makes of a function; call it with tensors and numbers."""
+
+    def __init__(
+        self, declaration: Declaration, fn: Callable[..., Any], autocast: str | None = None, arrays: bool = False
+    ) -> None:
+        update_wrapper(self, fn)
+        self.declaration = declaration
+        self.name = declaration.name
+        self.namespace = declaration.namespace or fn.__module__
+        self.fn = fn
+        self.kernels: dict[str, Callable[..., Any] | OnArrays] = {}
+        """By kind of device; "" is for all of them."""
+        self.rule: Callable[..., Any] | None = None
+        self.autocast = autocast
+        self.arrays = arrays
+        """Whether the reference is a function on arrays."""
+        self.__doc__ = fn.__doc__ or declaration.whole.doc or None
+        self._meanings: dict[tuple[Any, ...], OperatorMeaning] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        tensors, form = self.declaration.bind(args, kwargs)
+        arguments = [x.value for x in tensors]
+        if self.autocast is not None:
+            arguments = self._cast(arguments)
+        types = tuple([(v.type.dtype, v.type.shape, v.type.device) for v in arguments])
+        meaning = self._meanings.get((form, types, get_float32_matmul_precision()))
+        if meaning is None:
+            meaning = self._meaning(form, types, arguments)
+        results: list[Value] = []
+        for place in range(len(meaning.results)):
+            results.append(made := Declared(tuple(arguments), meaning, place))
+            made.__dict__["tracked"] = False
+        if mode.enabled and any(x.tracked for x in arguments):
+            results = with_gradient(meaning, results, arguments)
+        return wrap(results[0]) if len(results) == 1 else tuple(map(wrap, results))
+
+    def _cast(self, arguments: list[Value]) -> list[Value]:
+        """The arguments in the types that autocast wants."""
+        return lowered(arguments) if self.autocast == "low" else list(map(widened, arguments))
+
+    def _meaning(self, form: Any, types: Any, arguments: list[Value]) -> OperatorMeaning:
+        """What the operator is for these types; its reference is tried at once, so that mistakes are told at the
+        call."""
+        if len(self._meanings) >= MOST_MEANINGS:
+            self._meanings.clear()
+        made = OperatorMeaning(self, form, [v.type for v in arguments])
+        made.reference()
+        self._meanings[form, types, get_float32_matmul_precision()] = made
+        return made
+
+    def kernel(
+        self, device: str | Callable[..., Any] = "", fn: Callable[..., Any] | None = None, *, arrays: bool = False
+    ) -> Any:
+        """Gives the operator a kernel: `@op.kernel` for all devices, `@op.kernel("cuda")` for one kind.
+
+        The function gets the arguments of the operator. It returns the results, or takes tensors to write to under
+        their names (`out` for a single one), and launches kernels on them. With `arrays` it gets numpy arrays, and
+        returns such.
+        """
+        if not isinstance(device, str):
+            return self.kernel("", device, arrays=arrays)
+        if device.partition(":")[2]:
+            raise OperatorError(
+                f"{self.name}: a kernel is for a kind of device, not for one of them: {device.partition(':')[0]!r}"
+            )
+        if fn is None:
+            return lambda given: self.kernel(device, given, arrays=arrays)
+        if not callable(fn):
+            raise OperatorError(f"{self.name}: a kernel is a function that launches kernels, not {type(fn).__name__}")
+        self.kernels[device] = OnArrays(fn) if arrays else fn
+        self._meanings.clear()
+        return fn
+
+    def gradient(self, rule: F) -> F:
+        """Gives the operator a gradient: `@op.gradient`.
+
+        The function asks by name for what it needs: arguments, results, and `upstream` (`upstream_NAME` for each of
+        several results). It returns a gradient for each tensor among the arguments, or a dict by name.
+        """
+        if not callable(rule):
+            raise OperatorError(f"{self.name}: a gradient is a function, not {type(rule).__name__}")
+        names = [p.name for p in self.declaration.parameters]
+        check_rule(self.name, rule, names_for(names, [p.name for p in self.declaration.results]))
+        self.rule = rule
+        return rule
+
+    def reference(self, *args: Any, **kwargs: Any) -> Any:
+        """The meaning, computed by other operations and by no kernel of the operator."""
+        if not self.arrays:
+            return self.fn(*args, **kwargs)
+        tensors, form = self.declaration.bind(args, kwargs)
+        meaning = OperatorMeaning(self, form, [x.value.type for x in tensors])
+        made = meaning.on_arrays(self.fn)(*tensors)
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def verify(self, *examples: Any, ulps: float = 64.0) -> Report:
+        """Tries the operator: shapes, dtypes, strides, aliasing, kernels against the reference (by how many units in
+        the last place they may differ), gradients by differences, jitted against lazy, `vmap`. Without examples, the
+        arguments follow from the signature."""
+        return import_module(f"{__package__}.verifying").verify(self, *examples, ulps=ulps)  # type: ignore[no-any-return]
+
+    def as_torch(self) -> Callable[..., Any]:
+        """The operator as a function of PyTorch's tensors, on the same memory."""
+        from .borrowed import for_torch
+
+        return for_torch(self)
+
+    def __repr__(self) -> str:
+        kernels = ", ".join(sorted(k or "all devices" for k in self.kernels)) or "none"
+        return f"<operator {self.namespace}::{self.declaration.text.partition('#')[0].strip()}; kernels: {kernels}>"
+
+
+def op(
+    signature: str, *, autocast: str | None = None, arrays: bool = False
+) -> Callable[[Callable[..., Any]], Operator]:
+    """Declares an operator; the function that is decorated says what it means, in tensor operations; with `arrays`,
+    as a function from numpy arrays to such, which is slow, and has no gradient but one that is given.
+
+    >>> import tilegrad as tg
+    >>> @tg.op("halved(x: F[*s]) -> F[*s]")
+    ... def halved(x):
+    ...     return x / 2
+    >>> halved(tg.tensor([1.0, 3.0]))
+    tensor([0.5000, 1.5000])
+    """
+    declaration = Declaration(signature)
+    if autocast not in AUTOCAST:
+        raise OperatorError(f"{declaration.name}: autocast is None, 'low' or 'float32', not {autocast!r}")
+
+    def declared(fn: Callable[..., Any]) -> Operator:
+        if not callable(fn):
+            raise OperatorError(f"{declaration.name}: @op stands before a function, not before {type(fn).__name__}")
+        return register(Operator(declaration, fn, autocast, arrays))
+
+    return declared

@@ -1,0 +1,219 @@
+"""Signatures of operators: the language of `foreign/signature.py`, and two things more.
+
+    parameter ::= NAME ":" tensor "?"                  a tensor or None
+                | NAME ":" "(" tensor "," "..." ")"    any number of tensors, as a tuple or list
+    name      ::= [NAMESPACE "::"] NAME
+
+A call settles which tensors are there. What it settles is called its *form*; for each form there is a plain signature,
+which checks dtypes and shapes and gives those of the results.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from ..errors import ArgumentError, DTypeError, ShapeError, SignatureError
+from ..foreign.patterns import Parameter, ScalarPattern, TensorPattern, as_number
+from ..foreign.signature import Signature, parse
+from ..ir.dtype import bool_
+from ..ir.graph import TensorType
+from ..lazy.handle import Handle
+
+Kind = Literal["tensor", "optional", "many", "number"]
+NAMESPACE = re.compile(r"\s*([A-Za-z_][\w.]*)::")
+MANY = re.compile(r":(\s*)\(([^()]*),(\s*\.\.\.\s*)\)")
+
+
+class Present(NamedTuple):
+    """What one parameter is in a call: how many tensors, and its number if it is one (`varies`: the number is a
+    tensor)."""
+
+    tensors: int
+    number: float | int | bool | None = None
+    varies: bool = False
+
+
+Form = tuple[Present, ...]
+
+
+class Declaration:
+    """A signature as it was written."""
+
+    def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise SignatureError(f"an operator is declared by a text, not by {type(text).__name__}: "
+                                 '@tilegrad.op("square(x: F[*s]) -> F[*s]")')  # fmt: skip
+        found = NAMESPACE.match(text)
+        self.namespace = found[1] if found else ""
+        self.text = text.strip()
+        rest = " " * (found.end() if found else 0) + text[found.end() if found else 0 :]
+        self.kinds: dict[str, Kind] = {}
+        plain = MANY.sub(self._many, rest)
+        plain = re.sub(r"\](\s*)\?", lambda m: "]" + m[1] + " ", plain)
+        try:
+            self.whole = parse(plain)
+        except SignatureError as error:
+            read = plain.strip().partition("#")[0].rstrip()
+            raise SignatureError(str(error.args[0]).replace(read, self.text)) from None
+        if self.whole.open or not self.whole.results:
+            raise SignatureError(f"{self.whole.name}: an operator says what it gives, as in -> F[*s]\n    {self.text}")
+        marked = dict.fromkeys(self._named(MANY, rest), "many")
+        marked |= dict.fromkeys(re.findall(r"(\w+)\s*:\s*\w+\s*\[[^\]]*\]\s*\?", rest), "optional")
+        for p in self.whole.parameters:
+            self.kinds[p.name] = marked.get(p.name, "tensor" if p.is_tensor else "number")  # type: ignore[assignment]
+        self.parameters = self.whole.parameters
+        self.forms: dict[Form, Signature] = {}
+
+    @staticmethod
+    def _many(found: re.Match[str]) -> str:
+        return f":{found[1]} {found[2]} {' ' * len(found[3])} "
+
+    @staticmethod
+    def _named(pattern: re.Pattern[str], text: str) -> list[str]:
+        """The names before what a pattern finds."""
+        before = (re.search(r"(\w+)\s*$", text[: m.start()]) for m in pattern.finditer(text))
+        return [m[1] for m in before if m]
+
+    @property
+    def name(self) -> str:
+        return self.whole.name
+
+    @property
+    def results(self) -> tuple[Parameter, ...]:
+        return self.whole.results
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], Form]:
+        """The tensors of a call in the order of the parameters, and its form."""
+        given = self.by_name(args, kwargs) if kwargs or len(args) != len(self.parameters) else args
+        tensors: list[Any] = []
+        form: list[Present] = []
+        for p, value in zip(self.parameters, given, strict=True):
+            kind = self.kinds[p.name]
+            if kind == "number":
+                form.append(self._number(p, value, tensors))
+            elif kind == "optional" and value is None:
+                form.append(ABSENT)
+            elif kind == "many":
+                form.append(self._several(p, value, tensors))
+            else:
+                tensors.append(self._tensor(p.name, value))
+                form.append(SINGLE)
+        return tensors, tuple(form)
+
+    def by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """The arguments of a call in the order of the parameters, with defaults."""
+        if len(args) > len(self.parameters):
+            raise ArgumentError(f"{self.name} takes {len(self.parameters)} arguments, not {len(args)}: {self.text}")
+        given = dict(zip([p.name for p in self.parameters], args, strict=False))
+        for name, value in kwargs.items():
+            if name in given:
+                raise ArgumentError(f"{self.name}: `{name}` is given twice: {self.text}")
+            if name not in self.kinds:
+                raise ArgumentError(f"{self.name} has no argument `{name}`: {self.text}")
+            given[name] = value
+        for p in self.parameters:
+            if p.name not in given:
+                if p.default is None and self.kinds[p.name] != "optional":
+                    raise ArgumentError(f"{self.name}: `{p.name}` is missing: {self.text}")
+                given[p.name] = p.default
+        return [given[p.name] for p in self.parameters]
+
+    def _tensor(self, name: str, value: Any) -> Any:
+        if isinstance(value, Handle):
+            return value
+        what = "None" if value is None else f"{type(value).__name__} {value!r:.40}"
+        remedy = (
+            f"it is not optional: write `{name}: ...[...]?` if it may be left out"
+            if value is None
+            else f"give a tensor, as in tilegrad.tensor({name})"
+        )
+        raise ArgumentError(f"{self.name}: `{name}` is {what}; {remedy}: {self.text}")
+
+    def _several(self, p: Parameter, value: Any, tensors: list[Any]) -> Present:
+        if not isinstance(value, tuple | list):
+            raise ArgumentError(
+                f"{self.name}: `{p.name}` is {type(value).__name__}; it takes a tuple or a list of tensors: {self.text}"
+            )
+        tensors += [self._tensor(f"{p.name}[{n}]", x) for n, x in enumerate(value)]
+        return Present(len(value))
+
+    def _number(self, p: Parameter, value: Any, tensors: list[Any]) -> Present:
+        assert isinstance(p.type, ScalarPattern)
+        if isinstance(value, Handle):
+            if value._value.shape or value._value.dtype is bool_:
+                raise DTypeError(
+                    f"{self.name}: `{p.name}` is a tensor of {value._value.type}; the signature says {p}, a Python "
+                    f"number: {p.name}.item() is one"
+                )
+            tensors.append(value)
+            return VARIES
+        if p.type.dtype is bool_:
+            if value not in (0, 1):
+                raise DTypeError(f"{self.name}: `{p.name}` is {value!r:.40}; the signature says bool: True or False")
+            return Present(0, bool(value))
+        return Present(0, as_number(value, p.type.dtype, self.name, p.name))
+
+    def plain(self, form: Form) -> Signature:
+        """The signature of calls of a form: it has the tensors that are there."""
+        found = self.forms.get(form)
+        if found is None:
+            parameters: list[Parameter] = []
+            for p, present in zip(self.parameters, form, strict=True):
+                if self.kinds[p.name] == "many":
+                    parameters += [Parameter(f"{p.name}[{n}]", p.type) for n in range(present.tensors)]
+                elif present.varies:
+                    assert isinstance(p.type, ScalarPattern)
+                elif present.tensors or present.number is not None:
+                    parameters.append(p)
+            found = Signature(self.name, tuple(parameters), self.results, "", self.whole.doc)
+            self.forms[form] = found
+        return found
+
+    def types(self, tensors: Sequence[TensorType], form: Form) -> tuple[TensorType, ...]:
+        """The types of the results, or an error that names the argument."""
+        signature = self.plain(form)
+        counted = [t for t, varies in zip(tensors, self.varying(form), strict=True) if not varies]
+        numbers = [x.number for x in form if x.number is not None]
+        match = signature.match(counted, numbers)
+        try:
+            return signature.outputs(match)
+        except KeyError as missing:
+            raise ShapeError(
+                f"{self.name}: {missing.args[0]} of a result is given by an argument that is not there in this call: "
+                f"{self.text}"
+            ) from None
+
+    def varying(self, form: Form) -> list[bool]:
+        """For each tensor of a call whether it stands for a number."""
+        return [present.varies for present in form for _ in range(present.tensors)]
+
+    def arguments(self, form: Form, tensors: Sequence[Any]) -> list[Any]:
+        """The arguments of a call of a form, with these tensors."""
+        rest = iter(tensors)
+        made: list[Any] = []
+        for p, present in zip(self.parameters, form, strict=True):
+            if self.kinds[p.name] == "many":
+                made.append(tuple([next(rest) for _ in range(present.tensors)]))
+            else:
+                made.append(next(rest) if present.tensors else present.number)
+        return made
+
+    def names(self, form: Form) -> list[str]:
+        """What each tensor of a call is called."""
+        made: list[str] = []
+        for p, present in zip(self.parameters, form, strict=True):
+            many = self.kinds[p.name] == "many"
+            made += [f"{p.name}[{n}]" if many else p.name for n in range(present.tensors)]
+        return made
+
+    def pattern(self, name: str) -> TensorPattern | ScalarPattern:
+        """The type of a parameter."""
+        return next(p.type for p in self.parameters if p.name == name)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+ABSENT, SINGLE, VARIES = Present(0), Present(1), Present(1, None, True)

@@ -1,0 +1,101 @@
+"""Functions in C++ that are called while a graph is recorded: each call is a value of it, and a step of its program."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import DeviceError, GradientError
+from ..ir.graph import TensorType, Value
+from ..lazy.handle import mode
+from ..ops.joint import joint_outputs
+from ..ops.outside import outside
+from ..runtime.device import device as device_of
+from ..runtime.work import ENTRY, Prepared, Work
+from .abi import Host, Record, Strided
+
+STRUCTURE = 40
+"""Bytes of a `tg_tensor`, whose first field is the address of its elements."""
+
+
+class CppWork(Work):
+    """A function in C++ with its numbers; two that are made from the same source do the same."""
+
+    def __init__(self, function: Any, numbers: Sequence[float | int]) -> None:
+        self.function = function
+        self.numbers = tuple(numbers)
+        self.name = function.name
+        self.kind = "python" if function.makes_tensors else "c"  # type: ignore[misc]
+        self._same = (function.digest, function.name, self.numbers)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CppWork) and self._same == other._same
+
+    def __hash__(self) -> int:
+        return hash(self._same)
+
+    def prepared(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> Prepared:
+        call = self.function.settled([Strided(t) for t in inputs], self.numbers)
+        record = call.record()
+        return (_WithMemory if self.kind == "python" else _Plain)(self.function, call.place, record, call)
+
+
+class _Plain(Prepared):
+    """A call that needs nothing but its tensors: made by native code."""
+
+    def __init__(self, function: Any, place: int, record: Record, keep: object) -> None:
+        self.function, self.record = function, record
+        count = len(record.extents)
+        data = [record.address_of_tensors + STRUCTURE * n for n in range(count)]
+        super().__init__(function.name, place, record.address, data, keep)
+
+    def failed(self, status: int) -> Exception:
+        return self.function.failure(*self.record.error)  # type: ignore[no-any-return]
+
+
+class _WithMemory(_Plain):
+    """A call that may ask for memory, which it gets from Python while it runs."""
+
+    def __init__(self, function: Any, place: int, record: Record, keep: object) -> None:
+        super().__init__(function, place, record, keep)
+        self.failure: BaseException | None = None
+        native = ENTRY(place)
+
+        def entry(call: int) -> int:
+            with Host(device_of("cpu"), ()) as host:
+                record.call.host = host.number
+                status: int = native(call)
+                self.failure = host.failure
+            return status
+
+        self.thunk = ENTRY(entry)
+        self.entry = ctypes.cast(self.thunk, ctypes.c_void_p).value or 0
+
+    def failed(self, status: int) -> Exception:
+        failure, self.failure = self.failure, None
+        return failure if isinstance(failure, Exception) else super().failed(status)
+
+
+def recorded(function: Any, values: Sequence[Value], numbers: Sequence[float | int]) -> list[Value]:
+    """The results of a call as values; gradients do not flow through them, and whoever asks for one is told."""
+    match = function.signature.match([v.type for v in values], numbers)
+    if match.device.partition(":")[0] == "cuda":
+        p = function.signature.tensors[0].name
+        raise DeviceError(f"{function.name} is C++ for the CPU, and `{p}` is on {match.device}: {p}.cpu() is not")
+    made = outside(CppWork(function, match.numbers), values, function.signature.outputs(match))
+    return without_gradient(function.name, made, values)
+
+
+def without_gradient(name: str, made: list[Value], values: Sequence[Value]) -> list[Value]:
+    """Results that refuse to be differentiated."""
+    if not (mode.enabled and any(v.tracked for v in values)):
+        return made
+
+    def refuse(_: Sequence[Value | None]) -> Sequence[Value | None]:
+        raise GradientError(
+            f"{name} has no derivative: call it within `with tilegrad.no_grad():`, on x.detach(), in the forward of a "
+            "tilegrad.autograd.Function, or make it a kernel of a tilegrad.op with a gradient"
+        )
+
+    return joint_outputs(made, values, refuse)

@@ -1,0 +1,59 @@
+"""CUDA kernels that are called while a graph is recorded: each call is a value of it, and a launch of its program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir.graph import TensorType, Value
+from ..ops.outside import outside
+from ..runtime.device import device as device_of
+from ..runtime.work import Prepared, Work
+from .recorded import without_gradient
+
+
+class CudaWork(Work):
+    """A kernel with its numbers; two that are made from the same source do the same."""
+
+    def __init__(self, function: Any, numbers: Sequence[float | int]) -> None:
+        self.function = function
+        self.numbers = tuple(numbers)
+        self.name = function.name
+        self._same = (function.digest, function.name, self.numbers)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CudaWork) and self._same == other._same
+
+    def __hash__(self) -> int:
+        return hash(self._same)
+
+    def prepared(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> Prepared:
+        return _Launched(self.function, inputs, self.numbers, device)
+
+
+class _Launched(Prepared):
+    """A launch with everything in place but the addresses and the stream."""
+
+    def __init__(
+        self, function: Any, inputs: Sequence[TensorType], numbers: Sequence[float | int], device: str
+    ) -> None:
+        self.driver = function.gpu_of(device_of(device)).driver
+        self.launched, self.places = function.prepared_launch(inputs, numbers, device_of(device))
+        super().__init__(function.name, 0, 0, [0] * len(function.names), function)
+
+    def run(self, addresses: Sequence[int], stream: int = 0) -> None:
+        call = self.launched
+        if call is None:
+            return
+        for offsets in self.offsets:
+            for slot, tensor in self.places:
+                call.slots[slot] = addresses[tensor] + offsets[tensor]
+            self.driver.launch(call, stream)
+
+
+def recorded(function: Any, values: Sequence[Value], numbers: Sequence[float | int]) -> list[Value]:
+    """The results of a call as values; gradients do not flow through them, and whoever asks for one is told."""
+    match = function.signature.match([v.type for v in values], numbers)
+    function.gpu_of(device_of(match.device))
+    made = outside(CudaWork(function, match.numbers), values, function.signature.outputs(match))
+    return without_gradient(function.name, made, values)

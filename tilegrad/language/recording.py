@@ -1,0 +1,156 @@
+"""Launches that are recorded instead of run: within `jit` and `vmap`, and in the kernels of operators.
+
+A kernel writes where its tensors are. In a graph the tensors that it writes get *new* values, as in-place operators
+give them: each is an output of the launch, which starts from the elements that were there (`ops/outside.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import InPlaceError, KernelLaunchError
+from ..ir.dtype import bool_, float32, int32
+from ..ir.graph import Value
+from ..ir.program import Tiles
+from ..ir.size import known
+from ..ir.tile import Assign, Atomic, Cast, For, Kernel, Literal, Load, Name, Parameter, Statement, Tile
+from ..ir.tile_access import statements
+from ..lazy import storage as sharing
+from ..lazy.handle import Handle, current, mode, state
+from ..lazy.layout import layout
+from ..lazy.storage import Storage
+from ..ops.outside import TileWork, outside
+from ..ops.tile_code import changed
+from .arguments import Bound
+from .tensors import Memory, refuse_overlap
+
+if TYPE_CHECKING:
+    from .kernel import Specialised
+
+
+class Pointed(NamedTuple):
+    """What a pointer of a kernel points to: the elements of a storage from an offset on."""
+
+    tensor: Any
+    storage: Storage
+    whole: Value
+    offset: int
+
+
+def record(name: str, found: Specialised, call: Bound, grid: tuple[int, ...], stored: frozenset[str]) -> None:
+    """Gives the tensors that a launch would write the values that it would give them."""
+    given = {p.name: x for p, x in zip(call.parameters, call.given, strict=True)}
+    pointed = {p.name: _pointed(given[p.name]) for p in found.ir.parameters if p.pointer}
+    _check_overlaps(name, pointed, stored)
+    written = {p.storage: p for n, p in pointed.items() if n in stored}
+    for n, p in pointed.items():
+        if n in stored:
+            _check_write(name, n, p)
+    arguments: list[Value] = []
+    place_of: dict[Storage, int] = {}
+    for p in pointed.values():
+        if p.storage not in place_of and not (p.storage in written and "arbitrary" in p.whole.__dict__):
+            place_of[p.storage] = len(arguments)
+            arguments.append(p.whole)
+    starts = [place_of.get(storage) for storage in written]
+    numbers = {p.name: given[p.name] for p in found.ir.parameters if not p.pointer}
+    kernel, loaded = with_numbers(found.fast, numbers)
+    names = [p.name for p in kernel.parameters]
+    kernel = with_offsets(kernel, {n: p.offset for n, p in pointed.items() if p.offset})
+    given_numbers = {f"{n}_at": len(arguments) + place for place, n in enumerate(loaded)}
+    arguments += [given[n].value for n in loaded]
+    output = {storage: len(arguments) + n for n, storage in enumerate(written)}
+    places: list[int] = []
+    for n in names:
+        storage = pointed[n].storage if n in pointed else None
+        places.append(given_numbers[n] if storage is None else output.get(storage, place_of.get(storage, -1)))
+    work = TileWork(kernel, tuple([Tiles(extent, 1) for extent in grid]), tuple(places))
+    made = outside(work, arguments, [p.whole.type for p in written.values()], starts)
+    for p, value in zip(written.values(), made, strict=True):
+        _write(name, p, value)
+
+
+def _pointed(x: Any) -> Pointed:
+    base = x.base()
+    return Pointed(x, base.storage, current(base), known(layout(x).offset, {}) if x._moves else 0)
+
+
+def _check_overlaps(name: str, pointed: dict[str, Pointed], stored: frozenset[str]) -> None:
+    memories = []
+    for parameter, p in pointed.items():
+        type = p.tensor._value.type
+        span = 1 + sum((n - 1) * s for n, s in zip(type.shape, layout(p.tensor).strides, strict=True))
+        memories.append((parameter, Memory(p.storage, p.offset, span if type.count else 0, type.dtype.bytes)))  # type: ignore[arg-type]
+    refuse_overlap(name, memories, stored)
+
+
+def _check_write(name: str, parameter: str, p: Pointed) -> None:
+    if mode.enabled and not p.tensor.base().hidden and p.whole.tracked:
+        raise InPlaceError(
+            f"kernel {name} writes to `{parameter}`, which gradients flow through: a kernel has no derivative. Launch "
+            "it within `with tilegrad.no_grad():`, on x.detach(), or give it one: tilegrad.op"
+        )
+
+
+def _write(name: str, p: Pointed, value: Value) -> None:
+    """The elements of a tensor are others from now on: views and saved values are told."""
+    base = p.tensor.base()
+    if state.trace is not None:
+        state.trace.writing(p.tensor, base)
+    base.write(sharing.replaced(p.whole, value) if p.whole.tracked else value, name, value)
+
+
+def with_numbers(kernel: Kernel, numbers: dict[str, Any]) -> tuple[Kernel, list[str]]:
+    """A kernel without parameters that are numbers: these are constants in it, or (those named in the result,
+    tensors of one element) loaded first."""
+    loaded = [n for n, x in numbers.items() if isinstance(x, Handle)]
+    values: dict[str, Tile] = {}
+    parameters: list[Parameter] = []
+    for p in kernel.parameters:
+        if p.name in loaded:
+            parameters.append(Parameter(f"{p.name}_at", numbers[p.name]._value.dtype, True))
+            values[p.name] = Cast(Load(Name(f"{p.name}_at")), p.dtype)
+        elif p.name in numbers:
+            literal = Literal(numbers[p.name])
+            values[p.name] = literal if p.dtype in (int32, float32, bool_) else Cast(literal, p.dtype)
+        else:
+            parameters.append(p)
+    first = {n: v for n, v in values.items() if n in loaded or n in _assigned(kernel)}
+    body = _put(kernel.body, {n: v for n, v in values.items() if n not in first})
+    head = tuple([Assign(n, v) for n, v in first.items()])
+    return Kernel(kernel.name, tuple(parameters), (*head, *body), kernel.origin), loaded
+
+
+def with_offsets(kernel: Kernel, offsets: dict[str, int]) -> Kernel:
+    """A kernel whose pointers start further on, and that changes no variable which is a parameter."""
+    assigned = _assigned(kernel)
+    names = {p.name: f"{p.name}_given" if p.name in assigned else p.name for p in kernel.parameters}
+    starts = {p.name: Name(names[p.name]) + offset if (offset := offsets.get(p.name)) else Name(names[p.name])
+              for p in kernel.parameters}  # fmt: skip
+    head = tuple([Assign(n, starts[n]) for n in names if n in assigned])
+    body = _put(kernel.body, {n: starts[n] for n in offsets if n not in assigned})
+    parameters = tuple([Parameter(names[p.name], p.dtype, p.pointer) for p in kernel.parameters])
+    return Kernel(kernel.name, parameters, (*head, *body), kernel.origin)
+
+
+def _assigned(kernel: Kernel) -> set[str]:
+    """The variables of a kernel that get a value in it."""
+    every = list(statements(kernel.body))
+    return {s.name for s in every if isinstance(s, Assign | Atomic)} | {s.index for s in every if isinstance(s, For)}
+
+
+def _put(body: tuple[Statement, ...], values: Mapping[str, Tile]) -> tuple[Statement, ...]:
+    """Statements with expressions in the place of names."""
+    if not values:
+        return body
+    put = lambda part: values.get(part.name) if type(part) is Name else None  # noqa: E731
+    return changed(body, put)  # type: ignore[no-any-return]
+
+
+def not_in_a_launch(name: str, how: str) -> KernelLaunchError:
+    """The error for `k.check` and `k.race` where launches are recorded."""
+    return KernelLaunchError(
+        f"kernel {name}: `{how}` runs now, on elements, and within jit, vmap and operators there are none yet: call it "
+        "outside of them"
+    )

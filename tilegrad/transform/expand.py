@@ -1,0 +1,49 @@
+"""Operators that somebody declared are replaced by what computes them on their device."""
+
+from __future__ import annotations
+
+from ..ir.graph import Graph, Input, Value
+from ..ir.location import working_for
+from ..ops.declared import Declared
+from .share import moved
+
+
+def has_declared(graph: Graph) -> bool:
+    """Whether there is anything to expand."""
+    return any(isinstance(v, Declared) for v in graph.values())
+
+
+def expand(graph: Graph) -> Graph:
+    """The graph without `Declared` values: in their place stands the kernel for the device, or the reference.
+
+    It comes first, so that all other passes see what is computed.
+    """
+    if not has_declared(graph):
+        return graph
+    given = set(graph.inputs)
+    new: dict[Value, Value] = {}
+    known: dict[tuple[object, ...], list[Value]] = {}
+    for value in graph.values():
+        if value in given or type(value) is Input:
+            new[value] = value
+            continue
+        inputs = tuple([new[x] for x in value.inputs])
+        if not isinstance(value, Declared):
+            new[value] = moved(value, inputs)
+            continue
+        key = (value.meaning, inputs)
+        if key not in known:
+            with working_for(value.location):
+                known[key] = _code(value, inputs)
+        new[value] = known[key][value.place]
+    return Graph(graph.inputs, tuple([new[v] for v in graph.outputs]))
+
+
+def _code(value: Declared, inputs: tuple[Value, ...]) -> list[Value]:
+    """All outputs of an operator."""
+    code = expand(value.meaning.code(value.type.device))  # an operator may be made of others
+    new: dict[Value, Value] = dict(zip(code.inputs, inputs, strict=True))
+    for part in code.values():
+        if part not in new:
+            new[part] = part.with_inputs([new[x] for x in part.inputs])
+    return [new[v] for v in code.outputs]
