@@ -150,6 +150,8 @@ class Workload(NamedTuple):
     tolerance: float = 1e-4
     kept: Callable[..., Any] | None = None
     """What PyTorch's backward is given besides, from the inputs."""
+    precision: str = "highest"
+    """Of products of float32 numbers."""
 
 
 def _rows(rows: int, columns: int) -> list[Workload]:

@@ -57,10 +57,12 @@ def convolution(
 
 def workloads() -> Iterator[Workload]:
     for size in SIZES:
-        yield from products(size, "bfloat16", 1e-2)
-        yield from products(size, "float16", 2e-3)
+        yield from (*products(size, "bfloat16", 1e-2), *products(size, "float16", 2e-3))
     for size in SIZES[:2]:
         yield from products(size, "float32", 1e-5)
+        yield from tf32(size)
+    for shape in ((4, 16, 4096, 128), (16, 12, 1024, 64)):
+        yield from attention(shape)
     for size in (1000, 1024, 4000):
         shapes = ((size, size), (size, size))
         yield Workload(
@@ -103,6 +105,37 @@ def workloads() -> Iterator[Workload]:
     )
     yield from convolution("conv2", 128, (64, 27, 27), (192, 64, 5, 5), 2)
     yield from convolution("conv3", 128, (192, 13, 13), (384, 192, 3, 3), 1)
+
+
+def tf32(size: int) -> Iterator[Workload]:
+    """Products of float32 numbers at `high`."""
+    orders: tuple[tuple[str, Callable[[Any, Any], tuple[Any, Any]]], ...] = (
+        ("x @ y", lambda x, y: (x, y)),
+        ("x.T @ y", lambda x, y: (x.T, y)),
+        ("x @ y.T", lambda x, y: (x, y.T)),
+        ("x.T @ y.T", lambda x, y: (x.T, y.T)),
+    )
+    for name, turned in orders:
+        yield Workload(
+            f"{name} {size} tf32",
+            ((size, size), (size, size)),
+            lambda x, y, turned=turned: tg.matmul(*turned(x, y), precision="high"),
+            lambda t, turned=turned: lambda x, y: t.matmul(*turned(x, y)),
+            2.0 * size**3,
+            tolerance=2e-3,
+            precision="high",
+        )
+
+
+def attention(shape: tuple[int, ...]) -> Iterator[Workload]:
+    """Causal attention in bfloat16, and with its gradients."""
+    batch, heads, length, width = shape
+    operations = 2.0 * batch * heads * length * length * width  # half of the pairs, two products
+    ours = lambda q, k, v: tg.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)  # noqa: E731
+    theirs = lambda t: lambda *x: t.nn.functional.scaled_dot_product_attention(*x, is_causal=True)  # noqa: E731
+    name = f"attention {'x'.join(map(str, shape))} bfloat16"
+    yield Workload(name, (shape,) * 3, ours, theirs, operations, "bfloat16", tolerance=2e-2)
+    yield Workload(f"{name} with gradients", (shape,) * 3, ours, theirs, 3.5 * operations, "bfloat16", True, 2e-2)
 
 
 class Repeated:
@@ -149,6 +182,7 @@ def burst(torch: Any, graph: Any, count: int) -> float:
 def measured(torch: Any, launcher: Launcher, w: Workload) -> dict[str, Any]:
     """One row: checked first, then timed in turns."""
     torch.manual_seed(7)
+    torch.backends.cuda.matmul.allow_tf32 = w.precision == "high"
     inputs = [torch.randn(*s, device="cuda").to(getattr(torch, w.dtype)) for s in w.shapes]
     if w.name.startswith("conv"):
         inputs[1] /= 20.0
@@ -160,8 +194,11 @@ def measured(torch: Any, launcher: Launcher, w: Workload) -> dict[str, Any]:
         given = [x.requires_grad_(True) for x in given]
         y = theirs(*given)
         upstream = [torch.randn(*y.shape, device="cuda").to(y.dtype)]
-        above = upstream[0].to(memory_format=torch.channels_last)
-        run = lambda: torch.autograd.grad(y, given, above, retain_graph=True)  # noqa: E731
+        if w.name.startswith("attention"):  # ours needs the forward pass for its gradients, and has it
+            run = lambda: torch.autograd.grad(theirs(*given), given, upstream)  # noqa: E731
+        else:
+            above = upstream[0].to(memory_format=torch.channels_last)
+            run = lambda: torch.autograd.grad(y, given, above, retain_graph=True)  # noqa: E731
     ours = OnTorch(torch, launcher, program(w), [x.detach() for x in (*inputs, *upstream)])
     ours.run()
     wanted = run()
@@ -169,7 +206,7 @@ def measured(torch: Any, launcher: Launcher, w: Workload) -> dict[str, Any]:
     for got, want in zip(ours.outputs(), wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
         worst = max(worst, float((got.double() - want.double()).norm() / want.double().norm()))
     assert worst <= w.tolerance, f"{w.name}: wrong by {worst}"
-    captured = not w.name.startswith("conv")  # PyTorch's gradients run on a stream of their own
+    captured = not w.name.startswith("conv") and not w.backward  # PyTorch's gradients run on a stream of their own
     once = min(burst(torch, repeated(torch, fn, 2, captured), 2) for fn in (ours.run, run))
     count = max(2, min(50, int(BURST_US / once)))
     graphs = [repeated(torch, fn, count, captured) for fn in (ours.run, run)]

@@ -1,17 +1,20 @@
 """Training steps on one GPU against PyTorch: python -m bench.gpu_networks [names] [--out file.json]
 
-PyTorch is eager, and captured as a CUDA graph; it may use tensor cores for float32 (tf32), as people allow it to.
+PyTorch is eager, captured as a CUDA graph, and compiled (`COMPILED` says how: each way takes it a minute); both may use
+tensor cores for float32 (`high`, tf32), as people allow it to.
 Contenders take turns; the losses of the first steps are compared before any time counts.
 """
 
 from __future__ import annotations
 
 import datetime
+import gc
 import json
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import tilegrad as tg
@@ -37,7 +40,16 @@ TASKS = (
     *(Task("lenet", (n,)) for n in (64, 512)),
     *(Task("alexnet", (n,), low) for n in (32, 128) for low in (False, True)),
     *(Task("gpt", (16, 128), low) for low in (False, True)),
+    Task("gpt2", (16, 1024), True),
 )
+COMPILED: dict[str, tuple[str, ...]] = {
+    "mlp": ("reduce-overhead",),
+    "lenet": ("reduce-overhead",),
+    "alexnet": ("reduce-overhead",),
+    "gpt": ("default",),
+    "gpt2": ("default",),
+}
+"""The modes of torch.compile that are tried for a network; `--compile mode,mode` has others, `--compile none` none."""
 
 
 def graphed(torch: Any, step: Callable[[], Any]) -> Callable[[], Any]:
@@ -61,15 +73,37 @@ def graphed(torch: Any, step: Callable[[], Any]) -> Callable[[], Any]:
 
 def contenders(torch: Any, task: Task) -> dict[str, Callable[[], Any]]:
     inputs = networks.batch(task.network, task.size)
+
+    def theirs(ready: networks.Ready) -> Callable[[], Any]:
+        return networks.training(torch, task.network, inputs, ready, task.low, "cuda")
+
     made: dict[str, Callable[[], Any]] = {
         "tilegrad": networks.training(tg, task.network, inputs, tg.jit, task.low, "cuda"),
-        "torch": networks.training(torch, task.network, inputs, lambda f: f, task.low, "cuda"),
+        "torch": theirs(lambda f: f),
     }
-    if task.network != "gpt":  # AdamW counts its steps on the host
-        made["torch-graph"] = graphed(
-            torch, networks.training(torch, task.network, inputs, lambda f: f, task.low, "cuda")
-        )
+    if task.network not in ("gpt", "gpt2"):  # AdamW counts its steps on the host
+        made["torch-graph"] = graphed(torch, theirs(lambda f: f))
     return made
+
+
+def compiled(torch: Any, task: Task, modes: tuple[str, ...]) -> dict[str, float]:
+    """Seconds of a step that torch.compile has made. They come last: what it leaves in the process slows others."""
+    found = {}
+    for mode in modes:
+        inputs = networks.batch(task.network, task.size)
+        try:
+            ready = partial(torch.compile, mode=mode)
+            step = networks.training(torch, task.network, inputs, ready, task.low, "cuda")
+            for _ in range(3):
+                step()
+            times = [seconds(torch, step) for _ in range(ROUNDS)]
+        except Exception as e:  # the others count all the same, and who is missing is said
+            print(f"{task.name}: torch.compile {mode}: {type(e).__name__}: {str(e)[:200]}", flush=True)
+        else:
+            found[f"torch-compile {mode}"] = statistics.median(times)
+    gc.collect()
+    gc.freeze()
+    return found
 
 
 def seconds(torch: Any, step: Callable[[], Any]) -> float:
@@ -85,17 +119,19 @@ def seconds(torch: Any, step: Callable[[], Any]) -> float:
     return (time.perf_counter() - start) / STEPS
 
 
-def measured(torch: Any, task: Task) -> dict[str, Any]:
+def measured(torch: Any, task: Task, modes: tuple[str, ...]) -> dict[str, Any]:
     all_steps = contenders(torch, task)
-    losses = {who: [step()[0].item() for _ in range(3)] for who, step in all_steps.items() if who != "torch-graph"}
+    losses = {who: [all_steps[who]()[0].item() for _ in range(3)] for who in ("tilegrad", "torch")}
     apart = max(abs(a - b) / abs(b) for a, b in zip(losses["tilegrad"], losses["torch"], strict=True))
     if not apart < (0.05 if task.low else 0.01):
-        raise SystemExit(f"{task.name}: losses differ: {losses}")
+        raise RuntimeError(f"{task.name}: losses differ: {losses}")
     times: dict[str, list[float]] = {who: [] for who in all_steps}
     for _ in range(ROUNDS):
         for who, step in all_steps.items():
             times[who].append(seconds(torch, step))
     medians = {who: statistics.median(found) for who, found in times.items()}
+    del all_steps
+    medians |= compiled(torch, task, modes)
     best = min(t for who, t in medians.items() if who != "tilegrad")
     return {"name": task.name, "us": {w: 1e6 * t for w, t in medians.items()}, "ratio": best / medians["tilegrad"]}
 
@@ -104,12 +140,22 @@ def main(arguments: list[str]) -> None:
     import torch  # only where there is a GPU
 
     torch.set_float32_matmul_precision("high")
+    tg.set_float32_matmul_precision("high")
+    named = arguments[arguments.index("--compile") + 1].split(",") if "--compile" in arguments else None
     out = arguments[arguments.index("--out") + 1] if "--out" in arguments else None
     wanted = [a for a in arguments if a in {t.network for t in TASKS}]
     rows = []
     for task in TASKS:
         if not wanted or task.network in wanted:
-            rows.append(measured(torch, task))
+            modes = COMPILED[task.network] if named is None else tuple([m for m in named if m != "none"])
+            try:
+                rows.append(measured(torch, task, modes))
+            except (RuntimeError, tg.errors.TilegradError) as e:  # the others are measured all the same
+                print(f"{task.name}: {type(e).__name__}: {str(e)[:400]}", flush=True)
+                rows.append({"name": task.name, "failed": f"{type(e).__name__}: {str(e)[:400]}"})
+                continue
+            finally:
+                torch.cuda.empty_cache()
             shown = ", ".join(f"{who} {us:.0f} us" for who, us in rows[-1]["us"].items())
             print(f"{task.name:28} {rows[-1]['ratio']:.2f}  {shown}", flush=True)
             record = {

@@ -13,6 +13,24 @@ GPU, medians, in one run, results compared before. More than 1 means that tilegr
 | --- | --- | --- | --- | --- |
 """
 
+NETWORKS = """
+
+### Training steps
+
+Whole steps (forward, backward, update), by the clock of the machine; float32 products at `high` (tf32) on both sides,
+or in bfloat16 (autocast). A row is from the newest record that has it. The best peer is the fastest of PyTorch eager,
+as a CUDA graph and, where measured, compiled.
+
+| network, batch | goal | ratio | ours | best peer | |
+| --- | --- | --- | --- | --- | --- |
+"""
+GOALS = {"mlp": 1.3, "alexnet bfloat16": 1.5, "alexnet": 1.2, "gpt2 bfloat16": 0.8}
+REASONS = {
+    "mlp": "eight kernels take the GPU 19 µs; the rest is Python between two steps, other on each machine",
+    "alexnet": "convolutions compute the place of every element that they load",
+    "gpt2": "GELU's results and its gradient are written in pairs of numbers, longer than the products take",
+}
+
 
 def gpu_part(folder: Path) -> str:
     """Nothing if nobody has measured on a GPU.
@@ -32,7 +50,30 @@ def gpu_part(folder: Path) -> str:
         HEAD.format(**about, files="`, `".join(f"bench/results/{file.name}" for file in newest))
         + "\n".join(rows)
         + limit
+        + networks_part(folder)
     )
+
+
+def networks_part(folder: Path) -> str:
+    """The training steps, with the reason why a goal is missed.
+
+    >>> networks_part(Path("nowhere"))
+    ''
+    """
+    newest: dict[str, dict[str, Any]] = {}
+    for file in sorted(folder.glob("h200-networks-*.json")):
+        newest |= {row["name"]: row for row in json.loads(file.read_text())["rows"] if "failed" not in row}
+    return NETWORKS + "\n".join(map(_network, newest.values())) if newest else ""
+
+
+def _network(row: dict[str, Any]) -> str:
+    kind = row["name"].split()[0] + (" bfloat16" if row["name"].endswith("bfloat16") else "")
+    goal = GOALS.get(kind)
+    us = dict(row["us"])
+    own = us.pop("tilegrad")
+    best = min(us, key=us.__getitem__)
+    why = f"missed: {REASONS[kind.split()[0]]}" if goal and row["ratio"] < goal else ""
+    return f"| {row['name']} | {goal or ''} | {row['ratio']:.2f} | {own:.0f} µs | {best} {us[best]:.0f} µs | {why} |"
 
 
 def _row(row: dict[str, Any], copy: float | None) -> str:

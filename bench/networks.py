@@ -120,8 +120,11 @@ BUILD: dict[str, Callable[[Any], Any]] = {
     "alexnet": alexnet,
     "wide": wide,
     "gpt": gpt,
+    "gpt2": lambda nn: gpt(nn, GPT2_LETTERS, 1024, 768, 12, 12),
     "lstm": lstm,
 }
+GPT2_LETTERS = 50304
+"""Those of GPT-2, and some so that there are a multiple of 128."""
 SHAPES: dict[str, tuple[int, ...]] = {"lenet": (1, 28, 28), "alexnet": (1, 224, 224), "wide": (784,), "mlp": (784,)}
 """What one sample is."""
 
@@ -132,7 +135,7 @@ def batch(name: str, size: Size) -> Inputs:
     if name in SHAPES:
         x = rng.standard_normal((size[0], *SHAPES[name]), dtype=np.float32)
         return {"x": x, "labels": rng.integers(0, 10, size[0])}
-    letters = rng.integers(0, 256, (size[0], size[1] + 1))
+    letters = rng.integers(0, GPT2_LETTERS if name == "gpt2" else 256, (size[0], size[1] + 1))
     return {"x": np.ascontiguousarray(letters[:, :-1]), "labels": letters[:, 1:].flatten()}
 
 
@@ -159,7 +162,7 @@ def training(library: Any, name: str, inputs: Inputs, ready: Ready, low: bool = 
     x, labels = (library.tensor(a).to(device) for a in inputs.values())
     model = filled(library, name).to(device)
     parameters = list(model.parameters())
-    adam = name in ("gpt", "lstm")
+    adam = name in ("gpt", "gpt2", "lstm")
     optimizer = library.optim.AdamW(parameters, lr=1e-3) if adam else library.optim.SGD(parameters, lr=1e-3)
 
     def step(x: Any, labels: Any) -> Any:

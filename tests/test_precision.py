@@ -182,7 +182,7 @@ def product(x: "*f32", y: "*f32", z: "*f32"):
 @pytest.mark.parametrize(
     ("word", "meant"),
     [("highest", "highest"), ("high", "high"), ("medium", "medium"), ("ieee", "highest"), ("tf32x3", "highest")]
-    + [("bf16x6", "highest"), ("bf16x3", "high"), ("tf32", "high")],
+    + [("bf16x6", "highest"), ("bf16x3", "highest"), ("tf32", "high")],
 )
 def test_words_in_kernels(word: str, meant: str) -> None:
     kernel = parse(KERNEL.replace("WORD", f'input_precision="{word}"'))

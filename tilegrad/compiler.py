@@ -96,7 +96,7 @@ class Compiled:
         """What each stage made; if the program came from the disk, they are gone through now."""
         return self._make_stages()
 
-    def brought(self, inputs: list[Buffer]) -> list[Buffer]:
+    def brought(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         """The memory of the inputs, with those from elsewhere copied to the device of the program."""
         place = device(self.device)
         return [place.number_from(x) if n in self.elsewhere else x for n, x in enumerate(inputs)]

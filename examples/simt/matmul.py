@@ -2,19 +2,19 @@
 
 import tilegrad as tg
 from tilegrad import simt
-from tilegrad.simt import blockIdx, dynamic_shared, local, shared, syncthreads, threadIdx
+from tilegrad.simt import blockIdx, constexpr, dynamic_shared, local, shared, syncthreads, threadIdx
 
 
 @simt.device
-def at(X, row, column, rows, columns, T: simt.constexpr):
+def at(X, row, column, rows, columns, T: constexpr):
     """An element of X, which is stored transposed if T; 0 outside."""
     if row < rows and column < columns:
         return X[column * rows + row] if T else X[row * columns + column]
     return 0.0
 
 
-@simt.kernel
-def naive(A, B, C, M, N, K, TA: simt.constexpr, TB: simt.constexpr, X: simt.constexpr, Y: simt.constexpr):
+@simt.kernel(fma=True)
+def naive(A, B, C, M, N, K, TA: constexpr, TB: constexpr, X: constexpr, Y: constexpr):
     """A thread for each element of C, in blocks of X x Y: 2 K loads each."""
     column = blockIdx.x * X + threadIdx.x
     row = blockIdx.y * Y + threadIdx.y
@@ -25,10 +25,8 @@ def naive(A, B, C, M, N, K, TA: simt.constexpr, TB: simt.constexpr, X: simt.cons
         C[row * N + column] = total
 
 
-@simt.kernel
-def tiled(
-    A, B, C, M, N, K, TA: simt.constexpr, TB: simt.constexpr, X: simt.constexpr, Y: simt.constexpr, S: simt.constexpr
-):
+@simt.kernel(fma=True)
+def tiled(A, B, C, M, N, K, TA: constexpr, TB: constexpr, X: constexpr, Y: constexpr, S: constexpr):
     """A block computes Y x X elements from strips of S columns of A and S rows of B in shared memory."""
     left = shared(A.dtype, (Y, S))
     right = shared(B.dtype, (S, X))
@@ -49,7 +47,7 @@ def tiled(
         C[row * N + column] = total
 
 
-@simt.kernel
+@simt.kernel(fma=True)
 def tiled_dynamic(A, B, C, M, N, K, width):
     """Square tiles whose width the launch says, with as much shared memory: 2 width^2 elements."""
     strips = dynamic_shared(A.dtype)
@@ -68,10 +66,8 @@ def tiled_dynamic(A, B, C, M, N, K, width):
         C[row * N + column] = total
 
 
-@simt.kernel
-def double_buffered(
-    A, B, C, M, N, K, TA: simt.constexpr, TB: simt.constexpr, X: simt.constexpr, Y: simt.constexpr, S: simt.constexpr
-):
+@simt.kernel(fma=True)
+def double_buffered(A, B, C, M, N, K, TA: constexpr, TB: constexpr, X: constexpr, Y: constexpr, S: constexpr):
     """Two strips of each: while one is used the next one is fetched, and one barrier a strip is enough."""
     left = shared(A.dtype, (2, Y, S))
     right = shared(B.dtype, (2, S, X))
@@ -95,55 +91,53 @@ def double_buffered(
         C[row * N + column] = total
 
 
-@simt.kernel
+@simt.kernel(fma=True)
 def in_registers(
-    A,
-    B,
-    C,
-    M,
-    N,
-    K,
-    TA: simt.constexpr,
-    TB: simt.constexpr,
-    X: simt.constexpr,
-    Y: simt.constexpr,
-    S: simt.constexpr,
-    R: simt.constexpr,
+    A, B, C, M, N, K, TA: constexpr, TB: constexpr, X: constexpr, Y: constexpr, S: constexpr, R: constexpr
 ):
-    """X x Y threads compute R X x R Y elements, R x R each in registers: a pair of loads from shared memory serves 2 R.
-    The strips are double-buffered, that of A is kept transposed."""
-    left = shared(A.dtype, (2, S, R * Y + 1))
+    """X x Y threads compute R X x R Y elements, R x R each in registers: 2 R loads from shared memory serve R^2
+    products. The next strips are on their way, in registers, while these are multiplied. That of A is kept transposed,
+    in rows of 4 more, so that eight threads that store a column of it meet eight banks."""
+    left = shared(A.dtype, (2, S, R * Y + 4))
     right = shared(B.dtype, (2, S, R * X))
+    next_a = local(A.dtype, R * S // X)
+    next_b = local(B.dtype, R * S // Y)
     totals = local(C.dtype, (R, R))
     a = local(A.dtype, R)
     b = local(B.dtype, R)
     t = threadIdx.y * X + threadIdx.x
+    first_row, first_column = blockIdx.y * R * Y, blockIdx.x * R * X
     for i in range(R):
         for j in range(R):
             totals[i, j] = 0.0
     turn = 0
     for start in range(0, K + S, S):
-        if start < K:
-            for e in range(t, R * Y * S, X * Y):
-                left[turn, e % S, e // S] = at(A, blockIdx.y * R * Y + e // S, start + e % S, M, K, TA)
-            for e in range(t, S * R * X, X * Y):
-                right[turn, e // (R * X), e % (R * X)] = at(
-                    B, start + e // (R * X), blockIdx.x * R * X + e % (R * X), K, N, TB
-                )
+        for e in range(R * S // X):
+            place = t + e * X * Y
+            next_a[e] = at(A, first_row + place // S, start + place % S, M, K, TA)
+        for e in range(R * S // Y):
+            place = t + e * X * Y
+            next_b[e] = at(B, start + place // (R * X), first_column + place % (R * X), K, N, TB)
         if start > 0:
             for k in range(S):
-                for i in range(R):
-                    a[i] = left[1 - turn, k, i * Y + threadIdx.y]
-                    b[i] = right[1 - turn, k, i * X + threadIdx.x]
+                for i in range(R):  # four neighbours, then four of the next group: one access of 16 bytes each
+                    a[i] = left[1 - turn, k, i // 4 * 4 * Y + threadIdx.y * 4 + i % 4]
+                    b[i] = right[1 - turn, k, i // 4 * 4 * X + threadIdx.x * 4 + i % 4]
                 for i in range(R):
                     for j in range(R):
                         totals[i, j] += a[i] * b[j]
+        for e in range(R * S // X):
+            place = t + e * X * Y
+            left[turn, place % S, place // S] = next_a[e]
+        for e in range(R * S // Y):
+            place = t + e * X * Y
+            right[turn, place // (R * X), place % (R * X)] = next_b[e]
         turn = 1 - turn
         syncthreads()
     for i in range(R):
         for j in range(R):
-            row = (blockIdx.y * R + i) * Y + threadIdx.y
-            column = (blockIdx.x * R + j) * X + threadIdx.x
+            row = first_row + i // 4 * 4 * Y + threadIdx.y * 4 + i % 4
+            column = first_column + j // 4 * 4 * X + threadIdx.x * 4 + j % 4
             if row < M and column < N:
                 C[row * N + column] = totals[i, j]
 
@@ -168,6 +162,7 @@ def product(
     (K, M) = A.shape if TA else reversed(A.shape)
     N = B.shape[0] if TB else B.shape[1]
     r = R if "R" in needed else 1
+    assert r == 1 or (r % 4 == 0 and r * S % X == 0 and r * S % Y == 0), "strips that the threads share equally"
     C = tg.empty(M, N, dtype=A.dtype, device=A.device)
     more = {n: x for n, x in (("S", S), ("R", R)) if n in needed}
     grid = (tg.cdiv(N, X * r), tg.cdiv(M, Y * r))

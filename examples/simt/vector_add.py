@@ -23,7 +23,7 @@ def vector_add(x: np.ndarray, y: np.ndarray, device: str = "cpu") -> np.ndarray:
     out = tg.empty(n, dtype=device_x.dtype, device=device)
     if n:  # a grid of no blocks cannot be launched
         add[tg.cdiv(n, THREADS), THREADS](device_x, device_y, out, n)
-    return out.numpy()
+    return out.cpu().numpy()
 
 
 def main() -> None:

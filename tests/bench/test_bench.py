@@ -9,7 +9,7 @@ import pytest
 
 from bench import machine, report, run, turns
 from bench.contenders import CONTENDERS
-from bench.gpu_report import gpu_part
+from bench.gpu_report import gpu_part, networks_part
 from bench.workloads import ALL, WORKLOADS, find
 
 SMALL = {
@@ -137,3 +137,15 @@ def test_what_was_measured_on_a_gpu_is_in_the_page(tmp_path: Any) -> None:
     (tmp_path / "h200-kernels-2026-11-21.json").write_text(json.dumps(record))
     (tmp_path / "h200-kernels-2026-11-20.json").write_text(json.dumps(record | {"rows": []}))
     assert "| chain | 3.70 | 303.0 µs | 4.40 TB/s, 1.10 of a copy | add 128x40 |" in gpu_part(tmp_path)
+
+
+def test_training_steps_come_from_the_newest_record_that_has_them(tmp_path: Any) -> None:
+    rows = [{"name": "mlp 64", "ratio": 0.5, "us": {"tilegrad": 100.0, "torch": 80.0, "torch-graph": 50.0}}]
+    (tmp_path / "h200-networks-2026-11-21.json").write_text(json.dumps({"rows": rows}))
+    newer = [rows[0] | {"ratio": 1.4}, {"name": "gpt2 16x1024 bfloat16", "failed": "out of memory"}]
+    (tmp_path / "h200-networks-2026-11-22.json").write_text(json.dumps({"rows": newer}))
+    found = networks_part(tmp_path)
+    assert "| mlp 64 | 1.3 | 1.40 | 100 µs | torch-graph 50 µs |  |" in found
+    assert "gpt2" not in found
+    (tmp_path / "h200-networks-2026-11-22.json").unlink()
+    assert "missed" in networks_part(tmp_path)

@@ -7,16 +7,18 @@ import pytest
 
 from tests.checklist import checklist
 from tests.schedule.test_lowering import check
-from tilegrad.ir.dtype import float32
+from tilegrad.ir.dtype import bfloat16, float32
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ops.activation import sigmoid
 from tilegrad.ops.arithmetic import add, mul
+from tilegrad.ops.cast import cast
 from tilegrad.ops.contraction import matmul
 from tilegrad.ops.convolution import Convolve, ConvolveBack, ConvolveWeight
 from tilegrad.ops.exponential import exp
 from tilegrad.ops.movement import permute
 from tilegrad.ops.sliding import Sliding
 from tilegrad.ops.trigonometric import tanh
+from tilegrad.runtime.grain import many_small
 from tilegrad.schedule.flatten import flatten
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.matrix import as_matrix
@@ -115,3 +117,16 @@ def test_a_convolution_and_its_gradients_are_products_of_matrices(stride: int, p
     taps = 9 if stride == 1 else 4 if dilation == 1 else 9
     assert [[i.extent for i in flat.columns] for flat in joined[:2]] == [[36], [6 * taps]]
     check(graph, arrays(graph))
+
+
+@pytest.mark.parametrize(("side", "kernels"), [(1024, 3), (64, 1)])
+def test_large_operands_are_computed_before_where_units_fetch_them(side: int, kernels: int) -> None:
+    """On a GPU; on a CPU they are computed while they are packed."""
+    x, w = given("x w", side, side)
+    low = [cast(x, bfloat16), permute(cast(w, bfloat16), (1, 0))]
+    graph = Graph((x, w), (matmul(*low),))
+    groups = fuse(graph, many_small(132)).groups
+    assert len(groups) == kernels
+    assert len(fuse(graph).groups) == 1
+    (product,) = [g for g in groups if g.kind == "contraction"]
+    assert {v.dtype for v in product.reads()} == {bfloat16 if kernels == 3 else float32}

@@ -1,11 +1,12 @@
 """How exact products of float32 matrices are, in the field's words, and what each word means.
 
     highest    float32 arithmetic
-    high       each number is the sum of two of bfloat16, and three of the four products of these are added
+    high       each number is rounded to 11 bits (tf32), or is the sum of two of bfloat16, and three of the four
+               products of these are added
     medium     each number is rounded to bfloat16
 
-A word says how exact a product is at least: a device may do better. What is infinite, NaN, or so small that
-its bfloat16 parts lose bits is multiplied as at `highest`, except that `medium` rounds it first.
+A word says how exact a product is at least: a device may do better. With sums of two, what is infinite, NaN, or so
+small that its bfloat16 parts lose bits is multiplied as at `highest`; `medium` and tf32 round it first.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ TRITON: dict[str, Precision] = {
     "ieee": "highest",
     "tf32x3": "highest",
     "bf16x6": "highest",
-    "bf16x3": "high",
+    "bf16x3": "highest",
     "tf32": "high",
 }
 """What Triton's words for `input_precision` become: ours that are at least as exact."""

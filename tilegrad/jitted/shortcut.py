@@ -31,12 +31,7 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
     positional = kind.call.structure.parts[0].parts
     if program.changed or program.differentiable or any(p is not LEAF for p in positional):
         return None
-    if (
-        program.compiled.elsewhere
-        or kind.inputs
-        or kind.call.structure.parts[1].parts
-        or any(t is None for t in kind.types)
-    ):
+    if kind.inputs or kind.call.structure.parts[1].parts or any(t is None for t in kind.types):
         return None
     values = {n: x for n, x in enumerate(kind.call.numbers) if n not in kind.watched}
     stateful = bool(program.captured or program.host or program.guards or program.outside)
@@ -61,7 +56,8 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
     else:
         ending = ["return program.finished((), made)"]
     names["recorded"] = kind.call.recorded
-    beginning = ["program.let_go()"] if program.gradients else []
+    beginning = ["given = program.compiled.brought(given)"] if program.compiled.elsewhere else []
+    beginning += ["program.let_go()"] if program.gradients else []
     source = _source(kind.tracked, list(values), stateful, bool(program.constants), (beginning, ending), program.common)
     exec(source, names)
     return Shortcut(len(kind.types), names["call"])

@@ -26,6 +26,7 @@ from .control import where
 from .exponential import exp
 from .movement import narrow, transpose
 from .reduction import amax
+from .tiled_attention import is_tiled, tiled
 
 if TYPE_CHECKING:
     from .tile_code import TileCode
@@ -82,6 +83,8 @@ def attention(query: Value, key: Value, value: Value, setting: Setting) -> Value
         return plain_attention(query, key, value, setting)
     batch, heads, queries, _ = query.shape
     assert isinstance(heads, int)
+    if is_tiled(query, key, value, setting):
+        return tiled(query, key, value, setting)
     q, k, v = (reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:])) for x in (query, key, value))
     mask = () if setting.mask is None else (_turned_mask(setting.mask),)
     # not the state itself: its tensor goes on to other numbers before the gradient is taken

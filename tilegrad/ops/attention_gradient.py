@@ -97,8 +97,12 @@ class AttentionGradient(Attending):
         whatever sums the chunks sends the same to each, so that of the first is that of all.
         """
         a, b, c = self.parts(upstream)
+        return self.shares(narrow(a, 0, 0, 1), b, c)
+
+    def shares(self, a: Value, b: Value, c: Value) -> list[Value | None]:
+        """The gradient of each input, if this arrives for the gradients of queries, keys and values."""
         m = _Matrices.of(self)
-        a, b, c = mul(m.grouped(narrow(a, 0, 0, 1)), self.scale), mul(b, self.scale), c
+        a, b = mul(m.grouped(a), self.scale), mul(b, self.scale)
         slopes = mul(m.powers, sub(mul(m.flow, m.factor), m.delta))
         to_slopes = add(matmul(a, _t(m.key)), matmul(m.query, _t(b)))
         to_flow = mul(mul(to_slopes, m.powers), m.factor)

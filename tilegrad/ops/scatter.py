@@ -16,11 +16,14 @@ from ..ir.graph import TensorType
 from ..ir.node import Node
 from ..ir.position import row_major
 from ..ir.size import Dim, product
+from ..runtime.device import device
 from .tile_code import TileCode, Tiles, offset, tile_code, where_is, written
 
 BLOCKS = (16, 32, 64)
 """Columns of an instance: at least a cache line of each row, more if that leaves instances enough."""
 INSTANCES = 16
+FEWEST_ROWS, MOST_PARTS = 64, 32
+"""Where instances share rows: the fewest of one, and how many there are at most for some columns."""
 COPIED = 512
 """Elements that are copied at a time."""
 
@@ -74,9 +77,9 @@ def scatter(PARAMETERS):
     base_at = BASE_COLUMN
 
     # The columns of the base, some rows at a time.
-    for first in range((0).to(tl.int64), ROWS, STEP):
+    for first in range(LOWER, UPPER, STEP):
         row = first + tl.arange(0, STEP)
-        copied = (row < ROWS)[:, None] & inside[None, :]
+        copied = (row < UPPER)[:, None] & inside[None, :]
         old = tl.load(base + ((BASE_ROW)[:, None] + base_at[None, :]), mask=copied)
         tl.store(out + ((OUT_ROW)[:, None] + out_at[None, :]), old, mask=copied)
 
@@ -90,6 +93,11 @@ PLACES
         new = tl.load(source + (source_at + entry * SOURCE_STEP), mask=reached)
         tl.store(out + place, NEW, mask=reached)
 """
+
+SHARED = """\
+    lower = tl.program_id(1).to(tl.int64) * SPAN
+    upper = tl.minimum(lower + SPAN, ROWS)
+    inside ="""
 
 PLACE = """
         to = tl.load(INDEX).to(tl.int64)
@@ -143,7 +151,26 @@ def scatter_kernel(work: Scattering, inputs: dict[str, TensorType], output: Tens
     }
     text = re.sub("|".join(rf"\b{name}\b" for name in parts), lambda m: parts[m[0]], SCATTER)
     text = text.replace("scatter(", f"scatter_{work.fn}(" if work.fn else "scatter(")
-    return tile_code(text, inputs, output, (Tiles(columns, block),))
+    span = _span(work, rows, output)
+    if not span:
+        text = re.sub(r"\bLOWER\b", "(0).to(tl.int64)", text).replace("UPPER", written(rows))
+        return tile_code(text, inputs, output, (Tiles(columns, block),))
+    text = re.sub(r"\bLOWER\b", "lower", text).replace("UPPER", "upper").replace("    inside =", SHARED, 1)
+    text = text.replace("SPAN", str(span)).replace("ROWS", written(rows))
+    head, own = text.split("        place = out_at")
+    own = "            place = out_at" + own.replace("\n        ", "\n            ")
+    text = f"{head}        if (to0 >= lower) & (to0 < upper):\n{own}"
+    return tile_code(text, inputs, output, (Tiles(columns, block), Tiles(rows, span)))
+
+
+def _span(work: Scattering, rows: Dim, output: TensorType) -> int:
+    """Rows of an instance, on a device that wants many: each looks at every entry, and does its own; 0: all."""
+    alone = len(work.rows) == 1 and not work.per_column
+    if not alone or not isinstance(rows, int) or not isinstance(work.count, int):
+        return 0
+    if rows < 2 * FEWEST_ROWS or not device(output.device).grain.powers:
+        return 0
+    return max(FEWEST_ROWS, -(-rows // MOST_PARTS))
 
 
 def _place(work: Scattering, n: int) -> str:

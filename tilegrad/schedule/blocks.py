@@ -164,4 +164,7 @@ def _time(extents: Sized, grain: Grain, height: int, width: int) -> float:
     else:
         products = rows * columns / limits.rate
         products *= 1.03 if width > limits.columns / 2 else 1.0  # operands and result no longer share the second cache
-    return most * (k * (products + (width + height) * limits.pack) + height * width / 4 + limits.start)
+    around = height * width / 4 + limits.start
+    if limits.load and height * width <= limits.area:  # two share a worker: while one stores, the other multiplies
+        around *= 0.8
+    return most * (k * (products + (width + height) * limits.pack) + around)

@@ -58,7 +58,7 @@ class _Fusion:
     def __init__(self, graph: Graph, waits: Waits, grain: Grain) -> None:
         self.graph = graph
         self.grain = grain
-        self.nodes = in_pieces(elements(self.graph), grain)
+        self.nodes = in_pieces(elements(self.graph, grain), grain)
         self.groups: dict[int, Group] = {}
         self.place: dict[Value, int] = {}
         self.reads: dict[int, set[Value]] = {}

@@ -15,6 +15,7 @@ from ..ir.graph import Graph, Value
 from ..ir.node import Node
 from ..ir.scalar import Expr, Index, Position, Read, const, facts, substitute
 from ..ir.size import Dim, Size, product
+from ..runtime.grain import Grain
 
 WEIGHTS = {"free": 0, "cheap": 1, "dear": 8}
 DEAR = ("exp", "log", "sin", "cos", "tan", "erf", "pow", "sigmoid", "sqrt", "div")
@@ -27,6 +28,10 @@ PRODUCTS = ("contract", "convolve", "convolve_back", "convolve_weight")
 """Ops that read each element many times, whatever the sizes of operands and result."""
 LAID_OUT = ("convolve_back",)
 """Those of them that want a permuted operand to lie in memory in its new order: they read straight on along it."""
+MOVING = ("permute", "slice", "reshape", "expand")
+"""Ops that only say where an element is."""
+LARGE_OPERAND = 1 << 18
+"""Elements from which on an operand of a product is worth a kernel of its own."""
 TYPICAL_SIZE = 64
 """What a size that varies is taken for where sizes are compared."""
 
@@ -49,11 +54,13 @@ def canonical(shape: tuple[Dim, ...]) -> Position:
     return tuple(const(0, int64) if extent == 1 else Index(f"i{n}", extent) for n, extent in enumerate(shape))
 
 
-def elements(graph: Graph) -> dict[Value, Element]:
+def elements(graph: Graph, grain: Grain = Grain()) -> dict[Value, Element]:
     """The nodes of a graph, each with its element in terms of inputs and other nodes."""
     given = set(graph.inputs)
     consumers = graph.consumers()
     kept = set(graph.outputs) | {x for v in consumers if v.opaque for x in v.inputs}
+    if grain.powers:
+        kept |= _operands(graph, consumers)
     nodes: dict[Value, Element] = {}
     inlined: dict[Value, Element] = {}
     weights: dict[Value, int] = {}
@@ -72,6 +79,22 @@ def elements(graph: Graph) -> dict[Value, Element]:
             inlined[value] = element
             weights[value] = weight
     return _needed(nodes, graph.outputs)
+
+
+def _operands(graph: Graph, consumers: Mapping[Value, list[Value]]) -> set[Value]:
+    """What large matrix products read, if it is more than memory as it lies: units that fetch tiles by themselves
+    compute nothing on the way, and threads that would compute it again for each tile are many times slower."""
+    read: set[Value] = set()
+    found: set[Value] = set()
+    for value in reversed(list(graph.values())):
+        readers = consumers.get(value, ())
+        if not any(r.op == "contract" or (r.op in MOVING and r in read) for r in readers):
+            continue
+        read.add(value)
+        turned = value.op == "reshape" and value.inputs[0].op in ("permute", "slice")
+        if (value.op not in MOVING or turned) and typical(value.type.count) >= LARGE_OPERAND:
+            found.add(value)
+    return found
 
 
 def _needed(nodes: dict[Value, Element], outputs: tuple[Value, ...]) -> dict[Value, Element]:

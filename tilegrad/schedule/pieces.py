@@ -22,6 +22,8 @@ from .inline import Element
 from .nests import nest
 from .products import free_indices, operands
 
+DEEP = 2048
+"""A sum from which on it pays to add up pieces of tiles that are large enough."""
 SIDE = 64
 """About the smallest tile that a core computes at its rate."""
 
@@ -97,9 +99,24 @@ def _longest(position: Position, expr: Expr, grain: Grain) -> tuple[list[Reduce]
     bits = max((e.dtype.bits for factor in factors for e in facts(factor).reads), default=32)
     least = limits.least_depth * max(1, 32 // bits) ** 2  # a GPU: 128 for float32, 512 for bfloat16
     wanted = min(limits.fill // max(1, tiles), _count(columns) // least, limits.most_pieces)
+    if wanted < 2 and grain.powers:
+        large = both * min(-(-x // 128) * -(-y // 256), -(-x // 256) * -(-y // 128))
+        wanted = _evenly(large, grain.workers, _count(columns))
     best = max(columns, key=lambda i: _divisor(_count([i]), wanted))
     count = _divisor(_count([best]), wanted)
     return (sums, best, count) if count > 1 else None
+
+
+def _evenly(tiles: int, workers: int, depth: int) -> int:
+    """In how many pieces few large tiles are shared out best: so that no worker has much more than others.
+
+    >>> _evenly(72, 132, 16384), _evenly(1024, 132, 16384), _evenly(72, 132, 768)
+    (8, 1, 1)
+    """
+    choices = [n for n in (1, 2, 4, 8) if depth % n == 0 and (n == 1 or depth // n >= DEEP)]
+    rounds = {n: -(-tiles * n // workers) / n + n / 50 for n in choices}
+    best = min(choices, key=rounds.__getitem__)
+    return best if rounds[best] < 0.8 * rounds[1] else 1
 
 
 def _count(indices: Iterable[Index]) -> int:

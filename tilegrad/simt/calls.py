@@ -24,6 +24,8 @@ class CallReader(ExpressionReader):
         raise NotImplementedError
 
     def call(self, node: ast.Call) -> Any:
+        if isinstance(node.func, ast.Subscript) and hasattr(self.value(node.func.value), "simt_role"):
+            raise Refused("a launch stands on a line of its own: its results are what the kernel stores")
         callee = self.value(node.func)
         for keyword in node.keywords:
             if keyword.arg is None:
@@ -52,8 +54,6 @@ class CallReader(ExpressionReader):
                 f"it with @simt.device "
                 "to call it"
             )
-        if isinstance(node.func, ast.Subscript):
-            raise Refused("a launch stands on a line of its own: its results are what the kernel stores")
         if type(callee).__name__ == "KernelFunction":
             raise Refused(f"{callee.fn.__name__} is a kernel of the tile language (@tg.kernel), not one of threads")
         if inspect.isfunction(callee):

@@ -133,8 +133,8 @@ def is_sum(x: Expression) -> bool:
 def number(x: Number) -> str:
     """A number as C++ writes it.
 
-    >>> number(Number(float32, 0.5)), number(Number(float64, 2.0)), number(Number(bool_, True))
-    ('0.5f', '2.0', 'true')
+    >>> number(Number(float32, 0.5)), number(Number(int64, 2)), number(Number(bool_, True))
+    ('0.5f', '2LL', 'true')
     """
     value = x.value
     if x.dtype is bool_:

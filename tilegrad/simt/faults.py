@@ -48,7 +48,7 @@ def race_told(race: Race, storage: Storage, shape: Shape, unique: int, other_pla
 
 def shape_words(storage: Storage) -> str:
     extents = " x ".join(map(str, storage.shape))
-    return f"{storage.space} memory, {extents} elements of {storage.array.dtype.name}"
+    return f"{storage.space} memory, {extents} element{'s' * (storage.size != 1)} of {storage.array.dtype.name}"
 
 
 def listed(numbers: np.ndarray) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import update_wrapper
-from typing import Any, NoReturn
+from functools import partial, update_wrapper
+from typing import Any, NoReturn, overload
 
 import numpy as np
 
@@ -36,6 +36,7 @@ class Specialised:
             self.routine: Routine = read(function, call.described)
         except Refused as refused:
             raise KernelError(refused.reason) from None
+        self.fma = function.fma
         self.arrays = {p.name: p for p in self.routine.parameters if isinstance(p, Array)}
         self.built: dict[str, Any] = {}
         """Machine code, by architecture."""
@@ -45,6 +46,12 @@ class Specialised:
         """The parameters that are written."""
         found = self.routine.accessed
         return frozenset(n for n in self.arrays if found.get(n, frozenset()) & {"store", "atomic"})
+
+    @property
+    def loaded(self) -> frozenset[str]:
+        """The parameters that are read."""
+        found = self.routine.accessed
+        return frozenset(n for n in self.arrays if found.get(n, frozenset()) & {"load", "atomic"})
 
     @property
     def launches(self) -> bool:
@@ -90,9 +97,10 @@ class KernelFunction(SimtFunction):
 
     simt_role = "kernel"
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], fma: bool = False) -> None:
         super().__init__(fn)
         update_wrapper(self, fn)
+        self.fma = fma
         self.known: dict[tuple[Any, ...], Specialised] = {}
         self._last: tuple[Specialised, Shape | None, Gpu | None] | None = None
         self._counters: Counters | None = None
@@ -132,11 +140,11 @@ class KernelFunction(SimtFunction):
         self._last = (found, shape, limits)
         self._counters = None
         fresh = unwritten(_Given(call))
-        with written(name, call.parameters, list(call.tensors.values()), found.stored):
+        with written(name, call.parameters, list(call.tensors.values()), found.stored, found.loaded):
             memories = {n: memory_of(x) for n, x in call.tensors.items()}
             refuse_overlap(name, list(memories.items()), found.stored)
             if on_gpu:
-                from .gpu import start
+                from .running import start
 
                 start(found, shape, memories, call, place)
             else:
@@ -264,9 +272,17 @@ def stored_in(
     return made
 
 
-def kernel(fn: Callable[..., Any]) -> KernelFunction:
-    """Marks a kernel: a function that many threads run."""
-    return KernelFunction(fn)
+@overload
+def kernel(fn: Callable[..., Any]) -> KernelFunction: ...
+@overload
+def kernel(*, fma: bool = False) -> Callable[[Callable[..., Any]], KernelFunction]: ...
+def kernel(fn: Callable[..., Any] | None = None, *, fma: bool = False) -> Any:
+    """Marks a kernel: a function that many threads run.
+
+    With `fma` a GPU may round a product and the sum that follows once, as nvcc does by default: faster, and no longer
+    to the last bit what the simulator computes.
+    """
+    return partial(KernelFunction, fma=fma) if fn is None else KernelFunction(fn, fma)
 
 
 def device(fn: Callable[..., Any]) -> DeviceFunction:

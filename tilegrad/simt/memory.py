@@ -65,7 +65,7 @@ class Storage:
     def __str__(self) -> str:
         extents = " x ".join(map(str, self.shape))
         where = {"global": "", "shared": " in shared memory", "local": " of the thread's own"}[self.space]
-        return f"{self.name}, which has {extents} elements of {self.array.dtype.name}{where}"
+        return f"{self.name}, which has {extents} element{'s' * (self.size != 1)} of {self.array.dtype.name}{where}"
 
 
 def shared_layout(arrays: tuple[Array, ...], dynamic_bytes: int) -> tuple[dict[int, tuple[int, int]], int]:

@@ -179,6 +179,8 @@ class ExpressionReader:
         """A whole number."""
         value = self.number(node)
         dtype = kind_of(value).dtype
+        if not dtype.is_integer and not self.scope.final:
+            return typed(0, int32)  # why it has a fraction is told when all types are known
         if not dtype.is_integer:
             raise self.scope.wrong(
                 node, f"{what} is a whole number, and this is {dtype.name}: // divides without a fraction"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import KernelFault
-from .faults import fault, listed, who
+from .faults import fault, listed
 from .flat import Code, Swap, Wait
-from .lanes import Chunk, Lanes, Shape
+from .lanes import Chunk, Lanes, Shape, places
 
 if TYPE_CHECKING:
     from .machine import Arrivals
@@ -47,7 +47,7 @@ def stuck(
     reason = (
         f"{name} in divergent code: {len(here)} of the {listed(members)} of this {'block' if whole else 'warp'} "
         f"wait here, "
-        f"and {who(chunk, other).split(', ', 1)[1]} {what}; all must come here, or none"
+        f"and thread {places(int(chunk.within[other]), shape.block)} {what}; all must come here, or none"
     )
     return fault(code.routine.name, one.place, chunk, thread, reason)
 

@@ -62,7 +62,8 @@ def vote(swap: Swap, lanes: Lanes, warps: int, row: np.ndarray, lane: np.ndarray
     holds[row, lane] = lanes.wide(swap.operands[0](lanes))
     match swap.how:
         case "any_sync":
-            return holds.any(1)[row]
+            some: Any = holds.any(1)
+            return some[row]
         case "all_sync":
             every: Any = (holds | ~present).all(1)
             return every[row]

@@ -77,6 +77,7 @@ class RoutineWriter(ExpressionWriter):
         self.routine = routine
         self.lines: list[str] = []
         self.depth = 1
+        self.loops = 0
         self.declared: set[str] = {p.name for p in routine.parameters}
         self.home = homes(routine)
 
@@ -200,11 +201,15 @@ class RoutineWriter(ExpressionWriter):
                 step, compared = f"{name} -= {-value}", ">"
             case _:
                 step, compared = f"{name} += {self.expression(loop.step)}", "<"
-        if short(loop) and any(array.space == "local" for array in self.routine.arrays):
-            self.line("#pragma unroll")  # so that local arrays are registers
+        innermost = not any(blocks_of(s) for s in loop.body)
+        in_registers = any(array.space == "local" for array in self.routine.arrays)
+        if short(loop) and (in_registers or (innermost and self.loops)):
+            self.line("#pragma unroll")
         start = self.raw(loop.start) if dtype is int32 else self.expression(loop.start)
         self.line(f"for ({TYPES[dtype]} {name} = {start}; {name} {compared} {stop}; {step}) {{")
+        self.loops += 1
         self.inner(loop.body)
+        self.loops -= 1
         self.line("}")
 
     def launch(self, launch: Launch) -> None:

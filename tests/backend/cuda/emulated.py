@@ -146,6 +146,11 @@ static void matrices(unsigned (&r)[4], unsigned from, bool turned) {
     meet(first, 32);
 }
 static float element_bf16(unsigned bits) { return bits_as<float>(bits << 16); }
+static float element_tf32(unsigned bits) { return bits_as<float>(bits); }
+static unsigned as_tf32(float x) {
+    unsigned bits = bits_as<unsigned>(x);
+    return x - x != 0 ? bits : (bits + 0x1000) & ~0x1fffu;
+}
 static float element_f16(unsigned bits) { return from_f16(bits); }
 static int element_s8(unsigned bits) { return (signed char)bits; }
 static int element_u8(unsigned bits) { return bits; }
@@ -165,7 +170,7 @@ static void warp_product(T (&c)[2], T (&d)[2], const unsigned (&a)[4], unsigned 
                 int word = k / per_word, shift = k % per_word * bits;
                 unsigned x = fragments[first + lane / 4 * 4 + word % 4][h + word / 4 * 2] >> shift;
                 unsigned y = fragments[first + (lane % 4 * 2 + e) * 4 + word % 4][4 + word / 4] >> shift;
-                unsigned mask = (1u << bits) - 1;
+                unsigned mask = ~0u >> (32 - bits);
                 sum += element(x & mask) * element(y & mask);
             }
         }
@@ -183,6 +188,8 @@ ASM = {
     'asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));': "y.bits = as_f16(x);",
     'asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));': "y.bits = as_bf16(x);",
     'asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));': "y = from_f16(x.bits);",
+    'asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(from) : "memory");': "x = *(uint32*)(shared + from);",
+    'asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r[n]) : "f"(x));': "r[n] = as_tf32(x);",
     'asm volatile("prefetch.global.L2 [%0];" :: "l"(p));': "",
     'asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));': "y = tanhf(x);",
     'asm volatile("cp.async.commit_group;" ::: "memory");': "",
@@ -196,6 +203,9 @@ WARPS = {
     r'asm volatile\("ldmatrix[^"]*x4\.trans\.shared.*?: "memory"\);': "matrices(r, from, true);",
     r'asm\("mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.(\w+)\..*?"r"\(b1\)\);': (
         r"warp_product<16>(c, d, a, b0, b1, element_\1);"
+    ),
+    r'asm\("mma\.sync\.aligned\.m16n8k8\.row\.col\.f32\.tf32\..*?"r"\(b1\)\);': (
+        r"warp_product<32>(c, d, a, b0, b1, element_tf32);"
     ),
     r'asm\("mma\.sync\.aligned\.m16n8k32\.row\.col\.s32\.(\w+)\..*?"r"\(b1\)\);': (
         r"warp_product<8>(c, d, a, b0, b1, element_\1);"

@@ -325,3 +325,24 @@ def test_a_fork_is_told(gpu: CudaDevice) -> None:
     gpu._forked()
     with pytest.raises(DeviceError, match="spawn"):
         gpu.allocate(10)
+
+
+def test_a_number_of_the_host_does_not_bar_the_short_way(gpu: CudaDevice) -> None:
+    """It is another input each time, copied there once, and the memory of results is that of the call before."""
+    rate, weight = tg.tensor(2.0), tg.ones(64, 8, device=gpu.name)
+
+    def step(x: tg.Tensor) -> tg.Tensor:
+        return (x * rate + weight) @ weight.T
+
+    quick = tg.jit(step)
+    x = tg.full((16, 8), 3.0, device=gpu.name)
+    for _ in range(4):
+        result = quick(x)
+        assert result.cpu().numpy()[0, 0] == 56.0
+        del result
+    assert quick.shortcut is not None
+    counts = gpu.driver.counts  # type: ignore[attr-defined]
+    before = counts["renew_node"]
+    for _ in range(5):
+        assert quick(x).shape == (16, 64)
+    assert counts["renew_node"] == before

@@ -74,6 +74,9 @@ def test_which_way_is_taken(order: str) -> None:
     assert isinstance(way(half, "sm_90a"), Grouped)
     assert isinstance(way(half, "sm_80"), Copied)
     assert isinstance(way(half, "sm_120"), Copied)
+    tf32 = product(512, 512, 512, (128, 128, 32), order, "f32", "high")
+    assert isinstance(way(tf32, "sm_90a"), Copied if order == "KM,KN" else Grouped)
+    assert isinstance(way(tf32, "sm_80"), Copied)
     assert isinstance(way(product(512, 512, 512, (128, 128, 32), order, "f32"), "sm_90a"), Threaded)
     assert isinstance(way(product(512, 512, 512, (128, 128, 32), order, "f32", "medium"), "sm_90a"), Ahead)
     assert isinstance(way(product(512, 512, 512, (128, 128, 64), order, before="{} * 2.0"), "sm_90a"), Ahead)
@@ -100,6 +103,13 @@ def test_a_box_may_not_leave_its_line() -> None:
     shifted = parse(str(inside).replace("ks = k + tl.arange(0, 64)", "ks = k + 8 + tl.arange(0, 64)"))
     assert isinstance(way(inside, "sm_90a"), Grouped)
     assert isinstance(way(shifted, "sm_90a"), Copied)
+
+
+def test_small_tiles_are_not_read_beyond_their_end() -> None:
+    """Four warps side by side reach further than 16 columns: room for that has who computes its operands."""
+    for dtype, depth in (("f32", 32), ("bf16", 64)):
+        small = product(64, 64, 512, (16, 16, depth), "MK,NK", dtype, "high" if dtype == "f32" else "highest")
+        assert isinstance(way(small, "sm_80"), Ahead)
 
 
 def test_what_is_overwritten_is_not_copied_ahead() -> None:
@@ -184,6 +194,9 @@ def test_the_matrix_units_are_used() -> None:
     assert {"HMMA", "LDGSTS", "LDSM"} <= instructions(built(kernel, "sm_80"))
     medium = product(256, 256, 256, (32, 32, 32), dtype="f32", precision="medium")
     assert {"HMMA", "LDSM"} <= instructions(built(medium, "sm_80"))
+    high = product(256, 256, 256, (64, 64, 32), "MK,NK", dtype="f32", precision="high")
+    assert {"HMMA", "LDGSTS", "LDSM"} <= instructions(built(high, "sm_80"))
+    assert {"HGMMA", "UTMALDG"} <= instructions(built(high, "sm_90a"))
     whole = instructions(built(product(256, 256, 256, (32, 32, 128), "MK,NK", "i8"), "sm_80"))
     assert {"IMMA", "LDGSTS"} <= whole
     assert "HMMA" not in instructions(built(product(256, 256, 256, (32, 32, 16), dtype="f32"), "sm_90a"))
@@ -205,12 +218,19 @@ CASES = {
     **{f"float64 {order}": case(16, 16, 24, (16, 16, 8), order, "f64") for order in ORDERS[:2]},
     **{f"ahead {order}": case(40, 56, 72, (32, 32, 32), order, "f16", masked=True) for order in ORDERS},
     **{f"computed {order}": case(32, 64, 64, (32, 32, 32), order, before="{} * 2.0") for order in ORDERS[:2]},
+    **{f"tf32 {order}": case(64, 96, 96, (64, 32, 32), order, "f32", "high") for order in ORDERS},
+    **{f"tf32 ahead {order}": case(40, 56, 72, (32, 32, 32), order, "f32", "high", masked=True) for order in ORDERS},
     "integers": case(64, 32, 256, (32, 32, 128), "MK,NK", "i8"),
     "integers turned": case(64, 32, 128, (32, 32, 64), "KM,KN", "i8"),
     "medium": case(32, 32, 64, (32, 32, 32), dtype="f32", precision="medium"),
     "odd": case(10, 14, 21, (5, 7, 7), dtype="f32"),
     "odd half": case(10, 14, 21, (5, 7, 7), dtype="f16"),
 }
+
+
+def as_tf32(x: np.ndarray) -> np.ndarray:
+    """Rounded to 11 bits."""
+    return ((x.view(np.uint32) + np.uint32(0x1000)) & ~np.uint32(0x1FFF)).view(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -230,6 +250,8 @@ def test_results_are_those_of_the_interpreter(name: str, emulation: emulated.Emu
             arrays.append(np.full(1 << 15, 77, p.dtype.numpy))
         elif p.dtype.is_float:
             arrays.append(random.standard_normal(1 << 15).astype(p.dtype.numpy))
+            if name.startswith("tf32"):
+                arrays[-1] = as_tf32(arrays[-1])
         else:
             arrays.append(random.integers(-50, 50, 1 << 15).astype(p.dtype.numpy))
     wanted = [a.copy() for a in arrays]
@@ -238,3 +260,19 @@ def test_results_are_those_of_the_interpreter(name: str, emulation: emulated.Emu
         got = [a.copy() for a in arrays]
         emulation.run(list(CASES).index(name), got, grid, reversed)
         np.testing.assert_allclose(got[2].astype(np.float64), wanted[2].astype(np.float64), rtol=2e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("order", ["MK,KN", "KM,KN"])
+def test_numbers_are_rounded_to_the_nearest_of_tf32(order: str, emulation: emulated.Emulated) -> None:
+    name = f"tf32 {order}"
+    x = np.random.default_rng(0).standard_normal((96, 96)).astype(np.float32)
+    x[0, :4] = np.inf, -np.inf, 3.0, 1e-30
+    given = np.ascontiguousarray(x[:64] if order == "MK,KN" else x[:, :64])
+    out = np.zeros((64, 96), np.float32)
+    emulation.run(
+        list(CASES).index(name), [given.ravel(), np.eye(96, dtype=np.float32).ravel(), out.ravel()], CASES[name][1]
+    )
+    wanted = as_tf32(given if order == "MK,KN" else np.ascontiguousarray(given.T))
+    usual = ~np.isinf(wanted).any(1)  # an infinity times 0 is NaN
+    np.testing.assert_array_equal(out[usual], wanted[usual])
+    assert np.max(np.abs(wanted[usual] / (given if order == "MK,KN" else given.T)[usual] - 1)) <= 2.0**-11

@@ -14,6 +14,7 @@ import numpy as np
 from ...config import settings
 from ...errors import DeviceError, RuntimeFault, TilegradError
 from ...ir.dtype import DType, float16
+from ...ir.precision import Precision
 from ...ir.program import Program
 from ...ir.tile import Kernel
 from ...runtime.buffer import Buffer
@@ -282,6 +283,12 @@ class CudaDevice(Device):
     @cached_property
     def grain(self) -> Grain:
         return many_small(self.properties.multi_processor_count, self.properties.shared_memory_per_block_optin)
+
+    @property
+    def products(self) -> Mapping[Precision, str]:
+        if self.properties.major < 8:
+            return super().products
+        return {"highest": "float32", "high": "tf32", "medium": "bfloat16"}
 
     @property
     def limits(self) -> Mapping[str, Any]:

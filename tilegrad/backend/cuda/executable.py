@@ -80,8 +80,8 @@ class Binding:
             x = given[n]
             if x.readers or x.queue is not queue:
                 queue.writes(x)
-        take = device.memory.take
-        made = [take(queue, bytes, size) for bytes, size in self.made]
+        take, before = device.memory.take, self.data[plan.inputs :]
+        made = [take(queue, bytes, size, old) for (bytes, size), old in zip(self.made, before, strict=False)]
         everything = [*given, *made]
         if plan.steps:
             if plan.arena:

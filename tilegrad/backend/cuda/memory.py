@@ -31,6 +31,8 @@ KEPT = 8
 SHOWN = 8
 MOST_CHANGES = 4096
 """Changes that are noted before they are added up."""
+FEW = 16
+"""Free blocks among which an address is looked for."""
 
 
 class Blocks(list[int]):
@@ -140,13 +142,20 @@ class Memory:
         """Blocks that died while other queues may still read them. (Buffers die anywhere: nothing is called there.)"""
         self._lock = RLock()
 
-    def take(self, queue: Queue, bytes: int, size: int = 0) -> CudaBuffer:
-        """A buffer for what is started on this queue from now on; `size` is its class, if that is known."""
+    def take(self, queue: Queue, bytes: int, size: int = 0, rather: int = 0) -> CudaBuffer:
+        """A buffer for what is started on this queue from now on; `size` is its class, if that is known, and `rather`
+        the address that is taken if it is free (graphs need not be renewed then)."""
         blocks = blocks_of(queue, size or class_bytes(bytes))
         try:
             address = blocks.pop()
+            if rather and address != rather and rather in blocks[-FEW:]:
+                blocks.remove(rather)
+                blocks.append(address)
+                address = rather
         except IndexError:
             address = self._fresh(queue, blocks)
+        except ValueError:  # another thread took it
+            pass
         if len(self.usage.changes) > MOST_CHANGES:
             self.usage.settle()
         return CudaBuffer(self.device, bytes, queue, blocks, address)

@@ -13,7 +13,8 @@ from ...ir.dtype import DType, bfloat16, dtype_named, float16, float32
 
 BYTES = 128
 ALIGNED = 64
-_CODES = {float16: 6, float32: 7, bfloat16: 9}
+_CODES = {float16: 6, bfloat16: 9, float32: 11}
+"""Numbers of float32 are rounded to tf32 on their way: those that are copied are for products only."""
 _SWIZZLE_128, _PROMOTE_256 = 3, 3
 _FAR = 1 << 40
 

@@ -9,7 +9,7 @@ when all of it is there.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ....ir import tile as ir
@@ -20,6 +20,7 @@ from ..tensor_map import TensorMap
 from . import dot_helpers as helpers
 from .dot_ahead import Ahead, write_ahead
 from .dot_fill import clear, fill_lines, fill_rows, room
+from .dot_flow import Flow, flow, is_early
 from .dot_group import Grouped, beginning, copies, corner, grouped, parted, products
 from .dot_loop import Copied, copied_loop, copied_text
 from .dot_operands import Definitions, Strided
@@ -39,9 +40,10 @@ SHARED = 96 * 1024
 OWN = set(
     "plane within first_row rows_here in_rows lane warp row column operands full empty turns copy at turn part place "
     "stage phase before group x_map y_map x_place y_place x_from y_from x_first y_first x_column y_column x_line "
-    "y_line x_at y_at x_tile y_tile values a b i j p q pp qq n step line piece multiply".split()
+    "y_line x_at y_at x_tile y_tile values a b i j p q pp qq n step line piece multiply tiles ready packed".split()
 ) | set(re.findall(r"(\w+)\((?:uint32|int|const|float|uint64)", helpers.ALL))
 """Names that these texts use."""
+TILE_NAMES = (("map_", ""), ("tile", "_first"), ("tile", "_column"), ("tile", "_line"))
 MANY, LARGE = 8, 64 * 128
 """Warps of a kernel that holds operands in registers too: several products, or large ones."""
 LEAST = 8192
@@ -64,11 +66,19 @@ class Products:
         self.tilings: dict[str, Tiling] = {}
         self.loops: dict[int, Grouped | Copied | Threaded | Ahead] = {}
         self.group: Grouped | None = None
+        self.flow: Flow | None = None
+        self.parted = 0
+        """The line from which on not all threads are there any more."""
         self.texts: dict[str, None] = {}
         if not self.dots:
             return
         if architecture == "sm_90a" and len(self.dots) == 1:
             self._find_group(body)
+        elif architecture == "sm_90a":
+            self.flow = flow(self.definitions, body, self.stored)
+        if self.flow is not None:
+            self.tilings = {product.sums: product.tiling for product in self.flow.products.values()}
+            return
         kinds = {name: self._kind(dot) for name, dot in self.dots.items()}
         if self.group is None:
             shapes = {name: types.variables[name].shape for name in self.dots}
@@ -152,11 +162,15 @@ class Products:
     @property
     def copying(self) -> int:
         """Threads besides, which only copy."""
-        return 128 if self.group is not None else 0
+        return next((plan.copying for plan in (self.flow, self.group) if plan is not None), 0)
 
     @property
     def layouts(self) -> dict[str, Layout]:
-        return {name: t.layout for name, t in self.tilings.items()}
+        found = {name: t.layout for name, t in self.tilings.items()}
+        for product in () if self.flow is None else self.flow.products.values():
+            if isinstance(product.left, str):
+                found[product.left] = product.tiling._replace(n=product.depth, columns=product.depth).layout
+        return found
 
     def is_pairs(self, layout: Layout) -> bool:
         """Whether a layout is that of sums on tensor cores."""
@@ -164,23 +178,29 @@ class Products:
 
     @property
     def maps(self) -> tuple[TensorMap, ...]:
+        if self.flow is not None:
+            return self.flow.maps
         return () if self.group is None else (self.group.x.map, self.group.y.map)
 
     @property
     def parameters(self) -> list[str]:
         """What the kernel is given after the grid."""
-        return [f"const __grid_constant__ TensorMap {name}_map" for name, _ in zip("xy", self.maps, strict=False)]
+        names = ("x_map", "y_map") if self.flow is None else [f"map_{n}" for n in range(len(self.maps))]
+        return [f"const __grid_constant__ TensorMap {name}" for name, _ in zip(names, self.maps, strict=False)]
 
     @property
     def names(self) -> set[str]:
         """What the variables of the kernel may not be called."""
-        return OWN if self.dots else set()
+        maps = {f"{stem}{n}{end}" for n in range(len(self.maps)) for stem, end in TILE_NAMES}
+        return OWN | maps if self.dots else set()
 
     @property
     def bounds(self) -> str:
         """`__launch_bounds__`: how many blocks a multiprocessor should have at once."""
         many = self.threads <= (128 if any(t.kind == "warp" for t in self.tilings.values()) else 256)
-        return f"{self.threads + self.copying}, {2 if many and self.group is None else 1}" if self.dots else ""
+        blocks = 2 if many and not self.copying else 1
+        blocks = next((plan.blocks for plan in (self.flow, self.group) if plan is not None), blocks)
+        return f"{self.threads + self.copying}, {blocks}" if self.dots else ""
 
     def ids(self) -> list[str]:
         """The program ids: sixteen rows of tiles at a time, so that operands are found in the second cache."""
@@ -193,6 +213,25 @@ class Products:
 
     # --- loops -----------------------------------------------------------------------------------
 
+    def flows(self, low: Lowering, statement: ir.Statement, before: Callable[[], None]) -> bool:
+        """Writes a statement that is another one where tiles flow; `before` writes what is waiting to be."""
+        from .dot_flow_text import begin, write_loop
+
+        plan = self.flow
+        if plan is None:
+            return False
+        if not self.parted and not is_early(statement, self.types):
+            before()
+            begin(self, low, plan)
+            low.elements.quick = {"exp2": "quick_exp2", "fma": "fmaf"}
+        if id(statement) in plan.skipped:
+            return True
+        loop = next((turn.loop for turn in plan.turns if turn.loop is statement), None)
+        if loop is not None:
+            before()
+            write_loop(self, low, plan, loop)
+        return loop is not None
+
     def loop(self, low: Lowering, loop: ir.For) -> bool:
         """Writes a loop, if it is one of those that copy while they multiply."""
         plan = self.loops.get(id(loop))
@@ -203,16 +242,19 @@ class Products:
         product = loop.body[-1]
         assert isinstance(product, ir.Assign)
         sums = low.elements.kept[product.name].text
-        numbers, sources, bounds, indices = self._in_turn(low, loop, _sides(plan))
+        numbers, sources, bounds, indices = self.in_turn(low, loop, _sides(plan))
         index = (f"{TYPES[self.types.variables[loop.index].dtype.name]} {low.names.of(loop.index)}", *bounds)
-        turn = Turn(index, sources, numbers)
+        turn = Turn(index, (sources[0], sources[1]), numbers)
         place = low.take(max(plan.shared, LEAST))
         self.use(helpers.SHARED)
         match plan:
             case Grouped():
                 self.use(helpers.BARRIERS, helpers.GROUPS)
-                turned = (plan.x.turned, plan.y.turned)
-                self.use(helpers.group_product(_sides(plan)[0].dtype.name, plan.tiling.n, turned))
+                left, right = plan.sides
+                if plan.by_registers:
+                    self.use(helpers.NUMBERS)
+                how = (plan.tiling.columns, (left.turned, right.turned), plan.tiling.swapped)
+                self.use(helpers.group_product(left.memory.dtype.name, *how))
                 k = low.names.of(loop.index)
                 head = f"for ({index[0]} = {index[1]}; {k} < {index[2]}; {k} += {index[3]}) {{"
                 pointers = [low.names.of(side.parameter) for side in _sides(plan)]
@@ -227,7 +269,8 @@ class Products:
                 loops = [[head, *[f"    {line}" for line in lines], "}"] for lines in inner]
                 text = [*beginning(plan, place), *parted(plan, sums, *loops)]
             case Copied():
-                self.use(helpers.COPIES, helpers.FRAGMENTS, helpers.warp_product(_sides(plan)[0].dtype.name))
+                dtype = _sides(plan)[0].dtype.name
+                self.use(helpers.COPIES, helpers.fragments(dtype), helpers.warp_product(dtype))
                 text = copied_text(plan, sums, turn, place)
             case Threaded():
                 self.use(helpers.COPIES)
@@ -237,9 +280,9 @@ class Products:
                 low.out.add(line)
         return True
 
-    def _in_turn(
-        self, low: Lowering, loop: ir.For, sides: tuple[Strided, Strided]
-    ) -> tuple[list[str], tuple[str, str], tuple[str, str, str], list[tuple[str, str]]]:
+    def in_turn(
+        self, low: Lowering, loop: ir.For, sides: Sequence[Strided]
+    ) -> tuple[list[str], list[str], tuple[str, str, str], list[tuple[str, str]]]:
         """The numbers of a turn, the addresses of the first elements of its operands, its start, stop and step, and
         where the indices that masks compare begin."""
         dtype = self.types.variables[loop.index].dtype
@@ -264,7 +307,7 @@ class Products:
         ]
         numbers, low.out, low.elements.lazy = low.out.lines, outer, lazy
         low.scopes.pop()
-        return numbers, (sources[0], sources[1]), (bounds[0], bounds[1], bounds[2]), indices  # type: ignore[return-value]
+        return numbers, sources, (bounds[0], bounds[1], bounds[2]), indices  # type: ignore[return-value]
 
     # --- single products -------------------------------------------------------------------------
 
@@ -284,7 +327,7 @@ class Products:
                 self._by_threads(low, sums, held, dot)
 
     def _by_warps(self, low: Lowering, sums: str, held: Tiling, dot: ir.Dot, dtype: DType) -> None:
-        self.use(helpers.SHARED, helpers.FRAGMENTS, helpers.warp_product(dtype.name))
+        self.use(helpers.SHARED, helpers.fragments(dtype.name), helpers.warp_product(dtype.name))
         x, y = self.operands(low, held, dot, dtype)
         place = low.take(max(room((x, y)), LEAST))
         low.out.add(f"unsigned char *x_at = {place}, *y_at = x_at + {x.size};")
@@ -316,7 +359,7 @@ class Products:
     def _turned(self, low: Lowering, x: ir.Tile, position: int, dtype: DType) -> bool:
         """Whether an operand is put into lines along its rows: as its vectors lie, where tensor cores can turn it."""
         layout = low.plan.of_operand(x)
-        return dtype.bytes == 2 and layout.vector == position
+        return dtype.bytes > 1 and layout.vector == position
 
     def _by_threads(self, low: Lowering, sums: str, held: Tiling, dot: ir.Dot) -> None:
         t = self.types.of(dot)

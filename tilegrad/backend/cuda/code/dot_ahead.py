@@ -114,7 +114,7 @@ def _multiply(
     assert isinstance(product, ir.Assign)
     sums = low.elements.kept[product.name].text
     if dtype is not None:
-        products.use(helpers.SHARED, helpers.FRAGMENTS, helpers.warp_product(dtype.name))
+        products.use(helpers.SHARED, helpers.fragments(dtype.name), helpers.warp_product(dtype.name))
         x, y = products.operands(low, held, dot, dtype)
         low.out.add(f"const uint32 x_place = address_of(held) + at % 2 * {bytes}, y_place = x_place + {x.size};")
         lines = warp_products(sums, held, x, y)

@@ -1,4 +1,4 @@
-"""Products of bfloat16 and float16 on Hopper (sm_90a): four warps multiply together what a copying thread brings.
+"""Products of bfloat16, float16 and tf32 on Hopper (sm_90a): four warps multiply together what a copying thread brings.
 
 The last four warps of a block copy, the others multiply. Stages of shared memory go from one side to the other by two
 barriers each: `full` when the bytes of a stage are there, `empty` when its products are done. Boxes of a tensor are
@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....ir import tile as ir
-from ....ir.dtype import bfloat16, float16
+from ....ir.dtype import bfloat16, float16, float32
 from ..tensor_map import TensorMap
 from .dot_operands import Definitions, Strided
-from .dot_tiling import Tiling
+from .dot_tiling import Tiling, operand_dtype
 
 SHARED = 218 * 1024
 """Bytes that a block may have, 227 KiB, without what reductions after the loop may want."""
@@ -65,24 +65,50 @@ class Grouped(NamedTuple):
         return LINE // self.x.memory.dtype.bytes
 
     @property
+    def blocks(self) -> int:
+        """Of a multiprocessor: small tiles leave registers for two, and one multiplies while the other stores."""
+        small = self.tiling.down == 2 and self.tiling.columns <= 128
+        return 2 if small and self.x.memory.dtype.bytes == 2 else 1
+
+    @property
+    def copying(self) -> int:
+        """Threads that copy. Only four warps can give registers away; where two blocks share them, one warp copies."""
+        return 32 if self.blocks == 2 else 128
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """What is on the left, and on the right, where tensor cores multiply."""
+        return (self.y, self.x) if self.tiling.swapped else (self.x, self.y)
+
+    @property
+    def by_registers(self) -> bool:
+        """Whether the left operand goes through registers: numbers of 32 bits that do not lie along k."""
+        return self.sides[0].turned and self.x.memory.dtype.bytes == 4
+
+    @property
     def threads(self) -> int:
-        """Of a block: four warps more copy."""
-        return self.tiling.threads + 128
+        """Of a block."""
+        return self.tiling.threads + self.copying
 
 
 def grouped(definitions: Definitions, product: ir.Dot, shared: int = SHARED) -> Grouped | None:
     """How a product in a loop is done, if it can be done so."""
     x, y = definitions.strided(product.x), definitions.strided(product.y)
-    if x is None or y is None or x.dtype is not y.dtype or x.dtype not in (bfloat16, float16):
+    if x is None or y is None or x.dtype is not y.dtype or operand_dtype(x.dtype, product.precision) is not x.dtype:
         return None
+    turned = (x.along == 0, y.along == 1)
+    if x.dtype not in (bfloat16, float16) and (x.dtype is not float32 or all(turned)):
+        return None  # lines of tf32 have to be along k, but for those that go through registers: they are on the left
+    swapped = x.dtype is float32 and turned[1]
     m, n, depth = x.shape[0], y.shape[1], x.shape[1]
-    if m not in (64, 128) or n % 16 or n > 256 or depth % (LINE // x.dtype.bytes):
+    high, wide = (n, m) if swapped else (m, n)
+    if high not in (64, 128) or wide % 16 or wide > 256 or depth % (LINE // x.dtype.bytes):
         return None
-    sides = (_side(definitions, x, x.along == 0, m), _side(definitions, y, y.along == 1, n))
+    sides = (_side(definitions, x, turned[0], m), _side(definitions, y, turned[1], n))
     if sides[0] is None or sides[1] is None:
         return None
-    stages = min(MOST_STAGES, shared // (sides[0].bytes + sides[1].bytes + 16))
-    return Grouped(Tiling("group", m, n, m // 64, 1, 64, n), sides[0], sides[1], depth, stages)
+    made = Grouped(Tiling("group", m, n, high // 64, 1, 64, wide, swapped), sides[0], sides[1], depth, 0)
+    return made._replace(stages=min(MOST_STAGES, shared // made.blocks // (made.stage + 16)))
 
 
 def _side(definitions: Definitions, memory: Strided, turned: bool, extent: int) -> Side | None:
@@ -111,6 +137,13 @@ def corner(name: str, side: Side, offset: str, indices: tuple[str, str]) -> list
     return [*text, f"const int {name}_line = {line or f'{first} / {pitch}'};"]
 
 
+def box_corner(name: str, memory: Strided, offset: str) -> list[str]:
+    """Where in its matrix a tile of memory without borders begins."""
+    first = f"const int64 {name}_first = {offset};"
+    column, line = f"int({name}_first % {memory.pitch})", f"int({name}_first / {memory.pitch})"
+    return [first, f"const int {name}_column = {column}, {name}_line = {line};"]
+
+
 def copies(plan: Grouped) -> list[str]:
     """In a turn of the loop: brings the operands of its product, stage by stage."""
     text = []
@@ -135,12 +168,9 @@ def copies(plan: Grouped) -> list[str]:
 
 def products(plan: Grouped, sums: str) -> list[str]:
     """In a turn of the loop: multiplies, stage by stage; a stage is given back when the next products have begun."""
-    step = 32 // plan.x.memory.dtype.bytes
-    places = []
-    for side, first in ((plan.x, f"group * {64 * LINE}"), (plan.y, f"{plan.x.bytes}")):
-        own = f"place + {first}" if side is plan.y or plan.tiling.down > 1 else "place"
-        advance, panel = (step * LINE, plan.piece * LINE) if side.turned else (32, 16)
-        places.append(f"operand_at({own} + step * {advance}, {panel}, {8 * LINE})")
+    if plan.by_registers:
+        return _by_registers(plan, sums)
+    places = [_address(plan, side) for side in plan.sides]
     return [
         f"for (int part = 0; part < {plan.depth // plan.piece}; ++part) {{",
         f"    uint32 place = operands + stage * {plan.stage};",
@@ -152,6 +182,42 @@ def products(plan: Grouped, sums: str) -> list[str]:
         "    commit_products();",
         "    wait_for_products<1>();",
         "    if (before >= 0 && threadIdx.x % 128 == 0) arrive(empty + before * 8);",
+        "    before = stage;",
+        f"    if (++stage == {plan.stages}) stage = 0, phase ^= 1;",
+        "}",
+    ]
+
+
+def _address(plan: Grouped, side: Side) -> str:
+    """Of an operand in a step."""
+    step = 32 // side.memory.dtype.bytes
+    own = "place" if side is plan.x else f"place + {plan.x.bytes}"
+    if side is plan.sides[0] and plan.tiling.down > 1:
+        own += f" + group * {64 * LINE}"
+    advance, panel = (step * LINE, plan.piece * LINE) if side.turned else (32, 16)
+    return f"operand_at({own} + step * {advance}, {panel}, {8 * LINE})"
+
+
+def _by_registers(plan: Grouped, sums: str) -> list[str]:
+    """The same with a left operand that is read into registers first: when the products before have been done."""
+    left, right = plan.sides
+    first = "place" if left is plan.x else f"place + {plan.x.bytes}"
+    return [
+        "const int lane = threadIdx.x % 32, row = group * 64 + threadIdx.x / 32 % 4 * 16;",
+        f"for (int part = 0; part < {plan.depth // plan.piece}; ++part) {{",
+        f"    uint32 place = operands + stage * {plan.stage};",
+        "    wait(full + stage * 8, phase);",
+        "    wait_for_products<0>();",
+        "    if (before >= 0 && threadIdx.x % 128 == 0) arrive(empty + before * 8);",
+        f"    uint32 left[4][4], panel = {first} + row / 32 * {plan.piece * LINE};",
+        "    #pragma unroll",
+        "    for (int step = 0; step < 4; ++step)",
+        "        read_numbers<true>(left[step], panel, step * 8, row % 32 / 4, lane);",
+        "    begin_products();",
+        "    #pragma unroll",
+        "    for (int step = 0; step < 4; ++step)",
+        f"        multiply({sums}, left[step], {_address(plan, right)});",
+        "    commit_products();",
         "    before = stage;",
         f"    if (++stage == {plan.stages}) stage = 0, phase ^= 1;",
         "}",
@@ -177,7 +243,7 @@ def beginning(plan: Grouped, shared: str) -> list[str]:
 def parted(plan: Grouped, sums: str, copying: list[str], multiplying: list[str]) -> list[str]:
     """The two roles, each with its loop, after which the copying warps are done."""
     limits = ["", ""]
-    if plan.tiling.down > 1:  # those that multiply get registers of the others
+    if plan.tiling.down > 1 and plan.blocks == 1:  # those that multiply get registers of the others
         changes = (("dec", 40), ("inc", 232))
         limits = [f'asm volatile("setmaxnreg.{change}.sync.aligned.u32 {count};");' for change, count in changes]
     return [

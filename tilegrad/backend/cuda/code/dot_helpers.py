@@ -8,6 +8,11 @@ length, and in a panel a line for each k. Tensor cores read both.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .dot_flow import Multiplied
+
 SHARED = """\
 __device__ __forceinline__ uint32 address_of(const void* p) { return uint32(__cvta_generic_to_shared(p)); }
 // Where a piece of 16 bytes is in an operand.
@@ -40,6 +45,31 @@ __device__ __forceinline__ void read_fragments(uint32 (&r)[4], uint32 from) {
 __device__ __forceinline__ void read_turned_fragments(uint32 (&r)[4], uint32 from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
+}
+"""
+
+NUMBERS = """\
+__device__ __forceinline__ uint32 number_at(uint32 from) {
+  uint32 x;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(from) : "memory");
+  return x;
+}
+// Of lines along the rows: numbers of 32 bits as tensor cores take them, of two pieces and two quarters of k each.
+template <bool left>
+__device__ __forceinline__ void read_numbers(uint32 (&r)[4], uint32 operand, int line, int piece, int lane) {
+  #pragma unroll
+  for (int n = 0; n < 4; ++n) {
+    const int far = left ? n % 2 : n / 2, late = left ? n / 2 : n % 2;
+    r[n] = number_at(piece_of(operand, line + lane % 4 + 4 * late, piece + lane / 16 + 2 * far) + lane / 4 % 4 * 4);
+  }
+}
+// To the nearest number of 11 bits: tensor cores would cut off the others.
+__device__ __forceinline__ void round_numbers(uint32 (&r)[4]) {
+  #pragma unroll
+  for (int n = 0; n < 4; ++n) {
+    const float x = __uint_as_float(r[n]);
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r[n]) : "f"(x));
+  }
 }
 """
 
@@ -82,11 +112,32 @@ template <int n> __device__ __forceinline__ void settle(float (&sums)[2][n][2]) 
     #pragma unroll
     for (int j = 0; j < n; ++j) asm volatile("" : "+f"(sums[h][j][0]), "+f"(sums[h][j][1]) :: "memory");
 }
+template <int n> __device__ __forceinline__ void settle(float (&sums)[n][2][2]) {
+  #pragma unroll
+  for (int j = 0; j < n; ++j)
+    #pragma unroll
+    for (int h = 0; h < 2; ++h) asm volatile("" : "+f"(sums[j][h][0]), "+f"(sums[j][h][1]) :: "memory");
+}
 """
 
-ALL = "".join((SHARED, COPIES, FRAGMENTS, BARRIERS, GROUPS))
+FLOW = """\
+__device__ __forceinline__ float quick_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// A barrier for those who compute.
+__device__ __forceinline__ void meet_among(int threads) { asm volatile("bar.sync 1, %0;" :: "r"(threads) : "memory"); }
+"""
+
+ALL = "".join((SHARED, COPIES, FRAGMENTS, NUMBERS, BARRIERS, GROUPS, FLOW))
 WORDS = {"bfloat16": "bf16", "float16": "f16", "int8": "s8", "uint8": "u8", "float32": "tf32"}
 """What tensor cores call the dtypes of operands."""
+
+
+def fragments(dtype: str) -> str:
+    """What reads operands of tensor cores."""
+    return FRAGMENTS + NUMBERS if dtype == "float32" else FRAGMENTS
 
 
 def warp_product(dtype: str) -> str:
@@ -103,12 +154,18 @@ __device__ __forceinline__ void multiply({kind} (&c)[2], {kind} (&d)[2], const u
 """
 
 
-def group_product(dtype: str, columns: int, turned: tuple[bool, bool]) -> str:
-    """sums += x @ y for 64 rows and 32 bytes of k, by four warps; an operand is turned if its lines are not along k."""
+def group_product(dtype: str, columns: int, turned: tuple[bool, bool], swapped: bool = False) -> str:
+    """sums += x @ y for 64 rows and 32 bytes of k, by four warps; an operand is turned if its lines are not along k.
+
+    Numbers of 32 bits that are turned come in registers.
+    """
     word, depth = WORDS[dtype], 8 if dtype == "float32" else 16
     pairs = columns // 8
     names = ", ".join(f"%{n}" for n in range(4 * pairs))
-    held = [f'"+f"(sums[{h}][{j}][{e}])' for j in range(pairs) for h in range(2) for e in range(2)]
+    places = [(h, j, e) for j in range(pairs) for h in range(2) for e in range(2)]
+    held = [f'"+f"(sums[{j}][{h}][{e}])' if swapped else f'"+f"(sums[{h}][{j}][{e}])' for h, j, e in places]
+    if dtype == "float32" and turned[0]:
+        return _product_from_registers(columns, held, swapped)
     lines = ",\n      ".join(", ".join(held[n : n + 8]) for n in range(0, len(held), 8))
     tail = "" if dtype == "float32" else f", {int(turned[0])}, {int(turned[1])}"
     return f"""\
@@ -117,5 +174,64 @@ __device__ __forceinline__ void multiply(float (&sums)[2][{pairs}][2], uint64 x,
     "%{4 * pairs}, %{4 * pairs + 1}, 1, 1, 1{tail};"
     : {lines}
     : "l"(x), "l"(y));
+}}
+"""
+
+
+def _product_from_registers(columns: int, held: list[str], swapped: bool) -> str:
+    count = len(held)
+    names = ", ".join(f"%{n}" for n in range(count))
+    lines = ",\n      ".join(", ".join(held[n : n + 8]) for n in range(0, count, 8))
+    shape = f"[{columns // 8}][2][2]" if swapped else f"[2][{columns // 8}][2]"
+    return f"""\
+__device__ __forceinline__ void multiply(float (&sums){shape}, const uint32 (&x)[4], uint64 y) {{
+  asm volatile("wgmma.mma_async.sync.aligned.m64n{columns}k8.f32.tf32.tf32 {{{names}}}, "
+    "{{%{count}, %{count + 1}, %{count + 2}, %{count + 3}}}, %{count + 4}, 1, 1, 1;"
+    : {lines}
+    : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(y));
+}}
+"""
+
+
+def flow_product(product: Multiplied) -> str:
+    """A step of a product: 16 of k; the left operand is in shared memory or in registers. `more`: sums go on."""
+    word, n = WORDS[product.dtype.name], product.tiling.n
+    pairs = n // 8
+    count = 4 * pairs
+    held = [f'"+f"(sums[{h}][{j}][{e}])' for j in range(pairs) for h in range(2) for e in range(2)]
+    lines = ",\n      ".join(", ".join(held[at : at + 8]) for at in range(0, count, 8))
+    if isinstance(product.left, str):
+        x, given, turned = "const uint32 (&x)[4]", '"r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])', ""
+        places = "{" + ", ".join(f"%{count + i}" for i in range(4)) + "}"
+        last = count + 4
+    else:
+        x, given, turned = "uint64 x", '"l"(x)', f", {int(product.left.turned)}"
+        places, last = f"%{count}", count + 1
+    names = ", ".join(f"%{i}" for i in range(count))
+    return f"""\
+__device__ __forceinline__ void {product.function}(float (&sums)[2][{pairs}][2], {x}, uint64 y, int more) {{
+  asm volatile("{{\\n.reg .pred more;\\nsetp.ne.b32 more, %{last + 1}, 0;\\n"
+    "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{word}.{word} {{{names}}}, "
+    "{places}, %{last}, more, 1, 1{turned}, {int(product.right.turned)};\\n}}"
+    : {lines}
+    : {given}, "l"(y), "r"(more));
+}}
+"""
+
+
+def packing(dtype: str) -> str:
+    """Sums as left operands: pairs of them in a register, rounded."""
+    return f"""\
+__device__ __forceinline__ uint32 pair_of(float first, float second) {{
+  uint32 both;
+  asm("cvt.rn.{WORDS[dtype]}x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+  return both;
+}}
+template <int steps> __device__ __forceinline__ void pack(uint32 (&to)[steps][4], float (&from)[2][2 * steps][2]) {{
+  #pragma unroll
+  for (int step = 0; step < steps; ++step)
+    #pragma unroll
+    for (int n = 0; n < 4; ++n)
+      to[step][n] = pair_of(from[n % 2][2 * step + n / 2][0], from[n % 2][2 * step + n / 2][1]);
 }}
 """

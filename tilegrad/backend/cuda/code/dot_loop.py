@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....ir import tile as ir
-from ....ir.dtype import bfloat16, float16, int8, uint8
+from ....ir.dtype import bfloat16, float16, float32, int8, uint8
 from .dot_operands import Definitions, Strided
 from .dot_text import LINE, Operand, Turn, copied, warp_products
-from .dot_tiling import Tiling
+from .dot_tiling import Tiling, operand_dtype
 from .functions import MEMORY
 
 STAGES = 3
@@ -51,7 +51,8 @@ def copied_loop(definitions: Definitions, product: ir.Dot, tiling: Tiling, share
         or y is None
         or any((*x.bounds, *y.bounds))
         or x.dtype is not y.dtype
-        or x.dtype not in (bfloat16, float16, int8, uint8)
+        or x.dtype not in (bfloat16, float16, int8, uint8, float32)
+        or operand_dtype(x.dtype, product.precision) is not x.dtype
     ):
         return None
     bytes, depth = x.dtype.bytes, x.shape[1]
@@ -60,7 +61,10 @@ def copied_loop(definitions: Definitions, product: ir.Dot, tiling: Tiling, share
     if depth % line or not all(_copies(definitions, side) for side in (x, y)):
         return None
     extents = (x.shape[0], y.shape[1])
-    if any(t and (bytes != 2 or extent % line) for t, extent in zip(turned, extents, strict=True)):
+    reached = (tiling.down * tiling.rows, tiling.across * tiling.columns)
+    if any(r > -(-extent // 16) * 16 for r, extent in zip(reached, extents, strict=True)):
+        return None  # warps would read beyond the tile
+    if any(t and (bytes == 1 or extent % line) for t, extent in zip(turned, extents, strict=True)):
         return None
     sides = tuple(
         Operand(address, t, bytes, line, -(-extent // 16) * 16)

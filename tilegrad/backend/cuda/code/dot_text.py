@@ -60,30 +60,41 @@ def warp_products(sums: str, tiling: Tiling, x: Operand, y: Operand) -> list[str
     k = f"step * {step}"
     first_row = "row" if high == 1 else "row + 16 * i"
     first_column = "column" if wide == 2 else "column + 16 * j"
+    numbers = x.bytes == 4
     if x.turned:  # a piece is along the rows: blocks of 8 x 8 are turned as they are read
-        x_at = x.place(f"{first_row} + lane / 8 % 2 * 8", f"{k} + {quarter}")
+        x_at = x.place(first_row, k) if numbers else x.place(f"{first_row} + lane / 8 % 2 * 8", f"{k} + {quarter}")
     else:
         x_at = x.place(f"{first_row} + {half}", f"{k} + lane / 16 * {step // 2}")
     if y.turned:
-        y_at = y.place(f"{first_column} + lane / 16 * 8", f"{k} + lane / 8 % 2 * 8 + lane % 8")
+        at = (first_column, k) if numbers else (f"{first_column} + lane / 16 * 8", f"{k} + lane / 8 % 2 * 8 + lane % 8")
+        y_at = y.place(*at)
     else:
         y_at = y.place(f"{first_column} + {quarter}", f"{k} + lane / 8 % 2 * {step // 2}")
-    read = {False: "read_fragments", True: "read_turned_fragments"}
     first = "sums[{}]".replace("sums", sums)
     at_i = first.format("i") if high > 1 else sums
     return [
         "#pragma unroll 4",
         f"for (int step = 0; step < {x.depth // step}; ++step) {{",
         f"    uint32 a[{high}][4], b[{wide // 2}][4];",
-        f"    for (int i = 0; i < {high}; ++i)",
-        f"        {read[x.turned]}(a[i], piece_of({x.address}, {x_at[0]}, {x_at[1]}));",
-        f"    for (int j = 0; j < {wide // 2}; ++j)",
-        f"        {read[y.turned]}(b[j], piece_of({y.address}, {y_at[0]}, {y_at[1]}));",
+        *_reads(x, "a[i]", x_at, f"for (int i = 0; i < {high}; ++i)", left=True),
+        *_reads(y, "b[j]", y_at, f"for (int j = 0; j < {wide // 2}; ++j)", left=False),
         f"    for (int i = 0; i < {high}; ++i)",
         f"        for (int j = 0; j < {wide}; ++j)",
         f"            multiply({at_i}[0][j], {at_i}[1][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);",
         "}",
     ]
+
+
+def _reads(operand: Operand, target: str, at: tuple[str, str], loop: str, left: bool) -> list[str]:
+    """A step of an operand to registers; numbers of 32 bits are rounded there."""
+    line, piece = at
+    if operand.bytes != 4:
+        read = "read_turned_fragments" if operand.turned else "read_fragments"
+        return [f"    {loop}", f"        {read}({target}, piece_of({operand.address}, {line}, {piece}));"]
+    text = f"read_fragments({target}, piece_of({operand.address}, {line}, {piece}));"
+    if operand.turned:
+        text = f"read_numbers<{str(left).lower()}>({target}, {operand.address}, {line}, {piece}, lane);"
+    return [f"    {loop} {{", f"        {text}", f"        round_numbers({target});", "    }"]
 
 
 def thread_products(sums: str, tiling: Tiling, depth: int, pitches: tuple[int, int], kind: str) -> list[str]:

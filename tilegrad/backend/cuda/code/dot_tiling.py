@@ -11,6 +11,7 @@ In each the sums are registers, and which thread has which is a layout as that o
                              128 x 128 x 64 on others, 64 x 64 x 64 where that gives too few
     int8, uint8              128 x 128 x 128
     float32 at `medium`      as bfloat16
+    float32 at `high`        128 x 128 x 32, as tf32: 11 bits of each number
     float32, others          128 x 128 x 16; 64 x 64 x 16 where that gives too few
 """
 
@@ -40,6 +41,8 @@ class Tiling(NamedTuple):
     across: int
     rows: int
     columns: int
+    swapped: bool = False
+    """Whether rows are spread as columns usually are, and these as rows: y.T @ x.T is multiplied then."""
 
     @property
     def threads(self) -> int:
@@ -54,6 +57,8 @@ class Tiling(NamedTuple):
         high = [Digit(4, 32)] if self.kind == "group" else _register(self.rows // 16)
         rows = (Digit(8, 4), Digit(2), *high, *_threads(self.down, stride * self.across))
         columns = (Digit(2), Digit(4, 1), *_register(self.columns // 8), *_threads(self.across, stride))
+        if self.swapped:
+            return Layout((self.m, self.n), (columns, rows), 0)
         return Layout((self.m, self.n), (rows, columns), 1 if self.n % 2 == 0 else -1)
 
     def _thread_layout(self) -> Layout:
@@ -84,7 +89,7 @@ def _threads(extent: int, stride: int) -> tuple[Digit, ...]:
 def operand_dtype(dtype: DType, precision: Precision) -> DType | None:
     """What tensor cores multiply operands of a dtype as, if they do."""
     if dtype is float32:
-        return bfloat16 if precision == "medium" else None
+        return {"medium": bfloat16, "high": float32}.get(precision)
     return dtype if dtype in (bfloat16, float16, int8, uint8) else None
 
 

@@ -11,7 +11,7 @@ from math import prod
 from typing import NamedTuple
 
 from ....ir import tile as ir
-from ....ir.dtype import DType, bool_, int32
+from ....ir.dtype import DType, bool_, float32, int32
 from ....ir.tile_access import walk
 from ....ir.tile_types import TileType, Types
 from . import functions
@@ -62,6 +62,8 @@ class Elements:
         self.lazy: dict[str, ir.Tile] = {}
         self.kept: dict[str, Kept] = {}
         self.copies: dict[str, Copy] = {}
+        self.quick: dict[str, str] = {}
+        """Functions of float32 for which others stand."""
         self.lane: str | None = None
         """The index within a vector, inside of the loop over it."""
         self.declare: Callable[[str, str, Text], str] | None = None
@@ -244,6 +246,8 @@ class Elements:
             if meeting.is_integer and self.patterns.is_natural(x.args[0]):
                 made = binary("/" if x.fn == "floordiv" else "%", PRODUCT, args[0], args[1], free=False)
                 return made if meeting.bits >= 32 else functions.call(TYPES[meeting.name], made)
+        if meeting is float32 and x.fn in self.quick:
+            return functions.call(self.quick[x.fn], *args)
         return functions.applied(x.fn, meeting, args, position)
 
     def _address(self, x: ir.Apply, view: View, t: TileType) -> Text:

@@ -151,6 +151,9 @@ class Lowering(Registers):
             self.names.taken.add(bound)
         self.block(self.body, top=True)
         name = f"{self.kernel.name}_kernel"
+        if products.parted:  # those who copy are not among those who meet
+            rest = [line.replace("__syncthreads()", f"meet_among({self.threads})") for line in self.out.lines]
+            self.out.lines[products.parted :] = rest[products.parted :]
         body = "\n".join([*self._head(), *self.out.lines])
         shown = str(self.kernel).replace("\\", "/").split("\n")  # a backslash would join the next line to a comment
         comment = [f"// {line.removeprefix('# ')}".rstrip() for line in shown]
@@ -216,6 +219,8 @@ class Lowering(Registers):
 
         gathered = Gathered(self)
         for statement in body:
+            if self.products.flows(self, statement, gathered.finish):
+                continue
             match statement:
                 case ir.Assign(name, value) if name in self.meanings and self.types.of(value).shape:
                     self.elements.lazy[name] = value

@@ -39,8 +39,8 @@ def built(kernel: Specialised, architecture: str) -> Built:
     found = kernel.built.get(architecture)
     if found is None:
         source = kernel.cuda()
-        options = (RELOCATABLE,) if kernel.launches else ()
-        store, name = shared("kernels"), key("simt", str(version()), architecture, source)
+        options = ((RELOCATABLE,) if kernel.launches else ()) + (("--fmad=true",) if kernel.fma else ())
+        store, name = shared("kernels"), key("simt", str(version()), architecture, *options, source)
         data = store.read(name)
         if data is None:
             with events.timed("compile", kernel.routine.name, "cuda"):

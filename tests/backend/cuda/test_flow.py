@@ -1,0 +1,93 @@
+"""Loops of several products on GPUs: attention and its gradient, as groups of warps do them and as others do."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.backend.cuda import emulated
+from tests.backend.cuda.test_dot import compiled, instructions
+from tilegrad.backend.cuda.build import built
+from tilegrad.backend.cuda.code.lower import Lowering, lower
+from tilegrad.backend.reference.tile import run
+from tilegrad.ir.dtype import bfloat16, float32
+from tilegrad.ir.graph import Input, TensorType
+from tilegrad.ir.tile import Kernel
+from tilegrad.ir.tile_parser import parse
+from tilegrad.ops.attending import Attending
+from tilegrad.ops.tiled_attention import TiledAttention, TiledKeyGradient, TiledQueryGradient
+
+
+def ops(heads: int, length: int, width: int, causal: bool = True) -> list[Attending]:
+    wide, row = (
+        TensorType(bfloat16, (1, heads, length, width)),
+        TensorType(float32, (heads, length)),
+    )
+    given = (*(Input(wide) for _ in range(3)), (), (), heads, causal, width**-0.5, 0.0, "highest")
+    more = Input(wide), Input(row), Input(row)
+    return [TiledAttention(*given), TiledQueryGradient(*given, *more), TiledKeyGradient(*given, *more)]  # type: ignore[arg-type]
+
+
+def kernel(op: Attending) -> Kernel:
+    return op.kernel().kernel
+
+
+@pytest.mark.parametrize("width", [64, 128])
+@pytest.mark.parametrize("number", range(3))
+def test_tiles_flow(width: int, number: int) -> None:
+    plan = Lowering(kernel(ops(4, 512, width)[number]), "sm_90a").products.flow
+    assert plan is not None
+    assert plan.stages >= 2
+    assert len(plan.turns) == 2
+    assert [p.fresh for p in plan.products.values()].count(True) == (2 if number == 0 else 4)
+    assert Lowering(kernel(ops(4, 512, width)[number]), "sm_80").products.flow is None
+
+
+def test_who_computes_meets_without_who_copies() -> None:
+    text = lower(kernel(ops(4, 512, 128)[0]), "sm_90a").text
+    copying, computing = text.split("setmaxnreg.inc")
+    assert copying.count("__syncthreads();") == 1
+    assert "__syncthreads();" not in computing
+    assert "copy_box(" not in computing
+
+
+def test_what_else_is_asked_of_a_tile_is_not_overlooked() -> None:
+    """A tile that something besides a product takes is loaded by those who compute."""
+    text = str(kernel(ops(4, 512, 64)[0]))
+    assert "mean *= (1.0 / total)[:, None]" in text
+    also = text.replace("mean *= (1.0 / total)[:, None]", "mean += queries.to(tl.float32)")
+    assert Lowering(parse(also), "sm_90a").products.flow is None
+
+
+def test_what_is_stored_is_not_brought() -> None:
+    text = str(kernel(ops(4, 512, 64)[0])).replace("tl.store(out", "tl.store(key")
+    assert Lowering(parse(text), "sm_90a").products.flow is None
+
+
+@compiled
+def test_no_registers_are_spilled() -> None:
+    for op, width in ((ops(64, 4096, 128)[0], 128), (ops(192, 1024, 64)[0], 64)):
+        made = built(kernel(op), "sm_90a")
+        assert made.spills == 0
+        assert made.threads == (384 if width == 128 else 288)  # two blocks share a multiprocessor, or one has it all
+        if made.sass:
+            assert {"HGMMA", "UTMALDG"} <= instructions(made)
+
+
+def test_kernels_without_groups_compute_the_same() -> None:
+    if not emulated.has_compiler():
+        pytest.skip("no C++ compiler")
+    made = ops(1, 64, 64)
+    emulation = emulated.Emulated([kernel(op) for op in made], "sm_80")
+    random = np.random.default_rng(0)
+    for number, op in enumerate(made):
+        given: list[Any] = [random.standard_normal(x.shape).astype(x.dtype.numpy) for x in op.inputs]
+        if number:
+            given[4] = np.full_like(given[4], 5.0)
+        wanted = np.zeros([int(n) for n in op.shape], op.dtype.numpy)  # type: ignore[call-overload]
+        grid = [t.count({}) for t in op.kernel().grid]
+        run(kernel(op), [*given, wanted], grid)
+        for backwards in (False, True):
+            got = np.zeros_like(wanted)
+            emulation.run(number, [*given, got], grid, backwards)
+            np.testing.assert_allclose(got.astype(np.float64), wanted.astype(np.float64), rtol=2e-2, atol=2e-2)

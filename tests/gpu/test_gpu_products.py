@@ -1,0 +1,62 @@
+"""Products on a GPU: attention as groups of warps do it, and how exact float32 is at each precision."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import tilegrad as tg
+
+ERRORS = {"highest": 1e-6, "high": 4e-4, "medium": 4e-3}
+"""Root mean square, in units of that of the results: normal data, sums of 512 products."""
+
+
+@pytest.mark.parametrize("precision", ERRORS)
+@pytest.mark.parametrize("order", list(product([False, True], repeat=2)))
+@pytest.mark.parametrize("size", [64, 384, 512])
+def test_products_are_as_exact_as_they_say(precision: str, order: tuple[bool, bool], size: int) -> None:
+    rng = np.random.default_rng(size)
+    given = [rng.standard_normal((size, 512)), rng.standard_normal((512, size))]
+    exact = given[0] @ given[1]
+    x, y = (
+        tg.tensor(np.ascontiguousarray(a.T if t else a).astype(np.float32), device="cuda")
+        for a, t in zip(given, order, strict=True)
+    )
+    found = tg.matmul(x.T if order[0] else x, y.T if order[1] else y, precision=precision)
+    error = np.sqrt(np.mean((found.cpu().numpy() - exact) ** 2) / np.mean(exact**2))
+    assert error < ERRORS[precision]
+
+
+@pytest.mark.parametrize("dtype", [tg.bfloat16, tg.float16])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("heads", "few", "queries", "keys", "width"),
+    [(2, 2, 128, 128, 64), (4, 2, 192, 320, 128), (2, 1, 256, 64, 64), (3, 3, 512, 512, 128)],
+)
+def test_attention_and_its_gradient(
+    heads: int, few: int, queries: int, keys: int, width: int, causal: bool, dtype: tg.DType
+) -> None:
+    """Against the same in float32, which has kernels of its own."""
+    rng = np.random.default_rng(width)
+    shapes = [(2, heads, queries, width), (2, few, keys, width), (2, few, keys, width), (2, heads, queries, width)]
+    *inputs, upstream = [tg.tensor(rng.standard_normal(s).astype(np.float32), device="cuda").to(dtype) for s in shapes]
+
+    def results(*given: tg.Tensor, above: tg.Tensor) -> list[np.ndarray]:
+        leaves = [x.detach().requires_grad_() for x in given]
+        seen = tg.nn.functional.scaled_dot_product_attention(*leaves, is_causal=causal, enable_gqa=True)
+        return [x.detach().float().cpu().numpy() for x in (seen, *tg.autograd.grad(seen, leaves, above))]
+
+    wanted = results(*(x.float() for x in inputs), above=upstream.float())
+    for got, want in zip(results(*inputs, above=upstream), wanted, strict=True):
+        assert np.linalg.norm(got - want) < (1e-2 if dtype is tg.bfloat16 else 2e-3) * np.linalg.norm(want)
+
+
+def test_rows_that_meet_often_are_added_in_order() -> None:
+    rng = np.random.default_rng(0)
+    index, rows = rng.integers(0, 300, 5000), rng.standard_normal((5000, 96)).astype(np.float32)
+    table = tg.zeros(300, 96, device="cuda").requires_grad_()
+    picked = tg.nn.functional.embedding(tg.tensor(index, device="cuda"), table)
+    (found,) = tg.autograd.grad(picked, [table], tg.tensor(rows, device="cuda"))
+    wanted = np.zeros((300, 96), np.float32)
+    np.add.at(wanted, index, rows)
+    np.testing.assert_array_equal(found.cpu().numpy(), wanted)
