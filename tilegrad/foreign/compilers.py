@@ -16,8 +16,8 @@ MISSING = (
 )
 NAMES = {"c++": ("c++", "g++", "clang++"), "c": ("cc", "gcc", "clang")}
 VARIABLES = {"c++": "CXX", "c": "CC"}
-PATIENCE = 300.0
-"""Seconds that a compiler is given."""
+PATIENCE = 1200.0
+"""Seconds that a compiler is given: the wheel ziglang makes its C++ library first."""
 
 
 class Compiler(NamedTuple):
