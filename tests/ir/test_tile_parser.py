@@ -179,7 +179,8 @@ def test_what_stands_around_a_kernel_is_ignored() -> None:
 
 def test_kernels_that_differ_in_names_have_one_form() -> None:
     """Their code is compiled once; nothing but names may differ."""
-    text = "@tg.kernel\ndef f({0}: '*f32', {1}: '*f32'):\n    i = tl.arange(0, 8)\n    tl.store({1} + i, tl.{2}(tl.load({0} + i)))"
+    text = "@tg.kernel\ndef f({0}: '*f32', {1}: '*f32'):\n    i = tl.arange(0, 8)\n"
+    text += "    tl.store({1} + i, tl.{2}(tl.load({0} + i)))"
     one, other, swapped, function = (
         parse(text.format(*names).replace("'", '"'))
         for names in (("x", "y", "exp"), ("exp", "log", "exp"), ("y", "x", "exp"), ("x", "y", "log"))

@@ -68,8 +68,8 @@ class _Tiled(Attending):
     def wide_arrays(self, arrays: Sequence[Any]) -> list[Any]:
         """In float32, those of tiles with one axis of heads, the others with one of heads and one of queries."""
         n, m, queries, keys, width, features = self.sizes
-        shapes = [(n, queries, width), (m, keys, width), (m, keys, features), (n, queries, features)]
-        shapes += [(n, queries)] * 2
+        shapes: list[tuple[int, ...]] = [(n, queries, width), (m, keys, width), (m, keys, features)]
+        shapes += [(n, queries, features), (n, queries), (n, queries)]
         return [x.astype(np.float32).reshape(s) for x, s in zip(arrays, shapes, strict=False)]
 
 
