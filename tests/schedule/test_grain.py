@@ -56,12 +56,12 @@ SOME = [e for n, e in enumerate(all_examples()) if n % 8 == 0]
 
 @pytest.mark.parametrize("example", SOME, ids=lambda e: e.name)
 def test_op(example: Example) -> None:
-    check(example.graph(), list(example.arrays), SMALL)
+    check(example.graph(), list(example.arrays), SMALL, example.tolerance)
 
 
 @pytest.mark.parametrize("example", SOME[::3], ids=lambda e: e.name)
 def test_op_few(example: Example) -> None:
-    check(example.graph(), list(example.arrays), FEW)
+    check(example.graph(), list(example.arrays), FEW, example.tolerance)
 
 
 @pytest.mark.parametrize("example", [e for e in SOME if e.gradient], ids=lambda e: e.name)
@@ -71,7 +71,7 @@ def test_gradient(example: Example) -> None:
     found = leaf_gradients(outputs, outputs)
     made = [found[x] for x in graph.inputs if x in found]
     if made:
-        check(Graph(graph.inputs, tuple(made)), list(example.arrays), SMALL)
+        check(Graph(graph.inputs, tuple(made)), list(example.arrays), SMALL, example.tolerance)
 
 
 def given(*shape: int, dtype: DType = float32) -> Input:
