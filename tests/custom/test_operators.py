@@ -49,6 +49,22 @@ def test_a_linear_layer_of_ones_own() -> None:
     np.testing.assert_allclose(step(w.detach()).numpy(), want.numpy(), rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "write", [lambda x: x.fill_(37.0), lambda x: x.__setitem__(..., 37.0), lambda x: x.copy_(37.0)]
+)
+def test_numbers_that_a_tensor_was_filled_with(write: Any) -> None:
+    """The tensor's elements are in memory; the number in the operator is a number all the same."""
+    x = tg.zeros(())
+    write(x)
+    assert x.item() == 37
+
+    @tg.op("tests::times_37(x: float[*s]) -> float[*s]")
+    def times_37(x: Any) -> Any:
+        return x * 37.0
+
+    assert times_37(tg.ones(2)).tolist() == [37, 37]
+
+
 def test_several_results() -> None:
     x = rows(3, 5, track=True)
     mean, spread = moments(x)

@@ -12,7 +12,7 @@ from ..ir.graph import TensorType, Value
 from ..ops.indexing import put
 from ..runtime.once import lock
 from . import storage as sharing
-from .storage import Base, Move, Storage
+from .storage import Base, Move, Storage, own
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -115,7 +115,7 @@ class Handle:
 
     def write(self, value: Value, op: str) -> None:
         """Every element is replaced, for all who share the storage."""
-        base = self.base()
+        base, value = self.base(), own(value)
         whole = current(base)
         if mode.enabled and "leaf" in whole.__dict__ and not base.hidden:
             raise InPlaceError(

@@ -16,6 +16,7 @@ from weakref import ref
 
 from ..ir.graph import Input, Value
 from ..ir.location import Location, current_location
+from ..ops.broadcasting import Fill
 from ..ops.cast import Detach
 from ..ops.joint import joint_outputs
 
@@ -158,3 +159,11 @@ def path_to(view: Value, whole: Value) -> list[Value]:
         path.append(view)
         view = view.inputs[0]
     return path[::-1]
+
+
+def own(value: Value) -> Value:
+    """What is written to a tensor: a number that many share is copied, since only that of a tensor may hold elements.
+
+    If the shared one did, it would be a tensor from outside to all that is computed with this number afterwards.
+    """
+    return Fill(value.value, value.type) if isinstance(value, Fill) and "common" in value.__dict__ else value
