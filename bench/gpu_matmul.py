@@ -88,6 +88,14 @@ def workloads() -> Iterator[Workload]:
             "bfloat16",
             tolerance=1e-2,
         )
+    yield from with_more()
+    yield first_convolution()
+    yield from convolution("conv2", 128, (64, 27, 27), (192, 64, 5, 5), 2)
+    yield from convolution("conv3", 128, (192, 13, 13), (384, 192, 3, 3), 1)
+
+
+def with_more() -> Iterator[Workload]:
+    """Products with something that follows, and many small ones."""
     f = tg.nn.functional
     linear = ((16384, 768), (3072, 768), (3072,))
     yield Workload(
@@ -117,9 +125,6 @@ def workloads() -> Iterator[Workload]:
         "bfloat16",
         tolerance=1e-2,
     )
-    yield first_convolution()
-    yield from convolution("conv2", 128, (64, 27, 27), (192, 64, 5, 5), 2)
-    yield from convolution("conv3", 128, (192, 13, 13), (384, 192, 3, 3), 1)
 
 
 def tf32(size: int) -> Iterator[Workload]:

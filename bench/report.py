@@ -16,10 +16,17 @@ REASONS: dict[str, str] = {
     "second cache reach PyTorch's rate (192x256 by 256x1024 does); large results do not. Other shapes of tiles, "
     "fetching lines ahead, adding the old result last, and packing the left operand where it lies along k were tried, "
     "and changed less than the noise",
-    "mlp512": "nine tenths of the step are its two large products, which run about as fast as PyTorch's; what fusion "
-    "saves is in the last tenth",
-    "sum1": "both read memory at the rate of the machine; the difference is within the quartiles",
-    "import": "67 modules of its own are loaded besides numpy (nn, optim and data only when they are used)",
+    "layer_norm_training": "the goal is within the quartiles: one kernel goes along the rows, one adds up the parts of the "
+    "gradients of weight and bias; the first is bound by arithmetic on rows that are in the second cache",
+    "import": "some 70 modules of its own are loaded besides numpy (nn, optim and data when they are used): half of "
+    "the time is finding and reading their files, a third making classes",
+    "lenet": "data gradients of convolutions with few channels lay out 12 numbers for each that they compute; the tiny "
+    "products around are at half of the machine's rate",
+    "lenet_inference": "at 70 us the convolutions with one and six channels are at a quarter of the machine's rate",
+    "alexnet": "convolutions are at 70 to 80 % of a core's peak, their data gradients at 60",
+    "wide": "three quarters of the step are products at 0.9 to 1.0 of the peers' rate",
+    "gpt": "products with 128 columns are at 60 % of a core's peak, GELU and its gradient add half to two of them",
+    "lstm": "products whose operands lie with the batch innermost are at 60 % of a core's peak",
 }
 """For a workload (and size) whose goal is missed: why, found by profiling. `softmax`, or `softmax 64x64`."""
 

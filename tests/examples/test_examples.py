@@ -124,8 +124,9 @@ def test_a_loss_that_is_no_number(digits: Path) -> None:
 
 
 def test_what_the_document_says_to_type() -> None:
-    """Its commands are understood; running them takes minutes."""
-    typed = [c.line for block in blocks(ROOT / "examples" / "README.md") for c in commands(block)]
+    """Its commands that are not run are understood: running them takes minutes."""
+    shown = [block for block in blocks(ROOT / "examples" / "README.md") if block.note.startswith("skip:")]
+    typed = [c.line for block in shown for c in commands(block)]
     assert len(typed) >= 3
     for line in typed:
         python, option, program, *words = line.split()

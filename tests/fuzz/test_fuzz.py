@@ -23,11 +23,14 @@ from tilegrad.ir.graph import Value
 
 CHOICES = st.lists(st.integers(0, 9999), min_size=60, max_size=120)
 
-MADE = {"Batched", "JointOutput", "Again"}
+MADE = {"Batched", "JointOutput", "Again", "Laid", "LineProduct", "LineWeight"}
 """Made by transforms, not by users: tests/transform and tests/test_autograd.py have graphs with them."""
 OWN_KERNELS = {"Attention", "AttentionGradient", "Recurrence", "RecurrenceGradient"}
+OWN_KERNELS |= {"TiledAttention", "TiledQueryGradient", "TiledKeyGradient"}
 """Each is one kernel, written by hand, that no neighbour is fused with: tests/ops and tests/nn draw its shapes."""
-NOT_DRAWN = MADE | OWN_KERNELS
+OF_USERS = {"Declared", "Outside"}
+"""What they mean is a user's: tests/custom and tests/test_outside.py."""
+NOT_DRAWN = MADE | OWN_KERNELS | OF_USERS
 
 
 @checklist(151)

@@ -111,7 +111,8 @@ def test_a_toy_device_runs_every_op(example: object) -> None:
     arrays = example.arrays  # type: ignore[attr-defined]
     made = TOY.load(assemble(fuse(graph))).run([TOY.from_host(a) for a in arrays])
     for buffer, value, want in zip(made, graph.outputs, interpret(graph, arrays), strict=True):
-        np.testing.assert_allclose(TOY.to_host(buffer, value.dtype, want.shape), want, rtol=1e-5, atol=1e-6)
+        exact = max(1e-6, example.tolerance)  # type: ignore[attr-defined]
+        np.testing.assert_allclose(TOY.to_host(buffer, value.dtype, want.shape), want, 10 * exact, exact)
 
 
 @checklist(75)
@@ -126,8 +127,9 @@ def test_tensors_are_made_on_it_like_on_any_other() -> None:
 
 @checklist(75)
 def test_nothing_asks_which_device_it_is() -> None:
+    """But backends, what is told about them, and PyTorch's doors, where scripts ask it."""
     for path in FILES:
-        if ".backend" not in module_name(path) and "profile" not in module_name(path):
+        if not {"backend", "profile", "torch"} & set(module_name(path).split(".")):
             assert '== "cuda' not in path.read_text(), path
 
 

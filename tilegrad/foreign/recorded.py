@@ -15,6 +15,8 @@ from ..runtime.device import device as device_of
 from ..runtime.work import ENTRY, Prepared, Work
 from .abi import Host, Record, Strided
 
+HOSTS = ("cpu", "null", "reference")
+"""Where functions for this machine's processor can be part of a program."""
 STRUCTURE = 40
 """Bytes of a `tg_tensor`, whose first field is the address of its elements."""
 
@@ -80,7 +82,7 @@ class _WithMemory(_Plain):
 def recorded(function: Any, values: Sequence[Value], numbers: Sequence[float | int]) -> list[Value]:
     """The results of a call as values; gradients do not flow through them, and whoever asks for one is told."""
     match = function.signature.match([v.type for v in values], numbers)
-    if match.device.partition(":")[0] == "cuda":
+    if match.device not in HOSTS:
         p = function.signature.tensors[0].name
         raise DeviceError(f"{function.name} is C++ for the CPU, and `{p}` is on {match.device}: {p}.cpu() is not")
     made = outside(CppWork(function, match.numbers), values, function.signature.outputs(match))
