@@ -129,6 +129,12 @@ def generator_of(device: str) -> Generator:
     return found
 
 
+def forget(device: str) -> None:
+    """A device that is there no more has no generator either: `manual_seed` would look for it."""
+    with one_writer:
+        _others.pop(device, None)
+
+
 def manual_seed(seed: int) -> Generator:
     """Starts the default generators, that of every device, anew from a seed."""
     global _first_seed

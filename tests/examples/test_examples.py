@@ -14,6 +14,7 @@ import tilegrad as tg
 from examples import mnist, shakespeare, training
 from tests.documents import blocks, commands
 from tests.source import ROOT
+from tests.test_documents import run_commands
 from tilegrad.errors import ArgumentError, CheckpointError, DataError, NaNError
 
 IMAGES = 160
@@ -124,13 +125,21 @@ def test_a_loss_that_is_no_number(digits: Path) -> None:
 
 
 def test_what_the_document_says_to_type() -> None:
-    """Its commands are understood; running them takes minutes."""
-    typed = [c.line for block in blocks(ROOT / "examples" / "README.md") for c in commands(block)]
+    """Its commands that are not run are understood: running them takes minutes."""
+    shown = [block for block in blocks(ROOT / "examples" / "README.md") if block.note.startswith("skip:")]
+    typed = [c.line for block in shown for c in commands(block)]
     assert len(typed) >= 3
     for line in typed:
         python, option, program, *words = line.split()
         assert (python, option) == ("python", "-m")
         {"examples.mnist": mnist, "examples.shakespeare": shakespeare}[program].parser().parse_args(words)
+
+
+def test_short_programs_print_what_the_document_says(tmp_path: Path) -> None:
+    shown = [b for b in blocks(ROOT / "examples" / "README.md") if b.language == "console" and not b.note]
+    assert shown
+    for block in shown:
+        run_commands(block, tmp_path, ROOT)
 
 
 def test_the_shared_data(shared_data: Path) -> None:

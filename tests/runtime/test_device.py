@@ -1,7 +1,7 @@
 """Devices: found by name, one object each; a new one runs programs without another file being touched."""
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from tilegrad.ir.program import Allocate, Copy, Free, Launch, Program, Tiles
 from tilegrad.ir.program import Buffer as Place
 from tilegrad.ir.size import Size
 from tilegrad.ir.tile import Kernel, Parameter
+from tilegrad.runtime import device as registry
 from tilegrad.runtime import events
 from tilegrad.runtime.buffer import Buffer
 from tilegrad.runtime.device import Device, device, devices, register
@@ -46,8 +47,10 @@ class Toy(Device):
 
 
 @pytest.fixture
-def toy() -> Toy:
-    return Toy("toy:0")
+def toy() -> Iterator[Toy]:
+    """It runs one kernel only: nobody else may find it."""
+    yield Toy("toy:0")
+    registry._devices.pop("toy:0", None)
 
 
 def doubled(alias: str | None = None) -> Program:

@@ -1,8 +1,10 @@
 """PyTorch's names: which there are, what is said of others, and scripts that are run as they are."""
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -83,6 +85,34 @@ def test_a_script_is_run_as_it_is(tmp_path: Path) -> None:
         assert "there is no device 'cuda' here" in ran.stderr
         assert "python -m tilegrad.torch --simulate" in ran.stderr
     assert second.startswith("tilegrad.torch has no torch.fx")
+
+
+def test_doors_that_are_closed_leave_nothing_behind() -> None:
+    """Modules that were imported before are the same ones after it, and those of the time in between are gone."""
+    before, stand_in, part = {**sys.modules}, ModuleType("torch"), ModuleType("torch._C")
+    finders = [*sys.meta_path]
+    try:
+        sys.modules.update({"torch": stand_in, "torch._C": part})
+        sys.modules.pop("torch.optim", None)
+        doors.opened()
+        assert importlib.import_module("torch.optim") is tg.optim
+        assert "torch._C" not in sys.modules
+        doors.closed()
+        assert (sys.modules["torch"], sys.modules["torch._C"]) == (stand_in, part)
+        assert "torch.optim" not in sys.modules
+    finally:
+        doors.closed()
+        for name in [x for x in sys.modules if x.partition(".")[0] in doors.TOPS]:
+            del sys.modules[name]
+        sys.modules.update(before)
+    assert sys.meta_path == finders
+
+
+def test_names_that_tilegrad_has_too() -> None:
+    """`tilegrad.transforms`, which grad and vmap are from, does not answer for torchvision's."""
+    importlib.import_module("tilegrad.transforms")
+    assert torch.transforms is transforms
+    assert transforms.__name__ == "tilegrad.torch.transforms"
 
 
 def test_no_script(capfd: pytest.CaptureFixture[str]) -> None:

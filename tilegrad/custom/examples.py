@@ -55,8 +55,8 @@ def example(dtype: str | DType, shape: Sequence[int], seed: int = 0, strided: bo
     `strided` it is a view whose elements do not lie one after the other.
 
     >>> example("int64", (2, 3), seed=1)
-    tensor([[4, 5, 7],
-            [9, 0, 1]])
+    tensor([[9, 6, 8],
+            [1, 4, 5]])
     """
     kind = next(d for d in DTYPES if d is dtype or d.name == dtype)
     random = np.random.default_rng([seed, *shape])

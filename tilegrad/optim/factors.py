@@ -40,7 +40,7 @@ class StepLR(FactorLR):
     """Multiplied by `gamma` every `step_size` epochs.
 
     >>> from . import SGD
-    >>> from ..creation import ones
+    >>> from ..functions.creation import ones
     >>> optimizer = SGD([ones(2)], lr=1.0)
     >>> schedule = StepLR(optimizer, step_size=2, gamma=0.5)
     >>> [optimizer.param_groups[0]["lr"] for _ in range(5) if schedule.step() is None]

@@ -20,10 +20,11 @@ OWN = {
     "backends": ".backends",
     "cuda": ".cuda",
     "profiler": ".profiler",
+    "transforms": ".transforms",
     "utils": ".utilities",
     "version": ".version",
 }
-"""Modules that PyTorch has and tilegrad has otherwise, or not."""
+"""Modules that PyTorch (for the transforms: torchvision) has and tilegrad has otherwise, or not."""
 NAMES = {"compile": ("..jitted.function", "jit")}
 
 

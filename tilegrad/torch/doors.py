@@ -42,14 +42,19 @@ TABLE = {
     "torchvision.utils": "torch.pictures",
 }
 """PyTorch's modules, and those of this package that answer for them."""
+TOPS = ("torch", "torchvision")
 
 
 class Finder(MetaPathFinder, Loader):
     """Finds what is in the table before anything else does."""
 
+    def __init__(self) -> None:
+        self.before: dict[str, ModuleType] = {}
+        """The modules of PyTorch that had been imported when the doors were opened."""
+
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
         top = name.partition(".")[0]
-        if top not in ("torch", "torchvision"):
+        if top not in TOPS:
             return None
         if name not in TABLE:
             parent, _, last = name.rpartition(".")
@@ -70,20 +75,28 @@ class Finder(MetaPathFinder, Loader):
 
 
 def opened() -> Finder:
-    """From now on `import torch` in this process means tilegrad. PyTorch must not have been imported before."""
+    """From now on `import torch` in this process means tilegrad, until the doors are closed."""
     for finder in sys.meta_path:
         if isinstance(finder, Finder):
             return finder
     finder = Finder()
+    finder.before = _taken_out()
     sys.meta_path.insert(0, finder)
     return finder
 
 
 def closed() -> None:
-    """`import torch` means what it did before."""
-    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, Finder)]
-    for name in [*TABLE]:
-        sys.modules.pop(name, None)
+    """`import torch` means what it did before: PyTorch, if it was imported then, is the same module again."""
+    for finder in [x for x in sys.meta_path if isinstance(x, Finder)]:
+        sys.meta_path.remove(finder)
+        _taken_out()
+        sys.modules.update(finder.before)
+
+
+def _taken_out() -> dict[str, ModuleType]:
+    """The modules that are called as PyTorch's, which are imported no more."""
+    names = [name for name in sys.modules if name.partition(".")[0] in TOPS]
+    return {name: sys.modules.pop(name) for name in names}
 
 
 def missing(module: str, name: str, there: Iterable[str]) -> AttributeError:

@@ -10,6 +10,7 @@ import sys
 
 from ..backend.cpu.device import CpuDevice
 from ..errors import DeviceError
+from ..random import forget
 from ..runtime import device as known
 from ..runtime.device import Device
 
@@ -55,3 +56,4 @@ def end() -> None:
     """This process has no simulated GPU any more. Tensors that are on it stay usable."""
     if simulated() is not None:
         del known._devices["cuda:0"]
+        forget("cuda:0")

@@ -95,14 +95,28 @@ def test_a_mask_of_something_else_is_not_taken_for_a_border() -> None:
     text = str(kernel).replace("(ks < 1000)[None, :]", "(ks * 2 < 1000)[None, :]")
     assert isinstance(way(parse(text), "sm_90a"), Ahead)
     text = str(kernel).replace("(i2 < 1000)[:, None] & (ks", "(i2 + 1 < 1000)[:, None] & (ks")
-    assert isinstance(way(parse(text), "sm_90a"), Ahead)
+    assert isinstance(way(parse(text), "sm_90a"), Ahead)  # this matrix would begin a line before its parameter
+    text = str(kernel).replace("(i2 < 1000)[:, None] & (ks", "(i2 - 1 < 1000)[:, None] & (ks")
+    assert isinstance(way(parse(text), "sm_90a"), Ahead)  # the first of its lines would have a negative number
+    text = str(kernel).replace("x + ((i2 * 1000)", "x + (((i2 + 1) * 1000)")
+    found = way(parse(text), "sm_90a")
+    assert isinstance(found, Grouped)  # this one begins a line behind its parameter
+    assert found.x.map.anywhere
+    assert (found.x.map.columns, found.x.map.lines) == (1000, 1000)
 
 
-def test_a_box_may_not_leave_its_line() -> None:
+def test_a_box_leaves_its_line_where_lines_overlap() -> None:
+    """A matrix whose lines are as long as a box is wide may begin at any 16 bytes."""
     inside = product(512, 512, 512, (128, 128, 64))
-    shifted = parse(str(inside).replace("ks = k + tl.arange(0, 64)", "ks = k + 8 + tl.arange(0, 64)"))
-    assert isinstance(way(inside, "sm_90a"), Grouped)
-    assert isinstance(way(shifted, "sm_90a"), Copied)
+    ways = {}
+    for by in (0, 4, 8):
+        text = str(inside).replace("ks = k + tl.arange(0, 64)", f"ks = k + {by} + tl.arange(0, 64)")
+        ways[by] = way(parse(text), "sm_90a")
+    assert isinstance(ways[0], Grouped)
+    assert not ways[0].x.map.anywhere
+    assert isinstance(ways[8], Grouped)
+    assert (ways[8].x.map.anywhere, ways[8].x.map.columns) == (True, 64)
+    assert isinstance(ways[4], Ahead)  # it begins at 8 bytes
 
 
 def test_small_tiles_are_not_read_beyond_their_end() -> None:

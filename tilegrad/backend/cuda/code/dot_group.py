@@ -126,6 +126,8 @@ def _side(definitions: Definitions, memory: Strided, turned: bool, extent: int) 
     if leaves or not memory.placed:
         if definitions.starts(memory) * memory.dtype.bytes % START:
             return None
+        if any(memory.bounds) and not definitions.begins_inside(memory):
+            return None
         map = map._replace(columns=memory.shape[memory.along], anywhere=True)
     if within is not None:
         map = map._replace(columns=within.extent)

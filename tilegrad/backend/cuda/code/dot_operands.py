@@ -192,6 +192,64 @@ class Definitions:
             else apart
         )
 
+    def begins_inside(self, memory: Strided) -> bool:
+        """Whether the compared indices count from 0 up, and their matrix does not begin before its parameter: copies
+        put zeros at negative places."""
+        rest = self.coefficients(memory.pointer)
+        for axis, bound in enumerate(memory.bounds):
+            if bound is not None:
+                counted = self.coefficients(bound.at)
+                if not self._is_natural_sum(counted):
+                    return False
+                for term, factor in counted.items():
+                    rest[term] = rest.get(term, 0) - factor * memory.steps[axis]
+        return self._is_natural_sum(rest)
+
+    def coefficients(self, x: ir.Tile) -> dict[ir.Tile, int]:
+        """The first element of an integer tile (of an address: how far it is from its parameter) as a sum of terms,
+        each times a number."""
+        x = self.resolved(x)
+        found: dict[ir.Tile, int] = {}
+        match x:
+            case ir.Literal(int(value)) | ir.Arange(value, _):
+                return {ir.Literal(1): value}
+            case ir.Name(name) if name in self.parameters and self.parameters[name].pointer:
+                return {}
+            case ir.Cast(y) | ir.BroadcastTo(y) | ir.Expand(y) | ir.Full(_, y):
+                return self.coefficients(y)
+            case ir.Apply("mul", (y, ir.Literal(int(by)))) | ir.Apply("mul", (ir.Literal(int(by)), y)):
+                return {term: factor * by for term, factor in self.coefficients(y).items()}
+            case ir.Apply("add" | "sub" as fn, (y, z)):
+                for part, sign in ((y, 1), (z, 1 if fn == "add" else -1)):
+                    for term, factor in self.coefficients(part).items():
+                        found[term] = found.get(term, 0) + sign * factor
+                return found
+        return {x: 1}
+
+    def _is_natural_sum(self, terms: dict[ir.Tile, int]) -> bool:
+        return all(factor == 0 or (factor > 0 and self.is_natural(term)) for term, factor in terms.items())
+
+    def is_natural(self, x: ir.Tile) -> bool:
+        """Whether an integer is known not to be negative."""
+        x = self.resolved(x)
+        match x:
+            case ir.Literal(int(value)) | ir.Arange(value, _):
+                return value >= 0
+            case ir.ProgramId() | ir.NumPrograms():
+                return True
+            case ir.Name(name) if name in self.loops:
+                loop = self.loops[name]
+                return self.is_natural(loop.start) and self.is_natural(loop.step)
+            case ir.Cast(y) | ir.BroadcastTo(y) | ir.Expand(y) | ir.Full(_, y):
+                return self.is_natural(y)
+            case ir.Apply("mod", (_, by)):
+                return self.is_natural(by)
+            case ir.Apply("add" | "mul" | "minimum" | "floordiv", args):
+                return all(map(self.is_natural, args))
+            case ir.Apply("maximum", args):
+                return any(map(self.is_natural, args))
+        return False
+
     def _is_zero(self, x: ir.Tile) -> bool:
         x = self.resolved(x)
         return isinstance(x, ir.Literal) and x.value == 0

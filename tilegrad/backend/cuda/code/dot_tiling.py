@@ -105,7 +105,7 @@ def fewest_warps(kind: str, m: int, n: int) -> int:
 def tiling(kind: str, m: int, n: int, count: int) -> Tiling:
     """The tiling of so many warps that computes and reads least.
 
-    >>> tiling("warp", 128, 128, 4)[3:], tiling("warp", 16, 208, 4)[3:], tiling("thread", 128, 128, 8)[3:]
+    >>> tiling("warp", 128, 128, 4)[3:7], tiling("warp", 16, 208, 4)[3:7], tiling("thread", 128, 128, 8)[3:7]
     ((2, 2, 64, 64), (1, 4, 16, 64), (4, 2, 32, 64))
     """
     unit_m, unit_n = UNITS[kind]
