@@ -16,7 +16,7 @@ REASONS: dict[str, str] = {
     "second cache reach PyTorch's rate (192x256 by 256x1024 does); large results do not. Other shapes of tiles, "
     "fetching lines ahead, adding the old result last, and packing the left operand where it lies along k were tried, "
     "and changed less than the noise",
-    "layer_norm_training": "the goal is within the quartiles: one kernel goes along the rows, one adds up the parts of the "
+    "layer_norm_training": "the goal is within the quartiles: one kernel goes along the rows, one adds up parts of the "
     "gradients of weight and bias; the first is bound by arithmetic on rows that are in the second cache",
     "import": "some 70 modules of its own are loaded besides numpy (nn, optim and data when they are used): half of "
     "the time is finding and reading their files, a third making classes",

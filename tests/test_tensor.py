@@ -356,6 +356,10 @@ def test_numpy_border() -> None:
     array[0] = 9
     assert shared.tolist() == [9, 1, 2]
     assert copied.tolist() == [0, 1, 2]
+    taken, kept = tg.as_tensor(array) * 2, tg.asarray(array, copy=False)
+    array[0] = 8  # computations are made later: they have the elements of when they were written
+    assert taken.tolist() == [18, 2, 4]
+    assert kept.tolist() == [8, 1, 2]
     assert tg.from_numpy(array).data_ptr() == array.__array_interface__["data"][0]
 
 

@@ -14,6 +14,7 @@ import tilegrad as tg
 from examples import mnist, shakespeare, training
 from tests.documents import blocks, commands
 from tests.source import ROOT
+from tests.test_documents import run_commands
 from tilegrad.errors import ArgumentError, CheckpointError, DataError, NaNError
 
 IMAGES = 160
@@ -132,6 +133,13 @@ def test_what_the_document_says_to_type() -> None:
         python, option, program, *words = line.split()
         assert (python, option) == ("python", "-m")
         {"examples.mnist": mnist, "examples.shakespeare": shakespeare}[program].parser().parse_args(words)
+
+
+def test_short_programs_print_what_the_document_says(tmp_path: Path) -> None:
+    shown = [b for b in blocks(ROOT / "examples" / "README.md") if b.language == "console" and not b.note]
+    assert shown
+    for block in shown:
+        run_commands(block, tmp_path, ROOT)
 
 
 def test_the_shared_data(shared_data: Path) -> None:

@@ -115,7 +115,11 @@ def test_submodules_are_replaced_by_path() -> None:
     module.set_submodule("0.0", nn.Tanh())
     assert isinstance(module.get_submodule("0.0"), nn.Tanh)
     with pytest.raises(AttributeError, match="no attribute '7'"):
-        module.set_submodule("0.7", nn.Tanh())
+        module.set_submodule("0.7", nn.Tanh(), strict=True)
+    module.set_submodule("0.7", nn.Tanh())
+    assert isinstance(module[0][1], nn.Tanh)
+    with pytest.raises(AttributeError, match="not a Module"):
+        module.set_submodule("0.0.training", nn.Tanh())
     with pytest.raises(ArgumentError, match="True or False"):
         module.train("yes")  # type: ignore[arg-type]
 

@@ -40,6 +40,7 @@ class Toy(Device):
         def add(arguments: Sequence[Buffer | int], grid: tuple[int, ...]) -> None:
             x, y, z = (np.frombuffer(a.memory, np.float32) for a in arguments[:3] if isinstance(a, Buffer))
             n = arguments[3]
+            assert isinstance(n, int)
             assert grid == (-(-n // 4),)
             z[:n] = x[:n] + y[:n]
 

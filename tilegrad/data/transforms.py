@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import ArgumentError, ShapeError
 from ..functions.arithmetic import where
-from ..functions.creation import arange, from_numpy, tensor
+from ..functions.creation import arange, as_tensor, tensor
 from ..ir.dtype import float32, uint8
 from ..nn.paddings import pad
 from ..nn.resizing import interpolate
@@ -91,7 +91,7 @@ class ToTensor(Transform):
     """Arrays (H, W), (H, W, C) or (N, H, W, C) as float32 tensors with the channels first; bytes from 0 to 1."""
 
     def __call__(self, images: Any) -> Tensor:
-        x = images if isinstance(images, Tensor) else from_numpy(np.ascontiguousarray(images))
+        x = images if isinstance(images, Tensor) else as_tensor(np.asarray(images))
         if not 2 <= x.dim() <= 4:
             raise ShapeError(f"ToTensor: takes (H, W), (H, W, C) or (N, H, W, C), not the shape {tuple(x.shape)}")
         x = x.unsqueeze(0) if x.dim() == 2 else x.movedim(-1, -3)

@@ -119,11 +119,13 @@ def _asked(x: Tensor, requires_grad: bool) -> Tensor:
 
 
 def as_tensor(data: Any, dtype: DType | None = None, device: DeviceLike = None) -> Tensor:
-    """Data as a tensor: a tensor as it is, an array on its own memory, anything else copied."""
+    """Data as a tensor: a tensor as it is, anything else copied.
+
+    Computations are made later than they are written, and must not see what is written to an array between. A tensor
+    on the memory of an array is `from_numpy(array)`.
+    """
     if isinstance(data, Handle):
         return data.to(device=device, dtype=dtype)  # type: ignore[attr-defined,no-any-return]
-    if isinstance(data, np.ndarray) and from_numpy_dtype(data.dtype) is not None:
-        return from_array(data, place(device), share=True).to(dtype=dtype)
     return tensor(data, dtype=dtype, device=device)
 
 
@@ -135,13 +137,21 @@ def asarray(
     copy: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Data as a tensor, on memory of its own if `copy` says so."""
-    made = tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
+    """Data as a tensor, a tensor on memory of its own if `copy` is true, on that of an array if it is False."""
+    if copy:
+        made = tensor(obj, dtype=dtype, device=device)
+    elif copy is False and isinstance(obj, np.ndarray):
+        made = from_numpy(obj).to(device=device, dtype=dtype)
+    else:
+        made = as_tensor(obj, dtype, device)
     return _asked(made, requires_grad)
 
 
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
-    """A tensor on the memory of an array: what is later written to the array is seen by the tensor."""
+    """A tensor on the memory of an array: what is later written to the array is seen by the tensor.
+
+    It is seen by computations with it, too, that nobody has looked at before. `tensor(array)` copies.
+    """
     if not isinstance(ndarray, np.ndarray):
         raise ArgumentError(f"from_numpy takes a numpy array, not {kind_of(ndarray)}; use tilegrad.tensor(...)")
     return from_array(_array(ndarray, None), "cpu", share=True)

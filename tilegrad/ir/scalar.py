@@ -321,7 +321,7 @@ def walk(*roots: Expr) -> Iterator[Expr]:
             yield e
         else:
             stack.append((e, True))
-            stack.extend((part, False) for part in reversed(parts(e)) if part not in seen)
+            stack += [(part, False) for part in reversed(parts(e)) if part not in seen]
 
 
 def rebuild(roots: tuple[Expr, ...], change: Callable[[Expr], Expr | None]) -> tuple[Expr, ...]:

@@ -173,7 +173,7 @@ class Module(Hooked):
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
         """Puts a module in the place of another, or (unless `strict`) in a new place."""
         path, _, name = target.rpartition(".")
-        if strict:
+        if strict or hasattr(self.get_submodule(path), name):
             self.get_submodule(target)
         self.get_submodule(path).add_module(name, module)
 

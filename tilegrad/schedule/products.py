@@ -13,9 +13,10 @@ MOST_PRODUCTS = 4
 
 def operands(expr: Expr, rows: tuple[Index, ...], columns: tuple[Index, ...]) -> tuple[Expr, Expr] | None:
     """The two factors of a sum of products in which each has rows that the other has not."""
-    body = next((e for e in walk(expr) if isinstance(e, Reduce) and not isinstance(e.body, Reduce)), None)
-    if body is None or any(e.fn != "add" for e in walk(expr) if isinstance(e, Reduce)):
+    loops = [e for e in walk(expr) if isinstance(e, Reduce)]
+    if {e.fn for e in loops} != {"add"}:
         return None
+    body = next(e for e in loops if not isinstance(e.body, Reduce))
     match body.body:
         case Apply(fn, (x, y)) as e if fn in PRECISION_OF:
             if not e.dtype.is_float:
