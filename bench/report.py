@@ -17,14 +17,13 @@ REASONS: dict[str, str] = {
     "fetching lines ahead, adding the old result last, and packing the left operand where it lies along k were tried, "
     "and changed less than the noise",
     "layer_norm_training": "the goal is within the quartiles: one kernel goes along the rows, one adds up parts of the "
-    "gradients of weight and bias; the first is bound by arithmetic on rows that are in the second cache",
+    "gradients of weight and bias; the first, nearly all of the time, is at half of what memory allows",
     "import": "some 70 modules of its own are loaded besides numpy (nn, optim and data when they are used): half of "
     "the time is finding and reading their files, a third making classes",
-    "lenet": "data gradients of convolutions with few channels lay out 12 numbers for each that they compute; the tiny "
+    "lenet": "data gradients of convolutions with few channels lay out a number for every 12 operations; the small "
     "products around are at half of the machine's rate",
-    "lenet_inference": "at 70 us the convolutions with one and six channels are at a quarter of the machine's rate",
-    "alexnet": "convolutions are at 70 to 80 % of a core's peak, their data gradients at 60",
-    "wide": "three quarters of the step are products at 0.9 to 1.0 of the peers' rate",
+    "lenet_inference": "the kernels take 26 us, half of that the convolutions, at 20 to 30 % of the machine's rate; "
+    "the rest is the call and the threads' way from kernel to kernel",
     "gpt": "products with 128 columns are at 60 % of a core's peak, GELU and its gradient add half to two of them",
     "lstm": "products whose operands lie with the batch innermost are at 60 % of a core's peak",
 }

@@ -374,9 +374,9 @@ def _map_into(a: Group, b: Group, mapping: Mapping, needed: set[Value], few: int
     stays = any(m.value in needed for m in a.members)
     if stays and image != space and not (b.columns and image == set(b.rows)):
         return "it would be computed, and stored, once for each of its readers"
-    if not stays and (b.rows + b.columns)[-1:] != () and (b.rows + b.columns)[-1] in image and image != space:
-        if effort(m.expr for m in a.members) > RECOMPUTED:
-            return "it would be computed again for every row"
+    again = image != space and (b.rows + b.columns)[-1] in image
+    if again and not stays and _effort(m.expr for m in a.members) > RECOMPUTED:
+        return "it would be computed again for every row"
     if stays and b.kind == "map" and tuple(mapping[i] for i in a.rows) != b.rows:
         return "they run through their elements in different orders"
     if stays and b.columns and _too_few(b.rows, b.columns, few):
@@ -392,7 +392,7 @@ def _in_short_rows(a: Group, b: Group) -> bool:
     return typical(product([b.columns[-1].extent])) < SHORT and typical(product(i.extent for i in a.rows)) > SMALL
 
 
-def effort(exprs: Iterable[Expr]) -> int:
+def _effort(exprs: Iterable[Expr]) -> int:
     """What computing elements takes, besides positions."""
     done = [e for e in walk(*exprs) if isinstance(e, Apply) and e.dtype is not int64]
     return sum(weight_of(e.fn) for e in done)

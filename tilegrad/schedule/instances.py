@@ -9,15 +9,13 @@ from ..ir.dtype import int64
 from ..ir.graph import Value
 from ..ir.node import Node
 from ..ir.program import Tiles
+from ..ir.program_checker import MOST_INSTANCES
 from ..ir.scalar import Index, Read, size, walk
 from ..ir.size import Dim, Size
 from ..ir.tile import Assign, Kernel, Literal, Parameter, ProgramId, Tile
 from .emit import Emitter
 from .flatten import FlatGroup
 from .group import Group
-
-MOST_BEHIND = 65535
-"""Instances along the second and the third axis of a grid."""
 
 
 class Lowered(Node):
@@ -67,7 +65,7 @@ def _places(grid: list[Tiles]) -> list[int]:
     """Which part of a grid is along its first axis, its second, its third: the first has room for any number."""
     places = list(range(len(grid)))
     counts = [-(-part.extent // part.tile) if isinstance(part.extent, int) else 1 for part in grid]
-    if any(count > MOST_BEHIND for count in counts[1:]):
+    if any(count > most for count, most in zip(counts, MOST_INSTANCES, strict=False)):
         places.insert(0, places.pop(counts.index(max(counts))))
     return places
 

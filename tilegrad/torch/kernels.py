@@ -13,6 +13,7 @@ from typing import Any
 
 from ..backend.cuda import nvrtc
 from ..errors import CompileError, DeviceError, LaunchError
+from ..ir.program_checker import MOST_INSTANCES
 from ..runtime import events
 from ..runtime.cache import key, shared
 from ..runtime.device import device
@@ -20,7 +21,7 @@ from . import host
 from .simulated import SimulatedDevice
 
 CHECKED = ("sm_80", "sm_90a")
-MOST_THREADS, MOST_BLOCK, MOST_GRID = 1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535)
+MOST_THREADS, MOST_BLOCK = 1024, (1024, 1024, 64)
 PRELUDE = """\
 typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t; typedef unsigned short uint16_t;
 typedef int int32_t; typedef unsigned int uint32_t; typedef long int64_t; typedef unsigned long uint64_t;
@@ -61,8 +62,8 @@ def refuse_configuration(name: str, where: str, grid: Any, block: Any, shared_by
     threads = block[0] * block[1] * block[2]
     if threads > MOST_THREADS:
         raise LaunchError(f"{at}: {block} are {threads} threads a block, and at most {MOST_THREADS} are allowed")
-    if any(x > most for x, most in zip(grid, MOST_GRID, strict=True)):
-        raise LaunchError(f"{at}: a grid of {grid} blocks, and at most {MOST_GRID} are allowed along the axes")
+    if any(x > most for x, most in zip(grid, MOST_INSTANCES, strict=True)):
+        raise LaunchError(f"{at}: a grid of {grid} blocks, and at most {MOST_INSTANCES} are allowed along the axes")
     if shared_bytes > 232448:
         raise LaunchError(f"{at}: {shared_bytes} bytes of shared memory, and no GPU has more than 232448 for a block")
 
