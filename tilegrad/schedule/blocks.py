@@ -23,6 +23,8 @@ class Extents(NamedTuple):
     others: int = 1
     bits: int = 32
     sums: int = 1
+    across: tuple[bool, bool] | None = None
+    """Of numbers that units for half as many bits multiply: whether operands lie across what is summed."""
 
 
 class Sized(NamedTuple):
@@ -48,21 +50,21 @@ def blocks(extents: Extents, grain: Grain) -> Choice:
     m, n, k, others, *_ = extents
     limits = grain.products
     if grain.powers:
-        known = Sized(number_of(m), number_of(n), number_of(k), *extents[3:])
+        known = Sized(number_of(m), number_of(n), number_of(k), *extents[3:6])
         sized = [(_time(known, grain, *c), -c[0] * c[1], -c[1], c) for c in _powers(extents, limits)]
         height, width = min(sized)[-1]
         return chosen(m=height, n=width, k=_power_depth(extents, limits))
     depth = _depth(k, limits.depth) if type(k) is int else limits.depth // 2
     if type(m) is not int or type(n) is not int:
         return chosen(m=_sole(m, limits.rows // 2), n=_sole(n, limits.columns // 4), k=depth)
-    known = Sized(m, n, number_of(k), *extents[3:])
+    known = Sized(m, n, number_of(k), *extents[3:6])
     height, width = min(_equal_pieces(m, n, limits), key=lambda c: (_time(known, grain, *c), -c[0] * c[1]))
     return chosen(m=height, n=width, k=depth)
 
 
 def quickest(extents: Extents, grain: Grain) -> float:
     """About how many cycles a product takes."""
-    known = Sized(number_of(extents.m), number_of(extents.n), number_of(extents.k), *extents[3:])
+    known = Sized(number_of(extents.m), number_of(extents.n), number_of(extents.k), *extents[3:6])
     return min(_time(known, grain, *c) for c in _powers(extents, grain.products))
 
 
@@ -75,7 +77,7 @@ def candidates(extents: Extents, grain: Grain, most: int = 16) -> list[Choice]:
     limits = grain.products
     wide = limits._replace(rows=2 * limits.rows, columns=2 * limits.columns)
     pairs = _powers(extents, limits) if grain.powers else _equal_pieces(m, n, wide)
-    known = Sized(m, n, k, *extents[3:])
+    known = Sized(m, n, k, *extents[3:6])
     pairs = sorted(pairs, key=lambda c: _time(known, grain, *c))[:most]
     found = [chosen(m=h, n=w, k=usual.size("k")) for h, w in pairs]
     for depth in _depths(k, usual.size("k"), grain):
@@ -111,10 +113,14 @@ def _equal_pieces(m: int, n: int, limits: Products) -> list[tuple[int, int]]:
 
 def _powers(extents: Extents, limits: Products) -> list[tuple[int, int]]:
     """Tiles whose sides are powers of two, no larger than need be, that an instance can keep."""
-    area = min(2 * limits.area, limits.area * 32 // extents.bits) // extents.sums
+    bits = extents.bits if extents.across is None else 64 if all(extents.across) else 16
+    area = min(2 * limits.area, limits.area * 32 // bits) // extents.sums
     sides = [1 << n for n in range(4, 13)]
-    heights = [h for h in sides if h <= min(limits.rows, _covering(extents.m))]
-    widths = [w for w in sides if w <= min(limits.columns, _covering(extents.n))]
+    rows, columns = limits.rows, limits.columns
+    if extents.across is not None and any(extents.across):  # what lies across goes through registers: of few rows
+        rows, columns = (rows // 2, columns) if extents.across[0] else (rows, columns // 2)
+    heights = [h for h in sides if h <= min(rows, _covering(extents.m))]
+    widths = [w for w in sides if w <= min(columns, _covering(extents.n))]
     return [(h, w) for h in heights for w in widths if h * w <= area] or [(SMALLEST, SMALLEST)]
 
 

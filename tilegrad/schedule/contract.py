@@ -27,7 +27,7 @@ from .emit import Emitter
 from .flatten import FlatGroup
 from .group import Group
 from .instances import Lowered, declare_programs, extent_of, finished, kernel_names, number_of
-from .products import free_indices, operands, precision_of
+from .products import free_indices, lying_across, operands, precision_of
 
 
 class Product(NamedTuple):
@@ -58,7 +58,8 @@ def sides(flat: FlatGroup) -> Sides:
     k = flat.columns[-1]
     others = number_of(product(i.extent for i in flat.rows if i not in (m, n)))
     bits = max(e.dtype.bits for e in _narrow(*factors[0]))
-    return Sides(m, n, k, sums, factors, Extents(m.extent, n.extent, k.extent, others, bits, len(sums)))
+    across = lying_across(factors[0], k) if bits == 32 and precision_of(sums[0]) == "high" else None
+    return Sides(m, n, k, sums, factors, Extents(m.extent, n.extent, k.extent, others, bits, len(sums), across))
 
 
 def lower_contraction(

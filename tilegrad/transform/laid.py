@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..ir.dtype import float32
 from ..ir.graph import Graph, Value
 from ..ir.location import working_for
 from ..ir.precision import Precision
@@ -26,6 +27,7 @@ from ..ops.movement import flip, moveaxis, narrow, pad, permute
 from ..ops.pooling import Patches
 from ..ops.sliding import Sliding
 from ..runtime.grain import Grain
+from .along import EVEN, laid_along
 from .share import moved
 
 FEW_BYTES = 64
@@ -64,7 +66,7 @@ def laid(graph: Graph, grain: Grain = Grain()) -> Graph:
 
 
 def _laid_out(value: Value, piece: int) -> Value | None:
-    """A convolution as products of lines, if it is one, and all of its extents are known."""
+    """A convolution as products of lines, if it is one, and all of its extents are known; other products `along`."""
     match value:
         case Convolve(x, w, axes) if _fits(value, w, axes):
             return _product(x, w, axes, piece, value.precision)
@@ -76,7 +78,7 @@ def _laid_out(value: Value, piece: int) -> Value | None:
             return reshape(made, value.shape)
         case ConvolveWeight(x, y, axes) if _fits(value, value, axes):
             return _weight(x, y, axes, piece, value.precision)
-    return None
+    return laid_along(value)
 
 
 def _fits(value: Value, weight: Value, axes: Windows) -> bool:
@@ -253,7 +255,11 @@ def _weight(x: Value, y: Value, axes: Windows, piece: int, precision: Precision)
     rows = _rows_of_input(x, axes, grids, piece)
     back = [_grid(_turned(a)) if a.stride == 1 and _behind(a) >= 0 else Grid(0, 0, 0) for a in axes]
     whole = not any(g.folded for g in grids)
-    if whole and tuple([b.steps for b in back]) == rows.grid:  # then it is what the way back for the input reads, too
+    pitch = 1
+    if precision == "high" and y.dtype is float32:
+        upstream, first = _lines(y, rows.grid), 0
+        pitch = _number(upstream.value.shape[1]) // _number(y.shape[2])
+    elif whole and tuple([b.steps for b in back]) == rows.grid:  # then it is what the way back for the input reads, too
         upstream = _rows_of_input(y, tuple(map(_turned, axes)), back, piece)
         first = sum(b.before * n for b, n in zip(back, pitches(rows.grid), strict=True))
     else:
@@ -271,8 +277,18 @@ def _weight(x: Value, y: Value, axes: Windows, piece: int, precision: Precision)
         run,
         tuple([a.dilation for a in axes]),
         precision,
+        pitch,
     )
     return _taps_last(made, _number(x.shape[2]), axes, grids, rows.channels)
+
+
+def _lines(y: Value, grid: tuple[int, ...]) -> Rows:
+    """y (images, groups, channels, *positions) with a row of lines for each channel: numbers of 32 bits are multiplied
+    so, along what is summed."""
+    more = next(n for n in range(EVEN) if (_number(y.shape[0]) + n) * math.prod(grid) % EVEN == 0)
+    y = pad(y, [(0, more), (0, 0), (0, 0), *[(0, n - _number(e)) for n, e in zip(grid, y.shape[3:], strict=True)]])
+    y = permute(y, [1, 2, 0, *range(3, y.type.rank)])
+    return Rows(Laid(y), grid, 1)
 
 
 def _taps_last(w: Value, channels: int, axes: Windows, grids: Sequence[Grid], pitch: int) -> Value:

@@ -40,6 +40,8 @@ class Plan:
         self.layouts: dict[str, Layout] = {}
         self.sums: tuple[Layout, ...] = ()
         """The layouts of sums on tensor cores."""
+        self.scattered = False
+        """Whether tiles that meet sums lie in memory element by element: sums change hands then, positions are many."""
         self._asked: set[str] = set()
 
     # --- the kernel as a whole -------------------------------------------------------------------
@@ -127,13 +129,24 @@ class Plan:
         shapes = {layout.shape: layout for layout in self.sums}
         dots = [v for values in self.values.values() for v in values if isinstance(v, ir.Dot)]
         operands = {x.name for dot in dots for x in (dot.x, dot.y) if isinstance(x, ir.Name)}
+        found: dict[str, Layout] = {}
         for s in body:
             if not isinstance(s, ir.Assign) or s.name in operands:
                 continue
             if isinstance(s.value, ir.Load) and len(self.values[s.name]) == 1:
                 layout = shapes.get(self.types.variables[s.name].shape)
                 if layout is not None:
-                    self.layouts[s.name] = layout
+                    found[s.name] = layout
+                    self.scattered |= not self._in_pieces(s.value.pointer)
+        if not self.scattered:
+            self.layouts |= found
+
+    def _in_pieces(self, pointer: ir.Tile) -> bool:
+        """Whether a tile lies in memory in pieces of 16 bytes."""
+        t = self.types.of(pointer)
+        self.patterns.width = max(1, VECTOR // t.dtype.bytes)
+        pattern = self.patterns.of(pointer, self.order(pointer)[0])
+        return pattern.step == 1 and pattern.multiple >= VECTOR // t.dtype.bytes
 
     def order(self, pointer: ir.Tile) -> tuple[int, ...]:
         """The axes of an access, the one that lies closest in memory first."""
@@ -227,9 +240,11 @@ class Plan:
         spread = isinstance(store.value, ir.Literal) or self.types.of(store.value).shape != shape
         own = None if spread else self.of_value(store.value)
         natural = self.of_access(store.pointer)
-        if own is not None and own in self.sums and not self._is_dense(store.pointer, fastest(natural)):
+        dense = self.scattered or self._is_dense(store.pointer, fastest(natural))
+        if own is not None and own in self.sums and not dense:
             return own  # across memory either way: registers need not change hands for it
-        return own if own is not None and fastest(own) == fastest(natural) else natural
+        same = own is not None and fastest(own) == fastest(natural)
+        return own if same and not (self.scattered and own in self.sums) else natural  # type: ignore[return-value]
 
     def _is_dense(self, pointer: ir.Tile, axis: int) -> bool:
         """Whether pairs along an axis surely are neighbours in memory."""

@@ -78,7 +78,7 @@ class Segment:
         self.inside: list[str] = []
         self.indices = low.indices(layout)
         self.totals: dict[str, str] = {}
-        self.staged: Staged | None = None
+        self.staged: dict[int, Staged] = {}
 
     def write(self) -> None:
         low = self.low
@@ -93,11 +93,13 @@ class Segment:
             if isinstance(m, ir.Assign):
                 self._declare(m)
         stores = [m for m in self.members if isinstance(m, ir.Store)]
-        if len(stores) == 1:
-            self.staged = staged(low, stores[0], self.layout)
+        self.staged = staged(low, stores, self.layout)
         self._loop()
-        if self.staged is not None:
-            write_staged(low, stores[0], self.staged)
+        if self.staged:
+            low.meet()
+        for m in stores:
+            if id(m) in self.staged:
+                write_staged(low, m, self.staged[id(m)])
         for m in self.members:
             if isinstance(m, ir.Assign) and isinstance(m.value, ir.Reduce):
                 self._reduced(m.name, m.value)
@@ -350,6 +352,9 @@ class Segment:
     def _store(self, store: ir.Store) -> None:
         t = self.low.types.of(store.pointer)
         owners = self.low.owners(self.layout)
+        if id(store) in self.staged:
+            self._store_staged(store, t, owners, self.staged[id(store)])
+            return
         if self._is_vector(store.pointer):
             self._store_vector(store, t, owners)
             return
@@ -362,6 +367,19 @@ class Segment:
         guard = f"if ({self._all(conditions)}) " if conditions else ""
         self.lanes.add(f"{guard}{memory} = {functions.to_memory(self._at(store.value, t), t.dtype)};")
 
+    def _store_staged(self, store: ir.Store, t: TileType, owners: list[str], stage: Staged) -> None:
+        """To shared memory, from where `write_staged` brings it on."""
+        conditions = [*owners, *self.inside]
+        guard = f"if ({self._all(conditions)}) " if conditions else ""
+        if self.layout.vector == 1:
+            self.stores.add(f"{guard}write({stage.at(self.view)}, {self._values(store, t)});")
+            return
+        self.elements.lane = "v"
+        row, column = (self.elements.position(axis) for axis in self.view)
+        self.elements.lane = None
+        value = functions.to_memory(self._at(store.value, t), t.dtype)
+        self.lanes.add(f"{guard}{stage.name}[{row.within(10)} * {stage.pitch} + {column}] = {value};")
+
     def _store_vector(self, store: ir.Store, t: TileType, owners: list[str]) -> None:
         values = self._values(store, t)
         pointer = self._base(store.pointer, t)
@@ -370,9 +388,6 @@ class Segment:
         if even and store.mask is not None:
             conditions.append(self._base(store.mask, TileType(bool_)).within(functions.AND))
         guard = f"if ({self._all(conditions)}) " if conditions else ""
-        if self.staged is not None:
-            self.stores.add(f"{guard}write({self.staged.at(self.view)}, {values});")
-            return
         if even:
             write = "write" if self._is_aligned(store.pointer, t) else "write_anywhere"
             self.stores.add(f"{guard}{write}({pointer}, {values});")
