@@ -104,9 +104,8 @@ def main(arguments: list[str]) -> None:
     order = sorted(range(len(steps)), key=lambda n: -times[n])
     for n in order[: 22 if "--short" in arguments else None]:
         s = steps[n]
-        print(
-            f"{times[n]:8.1f} us  #{n:3} {described(s, launcher.functions[s.kernel.digest()][1])}  {s.kernel.origin[:60]}"
-        )
+        about = described(s, launcher.functions[s.kernel.digest()][1])
+        print(f"{times[n]:8.1f} us  #{n:3} {about}  {s.kernel.origin[:60]}")
 
 
 if __name__ == "__main__":
