@@ -52,7 +52,7 @@ def weight(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 example(
     LineWeight,
-    lambda x, y: LineWeight(x, y, 2, GRID, (CHANNELS, 5), 4, 4, TAPS, CHANNELS, APART),
+    lambda x, y: LineWeight(x, y, 2 * GRID[0] * GRID[1], GRID, (CHANNELS, 5), 4, 4, TAPS, CHANNELS, APART),
     rows,
     floats(2, 3 * GRID[0] * GRID[1] * 5, seed=2),
     numpy=lambda x, y: weight(x, y)[:, :4],
@@ -62,7 +62,9 @@ example(
 lines = 3 * GRID[0] * GRID[1]
 example(
     LineWeight,
-    lambda x, y: LineWeight(x, y, 2, GRID, (CHANNELS, 1), 4, 4, TAPS, CHANNELS, APART, "highest", lines),
+    lambda x, y: LineWeight(
+        x, y, 2 * GRID[0] * GRID[1], GRID, (CHANNELS, 1), 4, 4, TAPS, CHANNELS, APART, "highest", lines
+    ),
     rows,
     floats(2, 5 * lines, seed=2),
     numpy=lambda x, y: weight(x, y.reshape(2, 5, lines).transpose(0, 2, 1))[:, :4],

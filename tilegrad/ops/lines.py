@@ -140,14 +140,15 @@ class LineProduct(Value):
 class LineWeight(Value):
     """(groups, outputs, *taps, run) from rows x and y, summed over lines.
 
-    `first`: the line of y that belongs to the first window; `taps`, `run`: those of the result.
+    `lines`: how many of them are summed; `first`: the line of y that belongs to the first window; `taps`, `run`: those
+    of the result.
     """
 
     cost = "dear"
     differentiable = False
     x: Value
     y: Value
-    images: int
+    lines: int
     grid: tuple[int, ...]
     channels: tuple[int, int]
     """Of a line of x, and of y."""
@@ -167,7 +168,7 @@ class LineWeight(Value):
 
     def element(self, position: Position, read: Reader) -> Expr:
         group, output, *taps, along = position
-        line = fresh_index(self.images * math.prod(self.grid))
+        line = fresh_index(self.lines)
         of_x, of_y = self.channels
         shift = _line([t * d for t, d in zip(taps, self.apart, strict=True)], pitches(self.grid))
         x = read(self.x, (group, (line + shift) * of_x + along))

@@ -25,6 +25,8 @@ class Extents(NamedTuple):
     sums: int = 1
     across: tuple[bool, bool] | None = None
     """Of numbers that units for half as many bits multiply: whether operands lie across what is summed."""
+    turns: int = 1
+    """How often k is gone through."""
 
 
 class Sized(NamedTuple):
@@ -50,7 +52,7 @@ def blocks(extents: Extents, grain: Grain) -> Choice:
     m, n, k, others, *_ = extents
     limits = grain.products
     if grain.powers:
-        known = Sized(number_of(m), number_of(n), number_of(k), *extents[3:6])
+        known = Sized(number_of(m), number_of(n), number_of(k) * extents.turns, *extents[3:6])
         sized = [(_time(known, grain, *c), -c[0] * c[1], -c[1], c) for c in _powers(extents, limits)]
         height, width = min(sized)[-1]
         return chosen(m=height, n=width, k=_power_depth(extents, limits))
@@ -64,7 +66,8 @@ def blocks(extents: Extents, grain: Grain) -> Choice:
 
 def quickest(extents: Extents, grain: Grain) -> float:
     """About how many cycles a product takes."""
-    known = Sized(number_of(extents.m), number_of(extents.n), number_of(extents.k), *extents[3:6])
+    depth = number_of(extents.k) * extents.turns
+    known = Sized(number_of(extents.m), number_of(extents.n), depth, *extents[3:6])
     return min(_time(known, grain, *c) for c in _powers(extents, grain.products))
 
 

@@ -59,7 +59,9 @@ def sides(flat: FlatGroup) -> Sides:
     others = number_of(product(i.extent for i in flat.rows if i not in (m, n)))
     bits = max(e.dtype.bits for e in _narrow(*factors[0]))
     across = lying_across(factors[0], k) if bits == 32 and precision_of(sums[0]) == "high" else None
-    return Sides(m, n, k, sums, factors, Extents(m.extent, n.extent, k.extent, others, bits, len(sums), across))
+    turns = number_of(product(i.extent for i in flat.columns[:-1]))
+    extents = Extents(m.extent, n.extent, k.extent, others, bits, len(sums), across, turns)
+    return Sides(m, n, k, sums, factors, extents)
 
 
 def lower_contraction(

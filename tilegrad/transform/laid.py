@@ -32,6 +32,8 @@ from .share import moved
 
 FEW_BYTES = 64
 """Of the channels of a position, up to which those of neighbouring rows are put beside them."""
+EVENLY, MANY = 512, 8192
+"""Of which the number of lines is a multiple where there are many: sums over them are cut into pieces."""
 FEWEST = 8
 """Channels of a group, where there are several: products with fewer are mostly zeros."""
 
@@ -156,7 +158,7 @@ class Rows(NamedTuple):
 def _rows(x: Value, axes: Sequence[Grid], slack: int, piece: int) -> Rows:
     """x (images, groups, channels, *positions) in rows, at least `slack` lines longer than its images."""
     grid = tuple([a.steps for a in axes])
-    images = -(-slack // math.prod(grid))
+    images = -(-(slack + _more(_number(x.shape[0]), grid)) // math.prod(grid))
     widths = [(0, images), (0, 0), (0, 0)]
     for a, extent in zip(axes, x.shape[3:], strict=True):
         assert isinstance(extent, int)
@@ -174,6 +176,16 @@ def _rows(x: Value, axes: Sequence[Grid], slack: int, piece: int) -> Rows:
     channels = x.shape[-1]
     assert isinstance(channels, int)
     return Rows(Laid(x), grid, channels)
+
+
+def _more(images: int, grid: tuple[int, ...]) -> int:
+    """Lines of zeros behind those of all images, which make their number even.
+
+    >>> _more(128, (13, 13)), _more(2, (13, 13))
+    (384, 0)
+    """
+    lines = images * math.prod(grid)
+    return -lines % EVENLY if lines >= MANY else 0
 
 
 def _in_steps(x: Value, axes: Sequence[Grid]) -> tuple[Value, list[str]]:
@@ -265,10 +277,11 @@ def _weight(x: Value, y: Value, axes: Windows, piece: int, precision: Precision)
     else:
         upstream, first = _rows(y, [Grid(0, steps, 1) for steps in rows.grid], 0, piece), 0
     taps, run = _taps(axes, grids, rows.channels)
+    images = _number(x.shape[0])
     made: Value = LineWeight(
         rows.value,
         upstream.value,
-        _number(x.shape[0]),
+        images * math.prod(rows.grid) + _more(images, rows.grid),
         rows.grid,
         (rows.channels, upstream.channels),
         _number(y.shape[2]),
@@ -285,7 +298,9 @@ def _weight(x: Value, y: Value, axes: Windows, piece: int, precision: Precision)
 def _lines(y: Value, grid: tuple[int, ...]) -> Rows:
     """y (images, groups, channels, *positions) with a row of lines for each channel: numbers of 32 bits are multiplied
     so, along what is summed."""
-    more = next(n for n in range(EVEN) if (_number(y.shape[0]) + n) * math.prod(grid) % EVEN == 0)
+    images, lines = _number(y.shape[0]), math.prod(grid)
+    least = -(-_more(images, grid) // lines)
+    more = next(n for n in range(least, least + EVEN) if (images + n) * lines % EVEN == 0)
     y = pad(y, [(0, more), (0, 0), (0, 0), *[(0, n - _number(e)) for n, e in zip(grid, y.shape[3:], strict=True)]])
     y = permute(y, [1, 2, 0, *range(3, y.type.rank)])
     return Rows(Laid(y), grid, 1)

@@ -306,7 +306,7 @@ class Lowering(Registers):
         forward = f"++{index}" if step.text == "1" else f"{index} += {step}"
         with self.repeated(loop):
             if _only_gathers(loop):
-                self.out.add("#pragma unroll 4")  # more loads are under way
+                self.out.add(f"#pragma unroll {8 if self.threads <= 64 else 4}")  # more loads are under way
             with self.out.block(f"for ({type} {index} = {start}; {index} < {stop.within(8)}; {forward})"):
                 self.scopes.append({loop.index})
                 ask_ahead(self, loop, stop.within(8))

@@ -36,6 +36,8 @@ class Plan:
         self.across = False
         """Whether memory is read or written across rows."""
         self.widths = self._widths()
+        self.near = self._near()
+        """Neighbours that a thread has, by the extent of an axis that is no vector's."""
         self.threads = threads or self._threads()
         self.layouts: dict[str, Layout] = {}
         self.sums: tuple[Layout, ...] = ()
@@ -90,6 +92,20 @@ class Plan:
                 pattern = self.patterns.of(s.pointer, axis)
                 if pattern.step == 1 and pattern.multiple * t.dtype.bytes < 8:
                     found[t.shape[axis]] = min(found.get(t.shape[axis], VECTOR), pattern.multiple)
+        return found
+
+    def _near(self) -> dict[int, int]:
+        """Windows that are few elements apart are the same for neighbours, which one thread then computes together."""
+        found: dict[int, int] = {}
+        if any(isinstance(v, ir.Reduce | ir.Scan | ir.Dot) for values in self.values.values() for v in values):
+            return found
+        self.patterns.width = 4
+        for x in (x for s in self.statements for root in roots(s) for x in walk(root)):
+            match x:
+                case ir.Apply("floordiv", (index, ir.Literal(2 | 4 as apart))):
+                    shape = () if isinstance(index, ir.Literal) else self.types.of(index).shape
+                    if len(shape) == 1 and shape[0] % apart == 0 and self.patterns.of(index, 0).step == 1:
+                        found[shape[0]] = int(apart)
         return found
 
     def _run(self, pointer: ir.Tile, axis: int) -> int:
@@ -162,7 +178,7 @@ class Plan:
 
     def usual(self, shape: tuple[int, ...]) -> Layout:
         """The layout of a tile that asks for none."""
-        return blocked(shape, self.threads, self.widths.get(shape[-1], 1)) if shape else NUMBER
+        return blocked(shape, self.threads, self.widths.get(shape[-1], 1), near=self.near) if shape else NUMBER
 
     def of_access(self, pointer: ir.Tile) -> Layout:
         """The layout in which neighbours in memory are in neighbouring threads."""
@@ -170,7 +186,7 @@ class Plan:
         if not shape:
             return NUMBER
         order = self.order(pointer)
-        return blocked(shape, self.threads, self.widths.get(shape[order[0]], 1), order)
+        return blocked(shape, self.threads, self.widths.get(shape[order[0]], 1), order, self.near)
 
     def of_name(self, name: str) -> Layout:
         """The layout of a variable, the same for all its values."""
