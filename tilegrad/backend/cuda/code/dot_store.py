@@ -30,7 +30,9 @@ class Staged(NamedTuple):
     name: str
     pitch: int
     along: int
-    """The axis along which elements are written one by one; -1: pieces of rows are."""
+    """The axis along which elements are written one by one, or a few; -1: pieces of rows are."""
+    each: int = 1
+    """How many neighbours are surely neighbours in memory."""
 
     def at(self, view: View) -> str:
         return f"{self.name} + {view[0].at.within(10)} * {self.pitch} + {view[1].at}"
@@ -60,8 +62,21 @@ def staged(low: Lowering, stores: Sequence[ir.Store], layout: Layout) -> dict[in
         name, type = low.names.fresh("staged"), MEMORY[low.types.of(store.pointer).dtype.name]
         at = f"{place} + {offsets[key]}" if offsets[key] else place
         low.out.add(f"{type}* {name} = reinterpret_cast<{type}*>({at});")
-        made[key] = Staged(name, pitch, along)
+        made[key] = Staged(name, pitch, along, _each(low, store) if along == 1 else 1)
     return made
+
+
+def _each(low: Lowering, store: ir.Store) -> int:
+    """How many columns are written in one piece: where rows of an image are even, two of 16 bits."""
+    t = low.types.of(store.pointer)
+    for each in (PIECE // t.dtype.bytes >> n for n in range(4)):
+        if each > 1 and t.shape[1] % each == 0:
+            low.patterns.width = each
+            pattern = low.patterns.of(store.pointer, 1)
+            masked = store.mask is not None and low.patterns.of(store.mask, 1).step != 0
+            if pattern.step == 1 and pattern.multiple >= each and not masked:
+                return each
+    return 1
 
 
 def _along(low: Lowering, store: ir.Store, layout: Layout) -> int | None:
@@ -125,15 +140,21 @@ def _write_elements(low: Lowering, store: ir.Store, stage: Staged) -> None:
     """Neighbouring threads write neighbours; where a thread stays in its column, that is found once."""
     shape, threads = low.types.of(store.pointer).shape, low.threads
     near, far = ("column", "row") if stage.along == 1 else ("row", "column")
-    length, others = shape[stage.along], shape[1 - stage.along]
-    line = f"{low.elements.memory(store.pointer, _VIEW)} = {stage.name}[row * {stage.pitch} + column];"
-    line = _guard(low, store) + line
+    each, type = stage.each, MEMORY[low.types.of(store.pointer).dtype.name]
+    length, others = shape[stage.along] // each, shape[1 - stage.along]
+    to, place = low.elements.memory(store.pointer, _VIEW), f"{stage.name}[row * {stage.pitch} + column]"
+    line = f"{_guard(low, store)}{to} = {place};"
+    if each > 1:
+        pack = f"Pack<{type}, {each}>"
+        line = f"{_guard(low, store)}*reinterpret_cast<{pack}*>(&{to}) = *reinterpret_cast<{pack}*>(&{place});"
+    times = f" * {each}" if each > 1 else ""
     if length % threads and threads % length:
         with low.out.block(f"for (int n = thread; n < {length * others}; n += {threads})"):
-            low.out.add(f"const int {near} = n % {length}, {far} = n / {length};")
+            low.out.add(f"const int {near} = n % {length}{times}, {far} = n / {length};")
             low.out.add(line)
         return
-    with low.out.block(f"for (int {near} = thread % {length}; {near} < {length}; {near} += {threads})"):
+    head = f"int {near} = thread % {length}{times}; {near} < {length * each}; {near} += {threads * each}"
+    with low.out.block(f"for ({head})"):
         low.out.add("#pragma unroll 4")
         start, step = f"thread / {length}", max(1, threads // length)
         with low.out.block(f"for (int {far} = {start}; {far} < {others}; {far} += {step})"):

@@ -224,6 +224,9 @@ template <class T, class M, int n> __device__ void read(T (&x)[n], const M* from
 // ask_for: memory that will be read soon is brought to the second cache.
 template <class M> __device__ void ask_for(const M* p) { asm volatile("prefetch.global.L2 [%0];" :: "l"(p)); }
 
+// some: a few elements of an array, as one.
+template <int n, class T> __device__ T (&some(T* x))[n] { return *reinterpret_cast<T (*)[n]>(x); }
+
 // write: neighbours in memory, the first at a multiple of their size (at most 16 bytes).
 template <class T, class M, int n> __device__ void write(M* to, const T (&x)[n]) {
     constexpr int k = piece<M>(n);

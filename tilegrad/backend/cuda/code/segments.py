@@ -282,6 +282,10 @@ class Segment:
         if self._is_vector(load.pointer) and self.low.is_positional(load.mask) and self.low.is_positional(load.other):
             self._load_vector(name, load, t)
             return
+        each, other = self._in_one_piece(load), self._filling(load, t)
+        if each > 1 and other is not None:
+            self._load_pieces(name, load, t, each, other)
+            return
         self.elements.lane = "v" if self.layout.width > 1 else None
         value = functions.from_memory(self.elements.memory(load.pointer, self._seen(load.pointer)), t.dtype)
         self.elements.lane = None
@@ -295,6 +299,32 @@ class Segment:
             if TYPES[t.dtype.name] not in ("float", "double", "int", "int64"):
                 value = Text(f"{TYPES[t.dtype.name]}({value})")
         self._set(name, value)
+
+    def _in_one_piece(self, load: ir.Load) -> int:
+        """How many neighbours of a vector that memory has in several pieces are one of them."""
+        axis, bytes = self._axis(load.pointer), self.low.types.of(load.pointer).dtype.bytes
+        each, found = self.layout.width // 2, 1
+        while found == 1 and each * bytes >= 4 and each > 1 and axis >= 0 and self.low.is_positional(load.pointer):
+            self.low.patterns.width = each
+            pattern = self.low.patterns.of(load.pointer, axis)
+            masked = load.mask is not None and self.low.patterns.of(load.mask, self._axis(load.mask)).step != 0
+            if pattern.step == 1 and pattern.multiple >= each and not masked and self.low.is_positional(load.mask):
+                found = each
+            each //= 2
+        self.low.patterns.width = self.layout.width
+        return found
+
+    def _load_pieces(self, name: str, load: ir.Load, t: TileType, each: int, other: Text) -> None:
+        target = self._target(name, True).removesuffix("[v]")
+        pointer = self._at(load.pointer, t)
+        conditions = list(self.inside)
+        if load.mask is not None:
+            conditions.append(self._at(load.mask, TileType(bool_)).within(functions.AND))
+        with self.loads.block(f"for (int v = 0; v < {self.layout.width}; v += {each})", unrolled=True):
+            guard = f"if ({self._all(conditions)}) " if conditions else ""
+            self.loads.add(f"{guard}read(some<{each}>({target} + v), {pointer});")
+            if guard:
+                self.loads.add(f"else fill(some<{each}>({target} + v), {other});")
 
     def _seen(self, pointer: ir.Tile) -> View:
         shape = self.elements.shape(pointer)
