@@ -7,9 +7,7 @@ import pytest
 
 import tilegrad as tg
 from tests.checklist import checklist
-from tilegrad.backend.cpu.code.dot import block_of, turns_of
-from tilegrad.backend.cpu.target import target
-from tilegrad.ir.dtype import float32
+from tilegrad.backend.cpu.code.dot import UNROLLED
 
 
 def innermost(assembly: str) -> list[str]:
@@ -36,10 +34,9 @@ def test_loads_are_those_of_the_register_tile() -> None:
     lanes = bits[re.findall(r"%([xyz])mm", products[0])[-1]] // 32
     single = [line for line in lines if "vbroadcastss" in line or "{1to" in line]
     whole = [line for line in lines if re.search(r"^v.*\(%r\w+", line) and line not in single]
-    turns = turns_of(block_of(target(), float32, (192, 192)))
-    v1, vectors = len(single) // turns, len(whole) // turns
+    v1, vectors = len(single) // UNROLLED, len(whole) // UNROLLED
     v2 = vectors * lanes
-    assert len(products) == turns * v1 * vectors, "a block of the result is updated in registers"
+    assert len(products) == UNROLLED * v1 * vectors, "a block of the result is updated in registers"
     loaded, added = len(single) + len(whole) * lanes, len(products) * lanes
     assert loaded / added == pytest.approx(1 / v2 + 1 / v1)
     assert v1 * vectors >= 8, "a tile that hides the latency of multiply-adds"

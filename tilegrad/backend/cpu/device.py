@@ -108,8 +108,10 @@ class CpuDevice(Device):
     def grain(self) -> Grain:
         from .limits import cache_sizes  # loads LLVM
         from .native import threads
+        from .target import target
 
-        return few_large(threads(), cache_sizes().get("L2", 512 << 10))
+        machine = target()
+        return few_large(threads(), cache_sizes().get("L2", 512 << 10), machine.lanes(4), machine.registers)
 
     @property
     def limits(self) -> Mapping[str, Any]:

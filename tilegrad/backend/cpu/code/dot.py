@@ -21,10 +21,10 @@ from .nests import Nests
 from .packing import Panels, across, defined, pack, pack_turned, panels
 
 UNROLLED = 2
-"""Turns of the innermost loop that are written out, where a turn is short."""
-LONG = 24
-"""Sums from which on a turn is long enough. LLVM reads the next turn's operands early: 28 sums would leave none of 32
-registers for them, and all would be stored and loaded in every turn."""
+"""Turns of the innermost loop that are written out."""
+FENCE = 'call void asm sideeffect "", "~{memory}"()'
+"""No load moves across it. LLVM reads the next turn's operands early: 28 sums leave none of 32 registers for them, and
+all would be stored and loaded in every turn."""
 TURNED = 4
 """Vectors of a row of the result from which on it pays to pack a left operand that lies along k."""
 BETWEEN = 0.15
@@ -74,11 +74,6 @@ def _rows(m: int, most: int, narrow: bool) -> int:
         whole = next((rows for rows in range(most, most // 2, -1) if m % rows == 0), 0)
         return whole or -(-m // -(-m // STREAMS))
     return min(range(most, most * 3 // 4, -1), key=lambda rows: -(-m // rows) * (rows + BETWEEN))
-
-
-def turns_of(block: Block) -> int:
-    """How many turns of the innermost loop are written out."""
-    return 1 if block.rows * block.wide >= LONG else UNROLLED
 
 
 def room_for(target: Target, dtype: DType, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -190,12 +185,13 @@ class _Dot:
         zero = constant(0.0 if self.dtype.is_float else 0, vectors.lanes_type(self.dtype, self.lanes))
         sums = [zero if fresh else self._result(at) for at in places]
         lines = [self._line(row, r) for r in range(rows)]
-        turns = turns_of(self.block._replace(wide=wide))
-        together = self.k // turns * turns
+        together = self.k // UNROLLED * UNROLLED
         if together:
-            loop = self.nests.loop("k", 0, together, turns, [(f"c{n}", x) for n, x in enumerate(sums)])
+            loop = self.nests.loop("k", 0, together, UNROLLED, [(f"c{n}", x) for n, x in enumerate(sums)])
             sums = list(loop.carried)
-            for u in range(turns):
+            for u in range(UNROLLED):
+                if u:
+                    b.effect(FENCE)
                 sums = self._step_on(lines, column, wide, b.op("add", loop.index, constant(u, I64)), sums)
             sums = list(b.close_loop(loop, sums))
         for u in range(together, self.k):
