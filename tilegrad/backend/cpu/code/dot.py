@@ -22,6 +22,8 @@ from .packing import Panels, across, defined, pack, pack_turned, panels
 
 UNROLLED = 2
 """Turns of the innermost loop that are written out."""
+SPARE = {16: 4, 32: 6}
+"""Registers that sums leave free, of so many: where one more was taken of 32, all sums went to memory in every turn."""
 MANY = 16
 """Vectors of a row among which one that is computed in vain does not matter."""
 
@@ -48,7 +50,7 @@ def block_of(target: Target, dtype: DType, shape: tuple[int, ...]) -> Block:
     lanes = target.lanes(dtype.bytes)
     count = -(-shape[1] // lanes)
     wide = 1 if count == 1 else 3 if count % 2 and count % 3 == 0 else 2
-    most = max(1, (target.registers - 4) // wide)
+    most = max(1, (target.registers - SPARE.get(target.registers, 4)) // wide)
     rows = -(-shape[0] // -(-shape[0] // most))
     return Block(rows, wide, count % wide if count < MANY else 0)
 
