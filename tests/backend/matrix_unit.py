@@ -65,7 +65,7 @@ class Unit:
 
     def _configure(self, address: int) -> None:
         data = ctypes.string_at(address, 64)
-        assert data[0] == 1 and data[16:32] == b"\x40\0" * 8 and data[48:56] == b"\x10" * 8
+        assert (data[0], data[16:32], data[48:56]) == (1, b"\x40\0" * 8, b"\x10" * 8)
         self.configured = True
 
     def _release(self) -> None:

@@ -20,7 +20,9 @@ from tilegrad.backend.cpu.target import Target
 from tilegrad.config import changed
 from tilegrad.ir.program import Launch
 
-pytestmark = pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="a unit of x86 processors")
+pytestmark = pytest.mark.skipif(
+    platform.machine().lower() not in ("x86_64", "amd64"), reason="a unit of x86 processors"
+)
 
 FORMS = [("bfloat16", "highest", 1), ("float32", "medium", 1), ("float32", "high", 3), ("float32", "highest", 6)]
 BOUND = {1: 4e-3, 3: 8e-6, 6: 5e-7}
@@ -61,7 +63,9 @@ def error(found: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
 @pytest.mark.parametrize("dtype, precision, products", FORMS)
 def test_its_instructions(dtype: str, precision: str, products: int, way: str) -> None:
     x = np.zeros((64, 64), NUMPY[dtype])
-    found = Counter(re.findall(r"^\t(tdpbf16ps|ldtilecfg|tilerelease)", assembly(launch_of(x, x, way, precision)), re.M))
+    found = Counter(
+        re.findall(r"^\t(tdpbf16ps|ldtilecfg|tilerelease)", assembly(launch_of(x, x, way, precision)), re.M)
+    )
     assert found == {"tdpbf16ps": 4 * products, "ldtilecfg": 1, "tilerelease": 1}
 
 
@@ -143,7 +147,9 @@ def test_code_with_and_without_is_kept_apart(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(build, "shared", lambda _: Store())
     for unit in (False, True, False):
-        monkeypatch.setattr("tilegrad.backend.cpu.target.target", lambda unit=unit: Target("x86", 64, 32, matrix_unit=unit))
+        monkeypatch.setattr(
+            "tilegrad.backend.cpu.target.target", lambda unit=unit: Target("x86", 64, 32, matrix_unit=unit)
+        )
         kernel_object(kernel)
     assert names[0] == names[2] != names[1]
 

@@ -165,7 +165,10 @@ class _Products:
         made = Memory(self.sums, float32, (self.tall * ROWS, wide * WORDS))
         for c in range(wide):
             value = e.load(made, [loop.index, constant(c * WORDS, I64)], WORDS)
-            place = [b.op("add", first, loop.index), b.op("mul", b.op("add", column, constant(c, I64)), constant(WORDS, I64))]
+            place = [
+                b.op("add", first, loop.index),
+                b.op("mul", b.op("add", column, constant(c, I64)), constant(WORDS, I64)),
+            ]
             if self.accumulates:
                 value = b.op("fadd", e.load(self.out, place, WORDS), value)
             e.keep(self.out, place, value, WORDS)

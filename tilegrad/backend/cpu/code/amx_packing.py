@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from ....ir import tile as ir
 from ....ir.dtype import DType, bfloat16
-from .. import vectors
 from ..emit import I64, Loop, Type, Value, constant, lane_constants
 from .elements import Elements
 from .nests import Nests
@@ -55,7 +54,7 @@ class Tiles(NamedTuple):
 
 
 class Span(NamedTuple):
-    """What was seen of an operand, as bits without the sign, doubled: the greatest number, and the least but 0, less 1."""
+    """What was seen of an operand, as doubled bits without the sign: the greatest, and the least but 0, less 1."""
 
     most: Value
     least: Value
