@@ -16,6 +16,7 @@ from ....ir.dtype import DType
 from .. import vectors
 from ..emit import I64, Type, Value, constant
 from ..target import Target
+from . import amx
 from .elements import Memory
 from .nests import Nests
 from .packing import Panels, across, defined, pack, pack_turned, panels
@@ -88,9 +89,18 @@ def room_for(target: Target, dtype: DType, shape: tuple[int, ...]) -> tuple[int,
     return -(-shape[0] // rows) * rows, width + spare
 
 
-def dot(nests: Nests, out: Memory, x: ir.Tile, y: ir.Tile, accumulator: ir.Tile | None) -> None:
-    """out = x @ y + accumulator."""
-    _Dot(nests, out, x, y).write(accumulator)
+def dot(nests: Nests, out: Memory, x: ir.Dot) -> None:
+    """out = the product, with what it is added to."""
+    e, (y, z, accumulator) = nests.e, (x.x, x.y, x.accumulator)
+    here = isinstance(accumulator, ir.Name) and e.memory.get(accumulator.name) == out
+    if accumulator is not None and not here:
+        nests.keep(out, accumulator)
+    fresh = accumulator is None
+    form = amx.form_of(nests.target, e, out, y, z, x.precision)
+    if form is None:
+        _Dot(nests, out, y, z).write(fresh)
+    else:
+        amx.dot(nests, out, (y, z), form, not fresh, lambda: _Dot(nests, out, y, z).write(fresh))
 
 
 class _Dot:
@@ -154,19 +164,13 @@ class _Dot:
         self.e.begin()
         return made
 
-    def write(self, accumulator: ir.Tile | None) -> None:
+    def write(self, fresh: bool) -> None:
         """The blocks of the result, rows of blocks inside columns of blocks: a column of y stays in the cache."""
-        if accumulator is not None and not self._accumulates_here(accumulator):
-            self.nests.keep(self.out, accumulator)
-        fresh = accumulator is None
         _, wide, tail = self.block
         end = -(-self.n // self.lanes)
         self._columns(0, end - tail if tail else -(-end // wide) * wide, wide, fresh)
         if tail:
             self._columns(end - tail, end, tail, fresh)
-
-    def _accumulates_here(self, accumulator: ir.Tile) -> bool:
-        return isinstance(accumulator, ir.Name) and self.e.memory.get(accumulator.name) == self.out
 
     def _columns(self, start: int, end: int, wide: int, fresh: bool) -> None:
         """The blocks from one vector of the columns to another."""
