@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import sqrt
 from typing import NamedTuple
 
@@ -14,6 +15,8 @@ from .attending import causal_mask, scaled_dot_product_attention
 from .distances import linear
 from .dropouts import dropout
 from .paddings import pad
+
+FUNCTION = "multi_head_attention_forward"
 
 __all__ = ["multi_head_attention_forward"]
 
@@ -187,28 +190,30 @@ def multi_head_attention_forward(
     >>> y.shape
     (5, 2, 8)
     """
-    op = "multi_head_attention_forward"
     if query.shape[-1] != embed_dim_to_check or num_heads < 1 or embed_dim_to_check % num_heads:
         raise ShapeError(
-            f"{op}: query {tuple(query.shape)}, embed_dim_to_check={embed_dim_to_check}, num_heads={num_heads}: the "
-            "last axis of the query must be embed_dim_to_check, and heads must share it evenly"
+            f"{FUNCTION}: query {tuple(query.shape)}, embed_dim_to_check={embed_dim_to_check}, num_heads={num_heads}: "
+            "the last axis of the query must be embed_dim_to_check, and heads must share it evenly"
         )
     three = [w for w in (q_proj_weight, k_proj_weight, v_proj_weight) if w is not None]
-    weights = three if use_separate_proj_weight else in_proj_weight
-    if weights is None or (isinstance(weights, list) and len(weights) != 3):
-        wanted = "q_proj_weight, k_proj_weight and v_proj_weight" if use_separate_proj_weight else "in_proj_weight"
-        raise ArgumentError(f"{op}: use_separate_proj_weight={use_separate_proj_weight} needs {wanted}")
-
-    def out(x: Tensor) -> Tensor:
-        return linear(x, out_proj_weight, out_proj_bias)
-
+    weights = _weights_of(three if use_separate_proj_weight else in_proj_weight)
+    out = partial(linear, weight=out_proj_weight, bias=out_proj_bias)
     p = dropout_p if training else 0.0
     heads = Heads(
         num_heads, embed_dim_to_check, weights, in_proj_bias, bias_k, bias_v, add_zero_attn, out, p, False, static_k,
-        static_v, op,
+        static_v, FUNCTION,
     )  # fmt: skip
     masks = key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
     return heads(query, key, value, *masks)
+
+
+def _weights_of(given: Tensor | list[Tensor] | None) -> Tensor | list[Tensor]:
+    if given is None:
+        raise ArgumentError(f"{FUNCTION}: use_separate_proj_weight=False needs in_proj_weight")
+    if isinstance(given, list) and len(given) != 3:
+        wanted = "q_proj_weight, k_proj_weight and v_proj_weight"
+        raise ArgumentError(f"{FUNCTION}: use_separate_proj_weight=True needs {wanted}")
+    return given
 
 
 def _joined(parts: list[Tensor], more: int) -> Tensor | None:

@@ -35,7 +35,8 @@ class Hooked:
 
     def _changes(self) -> tuple[int, ...]:
         """What differs when other hooks are to be called around a step."""
-        return tuple([self._hooks.setdefault(kind, Counted()).changes for kind in ("before", "after")])
+        around: list[Counted] = [self._hooks.setdefault(kind, Counted()) for kind in ("before", "after")]
+        return tuple([hooks.changes for hooks in around])
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -43,7 +44,7 @@ class Hooked:
             cls.step = _with_hooks(cls.__dict__["step"])  # type: ignore[attr-defined]
 
     def _in_order(self, kind: str) -> list[Callable[..., Any]]:
-        hooks = self._hooks.get(kind, {})
+        hooks: dict[int, Hook] = self._hooks.get(kind, {})
         return [hooks[number].function for number in sorted(hooks)]
 
     def _hook(self, kind: str, function: Callable[..., Any], first: bool = False) -> Handle:
