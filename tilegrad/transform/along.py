@@ -38,10 +38,10 @@ def laid_along(value: Value) -> Value | None:
         return None
     summed = [a for a in of_x if a not in out]
     sizes = [
-        math.prod(extents[a] for a in group)  # type: ignore[misc]
+        math.prod([extents[a] for a in group])
         for group in (summed, set(of_x) - set(of_y), set(of_y) - set(of_x))
     ]
-    if min(sizes) < SHORTEST or math.prod(extents.values()) < WORTH or sizes[0] % EVEN:  # type: ignore[type-var, arg-type]
+    if min(sizes) < SHORTEST or math.prod(extents.values()) < WORTH or sizes[0] % EVEN:
         return None
     if any(last(v, axes) in summed for v, axes in ((value.x, of_x), (value.y, of_y))):
         return None

@@ -159,10 +159,9 @@ class Plan:
 
     def _in_pieces(self, pointer: ir.Tile) -> bool:
         """Whether a tile lies in memory in pieces of 16 bytes."""
-        t = self.types.of(pointer)
-        self.patterns.width = max(1, VECTOR // t.dtype.bytes)
-        pattern = self.patterns.of(pointer, self.order(pointer)[0])
-        return pattern.step == 1 and pattern.multiple >= VECTOR // t.dtype.bytes
+        first, self.patterns.width = self.order(pointer)[0], VECTOR // self.types.of(pointer).dtype.bytes
+        pattern = self.patterns.of(pointer, first)
+        return pattern.step == 1 and pattern.multiple >= self.patterns.width
 
     def order(self, pointer: ir.Tile) -> tuple[int, ...]:
         """The axes of an access, the one that lies closest in memory first."""
