@@ -96,6 +96,14 @@ class Grain(NamedTuple):
     together: int = 1
     """Launches that are measured as one: more where it takes long to start one."""
     products: Products = Products()
+    unit: Products | None = None
+    """The same for products of bfloat16 numbers in a matrix unit, if there is one that is fed from the caches."""
+
+
+MATRIX_UNIT = Products(
+    rows=256, columns=512, depth=512, unit_rows=32, unit_columns=16, rate=256.0, pack=0.3, area=1 << 17
+)
+"""Of AMX. The depth is in bfloat16 parts: so much of 32 columns stays in the first cache."""
 
 
 def few_large(workers: int, cache: int) -> Grain:
