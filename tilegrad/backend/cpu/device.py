@@ -122,8 +122,9 @@ class CpuDevice(Device):
         from .native import threads
         from .target import target
 
-        usual = few_large(threads(), cache_sizes().get("L2", 512 << 10))
-        return usual._replace(unit=MATRIX_UNIT) if target().matrix_unit else usual
+        machine = target()
+        usual = few_large(threads(), cache_sizes().get("L2", 512 << 10), machine.lanes(4), machine.registers)
+        return usual._replace(unit=MATRIX_UNIT) if machine.matrix_unit else usual
 
     @property
     def products(self) -> Mapping[Precision, str]:
