@@ -91,7 +91,7 @@ FULL = np.uint32([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001]).view(np.float32)
 @pytest.mark.parametrize("value", [*ODD, *FULL], ids=str)
 @pytest.mark.parametrize("side", [0, 1])
 def test_odd_numbers_are_multiplied_as_float32(value: float, side: int) -> None:
-    x, y = (rng.standard_normal(shape).astype(np.float32) for shape in ((20, 40), (40, 24)))
+    x, y = (rng.standard_normal(shape).astype(np.float32) for shape in ((40, 40), (40, 24)))
     (x, y)[side][17, 3] = value
     with np.errstate(all="ignore"):
         wanted = x @ y
@@ -103,7 +103,7 @@ def test_odd_numbers_are_multiplied_as_float32(value: float, side: int) -> None:
 
 @pytest.mark.parametrize("value", ODD, ids=str)
 def test_odd_bfloat16_numbers(value: float) -> None:
-    x, y = (rng.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in ((20, 40), (40, 24)))
+    x, y = (rng.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in ((40, 40), (40, 24)))
     y[17, 3] = value
     x[:, 17] = 1e30 if abs(value) < 1 else 1
     with np.errstate(all="ignore"):
@@ -115,7 +115,7 @@ def test_odd_bfloat16_numbers(value: float) -> None:
 @pytest.mark.parametrize("scale", [2.0**-60, 2.0**60])
 def test_products_that_leave_the_range(scale: float) -> None:
     """Each factor is fit for the unit, but not both together."""
-    x, y = (rng.uniform(1, 2, shape).astype(np.float32) * np.float32(scale) for shape in ((20, 40), (40, 24)))
+    x, y = (rng.uniform(1, 2, shape).astype(np.float32) * np.float32(scale) for shape in ((40, 40), (40, 24)))
     np.testing.assert_allclose(made(x, y, "nn", "highest"), x @ y, rtol=1e-6)
     assert UNIT.products == 0
     found = made(x, y / np.float32(scale), "nn", "highest")
@@ -124,7 +124,7 @@ def test_products_that_leave_the_range(scale: float) -> None:
 
 
 def test_zeros_are_no_odd_numbers() -> None:
-    x, y = np.zeros((20, 40), np.float32), rng.standard_normal((40, 24)).astype(np.float32)
+    x, y = np.zeros((40, 40), np.float32), rng.standard_normal((40, 24)).astype(np.float32)
     x[3, 4] = -1
     np.testing.assert_allclose(made(x, y, "nn", "highest"), x @ y, rtol=1e-6)
     assert UNIT.products > 0
