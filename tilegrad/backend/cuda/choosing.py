@@ -204,10 +204,10 @@ def _sizes(product: Product) -> list[int]:
     from .cublaslt import WORKSPACE
 
     m, n, k = product.m, product.n, product.k
-    found = {}
+    found: dict[int, int] = {}
     for matrix, (lines, columns) in ((product.x, (m, k)), (product.y, (k, n)), (product.out, (m, n))):
         last = (lines - 1) * matrix.line + (columns - 1) * matrix.column + (product.batch - 1) * matrix.apart
-        found[matrix.argument] = (last + 1) * matrix.dtype.bytes
+        found[matrix.argument] = max(found.get(matrix.argument, 0), (last + 1) * matrix.dtype.bytes)
     if product.bias >= 0:
         found[product.bias] = n * product.out.dtype.bytes
     return [*(found[argument] for argument in range(len(found))), WORKSPACE]

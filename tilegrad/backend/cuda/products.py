@@ -136,28 +136,19 @@ class _Finder:
             _need(bound is None or self._first(bound.at) == ({turn: 1} if turn else {}))
             k = k if bound is None else min(k, bound.extent)
         bias, relu = self._rest(counted[1], columns, n, t.dtype)
-        names = {x.parameter, y.parameter, str(target)}
-        _need(len(names) == 3 and len(self.places) == (3 if bias < 0 else 4))
-        _need(
-            self._is_dense(x, k if x.along else m) and self._is_dense(y, n if y.along else k) and steps == (steps[0], 1)
-        )
-        _need(steps[0] >= n and bias not in (self.places[name] for name in names))
-        return Product(
-            m,
-            n,
-            k,
-            batch,
-            Matrix(self.places[x.parameter], x.dtype, *x.steps, apart[0]),
-            Matrix(self.places[y.parameter], y.dtype, *y.steps, apart[1]),
-            Matrix(self.places[str(target)], t.dtype, *steps, apart[2]),
-            bias,
-            relu,
-            self.dot.precision if x.dtype is float32 else "highest",
-        )
+        self._check_places(x, y, str(target), bias)
+        _need(x.pitch >= (k if x.along else m) and y.pitch >= (n if y.along else k))
+        _need(steps[0] >= n and steps[1] == 1)
+        left = Matrix(self.places[x.parameter], x.dtype, *x.steps, apart[0])
+        right = Matrix(self.places[y.parameter], y.dtype, *y.steps, apart[1])
+        made = Matrix(self.places[str(target)], t.dtype, *steps, apart[2])
+        precision = self.dot.precision if x.dtype is float32 else "highest"
+        return Product(m, n, k, batch, left, right, made, bias, relu, precision)
 
-    def _is_dense(self, memory: Strided, extent: int) -> bool:
-        """Whether lines do not overlap."""
-        return memory.pitch >= extent
+    def _check_places(self, x: Strided, y: Strided, target: str, bias: int) -> None:
+        """Every argument of the kernel is one of the product, and none that is read is written."""
+        read = {self.places[x.parameter], self.places[y.parameter]} | ({bias} if bias >= 0 else set())
+        _need(self.places[target] not in read and len(self.places) == len(read) + 1)
 
     def _first(self, x: ir.Tile) -> dict[ir.Tile, int]:
         """Where the first element of a tile is, as a sum."""
