@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 LEAST = 1e9
 """Operations from which on a library is tried: what takes some microseconds is not worth the look."""
 BETTER = 0.97
-"""A library is taken if it needs at most so much of the kernel's time."""
+"""A library is taken if it needs at most so much of the kernel's time,"""
+DEARER = 1.5
+"""and saves so many microseconds besides: to start it takes the host longer, and so do other addresses in a graph."""
 ALGORITHMS, ROUNDS, BURST = 6, 5, 600.0
 """Of a library; turns of each side, of so many microseconds."""
 SAMPLE = 1 << 20
@@ -138,7 +140,7 @@ class _Trial:
                 raise
             return Choice(b"", ours, best)
         ours = min(ours, self._timed(lambda: self.device.driver.launch(self.ours, self.queue.handle)))
-        return Choice(how if best <= BETTER * ours else b"", ours, best)
+        return Choice(how if best <= BETTER * ours - DEARER else b"", ours, best)
 
     def _call(self, problem: object, algorithm: bytes) -> ProductCall:
         from .cublaslt import Problem, ProductCall

@@ -7,7 +7,6 @@ out.T = y.T @ x.T, and a bias for each of our columns is one for each of its row
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from ctypes import POINTER, byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any, ClassVar
 
@@ -161,16 +160,20 @@ class ProductCall(LibraryCall):
         self.name = f"{name} by cuBLASLt"
         self.problem = problem
         self.algorithm = (c_uint64 * 8).from_buffer_copy(algorithm)
-        self.one, self.zero = c_float(1.0), c_float(0.0)
         self.slots = memoryview(bytearray(8 * (arguments + 1))).cast("Q")
+        self.bias = 0
+        """The address that the library was told last."""
+        product = problem.product
+        self.places = product.x.argument, product.y.argument, product.out.argument, product.bias
+        self.one, self.zero, self.how = byref(c_float(1.0)), byref(c_float(0.0)), byref(self.algorithm)
 
     def start(self, driver: Driver, stream: int) -> None:
         problem, slots = self.problem, self.slots
-        product, lt = problem.product, problem.lt
-        if product.bias >= 0:
-            problem.set_bias(slots[product.bias])
-        x, y, made = (slots[matrix.argument] for matrix in (product.x, product.y, product.out))
-        left = (byref(self.one), y, problem.a, x, problem.b)
-        right = (byref(self.zero), made, problem.c, made, problem.c)
-        more: Sequence[Any] = (byref(self.algorithm), slots[len(slots) - 1], WORKSPACE, stream)
-        lt.call("cublasLtMatmul", lt.handle, problem.description, *left, *right, *more)
+        x, y, made, bias = self.places
+        if bias >= 0 and slots[bias] != self.bias:
+            self.bias = slots[bias]
+            problem.set_bias(self.bias)
+        out = slots[made]
+        a, b, c, lt = problem.a, problem.b, problem.c, problem.lt
+        left, right = (self.one, slots[y], a, slots[x], b), (self.zero, out, c, out, c)
+        lt.call("cublasLtMatmul", lt.handle, problem.description, *left, *right, self.how, slots[-1], WORKSPACE, stream)
