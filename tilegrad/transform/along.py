@@ -37,10 +37,7 @@ def laid_along(value: Value) -> Value | None:
     if not all(isinstance(n, int) for n in extents.values()):
         return None
     summed = [a for a in of_x if a not in out]
-    sizes = [
-        math.prod([extents[a] for a in group])
-        for group in (summed, set(of_x) - set(of_y), set(of_y) - set(of_x))
-    ]
+    sizes = [math.prod([extents[a] for a in group]) for group in (summed, set(of_x) - set(of_y), set(of_y) - set(of_x))]
     if min(sizes) < SHORTEST or math.prod(extents.values()) < WORTH or sizes[0] % EVEN:
         return None
     if any(last(v, axes) in summed for v, axes in ((value.x, of_x), (value.y, of_y))):

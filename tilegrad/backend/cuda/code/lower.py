@@ -18,7 +18,7 @@ from ....ir.tile_checker import check
 from ....ir.tile_types import TileType
 from ..tensor_map import TensorMap
 from .across import copy_tiles
-from .ahead import ask_ahead
+from .ahead import ask_ahead, bounds
 from .deferred import deferred
 from .dot import Products
 from .dot_names import lone_product_in_loop, operands_named, tiles_last
@@ -90,6 +90,8 @@ class Lowering(Registers):
         self.guard.threads = self.threads
         self.scopes: list[set[str]] = [{p.name for p in kernel.parameters}]
         self.uses = _uses(self.body)
+        self.waiting = False
+        """Whether all threads wait for each other again and again, in a loop over rows."""
 
     # --- what is known before --------------------------------------------------------------------
 
@@ -162,8 +164,7 @@ class Lowering(Registers):
         parameters = ", ".join(
             [*(self._parameter(p) for p in self.kernel.parameters), *(f"int {b}" for b in BOUNDS), *products.parameters]
         )
-        bounds = products.bounds or str(self.threads)
-        head = f'extern "C" __global__ void __launch_bounds__({bounds})\n{name}({parameters}) {{'
+        head = f'extern "C" __global__ void __launch_bounds__({products.bounds or bounds(self)})\n{name}({parameters}) {{'
         own = "\n".join([*comment, head, body, "}"])
         text = "\n\n".join([prelude(own, products.texts), *products.texts, own]).lstrip() + "\n"
         threads, shared = self.threads + products.copying, self.memory.places["end"]
