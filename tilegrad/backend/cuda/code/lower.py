@@ -164,7 +164,8 @@ class Lowering(Registers):
         parameters = ", ".join(
             [*(self._parameter(p) for p in self.kernel.parameters), *(f"int {b}" for b in BOUNDS), *products.parameters]
         )
-        head = f'extern "C" __global__ void __launch_bounds__({products.bounds or bounds(self)})\n{name}({parameters}) {{'
+        limits = products.bounds or bounds(self)
+        head = f'extern "C" __global__ void __launch_bounds__({limits})\n{name}({parameters}) {{'
         own = "\n".join([*comment, head, body, "}"])
         text = "\n\n".join([prelude(own, products.texts), *products.texts, own]).lstrip() + "\n"
         threads, shared = self.threads + products.copying, self.memory.places["end"]
