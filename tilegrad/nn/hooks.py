@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self
 
 from ..autograd.function import Function
 from ..autograd.modes import is_grad_enabled
+from ..errors import check_callable
 from ..tensor import Tensor
 from ..tree import flatten, unflatten
 
@@ -67,6 +68,7 @@ class Hooked:
         return [hooks[number] for number in sorted(hooks)]
 
     def _hook(self, kind: str, function: Callable[..., Any], first: bool = False, with_kwargs: bool = False) -> Handle:
+        check_callable(function, f"{type(self).__name__}: a hook")
         return Handle(self._hooks.setdefault(kind, {}), Hook(function, with_kwargs), first)
 
     def register_forward_pre_hook(
