@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,6 +62,10 @@ class Device(ABC):
     @abstractmethod
     def allocate(self, bytes: int) -> Buffer:
         """Memory with any contents."""
+
+    def maker(self, bytes: int) -> Callable[[], Buffer]:
+        """A function that makes buffers of this size, as fast as the device can."""
+        return partial(self.allocate, bytes)
 
     @abstractmethod
     def from_host(self, array: np.ndarray) -> Buffer:
@@ -152,6 +156,12 @@ class Device(ABC):
     def products(self) -> Mapping[Precision, str]:
         """In what arithmetic float32 products are made at each precision: at least as exact as the word demands."""
         return dict.fromkeys(PRECISIONS, "float32")
+
+    def arithmetic(self, kernel: Kernel) -> list[str]:
+        """What is made of the products of a kernel that need not be float32's, in words."""
+        from ..ir.tile_access import precisions
+
+        return [f'input_precision="{word}": {self.products[word]} on {self.name}' for word in precisions(kernel)]
 
     @property
     def limits(self) -> Mapping[str, Any]:
