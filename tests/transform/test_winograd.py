@@ -17,7 +17,7 @@ from tilegrad.ops import convolution
 from tilegrad.ops.convolution import Convolve, ConvolveBack, ConvolveWeight
 from tilegrad.ops.transformed import Transformed
 from tilegrad.runtime.device import device
-from tilegrad.runtime.grain import Grain
+from tilegrad.runtime.grain import Grain, Products
 from tilegrad.transform import winograd
 from tilegrad.transform.laid import laid
 
@@ -69,7 +69,7 @@ def test_what_is_not_transformed(always: None) -> None:
         return Convolve(x, w, (sliding(9, taps, stride, 0),) * 2, precision)
 
     def transformed(value: Value, least: int = 1) -> bool:
-        return winograd.by_fewer_products(value, least) is not None
+        return winograd.by_fewer_products(value, Products()._replace(transformed=least)) is not None
 
     assert transformed(convolve())
     assert transformed(convolve("medium"))
@@ -84,7 +84,7 @@ def test_it_is_done_where_it_pays() -> None:
     def pays(images: int, channels: int, extent: int) -> bool:
         axes = (sliding(extent, 3, 1, 1),) * 2
         x, w = (images, 1, channels, extent, extent), (1, channels, channels, 3, 3)
-        return winograd._pays(x, w, axes, 48)
+        return winograd._pays(x, w, axes, Products()._replace(transformed=48))
 
     assert pays(8, 64, 56)
     assert pays(16, 384, 12)

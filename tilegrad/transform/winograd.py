@@ -27,6 +27,7 @@ from ..ops.convolution import Convolve, ConvolveBack, ConvolveWeight, Windows
 from ..ops.movement import flip, narrow, pad, permute
 from ..ops.sliding import Sliding
 from ..ops.transformed import Matrix, Places, Transformed
+from ..runtime.grain import Products
 
 POINTS = tuple([Fraction(n, 4) for n in (0, 3, -3, 6, -6)])
 """And infinity."""
@@ -79,7 +80,7 @@ def turned(matrix: Matrix) -> Matrix:
     return tuple(zip(*matrix, strict=True))
 
 
-def by_fewer_products(value: Value, least: int) -> Value | None:
+def by_fewer_products(value: Value, products: Products) -> Value | None:
     """A convolution as products of transformed tiles, if it has 3 x 3 taps, that is allowed, and it pays."""
     if not isinstance(value, Convolve | ConvolveBack | ConvolveWeight) or value.precision == "highest":
         return None
@@ -90,11 +91,11 @@ def by_fewer_products(value: Value, least: int) -> Value | None:
     if not all(type(n) is int and n > 0 for n in dims):
         return None
     match value:
-        case Convolve(x, w, axes) if _pays(x.shape, w.shape, axes, least):
+        case Convolve(x, w, axes) if _pays(x.shape, w.shape, axes, products):
             return _convolved(x, w, axes)
-        case ConvolveBack(y, w, axes) if _pays(y.shape, w.shape, _ways_back(axes), least):
+        case ConvolveBack(y, w, axes) if _pays(y.shape, w.shape, _ways_back(axes), products):
             return reshape(_convolved(y, flip(w, (3, 4)), _ways_back(axes)), value.shape)
-        case ConvolveWeight(x, y, axes) if _pays(x.shape, value.shape, axes, least):
+        case ConvolveWeight(x, y, axes) if _pays(x.shape, value.shape, axes, products):
             return _weight(x, y, axes)
     return None
 
@@ -108,17 +109,17 @@ def _ways_back(axes: Windows) -> Windows:
     return tuple([Sliding(a.count, a.extent, a.taps, 1, a.taps - 1 - a.padding) for a in axes])
 
 
-def _pays(x: Sequence[object], w: Sequence[object], axes: Windows, least: int) -> bool:
+def _pays(x: Sequence[object], w: Sequence[object], axes: Windows, products: Products) -> bool:
     """Whether it takes fewer cycles: those of products, and those of transforming what goes in and what comes out."""
-    (images, groups, channels, *_), outputs = map(_number, x), _number(w[1])
-    if min(channels, outputs) < least:
+    (images, _, channels, *_), outputs = map(_number, x), _number(w[1])
+    if min(channels, outputs) < products.transformed:
         return False
     results = prod([_number(a.count) for a in axes])
     tiles = images * prod(_tiles(axes))
-    direct = images * results * TAPS**2 * channels * outputs / 16
-    fewer = SIDE**2 * tiles * (channels * outputs / 16 + INTO * channels + BACK * outputs)
+    direct = images * results * TAPS**2 * channels * outputs / products.rate
+    fewer = SIDE**2 * tiles * (channels * outputs / products.rate + INTO * channels + BACK * outputs)
     fewer += SIDE**2 * channels * outputs * WEIGHTS
-    return groups * fewer < GAIN * groups * direct
+    return fewer < GAIN * direct
 
 
 def _number(extent: object) -> int:
