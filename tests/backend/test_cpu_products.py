@@ -74,7 +74,7 @@ def sum_that_is_read_early(x, out):
     total = tl.zeros((16, 16), tl.float32)
     tl.store(out + 256 + at, total)
     total = tl.dot(tl.load(x + at), tl.load(x + at), total)
-    for _ in range(0, 2):
+    for _ in range(2):
         total = tl.dot(tl.load(x + at), tl.load(x + at), total)
     tl.store(out + at, total)
 
@@ -83,7 +83,7 @@ def test_a_sum_that_begins_with_a_product_needs_no_zeros() -> None:
     x, y = (Input(TensorType(float32, shape), name) for name, shape in (("x", (24, 8)), ("y", (8, 40))))
     program = compile(Graph((x, y), (matmul(x, y),))).program
     (kernel,) = [step.kernel for step in program.steps if isinstance(step, Launch)]
-    zeros = [line for line in kernel_ir(kernel).splitlines() if "store" in line and "splat (float 0.0)" in line]
+    zeros = [line for line in kernel_ir(kernel).splitlines() if "store <" in line and "> splat (float" in line]
     assert not zeros
 
     given, out = tg.randn(16, 16), tg.full((512,), 7.0)
