@@ -116,7 +116,8 @@ class CpuDevice(Device):
         from .target import target
 
         machine = target()
-        return few_large(threads(), cache_sizes().get("L2", 512 << 10), machine.lanes(4), machine.registers)
+        second = cache_sizes().get("L2", 512 << 10)
+        return few_large(threads(), second, machine.first_cache, machine.lanes(4), machine.registers)
 
     @property
     def limits(self) -> Mapping[str, Any]:
