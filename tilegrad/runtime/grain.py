@@ -20,6 +20,7 @@ class Products(NamedTuple):
     unit_rows: int = 6
     unit_columns: int = 8
     """What one innermost loop computes at a time, about: odd remainders cost as much."""
+    unit_depth: int = 1
     rate: float = 16.0
     """Products that a core adds up in a cycle."""
     load: float = 0.0
@@ -28,6 +29,8 @@ class Products(NamedTuple):
     """Cycles that an element of an operand takes besides, before they are."""
     start: float = 2000.0
     """Cycles that an instance takes besides."""
+    late: float = 0.0
+    """By how many instances a worker is late at the end, about: where cores differ, many small ones are better."""
     area: int = 1 << 16
     """Elements of a result of 32 bits that an instance keeps at most."""
     fill: int = 0
@@ -96,6 +99,17 @@ class Grain(NamedTuple):
     together: int = 1
     """Launches that are measured as one: more where it takes long to start one."""
     products: Products = Products()
+    unit: Products | None = None
+    """The same for products of bfloat16 numbers in a matrix unit, if there is one that is fed from the caches."""
+
+
+MATRIX_UNIT = Products(
+    rows=256, columns=512, depth=384, unit_rows=32, unit_columns=16, unit_depth=32, rate=256.0, pack=0.4, late=0.3
+)
+"""Of AMX. The depth is in bfloat16 parts: so much of 32 columns, and of rows that pass by, stays in the first cache."""
+LEAST_FOR_UNIT = (8, 32, 16)
+"""The least rows, depth and columns of a product that is worth such a unit, with factors in one part; with more parts,
+so many times as many rows."""
 
 
 def few_large(workers: int, cache: int, first: int = 32 << 10, lanes: int = 8, registers: int = 16) -> Grain:
