@@ -88,8 +88,13 @@ class Choices:
             name = key("product", *map(str, who), kernel.digest(), repr(product))
             choice = _unpacked(store.read(name))
             if choice is None:
-                with events.timed("compile", f"choice of {kernel.name}", device.name):
-                    choice = _Trial(device, kernel, function, extents, product).choice()
+                try:
+                    with events.timed("compile", f"choice of {kernel.name}", device.name):
+                        choice = _Trial(device, kernel, function, extents, product).choice()
+                except TilegradError:  # there is no memory for it now
+                    if device.broken:
+                        raise
+                    return Choice(b"", 0.0, 0.0)
                 store.write(name, _packed(choice))
             self.made[known] = choice
         return self.made[known]
