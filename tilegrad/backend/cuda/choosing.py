@@ -57,11 +57,13 @@ class Choices:
     def __init__(self, device: CudaDevice) -> None:
         self.device = device
         self.made: dict[tuple[str, Product], Choice] = {}
+        self.absent = False
+        """Whether there is no library here, as is known once one was looked for."""
         self._lock = RLock()
 
     def instead(self, kernel: Kernel, function: Function, extents: Sequence[int]) -> LibraryCall | None:
         """The call of a library that is faster than the kernel on this grid, if there is one."""
-        if not allowed() or settings().cuda == "checked":
+        if self.absent or not allowed() or settings().cuda == "checked":
             return None
         product = product_of(kernel, extents)
         if product is None or product.operations < LEAST:
@@ -69,6 +71,7 @@ class Choices:
         with self.device.entered():
             lt = self.device.driver.products()
             if lt is None:
+                self.absent = True
                 return None
             from .cublaslt import Problem, ProductCall
 
