@@ -18,7 +18,7 @@ from ....ir.tile_checker import check
 from ....ir.tile_types import TileType
 from ..tensor_map import TensorMap
 from .across import copy_tiles
-from .ahead import ask_ahead, bounds
+from .ahead import ask_ahead
 from .deferred import deferred
 from .dot import Products
 from .dot_names import lone_product_in_loop, operands_named, tiles_last
@@ -90,8 +90,6 @@ class Lowering(Registers):
         self.guard.threads = self.threads
         self.scopes: list[set[str]] = [{p.name for p in kernel.parameters}]
         self.uses = _uses(self.body)
-        self.waiting = False
-        """Whether all threads wait for each other again and again, in a loop over rows."""
 
     # --- what is known before --------------------------------------------------------------------
 
@@ -164,7 +162,7 @@ class Lowering(Registers):
         parameters = ", ".join(
             [*(self._parameter(p) for p in self.kernel.parameters), *(f"int {b}" for b in BOUNDS), *products.parameters]
         )
-        limits = products.bounds or bounds(self)
+        limits = products.bounds or self.threads
         head = f'extern "C" __global__ void __launch_bounds__({limits})\n{name}({parameters}) {{'
         own = "\n".join([*comment, head, body, "}"])
         text = "\n\n".join([prelude(own, products.texts), *products.texts, own]).lstrip() + "\n"
