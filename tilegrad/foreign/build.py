@@ -320,8 +320,3 @@ def _sum(path: str) -> str:
         return sha256(Path(path).read_bytes()).hexdigest()
     except OSError:
         return ""
-
-
-def loaded_libraries() -> dict[str, Any]:
-    """What this process has loaded, by content."""
-    return dict(_loaded)
