@@ -34,7 +34,11 @@ def test_vector_add(n: int) -> None:
     assert np.array_equal(vector_add.vector_add(x, x), x + x)
 
 
-def test_saxpy() -> None:
+@checklist(21)
+def test_saxpy(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saxpy, "max_error", lambda n, error=saxpy.max_error: error(min(n, 1024)))
+    saxpy.main()
+    assert capsys.readouterr().out == "Max error: 0.000000\n"
     assert saxpy.max_error(1000) == 0
     x, y = tg.tensor(np.ones(1000, np.float32)), tg.tensor(np.ones(1000, np.float32))
     saxpy.saxpy_any_grid.simulate()[3, 64](1000, 2.0, x, y)
@@ -169,6 +173,7 @@ def test_reductions_of_any_size(n: int, threads: int) -> None:
     assert reduction.total(tg.tensor(x), 2, threads).item() == x.sum()
 
 
+@checklist(71)
 def test_launches_by_threads() -> None:
     lengths = [3, 0, 1000, 70]
     starts = tg.tensor(np.cumsum([0, *lengths]).astype(np.int32))
