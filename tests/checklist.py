@@ -122,20 +122,35 @@ ITEMS: dict[int, tuple[str, str]] = {
 }
 """The items of the letters A to E that the core answers for, and those of F (kernels, foreign code) that are there."""
 
+DEFECTS: dict[int, str] = {
+    1: "window sums: halos at the wrong place, barriers in divergent code",
+    2: "a count of loads: 4 threads with radius 3 read 10 inputs",
+    4: "a kernel of a lab: results always in float32, launches unchecked",
+    5: "a reduction by halves that drops elements, and a mean that counts the padding",
+    6: "a matrix product guarded by `or`, with a wrong transposition",
+    7: "operators whose gradients ignore what flows back, or replace what is there",
+    8: "random values outside of their bounds",
+    9: "an order of execution that is not topological",
+    10: "a benchmark that is faster than its machine",
+    11: "a matrix product without a mask along k",
+    12: "no gradient of what is not reached",
+}
+"""Defects of the originals (section 3). Number 3 is one of a codec, 13 of texts."""
 
-def covered(folder: Path) -> dict[int, list[str]]:
+
+def covered(folder: Path, mark: str = "checklist") -> dict[int, list[str]]:
     """The tests that accept each item, found in the source of the tests."""
     found: dict[int, list[str]] = defaultdict(list)
     for path in sorted(folder.rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-                for number in _numbers(node.decorator_list):
+                for number in _numbers(node.decorator_list, mark):
                     found[number].append(f"{path.relative_to(folder.parent)}::{node.name}")
     return found
 
 
-def _numbers(decorators: list[ast.expr]) -> list[int]:
-    calls = [d for d in decorators if isinstance(d, ast.Call) and ast.unparse(d.func).split(".")[-1] == "checklist"]
+def _numbers(decorators: list[ast.expr], mark: str) -> list[int]:
+    calls = [d for d in decorators if isinstance(d, ast.Call) and ast.unparse(d.func).split(".")[-1] == mark]
     return [a.value for call in calls for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, int)]
 
 
@@ -149,6 +164,9 @@ def main() -> None:
     if others:
         print(f"also: {', '.join(map(str, others))}")
     print(f"{sum(n in found for n in ITEMS)} of {len(ITEMS)} items have a test")
+    shown = covered(Path(__file__).parent, "defect")
+    for number, title in DEFECTS.items():
+        print(f"defect {number:2}  {title:80}  {', '.join(shown.get(number, ['NO TEST']))}")
     sys.exit(0)
 
 

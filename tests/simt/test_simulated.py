@@ -57,6 +57,7 @@ def test_naive_window_sum_is_exact() -> None:
     assert window_sum.window_sum_naive.counters.loads == {"A": 7 * n}
 
 
+@pytest.mark.defect(2)
 @checklist(165)
 def test_loads_of_the_window_sum() -> None:
     """7 for each output; through shared memory 4 + 2 * 3 = 10 for each block of 4 (a note has 9)."""
@@ -73,6 +74,7 @@ def test_loads_of_the_window_sum() -> None:
     assert "load A, 2,560 by" in str(window_sum.window_sum.report())
 
 
+@pytest.mark.defect(1)
 @checklist(166)
 @pytest.mark.parametrize("threads", [4, 32, 512])
 def test_window_sum_is_right_for_every_n(threads: int) -> None:
@@ -165,6 +167,7 @@ def test_transposes_and_bank_conflicts() -> None:
         assert found.efficiency == 1
 
 
+@pytest.mark.defect(5)
 @pytest.mark.parametrize(("n", "threads"), [(192, 64), (320, 192), (200, 100), (1, 33), (1000, 1000)])
 def test_reductions_of_any_size(n: int, threads: int) -> None:
     assert reduction.total(tg.tensor(np.ones(n, np.float32)), 3, threads).item() == n
