@@ -237,3 +237,19 @@ def test_occupancy_of_a_launch() -> None:
     vector_add.add.simulate(gpu="T4")[1, 64](x, x, tg.empty(64), 64)
     assert "on T4: 16 blocks (32 of 32 warps, 100%)" in str(vector_add.add.report())
     assert simt.occupancy("A100", 1024, registers=64).limit == "registers"
+
+
+@pytest.mark.parametrize("dtype", [tg.float16, tg.bfloat16])
+def test_arrays_of_16_bits(dtype: tg.DType) -> None:
+    """They are computed with in float32, and rounded when they are stored."""
+    x = tg.tensor(RNG.standard_normal(100).astype(np.float32)).to(dtype)
+    out = tg.zeros(100, dtype=tg.bfloat16)
+    small.halves_twice[2, 64](x, out, 100)
+
+    def to(y: tg.Tensor, kind: tg.DType) -> tg.Tensor:
+        return y.to(kind).float()
+
+    own = to(to(x.float(), tg.float16), tg.bfloat16)
+    other = own.reshape(50, 2).flip(1).reshape(100)
+    wanted = to(2 * to(own + (other + to(tg.tensor(1.0009), tg.float16)), tg.bfloat16), tg.bfloat16)
+    assert (out.float() == wanted).all().item()
