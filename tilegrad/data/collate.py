@@ -32,6 +32,25 @@ def as_tensors(sample: Any) -> Any:
             return sample
 
 
+def default_convert(data: Any) -> Any:
+    """Arrays of a sample as tensors, in whatever they are nested; the rest as it is. Tuples become lists.
+
+    >>> default_convert({"x": np.array([1, 2]), "n": (3, "a")})
+    {'x': tensor([1, 2]), 'n': [3, 'a']}
+    """
+    match data:
+        case np.ndarray() | np.generic():
+            return as_tensors(data)
+        case Mapping():
+            return {key: default_convert(value) for key, value in data.items()}
+        case tuple() if hasattr(data, "_fields"):
+            return type(data)(*map(default_convert, data))
+        case tuple() | list():
+            return [default_convert(value) for value in data]
+        case _:
+            return data
+
+
 def pinned(batch: Any) -> Any:
     """The tensors of a batch in pinned memory, in whatever they are nested."""
     match batch:
@@ -60,6 +79,7 @@ def default_collate(samples: Sequence[Any]) -> Any:
 def joined(samples: Sequence[Any]) -> Any:
     """The same with arrays in place of tensors, except where there were tensors."""
     first = samples[0]
+    _require_one_kind(samples)
     match first:
         case Tensor():
             _require_one_shape([tuple(s.shape) for s in samples])
@@ -81,6 +101,22 @@ def joined(samples: Sequence[Any]) -> Any:
             return list(samples)
 
 
+def _require_one_kind(samples: Sequence[Any]) -> None:
+    kinds = (Tensor, (np.ndarray, np.generic), (bool, int, float), Mapping, (tuple, list))
+    kind = next((k for k in kinds if isinstance(samples[0], k)), object)
+    other = next((s for s in samples if not isinstance(s, kind)), samples[0])
+    if other is not samples[0]:
+        raise ArgumentError(
+            f"the samples of a batch are of two kinds, {type(samples[0]).__name__} and {type(other).__name__}: give "
+            "them one kind, or give a collate_fn that joins them"
+        )
+    if kind is Mapping and any(set(s) != set(samples[0]) for s in samples):
+        keys = sorted({str(key) for s in samples for key in set(s) ^ set(samples[0])})
+        raise ArgumentError(
+            f"not all samples of a batch have the keys {', '.join(keys)}: give a collate_fn that joins them"
+        )
+
+
 def _require_one_shape(shapes: Sequence[tuple[int, ...]]) -> None:
     if len(set(shapes)) > 1:
         raise ShapeError(
@@ -91,5 +127,7 @@ def _require_one_shape(shapes: Sequence[tuple[int, ...]]) -> None:
 
 def _numbers(samples: Sequence[Any]) -> np.ndarray[Any, Any]:
     """Python numbers in the type that a tensor of them has."""
+    if max(map(abs, samples)) >= 1 << 63 and all(isinstance(x, int) for x in samples):
+        raise ArgumentError(f"the samples of a batch have integers of more than 64 bits, as {max(samples, key=abs)}")
     made = tensor(list(samples))
     return made.numpy()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, check_callable
 from ..random import initial_seed
 from .collate import as_tensors, joined, pinned
 from .dataset import Dataset, IterableDataset
@@ -56,6 +56,7 @@ class DataLoader:
             raise ArgumentError("DataLoader: batch_sampler decides batch_size, shuffle, sampler and drop_last itself")
         ahead = 2 if prefetch_factor is None else prefetch_factor
         _check_workers(num_workers, ahead, timeout, persistent_workers)
+        _check_choices(collate_fn, sampler, batch_sampler)
         self.dataset = dataset
         self.batch_size = batch_size if batch_sampler is None else None
         self.drop_last = drop_last
@@ -182,16 +183,29 @@ class Maker:
 
     def batch(self, indices: list[int]) -> Any:
         if self.collate is not None:
-            return self.collate([self.dataset[i] for i in indices])
+            return self.collate(self.samples(indices))
         rows = getattr(self.dataset, "rows", None)
         columns = rows(indices) if rows is not None else None
-        return joined([self.dataset[i] for i in indices]) if columns is None else list(columns)
+        return joined(self.samples(indices)) if columns is None else list(columns)
+
+    def samples(self, indices: list[int]) -> list[Any]:
+        """Of a data set that has `__getitems__` all at once."""
+        at_once = getattr(self.dataset, "__getitems__", None)
+        return list(at_once(indices)) if at_once is not None else [self.dataset[i] for i in indices]
 
     def next_batch(self, samples: Iterator[Any]) -> Any:
         batch = list(islice(samples, self.size))
         if not batch or (self.drop_last and len(batch) != self.size):
             raise StopIteration
         return joined(batch) if self.collate is None else self.collate(batch)
+
+
+def _check_choices(collate_fn: Any, sampler: Any, batch_sampler: Any) -> None:
+    if collate_fn is not None:
+        check_callable(collate_fn, "DataLoader: collate_fn")
+    for name, given in {"sampler": sampler, "batch_sampler": batch_sampler}.items():
+        if given is not None and not isinstance(given, Iterable):
+            raise ArgumentError(f"DataLoader: {name} gives numbers of samples one by one; {given!r} cannot be iterated")
 
 
 def _check_workers(count: int, ahead: int, timeout: float, persistent: bool) -> None:
