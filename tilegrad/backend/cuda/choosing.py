@@ -57,11 +57,13 @@ class Choices:
     def __init__(self, device: CudaDevice) -> None:
         self.device = device
         self.made: dict[tuple[str, Product], Choice] = {}
+        self.absent = False
+        """Whether there is no library here, as is known once one was looked for."""
         self._lock = RLock()
 
     def instead(self, kernel: Kernel, function: Function, extents: Sequence[int]) -> LibraryCall | None:
         """The call of a library that is faster than the kernel on this grid, if there is one."""
-        if not allowed() or settings().cuda == "checked":
+        if self.absent or not allowed() or settings().cuda == "checked":
             return None
         product = product_of(kernel, extents)
         if product is None or product.operations < LEAST:
@@ -69,6 +71,7 @@ class Choices:
         with self.device.entered():
             lt = self.device.driver.products()
             if lt is None:
+                self.absent = True
                 return None
             from .cublaslt import Problem, ProductCall
 
@@ -88,8 +91,13 @@ class Choices:
             name = key("product", *map(str, who), kernel.digest(), repr(product))
             choice = _unpacked(store.read(name))
             if choice is None:
-                with events.timed("compile", f"choice of {kernel.name}", device.name):
-                    choice = _Trial(device, kernel, function, extents, product).choice()
+                try:
+                    with events.timed("compile", f"choice of {kernel.name}", device.name):
+                        choice = _Trial(device, kernel, function, extents, product).choice()
+                except TilegradError:  # there is no memory for it now
+                    if device.broken:
+                        raise
+                    return Choice(b"", 0.0, 0.0)
                 store.write(name, _packed(choice))
             self.made[known] = choice
         return self.made[known]
