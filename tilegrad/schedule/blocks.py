@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from ..ir.size import Dim
 from ..runtime.choice import Choice, chosen, power
-from ..runtime.grain import Grain, Products
+from ..runtime.grain import LEAST_FOR_UNIT, Grain, Products
 from .instances import number_of
 
-LEAST_FOR_UNIT = (8, 16, 32)
-"""The least m, n and k of a product that is worth a matrix unit fed from the caches."""
 LEAST_WIDTH = 128
 """Columns of the tiles of a kernel with many sums there."""
+WIDEST = 512
+"""The longest side of a tile that is tried where they fit extents."""
 SMALLEST = 16
 """The least side of a tile whose sides are powers of two."""
 
@@ -49,9 +49,10 @@ class Sized(NamedTuple):
 
 def limits_of(extents: Extents | Sized, grain: Grain) -> Products:
     """What tiles go by: in the matrix unit, if there is one and the product is large enough for it."""
-    unit = grain.unit
-    large = zip(extents[:3], LEAST_FOR_UNIT, strict=True)
-    if unit is None or not extents.products or any(number_of(extent) < least for extent, least in large):
+    unit, (rows, depth, columns) = grain.unit, LEAST_FOR_UNIT
+    if unit is None or not extents.products or number_of(extents.m) < rows * extents.parts:
+        return grain.products
+    if number_of(extents.k) < depth or number_of(extents.n) < columns:
         return grain.products
     depth, rate = unit.depth // extents.parts, unit.rate / extents.products
     columns = max(LEAST_WIDTH, unit.columns // extents.sums)
@@ -74,11 +75,12 @@ def blocks(extents: Extents, grain: Grain) -> Choice:
         sized = [(_time(known, grain, *c), -c[0] * c[1], -c[1], c) for c in _powers(extents, limits)]
         height, width = min(sized)[-1]
         return chosen(m=height, n=width, k=_power_depth(extents, limits))
-    depth = _depth(k, limits.depth) if type(k) is int else limits.depth // 2
+    depth = _depth(k, limits.depth, limits.unit_depth) if type(k) is int else limits.depth // 2
     if type(m) is not int or type(n) is not int:
         return chosen(m=_sole(m, limits.rows // 2), n=_sole(n, limits.columns // 4), k=depth)
     known = Sized(m, n, number_of(k), *extents[3:])
-    height, width = min(_equal_pieces(m, n, limits), key=lambda c: (_time(known, grain, *c), -c[0] * c[1]))
+    pairs = _equal_pieces(m, n, limits, extents.sums if limits is grain.products else 1)
+    height, width = min(pairs, key=lambda c: (_time(known, grain, *c), -c[0] * c[1]))
     return chosen(m=height, n=width, k=depth)
 
 
@@ -95,8 +97,8 @@ def candidates(extents: Extents, grain: Grain, most: int = 16) -> list[Choice]:
     if type(m) is not int or type(n) is not int or type(k) is not int:
         return [usual]
     limits = limits_of(extents, grain)
-    wide = limits._replace(rows=2 * limits.rows, columns=2 * limits.columns)
-    pairs = _powers(extents, limits) if grain.powers else _equal_pieces(m, n, wide)
+    wide = limits._replace(rows=min(WIDEST, 2 * limits.rows), columns=min(WIDEST, 2 * limits.columns))
+    pairs = _powers(extents, limits) if grain.powers else _equal_pieces(m, n, wide, extents.sums)
     known = Sized(m, n, k, *extents[3:])
     pairs = sorted(pairs, key=lambda c: _time(known, grain, *c))[:most]
     found = [chosen(m=h, n=w, k=usual.size("k")) for h, w in pairs]
@@ -126,9 +128,11 @@ def _depths(k: int, usual: int, grain: Grain) -> list[int]:
     return [d for d in (min(k, usual * 2), -(-usual // 8) * 4) if 4 <= d <= k and d != usual]
 
 
-def _equal_pieces(m: int, n: int, limits: Products) -> list[tuple[int, int]]:
+def _equal_pieces(m: int, n: int, limits: Products, sums: int) -> list[tuple[int, int]]:
+    """Tiles of equal pieces; several sums, and what is computed from each, share the room of one."""
     wide = 2 * limits.unit_columns
-    return [(h, w) for h in _pieces(m, limits.rows, limits.unit_rows) for w in _pieces(n, limits.columns, wide)]
+    found = [(h, w) for h in _pieces(m, limits.rows, limits.unit_rows) for w in _pieces(n, limits.columns, wide)]
+    return [(h, w) for h, w in found if h * w * sums <= limits.rows * limits.columns] or found[:1]
 
 
 def _powers(extents: Extents, limits: Products) -> list[tuple[int, int]]:
@@ -152,15 +156,17 @@ def _sole(extent: Dim, most: int) -> int:
     return min(extent, most) if type(extent) is int else most
 
 
-def _depth(k: int, most: int) -> int:
+def _depth(k: int, most: int, unit: int = 1) -> int:
     """Pieces of a sum without a rest if they are not much shorter for it: a rest is the same code once more.
 
     >>> [_depth(k, 256) for k in (150, 676, 1024, 3456, 1021)]
     [150, 169, 256, 216, 256]
+    >>> [_depth(k, 192, 32) for k in (150, 676, 1024, 3456, 1021)]
+    [150, 192, 128, 192, 192]
     """
     fewest = -(-k // most)
-    pieces = next((n for n in range(fewest, fewest * 3 // 2 + 1) if k % n == 0), None)
-    return k // pieces if pieces else _piece(k, fewest, 4, most)
+    pieces = next((n for n in range(fewest, fewest * 3 // 2 + 1) if k % (n * unit) == 0), None)
+    return k // pieces if pieces else _piece(k, fewest, max(4, unit), most)
 
 
 def _pieces(extent: int, most: int, unit: int) -> Iterator[int]:
@@ -195,4 +201,4 @@ def _time(extents: Sized, grain: Grain, height: int, width: int) -> float:
     around = height * width / 4 + limits.start
     if limits.load and height * width <= limits.area:  # two share a worker: while one stores, the other multiplies
         around *= 0.8
-    return most * (k * (products + (width + height) * limits.pack) + around)
+    return (most + limits.late) * (k * (products + (width + height) * limits.pack) + around)
