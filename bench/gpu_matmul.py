@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -236,8 +237,9 @@ class AsUsed:
             self.made = self.quick(*self.inputs)
         chosen = [choice for known, choice in gpu.choices.made.items() if known not in before]
         self.by = "cuBLASLt" if any(choice.algorithm for choice in chosen) else "own"
-        self.compared = [[choice.ours, choice.theirs] for choice in chosen]
-        """Microseconds of kernel and library, as they were compared."""
+        pairs = [(choice.ours, choice.theirs) for choice in chosen]
+        self.compared = [[us if math.isfinite(us) else None for us in pair] for pair in pairs]
+        """Microseconds of kernel and library, as they were compared; None: the library had nothing that was right."""
 
     def error(self, torch: Any, wanted: Any) -> float:
         got = torch.tensor(self.made.float().cpu().numpy(), device="cuda").double()
@@ -312,7 +314,7 @@ def used_as(row: dict[str, Any]) -> str:
     """The second column."""
     if "used_us" not in row:
         return ""
-    found = ", ".join(f"{ours:.1f} and {theirs:.1f}" for ours, theirs in row["compared_us"])
+    found = ", ".join(" and ".join("none" if us is None else f"{us:.1f}" for us in pair) for pair in row["compared_us"])
     return (
         f"as used {row['used_us']:.1f} us by {row['by']}: {row['torch_us'] / row['used_us']:.3f} (compared: {found})  "
     )
