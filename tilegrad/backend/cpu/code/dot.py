@@ -1,7 +1,7 @@
 """Products of tiles: blocks of the result held in registers while k runs.
 
 A block is some rows by one to three vectors, as many as leave registers for the operands. The left operand is read
-number by number: from where it lies, if it lies along k, otherwise from panels (`packing.py`). The right one is read
+number by number: from panels (`packing.py`), or from where it lies if rows are few. The right one is read
 by vectors, from panels; for a few rows, for which packing does not pay, from where it lies. Blocks may reach beyond
 the result, which has room for that (`room_for`): so there is one block for all places, and little code.
 """
