@@ -74,6 +74,24 @@ def first_convolution() -> Workload:
     )
 
 
+def first_weight() -> Workload:
+    """The gradient for the weights of AlexNet's first convolution."""
+    f = tg.nn.functional
+
+    def ours(x: Any, w: Any, dy: Any) -> Any:
+        w = w.detach().requires_grad_(True)
+        return tg.autograd.grad(f.conv2d(x, w, None, 4), [w], dy)[0]
+
+    def theirs(t: Any) -> Any:
+        back = t.ops.aten.convolution_backward
+        settings = (None, [4, 4], [0, 0], [1, 1], False, [0, 0], 1, [False, True, False])
+        return lambda x, w, dy: back(dy, x, w, *settings)[1]
+
+    shapes = ((128, 1, 224, 224), (96, 1, 11, 11), (128, 96, 54, 54))
+    operations = 2.0 * 128 * 54 * 54 * 96 * 121
+    return Workload("conv1 weight gradient bfloat16", shapes, ours, theirs, operations, "bfloat16", tolerance=2e-2)
+
+
 def workloads() -> Iterator[Workload]:
     for size in SIZES:
         yield from (*products(size, "bfloat16", 1e-2), *products(size, "float16", 2e-3))
@@ -95,6 +113,7 @@ def workloads() -> Iterator[Workload]:
         )
     yield from with_more()
     yield first_convolution()
+    yield first_weight()
     yield from convolution("conv2", 128, (64, 27, 27), (192, 64, 5, 5), 2)
     yield from convolution("conv3", 128, (192, 13, 13), (384, 192, 3, 3), 1)
 
