@@ -62,6 +62,7 @@ class _Lowering:
         for name in ("entry", "arguments", "begin", "end"):
             self.b.name(name)
         self.e = Elements(check(kernel), self.b)
+        self.e.least_masked = 2 if target.architecture == "x86" and target.vector_bytes == 64 else 4
         self.nests = Nests(self.e, target)
         self.assigned: dict[str, int] = {}
         self.used: dict[str, int] = {}
@@ -72,6 +73,8 @@ class _Lowering:
         """From which pointers a variable that is one was made."""
         self.summed: set[str] = set()
         """Names that products are added to."""
+        self.first: set[int] = set()
+        """The products that begin a sum."""
         for statement in statements(kernel.body):
             self._note(statement)
 
@@ -152,8 +155,10 @@ class _Lowering:
     # --- statements ------------------------------------------------------------------------------
 
     def _block(self, body: Sequence[ir.Statement]) -> None:
-        for statement in body:
+        for place, statement in enumerate(body):
             self._fresh()
+            if self._begins_a_sum(statement, body[place + 1 :]):
+                continue
             for root in roots(statement):
                 self._prepare(root)
             match statement:
@@ -173,6 +178,21 @@ class _Lowering:
                 case ir.If(condition, then, other):
                     self._if(condition, then, other)
         self._fresh()
+
+    def _begins_a_sum(self, statement: ir.Statement, following: Sequence[ir.Statement]) -> bool:
+        """Whether a tile of zeros is only there for a product to be added to: that one starts without it."""
+        match statement:
+            case ir.Assign(name, ir.Full((_, _), ir.Literal(value)) as zeros) if str(value) in ("0", "0.0"):
+                pass
+            case _:
+                return False
+        match next((s for s in following if name in _named(s)), None):
+            case ir.Assign(other, ir.Dot(x, y, ir.Name(added)) as product) if other == added == name:
+                if name not in {part.name for part in walk(x, y) if isinstance(part, ir.Name)}:
+                    self._memory(name, zeros.dtype, zeros.shape, False)
+                    self.first.add(id(product))
+                    return True
+        return False
 
     def _fresh(self) -> None:
         """Before a statement: nothing is known of memory."""
@@ -296,7 +316,7 @@ class _Lowering:
             case ir.Dot(_, _, accumulator):
                 out = self.e.memory.get(accumulator.name) if isinstance(accumulator, ir.Name) else None
                 out = out or self.e.allocate(t.dtype, t.shape, "dot", room=room_for(self.target, t.dtype, t.shape))
-                dot(self.nests, out, x)
+                dot(self.nests, out, ir.Dot(x.x, x.y, None, x.precision) if id(x) in self.first else x)
             case ir.Reduce(fn, y, axis):
                 out = self.e.allocate(t.dtype, t.shape, "reduced")
                 self.nests.reduce(out, fn, y, axis)
@@ -321,3 +341,12 @@ class _Lowering:
         self.nests.keep(kept, x)
         self.e.made[id(x)] = kept
         self.e.begin()
+
+
+def _named(statement: ir.Statement) -> set[str]:
+    """The names that a statement, or one inside it, reads or gives a value."""
+    found: set[str] = set()
+    for inner in statements((statement,)):
+        found |= {x.name for x in walk(*roots(inner)) if isinstance(x, ir.Name)}
+        found |= {inner.name} if isinstance(inner, ir.Assign | ir.Atomic) and inner.name else set()
+    return found
