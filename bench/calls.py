@@ -1,0 +1,85 @@
+"""What a call of an operator in C++ costs on tensors in memory, against PyTorch's: CPU time, in turns, as ratios.
+
+python -m bench.calls            prints the table of docs/foreign.md
+"""
+
+import ctypes
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ["TILEGRAD_THREADS"] = "1"
+
+import tilegrad as tg  # noqa: E402 - reads the number of threads
+
+BODY = "for (long i = 0; i < n; ++i) out[i] = x[i] * 2.0f + y[i];"
+SIGNATURE = "twice_and(x: float[n], y: float[n]) -> float[n]"
+PLAIN = f'extern "C" void twice_and(const float *x, const float *y, float *out, long n) {{ {BODY} }}'
+ROUNDS, CALLS = 60, 200
+
+
+def ours(x: Any, y: Any) -> dict[str, Callable[[], Any]]:
+    """A function, and an operator whose kernel it is."""
+    function = tg.cpp.inline(BODY, SIGNATURE)
+
+    @tg.op("bench::" + SIGNATURE)
+    def operator(x: Any, y: Any) -> Any:
+        return x * 2 + y
+
+    operator.kernel("cpu", lambda x, y: function(x, y))
+    return {"`tg.cpp.inline`": lambda: function(x, y), "`tg.op` of it": lambda: operator(x, y).realize()}
+
+
+def theirs(x: Any, y: Any, folder: str) -> dict[str, Callable[[], Any]]:
+    """The same function behind `torch.library.custom_op`."""
+    import torch
+
+    source, library = Path(folder, "plain.cpp"), Path(folder, "plain.so")
+    source.write_text(PLAIN)
+    subprocess.run(["c++", "-O3", "-march=native", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    plain = ctypes.CDLL(str(library)).twice_and
+    plain.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_long]
+
+    def call(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        out = torch.empty_like(x)
+        plain(x.data_ptr(), y.data_ptr(), out.data_ptr(), x.numel())
+        return out
+
+    custom = torch.library.custom_op("bench::twice_and", call, mutates_args=())
+    a, b = torch.tensor(x.tolist()), torch.tensor(y.tolist())
+    custom(a, b)
+    operator = torch.ops.bench.twice_and
+    return {"`torch.ops`, of a `custom_op`": lambda: operator(a, b)}
+
+
+def measured(runs: dict[str, Callable[[], Any]]) -> dict[str, float]:
+    """The least CPU time of a call, all in turns."""
+    best = dict.fromkeys(runs, float("inf"))
+    for _ in range(ROUNDS):
+        for title, run in runs.items():
+            start = time.process_time()
+            for _ in range(CALLS):
+                run()
+            best[title] = min(best[title], (time.process_time() - start) / CALLS)
+    return best
+
+
+def main() -> None:
+    x, y = tg.rand(16).realize(), tg.rand(16).realize()
+    with tempfile.TemporaryDirectory() as folder:
+        runs = {**ours(x, y), **theirs(x, y, folder)}
+        for run in runs.values():
+            assert abs(run()[3].item() - (x * 2 + y)[3].item()) < 1e-6
+        found = measured(runs)
+    peer = found["`torch.ops`, of a `custom_op`"]
+    print("| a call on 16 elements in memory | times faster |", "| --- | --- |", sep="\n")
+    for title, seconds in found.items():
+        print(f"| {title} | {peer / seconds:.1f} |")
+
+
+if __name__ == "__main__":
+    main()
