@@ -31,6 +31,8 @@ LAID_OUT = ("convolve_back",)
 """Those of them that want a permuted operand to lie in memory in its new order: they read straight on along it."""
 MOVING = ("permute", "slice", "reshape", "expand")
 """Ops that only say where an element is."""
+SLOPES = ("gelu_slope",)
+"""Derivatives that are dear to compute: made beside what they belong to, where that is computed by few strong cores."""
 LARGE_OPERAND = 1 << 18
 """Elements from which on an operand of a product is worth a kernel of its own."""
 TYPICAL_SIZE = 64
@@ -61,8 +63,7 @@ def elements(graph: Graph, grain: Grain = Grain()) -> dict[Value, Element]:
     given = set(graph.inputs)
     consumers = graph.consumers()
     kept = set(graph.outputs) | {x for v in consumers if v.opaque for x in v.inputs}
-    if grain.powers:
-        kept |= _operands(graph, consumers)
+    kept |= _operands(graph, consumers) if grain.powers else {v for v in consumers if v.op in SLOPES}
     nodes: dict[Value, Element] = {}
     inlined: dict[Value, Element] = {}
     weights: dict[Value, int] = {}
