@@ -208,7 +208,7 @@ def measured(torch: Any, launcher: Launcher, w: Workload) -> dict[str, Any]:
         inputs[1] /= 20.0
     given, theirs, upstream = inputs, w.torch(torch), []
     if w.name.startswith("conv"):  # what suits the library best
-        given = [x.to(memory_format=torch.channels_last) for x in inputs]
+        given = [x.to(memory_format=torch.channels_last) if x.ndim == 4 else x for x in inputs]
     run = lambda: theirs(*given)  # noqa: E731
     if w.backward:
         given = [x.requires_grad_(True) for x in given]

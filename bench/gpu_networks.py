@@ -2,7 +2,8 @@
 
 PyTorch is eager, captured as a CUDA graph, and compiled (`COMPILED` says how: each way takes it a minute); both may use
 tensor cores for float32 (`high`, tf32), as people allow it to.
-Contenders take turns; the losses of the first steps are compared before any time counts.
+Contenders take turns; the losses of the first steps are compared before any time counts. Each row is measured by a
+process of its own: a fault takes the device away from the process, not from the other rows.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import datetime
 import gc
 import json
+import re
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +24,10 @@ import tilegrad as tg
 from bench import networks
 
 ROUNDS, STEPS = 7, 20
+LONGEST = 300
+"""Seconds for a row."""
+ERROR = re.compile(r"[\w.]+(Error|Fault|Exception)\b")
+"""How the last lines of a traceback begin."""
 
 
 class Task(NamedTuple):
@@ -136,37 +143,60 @@ def measured(torch: Any, task: Task, modes: tuple[str, ...]) -> dict[str, Any]:
     return {"name": task.name, "us": {w: 1e6 * t for w, t in medians.items()}, "ratio": best / medians["tilegrad"]}
 
 
-def main(arguments: list[str]) -> None:
-    import torch  # only where there is a GPU
+def alone(number: int, modes: tuple[str, ...]) -> dict[str, Any]:
+    """A row, measured by a process of its own."""
+    task = TASKS[number]
+    command = [sys.executable, "-m", "bench.gpu_networks", "--row", str(number), *modes]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)
+    except subprocess.TimeoutExpired:
+        return {"name": task.name, "failed": f"took longer than {LONGEST} s"}
+    *notes, last = done.stdout.splitlines() or [""]
+    if notes:
+        print("\n".join(notes), flush=True)
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit status {done.returncode}"]
+        fault = next((n for n, line in enumerate(said) if ERROR.match(line)), len(said) - 1)
+        return {"name": task.name, "failed": "\n".join(said[fault:])[:600]}
+    return json.loads(last)  # type: ignore[no-any-return]
 
+
+def row(number: int, modes: tuple[str, ...]) -> None:
+    """What such a process does; what it has found is its last line."""
+    import logging
+
+    import torch
+
+    torch._logging.set_logs(all=logging.ERROR)  # what its compiler thinks of its own work
     torch.set_float32_matmul_precision("high")
     tg.set_float32_matmul_precision("high")
+    found = measured(torch, TASKS[number], modes)
+    print(json.dumps(found | {"device": torch.cuda.get_device_name(), "torch": torch.__version__}))
+
+
+def main(arguments: list[str]) -> None:
+    if arguments[:1] == ["--row"]:
+        row(int(arguments[1]), tuple(arguments[2:]))
+        return
     named = arguments[arguments.index("--compile") + 1].split(",") if "--compile" in arguments else None
     out = arguments[arguments.index("--out") + 1] if "--out" in arguments else None
-    wanted = [a for a in arguments if a in {t.network for t in TASKS}]
-    rows = []
-    for task in TASKS:
-        if not wanted or task.network in wanted:
-            modes = COMPILED[task.network] if named is None else tuple([m for m in named if m != "none"])
-            try:
-                rows.append(measured(torch, task, modes))
-            except (RuntimeError, tg.errors.TilegradError) as e:  # the others are measured all the same
-                print(f"{task.name}: {type(e).__name__}: {str(e)[:400]}", flush=True)
-                rows.append({"name": task.name, "failed": f"{type(e).__name__}: {str(e)[:400]}"})
-                continue
-            finally:
-                torch.cuda.empty_cache()
-            shown = ", ".join(f"{who} {us:.0f} us" for who, us in rows[-1]["us"].items())
-            print(f"{task.name:28} {rows[-1]['ratio']:.2f}  {shown}", flush=True)
-            record = {
-                "date": datetime.date.today().isoformat(),
-                "device": torch.cuda.get_device_name(),
-                "torch": torch.__version__,
-                "rows": rows,
-            }
-            if out:
-                with open(out, "w") as file:
-                    json.dump(record, file, indent=1)
+    wanted = [a for a in arguments if a in {t.network for t in TASKS} | {t.name for t in TASKS}]
+    record: dict[str, Any] = {"date": datetime.date.today().isoformat(), "rows": []}
+    for number, task in enumerate(TASKS):
+        if wanted and not {task.network, task.name} & set(wanted):
+            continue
+        modes = COMPILED[task.network] if named is None else tuple([m for m in named if m != "none"])
+        found = alone(number, modes)
+        record |= {what: found.pop(what) for what in ("device", "torch") if what in found}
+        record["rows"].append(found)
+        if "failed" in found:
+            print(f"{task.name}: {found['failed']}", flush=True)
+        else:
+            shown = ", ".join(f"{who} {us:.0f} us" for who, us in found["us"].items())
+            print(f"{task.name:28} {found['ratio']:.2f}  {shown}", flush=True)
+        if out:
+            with open(out, "w") as file:
+                json.dump(record, file, indent=1)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> Training:
     )
     order = tg.random.Generator().manual_seed(chosen.seed)
     loader = tg.data.DataLoader(learned, batch, shuffle=True, drop_last=True, generator=order)
-    model = recipe.make()
+    model = recipe.make().to(chosen.device)
     prepare = tg.data.transforms.Compose(
         [tg.data.transforms.Resize(recipe.size), tg.data.transforms.Normalize(0.1307, 0.3081)]
     )
@@ -73,13 +73,14 @@ def main(arguments: Sequence[str] | None = None) -> Training:
         {"model": chosen.model, "train": len(learned), "batch": batch, "lr": lr, "seed": chosen.seed},
         predict=lambda images: model(prepare(images)),
         factor=lambda step: recipe.decay ** (step // len(loader)),
+        device=chosen.device,
     )
     right = reader(training)
     held_out = tg.data.DataLoader(tested, min(250, len(tested)))
 
     def evaluate() -> str:
         model.eval()
-        count = sum(right(images, labels).item() for images, labels in held_out)
+        count = sum(right(x.to(chosen.device), wanted.to(chosen.device)).item() for x, wanted in held_out)
         return f"{100 * count / len(tested):.2f} % of {len(tested):,} test images"
 
     found = run(training, chosen, epochs, evaluate)

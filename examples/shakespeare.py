@@ -126,7 +126,7 @@ def prepared(chosen: argparse.Namespace) -> tuple[Training, Text, int]:
     order = tg.random.Generator().manual_seed(chosen.seed)
     sampler = tg.data.RandomSampler(windows, True, chosen.steps * batch, order)
     loader = tg.data.DataLoader(windows, batch, sampler=sampler, generator=order)
-    model = recipe.make(len(text.letters), context, width, layers)
+    model = recipe.make(len(text.letters), context, width, layers).to(chosen.device)
     settings = {"model": chosen.model, "context": context, "width": width, "layers": layers, "batch": batch, "lr": lr}
     training = Training(
         model,
@@ -136,6 +136,7 @@ def prepared(chosen: argparse.Namespace) -> tuple[Training, Text, int]:
         predict=model if chosen.model == "gpt" else lambda tokens: model(tokens)[0],
         factor=warm_cosine(epochs * chosen.steps),
         clip=1.0,
+        device=chosen.device,
     )
     return training, text, epochs
 
@@ -155,7 +156,7 @@ def evaluation(training: Training, text: Text, chosen: argparse.Namespace) -> Ca
 
     def evaluate() -> str:
         training.model.eval()
-        found = [loss(tokens, wanted).item() for tokens, wanted in loader]
+        found = [loss(tokens.to(chosen.device), wanted.to(chosen.device)).item() for tokens, wanted in loader]
         return f"validation loss {sum(found) / len(found):.4f} a letter"
 
     return evaluate
@@ -176,7 +177,8 @@ def continued(training: Training, count: int) -> list[int]:
     for _ in range(count):
         seen = written[-length:]
         padded = np.array([seen + [0] * (length - len(seen))], np.int64)
-        chances = following(tg.from_numpy(padded), tg.from_numpy(np.array([len(seen) - 1]))).numpy().astype(np.float64)
+        asked = [tg.from_numpy(x).to(training.device) for x in (padded, np.array([len(seen) - 1]))]
+        chances = following(*asked).cpu().numpy().astype(np.float64)
         written.append(int(generator.choice(len(chances), p=chances / chances.sum())))
     return written[1:]
 

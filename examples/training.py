@@ -36,8 +36,9 @@ class Training:
         predict: Predict | None = None,
         factor: Callable[[int], float] = lambda step: 1.0,
         clip: float | None = None,
+        device: str = "cpu",
     ) -> None:
-        self.model, self.optimizer, self.loader = model, optimizer, loader
+        self.model, self.optimizer, self.loader, self.device = model, optimizer, loader, device
         self.settings = settings
         self.predict: Predict = predict or model
         self.clip = clip
@@ -64,7 +65,7 @@ class Training:
         begun = len(self.losses)
         for inputs, wanted in self.loader:
             programs, start = len(self.step.programs), time.perf_counter()
-            loss = self.step(inputs, wanted).item()
+            loss = self.step(inputs.to(self.device), wanted.to(self.device)).item()
             if len(self.step.programs) == programs:
                 self.seconds += time.perf_counter() - start
             self.losses.append(loss)
@@ -115,6 +116,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--epochs", type=int, help="times that the training data are gone through")
     parser.add_argument("--batch", type=int, help="samples in a step")
     parser.add_argument("--lr", type=float, help="the learning rate to begin with")
+    parser.add_argument("--device", default="cpu", help="where it is trained: cpu, cuda, cuda:1")
     parser.add_argument("--seed", type=int, default=0, help="of all random numbers: the same seed, the same losses")
     parser.add_argument("--data", type=Path, help="the folder with the data")
     parser.add_argument("--checkpoint", type=Path, help="a file to write after each epoch")
@@ -162,11 +164,11 @@ def _one_epoch(training: Training, progress: Progress, number: int) -> float:
 def results(training: Training, name: str, found: str) -> str:
     """One line: what was trained, how well, how long."""
     count = sum(p.numel() for p in training.model.parameters())
-    threads = tg.device("cpu").limits["threads"]
+    where = f"{tg.device('cpu').limits['threads']} threads" if training.device == "cpu" else tg.cuda.get_device_name()
     epochs = "epoch" if training.epochs == 1 else "epochs"
     return (
         f"{name}: {found} after {training.epochs} {epochs} ({len(training.losses):,} steps); {count:,} parameters; "
-        f"training {training.seconds:.0f} s on {threads} threads"
+        f"training {training.seconds:.0f} s on {where}"
     )
 
 

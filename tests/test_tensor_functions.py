@@ -147,7 +147,12 @@ def test_gradients(case: Case) -> None:
     if not flowing:
         pytest.skip("no gradient in PyTorch either")
     ups = [np.random.default_rng(7).normal(size=y.shape).astype(y.detach().numpy().dtype) for y in flowing]
-    torch.autograd.backward(flowing, [torch.tensor(u) for u in ups])
+    try:
+        torch.autograd.backward(flowing, [torch.tensor(u) for u in ups])
+    except RuntimeError as problem:
+        if "is not implemented" not in str(problem):
+            raise
+        pytest.skip(f"{problem} in this PyTorch")
     own_results, own_inputs = called(tg, case, True)
     own_flowing = [y for y in own_results if isinstance(y, tg.Tensor) and y.requires_grad]
     assert len(own_flowing) == len(flowing)

@@ -13,6 +13,8 @@ from tilegrad.backend.cpu.deal import Call, deal
 from tilegrad.backend.cpu.table import Patch, Table
 
 ROOT = Path(__file__).parents[2]
+QUIET = ("-W", "ignore:This process:DeprecationWarning")
+"""From 3.12 on Python warns of forks where there are threads; what comes of those is what is tested."""
 
 MIRROR = """
 ; target[i] = source[n - 1 - i] + 1 for i in begin .. end: reads what other threads wrote.
@@ -87,7 +89,7 @@ def in_child(source: str, timeout: float = 120, prefix: tuple[str, ...] = (), **
 
     code = "from tests.backend.native_programs import *\n" + textwrap.dedent(source)
     done = subprocess.run(
-        [*prefix, sys.executable, "-X", "faulthandler", "-c", code],
+        [*prefix, sys.executable, "-X", "faulthandler", *QUIET, "-c", code],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
         capture_output=True,

@@ -1,5 +1,7 @@
 """Graphs of the examples, which are on the CPU, on another device."""
 
+from typing import Any
+
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 
 
@@ -12,11 +14,15 @@ def placed(graph: Graph, place: str) -> Graph:
         if isinstance(value, Input):
             new[value] = Input(_on(value.type, place), value.name)
             continue
-        changes = {"place": place} if "place" in value.attribute_fields else {}
+        changes: dict[str, Any] = {}
         for name in value.attribute_fields:
-            attribute = value.__dict__[name]
-            if isinstance(attribute, TensorType):
-                changes[name] = _on(attribute, place)  # type: ignore[assignment]
+            match value.__dict__[name]:
+                case str() if name == "place":  # a number there says which of several outputs this is
+                    changes[name] = place
+                case TensorType() as type:
+                    changes[name] = _on(type, place)
+                case (TensorType(), *_) as types:
+                    changes[name] = tuple([_on(type, place) for type in types])
         new[value] = value.with_inputs([new[x] for x in value.inputs], **changes)
     return Graph(tuple(new[v] for v in graph.inputs), tuple(new[v] for v in graph.outputs))
 

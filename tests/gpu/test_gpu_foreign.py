@@ -23,7 +23,7 @@ def test_a_body(gpu: CudaDevice) -> None:
     square = tg.cuda.inline(SQUARE, SIGNATURE)
     for shape in ((), (1,), (3, 5), (1000, 1001), (0, 4)):
         x = tg.rand(*shape)
-        assert np.array_equal(square(x.cuda()).numpy(), x.numpy() ** 2)
+        assert np.array_equal(square(x.cuda()).cpu().numpy(), x.numpy() ** 2)
 
 
 @checklist(119)
@@ -41,7 +41,7 @@ __global__ void square(const float *x, float *out, int height, int width) {
     )
     for shape in ((1, 1), (16, 16), (17, 33), (100, 5)):
         x = tg.rand(*shape)
-        assert np.array_equal(square(x.cuda()).numpy(), x.numpy() ** 2)
+        assert np.array_equal(square(x.cuda()).cpu().numpy(), x.numpy() ** 2)
 
 
 @checklist(15)
@@ -80,7 +80,7 @@ __global__ void matmul(const T *x, const T *y, T *out, int m, int k, int n, int 
             for trans_b in (0, 1):
                 x = tg.tensor((a.T if trans_a else a).copy(), dtype=dtype).cuda()
                 y = tg.tensor((b.T if trans_b else b).copy(), dtype=dtype).cuda()
-                found = matmul(x, y, m, k, n, trans_a, trans_b).numpy()
+                found = matmul(x, y, m, k, n, trans_a, trans_b).cpu().numpy()
                 assert np.allclose(found, a @ b, rtol=1e-5, atol=1e-3 if dtype is tg.float32 else 1e-9)
 
 
@@ -103,7 +103,7 @@ __global__ void reverse(const float *x, float *out, int n) {
 
 
 def test_sixteen_bits(gpu: CudaDevice) -> None:
-    twice = tg.cuda.inline("out[threadIdx.x] = T(float(x[threadIdx.x]) * 2.0f);", "twice(x: F[n]) -> F[n]")
+    twice = tg.cuda.inline("out[threadIdx.x] = T(float(x[threadIdx.x]) * 2.0f);", "twice(x: T[n]) -> T[n]")
     for dtype in (tg.float16, tg.bfloat16):
         x = tg.randn(256).to(dtype)
         assert np.array_equal(twice(x.cuda()).cpu().float().numpy(), (x.float() * 2).to(dtype).float().numpy())
@@ -140,10 +140,10 @@ def test_on_streams(gpu: CudaDevice) -> None:
         for _ in range(20):
             y = square(y)
     z = square(y)  # on the other stream: it waits
-    expected = x.numpy().astype(np.float32)
+    expected = x.cpu().numpy().astype(np.float32)
     for _ in range(22):
         expected = expected * expected
-    assert np.array_equal(z.numpy(), expected)
+    assert np.array_equal(z.cpu().numpy(), expected)
 
 
 @checklist(60)
@@ -163,4 +163,4 @@ def test_numbers_and_extents(gpu: CudaDevice) -> None:
         "affine(x: double[n], alpha: float, shift: int) -> double[n]",
     )
     x = tg.arange(1000).double()
-    assert np.array_equal(affine(x.cuda(), 0.5, -7).numpy(), 0.5 * x.numpy() - 7 + 1000)
+    assert np.array_equal(affine(x.cuda(), 0.5, -7).cpu().numpy(), 0.5 * x.numpy() - 7 + 1000)

@@ -1,6 +1,7 @@
 """What a launch does to tensors, which kernel it takes, and what can be asked of it afterwards."""
 
 import gc
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import tilegrad as tg
 import tilegrad.language as tl
 from tests.language.making import made
 from tests.language.test_tutorials import add
+from tests.source import ROOT
 from tilegrad.ir.tile_parser import parse
 from tilegrad.language import Config, autotune, heuristics, kernel
 
@@ -290,5 +292,6 @@ def test_a_script_as_for_triton(tmp_path: Path) -> None:
         "x = torch.zeros(100)\nk[lambda meta: (triton.cdiv(100, meta['B']),)](x, 100)\n"
         "print(int(x.sum().item()), triton.next_power_of_2(100))\n"
     )
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    found = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, str(script)], env=found, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["4950", "128"], done.stderr

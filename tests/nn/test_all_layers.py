@@ -10,6 +10,7 @@ import pytest
 import tilegrad as tg
 from tests.nn.cases import ACTIVATIONS, IMAGES, LOSSES, NORMS, PADDINGS, PRINTED, PRODUCTS, RANDOM, Case
 from tests.nn.given import given
+from tests.nn.printing import as_in
 from tilegrad import nn
 
 torch = pytest.importorskip("torch")
@@ -82,7 +83,7 @@ def train(layer: Any, arrays: list[Any], make: Any, no_grad: Any) -> tuple[Any, 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.made} {case.inputs}")
 def test_layer(case: Case) -> None:
     ours, theirs = made(case.made)
-    assert repr(ours) == repr(theirs)
+    assert as_in(torch, ours) == repr(theirs)
     for step in range(STEPS if ours.state_dict() else 1):
         arrays = [given(shape, 10 * step + n) for n, shape in enumerate(case.inputs)]
         (y, gradients), (wanted, others) = (
@@ -104,7 +105,7 @@ def test_layer(case: Case) -> None:
 @pytest.mark.parametrize("case", RANDOM, ids=lambda case: case.made)
 def test_random_layers_without_training(case: Case) -> None:
     ours, theirs = made(case.made)
-    assert repr(ours) == repr(theirs)
+    assert as_in(torch, ours) == repr(theirs)
     array = given(case.inputs[0], 0)
     same("eval", ours.eval()(tg.tensor(array)), theirs.eval()(torch.tensor(array)))
 
@@ -112,7 +113,7 @@ def test_random_layers_without_training(case: Case) -> None:
 @pytest.mark.parametrize("text", PRINTED)
 def test_printed(text: str) -> None:
     ours, theirs = made(text)
-    assert repr(ours) == repr(theirs)
+    assert as_in(torch, ours) == repr(theirs)
 
 
 @pytest.mark.parametrize(

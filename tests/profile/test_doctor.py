@@ -19,8 +19,9 @@ def test_the_limits_are_plausible() -> None:
 
 def test_the_report_names_everything() -> None:
     text = doctor.report()
-    for name in ("processor", "vector units", "matrix units", "memory copy", "multiply-add", "disk cache", "GPU"):
+    for name in ("processor", "vector units", "matrix units", "memory copy", "multiply-add", "disk cache"):
         assert name in text
+    assert "GPUs" in text or "cuda:0" in text
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from ..ops.outside import Outside, outside
 from ..runtime.work import ArrayWork
 from ..transform.autodiff import gradients, tracked_input
 from .signature import Form
+from .straight import Straight, straight
 
 if TYPE_CHECKING:
     from .operator import Operator
@@ -39,6 +40,8 @@ class OperatorMeaning(Meaning):
         self._reference: Graph | None = None
         self._code: dict[str, Graph] = {}
         self._pullback: Pullback | None = None
+        self.straight: Straight | None = None
+        """What may be called at once: known when the operator has been compiled for the CPU."""
 
     def reference(self) -> Graph:
         if self._reference is None:
@@ -54,6 +57,8 @@ class OperatorMeaning(Meaning):
         if kind not in self._code:
             fn = self.on_arrays(fn.fn) if isinstance(fn, OnArrays) else fn
             self._code[kind] = self.traced(fn, f"the kernel for {kind}", tracked=False)
+            if kind == "cpu" and self.op.autocast is None:
+                self.straight = straight(self._code[kind])
         return self._code[kind]
 
     def on_arrays(self, fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -54,6 +54,10 @@ class Operator:
         meaning = self._meanings.get((form, types, get_float32_matmul_precision()))
         if meaning is None:
             meaning = self._meaning(form, types, arguments)
+        if meaning.straight is not None:
+            made = meaning.straight(tensors)
+            if made is not None:
+                return _with_rule(meaning, made, arguments)
         results: list[Value] = []
         for place in range(len(meaning.results)):
             results.append(made := Declared(tuple(arguments), meaning, place))
@@ -136,6 +140,17 @@ class Operator:
     def __repr__(self) -> str:
         kernels = ", ".join(sorted(k or "all devices" for k in self.kernels)) or "none"
         return f"<operator {self.namespace}::{self.declaration.text.partition('#')[0].strip()}; kernels: {kernels}>"
+
+
+def _with_rule(meaning: OperatorMeaning, made: Any, arguments: Sequence[Value]) -> Any:
+    """Results that are in memory, with a way back for gradients if one may be wanted."""
+    if not mode.enabled or not any(x.tracked for x in arguments):
+        return made
+    known = [x.value for x in (made if isinstance(made, tuple) else (made,))]
+    results = with_gradient(meaning, known, arguments)
+    for result, value in zip(results, known, strict=True):
+        result.hold(value.buffer)
+    return wrap(results[0]) if len(results) == 1 else tuple(map(wrap, results))
 
 
 def op(

@@ -117,14 +117,16 @@ class Record:
         )
         self.address = ctypes.addressof(self.call)
         self.address_of_tensors = ctypes.addressof(self.tensors)
-        self.slots = memoryview(self.tensors).cast("B").cast("Q")
+        self.words = memoryview(self.tensors).cast("B").cast("Q")
         """The address of tensor n is in word 5 n."""
+        self.floats = memoryview(self.scalars).cast("B").cast("d")
+        """Number n, if it is a floating one."""
 
     def run(self, function: Any, addresses: Sequence[int]) -> int:
         """Calls a function with tensors at these addresses; what it returns."""
-        slots = self.slots
+        words = self.words
         for n, address in enumerate(addresses):
-            slots[5 * n] = address
+            words[5 * n] = address
         return function(self.address)  # type: ignore[no-any-return]
 
     @property

@@ -22,10 +22,12 @@ from ..lazy.layout import is_dense, layout
 from ..runtime.buffer import Buffer
 from ..runtime.cache import key
 from ..runtime.device import device
+from ..runtime.events import timed
 from ..runtime.once import lock
 from . import glue
 from .abi import Host, Record, Strided, known, prototype
 from .build import Choices, Library, Report, built
+from .direct import Direct, Ready, direct, kinds_of, ready
 from .patterns import Match, Signature, shown
 from .recorded import recorded, without_gradient
 from .source import Source, placed
@@ -141,6 +143,8 @@ class CppFunction(Foreign):
         self.variables = glue.variables_of(mine.signature)
         self._libraries: dict[tuple[DType, ...], Library] = {}
         self._calls: dict[tuple[Any, ...], Call] = {}
+        self._ready: Ready = {}
+        """For `direct`, by the types of tensors and the numbers of a call."""
         self._first: Report | None = None
         self._lock = lock()
 
@@ -189,15 +193,31 @@ class CppFunction(Foreign):
     # --- called --------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs and self._ready:
+            results = self.direct(args)
+            if results is not None:
+                return results
         given, numbers = self.tensors(args, kwargs)
         if is_recorded(given):
             return self.returned([wrap(v) for v in recorded(self, [x.value for x in given], numbers)])
         call, buffers, addresses = self.prepared(given, numbers)
-        if "foreign" in settings().check:
-            from .child import checked
+        with timed("launch", self.name, "cpu", sum(call.bytes)):
+            if "foreign" in settings().check:
+                from .child import checked
 
-            return self.returned(self.wrapped(checked(self, call, buffers, addresses), given))
-        return self.returned(self.wrapped(self.ran(call, buffers, addresses), given))
+                results = checked(self, call, buffers, addresses)
+            else:
+                results = self.ran(call, buffers, addresses)
+        return self.returned(self.wrapped(results, given))
+
+    def direct(self, args: tuple[Any, ...], ready: Ready | None = None, blind: bool = False) -> Any:
+        """The results for tensors in memory of types that were met; None if it is not so simple. `blind`: whether a
+        gradient can be taken is the caller's affair."""
+        return self._direct(self._ready if ready is None else ready, args, blind)
+
+    @cached_property
+    def _direct(self) -> Direct:
+        return direct(kinds_of(self), len(self.signature.results))
 
     def check(self, *args: Any, **kwargs: Any) -> Any:
         """Calls it in a process of its own, on copies between guarded pages: a crash, and writes to where nothing is to
@@ -234,8 +254,18 @@ class CppFunction(Foreign):
             found = Call(self, match, inputs)
             if len(self._calls) >= MOST_CALLS:
                 self._calls.clear()
+                self._ready.clear()
             self._calls[tuple(marks)] = found
+            if found.outputs and not self.makes_tensors and all(x.strides is None for x in inputs):
+                self._ready |= self.readied([x.type for x in inputs], numbers)
         return found, buffers, addresses
+
+    def readied(self, types: Sequence[TensorType], numbers: Sequence[float | int]) -> Ready:
+        """What `direct` finds for tensors of these types, and for whole numbers that extents may depend on."""
+        rest, others = iter(types), iter(numbers)
+        marks = [next(rest) if p.is_tensor else next(others) for p in self.signature.parameters]
+        call = self.settled([Strided(t) for t in types], numbers)
+        return {tuple([mark for mark in marks if not isinstance(mark, float)]): ready(self, call)}
 
     def settled(self, inputs: Sequence[Strided], numbers: Sequence[float | int]) -> Call:
         """The call for tensors of some types."""

@@ -164,6 +164,11 @@ def set_class(cls: type[Handle]) -> None:
     _class = cls
 
 
+def result_class() -> Any:
+    """That class."""
+    return _class
+
+
 def wrap(value: Value) -> Tensor:
     """A tensor that has a value."""
     if value.tracked and not mode.enabled:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,6 +62,10 @@ class Device(ABC):
     @abstractmethod
     def allocate(self, bytes: int) -> Buffer:
         """Memory with any contents."""
+
+    def maker(self, bytes: int) -> Callable[[], Buffer]:
+        """A function that makes buffers of this size, as fast as the device can."""
+        return partial(self.allocate, bytes)
 
     @abstractmethod
     def from_host(self, array: np.ndarray) -> Buffer:

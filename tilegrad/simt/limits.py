@@ -90,7 +90,7 @@ def _present() -> Gpu | None:
         return None
     found = cuda.get_device_properties()
     return Gpu(
-        found.name,
+        found.name.removeprefix("NVIDIA "),
         (found.major, found.minor),
         found.multi_processor_count,
         found.max_threads_per_multi_processor,

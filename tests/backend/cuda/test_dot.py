@@ -226,6 +226,18 @@ def case(
     return product(m, n, k, tile, *more, **options), (-(-n // tile[1]), -(-m // tile[0]))  # type: ignore[arg-type]
 
 
+def looked_up() -> Kernel:
+    """A product with rows of a table added to it, as after an embedding. Threads tell each other the positions."""
+    plain = str(product(64, 64, 96, (32, 64, 32), "MK,NK", "f32", "high"))
+    before, _, _ = plain.partition("    tl.store")
+    place = "(tl.minimum(tl.maximum(tl.load(places + i2), 0), 255) * 64)[:, None] + i[None, :]"
+    return parse(
+        before.replace('out: "*f32"', 'out: "*f32", places: "*i64", table: "*f32"')
+        + f"    place = {place}\n    out_ = acc + tl.load(table + place)\n"
+        + "    tl.store(out + ((i2 * 64)[:, None] + i[None, :]), out_)\n"
+    )
+
+
 CASES = {
     **{f"pieces {order}": case(128, 128, 192, (64, 64, 64), order) for order in ORDERS},
     **{f"numbers {order}": case(32, 48, 40, (32, 48, 8), order, "f32") for order in ORDERS},
@@ -237,6 +249,7 @@ CASES = {
     "integers": case(64, 32, 256, (32, 32, 128), "MK,NK", "i8"),
     "integers turned": case(64, 32, 128, (32, 32, 64), "KM,KN", "i8"),
     "medium": case(32, 32, 64, (32, 32, 32), dtype="f32", precision="medium"),
+    "tf32 looked up": (looked_up(), (1, 2)),
     "odd": case(10, 14, 21, (5, 7, 7), dtype="f32"),
     "odd half": case(10, 14, 21, (5, 7, 7), dtype="f16"),
 }

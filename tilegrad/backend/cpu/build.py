@@ -28,32 +28,38 @@ class KernelCode:
         return self._addresses[kernel.digest()]
 
 
-_linked: WeakValueDictionary[str, objects.Code] = WeakValueDictionary()
+_linked: WeakValueDictionary[tuple[str, bool], objects.Code] = WeakValueDictionary()
+"""By the form of a kernel, and whether it may use the matrix unit."""
 _lock = RLock()
 
 
 def built(kernels: Sequence[Kernel]) -> KernelCode:
     """Compiles and links kernels; those that another program has in memory are shared with it."""
+    from .target import target
+
     codes: dict[str, objects.Code] = {}
+    unit = target().matrix_unit
     with _lock:
         different = {kernel.form(): kernel for kernel in kernels}
         for form in different:
-            known = _linked.get(form)
+            known = _linked.get((form, unit))
             if known is not None:
                 codes[form] = known
         for group in _by_unique_names([kernel for form, kernel in different.items() if form not in codes]):
             code = objects.link([kernel_object(kernel) for kernel in group], [kernel.name for kernel in group])
             for kernel in group:
-                codes[kernel.form()] = _linked[kernel.form()] = code
+                codes[kernel.form()] = _linked[kernel.form(), unit] = code
     addresses = {kernel.digest(): codes[kernel.form()].addresses[kernel.name] for kernel in kernels}
     return KernelCode(addresses, list(codes.values()))
 
 
 def kernel_object(kernel: Kernel) -> bytes:
     """The object file of a kernel, from the disk if it was compiled before."""
+    from .target import target
+
     store = shared("kernels")
     host = objects.host()
-    name = key("kernel", sources("backend/cpu", "ir"), *host, objects.version(), kernel.form())
+    name = key("kernel", sources("backend/cpu", "ir"), *host, *target(), objects.version(), kernel.form())
     found = store.read(name)
     if found is None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from threading import RLock
 from typing import Any
@@ -32,6 +32,11 @@ class CpuDevice(Device):
     def allocate(self, bytes: int) -> PoolBuffer:
         blocks = self.pool.blocks(bytes)
         return PoolBuffer(self, bytes, blocks, self.pool.take(blocks))
+
+    def maker(self, bytes: int) -> Callable[[], PoolBuffer]:
+        from .moulds import maker  # loads what makes machine code
+
+        return maker(self, bytes)
 
     def from_host(self, array: np.ndarray) -> Buffer:
         buffer = self.allocate(array.nbytes)

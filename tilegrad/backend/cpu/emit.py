@@ -279,8 +279,9 @@ class Builder:
     def allocate(self, bytes: int, hint: str) -> Value:
         """Memory of this instance, on the stack."""
         size = -(-bytes // 64) * 64
-        name = next((name for name, room in self.spare.items() if room == size), None)
-        if name is not None:
+        fitting = [(room, name) for name, room in self.spare.items() if room >= size]
+        if fitting:
+            _, name = min(fitting)
             del self.spare[name]
             return Value(name, PTR, 0)
         name = self.name(hint)

@@ -22,6 +22,8 @@ ALIGNMENT = 64
 CHUNK = 1 << 21
 LARGE = 1 << 18
 """From this size on a block is a mapping of its own."""
+BEYOND = 4
+"""Blocks of more than so many times the machine's memory are refused."""
 
 
 class FreeBlocks(list[int]):
@@ -151,6 +153,8 @@ class Pool:
 
 def _map(size: int) -> tuple[mmap.mmap, int]:
     """Fresh memory of the process's own (not shared after a fork), and where it starts."""
+    if size > BEYOND * _memory_of_machine():
+        raise OverflowError("some machines would give the addresses, and end the process when they are used")
     huge = size >= CHUNK and settings().huge_pages and hasattr(mmap, "MADV_HUGEPAGE")
     length = size + CHUNK if huge else size  # address space only: what is not touched costs nothing
     if hasattr(mmap, "MAP_PRIVATE"):

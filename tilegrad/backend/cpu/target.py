@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from ...config import settings
+
 
 class Target(NamedTuple):
     """A processor, as far as the generated code depends on it.
@@ -21,15 +23,23 @@ class Target(NamedTuple):
     """Vector registers."""
     first_cache: int = 32768
     second_cache: int = 524288
+    matrix_unit: bool = False
+    """Whether products are made by AMX."""
 
     def lanes(self, element_bytes: int) -> int:
         """How many elements one vector register holds."""
         return max(1, self.vector_bytes // element_bytes)
 
 
-@cache
 def target() -> Target:
-    """This machine."""
+    """This machine, as far as it is to be used."""
+    from .limits import amx_permitted
+
+    return _processor()._replace(matrix_unit=settings().amx and amx_permitted())
+
+
+@cache
+def _processor() -> Target:
     from . import objects
 
     host = objects.host()

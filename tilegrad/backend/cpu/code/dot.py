@@ -16,12 +16,15 @@ from ....ir.dtype import DType
 from .. import vectors
 from ..emit import I64, Type, Value, constant
 from ..target import Target
+from . import amx
 from .elements import At, Memory
 from .nests import Nests
 from .packing import Panels, across, defined, pack, pack_turned, panels
 
 UNROLLED = 2
 """Turns of the innermost loop that are written out."""
+SPARE = {16: 4, 32: 6}
+"""Registers that sums leave free, of so many: where one more was taken of 32, all sums went to memory in every turn."""
 MANY = 16
 """Vectors of a row among which one that is computed in vain does not matter."""
 
@@ -48,7 +51,7 @@ def block_of(target: Target, dtype: DType, shape: tuple[int, ...]) -> Block:
     lanes = target.lanes(dtype.bytes)
     count = -(-shape[1] // lanes)
     wide = 1 if count == 1 else 3 if count % 2 and count % 3 == 0 else 2
-    most = max(1, (target.registers - 4) // wide)
+    most = max(1, (target.registers - SPARE.get(target.registers, 4)) // wide)
     rows = -(-shape[0] // -(-shape[0] // most))
     return Block(rows, wide, count % wide if count < MANY else 0)
 
@@ -63,9 +66,18 @@ def room_for(target: Target, dtype: DType, shape: tuple[int, ...]) -> tuple[int,
     return -(-shape[0] // rows) * rows, (count if tail else -(-count // wide) * wide) * lanes
 
 
-def dot(nests: Nests, out: Memory, x: ir.Tile, y: ir.Tile, accumulator: ir.Tile | None) -> None:
-    """out = x @ y + accumulator."""
-    _Dot(nests, out, x, y).write(accumulator)
+def dot(nests: Nests, out: Memory, x: ir.Dot) -> None:
+    """out = the product, with what it is added to."""
+    e, (y, z, accumulator) = nests.e, (x.x, x.y, x.accumulator)
+    here = isinstance(accumulator, ir.Name) and e.memory.get(accumulator.name) == out
+    if accumulator is not None and not here:
+        nests.keep(out, accumulator)
+    fresh = accumulator is None
+    form = amx.form_of(nests.target, e, out, y, z, x.precision)
+    if form is None:
+        _Dot(nests, out, y, z).write(fresh)
+    else:
+        amx.dot(nests, out, (y, z), form, not fresh, lambda: _Dot(nests, out, y, z).write(fresh))
 
 
 class _Dot:
@@ -119,19 +131,13 @@ class _Dot:
         self.e.begin()
         return made
 
-    def write(self, accumulator: ir.Tile | None) -> None:
+    def write(self, fresh: bool) -> None:
         """The blocks of the result, rows of blocks inside columns of blocks: a column of y stays in the cache."""
-        if accumulator is not None and not self._accumulates_here(accumulator):
-            self.nests.keep(self.out, accumulator)
-        fresh = accumulator is None
         _, wide, tail = self.block
         end = -(-self.n // self.lanes)
         self._columns(0, end - tail if tail else -(-end // wide) * wide, wide, fresh)
         if tail:
             self._columns(end - tail, end, tail, fresh)
-
-    def _accumulates_here(self, accumulator: ir.Tile) -> bool:
-        return isinstance(accumulator, ir.Name) and self.e.memory.get(accumulator.name) == self.out
 
     def _columns(self, start: int, end: int, wide: int, fresh: bool) -> None:
         """The blocks from one vector of the columns to another."""

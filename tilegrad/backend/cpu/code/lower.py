@@ -321,10 +321,10 @@ class _Lowering:
             return
         t = self.e.types.of(x)
         match x:
-            case ir.Dot(y, z, accumulator):
+            case ir.Dot(_, _, accumulator):
                 out = self.e.memory.get(accumulator.name) if isinstance(accumulator, ir.Name) else None
                 out = out or self.e.allocate(t.dtype, t.shape, "dot", room=room_for(self.target, t.dtype, t.shape))
-                dot(self.nests, out, y, z, accumulator)
+                dot(self.nests, out, x)
             case ir.Reduce(fn, y, axis):
                 out = self.e.allocate(t.dtype, t.shape, "reduced")
                 self.nests.reduce(out, fn, y, axis)

@@ -27,6 +27,8 @@ class Nests:
 
     def __init__(self, elements: Elements, target: Target) -> None:
         self.e, self.b, self.target = elements, elements.b, target
+        self.panels: dict[str, int] = {}
+        """Memory of products in the matrix unit, which the next one may have: bytes, by name."""
 
     def over(self, shape: tuple[int, ...], body: Body, dtype: DType, vectorised: bool = True) -> None:
         """Runs a body over a shape; along the last axis by vectors, the last of which may be short."""

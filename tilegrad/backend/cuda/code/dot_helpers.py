@@ -117,17 +117,11 @@ template <int left> __device__ __forceinline__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(left) : "memory");
 }
 // Products write sums after the instruction that begins them: other uses must not be moved across this.
-template <int n> __device__ __forceinline__ void settle(float (&sums)[2][n][2]) {
+template <int m, int n> __device__ __forceinline__ void settle(float (&sums)[m][n][2]) {
   #pragma unroll
-  for (int h = 0; h < 2; ++h)
+  for (int i = 0; i < m; ++i)
     #pragma unroll
-    for (int j = 0; j < n; ++j) asm volatile("" : "+f"(sums[h][j][0]), "+f"(sums[h][j][1]) :: "memory");
-}
-template <int n> __device__ __forceinline__ void settle(float (&sums)[n][2][2]) {
-  #pragma unroll
-  for (int j = 0; j < n; ++j)
-    #pragma unroll
-    for (int h = 0; h < 2; ++h) asm volatile("" : "+f"(sums[j][h][0]), "+f"(sums[j][h][1]) :: "memory");
+    for (int j = 0; j < n; ++j) asm volatile("" : "+f"(sums[i][j][0]), "+f"(sums[i][j][1]) :: "memory");
 }
 """
 

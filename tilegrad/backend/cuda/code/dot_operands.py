@@ -166,7 +166,7 @@ class Definitions:
         bounds: list[Bound | None] = [None, None]
         across, within = self._parts_of(memory)
         placed = True
-        for index, extent in self._comparisons(load.mask):
+        for index, extent in self.comparisons(load.mask):
             steps = (self.step(index, -2), self.step(index, -1))
             if steps not in ((0, 1), (1, 0)) or bounds[steps.index(1)] is not None:
                 return None
@@ -254,14 +254,14 @@ class Definitions:
         x = self.resolved(x)
         return isinstance(x, ir.Literal) and x.value == 0
 
-    def _comparisons(self, mask: ir.Tile) -> list[tuple[ir.Tile, int]]:
+    def comparisons(self, mask: ir.Tile) -> list[tuple[ir.Tile, int]]:
         """Indices and what they must be below; a negative extent stands for what is no such comparison."""
         mask = self.resolved(mask)
         match mask:
             case ir.Apply("bitand", args):
-                return [found for y in args for found in self._comparisons(y)]
+                return [found for y in args for found in self.comparisons(y)]
             case ir.Expand(y) | ir.BroadcastTo(y):
-                return [(mask.replaced(x=index), extent) for index, extent in self._comparisons(y)]
+                return [(mask.replaced(x=index), extent) for index, extent in self.comparisons(y)]
             case ir.Apply("lt", (index, ir.Literal(int(extent)))):
                 return [(index, extent)]
         return [(ir.Literal(0), -1)]

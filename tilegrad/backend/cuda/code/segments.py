@@ -88,12 +88,14 @@ class Segment:
         for m in self.members:
             if isinstance(m, ir.Store):
                 low.wait_for(low.guard.storing(m.pointer, self.layout))
+        taken = low.memory.taken
         low.copy(sorted(missing(low, self.members, self.layout)))
+        copied = low.memory.taken > taken
         for m in self.members:
             if isinstance(m, ir.Assign):
                 self._declare(m)
         stores = [m for m in self.members if isinstance(m, ir.Store)]
-        if len(stores) == 1:
+        if len(stores) == 1 and not copied:  # what this loop reads would lie where it puts what it stores
             self.staged = staged(low, stores[0], self.layout)
         self._loop()
         if self.staged is not None:

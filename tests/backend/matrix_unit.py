@@ -1,0 +1,105 @@
+"""Kernels for the matrix unit (AMX) where there is none: its instructions as Python functions on eight tiles."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilegrad.backend.cpu import objects
+from tilegrad.backend.cpu.code.lower import lower
+from tilegrad.backend.cpu.objects import Host
+from tilegrad.backend.cpu.target import Target
+from tilegrad.ir.program import Launch
+
+TARGET = Target("x86", 64, 32, 49152, 2 << 20, True)
+FEATURES = "avx512f avx512bw avx512cd avx512dq avx512vl amx-tile amx-bf16 amx-int8"
+LEAST = np.float32(2.0**-126)
+
+
+def host() -> Host:
+    """A processor that has the unit."""
+    here = objects.host()
+    return Host(here.triple, "x86-64-v4", here.features + "".join(f",+{name}" for name in FEATURES.split()))
+
+
+def assembly(launch: Launch) -> str:
+    """What the kernel becomes for that processor."""
+    return objects.assembly(launch.kernel.name, lower(launch.kernel, TARGET), host())
+
+
+class Unit:
+    """Eight tiles of 16 x 16 words, and how many products have been made."""
+
+    def __init__(self) -> None:
+        self.tiles = np.zeros((8, 16, 16), np.uint32)
+        self.products = 0
+        self.configured = False
+        numbers = {
+            "ldtilecfg": (self._configure, (ctypes.c_int64,)),
+            "tilerelease": (self._release, ()),
+            "tilezero": (self._zero, (ctypes.c_int8,)),
+            "tileloadd64": (self._load, (ctypes.c_int8, ctypes.c_int64, ctypes.c_int64)),
+            "tilestored64": (self._store, (ctypes.c_int8, ctypes.c_int64, ctypes.c_int64)),
+            "tdpbf16ps": (self._multiply, (ctypes.c_int8,) * 3),
+        }
+        self.functions = {
+            f"unit_{name}": ctypes.CFUNCTYPE(None, *types)(function) for name, (function, types) in numbers.items()
+        }
+
+    def run(self, launch: Launch, arrays: Sequence[np.ndarray]) -> None:
+        """Runs all instances of a launch on arrays in memory."""
+        kernel = launch.kernel
+        text = lower(kernel, TARGET).replace("llvm.x86.", "unit_")
+        symbols = {name: ctypes.cast(f, ctypes.c_void_p).value or 0 for name, f in self.functions.items()}
+        code = objects.link([objects.emitted(kernel.name, text, objects.host())], [kernel.name], symbols)
+        grid = [*(tiles.count({}) for tiles in launch.grid), 1, 1, 1][:3]
+        arguments = (ctypes.c_int64 * (len(arrays) + 3))(*(a.ctypes.data for a in arrays), *grid)
+        function: Callable[..., Any] = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
+            code.addresses[kernel.name]
+        )
+        function(ctypes.addressof(arguments), 0, int(np.prod(grid)))
+        assert not self.configured, "the unit was not released"
+
+    def _configure(self, address: int) -> None:
+        data = ctypes.string_at(address, 64)
+        assert (data[0], data[16:32], data[48:56]) == (1, b"\x40\0" * 8, b"\x10" * 8)
+        self.configured = True
+
+    def _release(self) -> None:
+        self.configured = False
+
+    def _zero(self, tile: int) -> None:
+        self.tiles[tile] = 0
+
+    def _load(self, tile: int, address: int, stride: int) -> None:
+        for row in range(16):
+            self.tiles[tile, row] = _line(address + row * stride)
+
+    def _store(self, tile: int, address: int, stride: int) -> None:
+        for row in range(16):
+            _line(address + row * stride)[:] = self.tiles[tile, row]
+
+    def _multiply(self, c: int, a: int, b: int) -> None:
+        """Odd and even numbers are added up on their own; denormal numbers are 0."""
+        assert self.configured
+        self.products += 1
+        with np.errstate(all="ignore"):
+            sums = _flushed(self.tiles[c].view(np.float32))
+            even, odd = (_halves(self.tiles[a], n) @ _halves(self.tiles[b], n) for n in (0, 1))
+            self.tiles[c] = _flushed(sums + _flushed(_flushed(even) + _flushed(odd))).view(np.uint32)
+
+
+def _line(address: int) -> np.ndarray:
+    return np.ctypeslib.as_array((ctypes.c_uint32 * 16).from_address(address))
+
+
+def _halves(words: np.ndarray, odd: int) -> np.ndarray:
+    bits = words & np.uint32(0xFFFF0000) if odd else words << np.uint32(16)
+    return _flushed(bits.view(np.float32))
+
+
+def _flushed(x: np.ndarray) -> np.ndarray:
+    return np.where(np.abs(x) < LEAST, np.float32(0.0), x)

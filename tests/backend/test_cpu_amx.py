@@ -1,0 +1,166 @@
+"""Products in the CPU's matrix unit: by its instructions where it is, by functions in their place elsewhere."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections import Counter
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilegrad as tg
+from tests.backend.matrix_unit import TARGET, Unit, assembly
+from tilegrad.backend.cpu import build
+from tilegrad.backend.cpu.build import kernel_object
+from tilegrad.backend.cpu.code.lower import lower
+from tilegrad.backend.cpu.limits import amx_permitted
+from tilegrad.backend.cpu.target import Target
+from tilegrad.config import changed
+from tilegrad.ir.program import Launch
+
+pytestmark = pytest.mark.skipif(
+    platform.machine().lower() not in ("x86_64", "amd64"), reason="a unit of x86 processors"
+)
+
+FORMS = [("bfloat16", "highest", 1), ("float32", "medium", 1), ("float32", "high", 3), ("float32", "highest", 6)]
+BOUND = {1: 4e-3, 3: 8e-6, 6: 5e-7}
+"""Of the root mean square of errors, in units of that of the results."""
+WAYS = ["nn", "nt", "tn"]
+NUMPY = {"bfloat16": ml_dtypes.bfloat16, "float32": np.float32}
+rng = np.random.default_rng(0)
+
+
+def product(x: tg.Tensor, y: tg.Tensor, way: str, precision: str) -> tg.Tensor:
+    return tg.matmul(x.T if way[0] == "t" else x, y.T if way[1] == "t" else y, precision=precision)
+
+
+def laid(x: np.ndarray, y: np.ndarray, way: str) -> list[np.ndarray]:
+    """Matrices, each as it lies in memory."""
+    return [np.ascontiguousarray(a.T if turned == "t" else a) for a, turned in zip((x, y), way, strict=True)]
+
+
+def launch_of(x: np.ndarray, y: np.ndarray, way: str, precision: str) -> Launch:
+    (launch,) = tg.explain(lambda x, y: product(x, y, way, precision), tg.tensor(x), tg.tensor(y)).kernels.launches
+    assert isinstance(launch, Launch)
+    return launch
+
+
+def made(unit: Unit, x: np.ndarray, y: np.ndarray, way: str, precision: str) -> np.ndarray:
+    """The product as the unit makes it."""
+    arrays = [*laid(x, y, way), np.zeros((len(x), y.shape[1]), x.dtype)]
+    unit.run(launch_of(arrays[0], arrays[1], way, precision), arrays)
+    return arrays[-1]
+
+
+def error(found: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
+    exact = x.astype(np.float64) @ y.astype(np.float64)
+    return float(np.sqrt(np.mean((found.astype(np.float64) - exact) ** 2) / np.mean(exact**2)))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dtype, precision, products", FORMS)
+def test_its_instructions(dtype: str, precision: str, products: int, way: str) -> None:
+    x = np.zeros((64, 64), NUMPY[dtype])
+    found = Counter(
+        re.findall(r"^\t(tdpbf16ps|ldtilecfg|tilerelease)", assembly(launch_of(x, x, way, precision)), re.M)
+    )
+    assert found == {"tdpbf16ps": 4 * products, "ldtilecfg": 1, "tilerelease": 1}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("m, k, n", [(16, 32, 16), (40, 77, 53)])
+@pytest.mark.parametrize("dtype, precision, products", FORMS)
+def test_products_of_all_shapes(dtype: str, precision: str, products: int, m: int, k: int, n: int, way: str) -> None:
+    x, y = (rng.standard_normal(shape).astype(NUMPY[dtype]) for shape in ((m, k), (k, n)))
+    unit = Unit()
+    assert error(made(unit, x, y, way, precision), x, y) < BOUND[products]
+    assert unit.products >= products
+
+
+ODD = [np.inf, -np.inf, np.nan, 3.4028235e38, -3.4028235e38, 1e-45, 1e-40, 1.2e-38]
+FULL = np.uint32([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001]).view(np.float32)
+"""NaN that would become 0 if they were rounded like numbers."""
+
+
+@pytest.mark.parametrize("value", [*ODD, *FULL], ids=str)
+@pytest.mark.parametrize("side", [0, 1])
+def test_odd_numbers_are_multiplied_as_float32(value: float, side: int) -> None:
+    x, y = (rng.standard_normal(shape).astype(np.float32) for shape in ((20, 40), (40, 24)))
+    (x, y)[side][17, 3] = value
+    unit = Unit()
+    with np.errstate(all="ignore"):
+        wanted = x @ y
+    found = made(unit, x, y, "nn", "high")
+    np.testing.assert_allclose(found, wanted, rtol=1e-2, atol=1e-3)
+    place = np.s_[17] if side == 0 else np.s_[:, 3]
+    np.testing.assert_allclose(found[place], wanted[place], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("value", ODD, ids=str)
+def test_odd_bfloat16_numbers(value: float) -> None:
+    x, y = (rng.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in ((20, 40), (40, 24)))
+    y[17, 3] = value
+    x[:, 17] = 1e30 if abs(value) < 1 else 1
+    with np.errstate(all="ignore"):
+        wanted = (x.astype(np.float32) @ y.astype(np.float32)).astype(x.dtype)
+    found = made(Unit(), x, y, "nn", "highest").astype(np.float32)
+    np.testing.assert_allclose(found, wanted.astype(np.float32), rtol=1e-2, atol=1e-1)
+
+
+@pytest.mark.parametrize("scale", [2.0**-60, 2.0**60])
+def test_products_that_leave_the_range(scale: float) -> None:
+    """Each factor is fit for the unit, but not both together."""
+    x, y = (rng.uniform(1, 2, shape).astype(np.float32) * np.float32(scale) for shape in ((20, 40), (40, 24)))
+    unit = Unit()
+    np.testing.assert_allclose(made(unit, x, y, "nn", "highest"), x @ y, rtol=1e-6)
+    assert unit.products == 0
+    found = made(unit, x, y / np.float32(scale), "nn", "highest")
+    assert unit.products > 0
+    np.testing.assert_allclose(found, x @ (y / np.float32(scale)), rtol=1e-6)
+
+
+def test_zeros_are_no_odd_numbers() -> None:
+    x, y = np.zeros((20, 40), np.float32), rng.standard_normal((40, 24)).astype(np.float32)
+    x[3, 4] = -1
+    unit = Unit()
+    np.testing.assert_allclose(made(unit, x, y, "nn", "highest"), x @ y, rtol=1e-6)
+    assert unit.products > 0
+
+
+def test_small_products_are_left_to_vectors() -> None:
+    x = np.zeros((4, 64), np.float32)
+    assert "llvm.x86" not in lower(launch_of(x, x.T.copy(), "nn", "high").kernel, TARGET)
+    assert "llvm.x86" not in lower(launch_of(x.T.copy(), x, "nn", "high").kernel, TARGET)
+
+
+def test_code_with_and_without_is_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.zeros((64, 64), np.float32)
+    kernel = launch_of(x, x, "nn", "high").kernel
+    names: list[str] = []
+
+    class Store:
+        def read(self, name: str) -> bytes:
+            names.append(name)
+            return b""
+
+    monkeypatch.setattr(build, "shared", lambda _: Store())
+    for unit in (False, True, False):
+        monkeypatch.setattr(
+            "tilegrad.backend.cpu.target.target", lambda unit=unit: Target("x86", 64, 32, matrix_unit=unit)
+        )
+        kernel_object(kernel)
+    assert names[0] == names[2] != names[1]
+
+
+@pytest.mark.skipif(not amx_permitted(), reason="AMX on and off are compared where there is AMX; it is not here")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dtype, precision, products", FORMS)
+def test_on_and_off(dtype: str, precision: str, products: int, way: str) -> None:
+    x, y = (rng.standard_normal(shape).astype(NUMPY[dtype]) for shape in ((150, 700), (700, 333)))
+    for amx in (True, False):
+        with changed(amx=amx):
+            run = tg.jit(lambda x, y: product(x, y, way, precision))
+            found = run(*map(tg.tensor, laid(x, y, way))).numpy()
+        assert error(found, x, y) < BOUND[products], f"AMX {'on' if amx else 'off'}"

@@ -1,0 +1,316 @@
+"""Operands of products, packed for the matrix unit (AMX): tiles of 16 rows of 64 bytes.
+
+Two neighbours along k lie in one word of 32 bits. A tile of the left operand has 16 of its rows, and in each 32 k; one
+of the right operand has 32 k, two in a row, and 16 of its columns. What lies the other way in memory is turned in
+registers. float32 numbers become sums of bfloat16 numbers, each rounded from what those before it leave:
+
+    x = upper + middle + lower
+
+Beyond the end of k there are zeros; what lies beyond the other end is never read back from a result. The unit takes
+denormal numbers for 0, and infinities have no parts, so the ends of the range are noted on the way.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ....ir import tile as ir
+from ....ir.dtype import DType, bfloat16
+from ..emit import I64, Loop, Type, Value, constant, lane_constants
+from .elements import Elements
+from .nests import Nests
+from .packing import _turned, across, tabulate
+
+ROWS, WORDS, DEPTH = 16, 16, 32
+"""Of a tile: its rows, words in a row, and how many k it spans."""
+TILE = 1024
+"""Bytes."""
+PAIRS = 4
+"""Pairs of k that are packed for all columns before the next ones."""
+HALVES, FLOATS, FOUR = Type("i16", 32), Type("float", 16), Type("i32", 16)
+
+HIGHEST_SUM = 364
+"""Of the exponents (as they are stored) of the greatest numbers of both operands: their products stay below 2**112."""
+LOWEST_SUM = 160
+"""Of the least ones: the last bits of products of their parts are above 2**-126."""
+HIGHEST, LOWEST = 250, 27
+"""Of each: beyond these, rounding overflows, and parts are denormal."""
+
+
+class Tiles(NamedTuple):
+    """A packed operand: tile (block, step, part) is number (block * steps + step) * parts + part."""
+
+    address: Value
+    steps: int
+    parts: int
+
+    def at(self, e: Elements, block: Value, step: Value, part: int, line: Value) -> Value:
+        """The address of a line of a tile."""
+        b = e.b
+        number = b.op("add", b.op("mul", block, constant(self.steps, I64)), step)
+        first = b.op("mul", number, constant(TILE * self.parts, I64))
+        inside = b.op("add", b.op("mul", line, constant(64, I64)), constant(TILE * part, I64))
+        return b.offset(self.address, "i8", b.op("add", first, inside))
+
+
+class Span(NamedTuple):
+    """What was seen of an operand, as doubled bits without the sign: the greatest, and the least but 0, less 1."""
+
+    most: Value
+    least: Value
+
+
+class Packer:
+    """Packs one operand: an expression over (i, k) for the left, over (k, i) for the right one."""
+
+    def __init__(self, nests: Nests, x: ir.Tile, dtype: DType, parts: int, right: bool) -> None:
+        self.nests, self.e, self.b = nests, nests.e, nests.b
+        self.dtype, self.right = dtype, right
+        turned = across(self.e, x)
+        shape = self.e.types.of(x).shape
+        self.extent, self.depth = reversed(shape) if right else shape
+        self.x = x if turned is None else turned
+        self.turned = turned is not None
+        self.parts = parts
+        steps = -(-self.depth // DEPTH)
+        bytes = -(-self.extent // ROWS) * steps * parts * TILE
+        self.to = Tiles(self.b.allocate(bytes, "right.tiles" if right else "left.tiles"), steps, parts)
+        bits = HALVES if dtype is bfloat16 else FOUR
+        self.span = Span(constant(0, bits), constant(-1, bits))
+
+    def pack(self) -> None:
+        self.e.begin()
+        by_rows = self.right == self.turned  # whether the expression is over (i, k)
+        tabulate(self.nests, self.x, 1 if by_rows else 0)
+        if by_rows:
+            self._turned_rows() if self.turned else self._rows()
+        else:
+            self._turned_columns() if self.turned else self._columns()
+        self.e.begin()
+
+    # --- loops that note the span --------------------------------------------------------------------
+
+    def _open(self, hint: str, start: int, stop: int, step: int) -> Loop:
+        loop = self.nests.loop(hint, start, stop, step, list(zip(Span._fields, self.span, strict=True)))
+        self.span = Span(*loop.carried)
+        return loop
+
+    def _close(self, *loops: Loop) -> None:
+        for loop in loops:
+            self.span = Span(*self.b.close_loop(loop, self.span))
+        self.e.memo = {}
+
+    def _index(self, x: Value, opcode: str, by: int) -> Value:
+        return self.b.op(opcode, x, constant(by, I64))
+
+    # --- the four ways -------------------------------------------------------------------------------
+
+    def _rows(self) -> None:
+        """Left operand along k: row by row."""
+        row = self._open("row", 0, self.extent, 1)
+        block, line = self._index(row.index, "udiv", ROWS), self._index(row.index, "and", ROWS - 1)
+        whole = self.depth // DEPTH * DEPTH
+        if whole:
+            along = self._open("k", 0, whole, DEPTH)
+            words = self._row_words(row.index, along.index, DEPTH)
+            self._keep(block, self._index(along.index, "udiv", DEPTH), line, words)
+            self._close(along)
+        if whole < self.depth:
+            words = self._row_words(row.index, constant(whole, I64), self.depth - whole)
+            self._keep(block, constant(whole // DEPTH, I64), line, words)
+        self._close(row)
+
+    def _turned_rows(self) -> None:
+        """Right operand along k: squares of 16 rows by 32 k are turned."""
+        panel = self._open("panel", 0, -(-self.extent // ROWS), 1)
+        whole = self.depth // DEPTH
+        if whole:
+            along = self._open("step", 0, whole, 1)
+            self._row_square(panel.index, along.index, DEPTH)
+            self._close(along)
+        if self.depth % DEPTH:
+            self._row_square(panel.index, constant(whole, I64), self.depth % DEPTH)
+        self._close(panel)
+
+    def _row_square(self, block: Value, step: Value, count: int) -> None:
+        line = self._open("line", 0, ROWS, 1)
+        row = self.b.op("add", self._index(block, "mul", ROWS), line.index)
+        if self.extent % ROWS:
+            row = self.b.intrinsic("smin", row, constant(self.extent - 1, I64))
+        self._keep(block, step, line.index, self._row_words(row, self._index(step, "mul", DEPTH), count))
+        self._close(line)
+        self._turn(block, step)
+
+    def _columns(self) -> None:
+        """Right operand along its columns: pairs of rows are interleaved."""
+        pairs = self.depth // 2
+        together = pairs // PAIRS * PAIRS
+        if together:
+            outer = self._open("pair", 0, together, PAIRS)
+            self._all_columns([self._index(outer.index, "add", n) for n in range(PAIRS)])
+            self._close(outer)
+        for pair in range(together, -(-self.depth // 2)):
+            self._all_columns([constant(pair, I64)], 2 * pair + 1 == self.depth)
+        nothing = [constant(0, FOUR)] * self.parts
+        padded = range(-(-self.depth // 2), self.to.steps * ROWS)
+        if padded:
+            loop = self._open("panel", 0, -(-self.extent // ROWS), 1)
+            for pair in padded:
+                self._keep(loop.index, constant(pair // ROWS, I64), constant(pair % ROWS, I64), nothing)
+            self._close(loop)
+
+    def _all_columns(self, pairs: list[Value], single: bool = False) -> None:
+        whole = self.extent // WORDS
+        if whole:
+            inner = self._open("panel", 0, whole, 1)
+            self._some_columns(pairs, inner.index, WORDS, single)
+            self._close(inner)
+        if self.extent % WORDS:
+            self._some_columns(pairs, constant(whole, I64), self.extent % WORDS, single)
+
+    def _some_columns(self, pairs: list[Value], block: Value, count: int, single: bool) -> None:
+        for pair in pairs:
+            words = self._column_words(pair, self._index(block, "mul", WORDS), count, single)
+            step, line = self._index(pair, "udiv", ROWS), self._index(pair, "and", ROWS - 1)
+            self._keep(block, step, line, words)
+
+    def _turned_columns(self) -> None:
+        """Left operand along its rows: squares of 32 k by 16 are turned."""
+        whole = self.depth // DEPTH
+        if whole:
+            along = self._open("step", 0, whole, 1)
+            self._column_squares(along.index, DEPTH)
+            self._close(along)
+        if self.depth % DEPTH:
+            self._column_squares(constant(whole, I64), self.depth % DEPTH)
+
+    def _column_squares(self, step: Value, depth: int) -> None:
+        blocks = self.extent // ROWS
+        if blocks:
+            panel = self._open("panel", 0, blocks, 1)
+            self._column_square(step, panel.index, ROWS, depth)
+            self._close(panel)
+        if self.extent % ROWS:
+            self._column_square(step, constant(blocks, I64), self.extent % ROWS, depth)
+
+    def _column_square(self, step: Value, block: Value, count: int, depth: int) -> None:
+        first, place = self._index(step, "mul", ROWS), self._index(block, "mul", ROWS)
+        pairs = depth // 2
+        if pairs:
+            line = self._open("line", 0, pairs, 1)
+            words = self._column_words(self.b.op("add", first, line.index), place, count, False)
+            self._keep(block, step, line.index, words)
+            self._close(line)
+        if depth % 2:
+            words = self._column_words(self._index(first, "add", pairs), place, count, True)
+            self._keep(block, step, constant(pairs, I64), words)
+        for pair in range(-(-depth // 2), ROWS):
+            self._keep(block, step, constant(pair, I64), [constant(0, FOUR)] * self.parts)
+        self._turn(block, step)
+
+    # --- words ---------------------------------------------------------------------------------------
+
+    def _keep(self, block: Value, step: Value, line: Value, words: list[Value]) -> None:
+        for part, word in enumerate(words):
+            self.b.effect(f"store {FOUR} {word}, ptr {self.to.at(self.e, block, step, part, line)}, align 64")
+
+    def _turn(self, block: Value, step: Value) -> None:
+        """Turns a square that was put in place the other way."""
+        loop = self.nests.loop("part", 0, self.parts, 1)
+        first = self.to.at(self.e, block, step, 0, constant(0, I64))
+        first = self.b.offset(first, "i8", self._index(loop.index, "mul", TILE))
+        places = [self.b.offset(first, "i8", constant(64 * n, I64)) for n in range(ROWS)]
+        lines = [self.b.instruction(f"load {FOUR}, ptr {place}, align 64", FOUR, "line") for place in places]
+        for place, line in zip(places, _turned(self.nests, lines), strict=True):
+            self.b.effect(f"store {FOUR} {line}, ptr {place}, align 64")
+        self.b.close_loop(loop)
+
+    def _read(self, at: list[Value], lanes: int, count: int) -> Value:
+        """Elements along the last axis, of which so many exist; zeros behind them."""
+        e, b = self.e, self.b
+        e.memo = {}
+        e.active = count if count < lanes else None
+        value = b.splat(e.of(self.x, at, lanes, self.dtype), lanes)
+        e.active = None
+        if count < lanes:
+            there = lane_constants([n < count for n in range(lanes)], "i1")
+            value = b.select(there, value, constant(0, value.type))
+        return value
+
+    def _row_words(self, row: Value, k: Value, count: int) -> list[Value]:
+        """32 k of a row, in parts."""
+        if self.dtype is bfloat16:
+            return [self._word(self._noted(self._read([row, k], DEPTH, count)))]
+        first = self._read([row, k], WORDS, min(count, WORDS))
+        second = constant(0.0, FLOATS)
+        if count > WORDS:
+            second = self._read([row, self._index(k, "add", WORDS)], WORDS, count - WORDS)
+        return self._split(first, second, [*range(1, 64, 2)])
+
+    def _column_words(self, pair: Value, place: Value, count: int, single: bool) -> list[Value]:
+        """Two k of 16 columns of which so many exist, in parts; `single`: the second does not exist."""
+        k = self._index(pair, "mul", 2)
+        first = self._read([k, place], WORDS, count)
+        second = constant(0, first.type)
+        if not single:
+            second = self._read([self._index(k, "add", 1), place], WORDS, count)
+        if self.dtype is bfloat16:
+            mixed = [n // 2 + WORDS * (n % 2) for n in range(DEPTH)]
+            return [self._word(self._noted(self.b.shuffle(first, second, mixed)))]
+        return self._split(first, second, [2 * (n // 2) + 1 + DEPTH * (n % 2) for n in range(DEPTH)])
+
+    def _split(self, first: Value, second: Value, order: list[int]) -> list[Value]:
+        """The parts of float32 numbers, as words of the upper halves of two vectors in some order."""
+        b = self.b
+        words = []
+        left = [first, second]
+        for x in left:
+            self._noted(b.convert("bitcast", x, "i32"))
+        for part in range(self.parts):
+            bits = [b.op("add", b.convert("bitcast", x, "i32"), constant(0x8000, FOUR)) for x in left]
+            halves = [b.pure(f"bitcast {FOUR} {x} to {HALVES}", HALVES, (x,)) for x in bits]
+            words.append(self._word(b.shuffle(halves[0], halves[1], order)))
+            if part < self.parts - 1:
+                upper = [b.convert("bitcast", b.op("and", x, constant(-0x10000, FOUR)), "float") for x in bits]
+                left = [b.op("fsub", x, y) for x, y in zip(left, upper, strict=True)]
+        return words
+
+    def _word(self, halves: Value) -> Value:
+        return self.b.pure(f"bitcast {HALVES} {halves} to {FOUR}", FOUR, (halves,))
+
+    def _noted(self, bits: Value) -> Value:
+        """0 less 1 is the greatest of all, so that it is not the least."""
+        b = self.b
+        size = b.op("add", bits, bits)
+        most = b.intrinsic("umax", self.span.most, size)
+        least = b.intrinsic("umin", self.span.least, b.op("add", size, constant(-1, size.type)))
+        self.span = Span(most, least)
+        return bits
+
+    # --- whether it is fit for the unit --------------------------------------------------------------
+
+    def exponents(self) -> tuple[Value, Value]:
+        """The greatest exponent and the least, as they are stored (the least of zeros is 256)."""
+        b = self.b
+        found = []
+        for fn, x, more in zip(("umax", "umin"), self.span, (0, 1), strict=True):
+            one = b.call(f"llvm.vector.reduce.{fn}.{x.type.short}", Type(x.type.element), x)
+            wide = b.op("add", b.convert("zext", one, "i64"), constant(more, I64))
+            found.append(b.op("lshr", wide, constant(one.type.bits - 8, I64)))
+        return found[0], found[1]
+
+
+def fit(left: Packer, right: Packer) -> Value:
+    """Whether the unit gives what float32 arithmetic would."""
+    b = left.b
+    (most, least), (more, lesser) = left.exponents(), right.exponents()
+    conditions = [
+        b.compare("ule", b.op("add", most, more), constant(HIGHEST_SUM, I64)),
+        b.compare("uge", b.op("add", least, lesser), constant(LOWEST_SUM, I64)),
+        *[b.compare("ule", x, constant(HIGHEST, I64)) for x in (most, more)],
+        *[b.compare("uge", x, constant(LOWEST, I64)) for x in (least, lesser)],
+    ]
+    result = conditions[0]
+    for condition in conditions[1:]:
+        result = b.op("and", result, condition)
+    return result
