@@ -26,6 +26,7 @@ from ..ops.movement import flip, moveaxis, narrow, pad, permute
 from ..ops.pooling import Patches
 from ..ops.sliding import Sliding
 from ..runtime.grain import Grain
+from .overlaid import overlaid
 from .share import moved
 
 FEW_BYTES = 64
@@ -35,7 +36,7 @@ FEWEST = 8
 
 
 def laid(graph: Graph, grain: Grain = Grain()) -> Graph:
-    """The graph with convolutions as products of lines, on devices whose grain says so.
+    """The graph with convolutions as products of lines, on devices whose grain says so; on others see `overlaid`.
 
     >>> from ..ir.dtype import bfloat16
     >>> from ..ir.graph import Input, TensorType
@@ -48,7 +49,7 @@ def laid(graph: Graph, grain: Grain = Grain()) -> Graph:
       ...
     """
     if not grain.products.piece:
-        return graph
+        return overlaid(graph)
     given = set(graph.inputs)
     new: dict[Value, Value] = {}
     for value in graph.values():
