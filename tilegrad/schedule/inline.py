@@ -23,6 +23,8 @@ DEAR = ("exp", "log", "sin", "cos", "tan", "erf", "pow", "sigmoid", "sqrt", "div
 """How the names of functions begin that take many instructions."""
 RECOMPUTED = 3
 """The weight up to which elements are computed again for each reader rather than kept."""
+MOST_READS = 2
+"""Elements of one tensor of which one is put together, up to which that is done again for each reader."""
 LONGEST = 48
 """The weight at which a chain is kept in one piece: its readers refer to it instead of containing it."""
 PRODUCTS = ("contract", "convolve", "convolve_back", "convolve_weight", "line_product", "line_weight")
@@ -118,8 +120,8 @@ def _is_kept(value: Value, weight: int, reads: Sequence[Read], consumers: Mappin
     if value.op == "permute" and any(reader.op in LAID_OUT for reader in readers):
         return True
     size = typical(product(value.shape))
-    large = {r.source for r in reads if typical(product(r.source.shape)) * 4 > size}
-    if len(readers) > 1 and (weight > RECOMPUTED or len(large) > 1):
+    large = [r.source for r in reads if typical(product(r.source.shape)) * 4 > size]
+    if len(readers) > 1 and (weight > RECOMPUTED or len(set(large)) > 1 or len(large) > MOST_READS):
         return True
     repeats = max((_repeats(value, reader) for reader in readers), default=1)
     return (repeats > 1 and weight > RECOMPUTED) or weight > LONGEST
