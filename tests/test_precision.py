@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
+from tilegrad.backend.cpu.limits import amx_permitted
 from tilegrad.backend.reference.graph import interpret
+from tilegrad.config import changed
 from tilegrad.errors import ArgumentError, KernelError
 from tilegrad.ir.dtype import bfloat16, float32
 from tilegrad.ir.graph import Graph, Input, TensorType
@@ -152,9 +154,18 @@ def test_layers_and_their_gradients(name: str, precision: Callable[[str], None])
 
 
 def test_explain_and_doctor_say_what_is_done() -> None:
+    with changed(amx=False):
+        kernel = tg.explain(lambda x: tg.matmul(x, x.T, precision="high"), tg.randn(32, 48)).kernels[0]
+        assert '# input_precision="high": float32 on cpu' in kernel.splitlines()
+        assert device("cpu").products == dict.fromkeys(PRECISIONS, "float32")
+
+
+@pytest.mark.skipif(not amx_permitted(), reason="there is no AMX here")
+def test_explain_and_doctor_say_that_the_matrix_unit_is_used() -> None:
     kernel = tg.explain(lambda x: tg.matmul(x, x.T, precision="high"), tg.randn(32, 48)).kernels[0]
+    assert '# input_precision="high": three products of bfloat16 parts (AMX) on cpu' in kernel.splitlines()
+    kernel = tg.explain(lambda x: tg.matmul(x, x.T, precision="high"), tg.randn(4, 48)).kernels[0]
     assert '# input_precision="high": float32 on cpu' in kernel.splitlines()
-    assert device("cpu").products == dict.fromkeys(PRECISIONS, "float32")
 
 
 def test_second_derivatives_keep_it() -> None:

@@ -106,6 +106,10 @@ def test_figures_above_the_limit_are_refused() -> None:
     with pytest.raises(machine.AboveLimit, match="168 % of what this machine can do"):
         machine.check(softmax, record(0.004), LIMITS)
     machine.check(softmax, record(1e-9) | {"size": [10, 10]}, LIMITS)  # caches have no limit here
+    product, small = WORKLOADS["matmul_bf16"], record(1e-4) | {"size": [1024, 1024, 1024]}
+    machine.check(product, small, LIMITS | {"amx": True})  # the limit of multiply-adds is not that of a matrix unit
+    with pytest.raises(machine.AboveLimit):
+        machine.check(product, small, LIMITS)
 
 
 def test_page() -> None:

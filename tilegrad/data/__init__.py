@@ -1,8 +1,18 @@
 """Data sets, samplers, the loader that makes batches of them, and transforms of images."""
 
 from . import transforms
-from .collate import default_collate
-from .dataset import ArrayDataset, ConcatDataset, Dataset, IterableDataset, Subset, TensorDataset, random_split
+from .collate import default_collate, default_convert
+from .dataset import (
+    ArrayDataset,
+    ChainDataset,
+    ConcatDataset,
+    Dataset,
+    IterableDataset,
+    StackDataset,
+    Subset,
+    TensorDataset,
+    random_split,
+)
 from .digits import Digits
 from .idx import MNIST, read_idx
 from .loader import DataLoader
@@ -21,6 +31,7 @@ __all__ = [
     "MNIST",
     "ArrayDataset",
     "BatchSampler",
+    "ChainDataset",
     "ConcatDataset",
     "DataLoader",
     "Dataset",
@@ -30,12 +41,14 @@ __all__ = [
     "RandomSampler",
     "Sampler",
     "SequentialSampler",
+    "StackDataset",
     "Subset",
     "SubsetRandomSampler",
     "TensorDataset",
     "WeightedRandomSampler",
     "WorkerInfo",
     "default_collate",
+    "default_convert",
     "get_worker_info",
     "random_split",
     "read_idx",

@@ -32,6 +32,25 @@ def as_tensors(sample: Any) -> Any:
             return sample
 
 
+def default_convert(data: Any) -> Any:
+    """Arrays of a sample as tensors, in whatever they are nested; the rest as it is. Tuples become lists.
+
+    >>> default_convert({"x": np.array([1, 2]), "n": (3, "a")})
+    {'x': tensor([1, 2]), 'n': [3, 'a']}
+    """
+    match data:
+        case np.ndarray() | np.generic():
+            return as_tensors(data)
+        case Mapping():
+            return {key: default_convert(value) for key, value in data.items()}
+        case tuple() if hasattr(data, "_fields"):
+            return type(data)(*map(default_convert, data))
+        case tuple() | list():
+            return [default_convert(value) for value in data]
+        case _:
+            return data
+
+
 def pinned(batch: Any) -> Any:
     """The tensors of a batch in pinned memory, in whatever they are nested."""
     match batch:

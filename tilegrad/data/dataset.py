@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -38,6 +38,9 @@ class IterableDataset(ABC, Generic[Sample]):
 
     @abstractmethod
     def __iter__(self) -> Iterator[Sample]: ...
+
+    def __add__(self, other: IterableDataset[Sample]) -> ChainDataset[Sample]:
+        return ChainDataset([self, other])
 
 
 class ArrayDataset(Dataset[tuple[Any, ...]]):
@@ -126,6 +129,61 @@ class ConcatDataset(Dataset[Sample]):
             raise IndexError(f"sample {index} of {len(self)}")
         which = next(n for n, end in enumerate(self.ends) if number < end)
         return self.datasets[which][number - self.ends[which] + len(self.datasets[which])]
+
+
+class ChainDataset(IterableDataset[Sample]):
+    """Several streams, one after the other.
+
+    >>> class Count(IterableDataset[int]):
+    ...     def __iter__(self):
+    ...         return iter(range(3))
+    >>> list(ChainDataset([Count(), Count()]))
+    [0, 1, 2, 0, 1, 2]
+    """
+
+    def __init__(self, datasets: Iterable[IterableDataset[Sample]]) -> None:
+        self.datasets = list(datasets)
+        for n, dataset in enumerate(self.datasets):
+            if not isinstance(dataset, IterableDataset):
+                raise ArgumentError(
+                    f"ChainDataset takes streams (IterableDataset), but data set {n} is a {type(dataset).__name__}: "
+                    "ConcatDataset joins data sets with a length"
+                )
+
+    def __iter__(self) -> Iterator[Sample]:
+        for dataset in self.datasets:
+            yield from dataset
+
+    def __len__(self) -> int:
+        lengths: list[int] = [len(dataset) for dataset in self.datasets]  # type: ignore[arg-type]
+        return sum(lengths)
+
+
+class StackDataset(Dataset[Any]):
+    """Data sets of one length side by side: samples are tuples, or dicts where the data sets have names.
+
+    >>> StackDataset([1, 2], ["a", "b"])[1], StackDataset(x=[1, 2], y=["a", "b"])[0]
+    ((2, 'b'), {'x': 1, 'y': 'a'})
+    """
+
+    datasets: tuple[Any, ...] | dict[str, Any]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if bool(args) == bool(kwargs):
+            raise ArgumentError("StackDataset: give data sets, all with names or all without")
+        self.datasets = args or kwargs
+        lengths = [len(dataset) for dataset in (args or kwargs.values())]
+        if len(set(lengths)) > 1:
+            raise ShapeError(f"StackDataset: data sets of one length stand side by side, but these have {lengths}")
+        self._length = lengths[0]
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Any:
+        if isinstance(self.datasets, dict):
+            return {name: dataset[index] for name, dataset in self.datasets.items()}
+        return tuple([dataset[index] for dataset in self.datasets])
 
 
 def random_split(

@@ -182,10 +182,15 @@ class Maker:
 
     def batch(self, indices: list[int]) -> Any:
         if self.collate is not None:
-            return self.collate([self.dataset[i] for i in indices])
+            return self.collate(self.samples(indices))
         rows = getattr(self.dataset, "rows", None)
         columns = rows(indices) if rows is not None else None
-        return joined([self.dataset[i] for i in indices]) if columns is None else list(columns)
+        return joined(self.samples(indices)) if columns is None else list(columns)
+
+    def samples(self, indices: list[int]) -> list[Any]:
+        """Of a data set that has `__getitems__` all at once."""
+        at_once = getattr(self.dataset, "__getitems__", None)
+        return list(at_once(indices)) if at_once is not None else [self.dataset[i] for i in indices]
 
     def next_batch(self, samples: Iterator[Any]) -> Any:
         batch = list(islice(samples, self.size))

@@ -24,6 +24,9 @@ PRODUCTS: dict[Precision, str] = {"highest": "mul", "high": "mul_high", "medium"
 
 PRECISION_OF: dict[str, Precision] = {fn: precision for precision, fn in PRODUCTS.items()}
 
+BFLOAT16_PARTS: dict[Precision, tuple[int, int]] = {"highest": (3, 6), "high": (2, 3), "medium": (1, 1)}
+"""Where a unit multiplies only bfloat16: the parts that a float32 number is the sum of, and products that are added."""
+
 TRITON: dict[str, Precision] = {
     "ieee": "highest",
     "tf32x3": "highest",

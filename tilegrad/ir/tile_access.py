@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .tile import Assert, Assign, Atomic, For, If, Kernel, Load, Name, Print, Statement, Store, Tile, While, parts
+from .precision import Precision
+from .tile import Assert, Assign, Atomic, Dot, For, If, Kernel, Load, Name, Print, Statement, Store, Tile, While, parts
 from .tile_types import Types
 
 
@@ -57,6 +58,12 @@ class Accesses(NamedTuple):
 
     loaded: frozenset[str]
     stored: frozenset[str]
+
+
+def precisions(kernel: Kernel) -> list[Precision]:
+    """The precisions of products that need not be float32's, in the order of their names."""
+    parts = walk(*(root for s in statements(kernel.body) for root in roots(s)))
+    return sorted({x.precision for x in parts if isinstance(x, Dot)} - {"highest"})
 
 
 def accesses(kernel: Kernel, types: Types) -> Accesses:

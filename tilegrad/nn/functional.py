@@ -11,6 +11,8 @@ from . import (
     distances,
     dropouts,
     embeddings,
+    heads,
+    indexed_poolings,
     losses,
     margins,
     norms,
@@ -27,6 +29,8 @@ from .distances import *  # noqa: F403
 from .dropouts import *  # noqa: F403
 from .embeddings import *  # noqa: F403
 from .fractional import fractional_max_pool2d, fractional_max_pool3d
+from .heads import *  # noqa: F403
+from .indexed_poolings import *  # noqa: F403
 from .losses import *  # noqa: F403
 from .margins import *  # noqa: F403
 from .norms import *  # noqa: F403
@@ -44,6 +48,8 @@ __all__ += convolutions.__all__
 __all__ += distances.__all__
 __all__ += dropouts.__all__
 __all__ += embeddings.__all__
+__all__ += heads.__all__
+__all__ += indexed_poolings.__all__
 __all__ += losses.__all__
 __all__ += margins.__all__
 __all__ += norms.__all__

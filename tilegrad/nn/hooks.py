@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
+from warnings import warn
 
 from ..autograd.function import Function
 from ..autograd.modes import is_grad_enabled
@@ -16,6 +17,8 @@ class Hook(NamedTuple):
 
     function: Callable[..., Any]
     with_kwargs: bool = False
+    always: bool = False
+    """Also when the forward raises."""
 
 
 class Handle:
@@ -47,6 +50,29 @@ class Hooked:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not self._hooks:
             return self.forward(*args, **kwargs)
+        after = self._in_order("after")
+        if not any(hook.always for hook in after):
+            return self._called(args, kwargs, after, [])
+        done: list[Hook] = []
+        try:
+            return self._called(args, kwargs, after, done)
+        except Exception:
+            self._call_in_any_case([hook for hook in after if hook.always and hook not in done], args, kwargs)
+            raise
+
+    def _call_in_any_case(self, hooks: list[Hook], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Calls what is left of hooks when a forward raised; what they raise themselves is a warning."""
+        for hook in hooks:
+            try:
+                hook.function(self, *((args, kwargs) if hook.with_kwargs else (args,)), None)
+            except Exception as error:
+                warn(
+                    f"{type(self).__name__}: a hook with always_call=True raised {error!r}, after its forward",
+                    stacklevel=3,
+                )
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any], after: list[Hook], done: list[Hook]) -> Any:
+        """The output, with all hooks; `done` tells which of those after it were called."""
         for hook in self._in_order("before"):
             changed = hook.function(self, args, kwargs) if hook.with_kwargs else hook.function(self, args)
             if changed is not None and hook.with_kwargs:
@@ -56,7 +82,8 @@ class Hooked:
         backward = self._in_order("gradient_before"), self._in_order("gradient_after")
         watched = Gradients(self, *backward) if any(backward) and is_grad_enabled() else None
         output = self.forward(*(args if watched is None else watched.inputs(args)), **kwargs)
-        for hook in self._in_order("after"):
+        for hook in after:
+            done.append(hook)
             given = (args, kwargs) if hook.with_kwargs else (args,)
             changed = hook.function(self, *given, output)
             output = output if changed is None else changed
@@ -66,8 +93,15 @@ class Hooked:
         hooks = self._hooks.get(kind, {})
         return [hooks[number] for number in sorted(hooks)]
 
-    def _hook(self, kind: str, function: Callable[..., Any], first: bool = False, with_kwargs: bool = False) -> Handle:
-        return Handle(self._hooks.setdefault(kind, {}), Hook(function, with_kwargs), first)
+    def _hook(
+        self,
+        kind: str,
+        function: Callable[..., Any],
+        first: bool = False,
+        with_kwargs: bool = False,
+        always: bool = False,
+    ) -> Handle:
+        return Handle(self._hooks.setdefault(kind, {}), Hook(function, with_kwargs, always), first)
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
@@ -76,10 +110,18 @@ class Hooked:
         return self._hook("before", hook, prepend, with_kwargs)
 
     def register_forward_hook(
-        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+        self,
+        hook: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
     ) -> Handle:
-        """Calls `hook(module, args, output)` after each forward; what it returns replaces the output, unless None."""
-        return self._hook("after", hook, prepend, with_kwargs)
+        """Calls `hook(module, args, output)` after each forward; what it returns replaces the output, unless None.
+
+        With `always_call` also where something raised before: then the output is None.
+        """
+        return self._hook("after", hook, prepend, with_kwargs, always_call)
 
     def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
         """Calls `hook(module, grad_output)` before gradients flow through; what it returns replaces grad_output."""

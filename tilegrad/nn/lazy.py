@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ..autograd.modes import no_grad
@@ -10,7 +11,7 @@ from ..functions.creation import empty
 from ..tensor import Tensor
 from . import conv, layers, norm
 from .module import Module
-from .parameter import Parameter
+from .parameter import Buffer, Parameter
 
 __all__ = [
     "LazyBatchNorm1d",
@@ -26,6 +27,7 @@ __all__ = [
     "LazyInstanceNorm2d",
     "LazyInstanceNorm3d",
     "LazyLinear",
+    "UninitializedBuffer",
     "UninitializedParameter",
 ]
 
@@ -36,14 +38,36 @@ class UninitializedParameter(Parameter):
     def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
         super().__init__(empty(0, device=device, dtype=dtype), requires_grad)
 
-    def materialize(self, data: Tensor) -> None:
-        """Takes its elements from a tensor, in the type and on the device that it has itself."""
-        with no_grad():
-            self.data = data.detach().to(self.device, self.dtype)
-        self.__class__ = Parameter  # type: ignore[assignment]
+    def materialize(self, shape: Sequence[int], device: Any = None, dtype: Any = None) -> None:
+        """Becomes a parameter of this shape, whose elements are for somebody else to set."""
+        _materialize(self, Parameter, empty(*shape, device=device or self.device, dtype=dtype or self.dtype))
 
     def __repr__(self) -> str:
         return "<UninitializedParameter>"
+
+
+class UninitializedBuffer(Buffer):
+    """A buffer whose shape is not known yet; it becomes an ordinary one, and stays the same object."""
+
+    def __init__(
+        self, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
+    ) -> None:
+        super().__init__(empty(0, device=device, dtype=dtype), persistent=persistent)
+        self.requires_grad_(requires_grad)
+
+    def materialize(self, shape: Sequence[int], device: Any = None, dtype: Any = None) -> None:
+        """Becomes a buffer of this shape, whose elements are for somebody else to set."""
+        _materialize(self, Buffer, empty(*shape, device=device or self.device, dtype=dtype or self.dtype))
+
+    def __repr__(self) -> str:
+        return "<UninitializedBuffer>"
+
+
+def _materialize(one: Tensor, kind: type[Tensor], elements: Tensor) -> None:
+    """Gives a tensor without a shape its elements, in the type and on the device that they have."""
+    with no_grad():
+        one.data = elements.detach()
+    one.__class__ = kind
 
 
 class _Lazy(Module):
@@ -81,7 +105,7 @@ class _Lazy(Module):
         for name, parameter in made._parameters.items():
             known = old.get(name)
             if parameter is not None and isinstance(known, UninitializedParameter):
-                known.materialize(parameter)
+                _materialize(known, Parameter, parameter.detach().to(known.device, known.dtype))
                 self._parameters[name] = known
 
     def extra_repr(self) -> str:

@@ -6,6 +6,7 @@ from .adam_relatives import Adamax, Lion, NAdam, RAdam
 from .adaptive import Adadelta, Adagrad, RMSprop
 from .averaged import ASGD, Adafactor, Rprop
 from .lbfgs import LBFGS
+from .muon import Muon
 from .optimizer import Optimizer
 from .sgd import SGD
 
@@ -20,6 +21,7 @@ __all__ = [
     "AdamW",
     "Adamax",
     "Lion",
+    "Muon",
     "NAdam",
     "Optimizer",
     "RAdam",

@@ -76,15 +76,13 @@ class LBFGS(Optimizer):
         with no_grad():
             return _Run(self, closure).loss_at_first
 
-    def state_dict(self) -> dict[str, Any]:
-        """State and settings, as PyTorch writes them."""
-        found = super().state_dict()
+    def _collected(self) -> dict[str, Any]:
+        found = super()._collected()
         return found | {"state": {0: dict(self.memory)} if self.memory else {}}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Takes over what `state_dict` gave, here or in PyTorch."""
+    def _take_over(self, state_dict: Mapping[str, Any]) -> None:
         given = {k: v for k, v in state_dict.get("state", {}).get(0, {}).items() if k != "al"}  # room to work in
-        super().load_state_dict({**state_dict, "state": {}})
+        super()._take_over({**state_dict, "state": {}})
         unknown = sorted(set(given) - set(KEPT))
         if unknown:
             raise ArgumentError(f"LBFGS.load_state_dict: {', '.join(unknown)}: LBFGS keeps no such state")

@@ -18,6 +18,7 @@ from ..lazy.handle import state as tracer
 from ..lazy.handle import wrap
 from ..tensor import Tensor
 from . import counters
+from .hooks import Hooked
 from .settings import HINTS, Group, Hints, Settings, check_hints
 
 Params = Iterable[Any]
@@ -26,7 +27,7 @@ Params = Iterable[Any]
 State = dict[str, Tensor]
 
 
-class Optimizer(ABC):
+class Optimizer(Hooked, ABC):
     """The base of all optimizers, with PyTorch's interface.
 
     A subclass names its state and writes the update of one parameter as tensor expressions. The whole
@@ -41,6 +42,7 @@ class Optimizer(ABC):
 
     def __init__(self, params: Params, defaults: Group, hints: Hints | None = None) -> None:
         check_hints(self.name, hints or {})
+        self._hooks = {}
         self.defaults = defaults
         self.state: dict[Tensor, State] = {}
         self.param_groups: list[Group] = []
@@ -195,6 +197,11 @@ class Optimizer(ABC):
 
     def state_dict(self) -> dict[str, Any]:
         """State and settings, with numbers in place of the parameters, as PyTorch writes them."""
+        for hook in self._in_order("saving"):
+            hook(self)
+        return self._replaced("saved", self._collected())  # type: ignore[no-any-return]
+
+    def _collected(self) -> dict[str, Any]:
         order = [p for group in self.param_groups for p in group["params"]]
         numbers = {id(p): n for n, p in enumerate(order)}
         groups = [g | {"params": [numbers[id(p)] for p in g["params"]]} for g in self.param_groups]
@@ -208,6 +215,11 @@ class Optimizer(ABC):
                 f"{self.name}.load_state_dict: takes a dict with 'state' and 'param_groups', as state_dict() gives, "
                 f"not {state_dict!r:.60}"
             )
+        self._take_over(self._replaced("loading", dict(state_dict)))
+        for hook in self._in_order("loaded"):
+            hook(self)
+
+    def _take_over(self, state_dict: Mapping[str, Any]) -> None:
         groups = state_dict["param_groups"]
         sizes, given = [len(g["params"]) for g in self.param_groups], [len(g["params"]) for g in groups]
         if sizes != given:

@@ -20,8 +20,6 @@ from ..errors import ArgumentError
 from ..ir.graph import Graph
 from ..ir.program import Foreign, Launch, Program, name_of
 from ..ir.program_printer import peak, show_program, show_step
-from ..ir.tile import Dot
-from ..ir.tile_access import roots, statements, walk
 from ..jitted.fitting import memory
 from ..jitted.function import Jitted, Prepared, jit
 from ..lazy.realize import plain_graph
@@ -80,7 +78,8 @@ def _text(program: Program, launch: Launch | Foreign, places: Sequence[Place], o
     """A kernel with the user's lines above it; of what is no kernel of ours, only the call."""
     if isinstance(launch, Foreign):
         return "\n".join([*_heading(places), f"# {show_step(launch)}"])
-    head = [launch_line(program, launch), *_heading(places), *_products(launch, on)]
+    said = [f"# {line}" for line in on.arithmetic(launch.kernel)]
+    head = [launch_line(program, launch), *_heading(places), *said]
     return "\n".join([*head, _without_origin(launch)])
 
 
@@ -88,13 +87,6 @@ def _heading(places: Sequence[Place]) -> list[str]:
     """The user's lines, as comments."""
     lines = [f"# {place}: {place.text}".rstrip(": ") for place in places[:SHOWN_LINES]]
     return lines + ([f"# and {len(places) - SHOWN_LINES} lines more"] if len(places) > SHOWN_LINES else [])
-
-
-def _products(launch: Launch, on: Device) -> list[str]:
-    """What the device makes of products that need not be float32's, as a comment."""
-    parts = walk(*(root for s in statements(launch.kernel.body) for root in roots(s)))
-    found = sorted({x.precision for x in parts if isinstance(x, Dot)} - {"highest"})
-    return [f'# input_precision="{precision}": {on.products[precision]} on {on.name}' for precision in found]
 
 
 def _without_origin(launch: Launch) -> str:

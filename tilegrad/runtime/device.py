@@ -157,6 +157,12 @@ class Device(ABC):
         """In what arithmetic float32 products are made at each precision: at least as exact as the word demands."""
         return dict.fromkeys(PRECISIONS, "float32")
 
+    def arithmetic(self, kernel: Kernel) -> list[str]:
+        """What is made of the products of a kernel that need not be float32's, in words."""
+        from ..ir.tile_access import precisions
+
+        return [f'input_precision="{word}": {self.products[word]} on {self.name}' for word in precisions(kernel)]
+
     @property
     def limits(self) -> Mapping[str, Any]:
         """What the hardware can do, as measured: bytes and operations per second, cache sizes, units."""

@@ -96,16 +96,33 @@ class Grain(NamedTuple):
     together: int = 1
     """Launches that are measured as one: more where it takes long to start one."""
     products: Products = Products()
+    unit: Products | None = None
+    """The same for products of bfloat16 numbers in a matrix unit, if there is one that is fed from the caches."""
 
 
-def few_large(workers: int, cache: int) -> Grain:
-    """The grain of some cores that each have a second cache.
+MATRIX_UNIT = Products(
+    rows=256, columns=512, depth=512, unit_rows=32, unit_columns=16, rate=256.0, pack=0.3, area=1 << 17
+)
+"""Of AMX. The depth is in bfloat16 parts: so much of 32 columns stays in the first cache."""
+
+
+def few_large(workers: int, cache: int, lanes: int = 8, registers: int = 16) -> Grain:
+    """The grain of some cores that each have a second cache, and vector registers for so many float32 numbers.
 
     >>> few_large(2, 512 << 10) == Grain()
     True
+    >>> few_large(2, 2 << 20, 16, 32).products[:5]
+    (512, 512, 256, 14, 16)
     """
-    side = min(256, int((cache / 8) ** 0.5) // 16 * 16)  # a left operand of this side is half of the cache
-    limits = Products()._replace(rows=side, columns=side, depth=side) if side >= 64 else Products(64, 64, 64)
+    side = max(64, min(512, int((cache / 8) ** 0.5) // 16 * 16))  # a square left operand of this side: half of the cache
+    limits = Products(
+        rows=side,
+        columns=side,
+        depth=min(256, side),
+        unit_rows=(registers - 4) // 2,
+        unit_columns=lanes,
+        rate=2.0 * lanes,
+    )
     return Grain(workers=workers, cache=cache, room=cache // 2, products=limits)
 
 

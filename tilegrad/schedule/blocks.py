@@ -10,12 +10,19 @@ from ..runtime.choice import Choice, chosen, power
 from ..runtime.grain import Grain, Products
 from .instances import number_of
 
+LEAST_FOR_UNIT = (8, 16, 32)
+"""The least m, n and k of a product that is worth a matrix unit fed from the caches."""
+LEAST_WIDTH = 128
+"""Columns of the tiles of a kernel with many sums there."""
 SMALLEST = 16
 """The least side of a tile whose sides are powers of two."""
 
 
 class Extents(NamedTuple):
-    """Products m x k by k x n of numbers of some bits, and how many of them; a kernel adds up several `sums`."""
+    """Products m x k by k x n of numbers of some bits, and how many of them; a kernel adds up several `sums`.
+
+    `parts` are the bfloat16 numbers that a factor may be made of, and `products` those of theirs that are added.
+    """
 
     m: Dim
     n: Dim
@@ -23,6 +30,8 @@ class Extents(NamedTuple):
     others: int = 1
     bits: int = 32
     sums: int = 1
+    parts: int = 0
+    products: int = 0
 
 
 class Sized(NamedTuple):
@@ -34,6 +43,19 @@ class Sized(NamedTuple):
     others: int = 1
     bits: int = 32
     sums: int = 1
+    parts: int = 0
+    products: int = 0
+
+
+def limits_of(extents: Extents | Sized, grain: Grain) -> Products:
+    """What tiles go by: in the matrix unit, if there is one and the product is large enough for it."""
+    unit = grain.unit
+    large = zip(extents[:3], LEAST_FOR_UNIT, strict=True)
+    if unit is None or not extents.products or any(number_of(extent) < least for extent, least in large):
+        return grain.products
+    depth, rate = unit.depth // extents.parts, unit.rate / extents.products
+    columns = max(LEAST_WIDTH, unit.columns // extents.sums)
+    return unit._replace(columns=columns, depth=depth, rate=rate, pack=unit.pack * extents.parts)
 
 
 def blocks(extents: Extents, grain: Grain) -> Choice:
@@ -46,7 +68,7 @@ def blocks(extents: Extents, grain: Grain) -> Choice:
     m=128 n=256 k=64
     """
     m, n, k, others, *_ = extents
-    limits = grain.products
+    limits = limits_of(extents, grain)
     if grain.powers:
         known = Sized(number_of(m), number_of(n), number_of(k), *extents[3:])
         sized = [(_time(known, grain, *c), -c[0] * c[1], -c[1], c) for c in _powers(extents, limits)]
@@ -72,7 +94,7 @@ def candidates(extents: Extents, grain: Grain, most: int = 16) -> list[Choice]:
     usual = blocks(extents, grain)
     if type(m) is not int or type(n) is not int or type(k) is not int:
         return [usual]
-    limits = grain.products
+    limits = limits_of(extents, grain)
     wide = limits._replace(rows=2 * limits.rows, columns=2 * limits.columns)
     pairs = _powers(extents, limits) if grain.powers else _equal_pieces(m, n, wide)
     known = Sized(m, n, k, *extents[3:])
@@ -158,7 +180,7 @@ def _piece(extent: int, pieces: int, unit: int, most: int) -> int:
 def _time(extents: Sized, grain: Grain, height: int, width: int) -> float:
     """Cycles of the worker that has most to do."""
     m, n, k, others, *_ = extents
-    limits = grain.products
+    limits = limits_of(extents, grain)
     most = -(-others * -(-m // height) * -(-n // width) // grain.workers)
     rows = -(-height // limits.unit_rows) * limits.unit_rows
     columns = -(-width // limits.unit_columns) * limits.unit_columns

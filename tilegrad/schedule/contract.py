@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..ir import tile
-from ..ir.dtype import bfloat16, float16, float32
+from ..ir.dtype import DType, bfloat16, float16, float32
 from ..ir.graph import Value
-from ..ir.precision import Precision
+from ..ir.precision import BFLOAT16_PARTS, Precision
 from ..ir.scalar import Apply, Expr, Index, Read, Reduce, walk
 from ..ir.size import product
 from ..ir.tile import Assign, For, Literal, Name, Statement, Tile
@@ -57,8 +57,18 @@ def sides(flat: FlatGroup) -> Sides:
     n = [i for i in flat.rows if i in in_y and i not in in_x][-1]
     k = flat.columns[-1]
     others = number_of(product(i.extent for i in flat.rows if i not in (m, n)))
-    bits = max(e.dtype.bits for e in _narrow(*factors[0]))
-    return Sides(m, n, k, sums, factors, Extents(m.extent, n.extent, k.extent, others, bits, len(sums)))
+    dtypes = [e.dtype for e in _narrow(*factors[0])]
+    bits = max(dtype.bits for dtype in dtypes)
+    parts, products = _in_bfloat16(dtypes, precision_of(sums[0]))
+    extents = Extents(m.extent, n.extent, k.extent, others, bits, len(sums), parts, products)
+    return Sides(m, n, k, sums, factors, extents)
+
+
+def _in_bfloat16(dtypes: list[DType], precision: Precision) -> tuple[int, int]:
+    """Bfloat16 parts of a factor, and the products of them that one product is the sum of; 0 where it is not."""
+    if dtypes == [bfloat16, bfloat16]:
+        return 1, 1
+    return BFLOAT16_PARTS[precision] if dtypes == [float32, float32] else (0, 0)
 
 
 def lower_contraction(

@@ -79,6 +79,13 @@ def kernel_ir(kernel: Kernel) -> str:
     return lower(kernel, target())
 
 
+def takes_matrix_unit(kernel: Kernel) -> bool:
+    """Whether products of a kernel are made in the matrix unit."""
+    from .target import target
+
+    return target().matrix_unit and "llvm.x86.tdpbf16ps" in kernel_ir(kernel)
+
+
 def kernel_assembly(kernel: Kernel) -> str:
     """The machine code of a kernel, in print."""
     return objects.assembly(kernel.name, kernel_ir(kernel), objects.host())

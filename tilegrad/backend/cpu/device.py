@@ -11,13 +11,20 @@ from typing import Any
 import numpy as np
 
 from ...ir.dtype import DType
+from ...ir.precision import Precision
 from ...ir.program import Program
 from ...ir.tile import Kernel
 from ...runtime.buffer import Buffer
 from ...runtime.device import CompiledKernel, Device, Executable, Statistics
-from ...runtime.grain import Grain, few_large
+from ...runtime.grain import MATRIX_UNIT, Grain, few_large
 from .memory import BorrowedBuffer, PoolBuffer, address_of, copied, fill, view
 from .pool import ALIGNMENT, Pool
+
+UNIT_PRODUCTS: Mapping[Precision, str] = {
+    "highest": "six products of bfloat16 parts (AMX)",
+    "high": "three products of bfloat16 parts (AMX)",
+    "medium": "bfloat16 (AMX)",
+}
 
 
 class CpuDevice(Device):
@@ -113,8 +120,25 @@ class CpuDevice(Device):
     def grain(self) -> Grain:
         from .limits import cache_sizes  # loads LLVM
         from .native import threads
+        from .target import target
 
-        return few_large(threads(), cache_sizes().get("L2", 512 << 10))
+        machine = target()
+        usual = few_large(threads(), cache_sizes().get("L2", 512 << 10), machine.lanes(4), machine.registers)
+        return usual._replace(unit=MATRIX_UNIT) if machine.matrix_unit else usual
+
+    @property
+    def products(self) -> Mapping[Precision, str]:
+        from .target import target  # loads LLVM
+
+        return UNIT_PRODUCTS if target().matrix_unit else super().products
+
+    def arithmetic(self, kernel: Kernel) -> list[str]:
+        from ...ir.tile_access import precisions
+        from .build import takes_matrix_unit  # loads LLVM
+
+        if takes_matrix_unit(kernel):
+            return ["products in the matrix unit (AMX); in float32 where numbers are odd", *super().arithmetic(kernel)]
+        return [f'input_precision="{word}": float32 on {self.name}' for word in precisions(kernel)]
 
     @property
     def limits(self) -> Mapping[str, Any]:

@@ -160,19 +160,33 @@ class Packer:
             self._close(loop)
 
     def _all_columns(self, pairs: list[Value], single: bool = False) -> None:
-        whole = self.extent // WORDS
+        wide = 2 if self.dtype is bfloat16 else 1  # tiles side by side that one vector gives elements of
+        whole = self.extent // (WORDS * wide) * wide
         if whole:
-            inner = self._open("panel", 0, whole, 1)
-            self._some_columns(pairs, inner.index, WORDS, single)
+            inner = self._open("panel", 0, whole, wide)
+            self._some_columns(pairs, inner.index, WORDS * wide, single)
             self._close(inner)
-        if self.extent % WORDS:
-            self._some_columns(pairs, constant(whole, I64), self.extent % WORDS, single)
+        for block in range(whole, -(-self.extent // WORDS)):
+            self._some_columns(pairs, constant(block, I64), min(WORDS, self.extent - block * WORDS), single)
 
     def _some_columns(self, pairs: list[Value], block: Value, count: int, single: bool) -> None:
         for pair in pairs:
-            words = self._column_words(pair, self._index(block, "mul", WORDS), count, single)
             step, line = self._index(pair, "udiv", ROWS), self._index(pair, "and", ROWS - 1)
-            self._keep(block, step, line, words)
+            place = self._index(block, "mul", WORDS)
+            if count > WORDS:
+                for n, words in enumerate(self._two_columns(pair, place, single)):
+                    self._keep(self._index(block, "add", n), step, line, [words])
+            else:
+                self._keep(block, step, line, self._column_words(pair, place, count, single))
+
+    def _two_columns(self, pair: Value, place: Value, single: bool) -> list[Value]:
+        """Two k of 32 columns of bfloat16 numbers."""
+        k = self._index(pair, "mul", 2)
+        first, second = self._noted(self._read([k, place], DEPTH, DEPTH)), constant(0, HALVES)
+        if not single:
+            second = self._noted(self._read([self._index(k, "add", 1), place], DEPTH, DEPTH))
+        orders = [[n // 2 + WORDS * half + DEPTH * (n % 2) for n in range(DEPTH)] for half in (0, 1)]
+        return [self._word(self.b.shuffle(first, second, order)) for order in orders]
 
     def _turned_columns(self) -> None:
         """Left operand along its rows: squares of 32 k by 16 are turned."""

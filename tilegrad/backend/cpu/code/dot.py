@@ -17,16 +17,25 @@ from .. import vectors
 from ..emit import I64, Type, Value, constant
 from ..target import Target
 from . import amx
-from .elements import At, Memory
+from .elements import Memory
 from .nests import Nests
 from .packing import Panels, across, defined, pack, pack_turned, panels
 
 UNROLLED = 2
 """Turns of the innermost loop that are written out."""
-SPARE = {16: 4, 32: 6}
-"""Registers that sums leave free, of so many: where one more was taken of 32, all sums went to memory in every turn."""
+FENCE = 'call void asm sideeffect "", "~{memory}"()'
+"""No load moves across it. LLVM reads the next turn's operands early: 28 sums leave none of 32 registers for them, and
+all would be stored and loaded in every turn."""
+TURNED = 4
+"""Vectors of a row of the result from which on it pays to pack a left operand that lies along k."""
+BETWEEN = 0.15
+"""What going from one block to the next takes, in rows of a block."""
+STREAMS = 10
+"""Rows that are read from where they lie at a time: each takes a register for its address."""
 MANY = 16
 """Vectors of a row among which one that is computed in vain does not matter."""
+ALIASED, LINE = 1024, 128
+"""Bytes after which memory falls on the same places of a first cache again, or nearly; and what moves it on."""
 
 Line: TypeAlias = Callable[[Value], Value]
 """Gives the element of a row at some k."""
@@ -46,24 +55,38 @@ def block_of(target: Target, dtype: DType, shape: tuple[int, ...]) -> Block:
     >>> target = Target("x86", 32, 16)
     >>> from ....ir.dtype import float32
     >>> [tuple(block_of(target, float32, shape)) for shape in ((256, 256), (8, 24), (100, 40), (3, 7))]
-    [(6, 2, 0), (4, 3, 0), (6, 2, 1), (3, 1, 0)]
+    [(6, 2, 0), (4, 3, 0), (5, 2, 1), (3, 1, 0)]
     """
     lanes = target.lanes(dtype.bytes)
     count = -(-shape[1] // lanes)
     wide = 1 if count == 1 else 3 if count % 2 and count % 3 == 0 else 2
-    most = max(1, (target.registers - SPARE.get(target.registers, 4)) // wide)
-    rows = -(-shape[0] // -(-shape[0] // most))
-    return Block(rows, wide, count % wide if count < MANY else 0)
+    most = max(1, (target.registers - 4) // wide)
+    return Block(_rows(shape[0], most, count <= 2), wide, count % wide if count < MANY else 0)
+
+
+def _rows(m: int, most: int, narrow: bool) -> int:
+    """The rows of a block: few are computed in vain.
+
+    Those of a narrow result read the left operand from where it lies. If they divide it, one address does for all.
+    """
+    if m <= most:
+        return m
+    if narrow and most > STREAMS:
+        whole = next((rows for rows in range(most, most // 2, -1) if m % rows == 0), 0)
+        return whole or -(-m // -(-m // STREAMS))
+    return min(range(most, most * 3 // 4, -1), key=lambda rows: -(-m // rows) * (rows + BETWEEN))
 
 
 def room_for(target: Target, dtype: DType, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the memory of a result: whole blocks."""
+    """The shape of the memory of a result: whole blocks; rows that would fall on each other in a cache are longer."""
     if 0 in shape:
         return shape
     lanes = target.lanes(dtype.bytes)
     rows, wide, tail = block_of(target, dtype, shape)
     count = -(-shape[1] // lanes)
-    return -(-shape[0] // rows) * rows, (count if tail else -(-count // wide) * wide) * lanes
+    width = (count if tail else -(-count // wide) * wide) * lanes
+    spare = LINE // dtype.bytes if width * dtype.bytes % ALIASED == 0 else 0
+    return -(-shape[0] // rows) * rows, width + spare
 
 
 def dot(nests: Nests, out: Memory, x: ir.Dot) -> None:
@@ -108,17 +131,27 @@ class _Dot:
         return x if self.e.types.of(x).dtype is self.dtype else ir.Cast(x, self.dtype)
 
     def _packed_left(self, x: ir.Tile) -> ir.Tile | Memory | Panels:
-        if self.n > 2 * self.lanes and not self.few:
-            turned = across(self.e, x)
-            if turned is not None:
-                made = panels(self.e, self.dtype, self.block.rows, self.k, self.m, self.lanes, "left")
-                pack(self.nests, made, self._converted(turned), self.m, self.lanes)
-                return made
+        turned = across(self.e, x) if self.n > 2 * self.lanes else None
+        if turned is not None and not self.few:
+            made = self._left_panels()
+            pack(self.nests, made, self._converted(turned), self.m, self.lanes)
+            return made
+        if turned is None and self._is_worth_turning():
+            made = self._left_panels()
+            pack_turned(self.nests, made, self._converted(x), self.m, self.lanes)
+            return made
         if (self._is_plain(x) and self._step(x) is not None) or self.n <= self.lanes:
             return x
         memory = self.e.allocate(self.dtype, (self.m, self.k), "left")
         self.nests.keep(memory, self._converted(x))
         return memory
+
+    def _left_panels(self) -> Panels:
+        return panels(self.e, self.dtype, self.block.rows, self.k, self.m, self.lanes, "left")
+
+    def _is_worth_turning(self) -> bool:
+        """Whether a left operand that lies along k is packed: rows have too many addresses, or fall on each other."""
+        return self.block.rows > STREAMS and self.n >= TURNED * self.lanes and self.k >= self.lanes
 
     def _packed_right(self, y: ir.Tile) -> Panels:
         made = panels(self.e, self.dtype, self.block.wide * self.lanes, self.k, self.n, self.lanes, "right")
@@ -150,19 +183,19 @@ class _Dot:
     def _block(self, row: Value, column: Value, wide: int, fresh: bool) -> None:
         b, e, rows = self.b, self.e, self.block.rows
         e.begin()
-        places: list[At] = [
-            [b.op("add", row, constant(r, I64)), b.op("add", column, constant(v * self.lanes, I64))]
-            for r in range(rows)
-            for v in range(wide)
-        ]
+        first, width = e.place(self.out, [row, column]), (self.out.room or self.out.shape)[1]
+        steps = [r * width + v * self.lanes for r in range(rows) for v in range(wide)]
+        places = [b.offset(first, self.out.element, constant(step, I64)) for step in steps]
         zero = constant(0.0 if self.dtype.is_float else 0, vectors.lanes_type(self.dtype, self.lanes))
-        sums = [zero if fresh else e.load(self.out, at, self.lanes) for at in places]
+        sums = [zero if fresh else self._result(at) for at in places]
         lines = [self._line(row, r) for r in range(rows)]
         together = self.k // UNROLLED * UNROLLED
         if together:
             loop = self.nests.loop("k", 0, together, UNROLLED, [(f"c{n}", x) for n, x in enumerate(sums)])
             sums = list(loop.carried)
             for u in range(UNROLLED):
+                if u:
+                    b.effect(FENCE)
                 sums = self._step_on(lines, column, wide, b.op("add", loop.index, constant(u, I64)), sums)
             sums = list(b.close_loop(loop, sums))
         for u in range(together, self.k):
@@ -170,7 +203,11 @@ class _Dot:
             sums = self._step_on(lines, column, wide, constant(u, I64), sums)
         e.begin()
         for at, value in zip(places, sums, strict=True):
-            e.keep(self.out, at, value, self.lanes)
+            e.write(at, vectors.to_memory(b, value, self.dtype), self.dtype.bytes, None)
+
+    def _result(self, at: Value) -> Value:
+        raw = self.e.once(at, Type(self.out.element, self.lanes), self.dtype.bytes)
+        return vectors.from_memory(self.b, raw, self.dtype)
 
     def _step_on(self, lines: list[Line], column: Value, wide: int, k: Value, sums: list[Value]) -> list[Value]:
         """The sums with what one k adds to them."""

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from ....ir import tile as ir
 from ....ir.dtype import DType, int32
-from ..emit import I64, Value, constant
+from .. import vectors
+from ..emit import I64, Type, Value, constant
 from .elements import Elements, Memory
 from .nests import Nests
 
@@ -31,7 +32,11 @@ class Panels(NamedTuple):
     """More k than there are: a vector may be longer than a panel is wide, and panels should lie in different sets."""
 
     def load(self, e: Elements, block: Value, inside: int, k: Value, lanes: int) -> Value:
-        return e.load(self.memory, [self._place(e, block, constant(inside, I64), k)], lanes)
+        b, element = e.b, self.memory.element
+        panel = b.offset(self.memory.address, element, b.op("mul", block, constant(self.stride, I64)))
+        row = b.offset(panel, element, b.op("mul", k, constant(self.width, I64)))
+        at = b.offset(row, element, constant(inside, I64))
+        return vectors.from_memory(b, e.once(at, Type(element, lanes), self.memory.element_bytes), self.memory.dtype)
 
     def keep(self, e: Elements, block: Value, inside: Value, k: Value, value: Value, lanes: int) -> None:
         e.keep(self.memory, [self._place(e, block, inside, k)], value, lanes)
@@ -138,21 +143,22 @@ def pack_turned(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -
     e, b = nests.e, nests.b
     tabulate(nests, x, 1)
     panel = nests.loop("panel", 0, extent, to.width)
-    square = nests.loop("square", 0, to.width, lanes)
-    first = b.op("add", panel.index, square.index)
-    places = [b.op("add", first, constant(n, I64)) for n in range(lanes)]
-    if extent % to.width:
-        places = [b.intrinsic("smin", place, constant(extent - 1, I64)) for place in places]
     along = nests.loop("k", 0, to.depth, lanes)
     k = along.index
     if to.depth % lanes:
         k = b.intrinsic("smin", k, constant(max(0, to.depth - lanes), I64))
-    e.active = to.depth if to.depth < lanes else None
-    rows = [e.of(x, [place, k], lanes, to.memory.dtype) for place in places]
-    e.active = None
-    for n, row in enumerate(_turned(nests, rows)[: to.depth]):
-        to.keep(e, panel.index, square.index, b.op("add", k, constant(n, I64)), row, lanes)
-    for loop in (along, square, panel):
+    for square in reversed(range(0, to.width, lanes)):  # what one writes beyond the panel, the first writes again
+        e.memo = {}
+        first = b.op("add", panel.index, constant(square, I64))
+        places = [b.op("add", first, constant(n, I64)) for n in range(lanes)]
+        if extent % to.width or to.width % lanes:
+            places = [b.intrinsic("smin", place, constant(extent - 1, I64)) for place in places]
+        e.active = to.depth if to.depth < lanes else None
+        rows = [e.of(x, [place, k], lanes, to.memory.dtype) for place in places]
+        e.active = None
+        for n, row in enumerate(_turned(nests, rows)[: to.depth]):
+            to.keep(e, panel.index, constant(square, I64), b.op("add", k, constant(n, I64)), row, lanes)
+    for loop in (along, panel):
         b.close_loop(loop)
 
 

@@ -1,0 +1,47 @@
+"""Poolings that always give the places of the greatest elements too, under PyTorch's names for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from ..tensor import Tensor
+from . import fractional, poolings
+
+__all__ = [
+    "adaptive_max_pool1d_with_indices",
+    "adaptive_max_pool2d_with_indices",
+    "adaptive_max_pool3d_with_indices",
+    "fractional_max_pool2d_with_indices",
+    "fractional_max_pool3d_with_indices",
+    "max_pool1d_with_indices",
+    "max_pool2d_with_indices",
+    "max_pool3d_with_indices",
+]
+
+Found = Callable[..., tuple[Tensor, Tensor]]
+
+
+def _with_indices(pooling: Callable[..., Any]) -> Found:
+    """A pooling with the same arguments, whose `return_indices` is true whatever is given."""
+
+    @wraps(pooling)
+    def both(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        given = pooling.__code__.co_varnames[: pooling.__code__.co_argcount]
+        named = dict(zip(given, args, strict=False)) | kwargs
+        return pooling(**(named | {"return_indices": True}))  # type: ignore[no-any-return]
+
+    both.__name__ = both.__qualname__ = f"{pooling.__name__}_with_indices"
+    both.__doc__ = f"What `{pooling.__name__}` gives with `return_indices=True`."
+    return both
+
+
+adaptive_max_pool1d_with_indices = _with_indices(poolings.adaptive_max_pool1d)
+adaptive_max_pool2d_with_indices = _with_indices(poolings.adaptive_max_pool2d)
+adaptive_max_pool3d_with_indices = _with_indices(poolings.adaptive_max_pool3d)
+fractional_max_pool2d_with_indices = _with_indices(fractional.fractional_max_pool2d)
+fractional_max_pool3d_with_indices = _with_indices(fractional.fractional_max_pool3d)
+max_pool1d_with_indices = _with_indices(poolings.max_pool1d)
+max_pool2d_with_indices = _with_indices(poolings.max_pool2d)
+max_pool3d_with_indices = _with_indices(poolings.max_pool3d)

@@ -1,0 +1,93 @@
+"""Muon: momentum whose directions all become about equally strong (Jordan et al., 2024)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+from typing import Any
+
+from ..errors import ArgumentError
+from ..tensor import Tensor
+from .optimizer import Optimizer, Params, State
+from .settings import Group, Settings
+
+ADJUSTED = (None, "original", "match_rms_adamw")
+
+
+class Muon(Optimizer):
+    """Steps along momentum whose singular values are brought near 1, for matrices, as in PyTorch.
+
+    Meant for the weights of hidden layers; give biases, embeddings and the last layer to AdamW.
+    """
+
+    state_names = ("momentum_buffer",)
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-3,
+        weight_decay: float = 0.1,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        ns_coefficients: tuple[float, float, float] = (3.4445, -4.7750, 2.0315),
+        eps: float = 1e-7,
+        ns_steps: int = 5,
+        adjust_lr_fn: str | None = None,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "ns_coefficients": ns_coefficients,
+            "eps": eps,
+            "ns_steps": ns_steps,
+            "adjust_lr_fn": adjust_lr_fn,
+        }
+        super().__init__(params, defaults)
+
+    def check(self, group: Group) -> None:
+        super().check(group)
+        if group["adjust_lr_fn"] not in ADJUSTED:
+            raise ArgumentError(f"Muon: adjust_lr_fn={group['adjust_lr_fn']!r}: it is one of {ADJUSTED}")
+        if type(group["ns_steps"]) is not int or not 0 <= group["ns_steps"] < 100:
+            raise ArgumentError(f"Muon: ns_steps={group['ns_steps']!r}: a whole number below 100")
+        if len(group["ns_coefficients"]) != 3:
+            raise ArgumentError(f"Muon: ns_coefficients={group['ns_coefficients']!r}: three numbers")
+        for n, parameter in enumerate(group["params"]):
+            if parameter.dim() != 2:
+                raise ArgumentError(
+                    f"Muon: parameter {n} has the shape {tuple(parameter.shape)}: it trains matrices; give the others "
+                    "to AdamW"
+                )
+
+    def update(self, parameter: Tensor, gradient: Tensor, state: State, group: Settings, common: Any) -> None:
+        kept, momentum = state["momentum_buffer"], group["momentum"]
+        kept.copy_(kept + (gradient - kept) * (1 - momentum))
+        wanted = gradient + (kept - gradient) * momentum if group.uses("nesterov") else kept
+        options = group.group
+        direction = evened(wanted, options["ns_coefficients"], options["ns_steps"], options["eps"])
+        rate = group["lr"] * _adjusted(options["adjust_lr_fn"], parameter.shape)
+        decayed = parameter * (1 - group["lr"] * group["weight_decay"]) if group.uses("weight_decay") else parameter
+        parameter.copy_(decayed - direction.to(parameter.dtype) * rate)
+
+
+def evened(matrix: Tensor, coefficients: Sequence[float], steps: int, eps: float) -> Tensor:
+    """A matrix with the same singular vectors and singular values near 1, in bfloat16.
+
+    Newton's and Schulz' iteration: `x <- a x + b (x x') x + c (x x')^2 x` draws each singular value to 1.
+    """
+    a, b, c = coefficients
+    tall = matrix.shape[0] > matrix.shape[1]
+    x = (matrix.mT if tall else matrix).bfloat16()
+    x = x / x.norm().clamp(min=eps)
+    for _ in range(steps):
+        square = x @ x.mT
+        x = x * a + (square * b + (square @ square) * c) @ x
+    return x.mT if tall else x
+
+
+def _adjusted(how: str | None, shape: Sequence[int]) -> float:
+    """What the learning rate is multiplied by for a matrix of this shape."""
+    rows, columns = shape
+    return 0.2 * sqrt(max(rows, columns)) if how == "match_rms_adamw" else sqrt(max(1.0, rows / columns))
