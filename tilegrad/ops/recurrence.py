@@ -13,7 +13,6 @@ where s is the logistic function. Gates are kept for the gradient, if one may be
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import gcd
 from typing import Any, final
 
 import numpy as np
@@ -62,7 +61,7 @@ class Recurrence(_Recurrent):
     x: Value
     """What the inputs add to the gates: (length, gates * units, batch)."""
     weight: Value
-    """(gates * units, units), in groups of rows."""
+    """(gates * units, units)."""
     hidden: Value
     """The first hidden state: (units, batch)."""
     more: tuple[Value, ...]
@@ -78,8 +77,7 @@ class Recurrence(_Recurrent):
             raise ShapeError(f"recurrence: the sizes {', '.join(map(shown, shapes))} must be known; take single steps")
         length, units, batch = self.sizes
         rows = GATES[self.kind] * units
-        group = group_of(units)
-        if shapes[:3] != [(length, rows, batch), (rows // group, units, group), (units, batch)]:
+        if shapes[:3] != [(length, rows, batch), (rows, units), (units, batch)]:
             raise ShapeError(
                 f"recurrence: {', '.join(map(shown, shapes))} are no gates, weights and states of {self.kind}"
             )
@@ -101,8 +99,7 @@ class Recurrence(_Recurrent):
         return found
 
     def reference(self, *arrays: Any) -> Any:
-        x, grouped, h, *more = arrays
-        weight = _ungrouped(grouped)
+        x, weight, h, *more = arrays
         length = self.sizes.length
         outputs: list[Any] = [None] * length
         kept: list[Any] = [None] * length
@@ -125,25 +122,24 @@ class Recurrence(_Recurrent):
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         arriving, own = _pieces(upstream, self.layout), self.parts()
         before = _before(own["hidden"], self.hidden, self.reverse)
-        plain = reshape(transpose(self.weight), (GATES[self.kind] * self.sizes.units, self.sizes.units))
         extra = (*self.more[:1], arriving["cell"]) if self.kind == "lstm" else ()
-        back = (arriving["hidden"], in_groups(transpose(plain)), self, self.hidden, extra)
+        back = (arriving["hidden"], in_groups(transpose(self.weight)), self, self.hidden, extra)
         made = RecurrenceGradient(*back, self.kind, self.reverse, self.precision)
         shares = made.parts()
         to_gates = shares["gates"]
         of_hidden = to_gates
         if self.kind == "gru":
             of_hidden = cat([narrow(to_gates, 1, 0, 2 * self.sizes.units), shares["m"]], 1)
-        to_weight = in_groups(contract(of_hidden, before, "lgn,lhn->gh", self.precision))
+        to_weight = contract(of_hidden, before, "lgn,lhn->gh", self.precision)
         to_more = [shares["cell"]] if self.kind == "lstm" else []
         to_more = [reduce_sum(shares["m"], (0, 2))] if self.kind == "gru" else to_more
         return [to_gates, to_weight, shares["first"], *to_more]
 
 
 def in_groups(weight: Value) -> Value:
-    """Weights (rows, columns) as the kernels have them: (rows // group, columns, group)."""
+    """Weights (rows, columns) as the way back has them: (rows // group, columns, group)."""
     rows, columns = (known(extent, {}) for extent in weight.shape)
-    group = group_of(gcd(rows, columns))
+    group = group_of(rows)
     return transpose(reshape(weight, (rows // group, group, columns)))
 
 
@@ -279,7 +275,7 @@ def recurrence(
     given = [widened(v) for v in (x, weight, hidden)]
     extra = () if more is None else (widened(more),)
     keeps = any(v.tracked for v in (*given, *extra))
-    made = Recurrence(given[0], in_groups(given[1]), given[2], extra, kind, reverse, keeps, precision)
+    made = Recurrence(given[0], given[1], given[2], extra, kind, reverse, keeps, precision)
     parts = made.parts()
     cell = parts.get("cell")
     return cast(parts["hidden"], x.dtype), None if cell is None else cast(cell, x.dtype)

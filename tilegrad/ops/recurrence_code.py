@@ -1,7 +1,8 @@
 """The kernels of recurrent layers: an instance takes some sequences of the batch, as lanes, through all steps.
 
-Weights lie in groups of neighbouring rows, (rows // group, columns, group): a product takes a few rows at a time, whose
-numbers then follow one another in memory; rows of some thousand bytes would all meet in the same lines of the cache.
+On the way back weights lie in groups of neighbouring rows, (rows // group, columns, group): a product takes a few rows
+at a time, whose numbers then follow one another in memory; rows of some thousand bytes would all meet in the same lines
+of the cache.
 """
 
 from __future__ import annotations
@@ -54,7 +55,6 @@ def recurrence_KIND(PARAMETERS):
     j = tl.arange(0, UNITS)
     k = tl.arange(0, UNITS)
     place = j[:, None] * BATCH + n[None, :]
-    place_of_row = j // GROUP * (UNITS * GROUP) + j % GROUP
     state = tl.zeros((UNITS, LANES), DTYPE)
     state = tl.load(hidden + placeREAD)
     FIRST
@@ -68,13 +68,13 @@ def recurrence_KIND(PARAMETERS):
 
 GATE = """
 gate@ = tl.load(x + (t * (COUNT * SIZE) + (j + @ * UNITS)[:, None] * BATCH + n[None, :])READ)
-gate@ = tl.dot(tl.load(weight + (place_of_row[:, None] + (k * GROUP + @ * UNITS * UNITS)[None, :])), state, gate@)
+gate@ = tl.dot(tl.load(weight + ((j + @ * UNITS)[:, None] * UNITS + k[None, :])), state, gate@)
 """
 """Two assignments: a tile that is assigned again is kept, and the product is added to it where it is."""
 
 M = """
 m = tl.zeros((UNITS, LANES), DTYPE) + tl.load(more0 + j)[:, None]
-m = tl.dot(tl.load(weight + (place_of_row[:, None] + (k * GROUP + 2 * UNITS * UNITS)[None, :])), state, m)
+m = tl.dot(tl.load(weight + ((j + 2 * UNITS)[:, None] * UNITS + k[None, :])), state, m)
 """
 
 STEPS = {
