@@ -13,6 +13,7 @@ from tilegrad.backend.cpu.code.lower import lower
 from tilegrad.backend.cpu.objects import Host
 from tilegrad.backend.cpu.target import Target
 from tilegrad.ir.program import Launch
+from tilegrad.ir.tile import Kernel
 
 TARGET = Target("x86", 64, 32, 49152, 2 << 20, True)
 FEATURES = "avx512f avx512bw avx512cd avx512dq avx512vl amx-tile amx-bf16 amx-int8"
@@ -31,12 +32,13 @@ def assembly(launch: Launch) -> str:
 
 
 class Unit:
-    """Eight tiles of 16 x 16 words, and how many products have been made."""
+    """Eight tiles of 16 x 16 words, and how many products the last run made."""
 
     def __init__(self) -> None:
         self.tiles = np.zeros((8, 16, 16), np.uint32)
         self.products = 0
         self.configured = False
+        self.codes: dict[str, objects.Code] = {}
         numbers = {
             "ldtilecfg": (self._configure, (ctypes.c_int64,)),
             "tilerelease": (self._release, ()),
@@ -51,17 +53,21 @@ class Unit:
 
     def run(self, launch: Launch, arrays: Sequence[np.ndarray]) -> None:
         """Runs all instances of a launch on arrays in memory."""
-        kernel = launch.kernel
-        text = lower(kernel, TARGET).replace("llvm.x86.", "unit_")
-        symbols = {name: ctypes.cast(f, ctypes.c_void_p).value or 0 for name, f in self.functions.items()}
-        code = objects.link([objects.emitted(kernel.name, text, objects.host())], [kernel.name], symbols)
+        self.products = 0
         grid = [*(tiles.count({}) for tiles in launch.grid), 1, 1, 1][:3]
         arguments = (ctypes.c_int64 * (len(arrays) + 3))(*(a.ctypes.data for a in arrays), *grid)
-        function: Callable[..., Any] = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
-            code.addresses[kernel.name]
-        )
-        function(ctypes.addressof(arguments), 0, int(np.prod(grid)))
+        self._compiled(launch.kernel)(ctypes.addressof(arguments), 0, int(np.prod(grid)))
         assert not self.configured, "the unit was not released"
+
+    def _compiled(self, kernel: Kernel) -> Callable[..., Any]:
+        form = kernel.form()
+        if form not in self.codes:
+            text = lower(kernel, TARGET).replace("llvm.x86.", "unit_")
+            symbols = {name: ctypes.cast(f, ctypes.c_void_p).value or 0 for name, f in self.functions.items()}
+            image = objects.emitted(kernel.name, text, objects.host())
+            self.codes[form] = objects.link([image], [kernel.name], symbols)
+        signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+        return signature(self.codes[form].addresses[kernel.name])
 
     def _configure(self, address: int) -> None:
         data = ctypes.string_at(address, 64)

@@ -94,7 +94,7 @@ def milliseconds(run: Callable[[], Any], repeats: int = 7) -> float:
         run()
         tg.cuda.synchronize()
         times.append(1e3 * (time.perf_counter() - start))
-    return sorted(times)[len(times) // 2]
+    return min(times)  # others may use the GPU too
 
 
 @checklist(126)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
+import tilegrad as tg
 from tests.ops.registry import (
     SMALL,
     SPECIAL,
@@ -12,11 +16,11 @@ from tests.ops.registry import (
     floats,
     functional,
 )
-from tilegrad.ops import activation, exponential, rounding, trigonometric
+from tilegrad.lazy.handle import wrap
+from tilegrad.ops import activation, exponential, likelihood, rounding, trigonometric
 
 WHOLE = np.arange(-9, 10)
 POSITIVE = floats(2, 3, low=0.1, high=3.0)
-ONE = np.array(0.7)
 
 # --- rounding, exponentials, trigonometry ------------------------------------------------------------
 
@@ -89,61 +93,45 @@ example(
     torch=lambda t, x: t.special.ndtr(x) + x * (x * x / -2).exp() / (2 * t.pi) ** 0.5,
 )
 CORNERS = np.array([-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0, 6.0, 100.0, -100.0, 800.0, -800.0])
-for build, name, arguments in (
-    (activation.relu6, "relu6", ()),
-    (activation.hardtanh, "hardtanh", ()),
-    (activation.hardsigmoid, "hardsigmoid", ()),
-    (activation.silu, "silu", ()),
-    (activation.gelu, "gelu", ()),
-    (activation.leaky_relu, "leaky_relu", ()),
-    (activation.elu, "elu", ()),
-    (activation.celu, "celu", ()),
-    (activation.selu, "selu", ()),
-    (activation.softplus, "softplus", ()),
-    (activation.log_sigmoid, "logsigmoid", ()),
-    (activation.mish, "mish", ()),
-    (activation.softsign, "softsign", ()),
-    (activation.tanhshrink, "tanhshrink", ()),
-    (activation.hardshrink, "hardshrink", ()),
-    (activation.softshrink, "softshrink", ()),
-):
+
+
+def layered(name: str, *arguments: Any, **named: Any) -> Callable[..., Any]:
+    """A function of `tilegrad.nn.functional` on values: most activations are written with the ops of tensors."""
+    function = getattr(tg.nn.functional, name)
+    return lambda *values: function(*map(wrap, values), *arguments, **named).value
+
+
+ACTIVATIONS = """relu6 hardtanh hardsigmoid hardswish silu gelu leaky_relu elu celu selu softplus logsigmoid mish
+    softsign tanhshrink hardshrink softshrink"""
+for name in ACTIVATIONS.split():
     tolerance = 1e-8 if name == "softplus" else 1e-9
+    spread = floats(3, 5, low=-4, high=4)
+    example(None, layered(name), spread, torch=functional(name), name=name, tolerance=tolerance)
+    example(None, layered(name), CORNERS, torch=functional(name), name=name, gradient="torch", tolerance=tolerance)
+for name, arguments, named in (
+    ("gelu", (), {"approximate": "tanh"}),
+    ("softplus", (2.0, 1.5), {}),
+    ("threshold", (0.1, 20.0), {}),
+    ("glu", (2,), {}),
+):
     example(
-        None, build, floats(3, 5, low=-4, high=4), torch=functional(name, *arguments), name=name, tolerance=tolerance
+        None, layered(name, *arguments, **named), SMALL, torch=functional(name, *arguments, **named), name=f"{name} set"
     )
-    example(None, build, CORNERS, torch=functional(name, *arguments), name=name, gradient="torch", tolerance=tolerance)
-example(None, activation.hardswish, floats(3, 5, low=-4, high=4), torch=functional("hardswish"))
 example(
     None,
-    lambda x: activation.gelu(x, "tanh"),
-    SMALL,
-    torch=lambda t, x: t.nn.functional.gelu(x, approximate="tanh"),
-    name="gelu tanh",
-)
-example(
-    None,
-    lambda x: activation.softplus(x, 2.0, 1.5),
-    SMALL,
-    torch=functional("softplus", 2.0, 1.5),
-    name="softplus beta",
-)
-example(
-    None,
-    lambda x: activation.threshold(x, 0.1, 20.0),
-    SMALL,
-    torch=functional("threshold", 0.1, 20.0),
-    name="threshold",
-)
-example(None, lambda x: activation.glu(x, 2), SMALL, torch=functional("glu", 2), name="glu")
-example(
-    None,
-    activation.prelu,
+    layered("prelu"),
     floats(3, 5),
-    ONE,
-    torch=lambda t, x, w: t.nn.functional.prelu(x, w.reshape(1)),
+    np.array([0.7]),
+    torch=lambda t, x, w: t.nn.functional.prelu(x, w),
     name="prelu",
 )
 for axis in (0, -1):
     for name in ("softmax", "log_softmax", "softmin"):
-        build = getattr(activation, name)
-        example(None, lambda x, b=build, a=axis: b(x, a), SMALL * 50, torch=functional(name, axis), name=name)
+        example(None, layered(name, axis), SMALL * 50, torch=functional(name, axis), name=name)
+example(
+    likelihood.BinaryCrossEntropy,
+    likelihood.binary_cross_entropy,
+    floats(3, 5, low=0.05, high=0.95),
+    floats(3, 5, low=0.05, high=0.95, seed=1),
+    torch=functional("binary_cross_entropy", reduction="none"),
+)

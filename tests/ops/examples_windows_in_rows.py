@@ -1,4 +1,4 @@
-"""Examples of what convolutions become for devices that copy operands while they multiply."""
+"""Examples of what convolutions become for devices: rows that are copied while they are multiplied, and squares."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from tests.ops.registry import example, floats
 from tilegrad.ops.lines import Laid, LineProduct, LineWeight
+from tilegrad.ops.transformed import Places, Transformed
 
 example(Laid, Laid, floats(2, 3, 4), numpy=lambda x: x.reshape(2, 12))
 
@@ -54,5 +55,26 @@ example(
     rows,
     floats(2, 3 * GRID[0] * GRID[1] * 5, seed=2),
     numpy=lambda x, y: weight(x, y)[:, :4],
+    gradient=False,
+)
+
+
+def squares(x: np.ndarray) -> np.ndarray:
+    """Squares of 3 x 3, 2 apart, to 2 x 2 by a matrix along both sides."""
+    matrix = np.array(MATRIX)
+    found = np.zeros((2, 2, 2, 3, 5))
+    for i, j in itertools.product(range(2), range(3)):
+        found[:, :, i, j] = np.einsum("ai,bj,ijl->abl", matrix, matrix, x[2 * i : 2 * i + 3, 2 * j : 2 * j + 3])
+    return found
+
+
+MATRIX = ((1.0, 0.5, 0.0), (-2.0, 1.0, 0.25))
+example(
+    Transformed,
+    lambda x: Transformed(
+        x, MATRIX, (2, 3), 5, Places((70, 10), 35, 5, 1), Places((15, 5), 60, 30, 1), (2, 2, 2, 3, 5)
+    ),
+    floats(5, 7, 5),
+    numpy=squares,
     gradient=False,
 )

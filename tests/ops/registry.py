@@ -102,6 +102,6 @@ def elementwise(op: Any, build: Any, torch: Any, *arrays: np.ndarray, special: b
         example(op, build, *given_arrays, torch=torch, gradient=False)
 
 
-def functional(name: str, *arguments: Any) -> Any:
+def functional(name: str, *arguments: Any, **named: Any) -> Any:
     """A function of torch.nn.functional."""
-    return lambda t, x, *more: getattr(t.nn.functional, name)(x, *more, *arguments)
+    return lambda t, x, *more: getattr(t.nn.functional, name)(x, *more, *arguments, **named)

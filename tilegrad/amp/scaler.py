@@ -9,7 +9,7 @@ from ..autograd.modes import no_grad
 from ..errors import ArgumentError
 from ..functions.arithmetic import where
 from ..functions.creation import tensor, zeros
-from ..ir.dtype import float32, int32
+from ..ir.dtype import bool_, float32, int32
 from ..lazy.evaluation import compute
 from ..lazy.handle import state as tracer
 from ..tensor import Tensor
@@ -49,11 +49,13 @@ class GradScaler:
         self._found: dict[int, Tensor] = {}
         """Whether the gradients of an optimizer, by its id, have elements that are infinite or NaN."""
         self._stepped: set[int] = set()
+        self._scaled = False
 
     def scale(self, outputs: Any) -> Any:
         """A loss, or several in lists or tuples, times the scale."""
         if not self.enabled:
             return outputs
+        self._scaled = True
         if isinstance(outputs, Tensor):
             return outputs * self._scale.to(outputs.device)
         if isinstance(outputs, (list, tuple)):
@@ -64,20 +66,23 @@ class GradScaler:
         """Divides the gradients of an optimizer's parameters by the scale, so that they can be clipped, say."""
         if not self.enabled:
             return
+        if not hasattr(optimizer, "param_groups"):
+            raise ArgumentError(f"GradScaler takes an optimizer, not a {type(optimizer).__name__}")
         if id(optimizer) in self._found:
             raise ArgumentError("GradScaler.unscale_ was called for this optimizer already since the last update()")
+        given = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        if not given:
+            raise ArgumentError("GradScaler: the optimizer has no gradients: call scaler.scale(loss).backward() first")
+        if not self._scaled:
+            raise ArgumentError(
+                "GradScaler: no loss was scaled, so the gradients would become too small: scaler.scale(loss).backward()"
+            )
         with no_grad():
             inverse = 1 / self._scale.double()
-            wrong: Tensor | None = None
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    if parameter.grad is None:
-                        continue
-                    bad = parameter.grad.isfinite().logical_not().any().to(self._scale.device)
-                    wrong = bad if wrong is None else wrong | bad
-                    parameter.grad.mul_(inverse.to(parameter.device))
-        if wrong is None:
-            raise ArgumentError("GradScaler: the optimizer has no gradients: call scaler.scale(loss).backward() first")
+            wrong = zeros((), dtype=bool_, device=self._scale.device)
+            for parameter in given:
+                wrong = wrong | parameter.grad.isfinite().logical_not().any().to(self._scale.device)
+                parameter.grad.mul_(inverse.to(parameter.device))
         self._found[id(optimizer)] = wrong
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -167,6 +172,11 @@ class GradScaler:
             return
         if not state_dict:
             raise ArgumentError("GradScaler.load_state_dict: the state is empty: was it saved from one not enabled?")
+        missing = [name for name in self.state_dict() if name not in state_dict]
+        if missing:
+            raise ArgumentError(
+                f"GradScaler.load_state_dict: the state has no {', '.join(missing)}: it is of something else"
+            )
         self.growth_factor = state_dict["growth_factor"]
         self.backoff_factor = state_dict["backoff_factor"]
         self.growth_interval = state_dict["growth_interval"]

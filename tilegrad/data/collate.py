@@ -79,6 +79,7 @@ def default_collate(samples: Sequence[Any]) -> Any:
 def joined(samples: Sequence[Any]) -> Any:
     """The same with arrays in place of tensors, except where there were tensors."""
     first = samples[0]
+    _require_one_kind(samples)
     match first:
         case Tensor():
             _require_one_shape([tuple(s.shape) for s in samples])
@@ -100,6 +101,22 @@ def joined(samples: Sequence[Any]) -> Any:
             return list(samples)
 
 
+def _require_one_kind(samples: Sequence[Any]) -> None:
+    kinds = (Tensor, (np.ndarray, np.generic), (bool, int, float), Mapping, (tuple, list))
+    kind = next((k for k in kinds if isinstance(samples[0], k)), object)
+    other = next((s for s in samples if not isinstance(s, kind)), samples[0])
+    if other is not samples[0]:
+        raise ArgumentError(
+            f"the samples of a batch are of two kinds, {type(samples[0]).__name__} and {type(other).__name__}: give "
+            "them one kind, or give a collate_fn that joins them"
+        )
+    if kind is Mapping and any(set(s) != set(samples[0]) for s in samples):
+        keys = sorted({str(key) for s in samples for key in set(s) ^ set(samples[0])})
+        raise ArgumentError(
+            f"not all samples of a batch have the keys {', '.join(keys)}: give a collate_fn that joins them"
+        )
+
+
 def _require_one_shape(shapes: Sequence[tuple[int, ...]]) -> None:
     if len(set(shapes)) > 1:
         raise ShapeError(
@@ -110,5 +127,7 @@ def _require_one_shape(shapes: Sequence[tuple[int, ...]]) -> None:
 
 def _numbers(samples: Sequence[Any]) -> np.ndarray[Any, Any]:
     """Python numbers in the type that a tensor of them has."""
+    if max(map(abs, samples)) >= 1 << 63 and all(isinstance(x, int) for x in samples):
+        raise ArgumentError(f"the samples of a batch have integers of more than 64 bits, as {max(samples, key=abs)}")
     made = tensor(list(samples))
     return made.numpy()

@@ -104,6 +104,8 @@ class Subset(Dataset[Sample]):
         return len(self.indices)
 
     def __getitem__(self, index: int) -> Sample:
+        if not -len(self) <= index < len(self):
+            raise IndexRangeError(f"there is no sample {index} in a data set of {len(self)}")
         return self.dataset[self.indices[index]]
 
     def rows(self, indices: Sequence[int]) -> tuple[np.ndarray, ...] | None:
@@ -126,7 +128,7 @@ class ConcatDataset(Dataset[Sample]):
     def __getitem__(self, index: int) -> Sample:
         number = index + len(self) if index < 0 else index
         if not 0 <= number < len(self):
-            raise IndexError(f"sample {index} of {len(self)}")
+            raise IndexRangeError(f"there is no sample {index} in a data set of {len(self)}")
         which = next(n for n, end in enumerate(self.ends) if number < end)
         return self.datasets[which][number - self.ends[which] + len(self.datasets[which])]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, check_callable
 from ..random import initial_seed
 from .collate import as_tensors, joined, pinned
 from .dataset import Dataset, IterableDataset
@@ -56,6 +56,7 @@ class DataLoader:
             raise ArgumentError("DataLoader: batch_sampler decides batch_size, shuffle, sampler and drop_last itself")
         ahead = 2 if prefetch_factor is None else prefetch_factor
         _check_workers(num_workers, ahead, timeout, persistent_workers)
+        _check_choices(collate_fn, sampler, batch_sampler)
         self.dataset = dataset
         self.batch_size = batch_size if batch_sampler is None else None
         self.drop_last = drop_last
@@ -197,6 +198,14 @@ class Maker:
         if not batch or (self.drop_last and len(batch) != self.size):
             raise StopIteration
         return joined(batch) if self.collate is None else self.collate(batch)
+
+
+def _check_choices(collate_fn: Any, sampler: Any, batch_sampler: Any) -> None:
+    if collate_fn is not None:
+        check_callable(collate_fn, "DataLoader: collate_fn")
+    for name, given in {"sampler": sampler, "batch_sampler": batch_sampler}.items():
+        if given is not None and not isinstance(given, Iterable):
+            raise ArgumentError(f"DataLoader: {name} gives numbers of samples one by one; {given!r} cannot be iterated")
 
 
 def _check_workers(count: int, ahead: int, timeout: float, persistent: bool) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, ShapeError, check_callable
 from ..functions.arithmetic import where
 from ..functions.creation import arange, as_tensor, tensor
 from ..ir.dtype import float32, uint8
@@ -64,7 +64,11 @@ class Compose(Transform):
     """
 
     def __init__(self, transforms: Sequence[Transformed]) -> None:
+        if not isinstance(transforms, Sequence):
+            raise ArgumentError(f"Compose takes a list of transforms, not a {type(transforms).__name__}")
         self.transforms = list(transforms)
+        for transform in self.transforms:
+            check_callable(transform, "Compose")
 
     def __call__(self, images: Any) -> Any:
         for transform in self.transforms:

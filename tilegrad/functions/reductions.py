@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ..ir.dtype import DType, bool_, int64, uint8
 from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
@@ -90,7 +90,7 @@ def sum_to_size(input: Tensor, *size: int) -> Tensor:
 @numpy_names
 def nansum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The sum of the elements that are numbers."""
-    return sum(input.nan_to_num(0.0, float("inf"), float("-inf")), dim, keepdim, dtype=dtype)
+    return sum(input.masked_fill(input.isnan(), 0) if input.dtype.is_float else input, dim, keepdim, dtype=dtype)
 
 
 @numpy_names
@@ -289,8 +289,12 @@ def diff(
 
     if prepend is not None or append is not None:
         input = cat([x for x in (prepend, input, append) if x is not None], dim)
+    if not input.dim():
+        raise AxisError("diff: a single number has no neighbours: it needs at least one dimension")
     for _ in range(n):
         extent = input.shape[dim]
+        if extent == 0:
+            break
         input = input.narrow(dim, 1, builtins.max(extent - 1, 0)) - input.narrow(dim, 0, builtins.max(extent - 1, 0))
     return input
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ArgumentError, ShapeError
-from ..ir.dtype import DType
+from ..ir.dtype import DType, int64
 from ..lazy.handle import Handle, wrap
 from ..ops.broadcasting import shown
-from .creation import arange, linspace
+from .creation import arange, linspace, zeros
 from .promotion import floating
 from .selecting import Sorted
 from .views import numpy_names
@@ -106,6 +106,8 @@ def nanmean(
 @numpy_names
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Sorted:
     """The element that is most often there along a dimension, the least of several; and the last place of it."""
+    if not input.dim():
+        return Sorted(input.clone(), zeros((), dtype=int64, device=input.device))
     ordered, order = input.movedim(dim, -1).sort(-1)
     place = arange(ordered.shape[-1], device=input.device)
     new = place.new_ones(1, dtype=place.dtype).expand(*ordered.shape[:-1], 1).bool()

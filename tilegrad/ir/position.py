@@ -326,7 +326,7 @@ def _remainder(x: Expr, divisor: Expr) -> Expr:
 
 def _compared(fn: str, x: Expr, y: Expr) -> Expr | None:
     """A comparison that the ranges of its sides decide."""
-    low, high = bounds(x - y)
+    low, high = _difference(x, y)
     always = {
         "lt": high is not None and _least(-1 - high) >= 0,
         "le": high is not None and _least(0 - high) >= 0,
@@ -339,6 +339,22 @@ def _compared(fn: str, x: Expr, y: Expr) -> Expr | None:
     if always[fn]:
         return TRUE
     return FALSE if always[opposite[fn]] else None
+
+
+def _difference(x: Expr, y: Expr) -> Bounds:
+    """The bounds of x - y. Where int64 would wrap around, they are those of whole numbers, which do not:
+
+    >>> i = Index("i", 4)
+    >>> print(i >= -(2**63), apply("maximum", i, const(-(2**63), int64)))
+    True i
+    """
+    apart = linear(x).get((), 0) - linear(y).get((), 0)
+    if -(1 << 63) <= apart < 1 << 63:
+        return bounds(x - y)
+    total = dict(linear(x))
+    for product, c in linear(y).items():
+        total[product] = total.get(product, 0) - c
+    return _bounds_of_sum(total)
 
 
 def _extreme(fn: str, x: Expr, y: Expr) -> Expr | None:

@@ -151,7 +151,10 @@ def is_varying_number(x: Any) -> bool:
 def grid_of(kernel: KernelBase, grid: Any, meta: Mapping[str, Any]) -> tuple[int, ...]:
     """How many programs run, along up to three axes."""
     name = kernel.fn.__name__
-    found = grid(dict(meta)) if callable(grid) else grid
+    try:
+        found = grid(dict(meta)) if callable(grid) else grid
+    except KeyError as missing:
+        raise KernelLaunchError(f"kernel {name}: its grid asks for {missing}; there are {', '.join(meta)}") from None
     extents = tuple(found) if isinstance(found, tuple | list) else (found,)
     if not 1 <= len(extents) <= 3:
         raise KernelLaunchError(f"kernel {name}: a grid has one to three axes, and this has {len(extents)}: {found!r}")

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from ..errors import KernelError
 from .source import Source
 from .values import constexpr
 
@@ -16,7 +17,9 @@ class KernelBase:
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         if not inspect.isfunction(fn):
-            raise TypeError(f"a kernel is a function defined by def, and not {fn!r}")
+            raise KernelError(f"a kernel is a function defined by def, and not {fn!r:.80}")
+        if fn.__name__ == "<lambda>":
+            raise KernelError("a kernel is a function defined by def, and not a lambda: it stores what it computes")
         self.fn = fn
         self.signature = inspect.signature(fn)
         self.static = frozenset(name for name, p in self.signature.parameters.items() if _is_constexpr(p.annotation))

@@ -92,6 +92,11 @@ class Autotuned(Chosen):
         self.cache: dict[tuple[Any, ...], Config] = {}
         self.best_config: Config | None = None
         names = self.kernel.signature.parameters
+        wrong = next((c for c in self.configs if not isinstance(c, Config)), None)
+        if wrong is not None:
+            raise KernelError(
+                f"autotune: kernel {self.__name__}: a configuration is tilegrad.Config({{...}}), not {wrong!r}"
+            )
         for name in [*self.keys, *(n for c in self.configs for n in c.kwargs)]:
             if name not in names:
                 raise KernelError(

@@ -56,6 +56,15 @@ __all__ = [
 ]
 
 
+EXACT = 40
+"""From here on, log(1 + exp(x)) is x to the last bit of a float64."""
+
+
+def _wide(input: Tensor) -> Tensor:
+    """Half precision as float32: exp(12) and the third power of 41 are more than float16 can hold."""
+    return input.float() if input.dtype.bits == 16 else input
+
+
 def _placed(input: Tensor, result: Tensor, inplace: bool) -> Tensor:
     return input.copy_(result) if inplace else result
 
@@ -130,7 +139,7 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    return _placed(input, input * ((input + 3).clamp(0, 6) / 6), inplace)
+    return _placed(input, input * hardsigmoid(input), inplace)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
@@ -170,14 +179,17 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
         case "none":
             return wrap(activation.gelu(floating(input, "gelu")))
         case "tanh":
-            return input * 0.5 * (1 + ((input + input * input * input * 0.044715) * sqrt(2 / pi)).tanh())
+            x = _wide(input)
+            return (x * 0.5 * (1 + ((x + x * x * x * 0.044715) * sqrt(2 / pi)).tanh())).to(input.dtype)
         case _:
             raise ArgumentError(f"gelu: approximate is {approximate!r}: it must be 'none' or 'tanh'")
 
 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    scaled = input * beta
-    return where(scaled > threshold, input, scaled.clamp(max=threshold).exp().log1p() / beta)
+    """log(1 + exp(beta * x)) / beta, and x itself where beta * x is above a threshold."""
+    wide = _wide(input)
+    scaled = wide * beta
+    return where(scaled > threshold, wide, scaled.clamp(max=threshold).exp().log1p() / beta).to(input.dtype)
 
 
 def softsign(input: Tensor) -> Tensor:
@@ -189,7 +201,8 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def logsigmoid(input: Tensor) -> Tensor:
-    return input.clamp(max=0) - (-input.abs()).exp().log1p()
+    """Smooth everywhere: min(x, 0) - log(1 + exp(-|x|)) has a corner at 0, where its gradient would be wrong."""
+    return -softplus(-input, threshold=EXACT)
 
 
 # --- along an axis -----------------------------------------------------------------------------------

@@ -51,6 +51,8 @@ class _Convolution(Module):
         modes = ("zeros", *MODES[1:])
         if padding_mode not in modes:
             raise ArgumentError(f"{name}: padding_mode={padding_mode!r} is not there; there are {', '.join(modes)}")
+        if not all(isinstance(channel, int) for channel in channels):
+            raise ArgumentError(f"{name}: numbers of channels are integers, not {channels[0]!r} and {channels[1]!r}")
         if type(groups) is not int or groups < 1 or channels[0] % groups or channels[1] % groups:
             raise ShapeError(f"{name}: groups={groups} does not divide {channels[0]} and {channels[1]} channels")
         if isinstance(padding, str) and padding not in ("same", "valid"):

@@ -17,8 +17,8 @@ LOWEST = -1.7580993408473766
 
 
 def checked_probability(name: str, p: float) -> float:
-    if not 0 <= p <= 1:
-        raise ArgumentError(f"{name}: p={p} is no probability: give a number from 0 to 1")
+    if not (isinstance(p, (int, float)) and 0 <= p <= 1):
+        raise ArgumentError(f"{name}: p={p!r} is no probability: give a number from 0 to 1")
     return p
 
 

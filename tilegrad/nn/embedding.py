@@ -129,6 +129,7 @@ class EmbeddingBag(_Table):
     ) -> None:
         settings = (padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
         super().__init__(num_embeddings, embedding_dim, *settings, _weight, device, dtype)
+        embeddings.check_mode(mode)
         self.mode = mode
         self.include_last_offset = include_last_offset
 

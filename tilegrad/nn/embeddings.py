@@ -8,6 +8,8 @@ from ..functions.arithmetic import where
 from ..functions.creation import arange, zeros
 from ..functions.selecting import embedding as rows_of
 from ..functions.selecting import one_hot
+from ..jitted.function import tracing
+from ..lazy.evaluation import SMALL, array_of
 from ..tensor import Tensor
 
 __all__ = ["embedding", "embedding_bag", "one_hot"]
@@ -77,8 +79,7 @@ def embedding_bag(
     padding_idx: int | None = None,
 ) -> Tensor:
     """The sum, mean or maximum of the rows of each bag: a row of `input`, or what lies between two `offsets`."""
-    if mode not in BAGS:
-        raise ArgumentError(f"embedding_bag: mode {mode!r} is not there; there are {', '.join(BAGS)}")
+    check_mode(mode)
     if per_sample_weights is not None and (mode != "sum" or per_sample_weights.shape != input.shape):
         raise ArgumentError(
             f"embedding_bag: per_sample_weights {tuple(per_sample_weights.shape)} need the mode 'sum' (not {mode!r}) "
@@ -95,6 +96,7 @@ def embedding_bag(
         rows = rows * per_sample_weights.unsqueeze(-1)
     if offsets is None:
         return _pooled(rows, used, mode)
+    _check_offsets(offsets, input.shape[0])
     starts = offsets[:-1] if include_last_offset else offsets
     here = arange(input.shape[0], device=input.device)
     bag = (here.unsqueeze(1) >= starts.unsqueeze(0)).long().sum(1) - 1
@@ -104,6 +106,23 @@ def embedding_bag(
     # a product with 0 and 1 rather than additions by index: its gradient is a product as well
     shares = member.to(rows.dtype)
     return (shares if mode == "sum" else shares / shares.sum(1, keepdim=True).clamp(min=1)) @ rows
+
+
+def check_mode(mode: str) -> None:
+    if mode not in BAGS:
+        raise ArgumentError(f"embedding_bag: mode {mode!r} is not there; there are {', '.join(BAGS)}")
+
+
+def _check_offsets(offsets: Tensor, count: int) -> None:
+    """Raises unless bags begin one after the other, where that can be seen without computing anything."""
+    if tracing() or offsets.value.buffer is None or not 0 < offsets.numel() <= SMALL:
+        return
+    starts = array_of(offsets).tolist()
+    if starts[0] != 0 or starts != sorted(starts) or starts[-1] > count:
+        raise ArgumentError(
+            f"embedding_bag: offsets {starts} of {count} numbers: the first is 0, none is less than the one before it, "
+            f"and none is more than {count}"
+        )
 
 
 def _pooled(rows: Tensor, used: Tensor, mode: str) -> Tensor:

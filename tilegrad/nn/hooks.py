@@ -8,6 +8,7 @@ from warnings import warn
 
 from ..autograd.function import Function
 from ..autograd.modes import is_grad_enabled
+from ..errors import check_callable
 from ..tensor import Tensor
 from ..tree import flatten, unflatten
 
@@ -101,6 +102,7 @@ class Hooked:
         with_kwargs: bool = False,
         always: bool = False,
     ) -> Handle:
+        check_callable(function, f"{type(self).__name__}: a hook")
         return Handle(self._hooks.setdefault(kind, {}), Hook(function, with_kwargs, always), first)
 
     def register_forward_pre_hook(

@@ -8,11 +8,14 @@ from ..errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
 from ..functions.arithmetic import where
 from ..functions.autocasting import in_float32
 from ..functions.creation import arange
-from ..functions.promotion import kind_of
+from ..functions.promotion import kind_of, pair
 from ..jitted.function import tracing
 from ..lazy.evaluation import SMALL, array_of
+from ..lazy.handle import wrap
+from ..ops import likelihood
 from ..ops.broadcasting import shown
 from ..tensor import Tensor
+from .activations import logsigmoid
 from .distances import linear
 
 __all__ = [
@@ -266,7 +269,7 @@ def binary_cross_entropy(
     """Of probabilities; logarithms end at -100, so that a wrong certainty has a finite price."""
     reduction = reduction_of(size_average, reduce, reduction)
     same_shape("binary_cross_entropy", input, target)
-    losses = -(target * input.log().clamp(min=-100) + (1 - target) * (-input).log1p().clamp(min=-100))
+    losses = wrap(likelihood.binary_cross_entropy(*pair(input, target, "binary_cross_entropy")))
     return reduced(losses if weight is None else losses * weight, reduction)
 
 
@@ -283,9 +286,8 @@ def binary_cross_entropy_with_logits(
     """Of logits, without overflow for large ones."""
     reduction = reduction_of(size_average, reduce, reduction)
     same_shape("binary_cross_entropy_with_logits", input, target)
-    softplus = (-input.abs()).exp().log1p() + (-input).clamp(min=0)
     scale = 1 if pos_weight is None else (pos_weight - 1) * target + 1
-    losses = (1 - target) * input + scale * softplus
+    losses = (1 - target) * input - scale * logsigmoid(input)
     return reduced(losses if weight is None else losses * weight, reduction)
 
 

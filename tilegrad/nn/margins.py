@@ -164,7 +164,7 @@ def multi_margin_loss(
     check_range(target, count, -1)
     right = arange(count, dtype=target.dtype, device=target.device) == target.unsqueeze(-1)
     score = where(right, input, 0.0).sum(-1, keepdim=True)
-    above = (margin - score + input).clamp(min=0)
+    above = (margin - score + input).relu()
     losses = where(right, 0.0, above if p == 1 else above * above)
     if weight is not None:
         losses = losses * where(right, weight, 0.0).sum(-1, keepdim=True)
@@ -185,7 +185,7 @@ def multilabel_margin_loss(
     classes = arange(count, dtype=target.dtype, device=target.device)
     right = ((wanted.unsqueeze(-1) == classes) & listed.unsqueeze(-1)).any(-2)
     scores = input.gather(-1, wanted.long())
-    above = (1 - scores.unsqueeze(-1) + input.unsqueeze(-2)).clamp(min=0)
+    above = (1 - scores.unsqueeze(-1) + input.unsqueeze(-2)).relu()
     losses = where(listed.unsqueeze(-1) & ~right.unsqueeze(-2), above, 0.0)
     return reduced(losses.sum((-2, -1)) / count, reduction)
 

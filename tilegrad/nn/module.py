@@ -104,15 +104,31 @@ class Module(Hooked):
         self.__dict__.pop(name, None)
         registry[name] = value
 
+    def _require(self, name: str, value: Any, kind: type, registry: dict[str, Any]) -> None:
+        """Raises unless something is of the kind that is registered, and no other part has its name."""
+        module = type(self).__name__
+        if value is not None and not isinstance(value, kind):
+            raise ArgumentError(f"{module}: {name!r} is to be a {kind.__name__} or None, not a {type(value).__name__}")
+        if self._registry(name) not in (None, registry):
+            raise ArgumentError(f"{module} already has a part {name!r} of another kind: choose another name")
+
     def register_parameter(self, name: str, param: Parameter | None) -> None:
+        self._require(name, param, Parameter, self._parameters)
         self._register(self._parameters, name, param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """A tensor that belongs to the state but is not trained."""
+        self._require(name, tensor, Tensor, self._buffers)
         self._register(self._buffers, name, tensor)
         (self._passing.discard if persistent else self._passing.add)(name)
 
     def add_module(self, name: str, module: Module | None) -> None:
+        if isinstance(module, type):
+            raise ArgumentError(
+                f"{type(self).__name__}, at {name}: {module.__name__} is a class: {module.__name__}(...)"
+            )
+        if module is not None and not callable(module):
+            raise ArgumentError(f"{type(self).__name__}, at {name}: a module is wanted, not {module!r:.60}")
         self._register(self._modules, name, module)
 
     register_module = add_module

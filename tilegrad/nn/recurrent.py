@@ -240,6 +240,10 @@ class RNNBase(Module):
         found = []
         for state, shape in zip(given, shapes, strict=True):
             wanted = shape if batched else (shape[0], shape[2])
+            if not isinstance(state, Tensor):
+                raise ArgumentError(
+                    f"{type(self).__name__}: an initial state is a tensor, not a {type(state).__name__}"
+                )
             if tuple(state.shape) != wanted:
                 raise ShapeError(
                     f"{type(self).__name__}: an initial state of the shape {tuple(state.shape)}: it must be {wanted}, "

@@ -402,6 +402,9 @@ def pad(x: Value, widths: Sequence[tuple[int, int]], value: float = 0) -> Value:
     for n, (before, after) in enumerate(widths):
         cut = max(0, -before) + max(0, -after)
         if cut:
+            extent = x.shape[n]
+            if isinstance(extent, int) and extent < cut:
+                raise ShapeError(f"pad: ({before}, {after}) cuts more from axis {n} of {shown(x.shape)} than is there")
             x = _sliced(x, n, max(0, -before), 1, x.shape[n] - cut)
     if all(before <= 0 and after <= 0 for before, after in widths):
         return x

@@ -67,6 +67,8 @@ class Prod(Reduction):
 
 def _product_before(x: Value) -> Value:
     """For each element along the last axis the product of those before it."""
+    if x.shape[-1] == 0:
+        return x
     shifted = pad(narrow(x, -1, 0, x.shape[-1] - 1), [*[(0, 0)] * (x.type.rank - 1), (1, 0)], 1.0)
     return Cumprod(shifted, x.type.rank - 1)
 

@@ -25,6 +25,8 @@ class CosineAnnealingLR(LRScheduler):
     """From the initial learning rate to `eta_min` and back along a cosine, each way in `T_max` epochs."""
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
+        if T_max < 1:
+            raise ArgumentError(f"CosineAnnealingLR: T_max is {T_max}: it must be at least 1")
         self.T_max = T_max
         self.eta_min = eta_min
         super().__init__(optimizer, last_epoch)

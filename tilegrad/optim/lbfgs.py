@@ -110,6 +110,8 @@ class _Run:
         self.evaluations += 1
         with enable_grad():
             loss = self.closure()
+        if loss is None:
+            raise ArgumentError("LBFGS: the closure returned None: it must return the loss that it computed")
         parts = [p.new_zeros(p.numel()) if p.grad is None else p.grad.reshape(-1) for p in self.parameters]
         gradient = cat([part.detach() for part in parts])
         compute(loss, gradient)

@@ -107,7 +107,9 @@ class Optimizer(Hooked, ABC):
                 continue
             if not (isinstance(value, (int, float)) and value >= 0):
                 raise ArgumentError(f"{self.name}: {name} is {value!r}: it must be a number, 0 or more")
-        betas = group.get("betas", ())
+        betas = group.get("betas", (0, 0))
+        if not isinstance(betas, Sequence) or len(betas) != 2:
+            raise ArgumentError(f"{self.name}: betas are two numbers, as in (0.9, 0.999), not {betas!r}")
         if not all(isinstance(beta, (int, float)) and 0 <= beta < 1 for beta in betas):
             raise ArgumentError(f"{self.name}: betas are {betas}: both must be from 0 up to below 1")
         for name in ("alpha", "rho"):

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from ..backend import cuda
 from ..backend.cpu.limits import measure_again
-from ..backend.cuda import nvrtc
+from ..backend.cuda import libraries, nvrtc
+from ..backend.cuda.device import CudaDevice
 from ..config import settings
 from ..runtime.device import device, devices
 
@@ -56,6 +57,7 @@ def findings() -> list[Finding]:
         _knobs(),
         *_graphics(),
         _compiler(),
+        *_cuda_libraries(),
         *(_library(name, *about) for name, about in OPTIONAL.items()),
     ]
 
@@ -169,6 +171,26 @@ def _compiler() -> Finding:
     if nvrtc.is_available():
         return Finding("NVRTC", ".".join(map(str, nvrtc.version())))
     return Finding("NVRTC", "absent", "for kernels on NVIDIA GPUs: pip install 'tilegrad[cuda]'")
+
+
+def _cuda_libraries() -> list[Finding]:
+    """Those that may be used for products, and how they are found unfit."""
+    if cuda.absence():
+        return []
+    driver = next((d.properties.driver_version for d in devices() if isinstance(d, CudaDevice)), 0)
+    lines = []
+    for name, found, use in (
+        ("cuBLASLt", libraries.cublaslt(), "for products where it is faster"),
+        ("cuDNN", libraries.cudnn(), "nothing calls it"),
+    ):
+        if found is None:
+            lines.append(Finding(name, "not found"))
+            continue
+        why = found.unfit(driver) or ("" if libraries.allowed() else "TILEGRAD_LIBRARIES=off")
+        lines.append(
+            Finding(name, f"{'.'.join(map(str, found.version))} ({found.path}): {f'not used: {why}' if why else use}")
+        )
+    return lines
 
 
 def _library(name: str, purpose: str, package: str) -> Finding:

@@ -20,6 +20,7 @@ class Products(NamedTuple):
     unit_rows: int = 6
     unit_columns: int = 8
     """What one innermost loop computes at a time, about: odd remainders cost as much."""
+    unit_depth: int = 1
     rate: float = 16.0
     """Products that a core adds up in a cycle."""
     load: float = 0.0
@@ -28,6 +29,8 @@ class Products(NamedTuple):
     """Cycles that an element of an operand takes besides, before they are."""
     start: float = 2000.0
     """Cycles that an instance takes besides."""
+    late: float = 0.0
+    """By how many instances a worker is late at the end, about: where cores differ, many small ones are better."""
     area: int = 1 << 16
     """Elements of a result of 32 bits that an instance keeps at most."""
     fill: int = 0
@@ -38,6 +41,9 @@ class Products(NamedTuple):
     piece: int = 0
     """Bytes in whose multiples operands lie that are copied while products are computed, without a look at each
     element: convolutions are laid out for it; 0: operands are computed as they are packed."""
+    transformed: int = 0
+    """Channels from which on convolutions with 3 x 3 taps may be products of transformed tiles, where less than
+    float32 is asked for; 0: they are not."""
 
 
 class Grain(NamedTuple):
@@ -101,9 +107,12 @@ class Grain(NamedTuple):
 
 
 MATRIX_UNIT = Products(
-    rows=256, columns=512, depth=512, unit_rows=32, unit_columns=16, rate=256.0, pack=0.3, area=1 << 17
+    rows=256, columns=512, depth=384, unit_rows=32, unit_columns=16, unit_depth=32, rate=256.0, pack=0.4, late=0.3
 )
-"""Of AMX. The depth is in bfloat16 parts: so much of 32 columns stays in the first cache."""
+"""Of AMX. The depth is in bfloat16 parts: so much of 32 columns, and of rows that pass by, stays in the first cache."""
+LEAST_FOR_UNIT = (8, 32, 16)
+"""The least rows, depth and columns of a product that is worth such a unit, with factors in one part; with more parts,
+so many times as many rows."""
 
 
 def few_large(workers: int, cache: int, lanes: int = 8, registers: int = 16) -> Grain:
@@ -114,7 +123,9 @@ def few_large(workers: int, cache: int, lanes: int = 8, registers: int = 16) -> 
     >>> few_large(2, 2 << 20, 16, 32).products[:5]
     (512, 512, 256, 14, 16)
     """
-    side = max(64, min(512, int((cache / 8) ** 0.5) // 16 * 16))  # a square left operand of this side: half of the cache
+    side = max(
+        64, min(512, int((cache / 8) ** 0.5) // 16 * 16)
+    )  # a square left operand of this side: half of the cache
     limits = Products(
         rows=side,
         columns=side,

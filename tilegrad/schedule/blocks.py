@@ -7,11 +7,9 @@ from typing import NamedTuple
 
 from ..ir.size import Dim
 from ..runtime.choice import Choice, chosen, power
-from ..runtime.grain import Grain, Products
+from ..runtime.grain import LEAST_FOR_UNIT, Grain, Products
 from .instances import number_of
 
-LEAST_FOR_UNIT = (8, 16, 32)
-"""The least m, n and k of a product that is worth a matrix unit fed from the caches."""
 LEAST_WIDTH = 128
 """Columns of the tiles of a kernel with many sums there."""
 SMALLEST = 16
@@ -49,9 +47,10 @@ class Sized(NamedTuple):
 
 def limits_of(extents: Extents | Sized, grain: Grain) -> Products:
     """What tiles go by: in the matrix unit, if there is one and the product is large enough for it."""
-    unit = grain.unit
-    large = zip(extents[:3], LEAST_FOR_UNIT, strict=True)
-    if unit is None or not extents.products or any(number_of(extent) < least for extent, least in large):
+    unit, (rows, depth, columns) = grain.unit, LEAST_FOR_UNIT
+    if unit is None or not extents.products or number_of(extents.m) < rows * extents.parts:
+        return grain.products
+    if number_of(extents.k) < depth or number_of(extents.n) < columns:
         return grain.products
     depth, rate = unit.depth // extents.parts, unit.rate / extents.products
     columns = max(LEAST_WIDTH, unit.columns // extents.sums)
@@ -74,7 +73,7 @@ def blocks(extents: Extents, grain: Grain) -> Choice:
         sized = [(_time(known, grain, *c), -c[0] * c[1], -c[1], c) for c in _powers(extents, limits)]
         height, width = min(sized)[-1]
         return chosen(m=height, n=width, k=_power_depth(extents, limits))
-    depth = _depth(k, limits.depth) if type(k) is int else limits.depth // 2
+    depth = _depth(k, limits.depth, limits.unit_depth) if type(k) is int else limits.depth // 2
     if type(m) is not int or type(n) is not int:
         return chosen(m=_sole(m, limits.rows // 2), n=_sole(n, limits.columns // 4), k=depth)
     known = Sized(m, n, number_of(k), *extents[3:])
@@ -152,15 +151,17 @@ def _sole(extent: Dim, most: int) -> int:
     return min(extent, most) if type(extent) is int else most
 
 
-def _depth(k: int, most: int) -> int:
+def _depth(k: int, most: int, unit: int = 1) -> int:
     """Pieces of a sum without a rest if they are not much shorter for it: a rest is the same code once more.
 
     >>> [_depth(k, 256) for k in (150, 676, 1024, 3456, 1021)]
     [150, 169, 256, 216, 256]
+    >>> [_depth(k, 192, 32) for k in (150, 676, 1024, 3456, 1021)]
+    [150, 192, 128, 192, 192]
     """
     fewest = -(-k // most)
-    pieces = next((n for n in range(fewest, fewest * 3 // 2 + 1) if k % n == 0), None)
-    return k // pieces if pieces else _piece(k, fewest, 4, most)
+    pieces = next((n for n in range(fewest, fewest * 3 // 2 + 1) if k % (n * unit) == 0), None)
+    return k // pieces if pieces else _piece(k, fewest, max(4, unit), most)
 
 
 def _pieces(extent: int, most: int, unit: int) -> Iterator[int]:
@@ -195,4 +196,4 @@ def _time(extents: Sized, grain: Grain, height: int, width: int) -> float:
     around = height * width / 4 + limits.start
     if limits.load and height * width <= limits.area:  # two share a worker: while one stores, the other multiplies
         around *= 0.8
-    return most * (k * (products + (width + height) * limits.pack) + around)
+    return (most + limits.late) * (k * (products + (width + height) * limits.pack) + around)

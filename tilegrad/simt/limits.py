@@ -136,6 +136,8 @@ def occupancy(on: Any = None, threads: int = 256, registers: int = 0, shared: in
     limits = gpu(on)
     if not 1 <= threads <= limits.threads_per_block:
         raise LaunchError(f"{threads} threads in a block: {limits.name} allows 1 to {limits.threads_per_block}")
+    if registers < 0 or shared < 0:
+        raise ArgumentError(f"{registers} registers a thread, {shared} bytes of shared memory: they are 0 or more")
     warps = -(-threads // limits.warp)
     most_warps = limits.threads_per_multiprocessor // limits.warp
     allowed = {"blocks": limits.blocks_per_multiprocessor, "threads": most_warps // warps}

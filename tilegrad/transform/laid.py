@@ -1,9 +1,10 @@
-"""Convolutions are laid out for devices that copy operands in pieces while they multiply.
+"""Convolutions are laid out for devices: for those that copy operands in pieces while they multiply, in rows; where
+products take most of the time and 3 x 3 taps may be computed by fewer of them, in tiles (`winograd.py`).
 
-There, what an operand costs is how it lies in memory: computing where each element is takes longer than the products.
-So the input gets its padding and the order (groups, images, *positions, channels) once, in memory, and so do the
-weights; what is left are products of matrices (`ops/lines.py`). Windows that are a stride apart become neighbours: the
-positions of a stride are channels.
+In rows, what an operand costs is how it lies in memory: computing where each element is takes longer than the
+products. So the input gets its padding and the order (groups, images, *positions, channels) once, in memory, and so do
+the weights; what is left are products of matrices (`ops/lines.py`). Windows that are a stride apart become neighbours:
+the positions of a stride are channels.
 
 The rows of an image are as far apart as they need be for the padding of one to be that of the next; windows that
 would begin in it are computed with the others, and not stored.
@@ -28,6 +29,7 @@ from ..ops.sliding import Sliding
 from ..runtime.grain import Grain
 from .overlaid import overlaid
 from .share import moved
+from .winograd import by_fewer_products
 
 FEW_BYTES = 64
 """Of the channels of a position, up to which those of neighbouring rows are put beside them."""
@@ -48,8 +50,11 @@ def laid(graph: Graph, grain: Grain = Grain()) -> Graph:
     graph(x: bf16[2,1,8,6], w: bf16[1,16,8,3])
       ...
     """
-    if not grain.products.piece:
-        return overlaid(graph)
+    products = grain.products
+    if not products.piece:
+        graph = overlaid(graph)
+    if not products.piece and not products.transformed:
+        return graph
     given = set(graph.inputs)
     new: dict[Value, Value] = {}
     for value in graph.values():
@@ -58,7 +63,8 @@ def laid(graph: Graph, grain: Grain = Grain()) -> Graph:
             continue
         made = moved(value, tuple([new[x] for x in value.inputs]))
         with working_for(value.location):
-            new[value] = _laid_out(made, grain.products.piece) or made
+            other = _laid_out(made, products.piece) if products.piece else by_fewer_products(made, products)
+            new[value] = other or made
     if all(x is y for x, y in new.items()):
         return graph
     return Graph(graph.inputs, tuple([new[v] for v in graph.outputs]))

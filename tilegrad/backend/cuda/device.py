@@ -21,6 +21,7 @@ from ...runtime.buffer import Buffer
 from ...runtime.device import CompiledKernel, Device, Executable, Statistics, known_devices
 from ...runtime.grain import Grain, many_small
 from ...runtime.once import lock
+from .choosing import Choices
 from .driver import Driver, DriverFault
 from .functions import Functions
 from .memory import CudaBuffer, Memory, Tally
@@ -74,6 +75,7 @@ class CudaDevice(Device):
             self.staging = Staging(self)
             self.pinned = Pinned(self)
             self.functions = Functions(self)
+            self.choices = Choices(self)
             self.queues: list[Queue] = []
             self.default = self.new_queue()
             self.driver.explainers.append(self.explained)

@@ -18,6 +18,7 @@ from .tensor_map import ALIGNED, BYTES, TensorMap
 if TYPE_CHECKING:
     from ...ir.tile import Kernel
     from .build import Built
+    from .cublaslt import CublasLt
 
 OLDEST = 12000
 """The first driver that has everything in the table of `native.py`: CUDA 12.0."""
@@ -111,7 +112,22 @@ class CopyCall:
         self.maps: tuple[tuple[TensorMap, int], ...] = ()
 
 
+class LibraryCall(ABC):
+    """Work that a library of NVIDIA's puts on a stream; it can be part of a graph. `slots` are what it is given, and
+    last the address of so much `workspace`."""
+
+    name: str
+    slots: memoryview
+    workspace: int
+    maps: tuple[tuple[TensorMap, int], ...] = ()
+
+    @abstractmethod
+    def start(self, driver: Driver, stream: int) -> None: ...
+
+
 Call = KernelCall | CopyCall
+NodeCall = Call | LibraryCall
+"""What can be part of a graph."""
 
 
 class Driver(ABC):
@@ -264,12 +280,16 @@ class Driver(ABC):
     @abstractmethod
     def launch(self, call: Call, stream: int) -> None: ...
 
-    def start(self, call: Call | ForeignCall, stream: int) -> None:
+    def start(self, call: NodeCall | ForeignCall, stream: int) -> None:
         """Launches a kernel or a copy, or calls somebody else's function."""
-        if isinstance(call, ForeignCall):
+        if isinstance(call, ForeignCall | LibraryCall):
             call.start(self, stream)
         else:
             self.launch(call, stream)
+
+    def products(self) -> CublasLt | None:
+        """The library for matrix products, for the context that the thread has entered; None: there is none."""
+        return None
 
     # --- graphs --------------------------------------------------------------------------------
 
@@ -277,13 +297,13 @@ class Driver(ABC):
     def new_graph(self) -> int: ...
 
     @abstractmethod
-    def add_node(self, graph: int, call: Call, after: Sequence[int], context: int) -> int: ...
+    def add_node(self, graph: int, call: NodeCall, after: Sequence[int], context: int) -> int: ...
 
     @abstractmethod
     def instantiate(self, graph: int) -> int: ...
 
     @abstractmethod
-    def renew_node(self, executable: int, node: int, call: Call, context: int) -> None:
+    def renew_node(self, executable: int, node: int, call: NodeCall, context: int) -> None:
         """Gives a node the arguments that the call has now."""
 
     @abstractmethod

@@ -58,7 +58,7 @@ class Binding:
     def __init__(self, executable: CudaExecutable, sizes: Mapping[str, int]) -> None:
         self.device = device = executable.device
         self.name = executable.program.name
-        self.plan = planned(executable.program, executable.functions, device.properties, sizes)
+        self.plan = planned(executable.program, executable.functions, device.properties, sizes, device.choices.instead)
         self.work = Work(self.name, tuple([(step.call.name, step.origin) for step in self.plan.steps]))
         self.made = [(bytes, class_bytes(bytes)) for bytes in self.plan.made]
         self.is_graph = len(self.plan.steps) > 1 and not self.plan.calls_outside

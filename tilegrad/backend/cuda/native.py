@@ -6,11 +6,25 @@ import ctypes
 import sys
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...errors import DeviceError
-from .driver import ATTRIBUTES, NOT_READY, OLDEST, Call, CopyCall, Driver, DriverFault, KernelCall
+from ...errors import DeviceError, RuntimeFault
+from .driver import (
+    ATTRIBUTES,
+    NOT_READY,
+    OLDEST,
+    Call,
+    CopyCall,
+    Driver,
+    DriverFault,
+    KernelCall,
+    LibraryCall,
+    NodeCall,
+)
 from .tensor_map import TensorMap
+
+if TYPE_CHECKING:
+    from .cublaslt import CublasLt
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
@@ -31,9 +45,11 @@ TABLE: dict[str, tuple[Any, ...]] = {
     "cuMemPoolSetAccess": (handle, c_void_p, words),
     "cuMemPoolTrimTo": (handle, words),
     "cuCtxSetCurrent": (handle,),
+    "cuCtxGetCurrent": (out,),
     "cuCtxSynchronize": (),
     "cuMemGetInfo_v2": (POINTER(c_size_t), POINTER(c_size_t)),
     "cuStreamCreateWithPriority": (out, word, c_int),
+    "cuStreamDestroy_v2": (handle,),
     "cuStreamSynchronize": (handle,),
     "cuStreamQuery": (handle,),
     "cuStreamWaitEvent": (handle, handle, word),
@@ -61,9 +77,13 @@ TABLE: dict[str, tuple[Any, ...]] = {
     "cuGraphDestroy": (handle,),
     "cuGraphAddKernelNode_v2": (out, handle, c_void_p, words, c_void_p),
     "cuGraphAddMemcpyNode": (out, handle, c_void_p, words, c_void_p, handle),
+    "cuGraphAddChildGraphNode": (out, handle, c_void_p, words, handle),
+    "cuStreamBeginCapture_v2": (handle, c_int),
+    "cuStreamEndCapture": (handle, out),
     "cuGraphInstantiateWithFlags": (out, handle, c_uint64),
     "cuGraphExecDestroy": (handle,),
     "cuGraphExecKernelNodeSetParams_v2": (handle, handle, c_void_p),
+    "cuGraphExecChildGraphNodeSetParams": (handle, handle, handle),
     "cuGraphExecMemcpyNodeSetParams": (handle, handle, c_void_p, handle),
     "cuGraphLaunch": (handle, handle),
 }
@@ -72,6 +92,8 @@ TABLE: dict[str, tuple[Any, ...]] = {
 NON_BLOCKING, UNTIMED, KEEP_ALL, MOST_SHARED, PORTABLE = 1, 2, 4, 8, 1
 DEVICE_MEMORY = 2
 ON_DEVICE, READ_AND_WRITE = 1, 3
+RELAXED = 2
+"""A capture in which other threads may do what they like."""
 
 
 class Access(ctypes.Structure):
@@ -147,6 +169,7 @@ class NativeDriver(Driver):
         if code:
             raise DeviceError(f"the NVIDIA driver finds no GPU: {self._fault(code, 'cuInit').reason}")
         self.pools: dict[int, int] = {}
+        self._products: dict[int, CublasLt | None] = {}
 
     def call(self, name: str, *arguments: Any) -> None:
         """Calls a function, and raises what it returns unless that is success."""
@@ -320,22 +343,69 @@ class NativeDriver(Driver):
         if code:
             raise self.explained(self._fault(code, f"the launch of {call.name}"))
 
+    def products(self) -> CublasLt | None:
+        context = c_void_p()
+        self.call("cuCtxGetCurrent", byref(context))
+        key = context.value or 0
+        if key not in self._products:
+            self._products[key] = self._opened()
+        return self._products[key]
+
+    def _opened(self) -> CublasLt | None:
+        from .cublaslt import CublasLt
+        from .libraries import cublaslt
+
+        found = cublaslt()
+        if found is None or found.unfit(self.version):
+            return None
+        try:
+            return CublasLt(found.path)
+        except (OSError, AttributeError, RuntimeFault):  # of another kind than its version says
+            return None
+
     # --- graphs --------------------------------------------------------------------------------
 
     def new_graph(self) -> int:
         return self.made("cuGraphCreate", 0)
 
-    def add_node(self, graph: int, call: Call, after: Sequence[int], context: int) -> int:
+    def add_node(self, graph: int, call: NodeCall, after: Sequence[int], context: int) -> int:
         before = (c_void_p * len(after))(*after)
-        node = byref(_node(call, context))
+        if isinstance(call, LibraryCall):
+            part = self._captured(call)
+            node = self.made("cuGraphAddChildGraphNode", graph, before, len(after), part)
+            self.call("cuGraphDestroy", part)
+            return node
+        described = byref(_node(call, context))
         if isinstance(call, CopyCall):
-            return self.made("cuGraphAddMemcpyNode", graph, before, len(after), node, context)
-        return self.made("cuGraphAddKernelNode_v2", graph, before, len(after), node)
+            return self.made("cuGraphAddMemcpyNode", graph, before, len(after), described, context)
+        return self.made("cuGraphAddKernelNode_v2", graph, before, len(after), described)
+
+    def _captured(self, call: LibraryCall) -> int:
+        """What a library puts on a stream, as a graph."""
+        stream = self.new_stream(0)
+        self.call("cuStreamBeginCapture_v2", stream, RELAXED)
+        try:
+            call.start(self, stream)
+        finally:
+            found = self.made_of(stream)
+            self.call("cuStreamDestroy_v2", stream)
+        return found
+
+    def made_of(self, stream: int) -> int:
+        """The graph of what was put on a stream since the capture began."""
+        found = c_void_p()
+        self.call("cuStreamEndCapture", stream, byref(found))
+        return found.value or 0
 
     def instantiate(self, graph: int) -> int:
         return self.made("cuGraphInstantiateWithFlags", graph, 0)
 
-    def renew_node(self, executable: int, node: int, call: Call, context: int) -> None:
+    def renew_node(self, executable: int, node: int, call: NodeCall, context: int) -> None:
+        if isinstance(call, LibraryCall):
+            part = self._captured(call)
+            self.call("cuGraphExecChildGraphNodeSetParams", executable, node, part)
+            self.call("cuGraphDestroy", part)
+            return
         changed = byref(_node(call, context))
         if isinstance(call, CopyCall):
             self.call("cuGraphExecMemcpyNodeSetParams", executable, node, changed, context)

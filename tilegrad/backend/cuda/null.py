@@ -8,7 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from ...errors import DeviceError
-from .driver import Call, Driver
+from .driver import Call, Driver, NodeCall
 from .tensor_map import TensorMap
 
 if TYPE_CHECKING:
@@ -177,13 +177,13 @@ class NullDriver(Driver):
     def new_graph(self) -> int:
         return next(self._handles)
 
-    def add_node(self, graph: int, call: Call, after: Sequence[int], context: int) -> int:
+    def add_node(self, graph: int, call: NodeCall, after: Sequence[int], context: int) -> int:
         return next(self._handles)
 
     def instantiate(self, graph: int) -> int:
         return next(self._handles)
 
-    def renew_node(self, executable: int, node: int, call: Call, context: int) -> None:
+    def renew_node(self, executable: int, node: int, call: NodeCall, context: int) -> None:
         pass
 
     def launch_graph(self, executable: int, stream: int) -> None:

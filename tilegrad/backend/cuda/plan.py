@@ -6,8 +6,8 @@ The data of a run are the addresses of its inputs, of the outputs made for it, a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from ...errors import RuntimeFault
 from ...ir.program import Buffer, Copy, Foreign, Launch, Program
@@ -16,12 +16,13 @@ from ...ir.tile import Kernel
 from ...ir.tile_access import Accesses, accesses
 from ...ir.tile_checker import check
 from ...runtime.work import settled
-from .driver import Call, CopyCall, KernelCall
+from .driver import CopyCall, KernelCall, LibraryCall, NodeCall
 from .functions import Function
 from .outside import ForeignCall
 from .properties import Properties, check_launch
 
 ALIGNMENT = 256
+Instead: TypeAlias = Callable[[Kernel, Function, Sequence[int]], LibraryCall | None]
 INPUTS = -1
 """The memory of all inputs, as one: the caller may give the same buffer twice."""
 
@@ -45,7 +46,7 @@ class Patch(NamedTuple):
 class Step(NamedTuple):
     """A call and the memory that it reads and writes; `launch` is what it was made from, None for a copy."""
 
-    call: Call | ForeignCall
+    call: NodeCall | ForeignCall
     origin: str
     reads: tuple[Span, ...]
     writes: tuple[Span, ...]
@@ -124,16 +125,29 @@ class Place(NamedTuple):
     offset: int = 0
 
 
-def planned(program: Program, functions: Mapping[str, Function], limits: Properties, sizes: Mapping[str, int]) -> Plan:
-    """The program for these sizes; every launch is checked against the limits of the GPU."""
-    return _Planner(program, functions, limits, sizes).plan()
+def planned(
+    program: Program,
+    functions: Mapping[str, Function],
+    limits: Properties,
+    sizes: Mapping[str, int],
+    instead: Instead | None = None,
+) -> Plan:
+    """The program for these sizes; every launch is checked against the limits of the GPU. `instead` may have something
+    better than a kernel that was generated."""
+    return _Planner(program, functions, limits, sizes, instead).plan()
 
 
 class _Planner:
     def __init__(
-        self, program: Program, functions: Mapping[str, Function], limits: Properties, sizes: Mapping[str, int]
+        self,
+        program: Program,
+        functions: Mapping[str, Function],
+        limits: Properties,
+        sizes: Mapping[str, int],
+        instead: Instead | None,
     ) -> None:
-        self.program = program
+        self.program, self.instead = program, instead
+        self.workspace: Place | None = None
         self.functions = functions
         self.limits = limits
         self.sizes = sizes
@@ -195,9 +209,11 @@ class _Planner:
         check_launch(self.limits, kernel.name, blocks, function.threads, function.shared, 0, kernel.origin)
         numbers = [0 if isinstance(a, str) else known(a, self.sizes) for a in step.arguments]
         values = [*numbers, *(*extents, 1, 1, 1)[:3]]
-        call = KernelCall(
+        call: NodeCall = KernelCall(
             kernel.name, function.handle, blocks, function.threads, function.shared, values, function.maps
         )
+        if self.instead is not None and not step.users:
+            call = self.instead(kernel, function, extents) or call
         found = self._accesses(kernel)
         named = {p.name: a for p, a in zip(kernel.parameters, step.arguments, strict=True) if isinstance(a, str)}
         loaded = [named[name] for name in named if name in found.loaded]
@@ -219,7 +235,7 @@ class _Planner:
 
     def _add(
         self,
-        call: Call | ForeignCall,
+        call: NodeCall | ForeignCall,
         origin: str,
         slots: Sequence[tuple[int, str]],
         loaded: Sequence[str],
@@ -232,10 +248,22 @@ class _Planner:
             self.patches[place.datum].append(Patch(len(self.steps), slot, place.offset))
         self.updated |= {self.places[name].datum for name in stored} & set(range(len(self.program.inputs)))
         reads, writes = tuple(map(self._span, loaded)), tuple(map(self._span, stored))
+        if isinstance(call, LibraryCall):
+            writes = (*writes, self._lend(call))
         buffers = dict(slots)
         sizes = tuple([self._bytes(buffers[n]) if n in buffers else 0 for n in range(len(call.slots))])
         bytes = sum(self._bytes(name) for name in set(buffers.values()))
         self.steps.append(Step(call, origin, reads, writes, sizes, bytes, operations, launch))
+
+    def _lend(self, call: LibraryCall) -> Span:
+        """A place behind all temporaries for a library's own: one for all, who thus wait for each other."""
+        if self.workspace is None:
+            self.arena = -(-self.arena // ALIGNMENT) * ALIGNMENT
+            self.workspace = Place(len(self.program.inputs) + len(self.made), self.arena)
+            self.arena += call.workspace
+        datum, offset = self.workspace
+        self.patches[datum].append(Patch(len(self.steps), len(call.slots) - 1, offset))
+        return Span(datum, offset, offset + call.workspace)
 
     def _accesses(self, kernel: Kernel) -> Accesses:
         digest = kernel.digest()

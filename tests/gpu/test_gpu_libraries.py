@@ -1,0 +1,83 @@
+"""Products by libraries on a GPU: what comes out, also from graphs, and that they can be done without."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilegrad as tg
+from tilegrad import config
+from tilegrad.backend.cuda import choosing
+from tilegrad.backend.cuda.device import CudaDevice
+
+CASES: dict[str, tuple[Any, tuple[tuple[int, ...], ...]]] = {
+    "x @ y": (lambda x, y: x @ y, ((304, 200), (200, 136))),
+    "x.T @ y": (lambda x, y: x.T @ y, ((200, 304), (200, 136))),
+    "x @ y.T": (lambda x, y: x @ y.T, ((304, 200), (136, 200))),
+    "x.T @ y.T": (lambda x, y: x.T @ y.T, ((200, 304), (136, 200))),
+    "linear": (lambda x, w, b: tg.nn.functional.linear(x, w, b), ((320, 208), (144, 208), (144,))),
+    "linear and relu": (lambda x, w, b: tg.relu(x @ w.T + b), ((336, 208), (144, 208), (144,))),
+    "batched": (lambda x, y: x @ y.transpose(1, 2), ((6, 272, 64), (6, 152, 64))),
+    "several": (lambda x, y: (x @ y) @ y.T, ((400, 200), (200, 168))),
+}
+
+
+@pytest.fixture
+def always(gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> CudaDevice:
+    """A GPU for which any product is one for the library, if that is here."""
+    gpu.start()
+    with gpu.entered():
+        if gpu.driver.products() is None:
+            pytest.skip("cuBLASLt is not here")
+    monkeypatch.setattr(choosing, "LEAST", 0.0)
+    monkeypatch.setattr(choosing, "BETTER", 1e9)
+    return gpu
+
+
+@pytest.mark.parametrize("dtype", [tg.float32, tg.bfloat16, tg.float16], ids=str)
+@pytest.mark.parametrize("case", CASES)
+def test_what_comes_out(always: CudaDevice, case: str, dtype: Any) -> None:
+    fn, shapes = CASES[case]
+    random = np.random.default_rng(0)
+    given = [random.standard_normal(s).astype(np.float32) / 4 for s in shapes]
+    inputs = [tg.tensor(a).to(dtype).cuda() for a in given]
+    with config.changed(cache="off"):
+        before = sum(bool(choice.algorithm) for choice in always.choices.made.values())
+        quick = tg.jit(lambda *x: fn(*x))
+        runs = [
+            quick(*inputs).float().cpu().numpy() for _ in range(5)
+        ]  # at last as a graph, if there are several kernels
+        chosen = sum(bool(choice.algorithm) for choice in always.choices.made.values()) - before
+    assert chosen > 0 or "relu" in case, "a library whose ReLU loses NaN is not taken"
+    for run in runs[1:]:
+        np.testing.assert_array_equal(run, runs[0])
+    wanted = fn(*[tg.tensor(a).to(dtype).double() for a in given]).numpy()
+    allowed = {tg.float32: 1e-5, tg.bfloat16: 2e-2, tg.float16: 2e-3}[dtype]
+    np.testing.assert_allclose(runs[0], wanted, rtol=allowed, atol=allowed * np.abs(wanted).max())
+
+
+def test_without(always: CudaDevice) -> None:
+    with config.changed(libraries="off", cache="off"):
+        before = dict(always.choices.made)
+        x = tg.rand(264, 264).cuda()
+        tg.jit(lambda x: x @ (x + 1))(x).cpu()
+        assert always.choices.made == before
+
+
+def test_what_is_small_is_left_alone(gpu: CudaDevice) -> None:
+    gpu.start()
+    before = dict(gpu.choices.made)
+    x = tg.rand(120, 120).cuda()
+    tg.jit(lambda x: x @ (x + 2))(x).cpu()
+    assert gpu.choices.made == before
+
+
+def test_other_addresses_in_a_graph(always: CudaDevice) -> None:
+    quick = tg.jit(lambda x, y: (x @ y) @ y)
+    with config.changed(cache="off"):
+        for n in range(8):
+            x, y = (tg.rand(248, 248) for _ in range(2))
+            kept = tg.empty(n * 100_000, device="cuda")
+            found = quick(x.cuda(), y.cuda()).cpu().numpy()
+            np.testing.assert_allclose(found, ((x @ y) @ y).numpy(), rtol=1e-4, atol=1e-1)
+            del kept

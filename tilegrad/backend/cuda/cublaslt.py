@@ -1,0 +1,179 @@
+"""Matrix products by cuBLASLt, called through ctypes.
+
+The library counts along columns: a matrix of ours, line by line, is its transpose there. So out = x @ y is done as
+out.T = y.T @ x.T, and a bias for each of our columns is one for each of its rows, which it can add.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from typing import Any, ClassVar
+
+from ...errors import RuntimeFault
+from ...ir.dtype import bfloat16, float16, float32
+from .driver import Driver, LibraryCall
+from .products import Matrix, Product
+
+WORKSPACE = 32 << 20
+"""Bytes for parts of sums."""
+ALIGNED = 16
+"""Bytes of which every matrix begins at a multiple."""
+
+_CODES = {float32: 0, float16: 2, bfloat16: 14}
+"""`cudaDataType_t`."""
+_COMPUTE = {"highest": 68, "high": 77, "medium": 75}
+"""`cublasComputeType_t`: float32, tf32, bfloat16."""
+_TRANSPOSE_A, _TRANSPOSE_B, _EPILOGUE, _BIAS_POINTER, _BIAS_TYPE = 3, 4, 7, 8, 26
+_RELU, _BIAS = 2, 4
+_BATCH_COUNT, _BATCH_STRIDE = 5, 6
+_MOST_WORKSPACE, _REDUCTIONS, _FIRST_ALIGNMENT = 1, 3, 5
+_IN_ORDER = 2 | 4
+"""Ways to add parts of sums of which each run gives the same."""
+
+handle, out = c_void_p, POINTER(c_void_p)
+TABLE: dict[str, tuple[Any, ...]] = {
+    "cublasLtCreate": (out,),
+    "cublasLtMatmulDescCreate": (out, c_int, c_int),
+    "cublasLtMatmulDescDestroy": (handle,),
+    "cublasLtMatmulDescSetAttribute": (handle, c_int, c_void_p, c_size_t),
+    "cublasLtMatrixLayoutCreate": (out, c_int, c_uint64, c_uint64, c_int64),
+    "cublasLtMatrixLayoutDestroy": (handle,),
+    "cublasLtMatrixLayoutSetAttribute": (handle, c_int, c_void_p, c_size_t),
+    "cublasLtMatmulPreferenceCreate": (out,),
+    "cublasLtMatmulPreferenceDestroy": (handle,),
+    "cublasLtMatmulPreferenceSetAttribute": (handle, c_int, c_void_p, c_size_t),
+    "cublasLtMatmulAlgoGetHeuristic": (*[handle] * 7, c_int, c_void_p, POINTER(c_int)),
+    "cublasLtMatmul": (
+        *[handle] * 2,
+        *[c_void_p, c_void_p, handle, c_void_p, handle],  # alpha, A, B
+        *[c_void_p, c_void_p, handle, c_void_p, handle],  # beta, C, D
+        *[c_void_p, c_void_p, c_size_t, handle],  # the algorithm, the workspace, the stream
+    ),
+}
+"""Every function that is used, and what it takes. All return a `cublasStatus_t`."""
+
+
+class Algorithm(ctypes.Structure):
+    """`cublasLtMatmulHeuristicResult_t`: 64 bytes that say how, and what they need."""
+
+    _fields_: ClassVar[Any] = (
+        ("how", c_uint64 * 8),
+        ("workspace", c_size_t),
+        ("state", c_int),
+        ("waves", c_float),
+        ("reserved", c_int * 4),
+    )
+
+
+class CublasLt:
+    """The library, for the context in which this is made."""
+
+    def __init__(self, path: str) -> None:
+        self.library = ctypes.CDLL(path)
+        for name, arguments in TABLE.items():
+            function = getattr(self.library, name)
+            function.argtypes, function.restype = arguments, c_int
+        self.handle = self.made("cublasLtCreate")
+
+    def call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self.library, name)(*arguments)
+        if status:
+            raise RuntimeFault(f"cuBLASLt: {name} answers {status}: TILEGRAD_LIBRARIES=off does without the library")
+
+    def made(self, name: str, *arguments: Any) -> int:
+        place = c_void_p()
+        self.call(name, byref(place), *arguments)
+        return place.value or 0
+
+
+class Problem:
+    """A product as the library knows it."""
+
+    def __init__(self, lt: CublasLt, product: Product) -> None:
+        self.lt, self.product = lt, product
+        self.layouts: list[int] = []
+        self.description = lt.made("cublasLtMatmulDescCreate", _COMPUTE[product.precision], _CODES[float32])
+        a, turned_a = self._operand(product.y, product.n, product.k, product.y.column == 1)
+        b, turned_b = self._operand(product.x, product.k, product.m, product.x.column == 1)
+        c, turned_c = self._operand(product.out, product.n, product.m, True)
+        assert not turned_c
+        self.a, self.b, self.c = a, b, c
+        self._set(_TRANSPOSE_A, c_int32(turned_a))
+        self._set(_TRANSPOSE_B, c_int32(turned_b))
+        epilogue = (_RELU if product.relu else 0) | (_BIAS if product.bias >= 0 else 0)
+        self._set(_EPILOGUE, c_int32(epilogue or 1))
+        if product.bias >= 0:
+            self._set(_BIAS_TYPE, c_int32(_CODES[product.out.dtype]))
+
+    def _operand(self, matrix: Matrix, rows: int, columns: int, plain: bool) -> tuple[int, int]:
+        """The layout of a matrix that the library takes as rows x columns, and whether it lies turned."""
+        pitch = matrix.line if plain else matrix.column
+        shape = (rows, columns) if plain else (columns, rows)
+        made = self.lt.made("cublasLtMatrixLayoutCreate", _CODES[matrix.dtype], *shape, pitch)
+        self.layouts.append(made)
+        if self.product.batch > 1:
+            for what, value in ((_BATCH_COUNT, c_int32(self.product.batch)), (_BATCH_STRIDE, c_int64(matrix.apart))):
+                size = ctypes.sizeof(value)
+                self.lt.call("cublasLtMatrixLayoutSetAttribute", made, what, byref(value), size)
+        return made, int(not plain)
+
+    def _set(self, what: int, value: Any) -> None:
+        size = ctypes.sizeof(value)
+        self.lt.call("cublasLtMatmulDescSetAttribute", self.description, what, byref(value), size)
+
+    def set_bias(self, address: int) -> None:
+        self._set(_BIAS_POINTER, c_uint64(address))
+
+    def algorithms(self, most: int) -> list[bytes]:
+        """What the library would try first."""
+        lt, count = self.lt, c_int()
+        preference = lt.made("cublasLtMatmulPreferenceCreate")
+        wishes: list[tuple[int, Any]] = [(_MOST_WORKSPACE, c_uint64(WORKSPACE)), (_REDUCTIONS, c_uint32(_IN_ORDER))]
+        wishes += [(_FIRST_ALIGNMENT + n, c_uint32(ALIGNED)) for n in range(4)]
+        for what, value in wishes:
+            size = ctypes.sizeof(value)
+            lt.call("cublasLtMatmulPreferenceSetAttribute", preference, what, byref(value), size)
+        found = (Algorithm * most)()
+        sides = (self.a, self.b, self.c, self.c)
+        status = lt.library.cublasLtMatmulAlgoGetHeuristic(
+            lt.handle, self.description, *sides, preference, most, found, byref(count)
+        )
+        lt.call("cublasLtMatmulPreferenceDestroy", preference)
+        usable = [a for a in found[: count.value] if not a.state] if not status else []
+        return [bytes(a.how) for a in usable]
+
+    def __del__(self) -> None:
+        for layout in getattr(self, "layouts", ()):
+            self.lt.library.cublasLtMatrixLayoutDestroy(layout)
+        if hasattr(self, "description"):
+            self.lt.library.cublasLtMatmulDescDestroy(self.description)
+
+
+class ProductCall(LibraryCall):
+    """A product by the library in place of a kernel; `slots` are the addresses of the kernel's arguments, and then of
+    the workspace."""
+
+    workspace = WORKSPACE
+
+    def __init__(self, name: str, problem: Problem, algorithm: bytes, arguments: int) -> None:
+        self.name = f"{name} by cuBLASLt"
+        self.problem = problem
+        self.algorithm = (c_uint64 * 8).from_buffer_copy(algorithm)
+        self.slots = memoryview(bytearray(8 * (arguments + 1))).cast("Q")
+        self.bias = 0
+        """The address that the library was told last."""
+        product = problem.product
+        self.places = product.x.argument, product.y.argument, product.out.argument, product.bias
+        self.one, self.zero, self.how = byref(c_float(1.0)), byref(c_float(0.0)), byref(self.algorithm)
+
+    def start(self, driver: Driver, stream: int) -> None:
+        problem, slots = self.problem, self.slots
+        x, y, made, bias = self.places
+        if bias >= 0 and slots[bias] != self.bias:
+            self.bias = slots[bias]
+            problem.set_bias(self.bias)
+        out = slots[made]
+        a, b, c, lt = problem.a, problem.b, problem.c, problem.lt
+        left, right = (self.one, slots[y], a, slots[x], b), (self.zero, out, c, out, c)
+        lt.call("cublasLtMatmul", lt.handle, problem.description, *left, *right, self.how, slots[-1], WORKSPACE, stream)

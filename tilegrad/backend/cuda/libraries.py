@@ -1,0 +1,114 @@
+"""NVIDIA's libraries that are on the machine already: found, asked for their version, and used if that fits.
+
+They come with toolkits, with wheels of their own and with those of PyTorch and JAX. None is needed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ...config import settings
+from ...errors import ArgumentError
+from ...runtime.once import once
+
+
+class Library(NamedTuple):
+    """A library of this machine; `refused` says why it is not used."""
+
+    name: str
+    path: str
+    version: tuple[int, ...]
+    refused: str = ""
+
+    def unfit(self, driver: int) -> str:
+        """Why it is not used with a driver of this version, if so."""
+        if self.refused or not driver or self.name != CUBLASLT.name or self.version[0] <= driver // 1000:
+            return self.refused
+        return f"it is for CUDA {self.version[0]}, and the driver for {driver // 1000}.{driver % 1000 // 10}"
+
+    def __str__(self) -> str:
+        said = f"{self.name} {'.'.join(map(str, self.version))} ({self.path})"
+        return f"{said}: not used: {self.refused}" if self.refused else said
+
+
+class Kind(NamedTuple):
+    """What files are called, with the major numbers that they end with; versions from `oldest` to `newest` have what is
+    called here."""
+
+    name: str
+    stem: str
+    files: tuple[int, ...]
+    function: str
+    units: tuple[int, int]
+    """What the version counts in a major and in a minor number."""
+    oldest: int
+    newest: int
+
+
+CUBLASLT = Kind("cuBLASLt", "libcublasLt", (13, 12, 11), "cublasLtGetVersion", (10000, 100), 12, 13)
+CUDNN = Kind("cuDNN", "libcudnn", (9, 8), "cudnnGetVersion", (10000, 100), 9, 9)
+
+
+def allowed() -> bool:
+    """Whether libraries may be used at all: TILEGRAD_LIBRARIES=off says no."""
+    said = settings().libraries
+    if said not in ("", "on", "off"):
+        raise ArgumentError(f"TILEGRAD_LIBRARIES={said!r}: on or off is wanted")
+    return said != "off"
+
+
+@once
+def cublaslt() -> Library | None:
+    return found(CUBLASLT)
+
+
+@once
+def cudnn() -> Library | None:
+    return found(CUDNN)
+
+
+def found(kind: Kind) -> Library | None:
+    """The first that fits; if none does, the first that is there, with the reason."""
+    first = None
+    for path in candidates(kind):
+        try:
+            library = ctypes.CDLL(path)
+            ask = getattr(library, kind.function)
+        except (OSError, AttributeError):
+            continue
+        ask.restype, ask.argtypes = ctypes.c_size_t, ()
+        made = judged(kind, path, ask())
+        if not made.refused:
+            return made
+        first = first or made
+    return first
+
+
+def judged(kind: Kind, path: str, number: int) -> Library:
+    """A library with this version number.
+
+    >>> print(judged(CUBLASLT, "libcublasLt.so.11", 111103))
+    cuBLASLt 11.11.3 (libcublasLt.so.11): not used: 12 to 13 is wanted
+    """
+    major, minor = kind.units
+    version = (number // major, number % major // minor, number % minor)
+    fits = kind.oldest <= version[0] <= kind.newest
+    wanted = f"{kind.oldest} to {kind.newest}" if kind.oldest < kind.newest else str(kind.oldest)
+    return Library(kind.name, path, version, "" if fits else f"{wanted} is wanted")
+
+
+def candidates(kind: Kind) -> Iterator[str]:
+    """Where a library may be: in wheels, where the loader looks, in toolkits."""
+    packages = importlib.util.find_spec("nvidia")
+    for number in kind.files:
+        for folder in packages.submodule_search_locations or () if packages else ():
+            yield from map(str, sorted(Path(folder).glob(f"*/lib/{kind.stem}.so.{number}")))
+        yield f"{kind.stem}.so.{number}"
+        for root in (os.environ.get("CUDA_HOME", ""), "/usr/local/cuda"):
+            for inner in ("lib64", "lib") if root else ():
+                yield f"{root}/{inner}/{kind.stem}.so.{number}"

@@ -1,0 +1,49 @@
+"""The cross entropy of two outcomes, with a gradient where a probability is 0 or 1."""
+
+from __future__ import annotations
+
+from typing import final
+
+from ..ir.graph import Value
+from ..ir.scalar import Expr, apply, const
+from .arithmetic import div, maximum, mul, sub
+from .base import Binary
+from .cast import cast, widened
+from .exponential import log, log1p
+
+LEAST = -100.0
+"""Logarithms end here, so that a wrong certainty has a finite price, as in PyTorch."""
+FLAT = 1e-12
+"""The slope of the logarithms is at most the inverse of this."""
+
+
+@final
+class BinaryCrossEntropy(Binary):
+    """Of the probability x where y is the truth: -(y log x + (1 - y) log(1 - x)).
+
+    The gradient is (x - y) / (x (1 - x)) in one piece. Of its two terms, one would be 0 * infinity at a certainty,
+    and a sigmoid is certain from 17 on.
+    """
+
+    takes = "f"
+    cost = "dear"
+
+    def scalar(self, *elements: Expr) -> Expr:
+        x, y = elements
+        least, one = const(LEAST, x.dtype), const(1.0, x.dtype)
+        right = apply("maximum", apply("log", x), least)
+        wrong = apply("maximum", apply("log1p", -x), least)
+        return -(y * right + (one - y) * wrong)
+
+    def share_x(self, upstream: Value) -> Value | None:
+        spread = maximum(mul(self.x, sub(1.0, self.x)), FLAT)
+        return mul(upstream, div(sub(self.x, self.y), spread))
+
+    def share_y(self, upstream: Value) -> Value | None:
+        wrong = maximum(log1p(mul(self.x, -1.0)), LEAST)
+        return mul(upstream, sub(wrong, maximum(log(self.x), LEAST)))
+
+
+def binary_cross_entropy(x: Value, y: Value) -> Value:
+    """Half precision is computed in float32, where the least slope is not 0."""
+    return cast(BinaryCrossEntropy(widened(x), widened(y)), x.dtype)

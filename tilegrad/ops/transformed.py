@@ -1,0 +1,138 @@
+"""Squares of elements, each transformed along both sides by a matrix: what Winograd's convolutions are made of.
+
+    y[a, b] = sum over i, j of  m[a, i] m[b, j] x[i, j]
+
+for squares wherever they are: `transform/winograd.py` says where. What lies beside each other, as lanes, are channels,
+or weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from ..errors import GradientError, ShapeError
+from ..ir.graph import TensorType, Value
+from ..ir.node import Structure
+from ..ir.size import Size, product
+from .opaque import Opaque
+
+if TYPE_CHECKING:
+    from .tile_code import TileCode
+
+Matrix = tuple[tuple[float, ...], ...]
+
+BLOCK = 64
+"""Lanes of an instance: what it reads and stores stays in the first cache."""
+
+CODE = """
+@tg.kernel
+def transformed(PARAMETERS):
+    lane = tl.minimum(tl.program_id(0) * BLOCK, LAST) + tl.arange(0, BLOCK)
+    square = tl.program_id(1).to(tl.int64)
+    given = GIVEN + lane * READ
+    made = MADE + lane * STORED
+    LINES
+"""
+
+
+@final
+class Places(Structure):
+    """How far apart, in elements: squares along each of their axes, rows, columns, and lanes."""
+
+    squares: tuple[int, ...]
+    row: int
+    column: int
+    lane: int
+
+    def reach(self, squares: tuple[int, ...], side: int, lanes: int) -> int:
+        """The elements up to and with the last one."""
+        extents = (*squares, side, side, lanes)
+        apart = (*self.squares, self.row, self.column, self.lane)
+        return 1 + sum((extent - 1) * step for extent, step in zip(extents, apart, strict=True))
+
+
+@final
+class Transformed(Opaque):
+    """Squares of x, of which there are `squares` along each of some axes, and `lanes` beside each other."""
+
+    differentiable = False
+    x: Value
+    matrix: Matrix
+    squares: tuple[int, ...]
+    lanes: int
+    given: Places
+    made: Places
+    shape_made: tuple[int, ...]
+
+    def infer(self) -> TensorType:
+        elements = self.x.type.count
+        needed = self.given.reach(self.squares, len(self.matrix[0]), self.lanes)
+        if isinstance(elements, Size) or needed > elements:
+            raise ShapeError(f"transformed: {elements} elements, of which squares need {needed}")
+        return self.x.type.with_shape(self.shape_made)
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        raise GradientError("transformed: gradients are taken before convolutions are transformed")
+
+    def reference(self, x: Any) -> Any:
+        rows, side = len(self.matrix), len(self.matrix[0])
+        read = _view(np.ascontiguousarray(x), self.given, (*self.squares, side, side, self.lanes))
+        matrix = np.array(self.matrix, x.dtype)
+        out = np.zeros(self.shape_made, x.dtype)
+        _view(out, self.made, (*self.squares, rows, rows, self.lanes))[...] = np.einsum(
+            "ai,bj,...ijl->...abl", matrix, matrix, read, optimize=True
+        )
+        return out
+
+    def kernel(self) -> TileCode:
+        from .tile_code import Tiles, filled, offset, tile_code, where_is
+
+        block = min(BLOCK, self.lanes)
+        where = where_is("square", self.squares)
+        words = {
+            "BLOCK": block,
+            "LAST": self.lanes - block,
+            "GIVEN": offset(where, self.given.squares, "square * 0"),
+            "MADE": offset(where, self.made.squares, "square * 0"),
+            "READ": self.given.lane,
+            "STORED": self.made.lane,
+        }
+        text = filled(CODE, {"LINES": "\n".join(self._lines())}, words)
+        grid = (Tiles(self.lanes, block), Tiles(product(self.squares), 1))
+        return tile_code(text, {"x": self.x.type}, self.type, grid)
+
+    def _lines(self) -> list[str]:
+        """First along columns, as far as they are needed for a row; then along rows."""
+        side, rows, lines = len(self.matrix[0]), len(self.matrix), []
+        for j in range(side):
+            for i in range(side):
+                lines.append(f"x{i} = tl.load(x + (given + {i * self.given.row + j * self.given.column}))")
+            for a, row in enumerate(self.matrix):
+                lines.append(f"t{a}_{j} = {_sum(row, [f'x{i}' for i in range(side)])}")
+        for a in range(rows):
+            for b, row in enumerate(self.matrix):
+                y = _sum(row, [f"t{a}_{j}" for j in range(side)])
+                lines.append(f"tl.store(out + (made + {a * self.made.row + b * self.made.column}), {y})")
+        return lines
+
+    def __str__(self) -> str:
+        return f"transformed[{len(self.matrix[0])} to {len(self.matrix)}]"
+
+
+def _sum(factors: Sequence[float], names: Sequence[str]) -> str:
+    """A sum of products in tile code.
+
+    >>> _sum((1.0, 0.0, -0.5), "xyz")
+    'x + z * -0.5'
+    """
+    terms = [name if f == 1 else f"{name} * {f}" for f, name in zip(factors, names, strict=True) if f]
+    return " + ".join(terms)
+
+
+def _view(array: Any, places: Places, shape: tuple[int, ...]) -> Any:
+    """The squares of an array: (*squares, side, side, lanes)."""
+    strides = (*places.squares, places.row, places.column, places.lane)
+    return np.lib.stride_tricks.as_strided(array, shape, [n * array.itemsize for n in strides])
