@@ -49,10 +49,10 @@ def _overlaid(back: ConvolveBack) -> Value | None:
         return None
     batch, groups, outputs = y.shape[:3]
     channels, taps = turned.shape[1], turned.shape[3:]
-    if FEWER * channels * prod(counts) > outputs * prod(extents):  # type: ignore[type-var,operator]
+    if FEWER * channels * prod(counts) > outputs * prod(extents):  # type: ignore[operator]
         return None
-    flat = reshape(turned, (groups, channels, outputs, prod(taps)))  # type: ignore[type-var]
-    lines = reshape(y, (batch, groups, outputs, prod(counts)))  # type: ignore[type-var]
+    flat = reshape(turned, (groups, channels, outputs, prod(taps)))
+    lines = reshape(y, (batch, groups, outputs, prod(counts)))
     parts = contract(flat, lines, "bcdk,abdj->abckj", back.precision)
     made = Overlay(reshape(parts, (batch, groups, channels, *taps, *counts)), axes)
     return reshape(made, back.shape)
