@@ -46,7 +46,7 @@ def describe() -> dict[str, Any]:
 def share_of_limit(workload: Workload, size: Size, seconds: float, limits: dict[str, Any]) -> float | None:
     """How much of the machine's limit a time stands for: of arithmetic, or of memory where the caches are too small."""
     shares = []
-    on_unit = limits.get("amx") and workload.name.endswith("_bf16")  # whose speed nobody has measured
+    on_unit = limits.get("amx") and workload.name.endswith(("_bf16", "_high"))  # whose speed nobody has measured
     if workload.flops(size) and "fma" in limits and not on_unit:
         shares.append(workload.flops(size) / seconds / limits["fma"])
     bytes = workload.bytes(size)

@@ -24,10 +24,13 @@ REASONS: dict[str, str] = {
     "products around are at half of the machine's rate",
     "lenet_inference": "the kernels take 26 us, half of that the convolutions, at 20 to 30 % of the machine's rate; "
     "the rest is the call and the threads' way from kernel to kernel",
+    "matmul_high": "this machine has no matrix unit: products are float32 at all precisions",
     "gpt": "products with 128 columns are at 60 % of a core's peak, GELU and its gradient add half to two of them",
     "lstm": "products whose operands lie with the batch innermost are at 60 % of a core's peak",
 }
 """For a workload (and size) whose goal is missed: why, found by profiling. `softmax`, or `softmax 64x64`."""
+REASONS_WITH_A_UNIT: dict[str, str] = {}
+"""The same on a machine with AVX-512 and AMX, where the reason is another."""
 
 HEAD = """# Performance
 
@@ -39,29 +42,45 @@ refused. *Tuned* peers are PyTorch with malloc settings that keep memory (`bench
 
 {machine}
 
-| workload | size | goal | ratio | best peer | goal, tuned | ratio, tuned | of the limit | |
+"""
+ON_A_MATRIX_UNIT = """
+## With AVX-512 and a matrix unit (AMX)
+
+From `{source}`. {machine}
+
+"""
+COLUMNS = """| workload | size | goal | ratio | best peer | goal, tuned | ratio, tuned | of the limit | |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 """
 
 
 def page(result: dict[str, Any], source: str) -> str:
+    """The page about one machine, with what the newest records of others say."""
+    head = HEAD.format(source=source, threads=result["machine"]["threads"], machine=_machine(result))
+    text = head + _table(result, REASONS)
+    for file in sorted((ROOT / "bench" / "results").glob("cpu-amx-*.json"))[-1:]:
+        other = json.loads(file.read_text())
+        text += ON_A_MATRIX_UNIT.format(source=file.relative_to(ROOT), machine=_machine(other))
+        text += _table(other, REASONS | REASONS_WITH_A_UNIT)
+    on_a_gpu = gpu_part(ROOT / "bench" / "results")
+    if on_a_gpu:
+        text += f"\n{on_a_gpu}\n"
+    return text + "\n## All times\n\n" + "\n".join(_times(result)) + "\n"
+
+
+def _table(result: dict[str, Any], reasons: dict[str, str]) -> str:
+    """The ratios of a machine, and why goals are missed on it."""
     lines, missed = [], []
     for name, records in result["workloads"].items():
         workload = WORKLOADS[name]
         for record in records:
             primary = record is records[0]
-            lines.append(_line(workload, record, primary))
-            reason = _missed(workload, record) if primary else ""
+            reason = _missed(workload, record, reasons) if primary else ""
+            lines.append(_line(workload, record, primary, bool(reason)))
             if reason:
                 missed.append(f"- **{workload.title}**: {reason}")
-    text = HEAD.format(source=source, threads=result["machine"]["threads"], machine=_machine(result))
-    text += "\n".join(lines) + "\n"
-    if missed:
-        text += "\n## Goals that are missed\n\n" + "\n".join(missed) + "\n"
-    on_a_gpu = gpu_part(ROOT / "bench" / "results")
-    if on_a_gpu:
-        text += f"\n{on_a_gpu}\n"
-    return text + "\n## All times\n\n" + "\n".join(_times(result)) + "\n"
+    text = COLUMNS + "\n".join(lines) + "\n"
+    return text + ("\n### Goals that are missed\n\n" + "\n".join(missed) + "\n" if missed else "")
 
 
 def _machine(result: dict[str, Any]) -> str:
@@ -75,7 +94,7 @@ def _machine(result: dict[str, Any]) -> str:
     return f"{result['date']}: {processor}, {machine['cpus']} cores; {known}. Python {machine['python']}, {versions}."
 
 
-def _line(workload: Workload, record: dict[str, Any], primary: bool) -> str:
+def _line(workload: Workload, record: dict[str, Any], primary: bool, missed: bool) -> str:
     size = workload.label(tuple(record["size"]))
     goal, tuned = (workload.goal, workload.goal_tuned) if primary else (None, None)
     share = record.get("share_of_limit")
@@ -88,7 +107,7 @@ def _line(workload: Workload, record: dict[str, Any], primary: bool) -> str:
         f"{tuned}" if tuned else "",
         f"{record['ratio_tuned']:.2f}" if "ratio_tuned" in record else "",
         f"{100 * share:.0f} %" if share is not None else "",
-        ("missed" if _missed(workload, record) else "") if primary else "",
+        "missed" if missed else "",
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -127,7 +146,7 @@ def figure(workload: Workload, record: dict[str, Any]) -> float | None:
     return record.get("ratio")
 
 
-def _missed(workload: Workload, record: dict[str, Any]) -> str:
+def _missed(workload: Workload, record: dict[str, Any], reasons: dict[str, str]) -> str:
     """Why the goal is missed; nothing if it is met."""
     value = figure(workload, record)
     if workload.goal is None or value is None:
@@ -137,7 +156,7 @@ def _missed(workload: Workload, record: dict[str, Any]) -> str:
     if met and record.get("ratio_tuned", 9e9) >= (workload.goal_tuned or 0):
         return ""
     size = workload.label(tuple(record["size"]))
-    return REASONS.get(f"{workload.name} {size}", REASONS.get(workload.name, "the reason has not been looked for yet"))
+    return reasons.get(f"{workload.name} {size}", reasons.get(workload.name, "the reason has not been looked for yet"))
 
 
 def _times(result: dict[str, Any]) -> list[str]:
@@ -167,6 +186,9 @@ def _time(seconds: float) -> str:
 
 
 def write(file: Path) -> None:
+    """The page of one record; that of a machine with a matrix unit comes into the page of the other machine."""
+    others = sorted(file.parent.glob("cpu-2*.json"))
+    file = others[-1] if file.name.startswith("cpu-amx") and others else file
     source = file.resolve().relative_to(ROOT) if file.resolve().is_relative_to(ROOT) else file
     PAGE.write_text(page(json.loads(file.read_text()), str(source)))
 

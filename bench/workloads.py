@@ -228,6 +228,15 @@ ALL = [
         goal=1.0,
     ),
     Workload(
+        "matmul_high",
+        "float32 matrix product at `high`, against float32",
+        (*((n, n, n) for n in (1024, 2048, 4096, 1000)), (128, 6400, 4096), (32, 4096, 4096)),
+        _product,
+        flops=_product_flops,
+        goal=2.0,
+        against=("torch",),
+    ),
+    Workload(
         "matmul_bf16",
         "bfloat16 matrix product",
         (*((n, n, n) for n in (1024, 512, 2048, 509, 1023)), (64, 784, 128), (1, 4096, 4096)),

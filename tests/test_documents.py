@@ -87,6 +87,7 @@ def copy_of_the_repository(folder: Path) -> None:
     shutil.copy(ROOT / "pyproject.toml", folder)
 
 
+@pytest.mark.checklist(14, 25)
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_what_it_says_to_type(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest

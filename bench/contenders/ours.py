@@ -102,6 +102,11 @@ lenet_inference, alexnet_inference = _inference("lenet"), _inference("alexnet")
 alexnet_inference_bf16 = _inference("alexnet", low=True)
 
 
+def matmul_high(inputs: Inputs, variant: str) -> Call:
+    tg.set_float32_matmul_precision("high")
+    return matmul(inputs, variant)
+
+
 def matmul_bf16(inputs: Inputs, variant: str) -> Call:
     return _jitted(lambda x, y: x @ y, *(t.to(tg.bfloat16) for t in _tensors(inputs).values()))
 

@@ -170,7 +170,7 @@ def kernel_attention(inputs: Inputs, variant: str) -> Call:
     return _without_gradients(F.scaled_dot_product_attention, variant, *_tensors(inputs).values())
 
 
-kernel_softmax, kernel_matmul = softmax, matmul
+kernel_softmax, kernel_matmul, matmul_high = softmax, matmul, matmul
 
 
 def add(inputs: Inputs, variant: str) -> Call:

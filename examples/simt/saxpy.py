@@ -26,7 +26,7 @@ def max_error(n: int, device: str = "cpu") -> float:
 
 
 def main() -> None:
-    print(f"Max error: {max_error(1 << 20):.0f}")
+    print(f"Max error: {max_error(1 << 20):f}")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tilegrad as tg
+import tilegrad.language as tl
 from tests.checklist import checklist
 from tilegrad.backend.cpu.build import kernel_ir
 from tilegrad.backend.cpu.code.dot import ALIASED, LINE, block_of, room_for
@@ -18,6 +19,7 @@ from tilegrad.ir.dtype import float32
 from tilegrad.ir.graph import Graph, Input, TensorType
 from tilegrad.ir.program import Launch
 from tilegrad.ops.arithmetic import add
+from tilegrad.ops.contraction import matmul
 from tilegrad.ops.convolution import Convolve
 from tilegrad.ops.sliding import Sliding
 from tilegrad.runtime.grain import Grain
@@ -63,6 +65,32 @@ def test_products_at_the_borders_of_blocks(m: int, n: int, k: int, across: bool)
     else:
         found = tg.tensor(x) @ tg.tensor(y)
     np.testing.assert_allclose(found.numpy(), x.astype(np.float64) @ y, rtol=1e-4, atol=1e-5)
+
+
+@tg.kernel
+def sum_that_is_read_early(x, out):
+    i = tl.arange(0, 16)
+    at = i[:, None] * 16 + i[None, :]
+    total = tl.zeros((16, 16), tl.float32)
+    tl.store(out + 256 + at, total)
+    total = tl.dot(tl.load(x + at), tl.load(x + at), total)
+    for _ in range(2):
+        total = tl.dot(tl.load(x + at), tl.load(x + at), total)
+    tl.store(out + at, total)
+
+
+def test_a_sum_that_begins_with_a_product_needs_no_zeros() -> None:
+    x, y = (Input(TensorType(float32, shape), name) for name, shape in (("x", (24, 8)), ("y", (8, 40))))
+    program = compile(Graph((x, y), (matmul(x, y),))).program
+    (kernel,) = [step.kernel for step in program.steps if isinstance(step, Launch)]
+    zeros = [line for line in kernel_ir(kernel).splitlines() if "store <" in line and "> splat (float" in line]
+    assert not zeros
+
+    given, out = tg.randn(16, 16), tg.full((512,), 7.0)
+    sum_that_is_read_early[(1,)](given, out)
+    product = given.numpy().astype(np.float64) @ given.numpy()
+    np.testing.assert_allclose(out.numpy()[:256].reshape(16, 16), 3 * product, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(out.numpy()[256:], 0)
 
 
 @pytest.mark.parametrize("width", [1, 9, 15])

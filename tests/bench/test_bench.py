@@ -98,6 +98,7 @@ def record(seconds: float) -> dict[str, Any]:
     }
 
 
+@pytest.mark.defect(10)
 def test_figures_above_the_limit_are_refused() -> None:
     softmax = WORKLOADS["softmax"]
     possible = record(0.01)

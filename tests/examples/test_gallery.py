@@ -22,6 +22,7 @@ from tilegrad import config
 CLIMBS = gallery()
 
 
+@checklist(70)
 @pytest.mark.parametrize("how", ["", "kernels"])
 @pytest.mark.parametrize("name", CLIMBS)
 def test_every_step(name: str, how: str) -> None:

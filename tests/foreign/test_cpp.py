@@ -234,7 +234,7 @@ def test_only_what_we_wrote_is_loaded(own_cache: Path) -> None:
     assert tg.cpp.inline(SQUARE, SIGNATURE).report().compiled == 1
 
 
-@checklist(58, 64)
+@checklist(58, 64, 72)
 def test_several_files_are_compiled_apart(own_cache: Path, tmp_path: Path) -> None:
     """The pair of files of the playground: what one defines the other uses; only what has changed is compiled."""
     first, second, header = tmp_path / "first.cpp", tmp_path / "second.c", tmp_path / "factor.h"

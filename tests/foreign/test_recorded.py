@@ -77,3 +77,63 @@ def test_kernels_of_cuda_under_jit(cuda: None, tmp_path: Path) -> None:
     environment = {**os.environ, "TILEGRAD_CUDA": "null", "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:5] == ["(3,)"] * 4 + ["(4, 3)"]
+
+
+NEXT = """
+import sys
+import tilegrad as tg
+import tilegrad.language as tl
+from tilegrad.runtime import events
+
+compiled = []
+events.listeners.append(lambda e: compiled.append(e.name) if e.kind == "compile" else None)
+plus = tg.cpp.inline("for (int64_t i = 0; i < n; ++i) out[i] = x[i] + by;", "plus(x: float[n], by: float) -> float[n]")
+
+
+@tg.op("next::doubled(x: float[n]) -> float[n]")
+def doubled(x):
+    return x * 2
+
+
+@doubled.kernel
+def in_tiles(x, out):
+    twice[(tg.cdiv(x.shape[0], 16),)](x, out, x.shape[0], BLOCK=16)
+
+
+@doubled.gradient
+def rule(upstream):
+    return plus(upstream, 1.0)
+
+
+@tg.kernel
+def twice(x, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n) * 2, mask=at < n)
+
+
+x = tg.arange(40).float()
+jitted, mapped = tg.jit(lambda x: plus(doubled(x) * 2, 3.0).sum()), tg.vmap(lambda x: plus(x, NUMBER))
+print(jitted(x).item(), mapped(x[None] + 1).sum().item())
+print(tg.jit(tg.grad(lambda x: doubled(x).sum()))(x)[:2].tolist())
+print(plus.report().compiled, *compiled)
+print(*sorted(m for m in sys.modules if m.startswith(("tilegrad.schedule.", "tilegrad.transform.pipeline"))))
+"""
+
+
+def test_the_next_process_compiles_nothing(tmp_path: Path) -> None:
+    """No compiler is started for the function in C++, and the programs with it, with a kernel in the tile language and
+    with an operator of both are found on the disk; with another number it is another program."""
+    script = tmp_path / "script.py"
+
+    def run(number: float) -> list[str]:
+        script.write_text(NEXT.replace("NUMBER", str(number)))
+        environment = {**os.environ, "TILEGRAD_CACHE": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])}
+        done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.split("\n")
+
+    first, second, other = run(1.0), run(1.0), run(2.0)
+    assert first[:2] == second[:2] == ["3240.0 860.0", "[2.0, 2.0]"]
+    assert first[2].startswith("1 plus")
+    assert first[3]
+    assert second[2:4] == ["0", ""]
+    assert other[0] == "3240.0 900.0"

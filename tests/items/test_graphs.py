@@ -60,6 +60,7 @@ def test_kernels_run_after_those_they_need() -> None:
             made |= set(group.stored)
 
 
+@pytest.mark.defect(9)
 @checklist(86)
 def test_a_tensor_that_is_an_output_and_read_again() -> None:
     """The counter-example to a reversed breadth-first search: a feeds an output and a deeper layer."""
@@ -264,6 +265,7 @@ def test_shares_are_added_without_redundant_nodes(times: int) -> None:
     assert sum(v.op == "add" for v in Graph((), (g,)).values()) == times - 1  # n shares need n - 1 additions
 
 
+@pytest.mark.defect(12)
 @checklist(159)
 def test_what_is_not_reached_has_the_gradient_that_pytorch_says() -> None:
     x, y = tg.ones(2, requires_grad=True), tg.ones(2, requires_grad=True)

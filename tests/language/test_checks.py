@@ -99,6 +99,7 @@ def test_a_wrong_kernel_leaves_its_tensors_alone() -> None:
         assert out.sum().item() == 0
 
 
+@pytest.mark.defect(11)
 @pytest.mark.checklist(125)
 def test_matmul_without_a_mask_along_k_is_flagged() -> None:
     """The defect of section 3, number 11: the published notebook's matmul."""

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -295,3 +296,26 @@ def test_a_script_as_for_triton(tmp_path: Path) -> None:
     found = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, str(script)], env=found, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["4950", "128"], done.stderr
+
+
+@pytest.mark.checklist(124)
+@pytest.mark.parametrize("tracing", [tg.jit, lambda f: lambda x: tg.vmap(f)(x[None])[0]], ids=["jit", "vmap"])
+def test_autotune_while_a_function_is_traced(tracing: Any) -> None:
+    """It is measured on other tensors of the same types, views included; nothing of the user's is touched."""
+
+    @autotune([Config({"BLOCK": 16}), Config({"BLOCK": 64})], key=["n"])
+    @kernel
+    def shifted(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) + 1, mask=at < n)
+
+    def fn(x: tg.Tensor) -> tg.Tensor:
+        out = tg.empty(x.shape[0] - 2)
+        n = x.shape[0] - 2
+        shifted[lambda meta: (tg.cdiv(n, meta["BLOCK"]),)](x[2:], out, n)
+        return out * 2
+
+    traced = tracing(fn)
+    for n in (5, 70):
+        assert traced(tg.arange(n).float()).tolist() == [2.0 * (k + 3) for k in range(n - 2)]
+    assert len(shifted.cache) == 2

@@ -87,6 +87,7 @@ def matmul(
     tl.store(c_ptrs, c, mask=(offs_cm[:, None] < M) & (offs_cn[None, :] < N))
 
 
+@pytest.mark.defect(11)
 @pytest.mark.checklist(124)
 @pytest.mark.parametrize("dtype", [tg.float32, tg.float16])
 @pytest.mark.parametrize("turned", [False, True])

@@ -11,6 +11,7 @@ from tilegrad import nn
 from tilegrad.errors import ArgumentError, ShapeError
 
 
+@pytest.mark.defect(8)
 @checklist(41)
 def test_linear_starts_as_in_pytorch() -> None:
     tg.manual_seed(3)

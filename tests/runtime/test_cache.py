@@ -116,3 +116,39 @@ def test_source_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     second = find("ops", "b.py")
     other.write_text("other")
     assert len({first, second, find("ops", "b.py")}) == 3
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions are others there")
+def test_what_somebody_else_could_have_written_is_absent(cache: Cache, tmp_path: Path) -> None:
+    """What is in an entry is executed."""
+    name = key("mine")
+    cache.write(name, b"code")
+    path = entry(cache, name)
+    assert [p.stat().st_mode & 0o777 for p in (path, path.parent)] == [0o600, 0o700]
+    for place in (path, path.parent):
+        for others in (0o020, 0o002):
+            place.chmod(place.stat().st_mode | others)
+            assert cache.read(name) is None
+            cache.write(name, b"code")
+            assert cache.read(name) == b"code"
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert cache.read(name) is None
+    cache.write(name, b"code")
+    assert not path.is_symlink()
+    assert cache.read(name) == b"code"
+
+
+def test_what_belongs_to_another_user_is_absent(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = key("mine")
+    cache.write(name, b"code")
+    path, status = entry(cache, name), os.lstat
+
+    def another(given: Path) -> os.stat_result:
+        found = list(status(given))
+        if given == path:
+            found[4] = 12345
+        return os.stat_result(found)
+
+    monkeypatch.setattr(module.os, "lstat", another)
+    assert cache.read(name) is None

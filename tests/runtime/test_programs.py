@@ -47,7 +47,8 @@ def test_a_program_is_read_as_it_was_written(folder: Path) -> None:
 
 def test_each_graph_has_its_own(folder: Path) -> None:
     def name(build: Callable[[Value], Value], updates: dict[int, int] = {}, title: str = "p", rows: int = 4) -> object:
-        return programs.name_of(graph_of(build, rows, 5), updates, title)
+        found = programs.name_of(graph_of(build, rows, 5), updates, title)
+        return found and found.key
 
     names = [
         name(scaled),
@@ -79,9 +80,9 @@ def test_a_wrong_file_is_written_anew(folder: Path, payload: bytes) -> None:
     graph = graph_of(scaled, 4, 5)
     compiler.compile(graph)
     (entry,) = (folder / "programs").iterdir()
-    name = entry.name.removesuffix(SUFFIX)
+    name = programs.Name(entry.name.removesuffix(SUFFIX), {})
     assert programs.read(name) is not None
-    programs.shared("programs").write(name, payload)
+    programs.shared("programs").write(name.key, payload)
     assert programs.read(name) is None
     program = compiler.compile(graph).program
     assert programs.read(name) == program

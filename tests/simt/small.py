@@ -82,3 +82,19 @@ def divided(x, y, out):
 def averaged(x, out):
     t = threadIdx.x
     out[t] = (x[t] + x[0]) // 2
+
+
+@simt.kernel
+def halves_twice(x, out, n):
+    """Twice the sum of two neighbours, by way of shared memory of 16 bits."""
+    part = simt.shared(simt.float16, 64)
+    own = simt.local(simt.bfloat16, 2)
+    i = simt.blockIdx.x * simt.blockDim.x + simt.threadIdx.x
+    part[simt.threadIdx.x] = x[i] if i < n else 0.0
+    simt.syncthreads()
+    own[0] = part[simt.threadIdx.x]
+    own[1] = part[simt.threadIdx.x ^ 1]
+    if i < n:
+        out[i] = own[0]
+        out[i] += own[1] + simt.float16(1.0009)
+        out[i] *= 2

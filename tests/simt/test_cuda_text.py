@@ -19,6 +19,7 @@ FLOATS, DOUBLES = tg.tensor(np.ones(8, np.float32)), tg.tensor(np.ones(8, np.flo
 INTS = tg.tensor(np.ones(8, np.int32))
 SIDES: dict[str, Any] = {"TA": True, "TB": False, "X": 8, "Y": 8, "S": 4}
 KERNELS: dict[str, Any] = {
+    "halves": lambda: small.halves_twice.compiled(FLOATS.half(), FLOATS.bfloat16(), 8),
     "add": lambda: vector_add.add.compiled(FLOATS, FLOATS, FLOATS, 8),
     "saxpy": lambda: saxpy.saxpy_any_grid.compiled(8, 2.0, FLOATS, FLOATS),
     "window sum": lambda: window_sum.window_sum.compiled(DOUBLES, DOUBLES, 8, THREADS=4),

@@ -103,6 +103,7 @@ DEFECTS: dict[str, tuple[Callable[[], Any], list[str]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.defect(1, 5, 6)
 @checklist(121, 161)
 @pytest.mark.parametrize("case", DEFECTS)
 def test_defects_are_named(case: str) -> None:
@@ -124,6 +125,7 @@ def test_what_is_right_by_luck_is_right() -> None:
     assert flags.item() == 1
 
 
+@pytest.mark.defect(5)
 def test_halving_drops_elements() -> None:
     """192 threads: 128 is the published answer. (The right sum: `examples/simt/reduction.py`.)"""
     out = ones(1)

@@ -134,6 +134,7 @@ def test_the_square_of_a_matrix(made: ModuleType) -> None:
     np.testing.assert_array_equal(made.square_matrix(odd).cpu().numpy(), (odd * odd).cpu().numpy())
 
 
+@pytest.mark.defect(4)
 @needs_compiler
 @checklist(16)
 @pytest.mark.parametrize("dtype", [tg.float32, tg.float64])
@@ -154,6 +155,7 @@ LAUNCHES = {
 }
 
 
+@pytest.mark.defect(4)
 @needs_compiler
 @checklist(60, 80)
 @pytest.mark.parametrize("launch", LAUNCHES)

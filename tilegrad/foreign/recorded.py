@@ -37,6 +37,10 @@ class CppWork(Work):
     def __hash__(self) -> int:
         return hash(self._same)
 
+    @property
+    def mark(self) -> str:
+        return f"{self.function.digest} {self.name} {self.numbers!r}"
+
     def prepared(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> Prepared:
         call = self.function.settled([Strided(t) for t in inputs], self.numbers)
         record = call.record()

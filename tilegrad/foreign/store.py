@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-import stat
 from itertools import count
 from pathlib import Path
 
 from ..config import settings
-from ..runtime.cache import SUFFIX, Cache, shared
+from ..runtime.cache import Cache, is_ours, shared
 
 FOLDER = "foreign"
 _numbers = count()
@@ -27,44 +26,18 @@ def cache() -> Cache:
 
 def read(key: str) -> bytes | None:
     """What was written under a key; None if there is nothing, or if somebody else could have written it."""
-    store = cache()
-    if store.folder is None or not (_ours(store.folder) and _ours(store.folder / (key + SUFFIX))):
-        return None
-    return store.read(key)
+    return cache().read(key)
 
 
 def write(key: str, payload: bytes) -> None:
     """Keeps machine code."""
-    store = cache()
-    folder = store.folder
-    if folder is None:
-        return
-    try:
-        if not folder.exists():
-            folder.mkdir(mode=0o700, parents=True)
-        if not _ours(folder):
-            return
-        store.write(key, payload)
-        os.chmod(folder / (key + SUFFIX), 0o600)
-    except OSError:
-        return
-
-
-def _ours(path: Path) -> bool:
-    """Whether this user owns a file or folder (no link to one), and nobody else may write to it."""
-    if not hasattr(os, "geteuid"):
-        return path.exists()
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return False
-    return not stat.S_ISLNK(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o022
+    cache().write(key, payload)
 
 
 def loaded(image: bytes, name: str) -> ctypes.CDLL:
     """A shared library from its bytes. Its symbols are its own: others may have the same names."""
     folder = cache().folder
-    place = folder if folder is not None and _ours(folder) else Path(_private())
+    place = folder if folder is not None and is_ours(folder) else Path(_private())
     path = place / f"{name}.{os.getpid()}.{next(_numbers)}.aside"
     with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o700)) as file:
         file.write(image)

@@ -10,7 +10,7 @@ from ..errors import CompileError, KernelError, KernelLaunchError
 from ..lazy.evaluation import is_recorded
 from ..lazy.handle import Handle
 from .kernel import KernelFunction, Launchable
-from .measuring import seconds_of
+from .measuring import can_stand_in, seconds_of, stand_in, untraced
 
 PRUNINGS = ("early_config_prune", "perf_model", "top_k")
 TOP_K = 10
@@ -121,19 +121,28 @@ class Autotuned(Chosen):
         types = tuple([str(x._value.type.dtype) for x in named.values() if isinstance(x, Handle)])
         key = (tuple([named.get(name) for name in self.keys]), types)
         found = self.cache.get(key)
-        if found is None and len(self.configs) > 1 and is_recorded(list(named.values())):
-            raise KernelLaunchError(
-                f"kernel {self.__name__} is tuned by running it, and while a function is traced there is nothing to "
-                "run it "
-                f"on: launch it once outside, with arguments that have the same {', '.join(self.keys) or 'types'}"
-            )
         if found is None:
-            found = self.configs[0] if len(self.configs) == 1 else self.best(grid, args, kwargs, named)
-            self.cache[key] = found
+            found = self.cache[key] = self._found(grid, args, kwargs, named)
         self.best_config = found
         if found.pre_hook is not None:
             found.pre_hook({**named, **found.kwargs})
         return found.all_kwargs()
+
+    def _found(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], named: Mapping[str, Any]) -> Config:
+        """The fastest configuration; where a function is traced, on other tensors of the same types."""
+        if len(self.configs) == 1:
+            return self.configs[0]
+        if not is_recorded(list(named.values())):
+            return self.best(grid, args, kwargs, named)
+        if any(isinstance(x, Handle) and not can_stand_in(x) for x in named.values()):
+            raise KernelLaunchError(
+                f"kernel {self.__name__} is tuned by running it, and while this function is traced it is not known how "
+                f"large its tensors, or what its numbers are: launch it once outside, with arguments that have the "
+                f"same {', '.join(self.keys) or 'types'}"
+            )
+        with untraced():
+            other = {name: stand_in(x) if isinstance(x, Handle) else x for name, x in named.items()}
+            return self.best(grid, (), other, other)
 
     def best(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], named: Mapping[str, Any]) -> Config:
         """The fastest configuration. What the kernel writes is put back after each run."""

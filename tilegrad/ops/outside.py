@@ -36,6 +36,12 @@ class TileWork(Structure):
     def name(self) -> str:
         return self.label or self.kernel.name
 
+    @property
+    def mark(self) -> str:
+        """What tells it from other work, the same in all processes."""
+        rest = [str(x) for x in (self.grid, self.places, self.sizes, self.label, self.kernel.origin)]
+        return " ".join([self.kernel.digest(), *rest])
+
     def __str__(self) -> str:
         return self.name
 

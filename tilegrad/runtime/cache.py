@@ -4,6 +4,9 @@ A key is the sha256 of everything that matters (`key`); a file holds a header, t
 Files appear whole (written aside, then renamed), so that processes may share a folder; a file that is torn, foreign
 or of another version counts as absent and is written anew. When a folder grows over its size the entries that were
 not used for longest go. A folder that cannot be written is no error: the work is done again in the next process.
+
+What is in an entry is executed. So one counts as absent, too, if anybody but this user (or root) could have written it:
+the file and its folder belong to them, are no links, and others may not write there.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import stat
 import time
 from itertools import count
 from pathlib import Path
@@ -19,6 +23,7 @@ from ..config import settings
 
 HEADER = b"tilegrad cache 1\n"
 SUFFIX = ".entry"
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 ABANDONED = 3600.0
 """Seconds after which a file that was being written aside belongs to a process that has died."""
 
@@ -52,6 +57,8 @@ class Cache:
         if self.folder is None:
             return None
         path = self.folder / (key + SUFFIX)
+        if not (is_ours(self.folder) and is_ours(path)):
+            return None
         try:
             data = path.read_bytes()
             os.utime(path)  # used now: the last to go
@@ -70,9 +77,9 @@ class Cache:
         data = HEADER + bytes.fromhex(key) + hashlib.sha256(payload).digest() + payload
         aside = ""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self._made(self.folder)
             aside = str(self.folder / f"{key}.{os.getpid()}.{next(_writes)}.aside")
-            with open(aside, "xb") as file:
+            with open(aside, "xb", opener=_private) as file:
                 file.write(data)
             os.replace(aside, self.folder / (key + SUFFIX))
             self._until_scan -= len(data)
@@ -81,6 +88,13 @@ class Cache:
         except OSError:
             if aside:
                 _remove(aside)
+
+    @staticmethod
+    def _made(folder: Path) -> None:
+        """Makes the folder, or takes from others the right to write to ours."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.name != "nt" and not is_ours(folder):
+            folder.chmod(stat.S_IMODE(folder.stat().st_mode) & ~OTHERS_WRITE)
 
     def _evict(self) -> None:
         """Removes the entries that were not used for longest, until a tenth of the room is free."""
@@ -105,6 +119,22 @@ class Cache:
 
 
 _writes = count()
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a file or folder (no link to one) belongs to this user or to root, and nobody else may write to it."""
+    if os.name == "nt":
+        return path.exists()
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    is_link, owner = stat.S_ISLNK(status.st_mode), status.st_uid
+    return not is_link and owner in (0, os.geteuid()) and not status.st_mode & OTHERS_WRITE
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _remove(path: str) -> None:

@@ -115,22 +115,22 @@ LEAST_FOR_UNIT = (8, 32, 16)
 so many times as many rows."""
 
 
-def few_large(workers: int, cache: int, lanes: int = 8, registers: int = 16) -> Grain:
-    """The grain of some cores that each have a second cache, and vector registers for so many float32 numbers.
+def few_large(workers: int, cache: int, first: int = 32 << 10, lanes: int = 8, registers: int = 16) -> Grain:
+    """The grain of some cores that each have a second and a first cache, and registers for so many float32 numbers.
 
     >>> few_large(2, 512 << 10) == Grain()
     True
-    >>> few_large(2, 2 << 20, 16, 32).products[:5]
-    (512, 512, 256, 14, 16)
+    >>> few_large(2, 2 << 20, 48 << 10, 16, 32).products[:5]
+    (384, 256, 192, 14, 16)
     """
-    side = max(
-        64, min(512, int((cache / 8) ** 0.5) // 16 * 16)
-    )  # a square left operand of this side: half of the cache
+    side = max(64, int((cache / 8) ** 0.5) // 16 * 16)  # a square left operand of this side is half of the cache
+    rows = (registers - 4) // 2
+    line = 4 * (rows + 2 * lanes)  # what a block of the result takes in for each k: it stays in the first cache
     limits = Products(
-        rows=side,
-        columns=side,
-        depth=min(256, side),
-        unit_rows=(registers - 4) // 2,
+        rows=min(384, side),
+        columns=min(256, side),
+        depth=min(256, side, first * 3 // 4 // line // 16 * 16),
+        unit_rows=rows,
         unit_columns=lanes,
         rate=2.0 * lanes,
     )

@@ -4,13 +4,19 @@ A program is found by its graph: the ops with their attributes and the lines tha
 outputs overwrite which inputs, how work is cut for the device, and the source of the compiler. Graphs with ops of a
 user's own, whose source nobody watches, and with attributes that are more than numbers and words, are compiled anew
 in each process.
+
+Foreign work (functions in C++, kernels of users) stands in a name by its mark, and so it does in what is kept: when a
+program is read, it gets the work of the graph that it is for. An operator that somebody declares stands in a name by
+what its kernel for the device records.
 """
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections.abc import Iterable, Mapping
 from types import CodeType
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ..ir.dtype import DType
 from ..ir.graph import Graph, TensorType, Value
@@ -18,6 +24,7 @@ from ..ir.location import Location
 from ..ir.program import Program
 from ..ir.size import Size
 from .cache import key, shared, sources
+from .work import Work
 
 COMPILER = ("ir", "ops", "transform", "schedule", "compiler.py")
 """What of the package decides what a graph becomes."""
@@ -29,65 +36,127 @@ class Unknown(Exception):
     """A part of a graph of which nothing is known but that it is there."""
 
 
-def name_of(graph: Graph, updates: Mapping[int, int], name: str, *choices: object) -> str | None:
+@runtime_checkable
+class Meaning(Protocol):
+    """What an operator is on a device (`ops/declared.py`)."""
+
+    label: str
+
+    def code(self, device: str) -> Graph: ...
+
+
+class Name(NamedTuple):
+    """What a program is kept under; `works` is the foreign work in it, by its marks."""
+
+    key: str
+    works: Mapping[str, Work]
+
+
+def name_of(graph: Graph, updates: Mapping[int, int], name: str, *choices: object) -> Name | None:
     """What the program of a graph is kept under, or None if it cannot be told from others.
 
     `choices` are what the scheduler goes by besides: the grain of the device, and what was settled for kernels.
     """
-    given = set(graph.inputs)
-    number: dict[Value, int] = {}
-    lines: list[object] = []
+    works: dict[str, Work] = {}
     try:
-        for value in (*graph.inputs, *graph.values()):
-            if value not in number:
-                reads = [] if value in given else [number[x] for x in value.inputs]
-                lines.append((_op(type(value)), _plain(value.attributes), reads, _place(value.location)))
-                number[value] = len(number)
+        lines, ends = _Naming(works).graph(graph)
     except Unknown:
         return None
-    ends = [[number[v] for v in graph.inputs], [number[v] for v in graph.outputs], sorted(updates.items())]
-    return key("program", sources(*COMPILER), name, choices, ends, lines)
+    return Name(key("program", sources(*COMPILER), name, choices, [*ends, sorted(updates.items())], lines), works)
 
 
-def read(name: str) -> Program | None:
+def read(name: Name) -> Program | None:
     """The program that was kept under a name."""
-    found = shared("programs").read(name)
+    found = shared("programs").read(name.key)
     if found is None:
         return None
     try:
-        program = pickle.loads(found)
+        program = _Reader(io.BytesIO(found), name.works).load()
     except Exception:  # whatever is wrong with it, it can be made again
         return None
     return program if isinstance(program, Program) else None
 
 
-def write(name: str, program: Program) -> None:
+def write(name: Name, program: Program) -> None:
     """Keeps a program for other processes."""
+    made = io.BytesIO()
     try:
-        shared("programs").write(name, pickle.dumps(program, pickle.HIGHEST_PROTOCOL))
-    except RecursionError:
-        pass  # a very deep expression
+        _Writer(made, name.works).dump(program)
+    except (RecursionError, pickle.PicklingError):
+        return  # a very deep expression, or work that came in on the way
+    shared("programs").write(name.key, made.getvalue())
+
+
+class _Writer(pickle.Pickler):
+    """Writes the mark of foreign work in its place."""
+
+    def __init__(self, file: io.BytesIO, works: Mapping[str, Work]) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self.works = works
+
+    def persistent_id(self, thing: object) -> str | None:
+        if not isinstance(thing, Work):
+            return None
+        if thing.mark not in self.works:
+            raise pickle.PicklingError(f"{thing} is not in the graph")
+        return thing.mark
+
+
+class _Reader(pickle.Unpickler):
+    """Puts the work of a graph where its mark stands."""
+
+    def __init__(self, file: io.BytesIO, works: Mapping[str, Work]) -> None:
+        super().__init__(file)
+        self.works = works
+
+    def persistent_load(self, mark: Any) -> Work:
+        return self.works[mark]
+
+
+class _Naming:
+    """Writes down what a graph is; `works` collects the foreign work that it meets."""
+
+    def __init__(self, works: dict[str, Work]) -> None:
+        self.works = works
+
+    def graph(self, graph: Graph) -> tuple[list[object], list[object]]:
+        """All values, and the numbers of the inputs and outputs among them."""
+        given = set(graph.inputs)
+        number: dict[Value, int] = {}
+        lines: list[object] = []
+        for value in (*graph.inputs, *graph.values()):
+            if value not in number:
+                reads = [] if value in given else [number[x] for x in value.inputs]
+                plain = self.plain(value.attributes, value.device)
+                lines.append((_op(type(value)), plain, reads, _place(value.location)))
+                number[value] = len(number)
+        return lines, [[number[v] for v in graph.inputs], [number[v] for v in graph.outputs]]
+
+    def plain(self, attributes: Iterable[object], device: str) -> list[object]:
+        """Attributes as their `repr` tells them apart: 1 from 1.0 and True, 0.0 from -0.0."""
+        made: list[object] = []
+        for x in attributes:
+            if isinstance(x, tuple):
+                made.append(self.plain(x, device))
+            elif isinstance(x, TensorType):
+                made.append((str(x.dtype), self.plain(x.shape, device), x.device))
+            elif type(x) in PLAIN:
+                made.append(str(x) if isinstance(x, (DType, Size)) else x)
+            elif mark := getattr(x, "mark", ""):
+                made.append(mark)
+                if isinstance(x, Work):
+                    self.works[mark] = x
+            elif isinstance(x, Meaning):
+                made.append((x.label, *self.graph(x.code(device))))
+            else:
+                raise Unknown
+        return made
 
 
 def _op(cls: type[Value]) -> str:
     if not cls.__module__.startswith(__package__.split(".")[0] + "."):
         raise Unknown
     return f"{cls.__module__}.{cls.__qualname__}"
-
-
-def _plain(attributes: Iterable[object]) -> list[object]:
-    """Attributes as their `repr` tells them apart: 1 from 1.0 and True, 0.0 from -0.0."""
-    made: list[object] = []
-    for x in attributes:
-        if isinstance(x, tuple):
-            made.append(_plain(x))
-        elif isinstance(x, TensorType):
-            made.append((str(x.dtype), _plain(x.shape), x.device))
-        elif type(x) in PLAIN:
-            made.append(str(x) if isinstance(x, (DType, Size)) else x)
-        else:
-            raise Unknown
-    return made
 
 
 def _place(location: Location | None) -> tuple[object, ...]:

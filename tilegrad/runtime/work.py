@@ -65,6 +65,11 @@ class Work(ABC):
     kind: ClassVar[str] = "c"
     """`c`: runs anywhere; `python`: takes the interpreter's lock, and gets arrays, which are on the CPU."""
 
+    @property
+    def mark(self) -> str:
+        """What tells it from other work, the same in all processes; empty if nothing does."""
+        return ""
+
     @abstractmethod
     def prepared(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> Prepared:
         """The call for tensors of these types (their extents are numbers)."""
@@ -163,6 +168,10 @@ class Each(Work):
 
     def __hash__(self) -> int:
         return hash((self.inner, self.mapped))
+
+    @property
+    def mark(self) -> str:
+        return f"{self.mapped} {self.inner.mark}" if self.inner.mark else ""
 
     def prepared(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> Prepared:
         types = [*inputs, *outputs]

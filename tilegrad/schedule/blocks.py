@@ -12,6 +12,8 @@ from .instances import number_of
 
 LEAST_WIDTH = 128
 """Columns of the tiles of a kernel with many sums there."""
+WIDEST = 512
+"""The longest side of a tile that is tried where they fit extents."""
 SMALLEST = 16
 """The least side of a tile whose sides are powers of two."""
 
@@ -77,7 +79,8 @@ def blocks(extents: Extents, grain: Grain) -> Choice:
     if type(m) is not int or type(n) is not int:
         return chosen(m=_sole(m, limits.rows // 2), n=_sole(n, limits.columns // 4), k=depth)
     known = Sized(m, n, number_of(k), *extents[3:])
-    height, width = min(_equal_pieces(m, n, limits), key=lambda c: (_time(known, grain, *c), -c[0] * c[1]))
+    pairs = _equal_pieces(m, n, limits, extents.sums if limits is grain.products else 1)
+    height, width = min(pairs, key=lambda c: (_time(known, grain, *c), -c[0] * c[1]))
     return chosen(m=height, n=width, k=depth)
 
 
@@ -94,8 +97,8 @@ def candidates(extents: Extents, grain: Grain, most: int = 16) -> list[Choice]:
     if type(m) is not int or type(n) is not int or type(k) is not int:
         return [usual]
     limits = limits_of(extents, grain)
-    wide = limits._replace(rows=2 * limits.rows, columns=2 * limits.columns)
-    pairs = _powers(extents, limits) if grain.powers else _equal_pieces(m, n, wide)
+    wide = limits._replace(rows=min(WIDEST, 2 * limits.rows), columns=min(WIDEST, 2 * limits.columns))
+    pairs = _powers(extents, limits) if grain.powers else _equal_pieces(m, n, wide, extents.sums)
     known = Sized(m, n, k, *extents[3:])
     pairs = sorted(pairs, key=lambda c: _time(known, grain, *c))[:most]
     found = [chosen(m=h, n=w, k=usual.size("k")) for h, w in pairs]
@@ -125,9 +128,11 @@ def _depths(k: int, usual: int, grain: Grain) -> list[int]:
     return [d for d in (min(k, usual * 2), -(-usual // 8) * 4) if 4 <= d <= k and d != usual]
 
 
-def _equal_pieces(m: int, n: int, limits: Products) -> list[tuple[int, int]]:
+def _equal_pieces(m: int, n: int, limits: Products, sums: int) -> list[tuple[int, int]]:
+    """Tiles of equal pieces; several sums, and what is computed from each, share the room of one."""
     wide = 2 * limits.unit_columns
-    return [(h, w) for h in _pieces(m, limits.rows, limits.unit_rows) for w in _pieces(n, limits.columns, wide)]
+    found = [(h, w) for h in _pieces(m, limits.rows, limits.unit_rows) for w in _pieces(n, limits.columns, wide)]
+    return [(h, w) for h, w in found if h * w * sums <= limits.rows * limits.columns] or found[:1]
 
 
 def _powers(extents: Extents, limits: Products) -> list[tuple[int, int]]:

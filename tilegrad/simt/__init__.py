@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..ir.dtype import bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
 from ..ir.dtype import bool_ as bool_
-from ..ir.dtype import float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
 from ..language.values import constexpr
 from .builtin import (
     WORDS,
@@ -46,9 +46,9 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "ALL_LANES", "GPUS", "Counters", "DeviceFunction", "Gpu", "KernelFunction", "Occupancy", "blockDim", "blockIdx",
-    "constexpr", "device", "dynamic_shared", "float32", "float64", "gpu", "gridDim", "int8", "int16", "int32", "int64",
-    "kernel", "local", "occupancy", "shared", "syncthreads", "syncwarp", "threadIdx", "uint8", "uint16", "uint32",
-    "uint64", "warpSize",
+    "ALL_LANES", "GPUS", "Counters", "DeviceFunction", "Gpu", "KernelFunction", "Occupancy", "bfloat16", "blockDim",
+    "blockIdx", "constexpr", "device", "dynamic_shared", "float16", "float32", "float64", "gpu", "gridDim", "int8",
+    "int16", "int32", "int64", "kernel", "local", "occupancy", "shared", "syncthreads", "syncwarp", "threadIdx",
+    "uint8", "uint16", "uint32", "uint64", "warpSize",
 ]  # fmt: skip
 __all__ += sorted(WORDS)

@@ -15,7 +15,7 @@ from ..language.frames import KernelBase
 from ..language.values import constexpr
 from ..lazy.handle import Handle
 from .form import Array
-from .kinds import Refused, number_kind, supported
+from .kinds import Refused, element_type, number_kind
 from .lanes import Shape, Triple
 
 MEANT = {"int": "int32", "float": "float32", "bool": "bool"}
@@ -120,7 +120,7 @@ def describe(function: SimtFunction, name: str, value: Any) -> Any:
 
 
 def tensor_described(name: str, x: Any) -> Array:
-    dtype = supported(x._value.type.dtype, f"`{name}`")
+    dtype = element_type(x._value.type.dtype, f"`{name}`")
     if not x.is_contiguous():
         raise Refused(
             f"`{name}` is a view of shape {tuple(x.shape)} with strides {tuple(x.stride())}: a kernel sees elements "

@@ -9,7 +9,7 @@ from typing import Any
 from ..ir.dtype import DType, bool_, float32, float64, int32, uint32
 from .builtin import FUNCTIONS, VOTES, Builtin
 from .form import Array, Atomic, Called, Exchange, Expression, Function, Launch, Routine
-from .kinds import Refused, kind_of, meeting, shown, supported, typed
+from .kinds import Refused, is_half, kind_of, meeting, rounded, shown, typed
 from .reading import ExpressionReader, function_name
 
 TYPES: dict[Any, DType] = {int: int32, float: float32, bool: bool_}
@@ -76,8 +76,9 @@ class CallReader(ExpressionReader):
 
     def conversion(self, dtype: DType, node: ast.Call) -> Any:
         (argument,) = self.positional(node, dtype.name, 1)
-        supported(dtype, "a conversion")
         x = self.number(argument)
+        if is_half(dtype):
+            return rounded(x, dtype)
         if not isinstance(x, Expression) and dtype.is_integer:
             x = int(x)
         return typed(x, dtype) if isinstance(x, Expression) or dtype is not bool_ else bool(x)

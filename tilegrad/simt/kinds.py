@@ -94,17 +94,31 @@ def meeting(x: Expression | Constant, y: Expression | Constant) -> DType:
     return known.dtype
 
 
-def supported(dtype: Any, what: str) -> DType:
-    """A dtype that kernels compute with."""
+def is_half(dtype: DType) -> bool:
+    """Whether elements of a dtype are rounded when they are stored: one computes with them in float32."""
+    return dtype.is_float and dtype.bits == 16
+
+
+def element_type(dtype: Any, what: str) -> DType:
+    """A dtype that arrays have."""
     if not isinstance(dtype, DType):
         raise Refused(f"{what} is an element type, such as simt.float32, and not {dtype!r}")
-    if dtype.is_float and dtype.bits == 16:
-        raise Refused(
-            f"{what} is {dtype.name}: kernels per thread compute with float32 and float64; convert with .float(), "
-            f"or use "
-            "@tg.kernel, which has it"
-        )
     return dtype
+
+
+def supported(dtype: Any, what: str) -> DType:
+    """A dtype that kernels compute with."""
+    if is_half(found := element_type(dtype, what)):
+        raise Refused(
+            f"{what} is {found.name}: kernels per thread compute with float32 and float64, and elements of "
+            f"{found.name} are read as float32; simt.{found.name}(x) rounds as storing does"
+        )
+    return found
+
+
+def rounded(x: Expression | Constant, dtype: DType) -> Expression:
+    """A number as it is after it was stored as a dtype of 16 bits."""
+    return Cast(float32, Cast(dtype, typed(x, float32)))
 
 
 def shown(x: Any) -> str:

@@ -14,6 +14,8 @@ C = {
     "int16": "short",
     "int32": "int",
     "int64": "long long",
+    "float16": "half",
+    "bfloat16": "bfloat16",
     "float32": "float",
     "float64": "double",
 }
@@ -29,7 +31,7 @@ TAKEN = frozenset(
     "reinterpret_cast return short signed sizeof static static_assert static_cast struct switch template this throw "
     "true try "
     "typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq min max abs threadIdx "
-    "blockIdx blockDim gridDim warpSize dim3 float2 float4 int2 int4".split()
+    "blockIdx blockDim gridDim warpSize dim3 half bfloat16 float2 float4 int2 int4".split()
 )
 
 

@@ -33,7 +33,7 @@ from .form import (
     Variable,
     While,
 )
-from .kinds import Kind, Refused, kind_of, meeting, shown, supported, typed
+from .kinds import Kind, Refused, element_type, kind_of, meeting, shown, supported, typed
 from .scope import Scope
 
 MOST_READINGS = 12
@@ -195,7 +195,7 @@ class Reader(CallReader):
         given = [self.value(x) for x in self.positional(call, callee.name, 1 if dynamic else 2)]
         if dynamic and any(array.space == "dynamic" for array in scope.own):
             raise Refused("a kernel has one dynamic_shared array: all would begin at the same byte")
-        dtype = supported(given[0], f"the first argument of {callee.name}")
+        dtype = element_type(given[0], f"the first argument of {callee.name}")
         shape: tuple[int, ...] = ()
         if not dynamic:
             shape = given[1] if isinstance(given[1], tuple) else (given[1],)

@@ -13,8 +13,8 @@ from ..ir.dtype import DType, bool_, float32, int32, int64
 from ..language.values import constexpr
 from ..lazy.handle import Handle
 from .builtin import PYTHON, Builtin, Vector
-from .form import Array, Both, Choice, Element, Expression, Function, Number, Operation, Special, Variable
-from .kinds import Constant, Refused, kind_of, meeting, number_kind, shown, typed
+from .form import Array, Both, Cast, Choice, Element, Expression, Function, Number, Operation, Special, Variable
+from .kinds import Constant, Refused, is_half, kind_of, meeting, number_kind, shown, typed
 from .scope import Scope
 
 ARITHMETIC: dict[type, tuple[str, Callable[..., Any]]] = {
@@ -103,7 +103,8 @@ class ExpressionReader:
                     return self.number(body if condition else other)
                 return self.choice(condition, self.number(body), self.number(other))
             case ast.Subscript():
-                return self.element(node, "load")
+                found = self.element(node, "load")
+                return Cast(float32, found) if is_half(found.dtype) else found
             case ast.Call():
                 return self.call(node)
             case _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ..ir.dtype import DType, int32
@@ -46,6 +47,30 @@ IN_PLACE = {
     ">>": ">>=",
 }
 
+HALVES = {
+    "half": """// 16 bits in memory, float to compute with.
+struct half {
+    unsigned short bits;
+    half() = default;
+    __device__ half(float x) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x)); }
+    __device__ operator float() const {
+        float x;
+        asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+        return x;
+    }
+};
+""",
+    "bfloat16": """// The upper 16 bits of a float in memory, float to compute with.
+struct bfloat16 {
+    unsigned short bits;
+    bfloat16() = default;
+    __device__ bfloat16(float x) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x)); }
+    __device__ operator float() const { return __uint_as_float((unsigned int)bits << 16); }
+};
+""",
+}
+"""The types that CUDA C++ has in headers, which NVRTC comes without."""
+
 
 def cuda_source(routine: Routine) -> str:
     """The CUDA C++ of a kernel and of everything that it calls and launches."""
@@ -60,7 +85,8 @@ def cuda_source(routine: Routine) -> str:
 
     visit(routine, True)
     made = "\n\n".join(RoutineWriter(one).written(launched) for one, launched in order)
-    return f"{made}\n"
+    needed = [text for name, text in HALVES.items() if re.search(rf"\b{name}\b", made)]
+    return "\n".join([*needed, f"{made}\n"])
 
 
 def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:

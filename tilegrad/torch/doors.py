@@ -35,6 +35,7 @@ TABLE = {
     "torch.utils": "torch.utilities",
     "torch.utils.data": "torch.loading",
     "torch.utils.cpp_extension": "torch.cpp_extension",
+    "torch.utils.tensorboard": "torch.tensorboard",
     "torchvision": "torch.vision",
     "torchvision.datasets": "torch.datasets",
     "torchvision.transforms": "torch.transforms",

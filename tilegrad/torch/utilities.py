@@ -1,4 +1,4 @@
-"""`torch.utils`: data, cpp_extension, checkpoint."""
+"""`torch.utils`: data, cpp_extension, tensorboard."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from .doors import missing
 
-MODULES = {"data": ".loading", "cpp_extension": ".cpp_extension"}
+MODULES = {"data": ".loading", "cpp_extension": ".cpp_extension", "tensorboard": ".tensorboard"}
 
 
 def __getattr__(name: str) -> Any:

@@ -265,6 +265,7 @@ def test_a_late_failure_names_those_since_the_last_mark(gpu: CudaDevice) -> None
         gpu.synchronize()
 
 
+@pytest.mark.checklist(79)
 def test_synchronous_runs_name_the_kernel(gpu: CudaDevice) -> None:
     bad = gpu.load(program(64, WILD))
     given = [gpu.from_host(np.ones(64, np.float32)) for _ in range(2)]

@@ -123,7 +123,8 @@ class CpuDevice(Device):
         from .target import target
 
         machine = target()
-        usual = few_large(threads(), cache_sizes().get("L2", 512 << 10), machine.lanes(4), machine.registers)
+        second = cache_sizes().get("L2", 512 << 10)
+        usual = few_large(threads(), second, machine.first_cache, machine.lanes(4), machine.registers)
         if machine.matrix_unit:
             return usual._replace(unit=MATRIX_UNIT)
         # no unit computes less exact products faster, but convolutions with 3 x 3 taps can do with fewer of them

@@ -72,6 +72,8 @@ class _Lowering:
         """From which pointers a variable that is one was made."""
         self.summed: set[str] = set()
         """Names that products are added to."""
+        self.first: set[int] = set()
+        """The products that begin a sum."""
         for statement in statements(kernel.body):
             self._note(statement)
 
@@ -152,8 +154,12 @@ class _Lowering:
     # --- statements ------------------------------------------------------------------------------
 
     def _block(self, body: Sequence[ir.Statement]) -> None:
+        done = 0
         for statement, *more in self._together(body):
+            done += 1 + len(more)
             self._fresh()
+            if self._begins_a_sum(statement, body[done:]):
+                continue
             for root in (r for s in (statement, *more) for r in roots(s)):
                 self._prepare(root)
             match statement:
@@ -201,6 +207,21 @@ class _Lowering:
         """What is stored: its shape, and the bytes of an element as it is counted in vectors."""
         t = self.e.types.of(store.pointer)
         return t.shape, max(4, t.dtype.bytes)
+
+    def _begins_a_sum(self, statement: ir.Statement, following: Sequence[ir.Statement]) -> bool:
+        """Whether a tile of zeros is only there for a product to be added to: that one starts without it."""
+        match statement:
+            case ir.Assign(name, ir.Full((_, _), ir.Literal(value)) as zeros) if str(value) in ("0", "0.0"):
+                pass
+            case _:
+                return False
+        match next((s for s in following if name in _named(s)), None):
+            case ir.Assign(other, ir.Dot(x, y, ir.Name(added)) as product) if other == added == name:
+                if name not in {part.name for part in walk(x, y) if isinstance(part, ir.Name)}:
+                    self._memory(name, zeros.dtype, zeros.shape, False)
+                    self.first.add(id(product))
+                    return True
+        return False
 
     def _fresh(self) -> None:
         """Before a statement: nothing is known of memory."""
@@ -324,7 +345,7 @@ class _Lowering:
             case ir.Dot(_, _, accumulator):
                 out = self.e.memory.get(accumulator.name) if isinstance(accumulator, ir.Name) else None
                 out = out or self.e.allocate(t.dtype, t.shape, "dot", room=room_for(self.target, t.dtype, t.shape))
-                dot(self.nests, out, x)
+                dot(self.nests, out, ir.Dot(x.x, x.y, None, x.precision) if id(x) in self.first else x)
             case ir.Reduce(fn, y, axis):
                 out = self.e.allocate(t.dtype, t.shape, "reduced")
                 self.nests.reduce(out, fn, y, axis)
@@ -349,3 +370,12 @@ class _Lowering:
         self.nests.keep(kept, x)
         self.e.made[id(x)] = kept
         self.e.begin()
+
+
+def _named(statement: ir.Statement) -> set[str]:
+    """The names that a statement, or one inside it, reads or gives a value."""
+    found: set[str] = set()
+    for inner in statements((statement,)):
+        found |= {x.name for x in walk(*roots(inner)) if isinstance(x, ir.Name)}
+        found |= {inner.name} if isinstance(inner, ir.Assign | ir.Atomic) and inner.name else set()
+    return found

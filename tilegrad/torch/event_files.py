@@ -1,0 +1,115 @@
+"""TensorBoard's files: records with checksums, each with a message in the encoding of protocol buffers.
+
+file    ::= record*
+record  ::= length (8 bytes), checksum of it (4), message, checksum of it (4)
+message ::= (number of a field and how it is encoded, contents)*
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterable
+from functools import cache
+from itertools import count
+from pathlib import Path
+
+VERSION = b"brain.Event:2"
+POLYNOMIAL = 0x82F63B78
+"""Of CRC-32C, its bits reversed."""
+MASK = 0xA282EAD8
+_numbers = count()
+
+
+@cache
+def _table() -> list[int]:
+    made = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (POLYNOMIAL if byte & 1 else 0)
+        made.append(byte)
+    return made
+
+
+def checksum(data: bytes) -> int:
+    """CRC-32C, turned and masked as in TensorFlow's records.
+
+    >>> hex(checksum(b"123456789"))
+    '0xc78ab0e5'
+    """
+    table, value = _table(), 0xFFFFFFFF
+    for byte in data:
+        value = table[(value ^ byte) & 255] ^ value >> 8
+    value ^= 0xFFFFFFFF
+    return ((value >> 15 | value << 17) + MASK) & 0xFFFFFFFF
+
+
+def record(message: bytes) -> bytes:
+    """A message as it stands in a file."""
+    length = struct.pack("<Q", len(message))
+    return length + struct.pack("<I", checksum(length)) + message + struct.pack("<I", checksum(message))
+
+
+def varint(number: int) -> bytes:
+    """A whole number in as many bytes as it needs.
+
+    >>> varint(300).hex(), len(varint(-1))
+    ('ac02', 10)
+    """
+    number &= (1 << 64) - 1
+    made = bytearray()
+    while number > 127:
+        made.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*made, number])
+
+
+def field(number: int, value: int | float | str | bytes) -> bytes:
+    """One field: a whole number, a double, or a text or a message after its length."""
+    match value:
+        case int():
+            return varint(number << 3) + varint(value)
+        case float():
+            return varint(number << 3 | 1) + struct.pack("<d", value)
+        case str():
+            value = value.encode()
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def single(number: int, value: float) -> bytes:
+    """A field with a float of 32 bits."""
+    return varint(number << 3 | 5) + struct.pack("<f", value)
+
+
+def doubles(number: int, values: Iterable[float]) -> bytes:
+    """A field with many doubles."""
+    return field(number, b"".join(struct.pack("<d", x) for x in values))
+
+
+class EventFile:
+    """A file of events in a folder, under a name that TensorBoard looks for."""
+
+    def __init__(self, folder: str | os.PathLike[str], suffix: str = "") -> None:
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        now = time.time()
+        name = f"events.out.tfevents.{int(now):010d}.{socket.gethostname()}.{os.getpid()}.{next(_numbers)}{suffix}"
+        self.path = self.folder / name
+        self.file = open(self.path, "ab")  # noqa: SIM115 - until it is closed
+        self._write(field(1, now) + field(3, VERSION))
+
+    def add(self, contents: bytes, step: int | None, wall_time: float | None = None) -> None:
+        """An event with a summary or a graph."""
+        at = field(1, float(time.time() if wall_time is None else wall_time))
+        self._write(at + (field(2, int(step)) if step is not None else b"") + contents)
+
+    def _write(self, message: bytes) -> None:
+        self.file.write(record(message))
+
+    def flush(self) -> None:
+        self.file.flush()
+
+    def close(self) -> None:
+        self.file.close()
