@@ -69,7 +69,7 @@ SMOOTH: tuple[Callable[[Value], Value], ...] = (
     trigonometry.erfc,
     trigonometry.atan,
     activation.gelu,
-    activation.silu,
+    lambda x: mul(x, activation.sigmoid(x)),
     lambda x: exponential.exp(tanh(x)),
     lambda x: exponential.exp2(tanh(x)),
     lambda x: exponential.expm1(tanh(x)),
