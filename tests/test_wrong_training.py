@@ -65,6 +65,10 @@ PARTS: dict[str, Row] = {
     "bags in disorder": (lambda: bags([0, 2, 1]), ArgumentError, "none is less than the one before it"),
     "bags beyond the end": (lambda: bags([0, 7]), ArgumentError, "none is more than 3"),
     "the mode of a number": (lambda: tg.tensor(2.0).mode().values + "x", ArgumentError, "'x'"),
+    "an array to an activation": (
+        lambda: nn.ReLU()(np.ones(2)), ArgumentError, r"ReLU takes tensors, not a ndarray: tilegrad.tensor\(x\)"
+    ),
+    "a list to a network": (lambda: nn.Sequential(nn.LSTM(2, 3))([1.0]), ArgumentError, "LSTM takes tensors, not a"),
     "differences of a number": (lambda: tg.tensor(2.0).diff(), TilegradError, "at least one dimension"),
 }  # fmt: skip
 TRAINING: dict[str, Row] = {
@@ -139,3 +143,12 @@ def test_modules_may_be_named_again() -> None:
     model.register_buffer("mask", tg.ones(2))
     model.register_buffer("mask", None)
     assert model(tg.ones(1, 2)).shape == (1, 2)
+
+
+def test_attributes_that_modules_miss_themselves_are_as_in_python() -> None:
+    class Own(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return self.missing(x)
+
+    with pytest.raises(AttributeError, match="missing"):
+        Own()(np.ones(2))

@@ -12,7 +12,7 @@ from tilegrad.backend.cpu import objects
 from tilegrad.backend.cpu.code.lower import lower
 from tilegrad.backend.cpu.objects import Host
 from tilegrad.backend.cpu.target import Target
-from tilegrad.ir.program import Launch
+from tilegrad.ir.program import Launch, Program
 from tilegrad.ir.tile import Kernel
 
 TARGET = Target("x86", 64, 32, 49152, 2 << 20, True)
@@ -58,6 +58,18 @@ class Unit:
         arguments = (ctypes.c_int64 * (len(arrays) + 3))(*(a.ctypes.data for a in arrays), *grid)
         self._compiled(launch.kernel)(ctypes.addressof(arguments), 0, int(np.prod(grid)))
         assert not self.configured, "the unit was not released"
+
+    def run_program(self, program: Program, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """Runs the launches of a program of fixed sizes; gives its first output."""
+        memory = {b.name: np.zeros([int(str(n)) for n in b.type.shape], b.type.dtype.numpy) for b in program.buffers}
+        memory |= dict(zip(program.inputs, arrays, strict=True))
+        products = 0
+        for step in program.steps:
+            if isinstance(step, Launch):
+                self.run(step, [memory[str(name)] for name in step.arguments])
+                products += self.products
+        self.products = products
+        return memory[program.outputs[0]]
 
     def _compiled(self, kernel: Kernel) -> Callable[..., Any]:
         form = kernel.form()

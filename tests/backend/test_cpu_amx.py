@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import re
 from collections import Counter
+from collections.abc import Callable
 
 import ml_dtypes
 import numpy as np
@@ -128,6 +129,26 @@ def test_zeros_are_no_odd_numbers() -> None:
     x[3, 4] = -1
     np.testing.assert_allclose(made(x, y, "nn", "highest"), x @ y, rtol=1e-6)
     assert UNIT.products > 0
+
+
+def test_what_is_computed_around_products() -> None:
+    """Operands that are computed, masked and gathered, several sums, and what follows on them."""
+    nn = tg.nn.functional
+    shapes: dict[str, tuple[Callable[..., tg.Tensor], list[tuple[int, ...]]]] = {
+        "layers": (lambda x, w, v: (nn.relu(x) @ w) * tg.sigmoid(nn.relu(x) @ v), [(40, 64), (64, 48), (64, 48)]),
+        "convolution": (lambda x, w: nn.conv2d(x, w, padding=1, stride=2), [(2, 16, 19, 17), (24, 16, 3, 3)]),
+    }
+    tg.set_float32_matmul_precision("high")
+    try:
+        for name, (fn, given) in shapes.items():
+            arrays = [rng.standard_normal(shape).astype(np.float32) for shape in given]
+            tensors = [tg.tensor(a) for a in arrays]
+            found = UNIT.run_program(tg.explain(fn, *tensors).compiled.program, arrays)
+            assert UNIT.products > 0, name
+            with changed(amx=False):
+                np.testing.assert_allclose(found.reshape(-1), fn(*tensors).numpy().reshape(-1), rtol=1e-3, atol=1e-3)
+    finally:
+        tg.set_float32_matmul_precision("highest")
 
 
 def test_small_products_are_left_to_vectors() -> None:

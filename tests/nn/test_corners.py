@@ -78,3 +78,18 @@ def test_bounds_at_the_end_of_int64() -> None:
     assert parts.tolist() == [10]
     assert (here > tg.iinfo(tg.int64).min).tolist() == [True] * 3
     assert (here - 5 <= tg.iinfo(tg.int64).max).tolist() == [True] * 3
+
+
+def test_a_batch_of_nothing_leaves_running_statistics_alone() -> None:
+    for layer, shape in (
+        (tg.nn.BatchNorm2d(3), (0, 3, 2, 2)),
+        (tg.nn.InstanceNorm1d(3, track_running_stats=True), (0, 3, 4)),
+    ):
+        assert layer(tg.zeros(*shape)).shape == shape
+        assert layer.running_mean.tolist() == [0, 0, 0]
+        assert layer.running_var.tolist() == [1, 1, 1]
+
+
+def test_the_greatest_of_bags_of_nothing() -> None:
+    empty = tg.zeros(0, dtype=tg.int64)
+    assert tg.nn.EmbeddingBag(5, 2, mode="max")(empty, tg.tensor([0, 0])).tolist() == [[0, 0], [0, 0]]

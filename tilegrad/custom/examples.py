@@ -38,6 +38,8 @@ class Given(NamedTuple):
     @property
     def text(self) -> str:
         if self.array is not None:
+            if self.array.size > 1 and (self.array == self.array.flat[0]).all():
+                return f"tg.full({self.array.shape}, {self.array.flat[0].item()}, dtype=tg.{self.dtype.name})"
             return f"tg.tensor({self.array.tolist()}, dtype=tg.{self.dtype.name})"
         strided = ", strided=True" if self.strided else ""
         return f'tg.custom.example("{self.dtype.name}", {self.shape}, seed={self.seed}{strided})'

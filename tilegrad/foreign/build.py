@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import CompileError, MissingFileError
 from ..ir.location import Location, user_location
@@ -320,8 +320,3 @@ def _sum(path: str) -> str:
         return sha256(Path(path).read_bytes()).hexdigest()
     except OSError:
         return ""
-
-
-def loaded_libraries() -> dict[str, Any]:
-    """What this process has loaded, by content."""
-    return dict(_loaded)

@@ -128,7 +128,7 @@ def _check_offsets(offsets: Tensor, count: int) -> None:
 def _pooled(rows: Tensor, used: Tensor, mode: str) -> Tensor:
     """Of the rows (bags, places, width) those that are used, over the places."""
     kept = used.unsqueeze(-1)
-    if mode == "max":
+    if mode == "max" and rows.shape[1]:
         most = where(kept, rows, float("-inf")).max(1)[0]
         return where(used.any(1).unsqueeze(-1), most, 0.0)
     total = where(kept, rows, 0.0).sum(1)

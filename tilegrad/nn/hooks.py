@@ -8,7 +8,7 @@ from warnings import warn
 
 from ..autograd.function import Function
 from ..autograd.modes import is_grad_enabled
-from ..errors import check_callable
+from ..errors import ArgumentError, check_callable
 from ..tensor import Tensor
 from ..tree import flatten, unflatten
 
@@ -50,7 +50,11 @@ class Hooked:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not self._hooks:
-            return self.forward(*args, **kwargs)
+            try:
+                return self.forward(*args, **kwargs)
+            except AttributeError as problem:
+                self._refuse(args, problem)
+                raise
         after = self._in_order("after")
         if not any(hook.always for hook in after):
             return self._called(args, kwargs, after, [])
@@ -89,6 +93,14 @@ class Hooked:
             changed = hook.function(self, *given, output)
             output = output if changed is None else changed
         return output if watched is None else watched.outputs(output)
+
+    def _refuse(self, args: tuple[Any, ...], problem: AttributeError) -> None:
+        """Says what is wrong where an array or a list was given, and asked for what tensors have."""
+        given = next((x for x in args if x is problem.obj), None)
+        if isinstance(given, (list, tuple)) or type(given).__module__ == "numpy":
+            raise ArgumentError(
+                f"{type(self).__name__} takes tensors, not a {type(given).__name__}: tilegrad.tensor(x)"
+            ) from None
 
     def _in_order(self, kind: str) -> list[Hook]:
         hooks = self._hooks.get(kind, {})

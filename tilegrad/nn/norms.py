@@ -67,8 +67,9 @@ def batch_norm(
                 "is 0; train with more, or call eval()"
             )
         axes = (0, *range(2, input.dim()))
-        _update(running_mean, lambda: x.mean(axes), momentum)
-        _update(running_var, lambda: x.var(axes), momentum)
+        if 0 not in input.shape:  # nothing has no mean: running statistics would be NaN from then on
+            _update(running_mean, lambda: x.mean(axes), momentum)
+            _update(running_var, lambda: x.var(axes), momentum)
         result = _standard(x, axes, eps)
     elif running_mean is None or running_var is None:
         raise ArgumentError("batch_norm: without training, running_mean and running_var are needed")
@@ -101,14 +102,15 @@ def instance_norm(
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     channels = input.shape[1]
     _checked("instance_norm", channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
-    if input.numel() == input.shape[0] * channels:
+    if input.numel() == input.shape[0] * channels and input.shape[0]:
         raise ShapeError(
             f"instance_norm: an input of the shape {tuple(input.shape)} has one value for each channel: its variance "
             "is 0"
         )
     x, axes = _wide(input), tuple(range(2, input.dim()))
-    _update(running_mean, lambda: x.mean(axes).mean(0), momentum)
-    _update(running_var, lambda: x.var(axes).mean(0), momentum)
+    if 0 not in input.shape:
+        _update(running_mean, lambda: x.mean(axes).mean(0), momentum)
+        _update(running_var, lambda: x.var(axes).mean(0), momentum)
     return _affine(_standard(x, axes, eps), weight, bias, input.dim() - 2).to(input.dtype)
 
 

@@ -230,17 +230,6 @@ class Builder:
         if function not in self.declarations:
             self.declarations[function] = f"declare {type} @{function}({', '.join(str(a.type) for a in args)})"
 
-    def memory_intrinsic(self, kind: str, type: Type) -> str:
-        """The masked load, store, gather or scatter of vectors of a type, declared on the way."""
-        at = Type("ptr", type.lanes if kind in ("gather", "scatter") else 0)
-        name = f"llvm.masked.{kind}.{type.short}.{at.short}"
-        mask = type.of("i1")
-        signature = f"{type} @{name}({at}, {mask}, {type})"
-        if kind in ("store", "scatter"):
-            signature = f"void @{name}({type}, {at}, {mask})"
-        self.declarations.setdefault(name, f"declare {signature}")
-        return name
-
     def splat(self, x: Value, lanes: int) -> Value:
         """A scalar in all lanes."""
         if x.type.lanes or not lanes:
@@ -304,10 +293,6 @@ class Builder:
         label = self.label("never")
         self.scopes[-1].lines += [f"  {text}", f"{label}:"]
         self.scopes[-1].label = label
-
-    def load_level(self) -> int:
-        """How far out a load of memory that never changes may go."""
-        return max(n for n, scope in enumerate(self.scopes) if scope.pinned)
 
     # Control flow.
 

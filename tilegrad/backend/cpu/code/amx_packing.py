@@ -163,7 +163,7 @@ class Packer:
             self._close(loop)
 
     def _all_columns(self, pairs: list[Value], single: bool = False) -> None:
-        wide = 2 if self.dtype is bfloat16 else 1  # tiles side by side that one vector gives elements of
+        wide = 2 if self.dtype is bfloat16 and self.ahead else 1  # tiles side by side that one vector has elements of
         whole = self.extent // (WORDS * wide) * wide
         if whole:
             inner = self._open("panel", 0, whole, wide)

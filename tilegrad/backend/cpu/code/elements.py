@@ -55,6 +55,8 @@ class Elements:
         """Where reductions, scans, products and reshapes of the present statement were put."""
         self.memo: dict[Any, Value] = {}
         """What is known in the present turn of the innermost loop."""
+        self.least_masked = 4
+        """Bytes of the smallest elements of which a vector is loaded in part at once."""
         self.active: int | None = None
         """How many lanes exist, in the last vector of a row."""
         self.nowhere: Value | None = None
@@ -343,7 +345,7 @@ class Elements:
                 address = b.splat(self.of(pointer, at, lanes, t.dtype), lanes)
                 return gather(self, address, type, mask, default, bytes)
         broken = self.step(pointer, local=True) == 1 and self.ranges.breaks(offset, lanes, self.step)
-        if not broken or bytes < 4:
+        if not broken or bytes < self.least_masked:
             return gather(self, b.offset(start, type.element, apart), type, mask, default, bytes)
         first, last = b.extract(apart, 0), b.extract(apart, lanes - 1)
         before = b.op("sub", apart, b.splat(first, lanes))

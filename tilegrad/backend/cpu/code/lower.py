@@ -62,6 +62,7 @@ class _Lowering:
         for name in ("entry", "arguments", "begin", "end"):
             self.b.name(name)
         self.e = Elements(check(kernel), self.b)
+        self.e.least_masked = 2 if target.architecture == "x86" and target.vector_bytes == 64 else 4
         self.nests = Nests(self.e, target)
         self.assigned: dict[str, int] = {}
         self.used: dict[str, int] = {}
