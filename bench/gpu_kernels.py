@@ -152,6 +152,8 @@ class Workload(NamedTuple):
     """What PyTorch's backward is given besides, from the inputs."""
     precision: str = "highest"
     """Of products of float32 numbers."""
+    upstream: tuple[int, ...] = ()
+    """The shape of what the gradient comes from, if not that of the first argument."""
 
 
 def _rows(rows: int, columns: int) -> list[Workload]:
@@ -231,7 +233,33 @@ def workloads() -> list[Workload]:
     ]
     for shape in ((8192, 8192), (4096, 512), (131072, 1024)):
         found += _rows(*shape)
-    return found
+    return [*found, _pooling()]
+
+
+def _pooling() -> Workload:
+    """The gradient of pooling with ReLU behind AlexNet's first convolution."""
+    f = tg.nn.functional
+
+    def theirs(t: Any) -> Any:
+        pooling, relu = t.ops.aten.max_pool2d_with_indices_backward, t.ops.aten.threshold_backward
+        return lambda x, dy, y, places: relu(pooling(dy, y, [3, 3], [2, 2], [0, 0], [1, 1], False, places), y, 0)
+
+    def kept(t: Any, x: Any) -> Any:
+        y = t.relu(x)
+        return y, t.nn.functional.max_pool2d(y, 3, 2, return_indices=True)[1]
+
+    return Workload(
+        "pooling gradient with relu bfloat16",
+        ((128, 96, 54, 54),),
+        lambda x: f.max_pool2d(tg.relu(x), 3, 2),
+        theirs,
+        2 + 0.23,
+        "bfloat16",
+        backward=True,
+        tolerance=3e-2,
+        kept=kept,
+        upstream=(128, 96, 26, 26),
+    )
 
 
 def program(w: Workload) -> Program:
@@ -284,7 +312,7 @@ def measured(torch: Any, launcher: Launcher, w: Workload) -> dict[str, Any]:
     torch.manual_seed(7)
     inputs = [torch.randn(*s, device="cuda").to(dtype) for s in w.shapes]
     theirs = w.torch(torch)
-    more = [torch.randn(*w.shapes[0], device="cuda").to(dtype)] if w.backward else []
+    more = [torch.randn(*(w.upstream or w.shapes[0]), device="cuda").to(dtype)] if w.backward else []
     kept = w.kept(torch, *inputs) if w.kept is not None else ()
 
     def reference() -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -73,6 +74,24 @@ def first_convolution() -> Workload:
     )
 
 
+def first_weight() -> Workload:
+    """The gradient for the weights of AlexNet's first convolution."""
+    f = tg.nn.functional
+
+    def ours(x: Any, w: Any, dy: Any) -> Any:
+        w = w.detach().requires_grad_(True)
+        return tg.autograd.grad(f.conv2d(x, w, None, 4), [w], dy)[0]
+
+    def theirs(t: Any) -> Any:
+        back = t.ops.aten.convolution_backward
+        settings = (None, [4, 4], [0, 0], [1, 1], False, [0, 0], 1, [False, True, False])
+        return lambda x, w, dy: back(dy, x, w, *settings)[1]
+
+    shapes = ((128, 1, 224, 224), (96, 1, 11, 11), (128, 96, 54, 54))
+    operations = 2.0 * 128 * 54 * 54 * 96 * 121
+    return Workload("conv1 weight gradient bfloat16", shapes, ours, theirs, operations, "bfloat16", tolerance=2e-2)
+
+
 def workloads() -> Iterator[Workload]:
     for size in SIZES:
         yield from (*products(size, "bfloat16", 1e-2), *products(size, "float16", 2e-3))
@@ -94,6 +113,7 @@ def workloads() -> Iterator[Workload]:
         )
     yield from with_more()
     yield first_convolution()
+    yield first_weight()
     yield from convolution("conv2", 128, (64, 27, 27), (192, 64, 5, 5), 2)
     yield from convolution("conv3", 128, (192, 13, 13), (384, 192, 3, 3), 1)
 
@@ -217,8 +237,9 @@ class AsUsed:
             self.made = self.quick(*self.inputs)
         chosen = [choice for known, choice in gpu.choices.made.items() if known not in before]
         self.by = "cuBLASLt" if any(choice.algorithm for choice in chosen) else "own"
-        self.compared = [[choice.ours, choice.theirs] for choice in chosen]
-        """Microseconds of kernel and library, as they were compared."""
+        pairs = [(choice.ours, choice.theirs) for choice in chosen]
+        self.compared = [[us if math.isfinite(us) else None for us in pair] for pair in pairs]
+        """Microseconds of kernel and library, as they were compared; None: the library had nothing that was right."""
 
     def error(self, torch: Any, wanted: Any) -> float:
         got = torch.tensor(self.made.float().cpu().numpy(), device="cuda").double()
@@ -293,7 +314,7 @@ def used_as(row: dict[str, Any]) -> str:
     """The second column."""
     if "used_us" not in row:
         return ""
-    found = ", ".join(f"{ours:.1f} and {theirs:.1f}" for ours, theirs in row["compared_us"])
+    found = ", ".join(" and ".join("none" if us is None else f"{us:.1f}" for us in pair) for pair in row["compared_us"])
     return (
         f"as used {row['used_us']:.1f} us by {row['by']}: {row['torch_us'] / row['used_us']:.3f} (compared: {found})  "
     )

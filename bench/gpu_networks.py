@@ -31,21 +31,29 @@ ERROR = re.compile(r"[\w.]+(Error|Fault|Exception)\b")
 
 
 class Task(NamedTuple):
-    """A network, the size of its batch, and whether its products are in bfloat16."""
+    """A network, the size of its batch, whether its products are in bfloat16, and whether it only computes scores."""
 
     network: str
     size: tuple[int, ...]
     low: bool = False
+    inference: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.network} {'x'.join(map(str, self.size))}{' bfloat16' if self.low else ''}"
+        network = f"{self.network}_inference" if self.inference else self.network
+        return f"{network} {'x'.join(map(str, self.size))}{' bfloat16' if self.low else ''}"
+
+    def step(self, library: Any, inputs: networks.Inputs, ready: networks.Ready) -> networks.Call:
+        """The work that is measured."""
+        made = networks.inference if self.inference else networks.training
+        return made(library, self.network, inputs, ready, self.low, "cuda")
 
 
 TASKS = (
     *(Task("mlp", (n,)) for n in (64, 512)),
     *(Task("lenet", (n,)) for n in (64, 512)),
     *(Task("alexnet", (n,), low) for n in (32, 128, 512) for low in (False, True)),
+    *(Task("alexnet", (n,), low, True) for n in (1, 32, 256) for low in (False, True)),
     *(Task("gpt", (16, 128), low) for low in (False, True)),
     Task("gpt2", (16, 1024), True),
 )
@@ -82,10 +90,10 @@ def contenders(torch: Any, task: Task) -> dict[str, Callable[[], Any]]:
     inputs = networks.batch(task.network, task.size)
 
     def theirs(ready: networks.Ready) -> Callable[[], Any]:
-        return networks.training(torch, task.network, inputs, ready, task.low, "cuda")
+        return task.step(torch, inputs, ready)
 
     made: dict[str, Callable[[], Any]] = {
-        "tilegrad": networks.training(tg, task.network, inputs, tg.jit, task.low, "cuda"),
+        "tilegrad": task.step(tg, inputs, tg.jit),
         "torch": theirs(lambda f: f),
     }
     if task.network not in ("gpt", "gpt2"):  # AdamW counts its steps on the host
@@ -100,7 +108,7 @@ def compiled(torch: Any, task: Task, modes: tuple[str, ...]) -> dict[str, float]
         inputs = networks.batch(task.network, task.size)
         try:
             ready = partial(torch.compile, mode=mode)
-            step = networks.training(torch, task.network, inputs, ready, task.low, "cuda")
+            step = task.step(torch, inputs, ready)
             for _ in range(3):
                 step()
             times = [seconds(torch, step) for _ in range(ROUNDS)]
@@ -126,12 +134,20 @@ def seconds(torch: Any, step: Callable[[], Any]) -> float:
     return (time.perf_counter() - start) / STEPS
 
 
+def different(task: Task, steps: dict[str, Callable[[], Any]]) -> tuple[float, Any]:
+    """How far our results are from PyTorch's: the losses of the first steps, or all scores."""
+    if task.inference:
+        ours, theirs = (steps[who]().float().cpu().numpy() for who in ("tilegrad", "torch"))
+        return float(abs(ours - theirs).max() / abs(theirs).max()), (ours[0], theirs[0])
+    losses = {who: [steps[who]()[0].item() for _ in range(3)] for who in ("tilegrad", "torch")}
+    return max(abs(a - b) / abs(b) for a, b in zip(losses["tilegrad"], losses["torch"], strict=True)), losses
+
+
 def measured(torch: Any, task: Task, modes: tuple[str, ...]) -> dict[str, Any]:
     all_steps = contenders(torch, task)
-    losses = {who: [all_steps[who]()[0].item() for _ in range(3)] for who in ("tilegrad", "torch")}
-    apart = max(abs(a - b) / abs(b) for a, b in zip(losses["tilegrad"], losses["torch"], strict=True))
+    apart, losses = different(task, all_steps)
     if not apart < (0.05 if task.low else 0.01):
-        raise RuntimeError(f"{task.name}: losses differ: {losses}")
+        raise RuntimeError(f"{task.name}: {'scores' if task.inference else 'losses'} differ: {losses}")
     times: dict[str, list[float]] = {who: [] for who in all_steps}
     for _ in range(ROUNDS):
         for who, step in all_steps.items():

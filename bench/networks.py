@@ -178,9 +178,9 @@ def training(library: Any, name: str, inputs: Inputs, ready: Ready, low: bool = 
     return lambda: (quick(x, labels), *([] if adam else parameters))
 
 
-def inference(library: Any, name: str, inputs: Inputs, ready: Ready, low: bool = False) -> Call:
+def inference(library: Any, name: str, inputs: Inputs, ready: Ready, low: bool = False, device: str = "cpu") -> Call:
     """The scores of a batch; `low`: everything in bfloat16."""
-    x, model = library.tensor(inputs["x"]), filled(library, name).eval()
+    x, model = library.tensor(inputs["x"]).to(device), filled(library, name).eval().to(device)
     if low:
         x, model = x.to(library.bfloat16), model.to(library.bfloat16)
     quick = ready(lambda x: model(x))

@@ -17,6 +17,7 @@ from tilegrad.backend.cpu import build, objects
 from tilegrad.backend.cpu.memory import PoolBuffer
 from tilegrad.backend.cpu.moulds import maker, small_buffer
 from tilegrad.backend.cpu.pool import CHUNK, LARGE, Pool
+from tilegrad.backend.cpu.target import target
 from tilegrad.errors import CompileError, RuntimeFault
 from tilegrad.ir.dtype import bfloat16, float32, uint8
 from tilegrad.ir.graph import TensorType
@@ -62,7 +63,7 @@ cpu = device("cpu")
 @pytest.fixture(autouse=True, scope="module")
 def add_is_compiled() -> objects.Code:
     code = objects.compile_kernels([("add", ADD_IR)], objects.host())
-    build._linked[ADD.form()] = code
+    build._linked[ADD.form(), target().matrix_unit] = code
     return code
 
 

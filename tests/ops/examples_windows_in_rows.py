@@ -7,10 +7,12 @@ import itertools
 import numpy as np
 
 from tests.ops.registry import example, floats
-from tilegrad.ops.lines import Laid, LineProduct, LineWeight
+from tilegrad.ops.lines import Laid, LineProduct, LineWeight, Stored
 from tilegrad.ops.transformed import Places, Transformed
 
 example(Laid, Laid, floats(2, 3, 4), numpy=lambda x: x.reshape(2, 12))
+
+example(Stored, Stored, floats(2, 3, 4), numpy=lambda x: x)
 
 GRID, CHANNELS, COUNTS, TAPS, APART = (5, 7), 3, (3, 4), (2, 2), (2, 3)
 
@@ -51,11 +53,24 @@ def weight(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 example(
     LineWeight,
-    lambda x, y: LineWeight(x, y, 2, GRID, (CHANNELS, 5), 4, 4, TAPS, CHANNELS, APART),
+    lambda x, y: LineWeight(x, y, 2 * GRID[0] * GRID[1], GRID, (CHANNELS, 5), 4, 4, TAPS, CHANNELS, APART),
     rows,
     floats(2, 3 * GRID[0] * GRID[1] * 5, seed=2),
     numpy=lambda x, y: weight(x, y)[:, :4],
     gradient=False,
+)
+
+lines = 3 * GRID[0] * GRID[1]
+example(
+    LineWeight,
+    lambda x, y: LineWeight(
+        x, y, 2 * GRID[0] * GRID[1], GRID, (CHANNELS, 1), 4, 4, TAPS, CHANNELS, APART, "highest", lines
+    ),
+    rows,
+    floats(2, 5 * lines, seed=2),
+    numpy=lambda x, y: weight(x, y.reshape(2, 5, lines).transpose(0, 2, 1))[:, :4],
+    gradient=False,
+    name="a row of lines for each output",
 )
 
 

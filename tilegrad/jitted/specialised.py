@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..autograd.modes import no_grad
 from ..compiler import Compiled, compile
 from ..errors import TraceError
@@ -13,10 +15,11 @@ from ..functions.creation import tensor
 from ..ir.dtype import float64, int64
 from ..ir.graph import Input, TensorType, Value
 from ..ir.node import Node
-from ..ir.size import Dim, Size
+from ..ir.size import Dim, Size, known
 from ..lazy.handle import Handle, mode, one_writer, wrap
 from ..lazy.realize import plain_graph, realize, substituted
 from ..lazy.storage import Base, replaced
+from ..ops.broadcasting import Fill
 from ..ops.joint import joint_outputs
 from ..runtime.buffer import Buffer
 from ..runtime.device import Runner, device
@@ -420,10 +423,16 @@ def _others_hold(value: Value) -> bool:
     return owned is None or sys.getrefcount(value) > owned
 
 
+def _filled(value: Fill) -> Buffer:
+    """Memory that has one number everywhere, as the state of an optimizer at first: not worth a program."""
+    shape = tuple([known(extent, {}) for extent in value.shape])
+    return device(value.device).from_host(np.full(shape, value.value, value.dtype.numpy))
+
+
 def _renewed(base: Base, value: Value) -> Value:
     """Gives a storage memory of its own with the same elements, so that only its tensors see the update."""
     fresh = Input(value.type)
-    fresh.hold(device(value.device).copy(_memory(value)))
+    fresh.hold(_filled(value) if isinstance(value, Fill) else device(value.device).copy(_memory(value)))
     new = replaced(value, fresh)
     new.hold(fresh.buffer)
     base.value = base.storage.value = new

@@ -10,6 +10,7 @@ products of matrices whose lines may overlap, and no position is computed elemen
 makes them of `convolution.py`, when gradients have been taken).
 
     Laid          x in memory, in this order
+    Stored        x in memory, with the axes that it has
     LineProduct   for each window the products with weights, summed
     LineWeight    for each weight what it met times what came of it, summed over all lines
 """
@@ -46,6 +47,22 @@ class Laid(Movement):
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return (reshape(upstream, self.x.shape),)
+
+
+@final
+class Stored(Movement):
+    """x in memory, in the order of its axes."""
+
+    x: Value
+
+    def infer(self) -> TensorType:
+        return self.x.type
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        return read(self.x, position)
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (upstream,)
 
 
 def pitches(grid: tuple[int, ...]) -> tuple[int, ...]:
@@ -123,14 +140,15 @@ class LineProduct(Value):
 class LineWeight(Value):
     """(groups, outputs, *taps, run) from rows x and y, summed over lines.
 
-    `first`: the line of y that belongs to the first window; `taps`, `run`: those of the result.
+    `lines`: how many of them are summed; `first`: the line of y that belongs to the first window; `taps`, `run`: those
+    of the result.
     """
 
     cost = "dear"
     differentiable = False
     x: Value
     y: Value
-    images: int
+    lines: int
     grid: tuple[int, ...]
     channels: tuple[int, int]
     """Of a line of x, and of y."""
@@ -140,6 +158,8 @@ class LineWeight(Value):
     run: int
     apart: tuple[int, ...]
     precision: Precision = "highest"
+    pitch: int = 1
+    """From one output to the next in y: 1 where they are the channels of a line."""
 
     def infer(self) -> TensorType:
         require_alike("convolution", (self.x, self.y))
@@ -148,11 +168,11 @@ class LineWeight(Value):
 
     def element(self, position: Position, read: Reader) -> Expr:
         group, output, *taps, along = position
-        line = fresh_index(self.images * math.prod(self.grid))
+        line = fresh_index(self.lines)
         of_x, of_y = self.channels
         shift = _line([t * d for t, d in zip(taps, self.apart, strict=True)], pitches(self.grid))
         x = read(self.x, (group, (line + shift) * of_x + along))
-        y = read(self.y, (group, (line + size(self.first)) * of_y + output))
+        y = read(self.y, (group, (line + size(self.first)) * of_y + output * self.pitch))
         return _summed(y, x, [line], self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:

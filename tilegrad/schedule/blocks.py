@@ -32,6 +32,10 @@ class Extents(NamedTuple):
     sums: int = 1
     parts: int = 0
     products: int = 0
+    across: tuple[bool, bool] | None = None
+    """Of numbers that units for half as many bits multiply: whether operands lie across what is summed."""
+    turns: int = 1
+    """How often k is gone through."""
 
 
 class Sized(NamedTuple):
@@ -71,14 +75,14 @@ def blocks(extents: Extents, grain: Grain) -> Choice:
     m, n, k, others, *_ = extents
     limits = limits_of(extents, grain)
     if grain.powers:
-        known = Sized(number_of(m), number_of(n), number_of(k), *extents[3:])
+        known = Sized(number_of(m), number_of(n), number_of(k) * extents.turns, *extents[3:8])
         sized = [(_time(known, grain, *c), -c[0] * c[1], -c[1], c) for c in _powers(extents, limits)]
         height, width = min(sized)[-1]
         return chosen(m=height, n=width, k=_power_depth(extents, limits))
     depth = _depth(k, limits.depth, limits.unit_depth) if type(k) is int else limits.depth // 2
     if type(m) is not int or type(n) is not int:
         return chosen(m=_sole(m, limits.rows // 2), n=_sole(n, limits.columns // 4), k=depth)
-    known = Sized(m, n, number_of(k), *extents[3:])
+    known = Sized(m, n, number_of(k), *extents[3:8])
     pairs = _equal_pieces(m, n, limits, extents.sums if limits is grain.products else 1)
     height, width = min(pairs, key=lambda c: (_time(known, grain, *c), -c[0] * c[1]))
     return chosen(m=height, n=width, k=depth)
@@ -86,7 +90,8 @@ def blocks(extents: Extents, grain: Grain) -> Choice:
 
 def quickest(extents: Extents, grain: Grain) -> float:
     """About how many cycles a product takes."""
-    known = Sized(number_of(extents.m), number_of(extents.n), number_of(extents.k), *extents[3:])
+    depth = number_of(extents.k) * extents.turns
+    known = Sized(number_of(extents.m), number_of(extents.n), depth, *extents[3:8])
     return min(_time(known, grain, *c) for c in _powers(extents, grain.products))
 
 
@@ -99,7 +104,7 @@ def candidates(extents: Extents, grain: Grain, most: int = 16) -> list[Choice]:
     limits = limits_of(extents, grain)
     wide = limits._replace(rows=min(WIDEST, 2 * limits.rows), columns=min(WIDEST, 2 * limits.columns))
     pairs = _powers(extents, limits) if grain.powers else _equal_pieces(m, n, wide, extents.sums)
-    known = Sized(m, n, k, *extents[3:])
+    known = Sized(m, n, k, *extents[3:8])
     pairs = sorted(pairs, key=lambda c: _time(known, grain, *c))[:most]
     found = [chosen(m=h, n=w, k=usual.size("k")) for h, w in pairs]
     for depth in _depths(k, usual.size("k"), grain):
@@ -137,10 +142,14 @@ def _equal_pieces(m: int, n: int, limits: Products, sums: int) -> list[tuple[int
 
 def _powers(extents: Extents, limits: Products) -> list[tuple[int, int]]:
     """Tiles whose sides are powers of two, no larger than need be, that an instance can keep."""
-    area = min(2 * limits.area, limits.area * 32 // extents.bits) // extents.sums
+    bits = extents.bits if extents.across is None else 64 if all(extents.across) else 16
+    area = min(2 * limits.area, limits.area * 32 // bits) // extents.sums
     sides = [1 << n for n in range(4, 13)]
-    heights = [h for h in sides if h <= min(limits.rows, _covering(extents.m))]
-    widths = [w for w in sides if w <= min(limits.columns, _covering(extents.n))]
+    rows, columns = limits.rows, limits.columns
+    if extents.across is not None and any(extents.across):  # what lies across goes through registers: of few rows
+        rows, columns = (rows // 2, columns) if extents.across[0] else (rows, columns // 2)
+    heights = [h for h in sides if h <= min(rows, _covering(extents.m))]
+    widths = [w for w in sides if w <= min(columns, _covering(extents.n))]
     return [(h, w) for h in heights for w in widths if h * w <= area] or [(SMALLEST, SMALLEST)]
 
 

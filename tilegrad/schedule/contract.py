@@ -27,7 +27,7 @@ from .emit import Emitter
 from .flatten import FlatGroup
 from .group import Group
 from .instances import Lowered, declare_programs, extent_of, finished, kernel_names, number_of
-from .products import free_indices, operands, precision_of
+from .products import free_indices, lying_across, operands, precision_of
 
 
 class Product(NamedTuple):
@@ -59,8 +59,11 @@ def sides(flat: FlatGroup) -> Sides:
     others = number_of(product(i.extent for i in flat.rows if i not in (m, n)))
     dtypes = [e.dtype for e in _narrow(*factors[0])]
     bits = max(dtype.bits for dtype in dtypes)
-    parts, products = _in_bfloat16(dtypes, precision_of(sums[0]))
-    extents = Extents(m.extent, n.extent, k.extent, others, bits, len(sums), parts, products)
+    precision = precision_of(sums[0])
+    parts, products = _in_bfloat16(dtypes, precision)
+    across = lying_across(factors[0], k) if bits == 32 and precision == "high" else None
+    turns = number_of(product(i.extent for i in flat.columns[:-1]))
+    extents = Extents(m.extent, n.extent, k.extent, others, bits, len(sums), parts, products, across, turns)
     return Sides(m, n, k, sums, factors, extents)
 
 

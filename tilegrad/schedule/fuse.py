@@ -141,12 +141,15 @@ class _Fusion:
     def _join_parts_of_sums(self) -> None:
         """Joins parts of sums across rows with what goes along the same rows: last, for nothing can follow in it.
 
-        The sums of these parts, which one kernel made, are then made by one, too.
+        The sums of these parts, which one kernel made, are then made by one, too, and the sums of those.
         """
         joined = {number for number in sorted(self.groups) if number in self.groups and self._join_along(number)}
-        for number in sorted(joined & set(self.groups)):
+        waiting = sorted(joined & set(self.groups))
+        for number in waiting:
             rest = [n for n, reads in self.reads.items() if any(self.place.get(x) == number for x in reads)]
-            self._join_each([n for n in rest if self.groups[n].kind == "rows"])
+            rest = [n for n in rest if self.groups[n].kind == "rows"]
+            self._join_each(rest)
+            waiting += [n for n in rest if n in self.groups and len(rest) > 1]
 
     def _join_along(self, number: int) -> bool:
         """Joins a group of parts of sums with one along the same rows, if there is one."""

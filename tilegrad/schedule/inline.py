@@ -115,7 +115,7 @@ def _needed(nodes: dict[Value, Element], outputs: tuple[Value, ...]) -> dict[Val
 def _is_kept(value: Value, weight: int, reads: Sequence[Read], consumers: Mapping[Value, list[Value]]) -> bool:
     """Whether elements are better computed once than for each reader."""
     readers = consumers[value]
-    if value.op == "laid":
+    if value.op in ("laid", "stored"):
         return True
     if value.op == "permute" and any(reader.op in LAID_OUT for reader in readers):
         return True

@@ -64,6 +64,7 @@ class _Plan:
         """Extent of the tile axis of an index; indices without one are numbers."""
         self.looped = made.looped
         """Columns that are looped over, and how many at a time."""
+        self.masked = grain.powers
         self.overlapping = group.kind == "map" and not grain.powers
         """Whether a tile that does not fit begins earlier: masks cost more than elements that are computed twice."""
 
@@ -143,8 +144,10 @@ class _Plan:
         inner, start = indices[-1]
         for column, name in indices:
             emitter.variables[column] = name
+        once = len(indices) > 1 and not scans and self._is_gone_through_at_once(inner, reductions)
         if inner in self.block:
-            at = emitter.assign("at", tile.Apply("add", (Name(start), tile.Arange(0, self.block[inner]))))
+            lanes: Tile = tile.Arange(0, self.block[inner])
+            at = emitter.assign("at", lanes if once else tile.Apply("add", (Name(start), lanes)))
             emitter.variables[inner] = at.name
             if not divides(self.block[inner], inner.extent):
                 emitter.bound[inner] = inner.extent
@@ -156,7 +159,7 @@ class _Plan:
         for scan in scans:
             del emitter.accumulated[scan]
         body = emitter.body
-        for column, name in reversed(indices):
+        for column, name in reversed(indices[:-1] if once else indices):
             step = self.looped[column]
             loop = For(name, Literal(0), extent_of(emitter, column.extent), Literal(step), tuple(body))
             body = [loop]
@@ -167,6 +170,12 @@ class _Plan:
             emitter.variables.pop(column, None)
         for e, names in zip(reductions, accumulators, strict=True):
             self._result(emitter, e, names)
+
+    def _is_gone_through_at_once(self, inner: Index, reductions: list[Reduce]) -> bool:
+        """Whether the innermost loop would have one turn; loops around it that only load are unrolled then."""
+        if type(inner.extent) is not int or self.looped[inner] < inner.extent or not self.masked:
+            return False
+        return inner in self.block and not any(e.fn.startswith("arg") for e in reductions)
 
     def _scans(self, emitter: Emitter, roots: list[Expr]) -> list[Scan]:
         """The scans on the way of a loop, inner ones first; what is known already is not looked into."""

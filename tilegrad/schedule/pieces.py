@@ -35,14 +35,16 @@ PASSED, LAUNCH = 0.5, 4000.0
 
 @final
 class Pieces(Value):
-    """What a value is the sum of, in memory between two kernels."""
+    """What a value is the sum of, in memory between two kernels; `axes`: those of the value, in the order there."""
 
     whole: Value
     count: int
     sums: DType
+    axes: tuple[int, ...]
 
     def infer(self) -> TensorType:
-        return TensorType(self.sums, (self.count, *self.whole.shape), self.whole.device)
+        shape = [self.whole.shape[a] for a in self.axes]
+        return TensorType(self.sums, (self.count, *shape), self.whole.device)
 
     def element(self, position: Position, read: Reader) -> Expr:
         raise AssertionError("pieces of sums are made of elements, not the other way round")
@@ -58,13 +60,13 @@ def in_pieces(nodes: Mapping[Value, Element], grain: Grain) -> Mapping[Value, El
     made: dict[Value, Element] = {}
     for value, element in nodes.items():
         if value.cost == "dear" and not value.opaque:
-            made |= _in_pieces(value, element, grain)
+            made |= _in_pieces(value, element, grain, nodes)
         else:
             made[value] = element
     return made
 
 
-def _in_pieces(value: Value, element: Element, grain: Grain) -> dict[Value, Element]:
+def _in_pieces(value: Value, element: Element, grain: Grain, nodes: Mapping[Value, Element]) -> dict[Value, Element]:
     """The node of a value, after one for the pieces of its sum, if it is better made in pieces."""
     position, expr = element.position, element.expr
     whole, chosen = {value: element}, _longest(position, expr, grain)
@@ -78,13 +80,29 @@ def _in_pieces(value: Value, element: Element, grain: Grain) -> dict[Value, Elem
     for e in reversed(sums):
         if e.index is not column or length > 1:
             made = Reduce("add", inner if e.index is column else e.index, made, e.dtype)
+    axes = _as_read(value, nodes)
     with working_for(value.location):
-        pieces = Pieces(value, count, made.dtype)
+        pieces = Pieces(value, count, made.dtype, axes)
+    there = tuple([position[a] for a in axes])
     pieces.__dict__["op"] = f"{value.op}_pieces"
     number = fresh_index(count)
-    total = Reduce("add", number, Read(pieces, (number, *position), made.dtype), made.dtype)
+    total = Reduce("add", number, Read(pieces, (number, *there), made.dtype), made.dtype)
     (result,) = rebuild((expr,), lambda e: total if e is sums[0] else None)
-    return {pieces: Element((piece, *position), made), value: Element(position, result)}
+    return {pieces: Element((piece, *there), made), value: Element(position, result)}
+
+
+def _as_read(value: Value, nodes: Mapping[Value, Element]) -> tuple[int, ...]:
+    """The axes of a value in the order in which its readers go through them, where they agree on one: gradients for
+    weights are turned when they meet the weights, and those are more to read than the pieces."""
+    usual = tuple(range(value.type.rank))
+    found = set()
+    for element in nodes.values():
+        for read in (e for e in facts(element.expr).reads if e.source is value):
+            own = {p: n for n, p in enumerate(element.position)}
+            known = all(isinstance(p, Index) and p in own for p in read.position)
+            at = read.position
+            found.add(tuple(sorted(usual, key=lambda a: own[at[a]])) if known else usual)
+    return found.pop() if len(found) == 1 else usual
 
 
 def _longest(position: Position, expr: Expr, grain: Grain) -> tuple[list[Reduce], Index, int] | None:

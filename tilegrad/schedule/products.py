@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..ir.graph import Value
+from ..ir.position import linear
 from ..ir.precision import PRECISION_OF, Precision
-from ..ir.scalar import Apply, Expr, Index, Reduce, facts, substituted, walk
+from ..ir.scalar import Apply, Expr, Index, Read, Reduce, facts, substituted, walk
 from .group import Group, Mapping
 
 MOST_PRODUCTS = 4
@@ -42,6 +43,14 @@ def precision_of(sums: Reduce) -> Precision:
         body = body.body
     assert isinstance(body, Apply)
     return PRECISION_OF[body.fn]
+
+
+def lying_across(factors: tuple[Expr, Expr], k: Index) -> tuple[bool, bool] | None:
+    """Whether operands lie in memory across what is summed; None if one of them is not memory as it is."""
+    x, y = factors
+    if not isinstance(x, Read) or not isinstance(y, Read):
+        return None
+    return tuple([linear(e.position[-1]).get((k,)) != 1 for e in (x, y)])  # type: ignore[return-value]
 
 
 def free_indices(e: Expr) -> set[Index]:

@@ -90,6 +90,8 @@ LONG_SUM = 256
 """Columns from which on it matters in which pieces memory is gone through."""
 NARROWEST = 256
 """The fewest rows side by side that are worth an instance."""
+FEW_ROWS = 4
+"""Of a tile, down to which it gets smaller so that less of it is beyond the last row."""
 LEAST_SIDE = 16
 """Of a square tile that is made smaller, so that there are more."""
 MOST = 1 << 16
@@ -199,7 +201,19 @@ def _height(rows: tuple[Index, ...], width: int, grain: Grain) -> int:
     count = number_of(product(i.extent for i in rows))
     while height > 1 and width * height > grain.least and count // height < grain.instances:
         height = -(-height // 2)
+    if grain.powers and type(rows[-1].extent) is int:
+        while height > FEW_ROWS and _covered(rows[-1].extent, height) > 1.1 * _covered(rows[-1].extent, height // 2):
+            height //= 2
     return height
+
+
+def _covered(extent: int, piece: int) -> int:
+    """How far tiles reach that cover an axis.
+
+    >>> _covered(54, 16), _covered(54, 8)
+    (64, 56)
+    """
+    return -(-extent // piece) * piece
 
 
 def _beside(flat: FlatGroup, beside: Index, grain: Grain) -> int:

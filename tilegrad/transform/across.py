@@ -72,7 +72,8 @@ def _rows_of_a_part(value: Sum, grain: Grain) -> int:
     if type(count) is not int or count < LEAST or shape[-1] > grain.longest_row:  # type: ignore[operator]
         return 0
     last, all_rows = shape[-2], count // shape[-1]  # type: ignore[operator]
-    most = min(MOST, all_rows // grain.blocks)
+    wanted = all_rows // grain.blocks if shape[-1] <= grain.loop else -(-all_rows // grain.blocks)  # type: ignore[operator]
+    most = min(MOST, wanted)
     return next((n for n in range(most, FEWEST - 1, -1) if last % n == 0), 0)
 
 

@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..ir.dtype import float32
 from ..ir.graph import Graph, Value
 from ..ir.location import working_for
 from ..ir.precision import Precision
@@ -27,12 +28,15 @@ from ..ops.movement import flip, moveaxis, narrow, pad, permute
 from ..ops.pooling import Patches
 from ..ops.sliding import Sliding
 from ..runtime.grain import Grain
+from .along import EVEN, laid_along
 from .overlaid import overlaid
 from .share import moved
 from .winograd import by_fewer_products
 
 FEW_BYTES = 64
 """Of the channels of a position, up to which those of neighbouring rows are put beside them."""
+EVENLY, MANY = 512, 8192
+"""Of which the number of lines is a multiple where there are many: sums over them are cut into pieces."""
 FEWEST = 8
 """Channels of a group, where there are several: products with fewer are mostly zeros."""
 
@@ -71,7 +75,7 @@ def laid(graph: Graph, grain: Grain = Grain()) -> Graph:
 
 
 def _laid_out(value: Value, piece: int) -> Value | None:
-    """A convolution as products of lines, if it is one, and all of its extents are known."""
+    """A convolution as products of lines, if it is one, and all of its extents are known; other products `along`."""
     match value:
         case Convolve(x, w, axes) if _fits(value, w, axes):
             return _product(x, w, axes, piece, value.precision)
@@ -83,7 +87,7 @@ def _laid_out(value: Value, piece: int) -> Value | None:
             return reshape(made, value.shape)
         case ConvolveWeight(x, y, axes) if _fits(value, value, axes):
             return _weight(x, y, axes, piece, value.precision)
-    return None
+    return laid_along(value)
 
 
 def _fits(value: Value, weight: Value, axes: Windows) -> bool:
@@ -161,7 +165,7 @@ class Rows(NamedTuple):
 def _rows(x: Value, axes: Sequence[Grid], slack: int, piece: int) -> Rows:
     """x (images, groups, channels, *positions) in rows, at least `slack` lines longer than its images."""
     grid = tuple([a.steps for a in axes])
-    images = -(-slack // math.prod(grid))
+    images = -(-(slack + _more(_number(x.shape[0]), grid)) // math.prod(grid))
     widths = [(0, images), (0, 0), (0, 0)]
     for a, extent in zip(axes, x.shape[3:], strict=True):
         assert isinstance(extent, int)
@@ -179,6 +183,16 @@ def _rows(x: Value, axes: Sequence[Grid], slack: int, piece: int) -> Rows:
     channels = x.shape[-1]
     assert isinstance(channels, int)
     return Rows(Laid(x), grid, channels)
+
+
+def _more(images: int, grid: tuple[int, ...]) -> int:
+    """Lines of zeros behind those of all images, which make their number even.
+
+    >>> _more(128, (13, 13)), _more(2, (13, 13))
+    (384, 0)
+    """
+    lines = images * math.prod(grid)
+    return -lines % EVENLY if lines >= MANY else 0
 
 
 def _in_steps(x: Value, axes: Sequence[Grid]) -> tuple[Value, list[str]]:
@@ -260,16 +274,21 @@ def _weight(x: Value, y: Value, axes: Windows, piece: int, precision: Precision)
     rows = _rows_of_input(x, axes, grids, piece)
     back = [_grid(_turned(a)) if a.stride == 1 and _behind(a) >= 0 else Grid(0, 0, 0) for a in axes]
     whole = not any(g.folded for g in grids)
-    if whole and tuple([b.steps for b in back]) == rows.grid:  # then it is what the way back for the input reads, too
+    pitch = 1
+    if precision == "high" and y.dtype is float32:
+        upstream, first = _lines(y, rows.grid), 0
+        pitch = _number(upstream.value.shape[1]) // _number(y.shape[2])
+    elif whole and tuple([b.steps for b in back]) == rows.grid:  # then it is what the way back for the input reads, too
         upstream = _rows_of_input(y, tuple(map(_turned, axes)), back, piece)
         first = sum(b.before * n for b, n in zip(back, pitches(rows.grid), strict=True))
     else:
         upstream, first = _rows(y, [Grid(0, steps, 1) for steps in rows.grid], 0, piece), 0
     taps, run = _taps(axes, grids, rows.channels)
+    images = _number(x.shape[0])
     made: Value = LineWeight(
         rows.value,
         upstream.value,
-        _number(x.shape[0]),
+        images * math.prod(rows.grid) + _more(images, rows.grid),
         rows.grid,
         (rows.channels, upstream.channels),
         _number(y.shape[2]),
@@ -278,8 +297,20 @@ def _weight(x: Value, y: Value, axes: Windows, piece: int, precision: Precision)
         run,
         tuple([a.dilation for a in axes]),
         precision,
+        pitch,
     )
     return _taps_last(made, _number(x.shape[2]), axes, grids, rows.channels)
+
+
+def _lines(y: Value, grid: tuple[int, ...]) -> Rows:
+    """y (images, groups, channels, *positions) with a row of lines for each channel: numbers of 32 bits are multiplied
+    so, along what is summed."""
+    images, lines = _number(y.shape[0]), math.prod(grid)
+    least = -(-_more(images, grid) // lines)
+    more = next(n for n in range(least, least + EVEN) if (images + n) * lines % EVEN == 0)
+    y = pad(y, [(0, more), (0, 0), (0, 0), *[(0, n - _number(e)) for n, e in zip(grid, y.shape[3:], strict=True)]])
+    y = permute(y, [1, 2, 0, *range(3, y.type.rank)])
+    return Rows(Laid(y), grid, 1)
 
 
 def _taps_last(w: Value, channels: int, axes: Windows, grids: Sequence[Grid], pitch: int) -> Value:

@@ -187,6 +187,7 @@ ASM = {
 } | {
     'asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));': "y.bits = as_f16(x);",
     'asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));': "y.bits = as_bf16(x);",
+    'asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(x), "f"(0.0f));': "both = unsigned(as_bf16(x)) << 16;",
     'asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));': "y = from_f16(x.bits);",
     'asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(from) : "memory");': "x = *(uint32*)(shared + from);",
     'asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r[n]) : "f"(x));': "r[n] = as_tf32(x);",

@@ -13,7 +13,7 @@ from tilegrad.backend.cuda.code.dot_group import Grouped
 from tilegrad.backend.cuda.code.lower import Lowering, lower
 from tilegrad.backend.cuda.tensor_map import TensorMap
 from tilegrad.backend.reference.tile import run
-from tilegrad.ir.dtype import bfloat16
+from tilegrad.ir.dtype import bfloat16, float32
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.program import Launch
 from tilegrad.ir.tile import Kernel
@@ -105,6 +105,20 @@ def test_convolutions_compile_elsewhere() -> None:
         assert built(KERNELS["late"](), architecture).spills <= 256
 
 
+def test_few_rows_share_a_multiprocessor() -> None:
+    plan = Lowering(forward(MIDDLE, 64, 192), "sm_90a").products.group
+    assert plan is not None
+    assert (plan.tiling.down, plan.tiling.columns, plan.blocks, plan.threads) == (1, 256, 2, 160)
+
+
+def test_weights_of_tf32_have_an_operand_along_what_is_summed() -> None:
+    x, y = (Input(TensorType(float32, (128, 1, 64, 12, 12))) for _ in range(2))
+    kernel = last_kernel(convolution.ConvolveWeight(x, y, LATE, "high"), x, y)
+    plan = Lowering(kernel, "sm_90a").products.group
+    assert plan is not None
+    assert [side.turned for side in plan.sides] == [True, False]
+
+
 # --- emulated ------------------------------------------------------------------------------------
 
 
@@ -114,7 +128,8 @@ def launches() -> list[tuple[Kernel, tuple[int, ...]]]:
     x, w, y = given(3, 1, 16, 7, 6), given(1, 24, 16, 3, 3), given(3, 1, 24, 7, 6)
     made = relu(convolution.Convolve(x, w, axes))
     back = where(gt(made, 0.0), y, 0.0)
-    outputs = (made, convolution.convolve_back(back, w, axes), convolution.ConvolveWeight(x, back, axes))
+    masked = where(gt(x, 0.0), convolution.convolve_back(back, w, axes), 0.0)  # what is loaded there lies in gaps
+    outputs = (made, masked, convolution.ConvolveWeight(x, back, axes))
     graph = Graph((x, w, y), outputs)
     for transform in PASSES:
         graph = fitted(transform, GPU)(graph)

@@ -6,8 +6,9 @@ generates nothing: neither LLVM IR, nor code.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import RLock
+from typing import Any
 from weakref import WeakValueDictionary
 
 from ...errors import CompileError
@@ -45,30 +46,53 @@ def built(kernels: Sequence[Kernel]) -> KernelCode:
             known = _linked.get((form, unit))
             if known is not None:
                 codes[form] = known
-        for group in _by_unique_names([kernel for form, kernel in different.items() if form not in codes]):
-            code = objects.link([kernel_object(kernel) for kernel in group], [kernel.name for kernel in group])
+        missing = [kernel for form, kernel in different.items() if form not in codes]
+        made = dict(zip(missing, _objects(missing), strict=True))
+        for group in _by_unique_names(missing):
+            code = objects.link([made[kernel] for kernel in group], [kernel.name for kernel in group])
             for kernel in group:
                 codes[kernel.form()] = _linked[kernel.form(), unit] = code
     addresses = {kernel.digest(): codes[kernel.form()].addresses[kernel.name] for kernel in kernels}
     return KernelCode(addresses, list(codes.values()))
 
 
+def _objects(kernels: Sequence[Kernel]) -> list[bytes]:
+    """The object files of kernels. While LLVM makes code of one, in a thread, the next one is lowered in this one."""
+    if len(kernels) < 2:
+        return [kernel_object(kernel) for kernel in kernels]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as beside:
+        return [found() for found in [_begun(kernel, beside.submit) for kernel in kernels]]
+
+
 def kernel_object(kernel: Kernel) -> bytes:
     """The object file of a kernel, from the disk if it was compiled before."""
+    return _begun(kernel, None)()
+
+
+def _begun(kernel: Kernel, submit: Callable[..., Any] | None) -> Callable[[], bytes]:
+    """What gives the object file of a kernel in the end; `submit` has code made meanwhile."""
     from .target import target
 
     store = shared("kernels")
     host = objects.host()
     name = key("kernel", sources("backend/cpu", "ir"), *host, *target(), objects.version(), kernel.form())
     found = store.read(name)
-    if found is None:
+    if found is not None:
+        return lambda: found
+    ir = kernel_ir(kernel)
+
+    def code() -> bytes:
         try:
             with events.timed("compile", kernel.name, "cpu"):
-                found = objects.emitted(kernel.name, kernel_ir(kernel), host)
+                made = objects.emitted(kernel.name, ir, host)
         except CompileError as e:
             raise CompileError(f"{e}\n{kernel.origin}") from e
-        store.write(name, found)
-    return found
+        store.write(name, made)
+        return made
+
+    return code if submit is None else submit(code).result
 
 
 def kernel_ir(kernel: Kernel) -> str:

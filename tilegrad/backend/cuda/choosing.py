@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 LEAST = 1e9
 """Operations from which on a library is tried: what takes some microseconds is not worth the look."""
-BETTER = 0.97
+BETTER = 0.99
 """A library is taken if it needs at most so much of the kernel's time,"""
 DEARER = 1.5
 """and saves so many microseconds besides: to start it takes the host longer, and so do other addresses in a graph."""

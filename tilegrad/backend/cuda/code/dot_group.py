@@ -66,14 +66,14 @@ class Grouped(NamedTuple):
 
     @property
     def blocks(self) -> int:
-        """Of a multiprocessor: small tiles leave registers for two, and one multiplies while the other stores."""
-        small = self.tiling.down == 2 and self.tiling.columns <= 128
-        return 2 if small and self.x.memory.dtype.bytes == 2 else 1
+        """Of a multiprocessor: small tiles leave registers for some, and one multiplies while another stores."""
+        narrow = self.tiling.columns <= 128 and self.x.memory.dtype.bytes == 2
+        return (2 if self.tiling.down == 1 else 1) + narrow
 
     @property
     def copying(self) -> int:
-        """Threads that copy. Only four warps can give registers away; where two blocks share them, one warp copies."""
-        return 32 if self.blocks == 2 else 128
+        """Threads that copy. Only four warps can give registers away; where blocks share them, one warp copies."""
+        return 32 if self.blocks > 1 else 128
 
     @property
     def sides(self) -> tuple[Side, Side]:
@@ -99,8 +99,8 @@ def grouped(definitions: Definitions, product: ir.Dot, shared: int = SHARED) -> 
     turned = (x.along == 0, y.along == 1)
     if x.dtype not in (bfloat16, float16) and (x.dtype is not float32 or all(turned)):
         return None  # lines of tf32 have to be along k, but for those that go through registers: they are on the left
-    swapped = x.dtype is float32 and turned[1]
     m, n, depth = x.shape[0], y.shape[1], x.shape[1]
+    swapped = turned[1] if x.dtype is float32 and any(turned) else m > 128
     high, wide = (n, m) if swapped else (m, n)
     if high not in (64, 128) or wide % 16 or wide > 256 or depth % (LINE // x.dtype.bytes):
         return None

@@ -173,8 +173,9 @@ def group_product(dtype: str, columns: int, turned: tuple[bool, bool], swapped: 
         return _product_from_registers(columns, held, swapped)
     lines = ",\n      ".join(", ".join(held[n : n + 8]) for n in range(0, len(held), 8))
     tail = "" if dtype == "float32" else f", {int(turned[0])}, {int(turned[1])}"
+    shape = f"[{pairs}][2][2]" if swapped else f"[2][{pairs}][2]"
     return f"""\
-__device__ __forceinline__ void multiply(float (&sums)[2][{pairs}][2], uint64 x, uint64 y) {{
+__device__ __forceinline__ void multiply(float (&sums){shape}, uint64 x, uint64 y) {{
   asm volatile("wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.f32.{word}.{word} {{{names}}}, "
     "%{4 * pairs}, %{4 * pairs + 1}, 1, 1, 1{tail};"
     : {lines}

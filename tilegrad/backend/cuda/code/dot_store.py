@@ -1,10 +1,13 @@
 """Results of products on their way to memory: gathered in shared memory, so that whole lines are written.
 
 A thread holds pairs of neighbours of many rows; written as they are, they fill half of each sector of memory at a time.
+Where a row of the tile is no row of memory (what is computed between the rows of an image is left out), neighbouring
+threads write neighbouring elements, each by itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....ir import tile as ir
@@ -26,56 +29,133 @@ class Staged(NamedTuple):
 
     name: str
     pitch: int
+    along: int
+    """The axis along which elements are written one by one, or a few; -1: pieces of rows are."""
+    each: int = 1
+    """How many neighbours are surely neighbours in memory."""
 
     def at(self, view: View) -> str:
         return f"{self.name} + {view[0].at.within(10)} * {self.pitch} + {view[1].at}"
 
 
-def staged(low: Lowering, store: ir.Store, layout: Layout) -> Staged | None:
-    """A place for what a store writes, if that has the layout of a product's pairs and goes to lines of memory."""
-    t, definitions = low.types.of(store.pointer), low.products.definitions
-    bytes = t.dtype.bytes
-    low.patterns.width = layout.width
-    if layout.width == 1 or layout.width * bytes >= PIECE or low.patterns.of(store.pointer, 1).step != 1:
+def staged(low: Lowering, stores: Sequence[ir.Store], layout: Layout) -> dict[int, Staged]:
+    """Places for what some stores write, by their identity: those of a product's pairs, as far as there is room."""
+    found: dict[int, tuple[ir.Store, int, int]] = {}
+    room = max(MOST - (low.memory.held if low.memory.apart else 0), low.memory.large)
+    offsets, used = {}, 0
+    for store in stores:
+        along = _along(low, store, layout)
+        if along is None:
+            continue
+        t = low.types.of(store.pointer)
+        pitch = layout.shape[1] + PIECE // t.dtype.bytes
+        bytes = -(-layout.shape[0] * pitch * t.dtype.bytes // PIECE) * PIECE
+        if used + bytes <= room:
+            found[id(store)] = (store, pitch, along)
+            offsets[id(store)] = used
+            used += bytes
+    if not found:
+        return {}
+    place = low.take(used)
+    made = {}
+    for key, (store, pitch, along) in found.items():
+        name, type = low.names.fresh("staged"), MEMORY[low.types.of(store.pointer).dtype.name]
+        at = f"{place} + {offsets[key]}" if offsets[key] else place
+        low.out.add(f"{type}* {name} = reinterpret_cast<{type}*>({at});")
+        made[key] = Staged(name, pitch, along, _each(low, store) if along == 1 else 1)
+    return made
+
+
+def _each(low: Lowering, store: ir.Store) -> int:
+    """How many columns are written in one piece: where rows of an image are even, two of 16 bits."""
+    t = low.types.of(store.pointer)
+    for each in (PIECE // t.dtype.bytes >> n for n in range(4)):
+        if each > 1 and t.shape[1] % each == 0:
+            low.patterns.width = each
+            pattern = low.patterns.of(store.pointer, 1)
+            masked = store.mask is not None and low.patterns.of(store.mask, 1).step != 0
+            if pattern.step == 1 and pattern.multiple >= each and not masked:
+                return each
+    return 1
+
+
+def _along(low: Lowering, store: ir.Store, layout: Layout) -> int | None:
+    """How a tile is best written to memory (`Staged.along`); None: by the threads that hold its elements."""
+    bytes, definitions = low.types.of(store.pointer).dtype.bytes, low.products.definitions
+    if len(layout.shape) != 2 or layout.width == 1 or layout.width * bytes >= PIECE:
         return None
     target = definitions.parameter(store.pointer)
     if target is None or low.guard.is_shared(target):
         return None  # what is read there must be read before any of it is written
     if not low.products.is_pairs(layout) or not low.is_positional(store.pointer):
         return None
-    rows, columns = layout.shape
-    pitch = columns + PIECE // bytes
+    if store.mask is not None and not low.is_positional(store.mask):
+        return None
+    if _in_pieces(low, store, layout.shape[1], bytes):
+        return -1
+    down, across = definitions.step(store.pointer, -2), definitions.step(store.pointer, -1)
+    return 0 if down == 1 else 1 if across in (1, None) else None
+
+
+def _in_pieces(low: Lowering, store: ir.Store, columns: int, bytes: int) -> bool:
+    """Whether all of a tile can be written in pieces of 16 bytes."""
+    definitions = low.products.definitions
     line = definitions.step(store.pointer, -2)
-    room = max(MOST - (low.memory.held if low.memory.apart else 0), low.memory.large)
-    if definitions.step(store.pointer, -1) != 1 or line is None or rows * pitch * bytes > room:
-        return None
+    if definitions.step(store.pointer, -1) != 1 or line is None:
+        return False
     if any(n * bytes % PIECE for n in (columns, line, definitions.divisor(store.pointer))):
-        return None
-    if store.mask is not None:
-        low.patterns.width = PIECE // bytes
-        if not low.is_positional(store.mask) or low.patterns.of(store.mask, 1).step != 0:
-            return None  # it would cut pieces
-    name, type = low.names.fresh("staged"), MEMORY[t.dtype.name]
-    place = low.take(rows * pitch * bytes)
-    low.out.add(f"{type}* {name} = reinterpret_cast<{type}*>({place});")
-    return Staged(name, pitch)
+        return False
+    low.patterns.width = PIECE // bytes
+    return store.mask is None or low.patterns.of(store.mask, 1).step == 0  # otherwise it would cut pieces
 
 
 def write_staged(low: Lowering, store: ir.Store, stage: Staged) -> None:
-    """Writes the tile to memory, in pieces of 16 bytes."""
+    """Writes the tile to memory, in pieces of 16 bytes or one by one. All threads have met before."""
     t = low.types.of(store.pointer)
+    if stage.along >= 0:
+        _write_elements(low, store, stage)
+        return
     rows, columns = t.shape
     each = PIECE // t.dtype.bytes
-    view = (Axis(Text("row"), None), Axis(Text("column"), None))
     pack = f"Pack<{MEMORY[t.dtype.name]}, {each}>"
-    low.meet()
     with low.out.block(f"for (int n = thread; n < {rows * columns // each}; n += {low.threads})"):
         low.out.add(f"const int row = n / {columns // each}, column = n % {columns // each} * {each};")
-        pointer = low.elements.of(store.pointer, view, t.dtype)
-        guard = ""
-        if store.mask is not None:
-            guard = f"if ({low.elements.part(store.mask, view, t.shape, bool_)}) "
+        pointer = low.elements.of(store.pointer, _VIEW, t.dtype)
         low.out.add(
-            f"{guard}*reinterpret_cast<{pack}*>({pointer}) = "
+            f"{_guard(low, store)}*reinterpret_cast<{pack}*>({pointer}) = "
             f"*reinterpret_cast<const {pack}*>({stage.name} + row * {stage.pitch} + column);"
         )
+
+
+_VIEW = (Axis(Text("row"), None), Axis(Text("column"), None))
+
+
+def _guard(low: Lowering, store: ir.Store) -> str:
+    if store.mask is None:
+        return ""
+    return f"if ({low.elements.part(store.mask, _VIEW, low.types.of(store.pointer).shape, bool_)}) "
+
+
+def _write_elements(low: Lowering, store: ir.Store, stage: Staged) -> None:
+    """Neighbouring threads write neighbours; where a thread stays in its column, that is found once."""
+    shape, threads = low.types.of(store.pointer).shape, low.threads
+    near, far = ("column", "row") if stage.along == 1 else ("row", "column")
+    each, type = stage.each, MEMORY[low.types.of(store.pointer).dtype.name]
+    length, others = shape[stage.along] // each, shape[1 - stage.along]
+    to, place = low.elements.memory(store.pointer, _VIEW), f"{stage.name}[row * {stage.pitch} + column]"
+    line = f"{_guard(low, store)}{to} = {place};"
+    if each > 1:
+        pack = f"Pack<{type}, {each}>"
+        line = f"{_guard(low, store)}*reinterpret_cast<{pack}*>(&{to}) = *reinterpret_cast<{pack}*>(&{place});"
+    times = f" * {each}" if each > 1 else ""
+    if length % threads and threads % length:
+        with low.out.block(f"for (int n = thread; n < {length * others}; n += {threads})"):
+            low.out.add(f"const int {near} = n % {length}{times}, {far} = n / {length};")
+            low.out.add(line)
+        return
+    head = f"int {near} = thread % {length}{times}; {near} < {length * each}; {near} += {threads * each}"
+    with low.out.block(f"for ({head})"):
+        low.out.add("#pragma unroll 4")
+        start, step = f"thread / {length}", max(1, threads // length)
+        with low.out.block(f"for (int {far} = {start}; {far} < {others}; {far} += {step})"):
+            low.out.add(line)

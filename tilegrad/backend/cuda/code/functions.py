@@ -247,6 +247,7 @@ SHORT = {
     "exp": (("__expf", float16), ("__expf", bfloat16)),
     "sigmoid": (("short_sigmoid", float16), ("short_sigmoid", bfloat16)),
     "tanh": (("short_tanh", bfloat16),),
+    "erf": (("short_erf", float16), ("short_erf", bfloat16)),
 }
 """Functions that are exact enough where the result has 16 bits, and several times as fast."""
 

@@ -13,7 +13,7 @@ the same elements; the one with zeros there *owns* them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ....ir.node import Structure
 
@@ -78,8 +78,11 @@ NUMBER = Layout((), ())
 """A tile without axes: all threads hold it."""
 
 
-def blocked(shape: tuple[int, ...], threads: int, vector: int = 1, order: Sequence[int] = ()) -> Layout:
-    """Neighbouring elements to neighbouring threads; `order` has the axis that lies closest in memory first.
+def blocked(
+    shape: tuple[int, ...], threads: int, vector: int = 1, order: Sequence[int] = (), near: Mapping[int, int] = {}
+) -> Layout:
+    """Neighbouring elements to neighbouring threads; `order` has the axis that lies closest in memory first. Of other
+    axes a thread has as many neighbours as `near` says for their extent.
 
     >>> layout = blocked((4, 512), 256, 4)
     >>> [[(d.extent, d.stride) for d in digits] for digits in layout.axes]
@@ -97,6 +100,9 @@ def blocked(shape: tuple[int, ...], threads: int, vector: int = 1, order: Sequen
             digits.append(Digit(vector))
             wanted //= vector
             vectorised = axis
+        if n > 0 and near.get(shape[axis], 1) <= max(1, wanted * stride // threads):
+            digits += [Digit(near[shape[axis]])] if shape[axis] in near else []
+            wanted //= near.get(shape[axis], 1)
         across = _threads_along(wanted, threads // stride)
         if across > 1:
             digits.append(Digit(across, stride))

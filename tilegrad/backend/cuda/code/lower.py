@@ -162,8 +162,8 @@ class Lowering(Registers):
         parameters = ", ".join(
             [*(self._parameter(p) for p in self.kernel.parameters), *(f"int {b}" for b in BOUNDS), *products.parameters]
         )
-        bounds = products.bounds or str(self.threads)
-        head = f'extern "C" __global__ void __launch_bounds__({bounds})\n{name}({parameters}) {{'
+        limits = products.bounds or self.threads
+        head = f'extern "C" __global__ void __launch_bounds__({limits})\n{name}({parameters}) {{'
         own = "\n".join([*comment, head, body, "}"])
         text = "\n\n".join([prelude(own, products.texts), *products.texts, own]).lstrip() + "\n"
         threads, shared = self.threads + products.copying, self.memory.places["end"]
@@ -306,7 +306,7 @@ class Lowering(Registers):
         forward = f"++{index}" if step.text == "1" else f"{index} += {step}"
         with self.repeated(loop):
             if _only_gathers(loop):
-                self.out.add("#pragma unroll 4")  # more loads are under way
+                self.out.add(f"#pragma unroll {8 if self.threads <= 64 else 4}")  # more loads are under way
             with self.out.block(f"for ({type} {index} = {start}; {index} < {stop.within(8)}; {forward})"):
                 self.scopes.append({loop.index})
                 ask_ahead(self, loop, stop.within(8))

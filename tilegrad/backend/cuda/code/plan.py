@@ -36,10 +36,14 @@ class Plan:
         self.across = False
         """Whether memory is read or written across rows."""
         self.widths = self._widths()
+        self.near = self._near()
+        """Neighbours that a thread has, by the extent of an axis that is no vector's."""
         self.threads = threads or self._threads()
         self.layouts: dict[str, Layout] = {}
         self.sums: tuple[Layout, ...] = ()
         """The layouts of sums on tensor cores."""
+        self.scattered = False
+        """Whether tiles that meet sums lie in memory element by element: sums change hands then, positions are many."""
         self._asked: set[str] = set()
 
     # --- the kernel as a whole -------------------------------------------------------------------
@@ -90,6 +94,20 @@ class Plan:
                     found[t.shape[axis]] = min(found.get(t.shape[axis], VECTOR), pattern.multiple)
         return found
 
+    def _near(self) -> dict[int, int]:
+        """Windows that are few elements apart are the same for neighbours, which one thread then computes together."""
+        found: dict[int, int] = {}
+        if any(isinstance(v, ir.Reduce | ir.Scan | ir.Dot) for values in self.values.values() for v in values):
+            return found
+        self.patterns.width = 4
+        for x in (x for s in self.statements for root in roots(s) for x in walk(root)):
+            match x:
+                case ir.Apply("floordiv", (index, ir.Literal(2 | 4 as apart))):
+                    shape = () if isinstance(index, ir.Literal) else self.types.of(index).shape
+                    if len(shape) == 1 and shape[0] % apart == 0 and self.patterns.of(index, 0).step == 1:
+                        found[shape[0]] = int(apart)
+        return found
+
     def _run(self, pointer: ir.Tile, axis: int) -> int:
         """How many elements along an axis surely lie beside each other, where a vector of so many begins."""
         for width in (16, 8, 4, 2):
@@ -127,13 +145,23 @@ class Plan:
         shapes = {layout.shape: layout for layout in self.sums}
         dots = [v for values in self.values.values() for v in values if isinstance(v, ir.Dot)]
         operands = {x.name for dot in dots for x in (dot.x, dot.y) if isinstance(x, ir.Name)}
+        found: dict[str, Layout] = {}
         for s in body:
             if not isinstance(s, ir.Assign) or s.name in operands:
                 continue
             if isinstance(s.value, ir.Load) and len(self.values[s.name]) == 1:
                 layout = shapes.get(self.types.variables[s.name].shape)
                 if layout is not None:
-                    self.layouts[s.name] = layout
+                    found[s.name] = layout
+                    self.scattered |= not self._in_pieces(s.value.pointer)
+        if not self.scattered:
+            self.layouts |= found
+
+    def _in_pieces(self, pointer: ir.Tile) -> bool:
+        """Whether a tile lies in memory in pieces of 16 bytes."""
+        first, self.patterns.width = self.order(pointer)[0], VECTOR // self.types.of(pointer).dtype.bytes
+        pattern = self.patterns.of(pointer, first)
+        return pattern.step == 1 and pattern.multiple >= self.patterns.width
 
     def order(self, pointer: ir.Tile) -> tuple[int, ...]:
         """The axes of an access, the one that lies closest in memory first."""
@@ -149,7 +177,7 @@ class Plan:
 
     def usual(self, shape: tuple[int, ...]) -> Layout:
         """The layout of a tile that asks for none."""
-        return blocked(shape, self.threads, self.widths.get(shape[-1], 1)) if shape else NUMBER
+        return blocked(shape, self.threads, self.widths.get(shape[-1], 1), near=self.near) if shape else NUMBER
 
     def of_access(self, pointer: ir.Tile) -> Layout:
         """The layout in which neighbours in memory are in neighbouring threads."""
@@ -157,7 +185,7 @@ class Plan:
         if not shape:
             return NUMBER
         order = self.order(pointer)
-        return blocked(shape, self.threads, self.widths.get(shape[order[0]], 1), order)
+        return blocked(shape, self.threads, self.widths.get(shape[order[0]], 1), order, self.near)
 
     def of_name(self, name: str) -> Layout:
         """The layout of a variable, the same for all its values."""
@@ -227,9 +255,11 @@ class Plan:
         spread = isinstance(store.value, ir.Literal) or self.types.of(store.value).shape != shape
         own = None if spread else self.of_value(store.value)
         natural = self.of_access(store.pointer)
-        if own is not None and own in self.sums and not self._is_dense(store.pointer, fastest(natural)):
+        dense = self.scattered or self._is_dense(store.pointer, fastest(natural))
+        if own is not None and own in self.sums and not dense:
             return own  # across memory either way: registers need not change hands for it
-        return own if own is not None and fastest(own) == fastest(natural) else natural
+        same = own is not None and fastest(own) == fastest(natural)
+        return own if same and not (self.scattered and own in self.sums) else natural  # type: ignore[return-value]
 
     def _is_dense(self, pointer: ir.Tile, axis: int) -> bool:
         """Whether pairs along an axis surely are neighbours in memory."""

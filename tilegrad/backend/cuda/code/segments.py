@@ -78,7 +78,7 @@ class Segment:
         self.inside: list[str] = []
         self.indices = low.indices(layout)
         self.totals: dict[str, str] = {}
-        self.staged: Staged | None = None
+        self.staged: dict[int, Staged] = {}
 
     def write(self) -> None:
         low = self.low
@@ -95,11 +95,14 @@ class Segment:
             if isinstance(m, ir.Assign):
                 self._declare(m)
         stores = [m for m in self.members if isinstance(m, ir.Store)]
-        if len(stores) == 1 and not copied:  # what this loop reads would lie where it puts what it stores
-            self.staged = staged(low, stores[0], self.layout)
+        if not copied:  # what this loop reads would lie where it puts what it stores
+            self.staged = staged(low, stores, self.layout)
         self._loop()
-        if self.staged is not None:
-            write_staged(low, stores[0], self.staged)
+        if self.staged:
+            low.meet()
+        for m in stores:
+            if id(m) in self.staged:
+                write_staged(low, m, self.staged[id(m)])
         for m in self.members:
             if isinstance(m, ir.Assign) and isinstance(m.value, ir.Reduce):
                 self._reduced(m.name, m.value)
@@ -282,6 +285,10 @@ class Segment:
         if self._is_vector(load.pointer) and self.low.is_positional(load.mask) and self.low.is_positional(load.other):
             self._load_vector(name, load, t)
             return
+        each, other = self._in_one_piece(load), self._filling(load, t)
+        if each > 1 and other is not None:
+            self._load_pieces(name, load, t, each, other)
+            return
         self.elements.lane = "v" if self.layout.width > 1 else None
         value = functions.from_memory(self.elements.memory(load.pointer, self._seen(load.pointer)), t.dtype)
         self.elements.lane = None
@@ -295,6 +302,32 @@ class Segment:
             if TYPES[t.dtype.name] not in ("float", "double", "int", "int64"):
                 value = Text(f"{TYPES[t.dtype.name]}({value})")
         self._set(name, value)
+
+    def _in_one_piece(self, load: ir.Load) -> int:
+        """How many neighbours of a vector that memory has in several pieces are one of them."""
+        axis, bytes = self._axis(load.pointer), self.low.types.of(load.pointer).dtype.bytes
+        each, found = self.layout.width // 2, 1
+        while found == 1 and each * bytes >= 4 and each > 1 and axis >= 0 and self.low.is_positional(load.pointer):
+            self.low.patterns.width = each
+            pattern = self.low.patterns.of(load.pointer, axis)
+            masked = load.mask is not None and self.low.patterns.of(load.mask, self._axis(load.mask)).step != 0
+            if pattern.step == 1 and pattern.multiple >= each and not masked and self.low.is_positional(load.mask):
+                found = each
+            each //= 2
+        self.low.patterns.width = self.layout.width
+        return found
+
+    def _load_pieces(self, name: str, load: ir.Load, t: TileType, each: int, other: Text) -> None:
+        target = self._target(name, True).removesuffix("[v]")
+        pointer = self._at(load.pointer, t)
+        conditions = list(self.inside)
+        if load.mask is not None:
+            conditions.append(self._at(load.mask, TileType(bool_)).within(functions.AND))
+        with self.loads.block(f"for (int v = 0; v < {self.layout.width}; v += {each})", unrolled=True):
+            guard = f"if ({self._all(conditions)}) " if conditions else ""
+            self.loads.add(f"{guard}read(some<{each}>({target} + v), {pointer});")
+            if guard:
+                self.loads.add(f"else fill(some<{each}>({target} + v), {other});")
 
     def _seen(self, pointer: ir.Tile) -> View:
         shape = self.elements.shape(pointer)
@@ -352,6 +385,9 @@ class Segment:
     def _store(self, store: ir.Store) -> None:
         t = self.low.types.of(store.pointer)
         owners = self.low.owners(self.layout)
+        if id(store) in self.staged:
+            self._store_staged(store, t, owners, self.staged[id(store)])
+            return
         if self._is_vector(store.pointer):
             self._store_vector(store, t, owners)
             return
@@ -364,6 +400,19 @@ class Segment:
         guard = f"if ({self._all(conditions)}) " if conditions else ""
         self.lanes.add(f"{guard}{memory} = {functions.to_memory(self._at(store.value, t), t.dtype)};")
 
+    def _store_staged(self, store: ir.Store, t: TileType, owners: list[str], stage: Staged) -> None:
+        """To shared memory, from where `write_staged` brings it on."""
+        conditions = [*owners, *self.inside]
+        guard = f"if ({self._all(conditions)}) " if conditions else ""
+        if self.layout.vector == 1:
+            self.stores.add(f"{guard}write({stage.at(self.view)}, {self._values(store, t)});")
+            return
+        self.elements.lane = "v"
+        row, column = (self.elements.position(axis) for axis in self.view)
+        self.elements.lane = None
+        value = functions.to_memory(self._at(store.value, t), t.dtype)
+        self.lanes.add(f"{guard}{stage.name}[{row.within(10)} * {stage.pitch} + {column}] = {value};")
+
     def _store_vector(self, store: ir.Store, t: TileType, owners: list[str]) -> None:
         values = self._values(store, t)
         pointer = self._base(store.pointer, t)
@@ -372,9 +421,6 @@ class Segment:
         if even and store.mask is not None:
             conditions.append(self._base(store.mask, TileType(bool_)).within(functions.AND))
         guard = f"if ({self._all(conditions)}) " if conditions else ""
-        if self.staged is not None:
-            self.stores.add(f"{guard}write({self.staged.at(self.view)}, {values});")
-            return
         if even:
             write = "write" if self._is_aligned(store.pointer, t) else "write_anywhere"
             self.stores.add(f"{guard}{write}({pointer}, {values});")
