@@ -69,7 +69,7 @@ SMOOTH: tuple[Callable[[Value], Value], ...] = (
     trigonometry.erf,
     trigonometry.erfc,
     trigonometry.atan,
-    lambda x: mul(mul(x, 0.5), trigonometry.erfc(mul(x, -math.sqrt(0.5)))),
+    activation.gelu,
     lambda x: mul(x, activation.sigmoid(x)),
     lambda x: likelihood.binary_cross_entropy(activation.sigmoid(x), activation.sigmoid(mul(x, -0.5))),
     lambda x: exponential.exp(tanh(x)),

@@ -85,6 +85,13 @@ example(None, lambda x: exponential.logit(x, 0.2), floats(3, low=0.1, high=0.9),
 elementwise(activation.Relu, activation.relu, "relu", SMALL)
 example(activation.Relu, activation.relu, SPECIAL[:-1], torch="relu", gradient="torch")
 elementwise(activation.Sigmoid, activation.sigmoid, "sigmoid", SMALL)
+elementwise(activation.Gelu, activation.gelu, functional("gelu"), SMALL)
+example(
+    activation.GeluSlope,
+    activation.GeluSlope,
+    floats(3, 5, low=-4, high=4),
+    torch=lambda t, x: t.special.ndtr(x) + x * (x * x / -2).exp() / (2 * t.pi) ** 0.5,
+)
 CORNERS = np.array([-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0, 6.0, 100.0, -100.0, 800.0, -800.0])
 
 

@@ -99,8 +99,9 @@ def _source(
         lines += [f"now{n} = watched{n}.read()", f"if now{n} is not number{n} and ({other}): return MISS"]
     given = [f"b{n}" for n in range(len(tracked))]
     if stateful:
-        lines += ["if not program.is_current(): return MISS"]
-        given.append("*program.state()")
+        lines += ["state = program.look()", "if state is None:"]
+        lines += ["    if not program.is_current(): return MISS", "    state = program.state()"]
+        given.append("*state")
     if constants:
         given.append("*constants")
     alone = "with one_writer: " if common else ""

@@ -10,6 +10,9 @@ from typing import Any
 from ..errors import ArgumentError, AxisError, ShapeError
 from ..functions.arithmetic import where
 from ..functions.creation import zeros_like
+from ..functions.promotion import floating
+from ..lazy.handle import wrap
+from ..ops import activation
 from ..random import rand_like
 from ..tensor import Tensor
 
@@ -174,7 +177,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """`input` times the probability that a normal value is below it; "tanh" approximates that."""
     match approximate:
         case "none":
-            return input * 0.5 * (1 + (input * sqrt(0.5)).erf())
+            return wrap(activation.gelu(floating(input, "gelu")))
         case "tanh":
             x = _wide(input)
             return (x * 0.5 * (1 + ((x + x * x * x * 0.044715) * sqrt(2 / pi)).tanh())).to(input.dtype)

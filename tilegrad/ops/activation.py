@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import final
 
 from ..ir.graph import Value
 from ..ir.scalar import Expr, apply, const
+from ..ir.scalar import cast as cast_element
 from .arithmetic import mul, reciprocal, sub
 from .base import Unary
-from .broadcasting import Axes, reduce_sum
+from .broadcasting import Axes, accumulator, reduce_sum
 from .cast import cast, detach, widened
 from .comparison import le
 from .control import where
@@ -39,12 +41,51 @@ class Sigmoid(Dear):
         return mul(upstream, mul(self, sub(1.0, self)))
 
 
+@final
+class Gelu(Dear):
+    """x times the chance that a normal variable is below x."""
+
+    takes = "f"
+
+    def scalar(self, *elements: Expr) -> Expr:
+        x = _wide(elements[0])
+        return cast_element(x * 0.5 * (apply("erf", x * math.sqrt(0.5)) + 1.0), elements[0].dtype)
+
+    def share_x(self, upstream: Value) -> Value | None:
+        return mul(upstream, GeluSlope(self.x))
+
+
+@final
+class GeluSlope(Dear):
+    """The derivative of gelu. It is made where gelu is: then the gradient needs neither its argument nor its result."""
+
+    takes = "f"
+
+    def scalar(self, *elements: Expr) -> Expr:
+        x = _wide(elements[0])
+        density = apply("exp", x * x * -0.5) * math.sqrt(0.5 / math.pi)
+        return cast_element((apply("erf", x * math.sqrt(0.5)) + 1.0) * 0.5 + x * density, elements[0].dtype)
+
+    def share_x(self, upstream: Value) -> Value | None:
+        density = mul(exp(mul(mul(self.x, self.x), -0.5)), math.sqrt(0.5 / math.pi))
+        return mul(upstream, mul(density, sub(2.0, mul(self.x, self.x))))
+
+
+def _wide(x: Expr) -> Expr:
+    """An element in float32, if it has half precision."""
+    return cast_element(x, accumulator(x.dtype))
+
+
 def relu(x: Value) -> Value:
     return Relu(x)
 
 
 def sigmoid(x: Value) -> Value:
     return Sigmoid(x)
+
+
+def gelu(x: Value) -> Value:
+    return Gelu(x)
 
 
 def softmax(x: Value, axis: Axes = -1) -> Value:

@@ -26,7 +26,7 @@ from .cast import cast, widened
 from .contraction import contract
 from .movement import cat, narrow, transpose
 from .opaque import Opaque
-from .recurrence_code import GATES, KEPT, Kind, Layer, Sizes, backward, forward
+from .recurrence_code import GATES, KEPT, Kind, Layer, Sizes, backward, forward, group_of
 from .tile_code import TileCode, with_precision
 
 
@@ -122,12 +122,9 @@ class Recurrence(_Recurrent):
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         arriving, own = _pieces(upstream, self.layout), self.parts()
         before = _before(own["hidden"], self.hidden, self.reverse)
-        given = [arriving["hidden"], transpose(self.weight), own["hidden"], self.hidden]
-        extra = [*self.more[:1], arriving["cell"], own["kept"]] if self.kind == "lstm" else []
-        extra = [own["kept"]] if self.kind == "gru" else extra
-        made = RecurrenceGradient(
-            given[0], given[1], given[2], given[3], tuple(extra), self.kind, self.reverse, self.precision
-        )
+        extra = (*self.more[:1], arriving["cell"]) if self.kind == "lstm" else ()
+        back = (arriving["hidden"], in_groups(transpose(self.weight)), self, self.hidden, extra)
+        made = RecurrenceGradient(*back, self.kind, self.reverse, self.precision)
         shares = made.parts()
         to_gates = shares["gates"]
         of_hidden = to_gates
@@ -137,6 +134,17 @@ class Recurrence(_Recurrent):
         to_more = [shares["cell"]] if self.kind == "lstm" else []
         to_more = [reduce_sum(shares["m"], (0, 2))] if self.kind == "gru" else to_more
         return [to_gates, to_weight, shares["first"], *to_more]
+
+
+def in_groups(weight: Value) -> Value:
+    """Weights (rows, columns) as the way back has them: (rows // group, columns, group)."""
+    rows, columns = (known(extent, {}) for extent in weight.shape)
+    group = group_of(rows)
+    return transpose(reshape(weight, (rows // group, group, columns)))
+
+
+def _ungrouped(weight: Any) -> Any:
+    return weight.swapaxes(1, 2).reshape(-1, weight.shape[1])
 
 
 def _before(hidden: Value, first: Value, reverse: bool) -> Value:
@@ -154,18 +162,19 @@ class RecurrenceGradient(_Recurrent):
 
     upstream: Value
     weight: Value
-    """Turned: (units, gates * units)."""
-    states: Value
+    """Turned: (units, gates * units), in groups of rows."""
+    made: Value
+    """All that the layer gave: states, and what is kept."""
     hidden: Value
     more: tuple[Value, ...]
-    """LSTM: the first cells, the upstream of the last, what was kept. GRU: what was kept."""
+    """LSTM: the first cells, the upstream of the last."""
     kind: Kind
     reverse: bool
     precision: Precision
 
     @property
     def sizes(self) -> Sizes:
-        length, units, batch = (known(extent, {}) for extent in self.states.shape)
+        length, units, batch = (known(extent, {}) for extent in self.upstream.shape)
         return Sizes(length, units, batch)
 
     @property
@@ -179,8 +188,10 @@ class RecurrenceGradient(_Recurrent):
         return found
 
     def reference(self, *arrays: Any) -> Any:
-        upstream, weight, states, hidden, *more = arrays
-        length, units, _ = self.sizes
+        upstream, grouped, made, hidden, *more = arrays
+        weight, (length, units, batch) = _ungrouped(grouped), self.sizes
+        states, behind = made[: upstream.size].reshape(upstream.shape), made[upstream.size :]
+        kept = behind[hidden.size if self.kind == "lstm" else 0 :].reshape(length, KEPT[self.kind] * units, batch)
         to_h = np.zeros_like(hidden)
         to_c = more[1] if self.kind == "lstm" else None
         gates: list[Any] = [None] * length
@@ -190,13 +201,13 @@ class RecurrenceGradient(_Recurrent):
             inside = 0 <= earlier < length
             to_h = to_h + upstream[t]
             if self.kind == "lstm":
-                last = more[2][earlier][4 * units :] if inside else more[0]
-                gates[t], to_c = _lstm_back(to_h, to_c, last, np.split(more[2][t], 5))
+                last = kept[earlier][4 * units :] if inside else more[0]
+                gates[t], to_c = _lstm_back(to_h, to_c, last, np.split(kept[t], 5))
                 to_h = weight @ gates[t]
             elif self.kind == "gru":
                 last = states[earlier] if inside else hidden
-                gates[t], ms[t], kept = _gru_back(to_h, last, np.split(more[0][t], 4))
-                to_h = kept + weight @ np.concatenate([gates[t][: 2 * units], ms[t]])
+                gates[t], ms[t], through = _gru_back(to_h, last, np.split(kept[t], 4))
+                to_h = through + weight @ np.concatenate([gates[t][: 2 * units], ms[t]])
             else:
                 slope = 1 - states[t] ** 2 if self.kind == "tanh" else states[t] > 0
                 gates[t] = to_h * slope
@@ -205,7 +216,7 @@ class RecurrenceGradient(_Recurrent):
         return np.concatenate([np.ravel(part) for part in (*gates, to_h, *last_parts)]).astype(upstream.dtype)
 
     def kernel(self) -> TileCode:
-        names = ("upstream", "weight", "states", "hidden", "more0", "more1", "more2")
+        names = ("upstream", "weight", "made", "hidden", "more0", "more1")
         given = dict(zip(names, (x.type for x in self.inputs), strict=False))
         return with_precision(backward(Layer(self.kind, self.sizes, self.reverse, given, self.type)), self.precision)
 

@@ -1,7 +1,13 @@
-"""The kernels of recurrent layers: an instance takes some sequences of the batch, as lanes, through all steps."""
+"""The kernels of recurrent layers: an instance takes some sequences of the batch, as lanes, through all steps.
+
+On the way back weights lie in groups of neighbouring rows, (rows // group, columns, group): a product takes a few rows
+at a time, whose numbers then follow one another in memory; rows of some thousand bytes would all meet in the same lines
+of the cache.
+"""
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Literal, NamedTuple
 
 from ..ir.dtype import float64
@@ -12,6 +18,17 @@ Kind = Literal["tanh", "relu", "lstm", "gru"]
 GATES: dict[str, int] = {"tanh": 1, "relu": 1, "lstm": 4, "gru": 3}
 KEPT: dict[str, int] = {"tanh": 0, "relu": 0, "lstm": 5, "gru": 4}
 """How many numbers a unit keeps at each step for the gradient: gates, and an LSTM's cells or a GRU's m."""
+GROUP = 16
+"""Rows of weights in a group: a line of memory of the caches."""
+
+
+def group_of(units: int) -> int:
+    """How many rows of weights are a group.
+
+    >>> group_of(256), group_of(200), group_of(3)
+    (16, 8, 1)
+    """
+    return gcd(units, GROUP)
 
 
 class Sizes(NamedTuple):
@@ -88,6 +105,7 @@ def recurrence_gradient_KIND(PARAMETERS):
     j = tl.arange(0, UNITS)
     k = tl.arange(0, UNITS)
     place = j[:, None] * BATCH + n[None, :]
+    place_of_row = j // GROUP * (COUNT * UNITS * GROUP) + j % GROUP
     flow = tl.zeros((UNITS, LANES), DTYPE)
     before = tl.zeros((UNITS, LANES), DTYPE)
     FIRST
@@ -102,24 +120,24 @@ def recurrence_gradient_KIND(PARAMETERS):
 
 BACK = {
     "tanh": """
-after = tl.load(states + (t * SIZE + place)READ)
+after = tl.load(made + (t * SIZE + place)READ)
 slope0 = tl.zeros((UNITS, LANES), DTYPE)
 slope0 = flow * (1.0 - after * after)
 """,
     "relu": """
-after = tl.load(states + (t * SIZE + place)READ)
+after = tl.load(made + (t * SIZE + place)READ)
 slope0 = tl.zeros((UNITS, LANES), DTYPE)
 slope0 = tl.where(after > 0.0, flow, 0.0)
 """,
     "lstm": """
 before = tl.load(more0 + placeREAD)
 if (earlier >= 0) & (earlier < LENGTH):
-    before = tl.load(more2 + (earlier * (5 * SIZE) + 4 * SIZE + place)READ)
-high = tl.tanh(tl.load(more2 + (t * (5 * SIZE) + 4 * SIZE + place)READ))
-slope0 = tl.load(more2 + (t * (5 * SIZE) + place)READ)
-slope1 = tl.load(more2 + (t * (5 * SIZE) + SIZE + place)READ)
-slope2 = tl.load(more2 + (t * (5 * SIZE) + 2 * SIZE + place)READ)
-slope3 = tl.load(more2 + (t * (5 * SIZE) + 3 * SIZE + place)READ)
+    before = tl.load(made + (KEPT + earlier * (5 * SIZE) + 4 * SIZE + place)READ)
+high = tl.tanh(tl.load(made + (KEPT + t * (5 * SIZE) + 4 * SIZE + place)READ))
+slope0 = tl.load(made + (KEPT + t * (5 * SIZE) + place)READ)
+slope1 = tl.load(made + (KEPT + t * (5 * SIZE) + SIZE + place)READ)
+slope2 = tl.load(made + (KEPT + t * (5 * SIZE) + 2 * SIZE + place)READ)
+slope3 = tl.load(made + (KEPT + t * (5 * SIZE) + 3 * SIZE + place)READ)
 cell = cell + flow * slope3 * (1.0 - high * high)
 slope3 = flow * high * slope3 * (1.0 - slope3)
 flow = slope0
@@ -132,11 +150,11 @@ slope1 = flow
     "gru": """
 before = tl.load(hidden + placeREAD)
 if (earlier >= 0) & (earlier < LENGTH):
-    before = tl.load(states + (earlier * SIZE + place)READ)
-slope0 = tl.load(more0 + (t * (4 * SIZE) + place)READ)
-slope1 = tl.load(more0 + (t * (4 * SIZE) + SIZE + place)READ)
-slope2 = tl.load(more0 + (t * (4 * SIZE) + 2 * SIZE + place)READ)
-slope3 = tl.load(more0 + (t * (4 * SIZE) + 3 * SIZE + place)READ)
+    before = tl.load(made + (earlier * SIZE + place)READ)
+slope0 = tl.load(made + (KEPT + t * (4 * SIZE) + place)READ)
+slope1 = tl.load(made + (KEPT + t * (4 * SIZE) + SIZE + place)READ)
+slope2 = tl.load(made + (KEPT + t * (4 * SIZE) + 2 * SIZE + place)READ)
+slope3 = tl.load(made + (KEPT + t * (4 * SIZE) + 3 * SIZE + place)READ)
 carry = flow * slope1
 before = flow * (before - slope2) * slope1 * (1.0 - slope1)
 slope2 = flow * (1.0 - slope1) * (1.0 - slope2 * slope2)
@@ -152,7 +170,7 @@ flow = carry
 }
 
 SLOPE = "tl.store(out + (t * (COUNT * SIZE) + @ * SIZE + place), slope@WRITE)\n"
-CARRY = "flow = tl.dot(tl.load(weight + (j[:, None] * (COUNT * UNITS) + (k + @ * UNITS)[None, :])), slope@, flow)\n"
+CARRY = "flow = tl.dot(tl.load(weight + (place_of_row[:, None] + ((k + @ * UNITS) * GROUP)[None, :])), slope@, flow)\n"
 
 
 def forward(op: Layer, keeps: bool) -> TileCode:
@@ -169,7 +187,7 @@ def forward(op: Layer, keeps: bool) -> TileCode:
             op.kind, []
         )
     blocks["STEP"] += "\n" + "".join(KEEP.replace("@", str(n)).replace("NAME", x) for n, x in enumerate(many))
-    words = _words(op) | {"MANY": len(many), "KEPT": (length + (op.kind == "lstm")) * units * batch}
+    words = _words(op) | {"MANY": len(many)}
     words["TIME"] = f"{length - 1} - step" if op.reverse else "step"
     return _code(FORWARD, op, blocks, words)
 
@@ -206,6 +224,8 @@ def _words(op: Layer) -> dict[str, object]:
         "BATCH": batch,
         "SIZE": units * batch,
         "COUNT": GATES[op.kind],
+        "KEPT": (length + (op.kind == "lstm")) * units * batch,
+        "GROUP": group_of(units),
         "LANES": _lanes(batch),
         "DTYPE": "tl.float64" if op.output.dtype is float64 else "tl.float32",
         "READ": f", mask=(n < {batch})[None, :], other=0.0" if partial else "",

@@ -112,7 +112,7 @@ MATRIX_UNIT = Products(
 """Of AMX. The depth is in bfloat16 parts: so much of 32 columns, and of rows that pass by, stays in the first cache."""
 LEAST_FOR_UNIT = (8, 32, 16)
 """The least rows, depth and columns of a product that is worth such a unit, with factors in one part; with more parts,
-so many times as many rows."""
+so many times as many rows, and more columns than these."""
 
 
 def few_large(workers: int, cache: int, first: int = 32 << 10, lanes: int = 8, registers: int = 16) -> Grain:

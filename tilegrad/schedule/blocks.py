@@ -56,7 +56,7 @@ def limits_of(extents: Extents | Sized, grain: Grain) -> Products:
     unit, (rows, depth, columns) = grain.unit, LEAST_FOR_UNIT
     if unit is None or not extents.products or number_of(extents.m) < rows * extents.parts:
         return grain.products
-    if number_of(extents.k) < depth or number_of(extents.n) < columns:
+    if number_of(extents.k) < depth or number_of(extents.n) < columns + (extents.parts > 1):
         return grain.products
     depth, rate = unit.depth // extents.parts, unit.rate / extents.products
     columns = max(LEAST_WIDTH, unit.columns // extents.sums)

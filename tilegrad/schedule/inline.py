@@ -23,6 +23,8 @@ DEAR = ("exp", "log", "sin", "cos", "tan", "erf", "pow", "sigmoid", "sqrt", "div
 """How the names of functions begin that take many instructions."""
 RECOMPUTED = 3
 """The weight up to which elements are computed again for each reader rather than kept."""
+MOST_READS = 2
+"""Elements of one tensor of which one is put together, up to which that is done again for each reader."""
 LONGEST = 48
 """The weight at which a chain is kept in one piece: its readers refer to it instead of containing it."""
 PRODUCTS = ("contract", "convolve", "convolve_back", "convolve_weight", "line_product", "line_weight")
@@ -31,6 +33,8 @@ LAID_OUT = ("convolve_back",)
 """Those of them that want a permuted operand to lie in memory in its new order: they read straight on along it."""
 MOVING = ("permute", "slice", "reshape", "expand")
 """Ops that only say where an element is."""
+SLOPES = ("gelu_slope",)
+"""Derivatives that are dear to compute: made beside what they belong to, where that is computed by few strong cores."""
 LARGE_OPERAND = 1 << 18
 """Elements from which on an operand of a product is worth a kernel of its own."""
 TYPICAL_SIZE = 64
@@ -61,8 +65,7 @@ def elements(graph: Graph, grain: Grain = Grain()) -> dict[Value, Element]:
     given = set(graph.inputs)
     consumers = graph.consumers()
     kept = set(graph.outputs) | {x for v in consumers if v.opaque for x in v.inputs}
-    if grain.powers:
-        kept |= _operands(graph, consumers)
+    kept |= _operands(graph, consumers) if grain.powers else {v for v in consumers if v.op in SLOPES}
     nodes: dict[Value, Element] = {}
     inlined: dict[Value, Element] = {}
     weights: dict[Value, int] = {}
@@ -117,8 +120,8 @@ def _is_kept(value: Value, weight: int, reads: Sequence[Read], consumers: Mappin
     if value.op == "permute" and any(reader.op in LAID_OUT for reader in readers):
         return True
     size = typical(product(value.shape))
-    large = {r.source for r in reads if typical(product(r.source.shape)) * 4 > size}
-    if len(readers) > 1 and (weight > RECOMPUTED or len(large) > 1):
+    large = [r.source for r in reads if typical(product(r.source.shape)) * 4 > size]
+    if len(readers) > 1 and (weight > RECOMPUTED or len(set(large)) > 1 or len(large) > MOST_READS):
         return True
     repeats = max((_repeats(value, reader) for reader in readers), default=1)
     return (repeats > 1 and weight > RECOMPUTED) or weight > LONGEST

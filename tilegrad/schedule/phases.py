@@ -42,11 +42,11 @@ def phases(rows: tuple[Index, ...], roots: Iterable[Expr]) -> dict[Index, tuple[
 
 
 def in_phases(rows: tuple[Index, ...], exprs: tuple[Expr, ...]) -> tuple[tuple[Index, ...], tuple[Expr, ...]]:
-    """The rows and expressions with what was divided taken apart; remainders run slowest, quotients fastest."""
+    """The rows and expressions with what was divided taken apart: remainders before all, quotients where it was."""
     taken = phases(rows, exprs)
     if not taken:
         return rows, exprs
     new: dict[Expr, Expr] = {i: q * size(p.extent) + p for i, (q, p) in taken.items()}
-    order = [i for i in rows if i not in taken]
-    order += [p for _, p in taken.values()] + [q for q, _ in taken.values()]
+    first = min(rows.index(i) for i in taken)
+    order = [*rows[:first], *[p for _, p in taken.values()], *[taken[i][0] if i in taken else i for i in rows[first:]]]
     return tuple(order), tuple(substituted(exprs, new))

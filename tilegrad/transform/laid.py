@@ -29,6 +29,7 @@ from ..ops.pooling import Patches
 from ..ops.sliding import Sliding
 from ..runtime.grain import Grain
 from .along import EVEN, laid_along
+from .overlaid import overlaid
 from .share import moved
 from .winograd import by_fewer_products
 
@@ -41,7 +42,7 @@ FEWEST = 8
 
 
 def laid(graph: Graph, grain: Grain = Grain()) -> Graph:
-    """The graph with convolutions as products of lines, on devices whose grain says so.
+    """The graph with convolutions as products of lines, on devices whose grain says so; on others see `overlaid`.
 
     >>> from ..ir.dtype import bfloat16
     >>> from ..ir.graph import Input, TensorType
@@ -54,6 +55,8 @@ def laid(graph: Graph, grain: Grain = Grain()) -> Graph:
       ...
     """
     products = grain.products
+    if not products.piece:
+        graph = overlaid(graph)
     if not products.piece and not products.transformed:
         return graph
     given = set(graph.inputs)

@@ -47,7 +47,7 @@ def form_of(target: Target, e: Elements, out: Memory, x: ir.Tile, y: ir.Tile, pr
     if not target.matrix_unit or out.dtype is not float32 or dtype not in (float32, bfloat16):
         return None
     form = ONE if dtype is bfloat16 else FORMS[precision]
-    return form if m >= rows * form.parts and k >= depth and n >= columns else None
+    return form if m >= rows * form.parts and k >= depth and n >= columns + (form.parts > 1) else None
 
 
 def shared_dtype(e: Elements, x: ir.Tile, y: ir.Tile) -> DType | None:

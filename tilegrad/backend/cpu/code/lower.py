@@ -155,17 +155,19 @@ class _Lowering:
     # --- statements ------------------------------------------------------------------------------
 
     def _block(self, body: Sequence[ir.Statement]) -> None:
-        for place, statement in enumerate(body):
+        done = 0
+        for statement, *more in self._together(body):
+            done += 1 + len(more)
             self._fresh()
-            if self._begins_a_sum(statement, body[place + 1 :]):
+            if self._begins_a_sum(statement, body[done:]):
                 continue
-            for root in roots(statement):
+            for root in (r for s in (statement, *more) for r in roots(s)):
                 self._prepare(root)
             match statement:
                 case ir.Assign(name, value):
                     self._assign(name, value)
-                case ir.Store(pointer, value, mask):
-                    self.nests.store(pointer, value, mask)
+                case ir.Store():
+                    self.nests.store([s for s in (statement, *more) if isinstance(s, ir.Store)])
                 case ir.Atomic(_, pointer, _, _, _, name):
                     t = self.e.types.of(pointer)
                     atomic(self.nests, statement, self._memory(name, t.dtype, t.shape, False) if name else None)
@@ -178,6 +180,34 @@ class _Lowering:
                 case ir.If(condition, then, other):
                     self._if(condition, then, other)
         self._fresh()
+
+    def _together(self, body: Sequence[ir.Statement]) -> list[list[ir.Statement]]:
+        """The statements, with neighbouring stores together that do not touch what another one of them stores."""
+        groups: list[list[ir.Statement]] = []
+        stored: set[str] = set()
+        loaded: set[str] = set()
+        for statement in body:
+            if not isinstance(statement, ir.Store):
+                groups.append([statement])
+                continue
+            writes = self._pointed(statement.pointer)
+            loads = [x.pointer for root in roots(statement) for x in walk(root) if isinstance(x, ir.Load)]
+            reads = set().union(*map(self._pointed, loads))
+            first = groups[-1][0] if groups else None
+            alike = isinstance(first, ir.Store) and self._space(first) == self._space(statement)
+            if alike and not (writes | reads) & stored and not writes & loaded:
+                groups[-1].append(statement)
+            else:
+                groups.append([statement])
+                stored, loaded = set(), set()
+            stored |= writes
+            loaded |= reads
+        return groups
+
+    def _space(self, store: ir.Store) -> tuple[tuple[int, ...], int]:
+        """What is stored: its shape, and the bytes of an element as it is counted in vectors."""
+        t = self.e.types.of(store.pointer)
+        return t.shape, max(4, t.dtype.bytes)
 
     def _begins_a_sum(self, statement: ir.Statement, following: Sequence[ir.Statement]) -> bool:
         """Whether a tile of zeros is only there for a product to be added to: that one starts without it."""

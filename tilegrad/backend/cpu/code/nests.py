@@ -103,26 +103,31 @@ class Nests:
             target.shape, lambda at, lanes: self.e.keep(target, at, self.e.load(source, at, lanes), lanes), target.dtype
         )
 
-    def store(self, pointer: ir.Tile, value: ir.Tile, mask: ir.Tile | None) -> None:
-        t = self.e.types.of(pointer)
-        along = self.e.step(pointer) == 1 if t.shape else False
+    def store(self, stores: Sequence[ir.Store]) -> None:
+        """Stores of tiles of one shape in one nest: what they have in common is computed once."""
+        shape = self.e.types.of(stores[0].pointer).shape
 
         def write(at: At, lanes: int) -> None:
-            e, b = self.e, self.b
-            raw = vectors.to_memory(b, b.splat(e.part(value, at, t.shape, lanes, t.dtype), lanes), t.dtype)
-            where = None if mask is None else e.part(mask, at, t.shape, lanes, bool_)
-            if not lanes:
-                self._store_one(e.of(pointer, at, 0, t.dtype), raw, where, t.dtype)
-            elif not along:
-                address = b.splat(e.of(pointer, at, lanes, t.dtype), lanes)
-                self._scatter(address, raw, self._present(where, lanes), t.dtype.bytes)
-            elif where is None or where.type.lanes:
-                e.write(e.of(pointer, at, 0, t.dtype), raw, t.dtype.bytes, self._present(where, lanes))
-            else:
-                address = e.of(pointer, at, 0, t.dtype)
-                self._where(where, lambda: e.write(address, raw, t.dtype.bytes, e.existing(lanes)))
+            for finish in [self._stored(s, at, lanes) for s in stores]:
+                finish()
 
-        self.over(t.shape, write, t.dtype)
+        self.over(shape, write, self.e.types.of(stores[0].pointer).dtype)
+
+    def _stored(self, store: ir.Store, at: At, lanes: int) -> Callable[[], None]:
+        """Computes what is stored at a position, and gives what stores it."""
+        e, b = self.e, self.b
+        t = e.types.of(store.pointer)
+        raw = vectors.to_memory(b, b.splat(e.part(store.value, at, t.shape, lanes, t.dtype), lanes), t.dtype)
+        where = None if store.mask is None else e.part(store.mask, at, t.shape, lanes, bool_)
+        if lanes and e.step(store.pointer) != 1:
+            addresses = b.splat(e.of(store.pointer, at, lanes, t.dtype), lanes)
+            return lambda: self._scatter(addresses, raw, self._present(where, lanes), t.dtype.bytes)
+        address = e.of(store.pointer, at, 0, t.dtype)
+        if not lanes:
+            return lambda: self._store_one(address, raw, where, t.dtype)
+        if where is None or where.type.lanes:
+            return lambda: e.write(address, raw, t.dtype.bytes, self._present(where, lanes))
+        return lambda: self._where(where, lambda: e.write(address, raw, t.dtype.bytes, e.existing(lanes)))
 
     def _present(self, mask: Value | None, lanes: int) -> Value | None:
         """A mask without the lanes that do not exist."""

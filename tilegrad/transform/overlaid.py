@@ -1,0 +1,58 @@
+"""The way back through a convolution of few channels, for devices that compute operands as they pack them.
+
+As a product whose rows are the channels, each number of its other operand, which is masked and moved, serves as many
+products as there are channels: packing it takes several times as long as they do. Instead the weights of all taps and
+channels are the rows of a product with what comes back as it lies; what it gives for each tap is then laid over the
+input.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from ..ir.graph import Graph, Value
+from ..ops.broadcasting import reshape
+from ..ops.contraction import contract
+from ..ops.convolution import ConvolveBack
+from ..ops.pooling import Overlay
+from .rewrite import rewrite
+
+FEWER = 4
+"""How many times fewer numbers must be laid over the input than would be packed: each is stored, and read again."""
+
+
+def overlaid(graph: Graph) -> Graph:
+    """The graph with such convolutions as products whose results are laid over one another.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ir.graph import Input, TensorType
+    >>> from ..ops.sliding import Sliding
+    >>> y = Input(TensorType(float32, (2, 1, 64, 9)), "y")
+    >>> turned = Input(TensorType(float32, (1, 3, 64, 4)), "turned")
+    >>> print(overlaid(Graph((y, turned), (ConvolveBack(y, turned, (Sliding(12, 9, 4),)),))))
+    graph(y: f32[2,1,64,9], turned: f32[1,3,64,4])
+      %0: f32[2,1,3,4,9] = contract[bcdk,abdj->abckj] turned y
+      %1: f32[2,1,3,12] = overlay[axes=(4)] %0
+      %2: f32[2,1,3,12,1] = reshape[sizes=(2, 1, 3, 12, 1)] %1
+      return %2
+    """
+    if not any(type(v) is ConvolveBack for v in graph.values()):
+        return graph
+    return rewrite(graph, lambda value, _: _overlaid(value) if type(value) is ConvolveBack else None)
+
+
+def _overlaid(back: ConvolveBack) -> Value | None:
+    y, turned, axes = back.y, back.turned, back.axes
+    extents, counts = [a.extent for a in axes], [a.count for a in axes]
+    dims = [*y.shape, *turned.shape, *extents]
+    if not all(type(d) is int for d in dims) or any(a.stride > 1 for a in axes):
+        return None
+    batch, groups, outputs = y.shape[:3]
+    channels, taps = turned.shape[1], turned.shape[3:]
+    if FEWER * channels * prod(counts) > outputs * prod(extents):  # type: ignore[operator]
+        return None
+    flat = reshape(turned, (groups, channels, outputs, prod(taps)))
+    lines = reshape(y, (batch, groups, outputs, prod(counts)))
+    parts = contract(flat, lines, "bcdk,abdj->abckj", back.precision)
+    made = Overlay(reshape(parts, (batch, groups, channels, *taps, *counts)), axes)
+    return reshape(made, back.shape)
