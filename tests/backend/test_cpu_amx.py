@@ -20,6 +20,7 @@ from tilegrad.backend.cpu.limits import amx_permitted
 from tilegrad.backend.cpu.target import Target
 from tilegrad.config import changed
 from tilegrad.ir.program import Launch
+from tilegrad.runtime import grain
 
 pytestmark = pytest.mark.skipif(
     platform.machine().lower() not in ("x86_64", "amd64"), reason="a unit of x86 processors"
@@ -33,6 +34,12 @@ NUMPY = {"bfloat16": ml_dtypes.bfloat16, "float32": np.float32}
 UNIT = Unit()
 LAUNCHES: dict[object, Launch] = {}
 rng = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def small_products_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products as small as tests want them are made in the unit."""
+    monkeypatch.setattr(grain, "LEAST_REUSE", dict.fromkeys(grain.LEAST_REUSE, 0.0))
 
 
 def product(x: tg.Tensor, y: tg.Tensor, way: str, precision: str) -> tg.Tensor:
@@ -51,6 +58,14 @@ def launch_of(x: np.ndarray, y: np.ndarray, way: str, precision: str) -> Launch:
         assert isinstance(launch, Launch)
         LAUNCHES[known] = launch
     return LAUNCHES[known]
+
+
+def test_small_products_of_many_parts_are_left_to_multiply_adds(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = tg.rand(64, 400), tg.rand(400, 120)
+    launch = launch_of(x.numpy(), y.numpy(), "nn", "highest")
+    assert "tdpbf16ps" in assembly(launch)
+    monkeypatch.undo()
+    assert "tdpbf16ps" not in assembly(launch)
 
 
 def made(x: np.ndarray, y: np.ndarray, way: str, precision: str) -> np.ndarray:

@@ -111,8 +111,19 @@ MATRIX_UNIT = Products(
 )
 """Of AMX. The depth is in bfloat16 parts: so much of 32 columns, and of rows that pass by, stays in the first cache."""
 LEAST_FOR_UNIT = (8, 32, 16)
-"""The least rows, depth and columns of a product that is worth such a unit, with factors in one part; with more parts,
-so many times as many rows, and more columns than these."""
+"""The least rows, depth and columns of a product that is worth such a unit."""
+LEAST_REUSE = {1: 0.0, 2: 32.0, 3: 80.0}
+"""The same of rows * columns / (rows + columns), for factors in so many parts: all of them are made while packing."""
+
+
+def pays_in_unit(rows: int, depth: int, columns: int, parts: int) -> bool:
+    """Whether the unit makes a product sooner than multiply-adds.
+
+    >>> pays_in_unit(256, 256, 256, 3), pays_in_unit(64, 400, 120, 3), pays_in_unit(64, 400, 120, 2)
+    (True, False, True)
+    """
+    enough = all(extent >= least for extent, least in zip((rows, depth, columns), LEAST_FOR_UNIT, strict=True))
+    return enough and rows * columns >= LEAST_REUSE[parts] * (rows + columns)
 
 
 def few_large(workers: int, cache: int, first: int = 32 << 10, lanes: int = 8, registers: int = 16) -> Grain:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..ir.size import Dim
 from ..runtime.choice import Choice, chosen, power
-from ..runtime.grain import LEAST_FOR_UNIT, Grain, Products
+from ..runtime.grain import Grain, Products, pays_in_unit
 from .instances import number_of
 
 LEAST_WIDTH = 128
@@ -53,10 +53,10 @@ class Sized(NamedTuple):
 
 def limits_of(extents: Extents | Sized, grain: Grain) -> Products:
     """What tiles go by: in the matrix unit, if there is one and the product is large enough for it."""
-    unit, (rows, depth, columns) = grain.unit, LEAST_FOR_UNIT
-    if unit is None or not extents.products or number_of(extents.m) < rows * extents.parts:
+    unit = grain.unit
+    if unit is None or not extents.products:
         return grain.products
-    if number_of(extents.k) < depth or number_of(extents.n) < columns + (extents.parts > 1):
+    if not pays_in_unit(*map(number_of, (extents.m, extents.k, extents.n)), extents.parts):
         return grain.products
     depth, rate = unit.depth // extents.parts, unit.rate / extents.products
     columns = max(LEAST_WIDTH, unit.columns // extents.sums)

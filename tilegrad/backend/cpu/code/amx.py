@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ....ir import tile as ir
 from ....ir.dtype import DType, bfloat16, float32
 from ....ir.precision import Precision
-from ....runtime.grain import LEAST_FOR_UNIT
+from ....runtime.grain import pays_in_unit
 from ..emit import I64, Value, constant
 from ..target import Target
 from .amx_packing import ROWS, WORDS, Packer, fit
@@ -42,12 +42,11 @@ FORMS: dict[Precision, Form] = {"medium": ONE, "high": THREE, "highest": SIX}
 def form_of(target: Target, e: Elements, out: Memory, x: ir.Tile, y: ir.Tile, precision: Precision) -> Form | None:
     """How the unit makes a product; None: it does not."""
     (m, k), n = e.types.of(x).shape, out.shape[1]
-    rows, depth, columns = LEAST_FOR_UNIT
     dtype = shared_dtype(e, x, y)
     if not target.matrix_unit or out.dtype is not float32 or dtype not in (float32, bfloat16):
         return None
     form = ONE if dtype is bfloat16 else FORMS[precision]
-    return form if m >= rows * form.parts and k >= depth and n >= columns + (form.parts > 1) else None
+    return form if pays_in_unit(m, k, n, form.parts) else None
 
 
 def shared_dtype(e: Elements, x: ir.Tile, y: ir.Tile) -> DType | None:
