@@ -56,7 +56,8 @@ def limits_of(extents: Extents | Sized, grain: Grain) -> Products:
     unit = grain.unit
     if unit is None or not extents.products:
         return grain.products
-    if not pays_in_unit(*map(number_of, (extents.m, extents.k, extents.n)), extents.parts):
+    m, k, n = number_of(extents.m), number_of(extents.k), number_of(extents.n)
+    if not pays_in_unit(m, k, n, extents.parts):
         return grain.products
     depth, rate = unit.depth // extents.parts, unit.rate / extents.products
     columns = max(LEAST_WIDTH, unit.columns // extents.sums)
