@@ -6,11 +6,13 @@ from typing import Any
 
 HEAD = """## On one {device}
 
-{date}, PyTorch {torch} (eager, as CUDA graphs) against generated kernels without any library; times of the
-GPU, medians, in one run, results compared before. More than 1 means that tilegrad is faster. From `{files}`.
+{date}, PyTorch {torch} (eager, as CUDA graphs) against generated kernels without any library
+(`TILEGRAD_LIBRARIES=off`); times of the GPU, medians, in one run, results compared before. More than 1 means that
+tilegrad is faster. *As used*: a product as users run it, by whichever was faster when it was compiled, our own kernel
+or cuBLASLt. From `{files}`.
 
-| workload | ratio | ours | rate | kernels: threads x registers |
-| --- | --- | --- | --- | --- |
+| workload | ratio | as used | ours | rate | kernels: threads x registers |
+| --- | --- | --- | --- | --- | --- |
 """
 
 NETWORKS = """
@@ -82,4 +84,5 @@ def _row(row: dict[str, Any], copy: float | None) -> str:
         rate += f", {row['tb_s'] / copy:.2f} of a copy"
     time = f"{row['us']:.1f} µs" if row["us"] < 1000 else f"{row['us'] / 1000:.2f} ms"
     kernels = ", ".join(k.replace("_kernel", "") for k in row["kernels"])
-    return f"| {row['name']} | {row['ratio']:.2f} | {time} | {rate} | {kernels} |"
+    used = f"{row['torch_us'] / row['used_us']:.2f}, {row['by']}" if "used_us" in row else ""
+    return f"| {row['name']} | {row['ratio']:.2f} | {used} | {time} | {rate} | {kernels} |"

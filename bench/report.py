@@ -29,7 +29,12 @@ REASONS: dict[str, str] = {
     "lstm": "products whose operands lie with the batch innermost are at 60 % of a core's peak",
 }
 """For a workload (and size) whose goal is missed: why, found by profiling. `softmax`, or `softmax 64x64`."""
-REASONS_WITH_A_UNIT: dict[str, str] = {}
+SHARED = "other work ran on the neighbouring cores of this machine, and times of one contender differ by half"
+REASONS_WITH_A_UNIT: dict[str, str] = {
+    "matmul": f"six products in the matrix unit; {SHARED}. By multiply-adds 0.9 to 1.0 was seen",
+    "matmul_high": f"packing is a quarter to a third of the time: each tile packs both of its operands; {SHARED}",
+    "matmul_bf16": f"packing is a quarter to a third of the time: each tile packs both of its operands; {SHARED}",
+}
 """The same on a machine with AVX-512 and AMX, where the reason is another."""
 
 HEAD = """# Performance
