@@ -212,7 +212,8 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half along `dim` times the sigmoid of the second."""
     if not -input.dim() <= dim < input.dim():
         raise AxisError(f"glu: dim={dim} is no axis of an input of the shape {tuple(input.shape)}")
-    if input.shape[dim] % 2:
+    extent = input.shape[dim]
+    if type(extent) is int and extent % 2:
         raise ShapeError(
             f"glu: axis {dim} of an input of the shape {tuple(input.shape)} has an odd length: it is cut into halves"
         )

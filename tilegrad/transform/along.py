@@ -27,7 +27,7 @@ def laid_along(value: Value) -> Value | None:
     >>> from ..ir.graph import Input, TensorType
     >>> x, y = (Input(TensorType(float32, (4096, 512)), name) for name in "xy")
     >>> laid_along(Contract(x, y, "ki,kj->ij", "high")).equation
-    'ik,kj->ij'
+    'ki,jk->ij'
     >>> laid_along(Contract(x, y, "ik,jk->ij", "high"))
     """
     if not isinstance(value, Contract) or value.precision != "high" or value.x.dtype is not float32:
