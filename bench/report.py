@@ -16,17 +16,14 @@ REASONS: dict[str, str] = {
     "second cache reach PyTorch's rate (192x256 by 256x1024 does); large results do not. Other shapes of tiles, "
     "fetching lines ahead, adding the old result last, and packing the left operand where it lies along k were tried, "
     "and changed less than the noise",
-    "layer_norm_training": "the goal is within the quartiles: one kernel goes along the rows, one adds up parts of the "
-    "gradients of weight and bias; the first, nearly all of the time, is at half of what memory allows",
     "import": "some 70 modules of its own are loaded besides numpy (nn, optim and data when they are used): half of "
     "the time is finding and reading their files, a third making classes",
-    "lenet": "data gradients of convolutions with few channels lay out a number for every 12 operations; the small "
-    "products around are at half of the machine's rate",
-    "lenet_inference": "the kernels take 26 us, half of that the convolutions, at 20 to 30 % of the machine's rate; "
-    "the rest is the call and the threads' way from kernel to kernel",
     "matmul_high": "this machine has no matrix unit: products are float32 at all precisions",
-    "gpt": "products with 128 columns are at 60 % of a core's peak, GELU and its gradient add half to two of them",
-    "lstm": "products whose operands lie with the batch innermost are at 60 % of a core's peak",
+    "gpt": "two thirds of the step are products, at 60 to 80 % of a core's peak; the way back through attention is an "
+    "eighth, at 60 operations a nanosecond",
+    "lstm": "most of it are the products of the recurrences, whose operands lie with the batch innermost; weights are "
+    "packed anew in every step of the sequence",
+    "alexnet": "within the quartiles; the convolutions are at 60 to 70 % of the machine's limit",
 }
 """For a workload (and size) whose goal is missed: why, found by profiling. `softmax`, or `softmax 64x64`."""
 SHARED = "other work ran on the neighbouring cores of this machine, and times of one contender differ by half"
