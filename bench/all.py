@@ -1,31 +1,55 @@
 """Runs workloads against all peers and writes bench/results/cpu-DATE.json and docs/performance.md.
 
-On a machine with a matrix unit the file is cpu-amx-DATE.json, and the page has a part of its own for it.
+On a machine with a matrix unit the file is cpu-amx-DATE.json, and the page has a part of its own for it. Each size is
+written when it has been measured.
 
-python -m bench.all                 all of them
-python -m bench.all mlp softmax     these; what the day's file has of others stays
+python -m bench.all                         all of them
+python -m bench.all mlp softmax:64x50257    these; what the day's file has of others stays
 """
 
 import json
 import sys
+from typing import Any
 
 from bench import report
 from bench.run import run
 from bench.turns import ROOT
-from bench.workloads import WORKLOADS
+from bench.workloads import WORKLOADS, expanded, find
 
 PEERS = ("torch", "jax", "onnxruntime", "numpy")
+Records = dict[str, list[dict[str, Any]]]
+
+
+def merged(known: Records, found: Records) -> Records:
+    """All records, of each size the newer one, in the order of the workloads and their sizes.
+
+    >>> old, new = {"size": [2], "ratio": 1}, {"size": [64], "ratio": 3}
+    >>> merged({"lenet": [old]}, {"lenet": [new]})["lenet"] == [new, old]
+    True
+    """
+    made = {}
+    for name, workload in WORKLOADS.items():
+        records = {tuple(r["size"]): r for r in (*known.get(name, ()), *found.get(name, ()))}
+        order = [*[size for size in workload.sizes if size in records], *records]
+        if records:
+            made[name] = [records[size] for size in dict.fromkeys(order)]
+    return made
 
 
 def main() -> None:
-    result = run(sys.argv[1:] or list(WORKLOADS), PEERS)
+    for name in expanded(sys.argv[1:] or list(WORKLOADS)):
+        workload, sizes = find(name)
+        for size in sizes:
+            keep(run([f"{workload.name}:{workload.label(size)}" if size else workload.name], PEERS))
+
+
+def keep(result: dict[str, Any]) -> None:
+    """Puts records in the day's file and on the page."""
     kind = "cpu-amx" if result["machine"]["limits"].get("amx") else "cpu"
     file = ROOT / "bench" / "results" / f"{kind}-{result['date']}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    if sys.argv[1:] and file.exists():
-        known = json.loads(file.read_text())["workloads"] | result["workloads"]
-        result["workloads"] = {name: known[name] for name in WORKLOADS if name in known}
-    file.write_text(json.dumps(result, indent=1) + "\n")
+    known = json.loads(file.read_text())["workloads"] if file.exists() else {}
+    file.write_text(json.dumps(result | {"workloads": merged(known, result["workloads"])}, indent=1) + "\n")
     report.write(file)
     print(f"wrote {file.relative_to(ROOT)} and {report.PAGE.relative_to(ROOT)}")
 
