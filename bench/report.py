@@ -23,7 +23,6 @@ REASONS: dict[str, str] = {
     "eighth, at 60 operations a nanosecond",
     "lstm": "most of it are the products of the recurrences, whose operands lie with the batch innermost; weights are "
     "packed anew in every step of the sequence",
-    "alexnet": "within the quartiles; the convolutions are at 60 to 70 % of the machine's limit",
 }
 """For a workload (and size) whose goal is missed: why, found by profiling. `softmax`, or `softmax 64x64`."""
 SHARED = "other work ran on the neighbouring cores of this machine, and times of one contender differ by half"
