@@ -139,9 +139,16 @@ def test_page() -> None:
 def test_what_was_measured_on_a_gpu_is_in_the_page(tmp_path: Any) -> None:
     row = {"name": "chain", "us": 303.0, "ratio": 3.7, "tb_s": 4.4, "kernels": ["add_kernel 128x40"]}
     record = {"date": "2026-11-21", "device": "NVIDIA H200", "torch": "2.11", "copy_tb_s": 4.0, "rows": [row]}
+    product = {"name": "x @ y", "us": 20.0, "ratio": 0.9, "torch_us": 18.0, "used_us": 15.0, "by": "cuBLASLt"}
+    products = [product | {"tflops": 700.0, "kernels": ["contract_kernel 384x168"]}]
     (tmp_path / "h200-kernels-2026-11-21.json").write_text(json.dumps(record))
+    (tmp_path / "h200-matmul-2026-11-21.json").write_text(
+        json.dumps({k: v for k, v in record.items() if k != "copy_tb_s"} | {"rows": products})
+    )
     (tmp_path / "h200-kernels-2026-11-20.json").write_text(json.dumps(record | {"rows": []}))
-    assert "| chain | 3.70 | 303.0 µs | 4.40 TB/s, 1.10 of a copy | add 128x40 |" in gpu_part(tmp_path)
+    found = gpu_part(tmp_path)
+    assert "| chain | 3.70 |  | 303.0 µs | 4.40 TB/s, 1.10 of a copy | add 128x40 |" in found
+    assert "| x @ y | 0.90 | 1.20, cuBLASLt | 20.0 µs | 700 TFLOP/s | contract 384x168 |" in found
 
 
 def test_training_steps_come_from_the_newest_record_that_has_them(tmp_path: Any) -> None:
