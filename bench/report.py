@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.gpu_report import gpu_part
+from bench.gpu_report import UNKNOWN, gpu_part
 from bench.turns import ROOT
 from bench.workloads import WORKLOADS, Workload
 
@@ -21,8 +21,7 @@ REASONS: dict[str, str] = {
     "matmul_high": "this machine has no matrix unit: products are float32 at all precisions",
     "gpt": "two thirds of the step are products, at 60 to 80 % of a core's peak; the way back through attention is an "
     "eighth, at 60 operations a nanosecond",
-    "lstm": "most of it are the products of the recurrences, whose operands lie with the batch innermost; weights are "
-    "packed anew in every step of the sequence",
+    "lstm": "most of it are the products of the recurrences, whose operands lie with the batch innermost",
 }
 """For a workload (and size) whose goal is missed: why, found by profiling. `softmax`, or `softmax 64x64`."""
 SHARED = "other work ran on the neighbouring cores of this machine, and times of one contender differ by half"
@@ -157,7 +156,7 @@ def _missed(workload: Workload, record: dict[str, Any], reasons: dict[str, str])
     if met and record.get("ratio_tuned", 9e9) >= (workload.goal_tuned or 0):
         return ""
     size = workload.label(tuple(record["size"]))
-    return reasons.get(f"{workload.name} {size}", reasons.get(workload.name, "the reason has not been looked for yet"))
+    return reasons.get(f"{workload.name} {size}", reasons.get(workload.name, UNKNOWN))
 
 
 def _times(result: dict[str, Any]) -> list[str]:

@@ -77,7 +77,9 @@ def _begun(kernel: Kernel, submit: Callable[..., Any] | None) -> Callable[[], by
 
     store = shared("kernels")
     host = objects.host()
-    name = key("kernel", sources("backend/cpu", "ir"), *host, *target(), objects.version(), kernel.form())
+    name = key(
+        "kernel", sources("backend/cpu", "ir", "runtime/grain.py"), *host, *target(), objects.version(), kernel.form()
+    )
     found = store.read(name)
     if found is not None:
         return lambda: found

@@ -19,7 +19,7 @@ from ....ir.dtype import DType, bfloat16
 from ..emit import I64, Loop, Type, Value, constant, lane_constants
 from .elements import Elements
 from .nests import Nests
-from .packing import _below, _turned, across, tabulate
+from .packing import across, below, tabulate, turned_square
 
 ROWS, WORDS, DEPTH = 16, 16, 32
 """Of a tile: its rows, words in a row, and how many k it spans."""
@@ -228,7 +228,7 @@ class Packer:
     def _even_loads(self) -> list[ir.Tile]:
         """The addresses of what is loaded along rows, if they grow evenly from row to row, too."""
         e, shape = self.e, self.e.types.of(self.x).shape
-        loads = [y.pointer for y in _below(e, self.x) if isinstance(y, ir.Load) and e.types.of(y).shape == shape]
+        loads = [y.pointer for y in below(e, self.x) if isinstance(y, ir.Load) and e.types.of(y).shape == shape]
         return [pointer for pointer in loads if e.step(pointer) == 1 and e.step(pointer, -2) is not None]
 
     def _fetch(self, at: list[Value], rows: int) -> None:
@@ -253,7 +253,7 @@ class Packer:
         first = self.b.offset(first, "i8", self._index(loop.index, "mul", TILE))
         places = [self.b.offset(first, "i8", constant(64 * n, I64)) for n in range(ROWS)]
         lines = [self.b.instruction(f"load {FOUR}, ptr {place}, align 64", FOUR, "line") for place in places]
-        for place, line in zip(places, _turned(self.nests, lines), strict=True):
+        for place, line in zip(places, turned_square(self.nests, lines), strict=True):
             self.b.effect(f"store {FOUR} {line}, ptr {place}, align 64")
         self.b.close_loop(loop)
 

@@ -131,7 +131,7 @@ def _parts(e: Elements, x: ir.Tile) -> list[ir.Tile]:
 
 def _moves(e: Elements, x: ir.Tile) -> bool:
     """Whether an expression only reads memory along it."""
-    loads = [y for y in _below(e, x) if isinstance(y, ir.Load)]
+    loads = [y for y in below(e, x) if isinstance(y, ir.Load)]
     return all(y.mask is None and e.step(y.pointer) in (0, 1) for y in loads)
 
 
@@ -156,13 +156,13 @@ def pack_turned(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -
         e.active = to.depth if to.depth < lanes else None
         rows = [e.of(x, [place, k], lanes, to.memory.dtype) for place in places]
         e.active = None
-        for n, row in enumerate(_turned(nests, rows)[: to.depth]):
+        for n, row in enumerate(turned_square(nests, rows)[: to.depth]):
             to.keep(e, panel.index, constant(square, I64), b.op("add", k, constant(n, I64)), row, lanes)
     for loop in (along, panel):
         b.close_loop(loop)
 
 
-def _turned(nests: Nests, rows: list[Value]) -> list[Value]:
+def turned_square(nests: Nests, rows: list[Value]) -> list[Value]:
     """The columns of a square of vectors, by shuffles of pairs."""
     lanes = len(rows)
     step = 1
@@ -190,13 +190,13 @@ def defined(e: Elements, x: ir.Tile) -> ir.Tile:
 def across(e: Elements, x: ir.Tile) -> ir.Tile | None:
     """An operand with its axes exchanged, if it lies in memory that way."""
     shape = e.types.of(x).shape
-    loads = [y for y in _below(e, x) if isinstance(y, ir.Load) and e.types.of(y).shape == shape]
+    loads = [y for y in below(e, x) if isinstance(y, ir.Load) and e.types.of(y).shape == shape]
     if not loads or any(e.step(y.pointer) == 1 or e.step(y.pointer, -2) != 1 for y in loads):
         return None
     return _exchanged(e, x)
 
 
-def _below(e: Elements, x: ir.Tile) -> list[ir.Tile]:
+def below(e: Elements, x: ir.Tile) -> list[ir.Tile]:
     """The expressions below one, through names that stand for expressions; not those inside addresses."""
     found: list[ir.Tile] = []
     stack = [x]
