@@ -40,8 +40,8 @@ SHARED = 96 * 1024
 OWN = set(
     "plane within first_row rows_here in_rows lane warp row column operands full empty turns copy at turn part place "
     "stage phase before group x_map y_map x_place y_place x_from y_from x_first y_first x_column y_column x_line "
-    "y_line x_start y_start x_at y_at x_tile y_tile values a b i j p q pp qq n step line piece multiply tiles ready "
-    "packed".split()
+    "y_line x_spot y_spot x_own y_own x_start y_start x_at y_at x_tile y_tile values a b i j p q pp qq n step line "
+    "piece multiply tiles ready packed".split()
 ) | set(re.findall(r"(\w+)\((?:uint32|int|const|float|uint64)", helpers.ALL))
 """Names that these texts use."""
 TILE_NAMES = (("map_", ""), ("tile", "_first"), ("tile", "_column"), ("tile", "_line"))
