@@ -138,17 +138,17 @@ class _Spread(NamedTuple):
 
     threads: int
     own: str
-    count: int
+    pieces: int
     wide: int
 
     @property
     def turns(self) -> int:
-        return -(-self.count // self.threads)
+        return -(-self.pieces // self.threads)
 
     @property
     def even(self) -> bool:
         """Whether a thread goes on by whole lines from turn to turn."""
-        return self.threads % self.wide == 0 and self.count % self.threads == 0
+        return self.threads % self.wide == 0 and self.pieces % self.threads == 0
 
     @property
     def leap(self) -> int:
@@ -218,7 +218,7 @@ class _Copies:
             number = f"const int n = {spread.own}" + (f" + turn * {spread.threads};" if several else ";")
             to = f"address_of({name}_tile + ({k}) * {self.side.pitch} + {row})"
             copy = self._guarded(f"copy_{size}({to}, {source} + {self._from(k, row)});", row)
-            body = [number, f"if (n < {spread.count}) {{ {copy} }}" if spread.count % spread.threads else copy]
+            body = [number, f"if (n < {spread.pieces}) {{ {copy} }}" if spread.pieces % spread.threads else copy]
         head = f"for (int turn = 0; turn < {spread.turns}; ++turn) {{" if several else "{"
         return [head, *[f"    {line}" for line in body], "}"]
 
