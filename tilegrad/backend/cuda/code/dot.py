@@ -21,7 +21,7 @@ from . import dot_helpers as helpers
 from .dot_ahead import Ahead, write_ahead
 from .dot_fill import clear, fill_lines, fill_rows, room
 from .dot_flow import Flow, flow, is_early
-from .dot_group import Grouped, beginning, copies, corner, grouped, parted, products
+from .dot_group import Grouped, beginning, copies, corner, grouped, inside, parted, products
 from .dot_loop import Copied, copied_loop, copied_text
 from .dot_operands import Definitions, Strided
 from .dot_text import Operand, Turn, places, thread_products, warp_products
@@ -271,7 +271,8 @@ class Products:
                     )
                     for line in corner(name, side, f"{source} - {pointer}", index)
                 ]
-                inner = [[*numbers, *corners, *copies(plan)], products(plan, sums)]
+                guard = inside(plan, low.names.of(last), bounds[-1])
+                inner = [[*numbers, *corners, *copies(plan)], products(plan, sums, guard)]
                 both = [self._nested(low, loops, bounds, lines) for lines in inner]
                 text = [*beginning(plan, place), *parted(plan, sums, *both)]
             case Copied():
