@@ -16,12 +16,14 @@ from typing import final
 from ..ir.dtype import DType
 from ..ir.graph import Reader, TensorType, Value
 from ..ir.location import working_for
+from ..ir.position import flat_position, row_major
 from ..ir.scalar import Expr, Index, Position, Read, Reduce, facts, fresh_index, rebuild, size, substitute
 from ..runtime.grain import Grain
 from .blocks import Extents, quickest
 from .inline import Element
 from .nests import nest
 from .products import free_indices, operands
+from .ways import stride
 
 DEEP = 2048
 """A sum from which on it pays to add up pieces of tiles that are large enough."""
@@ -122,9 +124,9 @@ def _longest(position: Position, expr: Expr, grain: Grain) -> tuple[list[Reduce]
     bits = max((e.dtype.bits for factor in factors for e in facts(factor).reads), default=32)
     least = limits.least_depth * max(1, 32 // bits) ** 2  # a GPU: 128 for float32, 512 for bfloat16
     wanted = min(limits.fill // max(1, tiles), _count(columns) // least, limits.most_pieces)
-    if limits.piece and len(rows) > 2 and all(len(facts(factor).reads) == 1 for factor in factors):
-        sized = [max(tuple(i for i in rows if i in side), key=_extent) for side in (in_x - in_y, in_y - in_x)]
-        m, n = map(_extent, sized)
+    if limits.piece and all(len(facts(factor).reads) == 1 for factor in factors):
+        sides = (in_x - in_y, in_y - in_x)
+        m, n = (_as_one([i for i in rows if i in side], factor) for side, factor in zip(sides, factors, strict=True))
         others = _count(rows) // (m * n)
         best, count = columns[-1], _quickest(Extents(m, n, _count(columns), others, bits), least, grain)
         return (sums, best, count) if count > 1 else None
@@ -150,9 +152,15 @@ def _quickest(whole: Extents, least: int, grain: Grain) -> int:
     return min(even or [1], key=lambda n: times[n] + (n > 1) * (n * results * PASSED / grain.workers + LAUNCH))
 
 
-def _extent(index: Index) -> int:
-    assert type(index.extent) is int
-    return index.extent
+def _as_one(rows: list[Index], factor: Expr) -> int:
+    """How many rows of a product lie evenly in the memory of its operand, and become one axis of the tiles."""
+    (read,) = facts(factor).reads
+    offset = flat_position(read.position, row_major(read.source.shape))
+    most, step, count = 1, 0, 0
+    for own, extent in sorted((stride(offset, i) or 0, _count([i])) for i in rows):
+        step, count = (step, count * extent) if own == step * count else (own, extent)
+        most = max(most, count)
+    return most
 
 
 def _evenly(tiles: int, workers: int, depth: int) -> int:

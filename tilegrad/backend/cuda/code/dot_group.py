@@ -116,8 +116,10 @@ def grouped(definitions: Definitions, product: ir.Dot, shared: int = SHARED) -> 
 def _side(definitions: Definitions, memory: Strided, turned: bool, extent: int) -> Side | None:
     line = LINE // memory.dtype.bytes
     within, above = memory.bounds[memory.along], memory.bounds[1 - memory.along]
-    if memory.pitch * memory.dtype.bytes % START or (turned and extent % line):
+    if memory.pitch * memory.dtype.bytes % START:
         return None
+    if turned:  # whole boxes, of which products may leave out the end
+        extent = -(-extent // line) * line
     parameter = list(definitions.parameters).index(memory.parameter)
     map = TensorMap(parameter, memory.dtype, memory.pitch, (line, line) if turned else (line, extent))
     if above is not None:

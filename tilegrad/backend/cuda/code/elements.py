@@ -6,7 +6,7 @@ the same digits is read from registers; any other is read from a copy of it in s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import NamedTuple
 
