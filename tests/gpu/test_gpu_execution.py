@@ -174,9 +174,6 @@ def test_the_largest_tensors_are_named(gpu: CudaDevice) -> None:
     line = next(line for line in str(caught.value).split("\n") if "1.00 GiB  f32[268435456]" in line)
     assert "test_gpu_execution.py:" in line
     assert kept[-1].item() == 0
-    with pytest.raises(OutOfMemoryError):
-        cuda.empty_cache()
-        gpu.allocate(gpu.properties.total_memory)
     assert (tg.ones(1 << 20, device="cuda") + kept[: 1 << 20]).sum().item() == 1 << 20, "work goes on afterwards"
 
 
