@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from ..ir.tile import Parameter
 from ..lazy.handle import Handle
 from ..lazy.layout import layout
 from .frames import KernelBase
+from .several import apart, is_several
 from .values import constexpr
 
 HINTS = frozenset(
@@ -21,6 +23,7 @@ HINTS = frozenset(
 )
 """Accepted by every launch: what they say to Triton's compiler ours finds out."""
 MOST_PROGRAMS = 2**31 - 1
+"""Along an axis of the grid, and in the whole of it."""
 
 
 class Bound(NamedTuple):
@@ -33,6 +36,8 @@ class Bound(NamedTuple):
     same: dict[str, str]
     """Parameters that were given a tensor which an earlier one has too: inside the kernel they are that one."""
     key: tuple[Any, ...]
+    several: dict[str, Any]
+    """The forms of arguments that stand for several parameters."""
 
 
 def bound(kernel: KernelBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Bound:
@@ -47,11 +52,16 @@ def bound(kernel: KernelBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
     constants: dict[str, Any] = {}
     parameters: list[Parameter] = []
     given: list[Any] = []
+    several: dict[str, Any] = {}
+    single: list[tuple[str, Any]] = []
     for name, value in found.arguments.items():
-        value = plain(value)
         if kernel.is_static(name):
-            constants[name] = static(kernel, name, value)
-            continue
+            constants[name] = static(kernel, name, plain(value))
+        elif is_several(value):
+            several[name] = apart(name, value, single)
+        else:
+            single.append((name, plain(value)))
+    for name, value in single:
         made = parameter_for(kernel, name, value)
         if made is None:
             constants[name] = value
@@ -60,8 +70,8 @@ def bound(kernel: KernelBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
             given.append(value)
     same = aliases(parameters, given)
     fixed = tuple([(n, type(v), v) for n, v in constants.items()])
-    key = (tuple([id(p) for p in parameters]), fixed, tuple(same.items()))
-    return Bound(constants, tuple(parameters), tuple(given), dict(found.arguments), same, key)
+    key = (tuple([id(p) for p in parameters]), fixed, tuple(same.items()), tuple(several.items()))
+    return Bound(constants, tuple(parameters), tuple(given), dict(found.arguments), same, key, several)
 
 
 def aliases(parameters: Sequence[Parameter], given: Sequence[Any]) -> dict[str, str]:
@@ -114,7 +124,7 @@ def static(kernel: KernelBase, name: str, value: Any) -> Any:
 
 def parameter_for(kernel: KernelBase, name: str, value: Any) -> Parameter | None:
     """The parameter of the tile kernel for an argument; None for what becomes a constant."""
-    annotation = kernel.signature.parameters[name].annotation
+    annotation = kernel.signature.parameters[name].annotation if name in kernel.signature.parameters else None
     if isinstance(value, Handle):
         if is_varying_number(value):
             whole = value._value.dtype.is_integer
@@ -170,6 +180,11 @@ def grid_of(kernel: KernelBase, grid: Any, meta: Mapping[str, Any]) -> tuple[int
                 f"kernel {name}: {extent} programs along an axis of the grid; 0 to {MOST_PROGRAMS} are possible"
             )
         numbers.append(int(extent))
+    if prod(numbers) > MOST_PROGRAMS:
+        raise KernelLaunchError(
+            f"kernel {name}: a grid of {' x '.join(map(str, numbers))} is {prod(numbers)} programs, and a launch has "
+            f"at most {MOST_PROGRAMS}: let each do more, with a loop over tl.num_programs(0)"
+        )
     return tuple(numbers)
 
 

@@ -18,7 +18,7 @@ from ..ir.graph import Input, Value
 from ..ir.tile import Parameter
 from ..lazy import storage as sharing
 from ..lazy.evaluation import compute
-from ..lazy.handle import Handle, mode, one_writer, state, wrap
+from ..lazy.handle import Handle, handle_on, mode, one_writer, state
 from ..lazy.layout import layout
 from ..runtime.buffer import Buffer
 from ..runtime.device import device
@@ -61,6 +61,34 @@ class Memory(NamedTuple):
         return Window(self.buffer, self.offset * self.itemsize) if self.offset else self.buffer
 
 
+class AllMemory(Buffer):
+    """All that a device has an address for, for pointers that are made of addresses."""
+
+    __slots__ = ()
+
+    def __init__(self, place: str) -> None:
+        self.device, self.bytes, self.address, self.memory = device(place), 0, 0, None
+
+    def __del__(self) -> None:
+        pass  # nothing of its own
+
+
+def all_memory(place: str) -> Buffer:
+    """The memory of a device from address 0 on."""
+    if device(place).limits is None or place == "reference":
+        raise KernelLaunchError(f"a pointer is made of an address (tl.pointer_type), and the device {place} has none")
+    return AllMemory(place)
+
+
+def refuse_addresses(name: str, hidden: Sequence[Parameter], where: str) -> None:
+    """For what must know which tensors a kernel works on."""
+    if hidden:
+        raise KernelLaunchError(
+            f"kernel {name} makes pointers of addresses (tl.pointer_type), and {where} it must be known which tensors "
+            "it reads and writes: give it the tensors themselves, several of them as a tuple"
+        )
+
+
 def refuse_tracing(name: str, given: Sequence[Any]) -> None:
     """For kernels that run when they are launched, and are not recorded: a traced function would lose them."""
     if state.trace is not None and any(isinstance(x, Handle) for x in given):
@@ -79,7 +107,7 @@ def memory_of(x: Any) -> Memory:
     base = x.base()
     whole = base.current()
     if whole.buffer is None:
-        compute(wrap(whole))
+        compute(handle_on(whole))
     found: Any = layout(x)
     shape: Any = value.shape
     span = 1 + sum((n - 1) * s for n, s in zip(shape, found.strides, strict=True)) if 0 not in shape else 0

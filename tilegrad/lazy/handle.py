@@ -180,6 +180,13 @@ def wrap(value: Value) -> Tensor:
     return made  # type: ignore[no-any-return]
 
 
+def handle_on(value: Value) -> Tensor:
+    """A tensor that has just this value, whether gradients are wanted now or not: to compute it."""
+    made = _new(_class)
+    made._value = value
+    return made  # type: ignore[no-any-return]
+
+
 def view(whole: Handle, move: Move) -> Tensor:
     """A tensor that is part of another and shares its storage."""
     base = whole.base()
