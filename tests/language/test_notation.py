@@ -146,7 +146,7 @@ FUNCTIONS = {
     "popc(n)": lambda n: np.array([bin(v & 0xFFFFFFFF).count("1") for v in n.tolist()]),
     "clz(n)": lambda n: np.array([32 - (v & 0xFFFFFFFF).bit_length() for v in n.tolist()]),
     "ffs(n)": lambda n: np.array([(v & -v).bit_length() for v in n.tolist()]),
-    "brev(n)": lambda n: np.array([int(f"{v & 0xFFFFFFFF:032b}"[::-1], 2) for v in n.tolist()], np.uint32).view(np.int32),
+    "brev(n)": lambda n: np.uint32([int(f"{v & 0xFFFFFFFF:032b}"[::-1], 2) for v in n.tolist()]).view(np.int32),
     "mulhi(n, n + 1)": lambda n: (n.astype(np.int64) * (n + 1)) >> 32,
 }  # fmt: skip
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from ..errors import DeviceError, KernelLaunchError
 from ..ir.dtype import DType, bool_, float32, float64, int32, int64, uint64
+from ..ir.program import Tiles
+from ..ir.size import Size
 from ..ir.tile import Parameter
 from ..lazy.handle import Handle
 from ..lazy.layout import layout
@@ -110,6 +112,11 @@ def static(kernel: KernelBase, name: str, value: Any) -> Any:
             f"kernel {kernel.fn.__name__}: `{name}` is a constexpr, and a tensor of {value._value.type} was given: a "
             "constant is a number, a type, a text, None or a tuple of these"
         )
+    if isinstance(value, Size):
+        raise KernelLaunchError(
+            f"kernel {kernel.fn.__name__}: `{name}` is a constexpr, and {value} varies from call to call: there is one "
+            "compiled kernel for each value of a constant"
+        )
     if isinstance(value, list):
         value = tuple(value)
     try:
@@ -132,6 +139,8 @@ def parameter_for(kernel: KernelBase, name: str, value: Any) -> Parameter | None
         return parameter(name, value._value.type.dtype)
     if value is None or isinstance(value, str | DType | KernelBase):
         return None
+    if isinstance(value, Size):  # an axis that varies, which is below 2**31 itself
+        return parameter(name, int32 if list(value.terms.items()) == [((*value.names(),), 1)] else int64, False)
     if isinstance(value, bool):
         return parameter(name, bool_, False)
     if isinstance(value, int):
@@ -158,8 +167,8 @@ def is_varying_number(x: Any) -> bool:
     return isinstance(x, Handle) and "number" in x._value.__dict__
 
 
-def grid_of(kernel: KernelBase, grid: Any, meta: Mapping[str, Any]) -> tuple[int, ...]:
-    """How many programs run, along up to three axes."""
+def grid_of(kernel: KernelBase, grid: Any, meta: Mapping[str, Any]) -> tuple[Any, ...]:
+    """How many programs run, along up to three axes; `Tiles` where a function is traced and an axis varies."""
     name = kernel.fn.__name__
     try:
         found = grid(dict(meta)) if callable(grid) else grid
@@ -168,8 +177,11 @@ def grid_of(kernel: KernelBase, grid: Any, meta: Mapping[str, Any]) -> tuple[int
     extents = tuple(found) if isinstance(found, tuple | list) else (found,)
     if not 1 <= len(extents) <= 3:
         raise KernelLaunchError(f"kernel {name}: a grid has one to three axes, and this has {len(extents)}: {found!r}")
-    numbers = []
+    numbers: list[Any] = []
     for extent in extents:
+        if isinstance(extent, Size | Tiles):
+            numbers.append(extent if isinstance(extent, Tiles) else Tiles(extent, 1))
+            continue
         if isinstance(extent, bool) or not isinstance(extent, int | np.integer):
             raise KernelLaunchError(
                 f"kernel {name}: a grid is made of whole numbers, or is a function that gives them, and this has "
@@ -180,7 +192,7 @@ def grid_of(kernel: KernelBase, grid: Any, meta: Mapping[str, Any]) -> tuple[int
                 f"kernel {name}: {extent} programs along an axis of the grid; 0 to {MOST_PROGRAMS} are possible"
             )
         numbers.append(int(extent))
-    if prod(numbers) > MOST_PROGRAMS:
+    if all(isinstance(n, int) for n in numbers) and prod(numbers) > MOST_PROGRAMS:
         raise KernelLaunchError(
             f"kernel {name}: a grid of {' x '.join(map(str, numbers))} is {prod(numbers)} programs, and a launch has "
             f"at most {MOST_PROGRAMS}: let each do more, with a loop over tl.num_programs(0)"

@@ -14,7 +14,7 @@ from ..ir.tile import Kernel, Name, Parameter
 from ..ir.tile_access import Accesses, accesses
 from ..ir.tile_types import TileType
 from ..lazy.evaluation import is_recorded
-from ..lazy.handle import Handle
+from ..lazy.handle import Handle, mode
 from ..runtime.bounds import limit
 from ..runtime.device import CompiledKernel, device
 from ..runtime.once import lock
@@ -32,7 +32,7 @@ from .recording import not_in_a_launch, record
 from .report import Report, report
 from .several import inside, outside
 from .sharing import Shared
-from .tensors import Memory, all_memory, memory_of, refuse_addresses, refuse_overlap, unwritten, written
+from .tensors import Memory, all_memory, memory_of, refuse_addresses, refuse_overlap, severed, unwritten, written
 from .values import Block
 
 _reading = lock()
@@ -239,6 +239,7 @@ class KernelFunction(KernelBase, Launchable):
         extents = grid_of(self, grid, call.named)
         place = device_of(self, call.given)
         found = self.specialised(call)
+        severs = mode.enabled and severed(self.fn.__name__, call, found.accesses)
         if is_recorded(call.given):
             refuse_addresses(self.fn.__name__, found.read.hidden, "within jit, vmap and operators")
             self.record(found, call, extents, how)
@@ -252,7 +253,7 @@ class KernelFunction(KernelBase, Launchable):
             return
         fresh = unwritten(call)
         stored = self.stored(found, call)
-        with written(self.fn.__name__, call.parameters, call.given, stored, found.accesses.loaded):
+        with written(self.fn.__name__, call.parameters, call.given, stored, found.accesses.loaded, severs):
             memories = self.arguments(found, call, stored)
             if how == "run":
                 buffers = [m.window() if isinstance(m, Memory) else m for m in memories]

@@ -7,6 +7,8 @@ from functools import partial
 from typing import Any
 
 from ..errors import CompileError, KernelError, KernelLaunchError
+from ..ir.program import Tiles
+from ..ir.size import Size
 from ..lazy.evaluation import is_recorded
 from ..lazy.handle import Handle
 from .kernel import KernelFunction, Launchable
@@ -198,13 +200,13 @@ def heuristics(values: Mapping[str, Callable[[dict[str, Any]], Any]]) -> Callabl
     return lambda inner: Heuristics(inner, values)
 
 
-def cdiv(x: int, y: int) -> int:
-    """x / y, rounded up: how many blocks of y cover x.
+def cdiv(x: Any, y: int) -> Any:
+    """x / y, rounded up: how many blocks of y cover x. Of an axis that varies (in `jit`) it is an extent of a grid.
 
     >>> cdiv(1000, 128)
     8
     """
-    return -(-x // y)
+    return Tiles(x, y) if isinstance(x, Size) else -(-x // y)
 
 
 def next_power_of_2(n: int) -> int:

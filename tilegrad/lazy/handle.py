@@ -24,6 +24,8 @@ class Mode(threading.local):
     enabled = True
     """Whether gradients can be taken of what is computed now."""
     inference = False
+    differentiated = ""
+    """The transform (`grad`, `vjp`, `jvp`) whose function runs on stand-ins now."""
 
 
 mode = Mode()
@@ -51,6 +53,8 @@ class Trace(Protocol):
     def gradient_set(self, tensor: Handle) -> None: ...
 
     def within(self, op: str) -> AbstractContextManager[None]: ...
+
+    def making(self, op: str) -> AbstractContextManager[set[Storage]]: ...
 
     def number(self, read: Callable[[], float], type: TensorType) -> Value: ...
 
