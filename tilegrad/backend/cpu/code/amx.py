@@ -14,13 +14,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ....ir import tile as ir
-from ....ir.dtype import DType, bfloat16, float32
+from ....ir.dtype import DType, bfloat16, float32, uint8
 from ....ir.precision import Precision
+from ....ir.tile_types import Types
 from ....runtime.grain import pays_in_unit
 from ..emit import I64, Value, constant
 from ..target import Target
-from .amx_packing import ROWS, WORDS, Packer, fit
-from .elements import Elements, Memory
+from .amx_packing import ROWS, WORDS, Operand, Packer, fit
+from .elements import Memory
 from .nests import Nests
 
 CONFIGURATION = "@tile_configuration"
@@ -39,18 +40,18 @@ SIX = Form(3, ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)))
 FORMS: dict[Precision, Form] = {"medium": ONE, "high": THREE, "highest": SIX}
 
 
-def form_of(target: Target, e: Elements, out: Memory, x: ir.Tile, y: ir.Tile, precision: Precision) -> Form | None:
+def form_of(target: Target, types: Types, product: ir.Dot) -> Form | None:
     """How the unit makes a product; None: it does not."""
-    (m, k), n = e.types.of(x).shape, out.shape[1]
-    dtype = shared_dtype(e, x, y)
-    if not target.matrix_unit or out.dtype is not float32 or dtype not in (float32, bfloat16):
+    (m, k), (_, n) = types.of(product.x).shape, types.of(product.y).shape
+    dtype = shared_dtype(types, product.x, product.y)
+    if not target.matrix_unit or types.of(product).dtype is not float32 or dtype not in (float32, bfloat16):
         return None
-    form = ONE if dtype is bfloat16 else FORMS[precision]
+    form = ONE if dtype is bfloat16 else FORMS[product.precision]
     return form if pays_in_unit(m, k, n, form.parts) else None
 
 
-def shared_dtype(e: Elements, x: ir.Tile, y: ir.Tile) -> DType | None:
-    one, two = e.types.of(x).dtype, e.types.of(y).dtype
+def shared_dtype(types: Types, x: ir.Tile, y: ir.Tile) -> DType | None:
+    one, two = types.of(x).dtype, types.of(y).dtype
     return one if one is two else None
 
 
@@ -64,15 +65,12 @@ def dot(
 ) -> None:
     """out (+)= x @ y; `otherwise` writes the same without the unit."""
     e, b = nests.e, nests.b
-    dtype = shared_dtype(e, *factors)
-    assert dtype is not None
     spare, b.spare = b.spare, dict(nests.panels)
-    left, right = (Packer(nests, x, dtype, form.parts, bool(side)) for side, x in enumerate(factors))
-    nests.panels |= {name: b.allocated[name] for name in (left.to.address.text, right.to.address.text)}
+    packers = [Packer(nests, x, form.parts, bool(side), _place(nests, x, bool(side))) for side, x in enumerate(factors)]
+    nests.panels |= {p.to.address.text: b.allocated[p.to.address.text] for p in packers if not p.beforehand}
     b.spare = spare
-    left.pack()
-    right.pack()
-    chosen = fit(left, right)
+    left, right = (p.found() if p.beforehand else p.pack() for p in packers)
+    chosen = fit(b, left, right)
     b.open_branch("unit")
     _Products(nests, out, left, right, form, accumulates).write()
     then = b.close_branch()
@@ -85,12 +83,18 @@ def dot(
     e.begin()
 
 
+def _place(nests: Nests, x: ir.Tile, right: bool) -> Value | None:
+    """Where an operand is that was packed beforehand."""
+    place = nests.packed.get((x, right))
+    return None if place is None else nests.e.of(place, [], 0, uint8)
+
+
 class _Products:
     """The blocks of a result: two tiles by two, or what there is."""
 
-    def __init__(self, nests: Nests, out: Memory, left: Packer, right: Packer, form: Form, accumulates: bool) -> None:
+    def __init__(self, nests: Nests, out: Memory, left: Operand, right: Operand, form: Form, accumulates: bool) -> None:
         self.nests, self.e, self.b, self.out = nests, nests.e, nests.b, out
-        self.left, self.right, self.form, self.accumulates = left.to, right.to, form, accumulates
+        self.left, self.right, self.form, self.accumulates = left.tiles, right.tiles, form, accumulates
         self.m, self.n = out.shape
         self.tall = min(2, -(-self.m // ROWS))
         self.sums = self.b.allocate(4 * ROWS * WORDS * 4, "sums")

@@ -98,7 +98,7 @@ def dot(nests: Nests, out: Memory, x: ir.Dot) -> None:
     if accumulator is not None and not here:
         nests.keep(out, accumulator)
     fresh = accumulator is None
-    form = amx.form_of(nests.target, e, out, y, z, x.precision)
+    form = amx.form_of(nests.target, e.types, x)
     if form is None:
         _Dot(nests, out, y, z).write(fresh)
     else:

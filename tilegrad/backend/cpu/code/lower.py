@@ -13,12 +13,14 @@ from math import prod
 
 from ....errors import CompileError
 from ....ir import tile as ir
-from ....ir.dtype import DType, bool_
+from ....ir.dtype import DType, bool_, uint8
 from ....ir.tile_access import roots, statements, walk
 from ....ir.tile_checker import check
 from .. import vectors
+from ..beforehand import Fed, Packing
 from ..emit import I64, PTR, Builder, Type, Value, constant
 from ..target import Target
+from .amx_packing import Packer
 from .dot import dot, room_for
 from .effects import atomic, show
 from .elements import Elements, Memory
@@ -64,6 +66,8 @@ class _Lowering:
         self.e = Elements(check(kernel), self.b)
         self.e.least_masked = 2 if target.architecture == "x86" and target.vector_bytes == 64 else 4
         self.nests = Nests(self.e, target)
+        if isinstance(kernel, Fed):
+            self.nests.packed = {(p.operand, p.right): p.place for p in kernel.packed}
         self.assigned: dict[str, int] = {}
         self.used: dict[str, int] = {}
         self.prepared: set[str] = set()
@@ -231,6 +235,10 @@ class _Lowering:
         self.e.begin()
 
     def _assign(self, name: str, value: ir.Tile) -> None:
+        if isinstance(self.kernel, Packing) and name in self.kernel.names:
+            place = self.e.of(self.kernel.place, [], 0, uint8)
+            Packer(self.nests, value, self.kernel.parts, self.kernel.right, place).pack()
+            return
         t = self.e.types.variables[name]
         if self.assigned[name] == 1 and not t.shape:
             found = self.e.of(value, [], 0, t.dtype)
