@@ -28,6 +28,7 @@ from ...ir.tile import (
     Cast,
     Dot,
     For,
+    Full,
     Gather,
     If,
     Kernel,
@@ -45,7 +46,7 @@ from ...ir.tile import (
 from ...ir.tile_access import accesses, roots, statements, walk
 from ...ir.tile_checker import check
 from ...ir.tile_types import Types
-from .code.amx import form_of
+from .code.amx import Turn, form_of
 from .code.amx_packing import area_bytes
 from .pool import ALIGNMENT
 from .target import Target
@@ -78,25 +79,6 @@ class Packing(Kernel):
     place: Tile = Literal(0)
     right: bool = False
     parts: int = 1
-
-
-class Turn(NamedTuple):
-    """A product in a kernel, in a loop or alone; it is made `count` times, after `first` others."""
-
-    dot: Dot
-    loop: For | None
-    first: int
-    count: int
-    parts: int
-
-    def operand(self, right: bool) -> Tile:
-        return self.dot.y if right else self.dot.x
-
-    def number(self) -> Tile:
-        """Which turn of all it is, inside the kernel."""
-        if self.loop is None:
-            return Literal(self.first)
-        return Name(self.loop.index) // _number(self.loop.step) + self.first
 
 
 def beforehand(program: Program, target: Target) -> Program:
@@ -169,7 +151,7 @@ class _Splitter:
         self.names = {x.name for x in (*kernel.parameters, *_expressions(kernel.body)) if isinstance(x, Name | Parameter)}
         if any(isinstance(x, Dot) for x in _expressions(kernel.body)):
             self.types = check(kernel)
-            self.turns = _turns(kernel, self.types, target)
+            self.turns = turns_of(kernel, self.types, target)
             self.stored = accesses(kernel, self.types).stored
 
     def side(self, right: bool) -> Side | None:
@@ -187,7 +169,7 @@ class _Splitter:
         names = tuple([self._fresh(f"packed_{n}") for n in range(len(ways))])
         spare = others[0]
         pieces = sum(turn.count for turn in self.turns)
-        area = max(area_bytes(self._shape(turn, right), right, turn.parts) for turn in self.turns)
+        area = max(area_bytes(self._shape(turn, right), right, turn.form.parts) for turn in self.turns)
         instance: Tile = Literal(0)
         for axis in sorted(axes):
             instance = Cast(ProgramId(axis), int64) if instance == Literal(0) else _on(instance, self.grid[axis], axis)
@@ -209,10 +191,10 @@ class _Splitter:
             names,
             Name(memory) + _wide(instance * pieces + ProgramId(spare)) * area,
             right,
-            self.turns[0].parts,
+            self.turns[0].form.parts,
         )
         elements = prod(self._shape(self.turns[0], right))
-        return Side(kernel, grid, memory, bytes, elements * PACKING * self.turns[0].parts, packed)
+        return Side(kernel, grid, memory, bytes, elements * PACKING * self.turns[0].form.parts, packed)
 
     def _fresh(self, name: str) -> str:
         """A name that the kernel has not."""
@@ -249,13 +231,13 @@ class _Splitter:
             own: list[Statement] = []
             if turn.loop is not None:
                 number = ProgramId(spare) - turn.first
-                own.append(Assign(turn.loop.index, number * _number(turn.loop.step)))
+                own.append(Assign(turn.loop.index, number * turn.step))
             own += [*way, Assign(names[n], turn.operand(right))]
             body = (If(ProgramId(spare) < turn.first + turn.count, tuple(own), body),) if body else tuple(own)
         return list(body)
 
 
-def _turns(kernel: Kernel, types: Types, target: Target) -> list[Turn]:
+def turns_of(kernel: Kernel, types: Types, target: Target) -> list[Turn]:
     """The products of a kernel, in their order; none if there are others than one after another."""
     found: list[Turn] = []
     for s in kernel.body:
@@ -272,19 +254,30 @@ def _turns(kernel: Kernel, types: Types, target: Target) -> list[Turn]:
             case _:
                 return []
         form = form_of(target, types, dot)
-        if form is None or found and form.parts != found[0].parts:
+        if form is None or (found and form is not found[0].form):
             return []
-        found.append(Turn(dot, loop, sum(turn.count for turn in found), count, form.parts))
+        found.append(Turn(dot, loop, sum(turn.count for turn in found), count, form))
     return found
+
+
+def makes(statement: Statement, turn: Turn) -> bool:
+    """Whether a statement is where a product is made, or the loop around it."""
+    return statement is turn.loop or (isinstance(statement, Assign) and statement.value is turn.product)
+
+
+def whole_sum(kernel: Fed, types: Types, target: Target) -> list[Turn]:
+    """The products of a kernel, if they begin a sum of their own and all of their operands have been packed."""
+    packed = {(p.operand, p.right) for p in kernel.packed}
+    turns = turns_of(kernel, types, target)
+    if any((turn.operand(right), right) not in packed for turn in turns for right in (False, True)):
+        return []
+    names = {turn.product.accumulator for turn in turns}
+    begins = [s for s in kernel.body if isinstance(s, Assign) and Name(s.name) in names and isinstance(s.value, Full)]
+    return turns if len(begins) == 1 == len(names) else []
 
 
 def _expressions(body: Iterable[Statement]) -> list[Tile]:
     return list(walk(*(root for s in statements(tuple(body)) for root in roots(s))))
-
-
-def _number(x: Tile) -> int:
-    assert isinstance(x, Literal)
-    return int(x.value)
 
 
 def _on(instance: Tile, extent: int, axis: int) -> Tile:

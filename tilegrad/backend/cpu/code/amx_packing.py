@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....ir import tile as ir
-from ....ir.dtype import bfloat16
+from ....ir.dtype import DType, bfloat16
 from ..emit import I64, Builder, Loop, Type, Value, constant, lane_constants
 from .elements import Elements
 from .nests import Nests
@@ -61,6 +61,14 @@ class Span(NamedTuple):
     most: Value
     least: Value
 
+    def with_(self, b: Builder, other: Span) -> Span:
+        return Span(b.intrinsic("umax", self.most, other.most), b.intrinsic("umin", self.least, other.least))
+
+
+def bits_of(dtype: DType) -> Type:
+    """The type of the vectors of a span."""
+    return HALVES if dtype is bfloat16 else FOUR
+
 
 class Operand(NamedTuple):
     tiles: Tiles
@@ -95,7 +103,7 @@ class Packer:
         bytes = -(-self.extent // ROWS) * steps * parts * TILE
         to = self.b.allocate(bytes, "right.tiles" if right else "left.tiles") if place is None else place
         self.to = Tiles(to, steps, parts)
-        bits = HALVES if self.dtype is bfloat16 else FOUR
+        bits = bits_of(self.dtype)
         self.span = Span(constant(0, bits), constant(-1, bits))
         self._spans = [self.b.offset(to, "i8", constant(bytes + n * SPAN, I64)) for n in range(2)] if place else []
 
@@ -356,9 +364,9 @@ def exponents(b: Builder, span: Span) -> tuple[Value, Value]:
     return found[0], found[1]
 
 
-def fit(b: Builder, left: Operand, right: Operand) -> Value:
+def fit(b: Builder, left: Span, right: Span) -> Value:
     """Whether the unit gives what float32 arithmetic would."""
-    (most, least), (more, lesser) = exponents(b, left.span), exponents(b, right.span)
+    (most, least), (more, lesser) = exponents(b, left), exponents(b, right)
     conditions = [
         b.compare("ule", b.op("add", most, more), constant(HIGHEST_SUM, I64)),
         b.compare("uge", b.op("add", least, lesser), constant(LOWEST_SUM, I64)),
