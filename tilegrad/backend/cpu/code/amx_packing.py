@@ -311,7 +311,7 @@ class Packer:
         second = constant(0.0, FLOATS)
         if count > WORDS:
             second = self._read([row, self._index(k, "add", WORDS)], WORDS, count - WORDS)
-        return self._split(first, second, [*range(1, 64, 2)])
+        return self._split(first, second, False)
 
     def _column_words(self, pair: Value, place: Value, count: int, single: bool) -> list[Value]:
         """Two k of 16 columns of which so many exist, in parts; `single`: the second does not exist."""
@@ -323,10 +323,10 @@ class Packer:
         if self.dtype is bfloat16:
             mixed = [n // 2 + WORDS * (n % 2) for n in range(DEPTH)]
             return [self._word(self._noted(self.b.shuffle(first, second, mixed)))]
-        return self._split(first, second, [2 * (n // 2) + 1 + DEPTH * (n % 2) for n in range(DEPTH)])
+        return self._split(first, second, True)
 
-    def _split(self, first: Value, second: Value, order: list[int]) -> list[Value]:
-        """The parts of float32 numbers, as words of the upper halves of two vectors in some order."""
+    def _split(self, first: Value, second: Value, mixed: bool) -> list[Value]:
+        """The parts of float32 numbers: the upper halves of two vectors, one after another or `mixed`."""
         b = self.b
         words = []
         left = [first, second]
@@ -334,11 +334,14 @@ class Packer:
             self._noted(b.convert("bitcast", x, "i32"))
         for part in range(self.parts):
             bits = [b.op("add", b.convert("bitcast", x, "i32"), constant(0x8000, FOUR)) for x in left]
-            halves = [b.pure(f"bitcast {FOUR} {x} to {HALVES}", HALVES, (x,)) for x in bits]
-            words.append(self._word(b.shuffle(halves[0], halves[1], order)))
+            upper = [b.op("and", x, constant(-0x10000, FOUR)) for x in bits]
+            if mixed:
+                words.append(b.op("or", b.op("lshr", bits[0], constant(16, FOUR)), upper[1]))
+            else:
+                halves = [b.pure(f"bitcast {FOUR} {x} to {HALVES}", HALVES, (x,)) for x in bits]
+                words.append(self._word(b.shuffle(halves[0], halves[1], [*range(1, 2 * DEPTH, 2)])))
             if part < self.parts - 1:
-                upper = [b.convert("bitcast", b.op("and", x, constant(-0x10000, FOUR)), "float") for x in bits]
-                left = [b.op("fsub", x, y) for x, y in zip(left, upper, strict=True)]
+                left = [b.op("fsub", x, b.convert("bitcast", y, "float")) for x, y in zip(left, upper, strict=True)]
         return words
 
     def _word(self, halves: Value) -> Value:
