@@ -8,9 +8,10 @@ than multiplying them. So a launch becomes up to three, of which the last one re
                                      contract_right(y, right_tiles)
                                      contract(x, y, out, left_tiles, right_tiles)
 
-The kernels that pack are cut out of the kernel that multiplies: what is assigned on the way to the operand, for one turn
-of the loop along the sum. The operand of a turn is an area of the memory for the tiles; which one follows from the numbers
-of the program along the axes that the operand depends on. The product still reads its operands where numbers are odd.
+The kernels that pack are cut out of the kernel that multiplies: what is assigned on the way to the operand, for one
+turn of the loop along the sum. What is packed for a turn is an area of the memory for the tiles; which one follows from
+the numbers of the program along the axes that the operand depends on. The product reads its operands themselves where
+numbers are odd.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ...ir.dtype import int64, uint8
 from ...ir.graph import TensorType
 from ...ir.node import Structure
 from ...ir.program import Buffer, Launch, Program, Step, Tiles
+from ...ir.size import known
 from ...ir.tile import (
     Assign,
     Cast,
@@ -93,8 +95,9 @@ def beforehand(program: Program, target: Target) -> Program:
         buffers += [] if made is None else made[1]
     if not buffers:
         return program
-    needed = max(int(b.offset or 0) + int(b.type.bytes) for b in buffers) if type(program.arena) is int else 0
-    arena = max(program.arena, needed) if type(program.arena) is int else program.arena
+    arena = program.arena
+    if type(arena) is int:
+        arena = max(b.offset + known(b.type.bytes, {}) for b in buffers if type(b.offset) is int)
     return program.replaced(  # type: ignore[no-any-return]
         steps=tuple(steps), buffers=(*program.buffers, *buffers), arena=arena
     )
@@ -148,7 +151,9 @@ class _Splitter:
     def __init__(self, kernel: Kernel, grid: Sequence[int], target: Target) -> None:
         self.kernel, self.grid, self.target = kernel, grid, target
         self.turns: list[Turn] = []
-        self.names = {x.name for x in (*kernel.parameters, *_expressions(kernel.body)) if isinstance(x, Name | Parameter)}
+        self.names = {
+            x.name for x in (*kernel.parameters, *_expressions(kernel.body)) if isinstance(x, Name | Parameter)
+        }
         if any(isinstance(x, Dot) for x in _expressions(kernel.body)):
             self.types = check(kernel)
             self.turns = turns_of(kernel, self.types, target)
@@ -168,7 +173,7 @@ class _Splitter:
         memory = self._fresh(f"{name}_tiles")
         names = tuple([self._fresh(f"packed_{n}") for n in range(len(ways))])
         spare = others[0]
-        pieces = sum(turn.count for turn in self.turns)
+        pieces = sum(turn.times for turn in self.turns)
         area = max(area_bytes(self._shape(turn, right), right, turn.form.parts) for turn in self.turns)
         instance: Tile = Literal(0)
         for axis in sorted(axes):
@@ -233,7 +238,7 @@ class _Splitter:
                 number = ProgramId(spare) - turn.first
                 own.append(Assign(turn.loop.index, number * turn.step))
             own += [*way, Assign(names[n], turn.operand(right))]
-            body = (If(ProgramId(spare) < turn.first + turn.count, tuple(own), body),) if body else tuple(own)
+            body = (If(ProgramId(spare) < turn.first + turn.times, tuple(own), body),) if body else tuple(own)
         return list(body)
 
 
@@ -256,7 +261,7 @@ def turns_of(kernel: Kernel, types: Types, target: Target) -> list[Turn]:
         form = form_of(target, types, dot)
         if form is None or (found and form is not found[0].form):
             return []
-        found.append(Turn(dot, loop, sum(turn.count for turn in found), count, form))
+        found.append(Turn(dot, loop, sum(turn.times for turn in found), count, form))
     return found
 
 

@@ -80,7 +80,9 @@ def schedule(form: Form, tall: int, wide: int) -> list[Bring | Multiply]:
                 has[tile] = part
         made.append(Multiply(r, c))
         for tile in (4 + r, 6 + c):
-            following = next((w[tile > 5] for w in work[n + 1 : n + 1 + 2 * tall * wide] if tile in (4 + w[2], 6 + w[3])), has[tile])
+            following = next(
+                (w[tile > 5] for w in work[n + 1 : n + 1 + 2 * tall * wide] if tile in (4 + w[2], 6 + w[3])), has[tile]
+            )
             if following != has[tile]:
                 made.append(Bring(tile, following))
                 has[tile] = following
@@ -139,12 +141,12 @@ def _place(nests: Nests, x: ir.Tile, right: bool) -> Value | None:
 
 
 class Turn(NamedTuple):
-    """A product in a kernel, in a loop or alone; it is made `count` times, after `first` others."""
+    """A product in a kernel, in a loop or alone; it is made `times` times, after `first` others."""
 
     product: ir.Dot
     loop: ir.For | None
     first: int
-    count: int
+    times: int
     form: Form
 
     def operand(self, right: bool) -> ir.Tile:
@@ -167,7 +169,9 @@ def whole(nests: Nests, out: Memory, turns: Sequence[Turn], otherwise: Callable[
     b, form = nests.b, turns[0].form
     spans = [Span(constant(0, bits), constant(-1, bits)) for bits in [_bits(nests, turns[0])] * 2]
     for turn in turns:
-        loop = _open(nests, turn, [(f"{name}{side}", x) for side in (0, 1) for name, x in zip("ml", spans[side], strict=True)])
+        loop = _open(
+            nests, turn, [(f"{name}{side}", x) for side in (0, 1) for name, x in zip("ml", spans[side], strict=True)]
+        )
         carried = [Span(*loop.carried[:2]), Span(*loop.carried[2:])]
         seen = [span.with_(b, p.found().span) for span, p in zip(carried, _packers(nests, turn), strict=True)]
         ends = b.close_loop(loop, [x for span in seen for x in span])
@@ -191,7 +195,7 @@ def whole(nests: Nests, out: Memory, turns: Sequence[Turn], otherwise: Callable[
 
 def _open(nests: Nests, turn: Turn, carried: Sequence[tuple[str, Value]] = ()) -> Loop:
     """A loop over the turns of a product; what counts them is what counts them in the kernel."""
-    loop = nests.loop("turn", 0, turn.count, 1, carried)
+    loop = nests.loop("turn", 0, turn.times, 1, carried)
     if turn.loop is not None:
         at = nests.b.op("mul", loop.index, constant(turn.step, I64))
         nests.e.registers[turn.loop.index] = nests.b.convert("trunc", at, "i32")
@@ -320,7 +324,11 @@ class _Products:
         b, steps = self.b, self.left.steps
         b.declarations.setdefault("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         tall, wide = -(-self.m // (ROWS * self.tall)), -(-self.n // (2 * WORDS))
-        block = b.op("add", b.op("mul", b.op("lshr", column, constant(1, I64)), constant(tall, I64)), b.op("lshr", row, constant(self.tall - 1, I64)))
+        block = b.op(
+            "add",
+            b.op("mul", b.op("lshr", column, constant(1, I64)), constant(tall, I64)),
+            b.op("lshr", row, constant(self.tall - 1, I64)),
+        )
         turn = b.op("add", b.op("mul", block, constant(steps, I64)), step)
         for side, extent in ((self.left, self.m), (self.right, self.n)):
             bytes = -(-extent // ROWS) * steps * side.parts * TILE

@@ -110,7 +110,9 @@ class Packer:
     def found(self) -> Operand:
         """What was packed beforehand."""
         type = self.span.most.type
-        return Operand(self.to, Span(*[self.b.instruction(f"load {type}, ptr {at}, align 64", type) for at in self._spans]))
+        return Operand(
+            self.to, Span(*[self.b.instruction(f"load {type}, ptr {at}, align 64", type) for at in self._spans])
+        )
 
     def pack(self) -> Operand:
         self.e.begin()

@@ -91,7 +91,9 @@ def room_for(target: Target, dtype: DType, shape: tuple[int, ...]) -> tuple[int,
     width = (count if tail else -(-count // wide) * wide) * lanes
     height = -(-shape[0] // rows) * rows
     if target.matrix_unit:
-        height, width = (max(have, -(-extent // SIDE) * SIDE) for have, extent in zip((height, width), shape, strict=True))
+        height, width = (
+            max(have, -(-extent // SIDE) * SIDE) for have, extent in zip((height, width), shape, strict=True)
+        )
     spare = LINE // dtype.bytes if width * dtype.bytes % ALIASED == 0 else 0
     return height, width + spare
 
