@@ -63,6 +63,8 @@ class Elements:
         self.kept: dict[str, Kept] = {}
         self.copies: dict[str, Copy] = {}
         self.quick: dict[str, str] = {}
+        self.short = False
+        """Whether all that is stored has 16 bits."""
         """Functions of float32 for which others stand."""
         self.lane: str | None = None
         """The index within a vector, inside of the loop over it."""
@@ -235,6 +237,9 @@ class Elements:
         meeting = self.types.arguments(x)
         wanted = (bool_, meeting, meeting) if x.fn == "where" else (meeting,) * len(x.args)
         position = id(x) in self.positions
+        quick = self.quick
+        if self.short and x.fn == "add" and any(isinstance(a, ir.Literal) and abs(a.value) >= 1 for a in x.args):
+            self.quick = {**quick, "erf": "quick_erf"}
         args = []
         for a, dtype in zip(x.args, wanted, strict=True):
             have = self.dtype(a, dtype)
@@ -242,6 +247,7 @@ class Elements:
             short = plain and isinstance(a, ir.Literal) and int32.min < a.value <= int32.max
             made = self.part(a, view, t.shape, int32 if short else have)
             args.append(made if plain else functions.cast(made, have, dtype))
+        self.quick = quick
         if x.fn in ("floordiv", "mod") and isinstance(x.args[1], ir.Literal) and x.args[1].value > 0:
             if meeting.is_integer and self.patterns.is_natural(x.args[0]):
                 made = self._natural(x.fn, meeting, args, x.args[1].value)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ....errors import CompileError
 from ....ir import tile as ir
 from ....ir.dtype import bool_
-from ....ir.tile_access import walk
+from ....ir.tile_access import roots, statements, walk
 from ....ir.tile_checker import check
 from ....ir.tile_types import TileType
 from ..tensor_map import TensorMap
@@ -24,7 +24,7 @@ from .dot import Products
 from .dot_names import lone_product_in_loop, operands_named, tiles_last
 from .effects import atomic, show
 from .elements import Elements
-from .functions import MEMORY, TYPES, Text, cast, from_memory
+from .functions import MEMORY, SHORT_FLOATS, TYPES, Text, cast, from_memory
 from .guard import Guard
 from .layout import NUMBER
 from .named import Named, assignments, position_parts
@@ -84,6 +84,8 @@ class Lowering(Registers):
         self.threads = self.plan.threads
         self.names = Names()
         self.elements = Elements(self.types, self.patterns, position_parts(self.body), self.names.of)
+        stored = [self.types.of(s.pointer).dtype for s in statements(self.body) if isinstance(s, ir.Store)]
+        self.elements.short = all(dtype in SHORT_FLOATS for dtype in stored)
         self.out = Lines()
         self.memory = Shared()
         self.guard = Guard(kernel, self.types, self.body, self.expanded)
@@ -401,7 +403,6 @@ def _only_gathers(loop: ir.For) -> bool:
 
 def _uses(body: Sequence[ir.Statement]) -> dict[str, list[int]]:
     """Which statements use a name, by their identity."""
-    from ....ir.tile_access import roots, statements
 
     uses: dict[str, list[int]] = {}
     for statement in statements(tuple(body)):
