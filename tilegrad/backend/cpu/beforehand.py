@@ -258,7 +258,7 @@ def turns_of(kernel: Kernel, types: Types, target: Target) -> list[Turn]:
                 dot, loop, count = dots[0], s, -(-stop // step)
             case _:
                 return []
-        form = form_of(target, types, dot)
+        form = form_of(target, types, dot, bool(found))
         if form is None or (found and form is not found[0].form):
             return []
         found.append(Turn(dot, loop, sum(turn.times for turn in found), count, form))

@@ -89,14 +89,14 @@ def schedule(form: Form, tall: int, wide: int) -> list[Bring | Multiply]:
     return made
 
 
-def form_of(target: Target, types: Types, product: ir.Dot) -> Form | None:
-    """How the unit makes a product; None: it does not."""
+def form_of(target: Target, types: Types, product: ir.Dot, goes_on: bool = False) -> Form | None:
+    """How the unit makes a product; None: it does not. One that goes on with the sum of others may have few k."""
     (m, k), (_, n) = types.of(product.x).shape, types.of(product.y).shape
     dtype = shared_dtype(types, product.x, product.y)
     if not target.matrix_unit or types.of(product).dtype is not float32 or dtype not in (float32, bfloat16):
         return None
     form = ONE if dtype is bfloat16 else FORMS[product.precision]
-    return form if pays_in_unit(m, k, n, form.parts) else None
+    return form if goes_on or pays_in_unit(m, k, n, form.parts) else None
 
 
 def shared_dtype(types: Types, x: ir.Tile, y: ir.Tile) -> DType | None:
