@@ -17,6 +17,7 @@ from ...runtime import events
 from ...runtime.device import Executable, Runner
 from ...runtime.executable import Steady
 from . import native
+from .beforehand import beforehand
 from .borders import resolved
 from .build import KernelCode, built
 from .deal import Call, deal
@@ -25,6 +26,7 @@ from .outside import look
 from .settle import settle
 from .steady import parted
 from .table import Table
+from .target import target
 
 if TYPE_CHECKING:
     from .device import CpuDevice
@@ -41,7 +43,7 @@ class CpuExecutable(Executable):
     """A compiled program."""
 
     def __init__(self, device: CpuDevice, program: Program, steady: Set[str] = frozenset()) -> None:
-        program = with_borders(program)
+        program = beforehand(with_borders(program), target())
         if steady:
             first, program = parted(program, steady)
             if first is not None:
