@@ -43,7 +43,7 @@ class CpuExecutable(Executable):
     """A compiled program."""
 
     def __init__(self, device: CpuDevice, program: Program, steady: Set[str] = frozenset()) -> None:
-        program = beforehand(with_borders(program), target())
+        program = beforehand(with_borders(program), target(), steady)
         if steady:
             first, program = parted(program, steady)
             if first is not None:
