@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from .eight_bits import EIGHT_BITS
+
 _SNIPPETS = """
 typedef signed char int8;
 typedef unsigned char uint8;
@@ -432,7 +434,7 @@ def _defined(snippet: str) -> list[str]:
 
 
 SNIPPETS: tuple[tuple[tuple[str, ...], str], ...] = tuple(
-    (tuple(_defined(text)), text) for text in _SNIPPETS.strip().split("\n\n")
+    (tuple(_defined(text)), text) for text in (_SNIPPETS + EIGHT_BITS).strip().split("\n\n")
 )
 NAMES = frozenset(name for names, _ in SNIPPETS for name in names)
 """Names that variables of a kernel may not have."""
