@@ -76,6 +76,12 @@ template <> __device__ int whole<int, double>(double x) { return x != x ? 0 : __
 template <> __device__ int64 whole<int64, double>(double x) { return x != x ? 0 : __double2ll_rz(x); }
 template <> __device__ uint64 whole<uint64, double>(double x) { return x != x ? 0 : __double2ull_rz(x); }
 
+// quotient, rest: of a number that is not negative.
+__device__ int quotient(int x, uint32 n) { return int(uint32(x) / n); }
+__device__ int64 quotient(int64 x, uint32 n) { return int64(uint64(x) / n); }
+__device__ int rest(int x, uint32 n) { return int(uint32(x) % n); }
+__device__ int64 rest(int64 x, uint32 n) { return int64(uint64(x) % n); }
+
 // plus, minus, times: integers that wrap.
 __device__ int plus(int x, int y) { return int(uint32(x) + uint32(y)); }
 __device__ int64 plus(int64 x, int64 y) { return int64(uint64(x) + uint64(y)); }
