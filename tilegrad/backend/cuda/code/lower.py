@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ....errors import CompileError
 from ....ir import tile as ir
 from ....ir.dtype import bool_
-from ....ir.tile_access import walk
+from ....ir.tile_access import stored_through, walk
 from ....ir.tile_checker import check
 from ....ir.tile_types import TileType
 from ..tensor_map import TensorMap
@@ -88,6 +88,7 @@ class Lowering(Registers):
         self.memory = Shared()
         self.guard = Guard(kernel, self.types, self.body, self.expanded)
         self.guard.threads = self.threads
+        self.written = stored_through(kernel, self.types)
         self.scopes: list[set[str]] = [{p.name for p in kernel.parameters}]
         self.uses = _uses(self.body)
 
@@ -200,8 +201,7 @@ class Lowering(Registers):
         name, type = self.names.of(p.name), MEMORY[p.dtype.name]
         if not p.pointer:
             return f"{type} {'' if type == TYPES[p.dtype.name] else 'given_'}{name}"
-        const = "" if p.name in self.guard.stored else "const "
-        return f"{const}{type}* {'' if self.guard.is_shared(p.name) else '__restrict__ '}{name}"
+        return f"{self._const(p.name)}{type}* {'' if self.guard.is_shared(p.name) else '__restrict__ '}{name}"
 
     # --- statements ------------------------------------------------------------------------------
 
@@ -377,9 +377,13 @@ class Lowering(Registers):
     def bytes_of(self, type: str) -> int:
         return 16 if type.startswith("Place") else BYTES.get(type, 8)
 
-    def register_type(self, t: TileType) -> str:
-        """The type of an element that a thread holds."""
-        return f"{MEMORY[t.dtype.name]}*" if t.pointer else TYPES[t.dtype.name]
+    def register_type(self, t: TileType, name: str = "") -> str:
+        """The type of an element of a variable that a thread holds."""
+        return f"{self._const(name)}{MEMORY[t.dtype.name]}*" if t.pointer else TYPES[t.dtype.name]
+
+    def _const(self, name: str) -> str:
+        """Before the type of a pointer through which nothing is stored."""
+        return "" if name in self.written else "const "
 
     def is_positional(self, x: ir.Tile | None) -> bool:
         """Whether an expression follows from positions and numbers."""
