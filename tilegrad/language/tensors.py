@@ -19,7 +19,7 @@ from ..ir.tile import Parameter
 from ..lazy import storage as sharing
 from ..lazy.evaluation import compute
 from ..lazy.handle import Handle, mode, one_writer, state, wrap
-from ..lazy.layout import layout
+from ..lazy.layout import is_dense, layout
 from ..runtime.buffer import Buffer
 from ..runtime.device import device
 
@@ -52,6 +52,9 @@ class Memory(NamedTuple):
     offset: int
     extent: int
     itemsize: int
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] | None = None
+    """Of a view whose elements do not lie side by side, or not in order."""
 
     @property
     def address(self) -> tuple[int, int]:
@@ -83,7 +86,8 @@ def memory_of(x: Any) -> Memory:
     found: Any = layout(x)
     shape: Any = value.shape
     span = 1 + sum((n - 1) * s for n, s in zip(shape, found.strides, strict=True)) if 0 not in shape else 0
-    return Memory(whole.buffer, int(found.offset), span, value.type.dtype.bytes)
+    strides = None if is_dense(x) else tuple([int(s) for s in found.strides])
+    return Memory(whole.buffer, int(found.offset), span, value.type.dtype.bytes, shape, strides)
 
 
 def prepare_write(name: str, parameter: str, x: Any) -> Value:
@@ -170,8 +174,8 @@ def written(
 
 def unwritten(call: Any) -> frozenset[str]:
     """The parameters whose tensors were made by `empty`, and never written or read since."""
-    pairs = zip(call.parameters, call.given, strict=True)
-    return frozenset(p.name for p, x in pairs if isinstance(x, Handle) and "arbitrary" in x.own_value().__dict__)
+    pairs = [(p.name, x) for p, x in zip(call.parameters, call.given, strict=True) if isinstance(x, Handle)]
+    return frozenset(n for n, x in pairs if "arbitrary" in (x.base().current() if x._moves else x.own_value()).__dict__)
 
 
 def refuse_overlap(name: str, memories: Sequence[tuple[str, Memory]], stored: frozenset[str]) -> None:
