@@ -22,7 +22,7 @@ from ..ir.dtype import int32, int64
 from ..ir.tile import Atomic
 from ..ir.tile_access import statements
 from ..runtime.device import device
-from .instrumented import NOBODY, Site, Watch, noted
+from .instrumented import NOBODY, Site, Watch, parted
 from .tensors import Memory
 
 if TYPE_CHECKING:
@@ -95,36 +95,46 @@ def check(found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...], u
 
 def _compiled(launch: Checked, unwritten: frozenset[str]) -> bool:
     """Runs the kernel that looks at its accesses; whether there is one. What it finds is looked at again."""
-    cpu, found, memories = device("cpu"), launch.found, launch.memories
+    cpu, memories = device("cpu"), launch.memories
     if any(m.buffer.device is not cpu for m in memories.values()):
         return False
-    holed = frozenset(n for n, view in launch.views.items() if not view.inside.all())
-    made = found.checked(Watch(unwritten, holed))
-    if made is None:
+    watch = Watch(unwritten, frozenset(n for n, view in launch.views.items() if not view.inside.all()))
+    if launch.found.checked(watch) is None:
         return False
-    kernel, compiled = made
-    shadows = {n: cpu.from_host(np.zeros(memories[n].extent, np.int32)) for n in sorted(unwritten)}
-    inside = [cpu.from_host(launch.views[n].inside.view(np.uint8)) for n in sorted(holed)]
-    faults = cpu.from_host(np.full(max(1, len(kernel.sites)), NOBODY, np.int64))
-    given = [a.window() if isinstance(a, Memory) else a for a in launch.arguments]
-    extents = [memories[n].extent for n in kernel.extents]
-    compiled([*given, *extents, *shadows.values(), *inside, faults], launch.grid)
-    words = cpu.to_host(faults, int64, (max(1, len(kernel.sites)),))
     try:
-        for site in np.argsort(words, kind="stable"):
-            if words[site] != NOBODY:
-                _explain(launch, kernel.sites[site], int(words[site]), unwritten)
-        for name, shadow in shadows.items():
-            _refuse_gaps(launch, name, cpu.to_host(shadow, int32, (memories[name].extent,)) != 0)
+        noted, written = _watched(launch, watch)
+        if any(site.nan for _, site in noted):
+            launch.put_back(launch.before)
+            noted, written = _watched(launch, watch._replace(loaded=True))
+        for word, site in noted:
+            _explain(launch, site, word, unwritten)
+        for name, seen in written.items():
+            _refuse_gaps(launch, name, seen)
     except KernelFault:
         launch.put_back(launch.before)
         raise
     return True
 
 
+def _watched(launch: Checked, watch: Watch) -> tuple[list[tuple[int, Site]], dict[str, Any]]:
+    """What programs have noted, the first of them first; which elements of what was unwritten are written."""
+    made = launch.found.checked(watch)
+    assert made is not None, "whether loads are looked at makes no difference"
+    cpu, memories, (kernel, compiled) = device("cpu"), launch.memories, made
+    shadows = {n: cpu.from_host(np.zeros(memories[n].extent, np.int32)) for n in sorted(watch.unwritten)}
+    inside = [cpu.from_host(launch.views[n].inside.view(np.uint8)) for n in sorted(watch.holed)]
+    faults = cpu.from_host(np.full(max(1, len(kernel.sites)), NOBODY, np.int64))
+    given = [a.window() if isinstance(a, Memory) else a for a in launch.arguments]
+    extents = [memories[n].extent for n in kernel.extents]
+    compiled([*given, *extents, *shadows.values(), *inside, faults], launch.grid)
+    words = cpu.to_host(faults, int64, (max(1, len(kernel.sites)),))
+    found = [(int(words[n]), kernel.sites[n]) for n in np.argsort(words, kind="stable") if words[n] != NOBODY]
+    return found, {n: cpu.to_host(x, int32, (memories[n].extent,)) != 0 for n, x in shadows.items()}
+
+
 def _explain(launch: Checked, site: Site, word: int, unwritten: frozenset[str]) -> None:
     """What a program has found, by interpreting it, alone or after others; never returns without saying so."""
-    number, other = noted(word)
+    number, other = parted(word)
     for order in _orders(number, other):
         launch.interpreted(unwritten=unwritten, order=order, nan=False)
     found = launch.found

@@ -12,12 +12,13 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple
 
-from ..ir.dtype import DType, bool_, int32, int64, uint8
+from ..ir.dtype import DType, bool_, int16, int32, int64, uint8
 from ..ir.tile import (
     Apply,
     Assert,
     Assign,
     Atomic,
+    Bitcast,
     BroadcastTo,
     Cast,
     For,
@@ -56,6 +57,8 @@ class Watch(NamedTuple):
     """Nobody has written their elements before."""
     holed: frozenset[str] = frozenset()
     """They are views, with memory between their elements."""
+    loaded: bool = False
+    """Loads are looked at for NaN too: what a program stores after one is nobody's fault."""
 
 
 class Site(NamedTuple):
@@ -63,6 +66,7 @@ class Site(NamedTuple):
 
     statement: Statement
     wrong: str
+    nan: bool = False
 
 
 class Instrumented(NamedTuple):
@@ -87,10 +91,10 @@ def instrumented(kernel: Kernel, types: Types, watch: Watch) -> Instrumented:
     return Instrumented(made, tuple(maker.sites), pointers, watch)
 
 
-def noted(word: int) -> tuple[int, int]:
+def parted(word: int) -> tuple[int, int]:
     """The program that found something, and another one that has to do with it (itself, if there is none).
 
-    >>> noted(7 * BOTH + 3)
+    >>> parted(7 * BOTH + 3)
     (7, 3)
     """
     return divmod(word, BOTH)
@@ -111,7 +115,9 @@ class _Maker(Pointing):
         number = Cast(ProgramId(2), int64) * Cast(NumPrograms(1), int64) + Cast(ProgramId(1), int64)
         number = number * Cast(NumPrograms(0), int64) + Cast(ProgramId(0), int64)
         self.number, self.tainted = self.name("number"), self.name("tainted")
-        self.body: list[Statement] = [Assign(self.number, number), Assign(self.tainted, Literal(False))]
+        self.body: list[Statement] = [Assign(self.number, number)]
+        if watch.loaded:
+            self.body.append(Assign(self.tainted, Literal(False)))
         self.here = self.body
 
     def name(self, hint: str) -> str:
@@ -202,11 +208,8 @@ class _Maker(Pointing):
         new = self.stored(value, pointer, ok)
         self.here.append(Store(target, new, ok))
         if prod(shape) > 1:
-            new = new if isinstance(new, Literal) else self.keep("stored", new)
-            back = self.keep("back", Load(target, ok, new))
-            wrong: Tile = Apply("ne", (back, new))
-            if self.types.of(pointer).dtype.is_float:
-                wrong = wrong & Apply("eq", (new, new)) if not isinstance(new, Literal) else wrong
+            new = new if isinstance(new, Literal | Name) else self.keep("stored", new)
+            wrong = self.different(Load(target, ok, new), new, self.types.of(pointer).dtype)
             self.report(wrong, shape, "a lane stores where another one stores another value")
         if place.base in self.watch.unwritten:
             mine = Cast(Name(self.number) + 1, int32)
@@ -219,38 +222,58 @@ class _Maker(Pointing):
         if not t.dtype.is_float or isinstance(value, Literal):
             return new
         new = self.keep("new", new)
-        born = Apply("ne", (new, new)) & ok & Apply("invert", (Name(self.tainted),))
-        self.report(born, t.shape, "a NaN is stored that was not loaded")
+        found = _whole("bitor", Apply("ne", (new, new)) & ok, t.shape)
+        if self.watch.loaded:
+            found = found & Apply("invert", (Name(self.tainted),))
+        self.note(found, "a NaN is stored that was not loaded", nan=True)
         return new
+
+    def different(self, x: Tile, y: Tile, dtype: DType) -> Tile:
+        """Bit by bit: a NaN is not different from itself."""
+        if not dtype.is_float or isinstance(y, Literal):
+            return Apply("ne", (x, y))
+        bits = next(d for d in (int16, int32, int64) if d.bits == dtype.bits)
+        return Apply("ne", (Bitcast(x, bits), Bitcast(y, bits)))
 
     # --- accesses --------------------------------------------------------------------------------
 
     def access(self, pointer: Tile, mask: Tile | None, reads: bool = True) -> tuple[Place, Tile]:
-        """The elements of an access, and which of them may be touched."""
+        """The elements of an access, and which of them are touched: none, if there is anything wrong with one.
+
+        Tiles of positions are computed again in each use: to keep them costs more.
+        """
         place = self.place(pointer)
         shape = self.types.of(pointer).shape
-        offset = self.keep("at", self.wide_shape(place.offset, pointer))
-        bad = (offset < 0) | (offset >= Name(f"{place.base}_extent{self.tail}")) | Apply("ne", (offset, place.exact))
-        ok = self.touched(bad, mask, shape, f"an access outside {place.base}, or at an offset that overflows")
+        offset = self.wide_shape(place.offset, pointer)
+        ok = self.touched(self.astray(offset, place), mask, shape, f"{place.base} is left, or an offset overflows")
         if place.base in self.watch.holed:
             member = Load(Name(f"{place.base}_inside{self.tail}") + offset, ok, Literal(1))
-            bad = Apply("eq", (member, Literal(0)))
-            ok = self.touched(bad, ok, shape, f"an access between the elements of {place.base}")
+            hole = Apply("sub", (Cast(member, int64), Literal(1)))
+            ok = self.touched(hole, ok, shape, f"an access between the elements of {place.base}")
         if reads and place.base in self.watch.unwritten:
             self.look_at_writer(place.base, offset, ok, shape)
         return Place(place.base, offset, place.exact), ok
 
+    def astray(self, offset: Tile, place: Place) -> Tile:
+        """A number that is negative if the offset is, or beyond the extent, or not what it is in 64 bits.
+
+        One comparison of all lanes together costs a third of three comparisons of each.
+        """
+        last = Name(f"{place.base}_extent{self.tail}") - 1
+        off = Apply("bitxor", (offset, place.exact))
+        return offset | (last - offset) | off | Apply("neg", (off,))
+
     def touched(self, bad: Tile, mask: Tile | None, shape: tuple[int, ...], wrong: str) -> Tile:
-        """Reports what is bad; the lanes that are not."""
-        bad = self.keep("bad", bad if mask is None else bad & mask)
-        self.report(bad, shape, wrong)
-        good: Tile = Apply("invert", (bad,))
-        return self.keep("ok", good if mask is None else good & mask)
+        """Reports where a number is negative; the lanes that may be touched."""
+        bad = bad if mask is None else Apply("where", (mask, bad, Literal(0)))
+        found = self.note(_whole("bitor", bad, shape) < 0, wrong)
+        good: Tile = Apply("invert", (found,))
+        return good if mask is None else good & mask
 
     def look_at_writer(self, base: str, offset: Tile, ok: Tile, shape: tuple[int, ...]) -> None:
         """Only what this program has written may be read; where programs wait for each other, what any has."""
         mine = Cast(Name(self.number) + 1, int32)
-        seen = self.keep("seen", Load(Name(f"{base}_written{self.tail}") + offset, ok, mine))
+        seen = Load(Name(f"{base}_written{self.tail}") + offset, ok, mine)
         bad = Apply("eq", (seen, Literal(0))) if self.locks else Apply("ne", (seen, mine))
         self.report(bad, shape, f"an element of {base} is read that this program has not written", seen)
 
@@ -260,19 +283,21 @@ class _Maker(Pointing):
         return Name(name)
 
     def report(self, bad: Tile, shape: tuple[int, ...], wrong: str, writer: Tile | None = None) -> None:
-        """Notes this program at this place if anything is bad, and one of those who wrote there."""
-        site = len(self.sites)
-        self.sites.append(Site(self.at, wrong))
-        bad = self.keep("bad", bad)
-        outer, self.here = self.here, []
-        number: Tile = Name(self.number)
-        other = number
+        """Notes this program if anything is bad, and one of those who wrote there."""
+        other = None
         if writer is not None:
-            known = _whole("maximum", Apply("where", (bad, writer, Literal(0))), shape)
-            other = Apply("where", (known > 0, Cast(known, int64) - 1, number))
-        self.here.append(Atomic("min", Name(f"faults{self.tail}") + site, number * BOTH + other))
-        note, self.here = tuple(self.here), outer
-        self.here.append(If(self.keep("wrong", _whole("bitor", bad, shape)), note))
+            other = _whole("maximum", Apply("where", (bad, writer, Literal(0))), shape)
+        self.note(_whole("bitor", bad, shape), wrong, other)
+
+    def note(self, found: Tile, wrong: str, writer: Tile | None = None, nan: bool = False) -> Name:
+        """Notes this program at this place if something was found; whether it was."""
+        site = len(self.sites)
+        self.sites.append(Site(self.at, wrong, nan))
+        number: Tile = Name(self.number)
+        other = number if writer is None else Apply("where", (writer > 0, Cast(writer, int64) - 1, number))
+        kept = self.keep("wrong", found)
+        self.here.append(If(kept, (Atomic("min", Name(f"faults{self.tail}") + site, number * BOTH + other),)))
+        return kept
 
     def load(self, x: Load) -> Tile:
         found = self.loads.get(id(x))
@@ -282,9 +307,10 @@ class _Maker(Pointing):
             t = self.types.of(x)
             other = poison(t.dtype) if x.other is None else self.value(x.other)
             made = self.keep("loaded", Load(Name(place.base) + place.offset, ok, other))
-            if t.dtype.is_float:
-                nan = _whole("bitor", Apply("ne", (made, made)) & ok, t.shape)
-                self.here.append(Assign(self.tainted, Name(self.tainted) | nan))
+            if t.dtype.is_float and self.watch.loaded:
+                nan: Tile = Apply("ne", (made, made))
+                nan = nan & ok if x.other is None and mask is not None else nan
+                self.here.append(Assign(self.tainted, Name(self.tainted) | _whole("bitor", nan, t.shape)))
             found = self.loads[id(x)] = (x, made)
         return found[1]
 
