@@ -264,6 +264,8 @@ class KernelFunction(KernelBase, Launchable):
         ]
         refuse_overlap(self.fn.__name__, memories, stored)
         by_name: dict[str, Memory] = dict(memories)
+        for alias, name in call.same.items():
+            by_name[name] = by_name[name].joined(by_name[alias])
         numbers = {p.name: x for p, x in zip(call.parameters, call.given, strict=True) if not isinstance(x, Handle)}
         return [by_name[p.name] if p.pointer else numbers[p.name] for p in found.ir.parameters]
 

@@ -60,6 +60,11 @@ class Memory(NamedTuple):
     def address(self) -> tuple[int, int]:
         return id(self.buffer), self.offset
 
+    def joined(self, other: Memory) -> Memory:
+        """The memory of two tensors that begin at one place."""
+        longer = max(self, other, key=lambda memory: memory.extent)
+        return self if other == self else longer._replace(shape=(), strides=None)
+
     def window(self) -> Buffer:
         return Window(self.buffer, self.offset * self.itemsize) if self.offset else self.buffer
 
