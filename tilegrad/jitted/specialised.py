@@ -43,6 +43,10 @@ class Call(Node):
     """Whether gradients can be taken of what is computed."""
 
 
+MOST_EXTENT = 2**31
+"""An axis that varies is shorter: kernels of users count along it in 32 bits."""
+
+
 class Kind(Node):
     """The calls that one program is for."""
 
@@ -90,7 +94,7 @@ def _binds(type: TensorType, have: TensorType, sizes: dict[str, int]) -> bool:
     for wanted, extent in zip(type.shape, have.shape, strict=True):
         if isinstance(wanted, Size):
             (name,) = wanted.names()
-            if not isinstance(extent, int) or extent < 2 or sizes.setdefault(name, extent) != extent:
+            if not isinstance(extent, int) or not 2 <= extent < MOST_EXTENT or sizes.setdefault(name, extent) != extent:
                 return False
         elif wanted != extent:
             return False

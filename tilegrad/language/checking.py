@@ -170,13 +170,16 @@ def _refuse_gaps(launch: Checked, name: str, seen: Any) -> None:
 
 
 def view_of(memory: Memory) -> View | None:
-    """Which places in the memory of a view are its elements; None for a tensor whose elements lie side by side."""
+    """Which places in the memory of a view are its elements; None where each place is one of them."""
     if memory.strides is None or memory.extent == 0:
         return None
     inside = np.zeros(memory.extent, np.bool_)
     np.lib.stride_tricks.as_strided(inside, memory.shape, memory.strides)[...] = True
+    shared = prod(memory.shape) > int(inside.sum())
+    if inside.all() and not shared:
+        return None
     text = f"a view of shape {list(memory.shape)} with strides {memory.strides}"
-    return View(inside, prod(memory.shape) > int(inside.sum()), text)
+    return View(inside, shared, text)
 
 
 def race(found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...], orders: int = ORDERS) -> None:

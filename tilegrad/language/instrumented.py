@@ -12,6 +12,7 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple
 
+from ..backend.reference.positions import position_parts
 from ..ir.dtype import DType, bool_, int16, int32, int64, uint8
 from ..ir.tile import (
     Apply,
@@ -40,7 +41,7 @@ from ..ir.tile import (
     While,
     parts,
 )
-from ..ir.tile_access import statements, walk
+from ..ir.tile_access import roots, statements, walk
 from ..ir.tile_types import Types
 from .pointing import Place, Pointing, Unsupported
 
@@ -107,7 +108,7 @@ class _Maker(Pointing):
         every = list(statements(kernel.body))
         self.known = set(types.variables)
         bases = {p.name: p.name for p in kernel.parameters if p.pointer}
-        super().__init__(types, bases, frozenset(s.name for s in every if isinstance(s, Assign)), _tail(self.known))
+        super().__init__(types, bases, _followed(kernel), _tail(self.known))
         self.watch = watch
         self.locks = any(isinstance(s, Atomic) and s.fn in ("cas", "xchg") for s in every)
         self.sites: list[Site] = []
@@ -198,8 +199,10 @@ class _Maker(Pointing):
             exact, offset = self.wide_shape(place.exact, value), self.wide_shape(place.offset, value)
             return [Assign(self.exact_name(name), exact), Assign(name, offset)]
         made: Statement = Assign(name, self.value(value))
-        if t.dtype.kind != "int":
+        if not self.has_exact(name):
             return [made]
+        if self.is_exact(value):
+            return [made, Assign(self.exact_name(name), Cast(Name(name), int64))]
         return [Assign(self.exact_name(name), self.in_64_bits(self.exact(value))), made]
 
     def store(self, pointer: Tile, value: Tile, mask: Tile | None) -> list[Statement]:
@@ -330,6 +333,14 @@ class _Maker(Pointing):
         wrong = self.keep("wrong", (index < 0) | (index >= extent))
         self.report(wrong, self.types.of(x).shape, "an element is gathered that is outside its axis")
         return Apply("where", (wrong, Literal(0), index))
+
+
+def _followed(kernel: Kernel) -> frozenset[str]:
+    """The variables that positions are made of."""
+    found = position_parts(kernel)
+    assigned = {s.name for s in statements(kernel.body) if isinstance(s, Assign)}
+    every = walk(*[x for s in statements(kernel.body) for x in roots(s)])
+    return frozenset(x.name for x in every if isinstance(x, Name) and id(x) in found) & assigned
 
 
 def _whole(fn: str, x: Tile, shape: tuple[int, ...]) -> Tile:

@@ -56,6 +56,11 @@ class Pointing:
                 )
         raise Unsupported
 
+    def is_exact(self, x: Tile) -> bool:
+        """Whether an integer expression cannot overflow itself, and so is not computed again in 64 bits."""
+        followed = Literal | Apply | Cast | Expand | BroadcastTo | Reshape | Trans | Full | Name
+        return not isinstance(x, followed)
+
     def exact(self, x: Tile) -> Tile:
         """An integer expression as it would be in 64 bits all the way."""
         match x:
@@ -76,7 +81,7 @@ class Pointing:
         return Cast(self.value(x), int64)
 
     def has_exact(self, name: str) -> bool:
-        """Whether a variable is followed in 64 bits: all signed ones but parameters and the counters of loops."""
+        """Whether a variable is followed in 64 bits: signed ones that positions are made of, no counters of loops."""
         return self.types.variables[name].dtype.kind == "int" and name in self.followed
 
     def exact_name(self, name: str) -> str:

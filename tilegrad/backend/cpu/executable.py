@@ -16,6 +16,7 @@ from ...ir.program import Launch, Program
 from ...runtime import events
 from ...runtime.device import Executable, Runner
 from . import native
+from .beforehand import beforehand
 from .borders import resolved
 from .build import KernelCode, built
 from .deal import Call, deal
@@ -23,6 +24,7 @@ from .moulds import maker
 from .outside import look
 from .settle import settle
 from .table import Table
+from .target import target
 
 if TYPE_CHECKING:
     from .device import CpuDevice
@@ -39,7 +41,7 @@ class CpuExecutable(Executable):
     """A compiled program."""
 
     def __init__(self, device: CpuDevice, program: Program) -> None:
-        program = with_borders(program)
+        program = beforehand(with_borders(program), target())
         super().__init__(program)
         self.device = device
         self.code = built([step.kernel for step in program.steps if isinstance(step, Launch)])

@@ -15,6 +15,7 @@ from ...ir.size import Size, known
 from ...ir.tile import Kernel, Name, Store
 from ...ir.tile_access import statements, walk
 from ...runtime.work import settled
+from .beforehand import Packing
 from .deal import Call, Span
 from .outside import OutsideCall
 from .pool import ALIGNMENT
@@ -178,6 +179,8 @@ class _Settler:
 def written(kernel: Kernel, arguments: Sequence[str | int]) -> set[str]:
     """The buffers that a launch writes; all that it has where its stores do not say."""
     pointers = {p.name: a for p, a in zip(kernel.parameters, arguments, strict=True) if isinstance(a, str)}
+    if isinstance(kernel, Packing):
+        return {pointers[kernel.parameters[-1].name]}
     found: set[str] = set()
     for statement in statements(kernel.body):
         if isinstance(statement, Store):

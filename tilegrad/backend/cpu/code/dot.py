@@ -36,6 +36,8 @@ AHEAD, FETCHED = 128, 64
 """Turns in which the next block of the result comes to the first cache, at least; and how many bytes come at a time."""
 MANY = 16
 """Vectors of a row among which one that is computed in vain does not matter."""
+SIDE = 16
+"""Rows and columns of a tile of the matrix unit."""
 ALIASED, LINE = 1024, 128
 """Bytes after which memory falls on the same places of a first cache again, or nearly; and what moves it on."""
 
@@ -87,8 +89,13 @@ def room_for(target: Target, dtype: DType, shape: tuple[int, ...]) -> tuple[int,
     rows, wide, tail = block_of(target, dtype, shape)
     count = -(-shape[1] // lanes)
     width = (count if tail else -(-count // wide) * wide) * lanes
+    height = -(-shape[0] // rows) * rows
+    if target.matrix_unit:
+        height, width = (
+            max(have, -(-extent // SIDE) * SIDE) for have, extent in zip((height, width), shape, strict=True)
+        )
     spare = LINE // dtype.bytes if width * dtype.bytes % ALIASED == 0 else 0
-    return -(-shape[0] // rows) * rows, width + spare
+    return height, width + spare
 
 
 def dot(nests: Nests, out: Memory, x: ir.Dot) -> None:
@@ -98,7 +105,7 @@ def dot(nests: Nests, out: Memory, x: ir.Dot) -> None:
     if accumulator is not None and not here:
         nests.keep(out, accumulator)
     fresh = accumulator is None
-    form = amx.form_of(nests.target, e, out, y, z, x.precision)
+    form = None if nests.plain else amx.form_of(nests.target, e.types, x)
     if form is None:
         _Dot(nests, out, y, z).write(fresh)
     else:
