@@ -189,9 +189,9 @@ LAUNCHES = {
         "a pointer keeps its type, and this is a pointer to float32",
     ),
     "a type that there is not": (
-        lambda k: made("tl.store(x, tl.load(x).to(tl.float8e5))")[1](X, OUT, 30, BLOCK=8),
+        lambda k: made("tl.store(x, tl.load(x).to(tl.float8e5b16))")[1](X, OUT, 30, BLOCK=8),
         KernelSourceError,
-        "there are no elements of tl.float8e5",
+        "there are no elements of tl.float8e5b16",
     ),
     "a large grid": (lambda k: k[(2**31,)](X, OUT, 30, BLOCK=8), KernelLaunchError, "0 to 2147483647 are possible"),
     "two devices": (

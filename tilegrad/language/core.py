@@ -6,6 +6,8 @@ from ..ir.dtype import DType as dtype
 from ..ir.dtype import (
     bfloat16,
     bool_,
+    float8_e4m3fn,
+    float8_e5m2,
     float16,
     float32,
     float64,
@@ -123,13 +125,11 @@ from .shaping import (
 )
 from .values import Lacking, constexpr
 
-int1 = bool_
+int1, float8e4nv, float8e5 = bool_, float8_e4m3fn, float8_e5m2
 abs, all, any, max, min, range, sum = abs_, all_, any_, max_, min_, range_, sum_
 view = METHODS["view"] = reshape
 
-float8e4nv, float8e4b8, float8e4b15, float8e5, float8e5b16 = map(
-    Lacking, ("float8e4nv", "float8e4b8", "float8e4b15", "float8e5", "float8e5b16")
-)
+float8e4b8, float8e4b15, float8e5b16 = map(Lacking, ("float8e4b8", "float8e4b15", "float8e5b16"))
 
 
 class const:
@@ -142,8 +142,9 @@ __all__ = [
     "atomic_or", "atomic_xchg", "atomic_xor", "bfloat16", "bool_", "broadcast", "broadcast_to", "cast", "cat",
     "cdiv", "ceil", "clamp", "const", "constexpr", "cos", "cummax", "cummin", "cumprod", "cumsum", "debug_barrier",
     "device_assert", "device_print", "div_rn", "dot", "dtype", "erf", "exp", "exp2", "expand_dims", "fdiv", "flip",
-    "float16", "float32", "float64", "float8e4b15", "float8e4b8", "float8e4nv", "float8e5", "float8e5b16", "floor",
-    "fma", "full", "gather", "int1", "int16", "int32", "int64", "int8", "interleave", "join", "load",
+    "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "float8e4b15", "float8e4b8",
+    "float8e4nv", "float8e5", "float8e5b16", "floor", "fma",
+    "full", "gather", "int1", "int16", "int32", "int64", "int8", "interleave", "join", "load",
     "load_tensor_descriptor", "log", "log2", "logical_and", "logical_not", "logical_or", "make_block_ptr",
     "make_tensor_descriptor", "math", "max", "max_", "max_constancy", "max_contiguous", "maximum", "min", "min_",
     "minimum", "multiple_of", "num_programs", "permute", "pointer_type", "program_id", "range", "range_", "ravel",

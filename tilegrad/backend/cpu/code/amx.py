@@ -37,6 +37,8 @@ class Form(NamedTuple):
     products: tuple[tuple[int, int], ...]
 
 
+PLAIN = Form(0, ())
+"""Of what is left to multiply-adds."""
 ONE = Form(1, ((0, 0),))
 THREE = Form(2, ((0, 1), (0, 0), (1, 0)))
 SIX = Form(3, ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)))

@@ -27,6 +27,7 @@ from .dot import dot, room_for
 from .effects import atomic, show
 from .elements import Elements, Memory
 from .nests import Nests
+from .packing import lay
 from .parts import Part, in_parts, turns
 from .sums import added_in_place
 
@@ -72,7 +73,8 @@ class _Lowering:
         self.whole: list[Turn] = []
         """The products of a sum whose operands have all been packed beforehand."""
         if isinstance(kernel, Fed):
-            self.nests.packed = {(p.operand, p.right): p.place for p in kernel.packed}
+            self.nests.packed = {(p.operand, p.right): p.place for p in kernel.packed if not p.panels}
+            self.nests.laid = {(p.operand, p.right): p.place for p in kernel.packed if p.panels}
             self.whole = whole_sum(kernel, self.e.types, target)
         self.assigned: dict[str, int] = {}
         self.used: dict[str, int] = {}
@@ -269,7 +271,10 @@ class _Lowering:
     def _assign(self, name: str, value: ir.Tile) -> None:
         if isinstance(self.kernel, Packing) and name in self.kernel.names:
             place = self.e.of(self.kernel.place, [], 0, uint8)
-            Packer(self.nests, value, self.kernel.parts, self.kernel.right, place).pack()
+            if self.kernel.width:
+                lay(self.nests, value, self.kernel.right, self.kernel.width, place)
+            else:
+                Packer(self.nests, value, self.kernel.parts, self.kernel.right, place).pack()
             return
         t = self.e.types.variables[name]
         if self.assigned[name] == 1 and not t.shape:
