@@ -17,6 +17,7 @@ from ..ir.position import flat_position, row_major
 from ..ir.scalar import Expr, Index, Position, Read, const, facts, substitute
 from ..ir.size import Dim, Size, product
 from ..runtime.grain import Grain
+from .picked import picked
 
 WEIGHTS = {"free": 0, "cheap": 1, "dear": 8}
 DEAR = ("exp", "log", "sin", "cos", "tan", "erf", "pow", "sigmoid", "sqrt", "div")
@@ -76,6 +77,8 @@ def elements(graph: Graph, grain: Grain = Grain()) -> dict[Value, Element]:
             nodes[value] = Element(canonical(value.shape), const(0, int64))
             continue
         element = compose(value, inlined) if value.op != "laid" else _laid(value, inlined)
+        if grain.powers:
+            element = Element(element.position, picked(element.expr))
         known = facts(element.expr)
         weight = WEIGHTS[value.cost] + sum(weights.get(x, 0) for x in value.inputs)
         if value in kept or known.loops or _is_kept(value, weight, known.reads, consumers):
