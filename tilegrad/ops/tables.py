@@ -4,7 +4,8 @@
     RowStarts     where in that order each row of the table begins
     SummedRows    for each row of the table the sum of what goes there
 
-So each row is written once, by one instance, and nobody goes through all entries for it. `transform/tables.py` makes them of one.
+So each row is written once, by one instance, and nobody goes through all entries for it. `transform/tables.py` makes
+them of one.
 """
 
 from __future__ import annotations

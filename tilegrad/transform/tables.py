@@ -37,15 +37,15 @@ def by_rows(value: Value) -> Value | None:
         return None
     base = value.base.inputs[0] if isinstance(value.base, Expand) else value.base
     (index,) = value.indices
-    sizes = (product(index.shape), value.sizes[0], product(value.sizes[1:]))
-    if not isinstance(base, Fill) or base.value != 0 or not all(isinstance(n, int) for n in sizes):
+    entries, rows, columns = product(index.shape), value.sizes[0], product(value.sizes[1:])
+    if not isinstance(entries, int) or not isinstance(rows, int) or not isinstance(columns, int):
         return None
-    entries, rows, columns = sizes
-    if not LEAST_ENTRIES <= entries <= MOST_ENTRIES or columns < LEAST_COLUMNS or not 0 < rows < 1 << 31:  # type: ignore[operator]
+    if not isinstance(base, Fill) or base.value != 0 or not 0 < rows < 1 << 31:
+        return None
+    if not LEAST_ENTRIES <= entries <= MOST_ENTRIES or columns < LEAST_COLUMNS:
         return None
     wide = reshape(cast(index, int64), (entries,))
-    wide = where(lt(wide, 0), add(wide, rows), wide)  # type: ignore[arg-type]
-    inside = cast(maximum(minimum(wide, rows - 1), 0), int32)  # type: ignore[operator]
+    wide = where(lt(wide, 0), add(wide, rows), wide)
+    inside = cast(maximum(minimum(wide, rows - 1), 0), int32)
     order = SortedKeys(inside)
-    made = SummedRows(order, RowStarts(order, rows), value.source, columns)  # type: ignore[arg-type]
-    return reshape(made, value.sizes)
+    return reshape(SummedRows(order, RowStarts(order, rows), value.source, columns), value.sizes)
