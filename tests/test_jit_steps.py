@@ -124,7 +124,7 @@ def test_memory_of_gradients_is_written_again() -> None:
     """On a GPU that does nothing: a step whose gradients nobody holds takes no memory but that of its loss."""
     with changed(cuda="null"):
         training = Training("cuda", tg.jit)
-        for n in (0, 1, 2, 3):
+        for _ in range(4):
             training.step(training.x, training.y)
         before = [p.grad for p in training.model.parameters()]
         places = [g._value.buffer.address for g in before]

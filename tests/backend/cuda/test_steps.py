@@ -9,6 +9,6 @@ from tests.test_jit_steps import Training, compare, holds_gradients, puts_gradie
 from tilegrad.backend.cuda.device import CudaDevice
 
 
-@pytest.mark.parametrize("meanwhile", (holds_gradients, puts_gradients, reads_gradients_later))
+@pytest.mark.parametrize("meanwhile", [holds_gradients, puts_gradients, reads_gradients_later])
 def test_steps_on_a_gpu(gpu: CudaDevice, meanwhile: Callable[[Training, list[Any]], None]) -> None:
     compare(gpu.name, meanwhile)
