@@ -26,23 +26,21 @@ SMALL_PART = 16
 def computed_again(groups: Sequence[Group], outputs: frozenset[Value]) -> list[Group]:
     """The groups with such intermediates computed where they are read."""
     found = list(groups)
-    for n, group in enumerate(groups):
-        if group.kind != "rows":
+    for n, value in [(n, v) for n, g in enumerate(groups) if g.kind == "rows" for v in g.stored]:
+        group = found[n]
+        if value in outputs or typical(value.type.bytes) < LARGE:
             continue
-        for member in group.members:
-            value = member.value
-            if value not in found[n].stored or value in outputs or typical(value.type.bytes) < LARGE:
-                continue
-            readers = [m for m, g in enumerate(found) if m != n and value in g.needs()]
-            made = _from_memory(group, member)
-            if made is None or not readers or not all(_may_compute(found[m], value) for m in readers):
-                continue
-            expr, sums = made
-            kept = {*found[n].stored, *sums} - {value}
-            if kept:
-                found[n] = group.replaced(stored=tuple([v for v in group.values() if v in kept]), after=found[n].after)
-                for m in readers:
-                    found[m] = _with(found[m], member, expr)
+        readers = [m for m, g in enumerate(found) if m != n and value in g.needs()]
+        member = next(m for m in group.members if m.value is value)
+        made = _from_memory(group, member)
+        if made is None or not readers or not all(_may_compute(found[m], value) for m in readers):
+            continue
+        expr, sums = made
+        kept = {*group.stored, *sums} - {value}
+        if kept:
+            found[n] = group.replaced(stored=tuple([v for v in group.values() if v in kept]))
+            for m in readers:
+                found[m] = _with(found[m], member, expr)
     return found
 
 
