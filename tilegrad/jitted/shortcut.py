@@ -69,6 +69,9 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
         run = kept_gradients(len(program.gradients))
     elif program.gradients:
         run = ["program.let_go()", *run]
+    if program.steady is not None:
+        names["kept"] = program.steady.buffers
+        run = ["given = (*given, *kept(given))", *run]
     if program.compiled.elsewhere:
         run = ["given = program.compiled.brought(given)", *run]
     exec(_source(kind.tracked, list(values), stateful, bool(program.constants), [*run, *ending]), names)
