@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ..ir import tile
-from ..ir.dtype import DType, bool_, int32, int64
+from ..ir.dtype import DType, bool_, float32, int32, int64
 from ..ir.functions import REDUCERS, identity
 from ..ir.graph import Value
 from ..ir.position import bounds
@@ -25,9 +25,11 @@ from ..ir.scalar import (
     Scan,
     Symbol,
     apply,
+    cast,
     const,
     facts,
     parts,
+    reduce,
     size,
     walk,
 )
@@ -41,6 +43,27 @@ LONGEST_DESCENT = 60
 """How deep the recursion into an expression goes before its parts are taken from the bottom up."""
 
 Axes = tuple[Index, ...]
+
+
+def beyond(guard: Expr, index: Index) -> Expr:
+    """What a guard says inside of a reduction along an index: outside, the index is that of the element.
+
+    >>> from ..ir.scalar import fresh_index
+    >>> i, k = fresh_index(3), fresh_index(3)
+    >>> of_i, of_k = apply("lt", i, const(2, int64)), apply("lt", k, const(2, int64))
+    >>> beyond(apply("bitand", of_i, of_k), k) is of_i
+    True
+    """
+    if guard is TRUE or not any(part is index for part in walk(guard)):
+        return guard
+    match guard:
+        case Apply("bitand", (x, y)):
+            left, right = beyond(x, index), beyond(y, index)
+            return right if left is TRUE else left if right is TRUE else apply("bitand", left, right)
+    if sum(isinstance(part, Index) for part in walk(guard)) == 1 and not facts(guard).data:
+        return TRUE
+    # what is reduced serves all elements along the index: it is wanted where one of them wants it
+    return apply("gt", reduce("maximum", index, cast(guard, float32)), const(0, float32))
 
 
 class Emitter:
@@ -169,11 +192,11 @@ class Emitter:
                 fn = "mul" if fn in PRECISION_OF else fn  # what no dot computes is as exact as it can be
                 return self._applied(fn, [self.emit(a, guard) for a in args], args)
             case Reduce(fn, index, body):
-                value, axes = self.inside(fn, index, body, *self.emit(body, guard))
+                value, axes = self.inside(fn, index, body, *self.emit(body, beyond(guard, index)))
                 return self._reduced(fn, index, value, axes, body.dtype)
             case Scan(fn, index, body, at):
                 assert at is index
-                return self._scanned(fn, index, body, *self.emit(body, guard))
+                return self._scanned(fn, index, body, *self.emit(body, beyond(guard, index)))
         raise NotImplementedError(str(e))
 
     def _scanned(self, fn: str, index: Index, body: Expr, value: Tile, axes: Axes) -> tuple[Tile, Axes]:
