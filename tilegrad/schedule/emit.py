@@ -77,6 +77,8 @@ class Emitter:
         self.known: dict[tuple[Expr, Expr], tuple[Tile, Axes]] = {}
         self._level = 0
         self.variables: dict[Index, str] = {}
+        self.long: set[str] = set()
+        """Positions in int64, by name."""
         self.bound: dict[Index, Dim] = {}
         """The extents of the axes that tiles overhang: there, elements are masked."""
         self.begins: dict[Index, Tile] = {}
@@ -103,6 +105,8 @@ class Emitter:
 
     def assign(self, stem: str, value: Tile) -> Name:
         name = self.fresh(stem)
+        if self._is_wide(value):
+            self.long.add(name)
         self.body.append(Assign(name, value))
         return Name(name)
 
@@ -264,6 +268,17 @@ class Emitter:
             return tile.Cast(value, int64)
         return value
 
+    def _is_wide(self, value: Tile) -> bool:
+        """Whether a position is in int64 after all, since one of its parts does not fit in int32."""
+        match value:
+            case tile.Cast(_, dtype):
+                return dtype is int64
+            case tile.Apply(_, args):
+                return any(self._is_wide(x) for x in args)
+            case Name(name):
+                return name in self.long
+        return False
+
     def _is_position(self, e: Expr) -> bool:
         known = facts(e)
         return not known.data and not known.symbols
@@ -313,7 +328,8 @@ class Emitter:
         """An offset as a tile that has all of the axes, as what meets a mask must."""
         shape = tuple(self.block[a] for a in every)
         if not axes:
-            dtype = int32 if isinstance(where, Literal) or self._is_position(offset) else int64
+            short = isinstance(where, Literal) or (self._is_position(offset) and not self._is_wide(where))
+            dtype = int32 if short else int64
             return tile.Full(shape, where, dtype) if every else where
         lifted = self.lift(where, axes, every)
         return lifted if len(axes) == len(every) else tile.BroadcastTo(lifted, shape)
