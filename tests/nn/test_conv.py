@@ -245,7 +245,8 @@ def test_a_batch_that_varies() -> None:
 
 TURNED_BACK: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((1, 1, 3, 2), (1, 1, 2, 3), {"stride": (1, 2), "padding": (1, 0)}),
-    ((3, 3, 7, 6, 4), (3, 1, 1, 3, 3), {"stride": (3, 3, 2), "padding": (1, 1, 2), "output_padding": (0, 2, 1), "groups": 3}),
+    ((3, 3, 7, 6, 4), (3, 1, 1, 3, 3),
+     {"stride": (3, 3, 2), "padding": (1, 1, 2), "output_padding": (0, 2, 1), "groups": 3}),
     ((1, 2, 2, 1), (2, 1, 2, 3), {"stride": (3, 1), "padding": (1, 1), "dilation": (2, 2)}),
 ]  # fmt: skip
 
