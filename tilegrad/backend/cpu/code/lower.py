@@ -29,6 +29,7 @@ from .elements import Elements, Memory
 from .nests import Nests
 from .packing import lay
 from .parts import Part, in_parts, turns
+from .sums import added_in_place
 
 LOOPS = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
 """Expressions that need loops of their own."""
@@ -86,6 +87,7 @@ class _Lowering:
         """Names that products are added to."""
         self.first: set[int] = set()
         """The products that begin a sum."""
+        self.in_place = added_in_place(kernel)
         for statement in statements(kernel.body):
             self._note(statement)
 
@@ -386,7 +388,8 @@ class _Lowering:
         t = self.e.types.of(x)
         match x:
             case ir.Dot(_, _, accumulator):
-                out = self.e.memory.get(accumulator.name) if isinstance(accumulator, ir.Name) else None
+                added = accumulator.name if isinstance(accumulator, ir.Name) and id(x) in self.in_place else ""
+                out = self.e.memory.get(added)
                 out = out or self.e.allocate(t.dtype, t.shape, "dot", room=room_for(self.target, t.dtype, t.shape))
                 dot(self.nests, out, ir.Dot(x.x, x.y, None, x.precision) if id(x) in self.first else x)
             case ir.Reduce(fn, y, axis):
