@@ -193,7 +193,6 @@ ASM = {
     'asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(from) : "memory");': "x = *(uint32*)(shared + from);",
     'asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r[n]) : "f"(x));': "r[n] = as_tf32(x);",
     'asm volatile("prefetch.global.L2 [%0];" :: "l"(p));': "",
-    'asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(sum * y));': "power = exp2f(sum * y);",
     'asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));': "y = tanhf(x);",
     'asm volatile("cp.async.commit_group;" ::: "memory");': "",
     'asm volatile("cp.async.wait_group %0;" :: "n"(left) : "memory");': "",

@@ -11,7 +11,7 @@ from math import prod
 from typing import NamedTuple
 
 from ....ir import tile as ir
-from ....ir.dtype import DType, bool_, float32, int32
+from ....ir.dtype import DType, bfloat16, bool_, float16, float32, int32
 from ....ir.tile_access import walk
 from ....ir.tile_types import TileType, Types
 from . import functions
@@ -63,8 +63,6 @@ class Elements:
         self.kept: dict[str, Kept] = {}
         self.copies: dict[str, Copy] = {}
         self.quick: dict[str, str] = {}
-        self.short = False
-        """Whether all that is stored has 16 bits."""
         """Functions of float32 for which others stand."""
         self.lane: str | None = None
         """The index within a vector, inside of the loop over it."""
@@ -116,6 +114,8 @@ class Elements:
                 return Text(f"grid_{axis}")
             case ir.Cast(y, target):
                 have = self.dtype(y, target)
+                if have is float32 and target in (float16, bfloat16):
+                    return functions.cast(self._to_be_rounded(y, view), have, target)
                 return functions.cast(self.of(y, view, have), have, target)
             case ir.Bitcast(y, target):
                 have = self.types.of(y).dtype
@@ -134,6 +134,14 @@ class Elements:
             case ir.Gather(y, index, axis):
                 return self.of(y, self._gathered(view, index, axis, self.shape(y)), t.dtype)
         raise NotImplementedError(type(x).__name__)
+
+    def _to_be_rounded(self, x: ir.Tile, view: View) -> Text:
+        """The element of an expression of float32 of which 16 bits are wanted."""
+        before = self.quick
+        self.quick = {**functions.ROUNDED, **before}
+        made = self.of(x, view, float32)
+        self.quick = before
+        return made
 
     # --- names -----------------------------------------------------------------------------------
 
@@ -237,9 +245,6 @@ class Elements:
         meeting = self.types.arguments(x)
         wanted = (bool_, meeting, meeting) if x.fn == "where" else (meeting,) * len(x.args)
         position = id(x) in self.positions
-        quick = self.quick
-        if self.short and x.fn == "add" and any(isinstance(a, ir.Literal) and abs(a.value) >= 1 for a in x.args):
-            self.quick = {**quick, "erf": "quick_erf"}
         args = []
         for a, dtype in zip(x.args, wanted, strict=True):
             have = self.dtype(a, dtype)
@@ -247,7 +252,6 @@ class Elements:
             short = plain and isinstance(a, ir.Literal) and int32.min < a.value <= int32.max
             made = self.part(a, view, t.shape, int32 if short else have)
             args.append(made if plain else functions.cast(made, have, dtype))
-        self.quick = quick
         if x.fn in ("floordiv", "mod") and isinstance(x.args[1], ir.Literal) and x.args[1].value > 0:
             if meeting.is_integer and self.patterns.is_natural(x.args[0]):
                 made = self._natural(x.fn, meeting, args, x.args[1].value)

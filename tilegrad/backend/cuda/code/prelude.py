@@ -202,21 +202,6 @@ __device__ float short_tanh(float x) {
     return y;
 }
 
-// quick_erf: 1 less a power of two of a polynomial; wrong by less than 1.5e-7, as what is added to 1 is by rounding.
-__device__ float quick_erf(float x) {
-    const float y = fabsf(x);
-    float sum = -4.535859261523001e-05f, power;
-    sum = fmaf(sum, y, 0.00044550758320838213f);
-    sum = fmaf(sum, y, -0.0014894413761794567f);
-    sum = fmaf(sum, y, -0.0007746299961581826f);
-    sum = fmaf(sum, y, 0.02825368195772171f);
-    sum = fmaf(sum, y, -0.14848162233829498f);
-    sum = fmaf(sum, y, -0.9184163808822632f);
-    sum = fmaf(sum, y, -1.6279085874557495f);
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(sum * y));
-    return copysignf(1.0f - power, x);
-}
-
 // short_erf: a polynomial that is nowhere wrong by more than 2^-14.8 of the result; beyond 3 it is that of 3.
 __device__ float short_erf(float x) {
     const float y = x > 3.0f ? 3.0f : x < -3.0f ? -3.0f : x, t = y * y;
@@ -229,6 +214,23 @@ __device__ float short_erf(float x) {
     sum = fmaf(sum, t, 1.11625768e-01f);
     sum = fmaf(sum, t, -3.75704557e-01f);
     return fmaf(sum, t, 1.12835348f) * y;
+}
+
+// close_exp, close_erf: exact to some millionths, for results that are rounded to 16 bits; numbers below 2^-126 are 0.
+__device__ float close_exp(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.442695041f));
+    return y;
+}
+__device__ float close_erf(float x) {
+    const float y = fabsf(x);
+    float t;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(t) : "f"(fmaf(0.3275911f, y, 1.0f)));
+    float sum = fmaf(1.061405429f, t, -1.453152027f);
+    sum = fmaf(sum, t, 1.421413741f);
+    sum = fmaf(sum, t, -0.284496736f);
+    sum = fmaf(sum, t, 0.254829592f);
+    return copysignf(fmaf(-sum * t, close_exp(-y * y), 1.0f), x);
 }
 
 // Pack, piece: elements that are read and written in pieces of at most 16 bytes.
