@@ -104,6 +104,14 @@ def _attention_flops(size: Size) -> float:
     return 4.0 * heads * length * length * width
 
 
+WEIGHTS = {"alexnet_inference": 4 * 46_764_746.0, "alexnet_inference_bf16": 2 * 46_764_746.0}
+"""Bytes of the weights of networks whose inference for one sample is little but reading them."""
+
+
+def _weights(bytes: float, size: Size) -> float:
+    return bytes if size == (1,) else 0.0
+
+
 def _product(size: Size) -> Inputs:
     """m, k, n."""
     m, k, n = size
@@ -257,7 +265,16 @@ ALL = [
         against=("torch",),
     ),
     *(
-        Workload(name, title, sizes, partial(networks.batch, name.split("_")[0]), goal=goal, tolerance=off, against=by)
+        Workload(
+            name,
+            title,
+            sizes,
+            partial(networks.batch, name.split("_")[0]),
+            bytes=partial(_weights, WEIGHTS.get(name, 0.0)),
+            goal=goal,
+            tolerance=off,
+            against=by,
+        )
         for name, title, sizes, goal, off, by in (
             ("lenet", "LeNet, whole SGD step", ((64,), (61,)), 3.0, 1e-2, ("torch",)),
             ("lenet_inference", "LeNet, inference", ((1,), (3,)), 1.3, 1e-3, ("torch", "onnxruntime")),

@@ -14,7 +14,7 @@ from ....ir import tile as ir
 from ....ir.dtype import DType, float32, int32
 from .. import vectors
 from ..emit import I64, Type, Value, constant
-from .elements import Elements, Memory
+from .elements import Elements, Memory, defined
 from .nests import Nests
 
 DIVIDE = ("floordiv", "mod")
@@ -212,13 +212,6 @@ def turned_square(nests: Nests, rows: list[Value]) -> list[Value]:
         rows = made
         step *= 2
     return rows
-
-
-def defined(e: Elements, x: ir.Tile) -> ir.Tile:
-    """What a name stands for, if it stands for an expression."""
-    while isinstance(x, ir.Name) and x.name in e.lazy:
-        x = e.lazy[x.name]
-    return x
 
 
 def across(e: Elements, x: ir.Tile) -> ir.Tile | None:
