@@ -188,17 +188,17 @@ def double_buffered(x: tg.Tensor, y: tg.Tensor) -> tg.Tensor:
 
 
 @climb.step(on="cuda")
-def sums_in_registers(x: tg.Tensor, y: tg.Tensor) -> tg.Tensor:
-    """threads, double-buffered, 8 x 8 sums in registers each"""
-    return threads.product("in_registers", x, y, S=8, R=8)
-
-
-@climb.step(on="cuda")
 def outer_products(x: tg.Tensor, y: tg.Tensor) -> tg.Tensor:
     """tiles of 32 x 32, operands from memory for each k"""
     n, out = result(x)
     outer[(tg.cdiv(n, 32), tg.cdiv(n, 32))](x, y, out, n, BM=32, BN=32)
     return out
+
+
+@climb.step(on="cuda")
+def sums_in_registers(x: tg.Tensor, y: tg.Tensor) -> tg.Tensor:
+    """threads, double-buffered, 8 x 8 sums in registers each"""
+    return threads.product("in_registers", x, y, S=8, R=8)
 
 
 @climb.step(on="cpu")
