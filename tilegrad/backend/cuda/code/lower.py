@@ -18,7 +18,7 @@ from ....ir.tile_checker import check
 from ....ir.tile_types import TileType
 from ..tensor_map import TensorMap
 from .across import copy_tiles
-from .ahead import ask_ahead
+from .ahead import Ahead
 from .deferred import deferred
 from .dot import Products
 from .dot_names import lone_product_in_loop, operands_named, tiles_last
@@ -50,10 +50,15 @@ class Source(NamedTuple):
     maps: tuple[TensorMap, ...] = ()
 
 
+def most_shared(architecture: str) -> int:
+    """Bytes of shared memory that a block may have."""
+    return MOST_SHARED.get(architecture.strip("sm_af"), 99) << 10
+
+
 def lower(kernel: ir.Kernel, architecture: str = "sm_90a") -> Source:
     """The source of a kernel for an architecture."""
     source = Lowering(kernel, architecture).source()
-    most = MOST_SHARED.get(architecture.strip("sm_af"), 99) << 10
+    most = most_shared(architecture)
     if source.shared > most:
         raise CompileError(
             f"kernel {kernel.name}: its tiles need {source.shared:,} bytes of shared memory, and a block has {most:,} "
@@ -91,6 +96,13 @@ class Lowering(Registers):
         self.written = stored_through(kernel, self.types)
         self.scopes: list[set[str]] = [{p.name for p in kernel.parameters}]
         self.uses = _uses(self.body)
+        self.fetched: dict[str, str] = {}
+        """Where threads find vectors that were copied to shared memory a turn before."""
+
+    @property
+    def most_shared(self) -> int:
+        """Bytes of shared memory that a block may have."""
+        return most_shared(self.architecture)
 
     # --- what is known before --------------------------------------------------------------------
 
@@ -304,13 +316,16 @@ class Lowering(Registers):
             for x in (loop.start, loop.stop, loop.step)
         )
         forward = f"++{index}" if step.text == "1" else f"{index} += {step}"
+        ahead = Ahead(self, loop, stop.within(8))
+        ahead.begin(start.within(8))
         with self.repeated(loop):
             if _only_gathers(loop):
                 self.out.add(f"#pragma unroll {8 if self.threads <= 64 else 4}")  # more loads are under way
             with self.out.block(f"for ({type} {index} = {start}; {index} < {stop.within(8)}; {forward})"):
                 self.scopes.append({loop.index})
-                ask_ahead(self, loop, stop.within(8))
+                ahead.next()
                 self.block(loop.body)
+                ahead.end()
                 self._even()
                 self.scopes.pop()
 

@@ -338,6 +338,8 @@ class Segment:
         target = self._target(name, True).removesuffix("[v]")
         pointer = self._base(load.pointer, t)
         read = "read" if self._is_aligned(load.pointer, t) else "read_anywhere"
+        if name in self.low.fetched:
+            pointer = Text(self.low.fetched[name])
         other = self._filling(load, t)
         if self._even(load.mask) and other is not None:
             conditions = list(self.inside)
