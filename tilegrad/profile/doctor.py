@@ -57,7 +57,7 @@ def findings() -> list[Finding]:
         _knobs(),
         *_graphics(),
         _compiler(),
-        *_cuda_libraries(),
+        *cuda_libraries(),
         *(_library(name, *about) for name, about in OPTIONAL.items()),
     ]
 
@@ -182,7 +182,7 @@ def _compiler() -> Finding:
     return Finding("NVRTC", "absent", "for kernels on NVIDIA GPUs: pip install 'tilegrad[cuda]'")
 
 
-def _cuda_libraries() -> list[Finding]:
+def cuda_libraries() -> list[Finding]:
     """Those that may be used for products, and how they are found unfit."""
     if cuda.absence():
         return []

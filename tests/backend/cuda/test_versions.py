@@ -64,9 +64,9 @@ def test_a_library_of_another_version(number: int, knob: str, said: str, monkeyp
     monkeypatch.setattr(doctor.cuda, "absence", lambda: "")
     monkeypatch.setattr(doctor, "devices", list)
     with changed(libraries=knob):
-        lines = [line for line in doctor.report().split("\n") if "cuBLASLt" in line]
-    assert len(lines) == 1
-    assert lines[0].endswith(f"(libcublasLt.so): {said}")
+        (found, _) = doctor.cuda_libraries()
+    assert found.name == "cuBLASLt"
+    assert found.fact.endswith(f"(libcublasLt.so): {said}")
 
 
 def test_a_library_for_another_driver() -> None:

@@ -142,8 +142,9 @@ def check_compiler(limits: Properties) -> None:
     made, driver = limits.runtime_version, limits.driver_version
     if made // 1000 > driver // 1000:
         raise DeviceError(
-            f"the NVIDIA driver is for CUDA {_dotted(driver)}, and this NVRTC makes kernels for {_dotted(made)}: update "
-            f"the driver (580 or newer), or install the compiler for it: pip install nvidia-cuda-nvrtc-cu{driver // 1000}"
+            f"the NVIDIA driver is for CUDA {_dotted(driver)}, and this NVRTC makes kernels for {_dotted(made)}: "
+            "update the driver (580 or newer), or install the compiler for it: pip install "
+            f"nvidia-cuda-nvrtc-cu{driver // 1000}"
         )
 
 
