@@ -117,6 +117,7 @@ ITEMS: dict[int, tuple[str, str]] = {
     171: ("E", "strips of tiles that threads share"),
     172: ("E", "a search over tiles and fusions"),
     196: ("B", "weights updated in place without allocation"),
+    197: ("A", "copies in all directions, at once or beside work, of the right size"),
     198: ("B", "the arithmetic, map and reduce families with their gradients"),
     201: ("E", "a compiled function: equal results, fewer kernels, no second compilation"),
 }
