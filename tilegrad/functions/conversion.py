@@ -238,6 +238,8 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.n
 
 def __dlpack__(self: Tensor, **options: Any) -> Any:
     """The memory as a capsule that other libraries take."""
+    from ..runtime.exposed import expose
+
     if self.value.dtype in (bfloat16, *FLOAT8):
         raise DTypeError(f"DLPack by numpy does not know {self.value.dtype.name}; convert it: x.float()")
     compute(self)
@@ -246,6 +248,7 @@ def __dlpack__(self: Tensor, **options: Any) -> Any:
     )
     if shared is None:
         raise DeviceError(f"the memory of {self.value.device} cannot be reached from here; copy it: x.cpu()")
+    expose(self.value.buffer)
     return shared.__dlpack__(**{k: v for k, v in options.items() if k == "stream"})
 
 
@@ -274,8 +277,11 @@ def is_contiguous(self: Tensor) -> bool:
 
 def data_ptr(self: Tensor) -> int:
     """The address of the first element."""
+    from ..runtime.exposed import expose
+
     whole = wrap(detached(self.base().current())) if self._moves else self
     compute(whole)
     if self._moves and self.base().value.buffer is None:
         self.base().value.hold(whole.value.buffer)
+    expose(whole.value.buffer)
     return int(whole.value.buffer.address) + int(storage_offset(self)) * self.value.dtype.bytes

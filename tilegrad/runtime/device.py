@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -121,6 +121,10 @@ class Device(ABC):
 
         return StepExecutable(self, program)
 
+    def load_for(self, program: Program, steady: Set[str]) -> Executable:
+        """The same for calls in which some inputs are what they were the last time: see `Executable.steady`."""
+        return self.load(program)
+
     def synchronize(self) -> None:  # noqa: B027 - most devices have finished when they return
         """Waits until everything that was started here is done."""
 
@@ -139,6 +143,11 @@ class Device(ABC):
     def statistics(self) -> Statistics:
         usage = self.usage
         return Statistics(usage.live, usage.peak, usage.live, usage.allocations)
+
+    @property
+    def everything(self) -> Buffer | None:
+        """All memory, for pointers that are made of addresses; None where there are no addresses."""
+        return None
 
     @property
     def machine(self) -> str:

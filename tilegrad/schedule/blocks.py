@@ -155,7 +155,10 @@ def _powers(extents: Extents, limits: Products) -> list[tuple[int, int]]:
         rows, columns = (rows // 2, columns) if extents.across[0] else (rows, columns // 2)
     heights = [h for h in sides if h <= min(rows, _covering(extents.m))]
     widths = [w for w in sides if w <= min(columns, _covering(extents.n))]
-    return [(h, w) for h in heights for w in widths if h * w <= area] or [(SMALLEST, SMALLEST)]
+    pairs = [(h, w) for h in heights for w in widths]
+    if type(extents.n) is int and extents.n % SMALLEST == 0 and SMALLEST * 4 < extents.n <= columns:
+        pairs += [(h, extents.n) for h in heights if h >= 128]
+    return [(h, w) for h, w in pairs if h * w <= area] or [(SMALLEST, SMALLEST)]
 
 
 def _covering(extent: Dim) -> int:

@@ -12,15 +12,18 @@ The kernels that pack are cut out of the kernel that multiplies: what is assigne
 turn of the loop along the sum. What is packed for a turn is an area of the memory for the tiles; which one follows from
 the numbers of the program along the axes that the operand depends on. The product reads its operands themselves where
 numbers are odd.
+
+Operands of products that are made by multiply-adds are packed beforehand only where they are made of constants, such as
+the weights of an inference, which are packed once for many runs (`steady.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from math import prod
 from typing import NamedTuple
 
-from ...ir.dtype import int64, uint8
+from ...ir.dtype import float32, int64, uint8
 from ...ir.graph import TensorType
 from ...ir.node import Structure
 from ...ir.program import Buffer, Launch, Program, Step, Tiles
@@ -48,24 +51,29 @@ from ...ir.tile import (
 from ...ir.tile_access import accesses, roots, statements, walk
 from ...ir.tile_checker import check
 from ...ir.tile_types import Types
-from .code.amx import Turn, form_of
+from .code.amx import PLAIN, Turn, form_of
 from .code.amx_packing import area_bytes
+from .code.dot import block_of
+from .code.packing import panel_bytes
 from .pool import ALIGNMENT
 from .target import Target
 
 REPEATS = 2
 """Instances that need an operand, from which on it is packed for all of them."""
+MOST_AXES = 3
+"""Of a grid."""
 PACKING = 2.0
 """Operations that an element takes, for each bfloat16 number that it becomes."""
 LOOPS = (Reduce, Scan, Dot, Reshape, Gather, NumPrograms)
 
 
 class Packed(Structure):
-    """Where an operand of a product is found packed."""
+    """Where an operand of a product is found packed: for the matrix unit, or in panels."""
 
     operand: Tile
     right: bool
     place: Tile
+    panels: bool = False
 
 
 class Fed(Kernel):
@@ -81,16 +89,20 @@ class Packing(Kernel):
     place: Tile = Literal(0)
     right: bool = False
     parts: int = 1
+    """The bfloat16 numbers that one is packed as; 0: panels of float32 numbers, ... """
+    width: int = 0
+    """... which are so wide."""
 
 
-def beforehand(program: Program, target: Target) -> Program:
-    """The program with what pays off packed beforehand."""
-    if not target.matrix_unit:
+def beforehand(program: Program, target: Target, constants: Set[str] = frozenset()) -> Program:
+    """The program with what pays off packed beforehand. `constants` are inputs for which that need not be done in
+    each run."""
+    if not target.matrix_unit and not constants:
         return program
     steps: list[Step] = []
     buffers: list[Buffer] = []
     for step in program.steps:
-        made = _in_steps(step, target, program, len(buffers)) if isinstance(step, Launch) else None
+        made = _in_steps(step, target, program, len(buffers), constants) if isinstance(step, Launch) else None
         steps += [step] if made is None else made[0]
         buffers += [] if made is None else made[1]
     if not buffers:
@@ -103,12 +115,15 @@ def beforehand(program: Program, target: Target) -> Program:
     )
 
 
-def _in_steps(launch: Launch, target: Target, program: Program, count: int) -> tuple[list[Step], list[Buffer]] | None:
+def _in_steps(
+    launch: Launch, target: Target, program: Program, count: int, constants: Set[str]
+) -> tuple[list[Step], list[Buffer]] | None:
     """What a launch becomes, and the memory for it: behind all other, the same for every launch."""
     grid = [tiles.count({}) for tiles in launch.grid if type(tiles.extent) is int]
-    if len(grid) < len(launch.grid) or prod(grid) < REPEATS or launch.users:
+    known = {p.name for p, a in zip(launch.kernel.parameters, launch.arguments, strict=True) if a in constants}
+    if len(grid) < len(launch.grid) or (prod(grid) < REPEATS and not known) or launch.users:
         return None
-    splitter = _Splitter(launch.kernel, grid, target)
+    splitter = _Splitter(launch.kernel, grid, target, known)
     sides = [side for right in (False, True) if (side := splitter.side(right)) is not None]
     if not sides:
         return None
@@ -148,15 +163,15 @@ class Side(NamedTuple):
 class _Splitter:
     """Cuts what packs an operand out of a kernel."""
 
-    def __init__(self, kernel: Kernel, grid: Sequence[int], target: Target) -> None:
-        self.kernel, self.grid, self.target = kernel, grid, target
+    def __init__(self, kernel: Kernel, grid: Sequence[int], target: Target, constants: Set[str]) -> None:
+        self.kernel, self.grid, self.target, self.constants = kernel, list(grid), target, constants
         self.turns: list[Turn] = []
         self.names = {
             x.name for x in (*kernel.parameters, *_expressions(kernel.body)) if isinstance(x, Name | Parameter)
         }
         if any(isinstance(x, Dot) for x in _expressions(kernel.body)):
             self.types = check(kernel)
-            self.turns = turns_of(kernel, self.types, target)
+            self.turns = turns_of(kernel, self.types, target, bool(constants))
             self.stored = accesses(kernel, self.types).stored
 
     def side(self, right: bool) -> Side | None:
@@ -166,21 +181,30 @@ class _Splitter:
         ways = [self._way(turn, right) for turn in self.turns]
         needed = list(_expressions(s for way in ways for s in way))
         axes = {x.axis for x in needed if isinstance(x, ProgramId)}
+        read = {x.name for x in needed if isinstance(x, Name)} & {p.name for p in self.kernel.parameters}
+        parts, constant = self.turns[0].form.parts, read <= self.constants
+        if not any(axis not in axes for axis in range(len(self.grid))) and len(self.grid) < MOST_AXES:
+            self.grid.append(1)
         others = [axis for axis in range(len(self.grid)) if axis not in axes]
-        if prod(self.grid[axis] for axis in others) < REPEATS or not self._can_be_moved(ways, needed):
+        if not others or (not parts and not constant) or not self._can_be_moved(ways, needed):
+            return None
+        if not constant and prod(self.grid[axis] for axis in others) < REPEATS:
             return None
         name = "right" if right else "left"
         memory = self._fresh(f"{name}_tiles")
         names = tuple([self._fresh(f"packed_{n}") for n in range(len(ways))])
         spare = others[0]
         pieces = sum(turn.times for turn in self.turns)
-        area = max(area_bytes(self._shape(turn, right), right, turn.form.parts) for turn in self.turns)
+        width = 0 if parts else self._width(right)
+        shapes = [self._shape(turn, right) for turn in self.turns]
+        lanes = self.target.lanes(float32.bytes)
+        area = max(panel_bytes(s, right, width, lanes) if width else area_bytes(s, right, parts) for s in shapes)
         instance: Tile = Literal(0)
         for axis in sorted(axes):
             instance = Cast(ProgramId(axis), int64) if instance == Literal(0) else _on(instance, self.grid[axis], axis)
         before = [instance * pieces + turn.number() for turn in self.turns]
         packed = [
-            Packed(turn.operand(right), right, Name(memory) + _wide(at) * area)
+            Packed(turn.operand(right), right, Name(memory) + _wide(at) * area, bool(width))
             for turn, at in zip(self.turns, before, strict=True)
         ]
         grid = [n if axis in axes else 1 for axis, n in enumerate(self.grid)]
@@ -196,10 +220,16 @@ class _Splitter:
             names,
             Name(memory) + _wide(instance * pieces + ProgramId(spare)) * area,
             right,
-            self.turns[0].form.parts,
+            parts,
+            width,
         )
-        elements = prod(self._shape(self.turns[0], right))
-        return Side(kernel, grid, memory, bytes, elements * PACKING * self.turns[0].form.parts, packed)
+        return Side(kernel, grid, memory, bytes, prod(shapes[0]) * PACKING * max(1, parts), packed)
+
+    def _width(self, right: bool) -> int:
+        """How wide panels are: as the blocks that read them."""
+        shape = self.types.of(self.turns[0].product).shape
+        block = block_of(self.target, float32, shape)
+        return block.wide * self.target.lanes(float32.bytes) if right else block.rows
 
     def _fresh(self, name: str) -> str:
         """A name that the kernel has not."""
@@ -242,8 +272,11 @@ class _Splitter:
         return list(body)
 
 
-def turns_of(kernel: Kernel, types: Types, target: Target) -> list[Turn]:
-    """The products of a kernel, in their order; none if there are others than one after another."""
+def turns_of(kernel: Kernel, types: Types, target: Target, plain: bool = False) -> list[Turn]:
+    """The products of a kernel, in their order; none if there are others than one after another.
+
+    Those by multiply-adds count if that is wanted (`plain`).
+    """
     found: list[Turn] = []
     for s in kernel.body:
         dots = [x for x in _expressions((s,)) if isinstance(x, Dot)]
@@ -258,11 +291,17 @@ def turns_of(kernel: Kernel, types: Types, target: Target) -> list[Turn]:
                 dot, loop, count = dots[0], s, -(-stop // step)
             case _:
                 return []
-        form = form_of(target, types, dot)
+        form = form_of(target, types, dot, bool(found) and found[0].form.parts > 0)
+        if form is None and plain and _is_float32(dot, types):
+            form = PLAIN
         if form is None or (found and form is not found[0].form):
             return []
         found.append(Turn(dot, loop, sum(turn.times for turn in found), count, form))
     return found
+
+
+def _is_float32(product: Dot, types: Types) -> bool:
+    return all(types.of(x).dtype is float32 for x in (product, product.x, product.y))
 
 
 def makes(statement: Statement, turn: Turn) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property
 from threading import RLock
 from typing import Any
@@ -14,7 +14,7 @@ from ...ir.dtype import DType
 from ...ir.precision import Precision
 from ...ir.program import Program
 from ...ir.tile import Kernel
-from ...runtime.buffer import Buffer
+from ...runtime.buffer import Buffer, Everything
 from ...runtime.device import CompiledKernel, Device, Executable, Statistics
 from ...runtime.grain import MATRIX_UNIT, Grain, few_large
 from .memory import BorrowedBuffer, PoolBuffer, address_of, copied, fill, view
@@ -39,6 +39,10 @@ class CpuDevice(Device):
     def allocate(self, bytes: int) -> PoolBuffer:
         blocks = self.pool.blocks(bytes)
         return PoolBuffer(self, bytes, blocks, self.pool.take(blocks))
+
+    @property
+    def everything(self) -> Buffer:
+        return Everything(self)
 
     def maker(self, bytes: int) -> Callable[[], PoolBuffer]:
         from .moulds import maker  # loads what makes machine code
@@ -77,9 +81,12 @@ class CpuDevice(Device):
         return Launcher(kernel)
 
     def load(self, program: Program) -> Executable:
+        return self.load_for(program, frozenset())
+
+    def load_for(self, program: Program, steady: Set[str]) -> Executable:
         from .executable import CpuExecutable  # loads LLVM
 
-        return CpuExecutable(self, program)
+        return CpuExecutable(self, program, steady)
 
     def source(self, kernel: Kernel) -> str:
         from .build import kernel_ir

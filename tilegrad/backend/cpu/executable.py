@@ -8,13 +8,14 @@ table and runs it: one call of a native function.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ...ir.program import Launch, Program
 from ...runtime import events
 from ...runtime.device import Executable, Runner
+from ...runtime.executable import Steady
 from . import native
 from .beforehand import beforehand
 from .borders import resolved
@@ -23,6 +24,7 @@ from .deal import Call, deal
 from .moulds import maker
 from .outside import look
 from .settle import settle
+from .steady import parted
 from .table import Table
 from .target import target
 
@@ -40,11 +42,20 @@ MEASURED_RUNS = 3
 class CpuExecutable(Executable):
     """A compiled program."""
 
-    def __init__(self, device: CpuDevice, program: Program) -> None:
-        program = beforehand(with_borders(program), target())
+    def __init__(self, device: CpuDevice, program: Program, steady: Set[str] = frozenset()) -> None:
+        program = with_borders(program)
+        made = beforehand(program, target(), steady)
+        if steady:
+            first, made = parted(made, steady)
+            program = made
+            if first is not None:
+                places = tuple([program.inputs.index(name) for name in first.inputs])
+                self.steady = Steady(CpuExecutable(device, first), places)
         super().__init__(program)
         self.device = device
-        self.code = built([step.kernel for step in program.steps if isinstance(step, Launch)])
+        self.made = made
+        """The program as it runs: with launches that only pack operands."""
+        self.code = built([step.kernel for step in self.made.steps if isinstance(step, Launch)])
         self._bindings: OrderedDict[tuple[int, ...], Runner] = OrderedDict()
 
     def bound(self, sizes: Mapping[str, int] = {}) -> Runner:
@@ -59,7 +70,7 @@ class CpuExecutable(Executable):
         return runner
 
     def _binding(self, key: tuple[int, ...]) -> Binding:
-        return Binding(self.device, self.program, self.code, dict(zip(self.program.sizes, key, strict=True)))
+        return Binding(self.device, self.made, self.code, dict(zip(self.program.sizes, key, strict=True)))
 
 
 def with_borders(program: Program) -> Program:
@@ -195,6 +206,9 @@ class _Learner:
         table = self._measuring()
         table.run(*data)
         times = table.times
-        for call, start, stop in zip(self.calls, times, times[1:], strict=False):
-            events.emit("launch", call.name, "cpu", start, stop, call.bytes, call.operations)
+        begun = times[0]
+        for call, stop in zip(self.calls, times[1:], strict=False):
+            if not call.prepares:
+                events.emit("launch", call.name, "cpu", begun, stop, call.bytes, call.operations)
+                begun = stop
         events.emit("run", self.binding.name, "cpu", times[0], times[-1])

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ...errors import RuntimeFault
 from ...ir.program import Copy, Foreign, Launch, Program
-from ...ir.size import Size, known
+from ...ir.size import Dim, Size, known
 from ...ir.tile import Kernel, Name, Store
 from ...ir.tile_access import statements, walk
 from ...runtime.work import settled
@@ -83,6 +83,8 @@ class _Settler:
                     values = [known(a, self.sizes) if isinstance(a, Size) else a for a in arguments]
                     extents = [tiles.count(self.sizes) for tiles in grid]
                     self._add(kernel.name, address(kernel), values, extents, written(kernel, values), work)
+                    if isinstance(kernel, Packing) and self.calls:
+                        self.calls[-1] = self.calls[-1]._replace(prepares=True)
                 case Copy(source, target):
                     bytes = self.bytes(source)
                     work = OPERATIONS * COPIED / BYTES
@@ -176,7 +178,7 @@ class _Settler:
         return known(self.buffers[name].type.bytes, self.sizes)
 
 
-def written(kernel: Kernel, arguments: Sequence[str | int]) -> set[str]:
+def written(kernel: Kernel, arguments: Sequence[str | Dim]) -> set[str]:
     """The buffers that a launch writes; all that it has where its stores do not say."""
     pointers = {p.name: a for p, a in zip(kernel.parameters, arguments, strict=True) if isinstance(a, str)}
     if isinstance(kernel, Packing):
@@ -189,3 +191,8 @@ def written(kernel: Kernel, arguments: Sequence[str | int]) -> set[str]:
                 return set(pointers.values())
             found |= {pointers[name] for name in stored}
     return found or set(pointers.values())
+
+
+def read(kernel: Kernel, arguments: Sequence[str | Dim]) -> set[str]:
+    """The buffers that a launch reads."""
+    return {a for a in arguments if isinstance(a, str)} - written(kernel, arguments)

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from ....ir import tile as ir
-from ....ir.dtype import DType
+from ....ir.dtype import DType, uint8
 from .. import vectors
 from ..emit import I64, Type, Value, constant
 from ..target import Target
 from . import amx
 from .elements import Memory
 from .nests import Nests
-from .packing import Panels, across, defined, pack, pack_turned, panels
+from .packing import Panels, across, defined, pack, pack_turned, panels, panels_at
 
 UNROLLED = 2
 """Turns of the innermost loop that are written out."""
@@ -90,10 +90,9 @@ def room_for(target: Target, dtype: DType, shape: tuple[int, ...]) -> tuple[int,
     count = -(-shape[1] // lanes)
     width = (count if tail else -(-count // wide) * wide) * lanes
     height = -(-shape[0] // rows) * rows
-    if target.matrix_unit:
-        height, width = (
-            max(have, -(-extent // SIDE) * SIDE) for have, extent in zip((height, width), shape, strict=True)
-        )
+    if target.matrix_unit:  # it computes two tiles by two, or two by one
+        height = max(height, -(-shape[0] // (2 * SIDE)) * 2 * SIDE)
+        width = max(width, -(-shape[1] // SIDE) * SIDE)
     spare = LINE // dtype.bytes if width * dtype.bytes % ALIASED == 0 else 0
     return height, width + spare
 
@@ -121,11 +120,19 @@ class _Dot:
         self.k = self.e.types.of(x).shape[1]
         self.block = block_of(nests.target, self.dtype, out.shape)
         self.few = self.m <= nests.target.registers - 4
-        self.left = self._packed_left(x)
+        self.left = self._laid(x, False) or self._packed_left(x)
         straight = (
             self.few and self._is_plain(y) and self._step(y) == 1 and self.n % (self.lanes * self.block.wide) == 0
         )
-        self.right = y if straight else self._packed_right(y)
+        self.right = self._laid(y, True) or (y if straight else self._packed_right(y))
+
+    def _laid(self, x: ir.Tile, right: bool) -> Panels | None:
+        """An operand that was packed beforehand."""
+        place = self.nests.laid.get((x, right))
+        if place is None:
+            return None
+        width, extent = (self.block.wide * self.lanes, self.n) if right else (self.block.rows, self.m)
+        return panels_at(self.e.of(place, [], 0, uint8), width, self.k, extent, self.lanes)
 
     def _is_plain(self, x: ir.Tile) -> bool:
         """Whether elements come from memory as they are."""

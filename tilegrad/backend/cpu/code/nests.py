@@ -31,6 +31,8 @@ class Nests:
         """Memory of products in the matrix unit, which the next one may have: bytes, by name."""
         self.packed: dict[tuple[ir.Tile, bool], ir.Tile] = {}
         """Where operands are that were packed beforehand, by what they are and whether they are right ones."""
+        self.laid: dict[tuple[ir.Tile, bool], ir.Tile] = {}
+        """The same of those that were packed in panels."""
         self.plain = False
         """Whether products are left to multiply-adds."""
 

@@ -21,7 +21,7 @@ from . import dot_helpers as helpers
 from .dot_ahead import Ahead, write_ahead
 from .dot_fill import clear, fill_lines, fill_rows, room
 from .dot_flow import Flow, flow, is_early
-from .dot_group import Grouped, beginning, copies, corner, grouped, parted, products
+from .dot_group import Grouped, beginning, copies, corner, grouped, inside, parted, products
 from .dot_loop import Copied, copied_loop, copied_text
 from .dot_operands import Definitions, Strided
 from .dot_text import Operand, Turn, places, thread_products, warp_products
@@ -40,8 +40,8 @@ SHARED = 96 * 1024
 OWN = set(
     "plane within first_row rows_here in_rows lane warp row column operands full empty turns copy at turn part place "
     "stage phase before group x_map y_map x_place y_place x_from y_from x_first y_first x_column y_column x_line "
-    "y_line x_start y_start x_at y_at x_tile y_tile values a b i j p q pp qq n step line piece multiply tiles ready "
-    "packed".split()
+    "y_line x_spot y_spot x_own y_own x_start y_start x_at y_at x_tile y_tile values a b i j p q pp qq n step line "
+    "piece multiply tiles ready packed".split()
 ) | set(re.findall(r"(\w+)\((?:uint32|int|const|float|uint64)", helpers.ALL))
 """Names that these texts use."""
 TILE_NAMES = (("map_", ""), ("tile", "_first"), ("tile", "_column"), ("tile", "_line"))
@@ -274,7 +274,8 @@ class Products:
                     )
                     for line in corner(name, side, f"{source} - {pointer}", index)
                 ]
-                inner = [[*numbers, *corners, *copies(plan)], products(plan, sums)]
+                guard = inside(plan, low.names.of(last), bounds[-1])
+                inner = [[*numbers, *corners, *copies(plan)], products(plan, sums, guard)]
                 both = [self._nested(low, loops, bounds, lines) for lines in inner]
                 text = [*beginning(plan, place), *parted(plan, sums, *both)]
             case Copied():

@@ -18,6 +18,8 @@ from .dot_tiling import Tiling, operand_dtype
 SHARED = 218 * 1024
 """Bytes that a block may have, 227 KiB, without what reductions after the loop may want."""
 MOST_STAGES = 8
+FEW = 4
+"""Turns of a loop that the compiler writes out."""
 LINE = 128
 
 
@@ -118,8 +120,10 @@ def grouped(definitions: Definitions, product: ir.Dot, shared: int = SHARED) -> 
 def _side(definitions: Definitions, memory: Strided, turned: bool, extent: int) -> Side | None:
     line = LINE // memory.dtype.bytes
     within, above = memory.bounds[memory.along], memory.bounds[1 - memory.along]
-    if memory.pitch * memory.dtype.bytes % START or (turned and extent % line):
+    if memory.pitch * memory.dtype.bytes % START:
         return None
+    if turned:  # whole boxes, of which products may leave out the end
+        extent = -(-extent // line) * line
     parameter = list(definitions.parameters).index(memory.parameter)
     map = TensorMap(parameter, memory.dtype, memory.pitch, (line, line) if turned else (line, extent))
     if above is not None:
@@ -184,7 +188,20 @@ def copies(plan: Grouped) -> list[str]:
     return [*text, f"    if (++stage == {plan.stages}) stage = 0, phase ^= 1;", "}"]
 
 
-def products(plan: Grouped, sums: str) -> list[str]:
+def inside(plan: Grouped, index: str, bounds: tuple[str, str, str]) -> str:
+    """Whether a step has numbers to multiply, where a loop of few turns ends within the last.
+
+    Its turns are written out by the compiler, and steps beyond its end are then left out.
+    """
+    start, stop, step = bounds
+    if plan.depth != plan.piece or step != str(plan.depth) or not (start.isdigit() and stop.isdigit()):
+        return ""
+    length = int(stop) - int(start)
+    few = length % plan.piece and length < FEW * plan.piece
+    return f"if ({index} + step * {plan.piece // 4} < {stop}) " if few else ""
+
+
+def products(plan: Grouped, sums: str, guard: str) -> list[str]:
     """In a turn of the loop: multiplies, stage by stage; a stage is given back when the next products have begun."""
     if plan.by_registers:
         return _by_registers(plan, sums)
@@ -196,7 +213,7 @@ def products(plan: Grouped, sums: str) -> list[str]:
         "    begin_products();",
         "    #pragma unroll",
         "    for (int step = 0; step < 4; ++step)",
-        f"        multiply({sums}, {places[0]}, {places[1]});",
+        f"        {guard}multiply({sums}, {places[0]}, {places[1]});",
         "    commit_products();",
         "    wait_for_products<1>();",
         "    if (before >= 0 && threadIdx.x % 128 == 0) arrive(empty + before * 8);",
@@ -247,6 +264,7 @@ def beginning(plan: Grouped, shared: str) -> list[str]:
     return [
         f"const uint32 operands = address_of({shared}), "
         f"full = operands + {plan.stages * plan.stage}, empty = full + {8 * plan.stages};",
+        f"if (threadIdx.x == {plan.tiling.threads}) ask_for_map(x_map), ask_for_map(y_map);",
         "if (threadIdx.x == 0) {",
         f"    for (int stage = 0; stage < {plan.stages}; ++stage) {{",
         "        start_barrier(full + stage * 8, 1);",

@@ -6,12 +6,12 @@ the same digits is read from registers; any other is read from a copy of it in s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import NamedTuple
 
 from ....ir import tile as ir
-from ....ir.dtype import DType, bool_, float32, int32
+from ....ir.dtype import DType, bfloat16, bool_, float16, float32, int32
 from ....ir.tile_access import walk
 from ....ir.tile_types import TileType, Types
 from . import functions
@@ -114,6 +114,8 @@ class Elements:
                 return Text(f"grid_{axis}")
             case ir.Cast(y, target):
                 have = self.dtype(y, target)
+                if have is float32 and target in (float16, bfloat16):
+                    return functions.cast(self._to_be_rounded(y, view), have, target)
                 return functions.cast(self.of(y, view, have), have, target)
             case ir.Bitcast(y, target):
                 have = self.types.of(y).dtype
@@ -132,6 +134,14 @@ class Elements:
             case ir.Gather(y, index, axis):
                 return self.of(y, self._gathered(view, index, axis, self.shape(y)), t.dtype)
         raise NotImplementedError(type(x).__name__)
+
+    def _to_be_rounded(self, x: ir.Tile, view: View) -> Text:
+        """The element of an expression of float32 of which 16 bits are wanted."""
+        before = self.quick
+        self.quick = {**functions.ROUNDED, **before}
+        made = self.of(x, view, float32)
+        self.quick = before
+        return made
 
     # --- names -----------------------------------------------------------------------------------
 
@@ -244,11 +254,17 @@ class Elements:
             args.append(made if plain else functions.cast(made, have, dtype))
         if x.fn in ("floordiv", "mod") and isinstance(x.args[1], ir.Literal) and x.args[1].value > 0:
             if meeting.is_integer and self.patterns.is_natural(x.args[0]):
-                made = binary("/" if x.fn == "floordiv" else "%", PRODUCT, args[0], args[1], free=False)
+                made = self._natural(x.fn, meeting, args, x.args[1].value)
                 return made if meeting.bits >= 32 else functions.call(TYPES[meeting.name], made)
         if meeting is float32 and x.fn in self.quick:
             return functions.call(self.quick[x.fn], *args)
         return functions.applied(x.fn, meeting, args, position)
+
+    def _natural(self, fn: str, dtype: DType, args: Sequence[Text], divisor: float) -> Text:
+        """The quotient or rest of a number that is not negative: the compiler is to know, as it cannot prove it."""
+        if dtype.kind == "int" and divisor < 1 << 32:
+            return functions.call("quotient" if fn == "floordiv" else "rest", *args)
+        return binary("/" if fn == "floordiv" else "%", PRODUCT, args[0], args[1], free=False)
 
     def _address(self, x: ir.Apply, view: View, t: TileType) -> Text:
         base, offset, forward = self.address_parts(x)

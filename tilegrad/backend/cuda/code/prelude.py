@@ -76,6 +76,12 @@ template <> __device__ int whole<int, double>(double x) { return x != x ? 0 : __
 template <> __device__ int64 whole<int64, double>(double x) { return x != x ? 0 : __double2ll_rz(x); }
 template <> __device__ uint64 whole<uint64, double>(double x) { return x != x ? 0 : __double2ull_rz(x); }
 
+// quotient, rest: of a number that is not negative.
+__device__ int quotient(int x, uint32 n) { return int(uint32(x) / n); }
+__device__ int64 quotient(int64 x, uint32 n) { return int64(uint64(x) / n); }
+__device__ int rest(int x, uint32 n) { return int(uint32(x) % n); }
+__device__ int64 rest(int64 x, uint32 n) { return int64(uint64(x) % n); }
+
 // plus, minus, times: integers that wrap.
 __device__ int plus(int x, int y) { return int(uint32(x) + uint32(y)); }
 __device__ int64 plus(int64 x, int64 y) { return int64(uint64(x) + uint64(y)); }
@@ -208,6 +214,23 @@ __device__ float short_erf(float x) {
     sum = fmaf(sum, t, 1.11625768e-01f);
     sum = fmaf(sum, t, -3.75704557e-01f);
     return fmaf(sum, t, 1.12835348f) * y;
+}
+
+// close_exp, close_erf: exact to some millionths, for results that are rounded to 16 bits; numbers below 2^-126 are 0.
+__device__ float close_exp(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.442695041f));
+    return y;
+}
+__device__ float close_erf(float x) {
+    const float y = fabsf(x);
+    float t;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(t) : "f"(fmaf(0.3275911f, y, 1.0f)));
+    float sum = fmaf(1.061405429f, t, -1.453152027f);
+    sum = fmaf(sum, t, 1.421413741f);
+    sum = fmaf(sum, t, -0.284496736f);
+    sum = fmaf(sum, t, 0.254829592f);
+    return copysignf(fmaf(-sum * t, close_exp(-y * y), 1.0f), x);
 }
 
 // Pack, piece: elements that are read and written in pieces of at most 16 bytes.
