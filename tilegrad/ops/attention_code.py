@@ -179,7 +179,9 @@ def _loop(op: Attending, step: str, begin: str, end: str, lanes: int) -> str:
         stop = f"tl.minimum({stop}, first + {lanes})"
         if op.sizes.queries > lanes and not device(op.query.device).grain.powers:
             clear = f"tl.minimum({stop}, (first + 1) // {length} * {length})"
-            text = f"for start_c in range({begin}, {clear}, {length}):\n" + _indented(_step(op, step, length, "_c", False))
+            text = f"for start_c in range({begin}, {clear}, {length}):\n" + _indented(
+                _step(op, step, length, "_c", False)
+            )
             begin = f"tl.maximum({begin}, {clear})"
     text += f"for start_a in range({begin}, {stop}, {length}):\n" + _indented(_step(op, step, length, "_a"))
     if whole < keys:

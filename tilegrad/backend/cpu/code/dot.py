@@ -182,7 +182,7 @@ class _Dot:
     def _packed_right(self, y: ir.Tile) -> Panels:
         made = panels(self.e, self.dtype, self.block.wide * self.lanes, self.k, self.n, self.lanes, "right")
         self.e.begin()
-        turned = across(self.e, y)
+        turned = across(self.e, y, self.lanes if self.k % self.lanes == 0 else 0)
         if turned is None:
             pack(self.nests, made, self._converted(y), self.n, self.lanes)
         else:

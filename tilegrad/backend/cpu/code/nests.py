@@ -39,6 +39,11 @@ class Nests:
             return
         if 0 in shape:
             return
+        with self.e.vectors_begin_evenly():
+            self._over(shape, body, dtype, vectorised)
+        self.e.begin()
+
+    def _over(self, shape: tuple[int, ...], body: Body, dtype: DType, vectorised: bool) -> None:
         opened, at = [], []
         for extent in shape[:-1]:
             if extent == 1:
@@ -57,7 +62,6 @@ class Nests:
             self.b.close_loop(loop)
         for loop in reversed(opened):
             self.b.close_loop(loop)
-        self.e.begin()
 
     def _along(self, extent: int, lanes: int, at: At, body: Body) -> None:
         full = extent // lanes * lanes
@@ -119,7 +123,7 @@ class Nests:
         t = e.types.of(store.pointer)
         raw = vectors.to_memory(b, b.splat(e.part(store.value, at, t.shape, lanes, t.dtype), lanes), t.dtype)
         where = None if store.mask is None else e.part(store.mask, at, t.shape, lanes, bool_)
-        if lanes and e.step(store.pointer) != 1:
+        if lanes and e.lane_step(store.pointer, lanes) != 1:
             addresses = b.splat(e.of(store.pointer, at, lanes, t.dtype), lanes)
             return lambda: self._scatter(addresses, raw, self._present(where, lanes), t.dtype.bytes)
         address = e.of(store.pointer, at, 0, t.dtype)

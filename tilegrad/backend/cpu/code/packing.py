@@ -58,10 +58,15 @@ def pack(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
     What only moves memory goes along its rows; where positions are computed, a panel is packed after another, so
     that what belongs to its columns is computed once.
     """
+    with nests.e.vectors_begin_evenly(to.width % lanes == 0):
+        _pack(nests, to, x, extent, lanes)
+
+
+def _pack(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
     e, b = nests.e, nests.b
     wide = -(-to.width // lanes) * lanes
     safe = max(0, (extent - wide) // to.width + 1) * to.width
-    if safe and _moves(e, x):
+    if safe and _moves(e, x, lanes):
         count = next(n for n in (TOGETHER, 4, 2, 1) if to.depth % n == 0) if wide > to.width else 1
         outer = nests.loop("k", 0, to.depth, count)
         inner = nests.loop("panel", 0, safe, to.width)
@@ -129,10 +134,10 @@ def _parts(e: Elements, x: ir.Tile) -> list[ir.Tile]:
     return list(found.values())
 
 
-def _moves(e: Elements, x: ir.Tile) -> bool:
+def _moves(e: Elements, x: ir.Tile, lanes: int) -> bool:
     """Whether an expression only reads memory along it."""
     loads = [y for y in below(e, x) if isinstance(y, ir.Load)]
-    return all(y.mask is None and e.step(y.pointer) in (0, 1) for y in loads)
+    return all(y.mask is None and e.lane_step(y.pointer, lanes) in (0, 1) for y in loads)
 
 
 def pack_turned(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
@@ -154,7 +159,8 @@ def pack_turned(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -
         if extent % to.width or to.width % lanes:
             places = [b.intrinsic("smin", place, constant(extent - 1, I64)) for place in places]
         e.active = to.depth if to.depth < lanes else None
-        rows = [e.of(x, [place, k], lanes, to.memory.dtype) for place in places]
+        with e.vectors_begin_evenly(to.depth % lanes == 0):
+            rows = [e.of(x, [place, k], lanes, to.memory.dtype) for place in places]
         e.active = None
         for n, row in enumerate(turned_square(nests, rows)[: to.depth]):
             to.keep(e, panel.index, constant(square, I64), b.op("add", k, constant(n, I64)), row, lanes)
@@ -187,11 +193,11 @@ def defined(e: Elements, x: ir.Tile) -> ir.Tile:
     return x
 
 
-def across(e: Elements, x: ir.Tile) -> ir.Tile | None:
-    """An operand with its axes exchanged, if it lies in memory that way."""
+def across(e: Elements, x: ir.Tile, lanes: int = 0) -> ir.Tile | None:
+    """An operand with its axes exchanged, if it lies in memory that way; `lanes`: within vectors that begin evenly."""
     shape = e.types.of(x).shape
     loads = [y for y in below(e, x) if isinstance(y, ir.Load) and e.types.of(y).shape == shape]
-    if not loads or any(e.step(y.pointer) == 1 or e.step(y.pointer, -2) != 1 for y in loads):
+    if not loads or any(e.step(y.pointer) == 1 or e.step(y.pointer, -2, lanes=lanes) != 1 for y in loads):
         return None
     return _exchanged(e, x)
 
