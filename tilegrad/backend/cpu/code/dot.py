@@ -28,7 +28,9 @@ FENCE = 'call void asm sideeffect "", "~{memory}"()'
 all would be stored and loaded in every turn."""
 TURNED = 4
 """Vectors of a row of the result from which on it pays to pack a left operand that lies along k."""
-
+LARGE = (128, 32, 192)
+"""Rows, depth and columns from which on that pays too where a block has few rows: they are read again for every block
+of columns, and fall on each other in the caches if they are a power of two apart."""
 BETWEEN = 0.15
 """What going from one block to the next takes, in rows of a block."""
 STREAMS = 10
@@ -159,7 +161,7 @@ class _Dot:
             made = self._left_panels()
             pack(self.nests, made, self._converted(turned), self.m, self.lanes)
             return made
-        if turned is None and self._is_worth_turning():
+        if turned is None and self._is_worth_turning(x):
             made = self._left_panels()
             pack_turned(self.nests, made, self._converted(x), self.m, self.lanes)
             return made
@@ -175,9 +177,12 @@ class _Dot:
     def _left_panels(self) -> Panels:
         return panels(self.e, self.dtype, self.block.rows, self.k, self.m, self.lanes, "left")
 
-    def _is_worth_turning(self) -> bool:
+    def _is_worth_turning(self, x: ir.Tile) -> bool:
         """Whether a left operand that lies along k is packed: rows have too many addresses, or fall on each other."""
-        return self.block.rows > STREAMS and self.n >= TURNED * self.lanes and self.k >= self.lanes
+        if self.k < self.lanes or self.n < TURNED * self.lanes:
+            return False
+        sizes = zip((self.m, self.k, self.n), LARGE, strict=True)
+        return self.block.rows > STREAMS or (all(n >= least for n, least in sizes) and self._is_plain(x))
 
     def _packed_right(self, y: ir.Tile) -> Panels:
         made = panels(self.e, self.dtype, self.block.wide * self.lanes, self.k, self.n, self.lanes, "right")

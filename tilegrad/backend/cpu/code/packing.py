@@ -18,6 +18,8 @@ from .elements import Elements, Memory
 from .nests import Nests
 
 DIVIDE = ("floordiv", "mod")
+AHEAD = 8
+"""Rows by which what is packed is asked for before."""
 TOGETHER = 8
 """So many k are packed for all panels before the next ones: their lines of memory stay in the first cache."""
 
@@ -72,6 +74,7 @@ def _pack(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None
         inner = nests.loop("panel", 0, safe, to.width)
         for n in range(count):
             e.memo = {}
+            _fetch(nests, x, b.op("add", outer.index, constant(n + AHEAD, I64)), inner.index)
             _vectors(nests, to, x, b.op("add", outer.index, constant(n, I64)), inner.index, lanes, to.width)
         b.close_loop(inner)
         b.close_loop(outer)
@@ -86,6 +89,16 @@ def _pack(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None
         loop = nests.loop("k", 0, to.depth, 1)
         _vectors(nests, to, x, loop.index, constant(block, I64), lanes, min(to.width, extent - block))
         b.close_loop(loop)
+
+
+def _fetch(nests: Nests, x: ir.Tile, k: Value, block: Value) -> None:
+    """Has what is packed soon brought to the first cache: pieces of rows are too short for it to come by itself."""
+    e, x = nests.e, defined(nests.e, x)
+    if isinstance(x, ir.Load) and e.step(x.pointer, -2):
+        name = "llvm.prefetch.p0"
+        e.b.declarations.setdefault(name, f"declare void @{name}(ptr, i32, i32, i32)")
+        at = e.of(x.pointer, [k, block], 0, int32)
+        e.b.effect(f"call void @{name}(ptr {at}, i32 0, i32 3, i32 1)")
 
 
 def _vectors(nests: Nests, to: Panels, x: ir.Tile, k: Value, block: Value, lanes: int, count: int) -> None:
