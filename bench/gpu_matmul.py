@@ -288,16 +288,17 @@ def measured(torch: Any, launcher: Launcher, w: Workload) -> dict[str, Any]:
         worst = max(worst, float((got.double() - want.double()).norm() / want.double().norm()))
     assert worst <= w.tolerance, f"{w.name}: wrong by {worst}"
     captured = not w.name.startswith("conv") and not w.backward  # PyTorch's gradients run on a stream of their own
-    once = min(burst(torch, repeated(torch, fn, 2, captured), 2) for fn in (ours.run, run))
+    both = ((ours.run, True), (run, captured))
+    once = min(burst(torch, repeated(torch, fn, 2, kept), 2) for fn, kept in both)
     count = max(2, min(50, int(BURST_US / once)))
-    graphs = [repeated(torch, fn, count, captured) for fn in (ours.run, run)]
+    graphs = [repeated(torch, fn, count, kept) for fn, kept in both]
     used = None if w.backward else AsUsed(w, [x.detach() for x in inputs])
     if used is not None:
         assert used.error(torch, wanted) <= w.tolerance, f"{w.name}, as users run it: wrong"
     times = []
     for _ in range(ROUNDS):
-        both = [burst(torch, graph, count) for graph in graphs]
-        times.append([*both, used.burst(count) if used is not None else 0.0])
+        pair = [burst(torch, graph, count) for graph in graphs]
+        times.append([*pair, used.burst(count) if used is not None else 0.0])
     mine, peer, third = (statistics.median(t) for t in zip(*times, strict=True))
     return ({} if used is None else {"used_us": third, "by": used.by, "compared_us": used.compared}) | {
         "name": w.name,

@@ -168,3 +168,19 @@ def test_wrong_use() -> None:
     for use, error, message in wrong:
         with pytest.raises(error, match=message):
             use()
+
+
+def test_vmap_in_place_while_traced() -> None:
+    """What a mapped function makes itself it may change, though a trace keeps it."""
+
+    def grown(x: tg.Tensor) -> tg.Tensor:
+        total = tg.zeros(3)
+        total += x
+        total[0] = 7.0
+        return total * 2
+
+    x = tg.arange(6).reshape(2, 3).float()
+    assert tg.jit(tg.vmap(grown))(x).tolist() == tg.vmap(grown)(x).tolist() == [[14.0, 2.0, 4.0], [14.0, 8.0, 10.0]]
+    common = tg.zeros(3)
+    with pytest.raises(tg.errors.TilegradError, match="in common"):
+        tg.jit(tg.vmap(lambda x: common.add_(x)))(x)

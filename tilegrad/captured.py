@@ -9,7 +9,8 @@ from weakref import ref
 
 from .errors import InPlaceError
 from .ir.graph import Value
-from .lazy.storage import Base, write_listeners
+from .lazy.handle import state
+from .lazy.storage import Base, Storage, write_listeners
 from .ops.broadcasting import shown
 
 
@@ -27,6 +28,8 @@ class Writes:
     def __init__(self) -> None:
         self.thread = threading.get_ident()
         self.found: dict[int, _Written] = {}
+        self.own: set[Storage] = set()
+        """Storages that the function made itself: where it is traced they live on, with the trace."""
 
     def __call__(self, base: Base, before: tuple[Value, Value]) -> None:
         if threading.get_ident() != self.thread:
@@ -40,7 +43,7 @@ class Writes:
         wrong = None
         for written in self.found.values():
             base = written.base()
-            if base is None or not _depends(base.storage.value, placeholders):
+            if base is None or base.storage in self.own or not _depends(base.storage.value, placeholders):
                 continue
             change, shape = base.storage.change, base.storage.value.shape
             base.restore(*written.before)
@@ -61,7 +64,11 @@ def watched() -> Iterator[Writes]:
     writes = Writes()
     write_listeners.append(writes)
     try:
-        yield writes
+        if state.trace is None:
+            yield writes
+        else:
+            with state.trace.making("vmap") as writes.own:
+                yield writes
     finally:
         write_listeners.remove(writes)
 

@@ -103,32 +103,40 @@ class Compiled:
 
 
 def compile(
-    graph: Graph, updates: Mapping[int, int] = {}, name: str = "program", on: Device | None = None, fit: int = 0
+    graph: Graph,
+    updates: Mapping[int, int] = {},
+    name: str = "program",
+    on: Device | None = None,
+    fit: int = 0,
+    steady: tuple[int, ...] = (),
 ) -> Compiled:
     """Compiles a graph, or finds its program on the disk. `updates` says which outputs (by number) are new values of
     which inputs: those are written in place. The device is the one that the outputs are on. If `fit` is not 0, the
-    program takes at most so many bytes."""
+    program takes at most so many bytes. `steady` inputs are mostly what they were the last time (`Executable.steady`).
+    """
     with _one_at_a_time:
-        return _compiled(graph, updates, name, on or device(_device_of(graph)), fit)
+        return _compiled(graph, updates, name, on or device(_device_of(graph)), fit, steady)
 
 
 _one_at_a_time = new_lock()
 
 
-def _compiled(graph: Graph, updates: Mapping[int, int], name: str, place: Device, fit: int) -> Compiled:
+def _compiled(
+    graph: Graph, updates: Mapping[int, int], name: str, place: Device, fit: int, steady: tuple[int, ...]
+) -> Compiled:
     elsewhere = inputs_elsewhere(graph, place.name)
     lock = lock_for(place)
-    kept = None if settings().use else programs.name_of(graph, updates, name, place.grain, lock.digest, fit)
+    kept = None if settings().use else programs.name_of(graph, updates, name, place.grain, lock.digest, fit, steady)
     program = None if kept is None else programs.read(kept)
     stages = None
     if program is None:
-        stages = compiled_in_stages(graph, updates, name, place.grain, lock, fit)
+        stages = compiled_in_stages(graph, updates, name, place.grain, lock, fit, steady)
         program = stages.program
         if kept is not None:
             programs.write(kept, program)
-    executable = place.load(program)
-    made = lambda: stages or compiled_in_stages(graph, updates, name, place.grain, lock, fit)  # noqa: E731
-    again = lambda: compile(graph, updates, name, place, fit)  # noqa: E731
+    executable = place.load_for(program, {program.inputs[n] for n in steady}) if steady else place.load(program)
+    made = lambda: stages or compiled_in_stages(graph, updates, name, place.grain, lock, fit, steady)  # noqa: E731
+    again = lambda: compile(graph, updates, name, place, fit, steady)  # noqa: E731
     return Compiled(program, executable, made, place.name, elsewhere, lock, again)
 
 
@@ -150,12 +158,19 @@ _locks: dict[tuple[str, str], Lock] = {}
 
 
 def compiled_in_stages(
-    graph: Graph, updates: Mapping[int, int], name: str, grain: Grain, lock: Lock, fit: int = 0
+    graph: Graph,
+    updates: Mapping[int, int],
+    name: str,
+    grain: Grain,
+    lock: Lock,
+    fit: int = 0,
+    steady: tuple[int, ...] = (),
 ) -> Stages:
     """The road from a graph to its program."""
     from .schedule.assemble import assemble
     from .schedule.fuse import fuse
     from .schedule.order import order
+    from .transform.apart import apart
     from .transform.expand import expand, has_declared
     from .transform.pipeline import PASSES, fitted
 
@@ -165,6 +180,8 @@ def compiled_in_stages(
         graph = stages.keep("expand", partial(expand, graph), graph)
     for transform in PASSES:
         graph = stages.keep(transform.__name__, partial(fitted(transform, grain), graph), graph)
+    if steady:
+        graph = stages.keep("apart", partial(apart, graph, {graph.inputs[n] for n in steady}), graph)
     if fit:
         graph = stages.keep("rematerialise", partial(_fitted, graph, updates, grain, fit), graph)
     found = stages.keep("fuse", lambda: fuse(graph, grain))

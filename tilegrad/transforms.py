@@ -18,7 +18,7 @@ from .errors import ArgumentError, GradientError, ShapeError, check_callable
 from .functions.promotion import kind_of
 from .ir.graph import Input, Value
 from .lazy.evaluation import compute_together
-from .lazy.handle import Handle, wrap
+from .lazy.handle import Handle, mode, wrap
 from .lazy.storage import detached
 from .ops.broadcasting import fill, fill_like, normal_axis, shown
 from .ops.joint import joint_outputs
@@ -75,6 +75,20 @@ def _argnums(argnums: int | Sequence[int], args: Sequence[Any], op: str) -> tupl
     return tuple([n % len(args) for n in numbers])
 
 
+def depends_on_a_stand_in(value: Value) -> bool:
+    """Whether a value is computed from what a transform differentiates by at the moment."""
+    seen: set[Value] = set()
+    stack = [value]
+    while stack:
+        v = stack.pop()
+        if "at work" in v.__dict__:
+            return True
+        if v.tracked and v not in seen:
+            seen.add(v)
+            stack.extend(v.__dict__["joint"].arguments if "joint" in v.__dict__ else v.inputs)
+    return False
+
+
 class Recorded:
     """A function that ran on stand-ins for some of its arguments."""
 
@@ -90,8 +104,12 @@ class Recorded:
             given[n] = tree.unflatten(shape, map(wrap, made))
             self.shapes.append(shape)
             self.inputs.extend(made)
-        with enable_grad():
-            self.result = fn(*given, **kwargs)
+        before, mode.differentiated = mode.differentiated, op
+        try:
+            with enable_grad():
+                self.result = fn(*given, **kwargs)
+        finally:
+            mode.differentiated = before
 
     def finish(self) -> Recorded:
         """From now on the stand-ins are nothing but what they stand for."""

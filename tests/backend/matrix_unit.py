@@ -61,7 +61,7 @@ class Unit:
 
     def run_program(self, program: Program, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """Runs the launches of a program of fixed sizes; gives its first output."""
-        memory = {b.name: np.zeros([int(str(n)) for n in b.type.shape], b.type.dtype.numpy) for b in program.buffers}
+        memory = {b.name: _aligned([int(str(n)) for n in b.type.shape], b.type.dtype.numpy) for b in program.buffers}
         memory |= dict(zip(program.inputs, arrays, strict=True))
         products = 0
         for step in program.steps:
@@ -108,6 +108,14 @@ class Unit:
             sums = _flushed(self.tiles[c].view(np.float32))
             even, odd = (_halves(self.tiles[a], n) @ _halves(self.tiles[b], n) for n in (0, 1))
             self.tiles[c] = _flushed(sums + _flushed(_flushed(even) + _flushed(odd))).view(np.uint32)
+
+
+def _aligned(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
+    """Zeros that begin at a multiple of 64 bytes, as memory does that programs are given."""
+    bytes = int(np.prod(shape)) * dtype.itemsize
+    memory = np.zeros(bytes + 64, np.uint8)
+    first = -memory.ctypes.data % 64
+    return memory[first : first + bytes].view(dtype).reshape(shape)
 
 
 def _line(address: int) -> np.ndarray:

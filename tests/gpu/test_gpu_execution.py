@@ -1,5 +1,6 @@
 """What a GPU does with memory, launches, streams and failures."""
 
+import shutil
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from tests.backend.cuda.test_cuda_programs import ADD, WILD, program
 from tilegrad import cuda
 from tilegrad.backend.cuda.device import CudaDevice
 from tilegrad.config import changed
-from tilegrad.errors import KernelError, LaunchError, OutOfMemoryError
+from tilegrad.errors import DeviceError, KernelError, LaunchError, OutOfMemoryError
 from tilegrad.ir.dtype import float32
 from tilegrad.ir.graph import TensorType
 from tilegrad.ir.program import Buffer, Launch, Program, Tiles
@@ -164,6 +165,56 @@ def test_out_of_memory(gpu: CudaDevice) -> None:
         gpu.allocate(gpu.properties.total_memory)
     assert "1.00 GiB" in str(caught.value)
     assert kept.sum().item() == 0
+
+
+def test_the_largest_tensors_are_named(gpu: CudaDevice) -> None:
+    kept = tg.zeros(1 << 28, device="cuda").realize()
+    with pytest.raises(OutOfMemoryError) as caught:
+        tg.ones(1 << 37, device="cuda").realize()
+    line = next(line for line in str(caught.value).split("\n") if "1.00 GiB  f32[268435456]" in line)
+    assert "test_gpu_execution.py:" in line
+    assert kept[-1].item() == 0
+    assert (tg.ones(1 << 20, device="cuda") + kept[: 1 << 20]).sum().item() == 1 << 20, "work goes on afterwards"
+
+
+def test_copies_beside_work(gpu: CudaDevice, record_property: Record) -> None:
+    """A copy from pinned memory is done while a kernel of one block is still computing."""
+    of = TensorType(float32, (128,))
+    names = (Buffer("x", of, "input"), Buffer("z", of, "output"))
+    spin = Program("spin", (), names, ("x",), ("z",), (Launch(SPIN, ("x", "z", 1_000_000), (Tiles(1, 1),)),))
+    run, x = gpu.load(spin).bound(), gpu.from_host(np.ones(128, np.float32))
+    pinned, streams = tg.arange(1 << 22).pin_memory(), [cuda.Stream(), cuda.Stream()]
+    run([x])
+    cuda.synchronize()
+    with cuda.stream(streams[0]):
+        run([x])
+        done = streams[0].record_event()
+    with cuda.stream(streams[1]):
+        moved = pinned.to("cuda", non_blocking=True)
+        back = moved.cpu()
+    assert not done.query(), "the kernel takes a tenth of a second, the copies some milliseconds"
+    assert (back == pinned).all()
+    cuda.synchronize()
+    assert done.query()
+
+
+def test_a_device_that_is_not_there_and_tensors_on_two() -> None:
+    with pytest.raises(DeviceError, match="no device 'cuda:77' here. This machine has: cpu, cuda:0"):
+        tg.ones(3, device="cuda:77")
+    with pytest.raises(DeviceError, match="on cuda:0 and float32 .* on cpu; move one, as in y.to"):
+        tg.ones(3, device="cuda") + tg.ones(3)
+    with pytest.raises(DeviceError, match="on cpu and float32 .* on cuda:0"):
+        tg.nn.Linear(3, 3).cuda()(tg.ones(2, 3))
+
+
+@pytest.mark.skipif(not shutil.which("compute-sanitizer"), reason="compute-sanitizer is not here")
+def test_the_memory_checker_finds_nothing() -> None:
+    """Training, an LSTM and a kernel with borders, each access watched."""
+    code = Path(__file__).with_name("sanitized.py")
+    command = ["compute-sanitizer", "--error-exitcode=9", "--leak-check=no", sys.executable, str(code)]
+    made = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert made.returncode == 0, made.stdout[-3000:] + made.stderr[-2000:]
+    assert "ERROR SUMMARY: 0 errors" in made.stdout + made.stderr
 
 
 def test_copies_are_exact_and_fast(gpu: CudaDevice, record_property: Record) -> None:

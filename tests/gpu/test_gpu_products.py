@@ -60,3 +60,35 @@ def test_rows_that_meet_often_are_added_in_order() -> None:
     wanted = np.zeros((300, 96), np.float32)
     np.add.at(wanted, index, rows)
     np.testing.assert_array_equal(found.cpu().numpy(), wanted)
+
+
+SHORT = {
+    tg.int8: (lambda x, y: x.int() @ y.int(), 0.0),
+    tg.uint8: (lambda x, y: x.int() @ y.int(), 0.0),
+    tg.float8_e4m3fn: (lambda x, y: x.float() @ y.float(), 1e-6),
+    tg.float8_e5m2: (lambda x, y: x.float() @ y.float(), 1e-6),
+}
+
+
+@pytest.mark.parametrize("dtype", SHORT, ids=str)
+@pytest.mark.parametrize("order", list(product([False, True], repeat=2)))
+@pytest.mark.parametrize("shape", [(64, 128, 64), (256, 512, 384), (1024, 2048, 1024), (100, 333, 77)])
+def test_products_of_eight_bits(dtype: tg.DType, order: tuple[bool, bool], shape: tuple[int, int, int]) -> None:
+    """On tensor cores; sums are int32 or float32."""
+    m, k, n = shape
+    rng = np.random.default_rng(m)
+    given = [rng.standard_normal(s) * 40 for s in ((m, k), (k, n))]
+    if dtype.is_integer:
+        given = [np.clip(np.round(a), 0 if dtype is tg.uint8 else -128, 127) for a in given]
+    tensors = [
+        tg.tensor(np.ascontiguousarray(a.T if t else a).astype(np.float32), device="cuda").to(dtype)
+        for a, t in zip(given, order, strict=True)
+    ]
+    x, y = (a.T if t else a for a, t in zip(tensors, order, strict=True))
+    exact = np.matmul(*(a.float().cpu().numpy().astype(np.float64) for a in (x, y)))
+    multiply, allowed = SHORT[dtype]
+    found = tg.jit(multiply)(x, y).cpu().numpy()
+    assert np.linalg.norm(found - exact) <= allowed * np.linalg.norm(exact)
+    if dtype.is_float:  # with sums of fewer digits, at twice the speed
+        quick = tg.jit(lambda x, y: tg.matmul(x.float(), y.float(), precision="medium"))(x, y).cpu().numpy()
+        assert np.linalg.norm(quick - exact) <= 1e-3 * np.linalg.norm(exact)

@@ -319,3 +319,32 @@ def test_autotune_while_a_function_is_traced(tracing: Any) -> None:
     for n in (5, 70):
         assert traced(tg.arange(n).float()).tolist() == [2.0 * (k + 3) for k in range(n - 2)]
     assert len(shifted.cache) == 2
+
+
+def test_a_bare_kernel_has_no_gradient() -> None:
+    """`grad` and its like refuse it, `backward` says why there is nothing to walk back."""
+
+    def loss(x: tg.Tensor) -> tg.Tensor:
+        out = tg.empty_like(x)
+        scaled[(1,)](x * 2, out, 8, 2.0, BLOCK=8)
+        return (out * x).sum()
+
+    def apart(x: tg.Tensor) -> tg.Tensor:
+        out = tg.empty_like(x)
+        scaled[(1,)](x.detach(), out, 8, 2.0, BLOCK=8)
+        return (out * x).sum()
+
+    x = tg.ones(8)
+    told = "kernel scaled reads `x`, which is differentiated by, and a kernel has no derivative: give it one with tileg"
+    for call in (tg.grad(loss), tg.jit(tg.grad(loss)), tg.hessian(loss), lambda x: tg.vjp(loss, x)):
+        with pytest.raises(tg.errors.GradientError, match=told):
+            call(x)
+    with pytest.raises(tg.errors.GradientError, match="jvp: kernel scaled reads"):
+        tg.jvp(loss, (x,), (x,))
+    assert tg.grad(apart)(x).tolist() == tg.jit(tg.grad(apart))(x).tolist() == [2.0] * 8
+    weight, out = tg.ones(8, requires_grad=True), tg.empty(8)
+    scaled[(1,)](weight, out, 8, 2.0, BLOCK=8)
+    scaled[(1,)](weight, out, 8, 3.0, BLOCK=8)
+    with pytest.raises(tg.errors.GradientError, match="was computed from what kernel scaled stored, and a kernel has"):
+        (out + 1).sum().backward()
+    assert tg.grad(lambda x: (x * out).sum())(x).tolist() == [3.0] * 8

@@ -59,7 +59,7 @@ SOURCE: dict[str, tuple[str, str]] = {
     "a broadcast that does not fit": ("y = tl.broadcast_to(v, [4])", "of shape [8] does not broadcast to [4]"),
     "an order that is none": ("y = tl.permute(v[:, None], [0, 0])", "[0, 0] is no order of the 2 axes"),
     "one axis transposed": ("y = tl.trans(v)", "tl.trans exchanges two axes, and float32[8] has 1"),
-    "dot of vectors": ("y = tl.dot(v, v)", "tl.dot takes tiles [m, k] and [k, n], and not [8] and [8]"),
+    "dot of vectors": ("y = tl.dot(v, v)", "or [b, m, k] and [b, k, n], and not [8] and [8]"),
     "dot of two types": ("y = tl.dot(v[:, None], v[None, :].to(tl.float16))", "tl.dot takes two tiles of one type"),
     "an accumulator of another shape": (
         "y = tl.dot(v[:, None], v[None, :], tl.zeros([4, 4], tl.float32))", "the accumulator is float32[4, 4]"
@@ -97,7 +97,7 @@ SOURCE: dict[str, tuple[str, str]] = {
     "a function of Python": ("y = plain(v)", "plain is a function of Python: mark it with @tilegrad.kernel"),
     "float of a tile": ("y = float(v)", "float is for constants: of a tile write x.to(tl.float32)"),
     "a list from outside": ("y = TENSOR", "`TENSOR` is list, which a kernel cannot use"),
-    "a constant that is computed": ("y = static(i, n)", "`N` of static is a constexpr, and int32 is known"),
+    "a constant that is computed": ("y = static(i, n)", "the end of tl.arange must be known when the kernel is"),
     "a kernel without end": ("y = endless(v)", "endless calls itself without an end"),
     "arguments of another kernel": ("y = twice(v, v)", "twice: too many positional arguments; it takes (x)"),
     "a reduction with a function of Python": ("y = tl.reduce(v, 0, plain)", "must be marked with @tilegrad.kernel"),
@@ -173,6 +173,26 @@ LAUNCHES = {
     "four axes": (lambda k: k[1, 1, 1, 1](X, OUT, 30, BLOCK=8), KernelLaunchError, "a grid has one to three axes"),
     "a grid of floats": (lambda k: k[(30 / 8,)](X, OUT, 30, BLOCK=8), KernelLaunchError, "tilegrad.cdiv(n, BLOCK)"),
     "a negative grid": (lambda k: k[(-1,)](X, OUT, 30, BLOCK=8), KernelLaunchError, "-1 programs along an axis"),
+    "a grid as large along each axis": (
+        lambda k: k[(2**20, 2**20, 2**20)](X, OUT, 30, BLOCK=8),
+        KernelLaunchError,
+        f"is {2**60} programs, and a launch has at most {2**31 - 1}",
+    ),
+    "an address that is none": (
+        lambda k: made("tl.store(out + n.to(tl.pointer_type(tl.int8)), 1)")[1](X, OUT, 30, BLOCK=8),
+        KernelSourceError,
+        "an address is an integer of 64 bits (x.data_ptr()), and not int32",
+    ),
+    "a pointer as one to other elements": (
+        lambda k: made("tl.store(x.to(tl.pointer_type(tl.int8)), 1)")[1](X, OUT, 30, BLOCK=8),
+        KernelSourceError,
+        "a pointer keeps its type, and this is a pointer to float32",
+    ),
+    "a type that there is not": (
+        lambda k: made("tl.store(x, tl.load(x).to(tl.float8e5b16))")[1](X, OUT, 30, BLOCK=8),
+        KernelSourceError,
+        "there are no elements of tl.float8e5b16",
+    ),
     "a large grid": (lambda k: k[(2**31,)](X, OUT, 30, BLOCK=8), KernelLaunchError, "0 to 2147483647 are possible"),
     "two devices": (
         lambda k: k[4](X, tg.empty(30, device="reference"), 30, BLOCK=8), DeviceError,

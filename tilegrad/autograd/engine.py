@@ -161,11 +161,31 @@ def _upstreams(outputs: Sequence[Tensor], given: Any, op: str) -> list[Value]:
     return [_upstream(x.value, up, op) for x, up in zip(outputs, ups, strict=True)]
 
 
+def _kernel_before(x: Value) -> str:
+    """The kernel that read what requires gradients, and stored what a value is computed from; empty if none did."""
+    seen: set[Value] = set()
+    stack = [x]
+    while stack:
+        v = stack.pop()
+        if "severed" in v.__dict__:
+            return str(v.__dict__["severed"])
+        if v not in seen:
+            seen.add(v)
+            stack.extend(v.inputs)
+    return ""
+
+
 def _upstream(x: Value, given: Tensor | None, op: str) -> Value:
     if not x.tracked:
         if not x.dtype.is_float:
             raise GradientError(
                 f"{op}: {x.dtype.name} elements have no gradient; floating-point ones do: compute with x.float()"
+            )
+        kernel = _kernel_before(x)
+        if kernel:
+            raise GradientError(
+                f"{op}: the tensor of shape {shown(x.shape)} was computed from what kernel {kernel} stored, and a "
+                "kernel has no derivative: give it one with tilegrad.op, or in a tilegrad.autograd.Function"
             )
         raise GradientError(
             f"{op}: the tensor of shape {shown(x.shape)} does not require gradients and was not computed from one that "

@@ -22,8 +22,8 @@ from ..errors import ArgumentError, ShapeError, check_callable
 from ..functions.arithmetic import where
 from ..functions.creation import arange, as_tensor, tensor
 from ..ir.dtype import float32, uint8
-from ..nn.paddings import pad
-from ..nn.resizing import interpolate
+from ..nn.functional.paddings import pad
+from ..nn.functional.resizing import interpolate
 from ..random import rand, randint
 from ..tensor import Tensor
 

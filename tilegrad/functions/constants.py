@@ -6,7 +6,19 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DTypeError
-from ..ir.dtype import DType, bfloat16, bool_, float16, float32, float64, int32, int64, uint8
+from ..ir.dtype import (
+    DType,
+    bfloat16,
+    bool_,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    float64,
+    int32,
+    int64,
+    uint8,
+)
 from .creation import empty, tensor
 from .promotion import get_default_dtype
 
@@ -18,9 +30,16 @@ newaxis = None
 Size: type[tuple[int, ...]] = tuple
 """Shapes are tuples here."""
 
-DIGITS = {float16: 10, bfloat16: 7, float32: 23, float64: 52}
+DIGITS = {float8_e4m3fn: 3, float8_e5m2: 2, float16: 10, bfloat16: 7, float32: 23, float64: 52}
 """Binary digits behind the point."""
-SMALLEST = {float16: 2.0**-14, bfloat16: 2.0**-126, float32: 2.0**-126, float64: 2.0**-1022}
+SMALLEST = {
+    float8_e4m3fn: 2.0**-6,
+    float8_e5m2: 2.0**-14,
+    float16: 2.0**-14,
+    bfloat16: 2.0**-126,
+    float32: 2.0**-126,
+    float64: 2.0**-1022,
+}
 
 
 class finfo:

@@ -7,7 +7,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..errors import ArgumentError, DeviceError, DTypeError, GradientError
-from ..ir.dtype import DTYPES, DType, bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8
+from ..ir.dtype import (
+    DTYPES,
+    FLOAT8,
+    DType,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+)
 from ..ir.graph import Input
 from ..lazy.evaluation import array_of, compute
 from ..lazy.handle import Handle, wrap
@@ -22,7 +36,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-NAMES_OF_DTYPES = frozenset(d.name for d in DTYPES)
+NAMES_OF_DTYPES = frozenset(d.name for d in (*DTYPES, *FLOAT8))
 
 
 class MemoryFormat(NamedTuple):
@@ -220,14 +234,17 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.n
 
 def __dlpack__(self: Tensor, **options: Any) -> Any:
     """The memory as a capsule that other libraries take."""
-    if self.value.dtype is bfloat16:
-        raise DTypeError("DLPack by numpy does not know bfloat16; convert it: x.float()")
+    from ..runtime.exposed import expose
+
+    if self.value.dtype in (bfloat16, *FLOAT8):
+        raise DTypeError(f"DLPack by numpy does not know {self.value.dtype.name}; convert it: x.float()")
     compute(self)
     shared = (
         array_of(self) if device(self.value.device).view(self.value.buffer, self.value.dtype, ()) is not None else None
     )
     if shared is None:
         raise DeviceError(f"the memory of {self.value.device} cannot be reached from here; copy it: x.cpu()")
+    expose(self.value.buffer)
     return shared.__dlpack__(**{k: v for k, v in options.items() if k == "stream"})
 
 
@@ -256,8 +273,11 @@ def is_contiguous(self: Tensor) -> bool:
 
 def data_ptr(self: Tensor) -> int:
     """The address of the first element."""
+    from ..runtime.exposed import expose
+
     whole = wrap(detached(self.base().current())) if self._moves else self
     compute(whole)
     if self._moves and self.base().value.buffer is None:
         self.base().value.hold(whole.value.buffer)
+    expose(whole.value.buffer)
     return int(whole.value.buffer.address) + int(storage_offset(self)) * self.value.dtype.bytes

@@ -154,7 +154,11 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     """
     if not isinstance(ndarray, np.ndarray):
         raise ArgumentError(f"from_numpy takes a numpy array, not {kind_of(ndarray)}; use tilegrad.tensor(...)")
-    return from_array(_array(ndarray, None), "cpu", share=True)
+    from ..runtime.exposed import expose
+
+    made = from_array(_array(ndarray, None), "cpu", share=True)
+    expose(made.value.buffer)
+    return made
 
 
 def from_dlpack(ext_tensor: Any, *, device: DeviceLike = None, copy: bool | None = None) -> Tensor:

@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from ..errors import DTypeError
 from .node import Node
 
 Kind = Literal["bool", "uint", "int", "float"]
@@ -41,7 +42,7 @@ class DType(Node):
 
     @property
     def numpy(self) -> np.dtype:
-        return _NUMPY[self] if self in _NUMPY else _with_bfloat16()
+        return _NUMPY[self] if self in _NUMPY else _with_others()[self]
 
     @property
     def min(self) -> float | int:
@@ -54,7 +55,7 @@ class DType(Node):
     def max(self) -> float | int:
         """The greatest finite value."""
         if self.is_float:
-            return float.fromhex("0x1.fep127") if self is bfloat16 else float(np.finfo(self.numpy).max)
+            return LARGEST[self]
         return 1 if self.kind == "bool" else (1 << (self.bits - (self.kind == "int"))) - 1
 
     def __repr__(self) -> str:
@@ -81,20 +82,36 @@ bfloat16 = DType("bfloat16", "bf16", "float", 16)
 float32 = DType("float32", "f32", "float", 32)
 float64 = DType("float64", "f64", "float", 64)
 
-DTYPES = (bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64, float16, bfloat16, float32, float64)
+float8_e4m3fn = DType("float8_e4m3fn", "f8e4m3", "float", 8)
+float8_e5m2 = DType("float8_e5m2", "f8e5m2", "float", 8)
 
-_NUMPY = {d: np.dtype(d.name) for d in DTYPES if d is not bfloat16}
-_BY_NAME = {d.name: d for d in DTYPES} | {d.short: d for d in DTYPES}
+DTYPES = (bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64, float16, bfloat16, float32, float64)
+FLOAT8 = (float8_e4m3fn, float8_e5m2)
+"""What is kept, moved, converted and multiplied (`dot`), and not computed with otherwise. Nothing is infinite in
+float8_e4m3fn: what is beyond its range becomes its nearest end."""
+LARGEST = {
+    float8_e4m3fn: 448.0,
+    float8_e5m2: 57344.0,
+    float16: 65504.0,
+    bfloat16: float.fromhex("0x1.fep127"),
+    float32: float.fromhex("0x1.fffffep127"),
+    float64: float.fromhex("0x1.fffffffffffffp1023"),
+}
+
+_OTHERS = (bfloat16, *FLOAT8)
+_NUMPY = {d: np.dtype(d.name) for d in DTYPES if d not in _OTHERS}
+_BY_NAME = {d.name: d for d in (*DTYPES, *FLOAT8)} | {d.short: d for d in (*DTYPES, *FLOAT8)}
 _FROM_NUMPY = {n: d for d, n in _NUMPY.items()}
 
 
-def _with_bfloat16() -> np.dtype:
-    """numpy's dtype for bfloat16, which another package has: it is loaded when it is needed first."""
+def _with_others() -> dict[DType, np.dtype]:
+    """numpy's dtypes with those of another package: it is loaded when one of them is needed first."""
     import ml_dtypes
 
-    made: np.dtype = np.dtype(ml_dtypes.bfloat16)
-    _NUMPY[bfloat16], _FROM_NUMPY[made] = made, bfloat16
-    return made
+    for d in _OTHERS:
+        _NUMPY[d] = np.dtype(getattr(ml_dtypes, d.name))
+        _FROM_NUMPY[_NUMPY[d]] = d
+    return _NUMPY
 
 
 def dtype_named(name: str) -> DType:
@@ -105,8 +122,8 @@ def dtype_named(name: str) -> DType:
 def from_numpy_dtype(dtype: object) -> DType | None:
     """The dtype that stores what this numpy dtype stores, or None."""
     wanted = np.dtype(dtype)  # type: ignore[call-overload]
-    if wanted.name == "bfloat16" and bfloat16 not in _NUMPY:
-        _with_bfloat16()
+    if bfloat16 not in _NUMPY and wanted.name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+        _with_others()
     return _FROM_NUMPY.get(wanted)
 
 
@@ -118,6 +135,9 @@ def promote(x: DType, y: DType) -> DType:
     """
     if x is y:
         return x
+    if x in FLOAT8 or y in FLOAT8:
+        narrow, other = (x, y) if x in FLOAT8 else (y, x)
+        raise DTypeError(f"{narrow.name} does not meet {other.name}: convert it, as in x.to({other.name})")
     if x.kind == "bool" or y.kind == "bool":
         return y if x.kind == "bool" else x
     if x.is_float != y.is_float:

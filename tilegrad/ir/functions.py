@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from .dtype import DType, bool_
+from .dtype import FLOAT8, DType, bool_, float8_e4m3fn
 from .precision import product
 
 Result = Literal["same", "bool", "last", "given"]
@@ -228,4 +228,8 @@ def identity(fn: str, dtype: DType) -> float | int | bool:
 def convert(x: Any, dtype: DType) -> Any:
     """The meaning of `cast`: to bool is `!= 0`; a float beyond an integer's range is whatever the machine gives."""
     with np.errstate(all="ignore"):
+        if dtype in FLOAT8:
+            x = np.asarray(x).astype(np.float32)
+        if dtype is float8_e4m3fn:  # numpy's makes NaN of what is too large
+            x = np.clip(x, -dtype.max, dtype.max)
         return np.asarray(x).astype(dtype.numpy)

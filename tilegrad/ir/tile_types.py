@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import KernelError
-from .dtype import DType, bfloat16, bool_, float16, float32, float64, int32, int64, uint64
+from .dtype import DTYPES, DType, bool_, float32, float64, int32, int64, uint64
 from .functions import FUNCTIONS, REDUCERS
 from .node import Structure
 from .precision import PRECISIONS
@@ -38,7 +38,7 @@ from .tile import (
     Trans,
 )
 
-_KINDS = {"bool": "b", "int": "i", "uint": "i", "float": "f"}
+_KINDS = {d: {"bool": "b", "float": "f"}.get(d.kind, "i") for d in DTYPES}
 _KIND_NAMES = {"b": "bool", "i": "integers", "f": "floats"}
 
 
@@ -293,7 +293,7 @@ def _apply(types: Types, x: Apply) -> TileType:
         types.takes(x.args[0], bool_, "the condition")
         return TileType(types.meet(x, x.args[1:]), shape)
     dtype = types.meet(x, x.args)
-    if _KINDS[dtype.kind] not in function.domain:
+    if _KINDS.get(dtype, "n") not in function.domain:
         takes = " or ".join(_KIND_NAMES[k] for k in function.domain)
         raise Refused(f"{x.fn} takes {takes}, and `{x.args[0]}` is {dtype}: convert it with .to(...)", x)
     return TileType(bool_ if function.result == "bool" else dtype, shape)
@@ -374,14 +374,14 @@ def _reducible(types: Types, x: Reduce | Scan) -> TileType:
     found = types.number(x.x)
     _axis(x.axis, len(found.shape), x)
     function = FUNCTIONS.get(x.fn)
-    if function is not None and _KINDS[found.dtype.kind] not in function.domain:
+    if _KINDS.get(found.dtype, "n") not in ("bif" if function is None else function.domain):
         raise Refused(f"`{x}`: {REDUCERS[x.fn].printed} does not take {found.dtype}; convert it with .to(...)", x)
     return found
 
 
 def dot_dtype(dtype: DType) -> DType:
     """In which a dot of operands of this dtype is computed."""
-    return {float64: float64, float32: float32, float16: float32, bfloat16: float32}.get(dtype, int32)
+    return float64 if dtype is float64 else float32 if dtype.is_float else int32
 
 
 def _dot(types: Types, x: Dot) -> TileType:

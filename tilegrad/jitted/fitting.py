@@ -50,16 +50,20 @@ class Memory(NamedTuple):
     """That this takes."""
     share: float
     """How many that is for each operation that is needed anyway."""
+    kept: int = 0
+    """What is made of captured tensors and kept from call to call."""
 
     @property
     def peak(self) -> Dim:
-        return self.temporaries + self.inputs + self.results
+        return self.temporaries + self.inputs + self.results + self.kept
 
     def __str__(self) -> str:
         lines = [
             f"peak {shown_bytes(self.peak)}: {shown_bytes(self.temporaries)} for temporaries, "
             f"{shown_bytes(self.inputs)} for inputs, {shown_bytes(self.results)} for results"
         ]
+        if self.kept:
+            lines.append(f"of these {shown_bytes(self.kept)} are made of captured tensors, and kept from call to call")
         if self.values:
             lines.append(f"computed again: {self.again}; {self.operations:,} more operations ({self.share:.1%})")
         if isinstance(self.gradients, int) and isinstance(self.peak, int) and self.gradients * 20 > self.peak:
@@ -73,13 +77,17 @@ class Memory(NamedTuple):
 def memory(compiled: Compiled, gradients: Dim = 0) -> Memory:
     """What a compiled program takes."""
     temporaries, rest = peak(compiled.program)
+    steady, kept = compiled.executable.steady, 0
+    if steady is not None:
+        temporaries, kept = compiled.executable.program.arena, steady.bytes
     inputs = _inputs(compiled.program)
     graph = [s.artifact for s in compiled.stages.made if isinstance(s.artifact, Graph)][-1]
     again = computed_again(graph)
     extra = sum(map(operations, again))
     needed = sum(map(operations, graph.values())) - extra
     results = rest - inputs
-    return Memory(temporaries, inputs, results, gradients, shown(again), len(again), extra, extra / max(1, needed))
+    share = extra / max(1, needed)
+    return Memory(temporaries, inputs, results, gradients, shown(again), len(again), extra, share, kept)
 
 
 def _inputs(program: Program) -> Dim:

@@ -58,6 +58,9 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
     names["recorded"] = kind.call.recorded
     beginning = ["given = program.compiled.brought(given)"] if program.compiled.elsewhere else []
     beginning += ["program.let_go()"] if program.gradients else []
+    if program.steady is not None:
+        names["kept"] = program.steady.buffers
+        beginning.append("given = (*given, *kept(given))")
     source = _source(kind.tracked, list(values), stateful, bool(program.constants), (beginning, ending), program.common)
     exec(source, names)
     return Shortcut(len(kind.types), names["call"])

@@ -26,6 +26,7 @@ from ..runtime.device import Runner, device
 from ..tensor import Tensor
 from ..transform.autodiff import gradients
 from ..tree import Tree, flatten, unflatten
+from .kept import Kept
 from .straight import Look, look_at
 from .tracing import HostNumber, Trace
 from .watched import Outside, same, unchanged
@@ -41,6 +42,10 @@ class Call(Node):
     numbers: list[Any]
     recorded: bool
     """Whether gradients can be taken of what is computed."""
+
+
+MOST_EXTENT = 2**31
+"""An axis that varies is shorter: kernels of users count along it in 32 bits."""
 
 
 class Kind(Node):
@@ -90,7 +95,7 @@ def _binds(type: TensorType, have: TensorType, sizes: dict[str, int]) -> bool:
     for wanted, extent in zip(type.shape, have.shape, strict=True):
         if isinstance(wanted, Size):
             (name,) = wanted.names()
-            if not isinstance(extent, int) or extent < 2 or sizes.setdefault(name, extent) != extent:
+            if not isinstance(extent, int) or not 2 <= extent < MOST_EXTENT or sizes.setdefault(name, extent) != extent:
                 return False
         elif wanted != extent:
             return False
@@ -191,10 +196,19 @@ class Specialised:
         updates = {len(outputs) + m: first + n for m, n in enumerate(self.updated)}
         outputs += [trace.finals[captured[n][0]] for n in self.updated]
         graph, self.constants = plain_graph(outputs, given)
-        self.compiled: Compiled = compile(graph, updates, self.name, fit=self.fit)
         self.differentiable = [
             n for n, v in enumerate(self.result_values) if v is not None and v.tracked and "released" not in v.__dict__
         ]
+        self.compiled: Compiled = compile(graph, updates, self.name, fit=self.fit, steady=self._read_only(first))
+        found = self.compiled.executable.steady
+        self.steady = found and Kept(found, [self.captured[n - first].storage for n in found.inputs])
+
+    def _read_only(self, first: int) -> tuple[int, ...]:
+        """The inputs that are mostly what they were in the last call: what an inference reads, and does not write."""
+        trained = any(self.captured_standing[n].tracked for n in self.updated)
+        if trained or self.gradients or (self.differentiable and self.kind.call.recorded):
+            return ()
+        return tuple([first + n for n, t in enumerate(self.captured_types) if t.shape and n not in self.updated])
 
     def look(self) -> Sequence[Buffer] | None:
         """The memory of what was captured, if nothing outside is another thing than before; None: perhaps something is.
@@ -272,7 +286,9 @@ class Specialised:
             if placeholder is not None:
                 buffers.append(memory_of(x if isinstance(x, Handle) else tensor(x, dtype=placeholder.dtype)))
         buffers += self.state() + self.constants
-        return self.compiled.brought(buffers) if self.compiled.elsewhere else buffers
+        if self.compiled.elsewhere:
+            buffers = self.compiled.brought(buffers)
+        return buffers if self.steady is None else [*buffers, *self.steady.buffers(buffers)]
 
     def state(self) -> list[Buffer]:
         """The memory of captured storages, and of numbers of the host."""

@@ -45,7 +45,7 @@ class Written(Node):
 
 
 class Branch(Node):
-    """Part of a function that may turn out not to be taken."""
+    """Part of a function: it may turn out not to be taken, or is done for each entry of an axis."""
 
     op: str
     before: frozenset[int]
@@ -71,6 +71,8 @@ class Trace:
         self.given: set[int] = set()
         """Tensors whose gradient from before no longer matters: the function gave them another, or asked for it."""
         self.branch: Branch | None = None
+        self.mapped: list[Branch] = []
+        """What `vmap` maps at the moment."""
         self.numbers: list[HostNumber] = []
         self.guards: list[tuple[Callable[[], Any], Any]] = []
         """What the function read of Python's state (whether a module trains), and how to read it again."""
@@ -110,8 +112,9 @@ class Trace:
         """A tensor got a storage."""
         if id(tensor) in self.own:
             self.own_storages.add(storage)
-            if self.branch is not None and id(tensor) not in self.branch.before:
-                self.branch.storages.add(storage)
+            for part in [*self.mapped, *([] if self.branch is None else [self.branch])]:
+                if id(tensor) not in part.before:
+                    part.storages.add(storage)
 
     def writing(self, tensor: Handle, base: Base) -> None:
         """A storage is about to be written to."""
@@ -135,6 +138,16 @@ class Trace:
             yield
         finally:
             self.branch = outer
+
+    @contextmanager
+    def making(self, op: str) -> Iterator[set[Storage]]:
+        """The storages that are made within it."""
+        part = Branch(op, frozenset(self.own), set())
+        self.mapped.append(part)
+        try:
+            yield part.storages
+        finally:
+            self.mapped.remove(part)
 
     def number(self, read: Callable[[], float], type: TensorType) -> Input:
         """A number that is asked for anew at every call."""

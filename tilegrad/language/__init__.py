@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from . import core, standard
 from .core import *  # noqa: F403
+from .extra import libdevice
 from .kernel import kernel
 from .standard import *  # noqa: F403
 from .tuning import Config, autotune, heuristics
 
-__all__ = ["Config", "autotune", "heuristics", "kernel"]
+__all__ = ["Config", "autotune", "heuristics", "kernel", "libdevice"]
 __all__ += core.__all__
 __all__ += standard.__all__

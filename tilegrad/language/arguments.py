@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import DeviceError, KernelLaunchError
 from ..ir.dtype import DType, bool_, float32, float64, int32, int64, uint64
+from ..ir.program import Tiles
+from ..ir.size import Size
 from ..ir.tile import Parameter
 from ..lazy.handle import Handle
 from ..lazy.layout import layout
 from .frames import KernelBase
+from .several import apart, is_several
 from .values import constexpr
 
 HINTS = frozenset(
@@ -21,6 +25,7 @@ HINTS = frozenset(
 )
 """Accepted by every launch: what they say to Triton's compiler ours finds out."""
 MOST_PROGRAMS = 2**31 - 1
+"""Along an axis of the grid, and in the whole of it."""
 
 
 class Bound(NamedTuple):
@@ -33,6 +38,8 @@ class Bound(NamedTuple):
     same: dict[str, str]
     """Parameters that were given a tensor which an earlier one has too: inside the kernel they are that one."""
     key: tuple[Any, ...]
+    several: dict[str, Any]
+    """The forms of arguments that stand for several parameters."""
 
 
 def bound(kernel: KernelBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Bound:
@@ -47,11 +54,16 @@ def bound(kernel: KernelBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
     constants: dict[str, Any] = {}
     parameters: list[Parameter] = []
     given: list[Any] = []
+    several: dict[str, Any] = {}
+    single: list[tuple[str, Any]] = []
     for name, value in found.arguments.items():
-        value = plain(value)
         if kernel.is_static(name):
-            constants[name] = static(kernel, name, value)
-            continue
+            constants[name] = static(kernel, name, plain(value))
+        elif is_several(value):
+            several[name] = apart(name, value, single)
+        else:
+            single.append((name, plain(value)))
+    for name, value in single:
         made = parameter_for(kernel, name, value)
         if made is None:
             constants[name] = value
@@ -60,8 +72,8 @@ def bound(kernel: KernelBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
             given.append(value)
     same = aliases(parameters, given)
     fixed = tuple([(n, type(v), v) for n, v in constants.items()])
-    key = (tuple([id(p) for p in parameters]), fixed, tuple(same.items()))
-    return Bound(constants, tuple(parameters), tuple(given), dict(found.arguments), same, key)
+    key = (tuple([id(p) for p in parameters]), fixed, tuple(same.items()), tuple(several.items()))
+    return Bound(constants, tuple(parameters), tuple(given), dict(found.arguments), same, key, several)
 
 
 def aliases(parameters: Sequence[Parameter], given: Sequence[Any]) -> dict[str, str]:
@@ -100,6 +112,11 @@ def static(kernel: KernelBase, name: str, value: Any) -> Any:
             f"kernel {kernel.fn.__name__}: `{name}` is a constexpr, and a tensor of {value._value.type} was given: a "
             "constant is a number, a type, a text, None or a tuple of these"
         )
+    if isinstance(value, Size):
+        raise KernelLaunchError(
+            f"kernel {kernel.fn.__name__}: `{name}` is a constexpr, and {value} varies from call to call: there is one "
+            "compiled kernel for each value of a constant"
+        )
     if isinstance(value, list):
         value = tuple(value)
     try:
@@ -114,7 +131,7 @@ def static(kernel: KernelBase, name: str, value: Any) -> Any:
 
 def parameter_for(kernel: KernelBase, name: str, value: Any) -> Parameter | None:
     """The parameter of the tile kernel for an argument; None for what becomes a constant."""
-    annotation = kernel.signature.parameters[name].annotation
+    annotation = kernel.signature.parameters[name].annotation if name in kernel.signature.parameters else None
     if isinstance(value, Handle):
         if is_varying_number(value):
             whole = value._value.dtype.is_integer
@@ -122,6 +139,8 @@ def parameter_for(kernel: KernelBase, name: str, value: Any) -> Parameter | None
         return parameter(name, value._value.type.dtype)
     if value is None or isinstance(value, str | DType | KernelBase):
         return None
+    if isinstance(value, Size):  # an axis that varies, which is below 2**31 itself
+        return parameter(name, int32 if list(value.terms.items()) == [((*value.names(),), 1)] else int64, False)
     if isinstance(value, bool):
         return parameter(name, bool_, False)
     if isinstance(value, int):
@@ -148,8 +167,8 @@ def is_varying_number(x: Any) -> bool:
     return isinstance(x, Handle) and "number" in x._value.__dict__
 
 
-def grid_of(kernel: KernelBase, grid: Any, meta: Mapping[str, Any]) -> tuple[int, ...]:
-    """How many programs run, along up to three axes."""
+def grid_of(kernel: KernelBase, grid: Any, meta: Mapping[str, Any]) -> tuple[Any, ...]:
+    """How many programs run, along up to three axes; `Tiles` where a function is traced and an axis varies."""
     name = kernel.fn.__name__
     try:
         found = grid(dict(meta)) if callable(grid) else grid
@@ -158,8 +177,11 @@ def grid_of(kernel: KernelBase, grid: Any, meta: Mapping[str, Any]) -> tuple[int
     extents = tuple(found) if isinstance(found, tuple | list) else (found,)
     if not 1 <= len(extents) <= 3:
         raise KernelLaunchError(f"kernel {name}: a grid has one to three axes, and this has {len(extents)}: {found!r}")
-    numbers = []
+    numbers: list[Any] = []
     for extent in extents:
+        if isinstance(extent, Size | Tiles):
+            numbers.append(extent if isinstance(extent, Tiles) else Tiles(extent, 1))
+            continue
         if isinstance(extent, bool) or not isinstance(extent, int | np.integer):
             raise KernelLaunchError(
                 f"kernel {name}: a grid is made of whole numbers, or is a function that gives them, and this has "
@@ -170,6 +192,11 @@ def grid_of(kernel: KernelBase, grid: Any, meta: Mapping[str, Any]) -> tuple[int
                 f"kernel {name}: {extent} programs along an axis of the grid; 0 to {MOST_PROGRAMS} are possible"
             )
         numbers.append(int(extent))
+    if all(isinstance(n, int) for n in numbers) and prod(numbers) > MOST_PROGRAMS:
+        raise KernelLaunchError(
+            f"kernel {name}: a grid of {' x '.join(map(str, numbers))} is {prod(numbers)} programs, and a launch has "
+            f"at most {MOST_PROGRAMS}: let each do more, with a loop over tl.num_programs(0)"
+        )
     return tuple(numbers)
 
 

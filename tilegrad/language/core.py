@@ -6,6 +6,8 @@ from ..ir.dtype import DType as dtype
 from ..ir.dtype import (
     bfloat16,
     bool_,
+    float8_e4m3fn,
+    float8_e5m2,
     float16,
     float32,
     float64,
@@ -32,6 +34,7 @@ from .debugging import (
 )
 from .loops import range_, static_range
 from .mathematics import (
+    PropagateNan,
     abs_,
     cdiv,
     ceil,
@@ -45,7 +48,6 @@ from .mathematics import (
     fdiv,
     floor,
     fma,
-    libdevice,
     log,
     log2,
     logical_and,
@@ -76,6 +78,7 @@ from .memory import (
     load_tensor_descriptor,
     make_block_ptr,
     make_tensor_descriptor,
+    pointer_type,
     store,
     store_tensor_descriptor,
 )
@@ -96,6 +99,7 @@ from .reducing import (
     sum_,
     xor_sum,
 )
+from .several import TensorDescriptor
 from .shaping import (
     arange,
     broadcast,
@@ -113,28 +117,38 @@ from .shaping import (
     program_id,
     ravel,
     reshape,
+    seed_of,
     split,
     trans,
     zeros,
     zeros_like,
 )
-from .values import constexpr
+from .values import Lacking, constexpr
 
-int1 = bool_
+int1, float8e4nv, float8e5 = bool_, float8_e4m3fn, float8_e5m2
 abs, all, any, max, min, range, sum = abs_, all_, any_, max_, min_, range_, sum_
 view = METHODS["view"] = reshape
 
+float8e4b8, float8e4b15, float8e5b16 = map(Lacking, ("float8e4b8", "float8e4b15", "float8e5b16"))
+
+
+class const:
+    """The annotation of a pointer through which a kernel only loads."""
+
+
 __all__ = [
-    "abs", "abs_", "advance", "all", "all_", "any", "any_", "arange", "argmax", "argmin", "associative_scan",
-    "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg",
-    "atomic_xor", "bfloat16", "bool_", "broadcast", "broadcast_to", "cast", "cat", "cdiv", "ceil", "clamp",
-    "constexpr", "cos", "cummax", "cummin", "cumprod", "cumsum", "debug_barrier", "device_assert", "device_print",
-    "div_rn", "dot", "dtype", "erf", "exp", "exp2", "expand_dims", "fdiv", "flip", "float16", "float32", "float64",
-    "floor", "fma", "full", "gather", "int1", "int16", "int32", "int64", "int8", "interleave", "join", "libdevice",
-    "load", "load_tensor_descriptor", "log", "log2", "logical_and", "logical_not", "logical_or", "make_block_ptr",
+    "PropagateNan", "TensorDescriptor", "abs", "abs_", "advance", "all", "all_", "any", "any_", "arange", "argmax",
+    "argmin", "associative_scan", "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min",
+    "atomic_or", "atomic_xchg", "atomic_xor", "bfloat16", "bool_", "broadcast", "broadcast_to", "cast", "cat",
+    "cdiv", "ceil", "clamp", "const", "constexpr", "cos", "cummax", "cummin", "cumprod", "cumsum", "debug_barrier",
+    "device_assert", "device_print", "div_rn", "dot", "dtype", "erf", "exp", "exp2", "expand_dims", "fdiv", "flip",
+    "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "float8e4b15", "float8e4b8",
+    "float8e4nv", "float8e5", "float8e5b16", "floor", "fma",
+    "full", "gather", "int1", "int16", "int32", "int64", "int8", "interleave", "join", "load",
+    "load_tensor_descriptor", "log", "log2", "logical_and", "logical_not", "logical_or", "make_block_ptr",
     "make_tensor_descriptor", "math", "max", "max_", "max_constancy", "max_contiguous", "maximum", "min", "min_",
-    "minimum", "multiple_of", "num_programs", "permute", "program_id", "range", "range_", "ravel", "reduce",
-    "reduce_or", "reshape", "rsqrt", "sigmoid", "sin", "split", "sqrt", "sqrt_rn", "static_assert", "static_print",
-    "static_range", "store", "store_tensor_descriptor", "sum", "sum_", "trans", "uint16", "uint32", "uint64", "uint8",
-    "umulhi", "view", "where", "xor_sum", "zeros", "zeros_like",
+    "minimum", "multiple_of", "num_programs", "permute", "pointer_type", "program_id", "range", "range_", "ravel",
+    "reduce", "reduce_or", "reshape", "rsqrt", "seed_of", "sigmoid", "sin", "split", "sqrt", "sqrt_rn",
+    "static_assert", "static_print", "static_range", "store", "store_tensor_descriptor", "sum", "sum_", "trans",
+    "uint16", "uint32", "uint64", "uint8", "umulhi", "view", "where", "xor_sum", "zeros", "zeros_like",
 ]  # fmt: skip

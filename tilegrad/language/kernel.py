@@ -14,7 +14,7 @@ from ..ir.tile import Kernel, Name, Parameter
 from ..ir.tile_access import Accesses, accesses
 from ..ir.tile_types import TileType
 from ..lazy.evaluation import is_recorded
-from ..lazy.handle import Handle
+from ..lazy.handle import Handle, mode
 from ..runtime.bounds import limit
 from ..runtime.device import CompiledKernel, device
 from ..runtime.once import lock
@@ -30,8 +30,9 @@ from .naming import reductions_named
 from .reader import Read, read
 from .recording import not_in_a_launch, record
 from .report import Report, report
+from .several import inside, outside
 from .sharing import Shared
-from .tensors import Memory, memory_of, refuse_overlap, unwritten, written
+from .tensors import Memory, all_memory, memory_of, refuse_addresses, refuse_overlap, severed, unwritten, written
 from .values import Block
 
 _reading = lock()
@@ -44,6 +45,7 @@ class Launched(NamedTuple):
     constants: dict[str, Any]
     parameters: tuple[Parameter, ...]
     given: tuple[Any, ...]
+    several: dict[str, Any]
 
     def by_name(self) -> dict[str, Any]:
         """What each parameter was given: a number, or what is remembered of a tensor."""
@@ -54,7 +56,10 @@ class Launched(NamedTuple):
         given = {name: x.tensor() if isinstance(x, Seen) else x for name, x in self.by_name().items()}
         if any(x is None for x in given.values()):
             raise KernelError("the tensors of the last launch are gone: measure it while they are there")
-        return {**self.constants, **given}
+        whole = {**self.constants, **given}
+        for name, form in self.several.items():
+            whole[name] = outside(form, whole.pop)
+        return whole
 
 
 class Seen(NamedTuple):
@@ -72,7 +77,7 @@ def seen(x: Any) -> Any:
 class Specialised:
     """A kernel as it is for some types and constants."""
 
-    def __init__(self, made: Read, parameters: tuple[Parameter, ...]) -> None:
+    def __init__(self, made: Read, parameters: tuple[Parameter, ...], owner: KernelFunction) -> None:
         self.read = made
         self.ir: Kernel = made.kernel
         """The tile kernel: print it."""
@@ -81,7 +86,12 @@ class Specialised:
         self.compiled: dict[str, CompiledKernel] = {}
         self.watched: dict[frozenset[str], tuple[Instrumented, CompiledKernel] | None] = {}
         self.last: Launched | None = None
+        self.owner = owner
         self._fast: Kernel | None = None
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        """Launches the kernel, as it is itself launched: `compiled[grid](...)`."""
+        return self.owner[grid]
 
     @property
     def fast(self) -> Kernel:
@@ -123,7 +133,7 @@ class Specialised:
         given = self.last.by_name()
         types: dict[str, Any] = {name: x.type for name, x in given.items() if isinstance(x, Seen)}
         counted = report(self.ir, self.read.types, self.last.grid, given)
-        sizes = {name: int(t.bytes) for name, t in types.items()}
+        sizes = {p.name: 0 for p in self.ir.parameters} | {name: int(t.bytes) for name, t in types.items()}
         found = self.accesses
         read, stored = (sum(sizes[n] for n in names) for names in (found.loaded, found.stored))
         moved = min(counted.loaded, read) + min(counted.stored, stored)
@@ -229,17 +239,21 @@ class KernelFunction(KernelBase, Launchable):
         extents = grid_of(self, grid, call.named)
         place = device_of(self, call.given)
         found = self.specialised(call)
+        severs = mode.enabled and severed(self.fn.__name__, call, found.accesses)
         if is_recorded(call.given):
+            refuse_addresses(self.fn.__name__, found.read.hidden, "within jit, vmap and operators")
             self.record(found, call, extents, how)
             return
-        if how == "run" and settings().check:
+        if how != "run":
+            refuse_addresses(self.fn.__name__, found.read.hidden, f"in `{how}`")
+        elif settings().check and not found.read.hidden:
             how = "race" if "race" in settings().check else "check" if "kernels" in settings().check else how
-        found.last = Launched(extents, call.constants, call.parameters, tuple(map(seen, call.given)))
+        found.last = Launched(extents, call.constants, call.parameters, tuple(map(seen, call.given)), call.several)
         if 0 in extents:
             return
         fresh = unwritten(call)
         stored = self.stored(found, call)
-        with written(self.fn.__name__, call.parameters, call.given, stored, found.accesses.loaded):
+        with written(self.fn.__name__, call.parameters, call.given, stored, found.accesses.loaded, severs):
             memories = self.arguments(found, call, stored)
             if how == "run":
                 buffers = [m.window() if isinstance(m, Memory) else m for m in memories]
@@ -263,6 +277,7 @@ class KernelFunction(KernelBase, Launchable):
         ]
         refuse_overlap(self.fn.__name__, memories, stored)
         by_name: dict[str, Memory] = dict(memories)
+        by_name |= {p.name: Memory(all_memory(device_of(self, call.given)), 0, 0, 1) for p in found.read.hidden}
         numbers = {p.name: x for p, x in zip(call.parameters, call.given, strict=True) if not isinstance(x, Handle)}
         return [by_name[p.name] if p.pointer else numbers[p.name] for p in found.ir.parameters]
 
@@ -282,12 +297,17 @@ class KernelFunction(KernelBase, Launchable):
                 for alias, name in same.items():
                     dtype = next(p.dtype for p in parameters if p.name == name)
                     names[alias] = Block(Name(name), TileType(dtype, (), True))
-                found = self.known[call.key] = Specialised(read(self, names, parameters), parameters)
+                kinds = {p.name: TileType(p.dtype, (), p.pointer) for p in parameters}
+                part = lambda n: names[n] if n in names else Block(Name(n), kinds[n])  # noqa: E731
+                names |= {name: inside(form, part) for name, form in call.several.items()}
+                found = self.known[call.key] = Specialised(read(self, names, parameters), parameters, self)
             self.last = found
         return found
 
-    def compiled(self, *args: Any, **kwargs: Any) -> Specialised:
-        """The kernel for some arguments, without running it."""
+    def compiled(self, *args: Any, grid: Any = None, **kwargs: Any) -> Specialised:
+        """The kernel for some arguments, without running it. (`grid` may be given, as Triton's `warmup` takes one.)"""
+        if "grid" in self.signature.parameters:
+            kwargs["grid"] = grid
         return self.specialised(bound(self, args, kwargs))
 
     warmup = compiled

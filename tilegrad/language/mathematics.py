@@ -7,7 +7,7 @@ from typing import Any
 
 from ..ir.dtype import DType, bool_, float32, uint32
 from ..ir.precision import PRECISIONS, TRITON
-from ..ir.tile import Dot
+from ..ir.tile import Apply, Dot, Expand, Reduce
 from ..ir.tile_types import Refused, dot_dtype
 from .arithmetic import apply, binary, choose, common_dtype, inverted, number
 from .builtin import METHODS, Builtin, builtin, method
@@ -170,12 +170,30 @@ def dot(
         raise Refused(
             f"tl.dot takes two tiles of one type, and not {shown(x)} and {shown(y)}: convert one with .to(...)"
         )
+    if len(x.shape) == 3 and len(y.shape) == 3 and x.shape[0] == y.shape[0] and x.shape[2] == y.shape[1]:
+        return _products(w, x, y, acc, dtype_of(out_dtype))
     if len(x.shape) != 2 or len(y.shape) != 2 or x.shape[1] != y.shape[0]:
-        raise Refused(f"tl.dot takes tiles [m, k] and [k, n], and not {list(x.shape)} and {list(y.shape)}")
+        raise Refused(
+            f"tl.dot takes tiles [m, k] and [k, n], or [b, m, k] and [b, k, n], and not {list(x.shape)} and "
+            f"{list(y.shape)}"
+        )
     inner = dot_dtype(x.type.dtype)
     wanted = inner if inner is not float32 else dtype_of(out_dtype)
     total = _accumulator(w, acc, (x.shape[0], y.shape[1]), wanted, inner)
     made = w.make(Dot(x.tile, y.tile, total, _precision(input_precision, allow_tf32)))
+    return made if wanted is inner else w.cast(w.held(made, "product"), wanted)
+
+
+def _products(w: Writer, x: Block, y: Block, acc: Any, wanted: DType) -> Block:
+    """The products of several pairs of matrices, as sums of products of elements: right, and not for speed."""
+    inner = dot_dtype(x.type.dtype)
+    wanted = inner if inner is not float32 else wanted
+    total = _accumulator(w, acc, (*x.shape[:2], y.shape[2]), wanted, inner)
+    left = w.make(Expand(w.cast(x, inner).tile, (3,)))
+    right = w.make(Expand(w.cast(y, inner).tile, (1,)))
+    made = w.make(Reduce("add", apply(w, "mul", inner, left, right).tile, 2))
+    if total is not None:
+        made = w.make(Apply("add", (made.tile, total)))
     return made if wanted is inner else w.cast(w.held(made, "product"), wanted)
 
 
@@ -201,11 +219,12 @@ def _precision(word: str | None, allow_tf32: Any) -> Any:
 
 
 def _all() -> dict[str, Any]:
-    """`tl.math`, and `libdevice` with the same names."""
+    """`tl.math`, whose names `libdevice` has too."""
     own = {name: fn for name, fn in globals().items() if isinstance(fn, Builtin)}
     renamed = {"abs": abs_, "fabs": abs_, "max": maximum, "min": minimum, "rint": _made["round"], "div_rn": div_rn}
     return {**_made, **own, **renamed}
 
 
 math = SimpleNamespace(**_all())
-libdevice = math
+PropagateNan = SimpleNamespace(NONE=0, ALL=1)
+"""What `propagate_nan` takes. (A NaN is passed on, whatever it says.)"""

@@ -10,6 +10,7 @@ from typing import Any
 from ..functional import ones, zeros
 from ..lazy.handle import Handle, mode, state, view
 from ..runtime.device import device
+from .several import tensors_in
 
 RUNS = 5
 """How often a launch is measured; the best run counts."""
@@ -17,7 +18,7 @@ RUNS = 5
 
 def seconds_of(launch: Callable[[], None], given: Sequence[Any]) -> float:
     """The best of some runs, after one that does not count."""
-    tensors = [x for x in given if isinstance(x, Handle)]
+    tensors = tensors_in(given)
     kept = [(x, x.clone()) for x in tensors if not x._value.tracked]  # type: ignore[attr-defined]
     places = {x._value.type.device for x in tensors}
     try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir.dtype import bool_, int64
+from ..ir.dtype import DType, bool_, int64
 from ..ir.tile import Apply, Arange, Atomic, BroadcastTo, Cast, Expand, Literal, Load, Name, Store
 from ..ir.tile_types import Refused, TileType
 from .arithmetic import binary, truth
 from .builtin import Builtin, builtin, method
-from .values import Block, BlockPointer, Descriptor, Operand, is_number, leaves, shown
+from .values import Block, BlockPointer, Descriptor, Operand, PointerType, is_number, leaves, shown
 from .writer import Writer, in_dtype, static_int, static_shape
 
 PADDINGS = {"": 0, "zero": 0, "nan": float("nan")}
@@ -82,6 +82,28 @@ def store(
     w.emit(Store(pointer.tile, made, mask_of(w, mask, pointer)))
 
 
+def addressed(w: Writer, x: Any, dtype: DType) -> Block:
+    """The pointer to elements of a type that an address (an integer of 64 bits) is."""
+    if isinstance(x, Block) and x.type.pointer:
+        if x.type.dtype is dtype:
+            return x
+        raise Refused(
+            f"a pointer keeps its type, and this is a {shown(x)}: give the kernel a view, x.view({dtype.name})"
+        )
+    if not isinstance(x, Block) or not x.type.dtype.is_integer or x.type.dtype.bits < 64:
+        raise Refused(f"an address is an integer of 64 bits (x.data_ptr()), and not {shown(x)}")
+    steps = x if dtype.bytes == 1 else binary(w, "shr", x, dtype.bytes.bit_length() - 1)
+    return w.make(Apply("add", (w.memory(dtype), steps.tile)))
+
+
+@builtin
+def pointer_type(w: Writer, element_ty: Any) -> PointerType:
+    """The type of pointers to elements: `x.to(tl.pointer_type(tl.float16))` makes one of an address."""
+    if not isinstance(element_ty, DType):
+        raise Refused(f"tl.pointer_type takes an element type, such as tl.float32, and not {shown(element_ty)}")
+    return PointerType(element_ty)
+
+
 # --- windows -------------------------------------------------------------------------------------
 
 
@@ -108,10 +130,12 @@ def advance(w: Writer, base: Any, offsets: Any) -> BlockPointer:
 def make_tensor_descriptor(
     w: Writer, base: Any, shape: Any, strides: Any, block_shape: Any, padding_option: str = "zero"
 ) -> Descriptor:
-    """A tensor of which blocks of `block_shape` are loaded and stored; what is outside is 0, and not stored."""
+    """A tensor of which blocks of `block_shape` are loaded and stored; what is outside is padding, and not stored."""
     block = static_shape(block_shape, "block_shape")
     extents, steps = _operands(w, shape, len(block), "shape"), _operands(w, strides, len(block), "strides")
-    return Descriptor(pointer_of(base, "tl.make_tensor_descriptor"), extents, steps, block)
+    if padding_option not in ("zero", "nan"):
+        raise Refused(f"padding_option is 'zero' or 'nan', and not {padding_option!r}")
+    return Descriptor(pointer_of(base, "tl.make_tensor_descriptor"), extents, steps, block, padding_option)
 
 
 def _window(w: Writer, x: Any, offsets: Any) -> BlockPointer:
@@ -124,7 +148,7 @@ def _window(w: Writer, x: Any, offsets: Any) -> BlockPointer:
 @builtin
 def load_tensor_descriptor(w: Writer, desc: Any, offsets: Any) -> Block:
     """The block of a tensor at some offsets."""
-    return window_load(w, _window(w, desc, offsets), tuple(range(len(desc.block_shape))), "zero")
+    return window_load(w, _window(w, desc, offsets), tuple(range(len(desc.block_shape))), desc.padding)
 
 
 @builtin

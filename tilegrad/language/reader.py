@@ -20,7 +20,7 @@ from .flow import FlowReader
 from .frames import Frame, KernelBase
 from .source import Place
 from .tidying import tidied
-from .values import Block, Unknown, leaves, rebuilt, shown
+from .values import Block, Unknown, rebuilt, shown
 
 DEEPEST = 60
 """Calls inside calls, after which a kernel that calls itself is told so."""
@@ -34,6 +34,8 @@ class Read(NamedTuple):
     types: Types
     parts: dict[int, tuple[Tile, Place]]
     captured: dict[tuple[int, str], Any]
+    hidden: tuple[Parameter, ...]
+    """Parameters that nobody gives: the start of all memory, for pointers made of addresses."""
 
 
 def read(fn: KernelBase, arguments: Mapping[str, Any], parameters: tuple[Parameter, ...]) -> Read:
@@ -63,7 +65,8 @@ class Reader(FlowReader):
         if result is not None:
             raise self.wrong(source.tree.args, "a kernel that is launched returns nothing: store what it computes")
         origin = str(source.place(source.tree))
-        kernel = Kernel(fn.fn.__name__, parameters, tuple(self.open[0]), origin)
+        hidden = tuple(self.hidden.values())
+        kernel = Kernel(fn.fn.__name__, (*parameters, *hidden), tuple(self.open[0]), origin)
         kernel, places = tidied(kernel, self.places)
         try:
             types = check(kernel)
@@ -72,7 +75,7 @@ class Reader(FlowReader):
             raise (found[1] if found else source.place(source.tree)).error(mistake.reason) from None
         except KernelError as error:
             raise source.place(source.tree).error(str(error)) from None
-        return Read(kernel, places, types, self.parts, self.used)
+        return Read(kernel, places, types, self.parts, self.used, hidden)
 
     # --- statements ------------------------------------------------------------------------------
 
@@ -158,10 +161,6 @@ class Reader(FlowReader):
         names: dict[str, Any] = {}
         for name, value in bound.arguments.items():
             value = value.value if type(value).__name__ == "constexpr" else value
-            if fn.is_static(name) and any(isinstance(x, Block) for x in leaves(value)):
-                raise Refused(
-                    f"`{name}` of {fn.fn.__name__} is a constexpr, and {shown(value)} is known only when it runs"
-                )
             names[name] = rebuilt(value, partial(self.held, hint=name))
         before = (self.frame, self.calls, self.at)
         self.frame, self.calls = Frame(fn, names, self.used), (place, *self.calls)

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InPlaceError, KernelLaunchError
-from ..ir.dtype import bool_, float32, int32
+from ..ir.dtype import bool_, float32, int32, int64
 from ..ir.graph import Value
 from ..ir.program import Tiles
-from ..ir.size import known
+from ..ir.size import Size, known
 from ..ir.tile import Assign, Atomic, Cast, For, Kernel, Literal, Load, Name, Parameter, Statement, Tile
 from ..ir.tile_access import statements
 from ..lazy import storage as sharing
@@ -21,7 +21,8 @@ from ..lazy.handle import Handle, current, mode, state
 from ..lazy.layout import layout
 from ..lazy.storage import Storage
 from ..ops.outside import TileWork, outside
-from ..ops.tile_code import changed
+from ..ops.tile_code import changed, size_tile
+from ..ops.tile_code import parameter as size_name
 from .arguments import Bound
 from .tensors import Memory, refuse_overlap
 
@@ -38,7 +39,7 @@ class Pointed(NamedTuple):
     offset: int
 
 
-def record(name: str, found: Specialised, call: Bound, grid: tuple[int, ...], stored: frozenset[str]) -> None:
+def record(name: str, found: Specialised, call: Bound, grid: tuple[Any, ...], stored: frozenset[str]) -> None:
     """Gives the tensors that a launch would write the values that it would give them."""
     given = {p.name: x for p, x in zip(call.parameters, call.given, strict=True)}
     pointed = {p.name: _pointed(given[p.name]) for p in found.ir.parameters if p.pointer}
@@ -55,8 +56,9 @@ def record(name: str, found: Specialised, call: Bound, grid: tuple[int, ...], st
             arguments.append(p.whole)
     starts = [place_of.get(storage) for storage in written]
     numbers = {p.name: given[p.name] for p in found.ir.parameters if not p.pointer}
-    kernel, loaded = with_numbers(found.fast, numbers)
-    names = [p.name for p in kernel.parameters]
+    kernel, loaded = with_numbers(found.fast, {n: x for n, x in numbers.items() if not isinstance(x, Size)})
+    kernel, sizes = with_sizes(kernel, {n: x for n, x in numbers.items() if isinstance(x, Size)})
+    names = [p.name for p in kernel.parameters if p.pointer]
     kernel = with_offsets(kernel, {n: p.offset for n, p in pointed.items() if p.offset})
     given_numbers = {f"{n}_at": len(arguments) + place for place, n in enumerate(loaded)}
     arguments += [given[n].value for n in loaded]
@@ -65,7 +67,8 @@ def record(name: str, found: Specialised, call: Bound, grid: tuple[int, ...], st
     for n in names:
         storage = pointed[n].storage if n in pointed else None
         places.append(given_numbers[n] if storage is None else output.get(storage, place_of.get(storage, -1)))
-    work = TileWork(kernel, tuple([Tiles(extent, 1) for extent in grid]), tuple(places))
+    extents = tuple([x if isinstance(x, Tiles) else Tiles(x, 1) for x in grid])
+    work = TileWork(kernel, extents, tuple(places), sizes)
     made = outside(work, arguments, [p.whole.type for p in written.values()], starts)
     for p, value in zip(written.values(), made, strict=True):
         _write(name, p, value)
@@ -120,6 +123,22 @@ def with_numbers(kernel: Kernel, numbers: dict[str, Any]) -> tuple[Kernel, list[
     body = _put(kernel.body, {n: v for n, v in values.items() if n not in first})
     head = tuple([Assign(n, v) for n, v in first.items()])
     return Kernel(kernel.name, tuple(parameters), (*head, *body), kernel.origin), loaded
+
+
+def with_sizes(kernel: Kernel, numbers: dict[str, Size]) -> tuple[Kernel, tuple[Size, ...]]:
+    """A kernel whose numbers that are sizes which vary are computed from these, its last parameters."""
+    if not numbers:
+        return kernel, ()
+    symbols = sorted({symbol for x in numbers.values() for symbol in x.names()})
+    taken = {p.name for p in kernel.parameters} | _assigned(kernel)
+    if taken & set(map(size_name, symbols)):
+        raise KernelLaunchError(f"kernel {kernel.name} has a variable named like a size: {' '.join(sorted(taken))}")
+    kinds = {p.name: p.dtype for p in kernel.parameters}
+    head = tuple([Assign(n, Cast(size_tile(x), kinds[n])) for n, x in numbers.items()])
+    kept = tuple([p for p in kernel.parameters if p.name not in numbers])
+    parameters = (*kept, *[Parameter(size_name(symbol), int64, False) for symbol in symbols])
+    made = Kernel(kernel.name, parameters, (*head, *kernel.body), kernel.origin)
+    return made, tuple(map(Size.named, symbols))
 
 
 def with_offsets(kernel: Kernel, offsets: dict[str, int]) -> Kernel:

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir.dtype import DType, bool_, float32
+from ..ir.dtype import DType, bool_, float32, uint64
 from ..ir.tile import Arange, BroadcastTo, Expand, Full, Gather, Literal, NumPrograms, ProgramId, Reshape, Tile, Trans
 from ..ir.tile_types import Refused
 from ..ir.tile_types import broadcast as meeting_shape
 from .arithmetic import binary, choose, common_dtype, number, to
 from .builtin import builtin, method
-from .values import Block, shown
+from .memory import addressed
+from .values import Block, Lacking, PointerType, shown
 from .writer import Writer, in_dtype, static_int, static_shape
 
 
 def dtype_of(x: Any) -> DType:
     """An operand that must be an element type."""
+    if isinstance(x, Lacking):
+        raise Refused(f"there are no elements of {x}: tensors have float16, bfloat16 or int8 where memory is scarce")
     if not isinstance(x, DType):
         raise Refused(f"here an element type must stand, such as tl.float32, and not {shown(x)}")
     return x
+
+
+def converted(w: Writer, x: Any, dtype: Any, bitcast: bool) -> Any:
+    """Elements in another type; an address as a pointer."""
+    return addressed(w, x, dtype.element_ty) if isinstance(dtype, PointerType) else to(w, x, dtype_of(dtype), bitcast)
 
 
 def tile_of(x: Any, what: str) -> Block:
@@ -88,13 +96,21 @@ def zero(w: Writer, shape: tuple[int, ...], dtype: DType) -> Block:
 @method
 def cast(w: Writer, input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: bool = False) -> Any:
     """The elements in another type; with `bitcast` their bits."""
-    return to(w, input, dtype_of(dtype), bitcast)
+    return converted(w, input, dtype, bitcast)
 
 
 @method
 def to_(w: Writer, input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: bool = False) -> Any:
     """The elements in another type; with `bitcast` their bits."""
-    return to(w, input, dtype_of(dtype), bitcast)
+    return converted(w, input, dtype, bitcast)
+
+
+@builtin
+def seed_of(w: Writer, seed: Any) -> Block:
+    """A seed as a number of 64 bits without a sign, computed with when the kernel runs (sums of them wrap)."""
+    if isinstance(seed, Block):
+        return w.cast(seed, uint64)
+    return w.named(w.make(Full((), Literal(static_int(seed, "a seed") % 2**64), uint64)), "seed")
 
 
 @method

@@ -26,6 +26,8 @@ class Shared:
 
 def borrowed(x: Any, name: object) -> Any:
     """A tensor on the memory of another library's tensor; what is none stays what it is."""
+    if isinstance(x, tuple):
+        return tuple([borrowed(part, name) for part in x])
     if isinstance(x, Handle) or not hasattr(x, "__dlpack__"):
         return x
     what = f"argument {name} ({type(x).__module__}.{type(x).__name__} of shape {list(x.shape)})"

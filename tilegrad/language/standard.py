@@ -52,6 +52,16 @@ def sort(x: Any, dim: tl.constexpr = None, descending: tl.constexpr = False) -> 
 
 
 @kernel
+def topk(x: Any, k: tl.constexpr, dim: tl.constexpr = None) -> Any:
+    """The k largest elements along the last axis, the largest first; both extents are powers of two."""
+    count: tl.constexpr = x.shape[len(x.shape) - 1]
+    tl.static_assert(0 < k and k <= count, "tl.topk gives at most as many elements as there are")
+    tl.static_assert((k & (k - 1)) == 0, "the k of tl.topk is a power of two")
+    inside = tl.broadcast_to(tl.arange(0, k), x.shape[: len(x.shape) - 1] + (k,))
+    return tl.gather(sort(x, dim, True), inside, len(x.shape) - 1)
+
+
+@kernel
 def histogram(input: Any, num_bins: tl.constexpr, mask: Any = None) -> Any:
     """How often each of the numbers 0 to num_bins - 1 occurs."""
     same = input[None, :] == tl.arange(0, num_bins)[:, None]
@@ -93,7 +103,7 @@ def philox_impl(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, n_rounds: 
 @kernel
 def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: tl.constexpr = 10) -> Any:
     """Four numbers of 32 bits from a seed of 64 and a counter."""
-    wide = tl.cast(seed, tl.uint64)
+    wide = tl.seed_of(seed)
     low = (wide & 0xFFFFFFFF).to(tl.uint32)
     high = (wide >> 32).to(tl.uint32)
     zero = c0 * 0
@@ -167,5 +177,5 @@ def randn4x(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
 
 __all__ = [
     "histogram", "philox", "philox_impl", "rand", "rand4x", "randint", "randint4x", "randn",
-    "randn4x", "softmax", "sort", "swizzle2d",
+    "randn4x", "softmax", "sort", "swizzle2d", "topk",
 ]  # fmt: skip

@@ -13,15 +13,17 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..errors import InPlaceError, KernelLaunchError, TraceError
+from ..errors import GradientError, InPlaceError, KernelLaunchError, TraceError
 from ..ir.graph import Input, Value
 from ..ir.tile import Parameter
+from ..ir.tile_access import Accesses
 from ..lazy import storage as sharing
 from ..lazy.evaluation import compute
-from ..lazy.handle import Handle, mode, one_writer, state, wrap
+from ..lazy.handle import Handle, handle_on, mode, one_writer, state
 from ..lazy.layout import layout
 from ..runtime.buffer import Buffer
 from ..runtime.device import device
+from ..transforms import depends_on_a_stand_in
 
 
 class Window(Buffer):
@@ -61,6 +63,34 @@ class Memory(NamedTuple):
         return Window(self.buffer, self.offset * self.itemsize) if self.offset else self.buffer
 
 
+class AllMemory(Buffer):
+    """All that a device has an address for, for pointers that are made of addresses."""
+
+    __slots__ = ()
+
+    def __init__(self, place: str) -> None:
+        self.device, self.bytes, self.address, self.memory = device(place), 0, 0, None
+
+    def __del__(self) -> None:
+        pass  # nothing of its own
+
+
+def all_memory(place: str) -> Buffer:
+    """The memory of a device from address 0 on."""
+    if device(place).limits is None or place == "reference":
+        raise KernelLaunchError(f"a pointer is made of an address (tl.pointer_type), and the device {place} has none")
+    return AllMemory(place)
+
+
+def refuse_addresses(name: str, hidden: Sequence[Parameter], where: str) -> None:
+    """For what must know which tensors a kernel works on."""
+    if hidden:
+        raise KernelLaunchError(
+            f"kernel {name} makes pointers of addresses (tl.pointer_type), and {where} it must be known which tensors "
+            "it reads and writes: give it the tensors themselves, several of them as a tuple"
+        )
+
+
 def refuse_tracing(name: str, given: Sequence[Any]) -> None:
     """For kernels that run when they are launched, and are not recorded: a traced function would lose them."""
     if state.trace is not None and any(isinstance(x, Handle) for x in given):
@@ -79,7 +109,7 @@ def memory_of(x: Any) -> Memory:
     base = x.base()
     whole = base.current()
     if whole.buffer is None:
-        compute(wrap(whole))
+        compute(handle_on(whole))
     found: Any = layout(x)
     shape: Any = value.shape
     span = 1 + sum((n - 1) * s for n, s in zip(shape, found.strides, strict=True)) if 0 not in shape else 0
@@ -124,13 +154,32 @@ def _alone(value: Any, base: Any) -> bool:
     return sys.getrefcount(value) <= legitimate + handles + here and sys.getrefcount(value.buffer) <= 2
 
 
-def note_write(name: str, x: Any, before: Value) -> None:
+def severed(name: str, call: Any, found: Accesses) -> bool:
+    """Whether a launch reads what gradients flow through, and stores floats: they do not flow on. What `grad` and its
+    like differentiate by is refused."""
+    tensors = [(p, x) for p, x in zip(call.parameters, call.given, strict=True) if isinstance(x, Handle) and p.pointer]
+    read = [(p.name, x) for p, x in tensors if p.name in found.loaded and x._value.tracked]
+    if not read or not any(p.name in found.stored and p.dtype.is_float for p, x in tensors):
+        return False
+    for parameter, x in read if mode.differentiated else ():
+        if depends_on_a_stand_in(x.value):
+            raise GradientError(
+                f"{mode.differentiated}: kernel {name} reads `{parameter}`, which is differentiated by, and a kernel "
+                "has no derivative: give it one with tilegrad.op, or in a tilegrad.autograd.Function; or launch it on "
+                "x.detach(), if none is wanted"
+            )
+    return True
+
+
+def note_write(name: str, x: Any, before: Value, severs: bool = False) -> None:
     """The elements of a tensor have changed: views and saved values are told."""
     base = x.base()
     whole = base.current()
     new = Input(whole.type)
     new.hold(whole.buffer)
     part = sharing.replaced(whole, new) if whole.tracked else new
+    if severs:
+        part.__dict__["severed"] = name
     if part is not new:
         part.hold(whole.buffer)
     base.write(part, name, part)
@@ -152,6 +201,7 @@ def written(
     given: Sequence[Any],
     stored: frozenset[str],
     loaded: frozenset[str] | None = None,
+    severs: bool = False,
 ) -> Iterator[None]:
     """Around a launch that writes to some of its tensors. (`loaded`: which it reads; None: who knows.)"""
     tensors = [(p.name, x) for p, x in zip(parameters, given, strict=True) if isinstance(x, Handle)]
@@ -165,7 +215,7 @@ def written(
         before = {id(x): prepare_write(name, n, x) for n, x in changed}
         yield
         for _, x in changed:
-            note_write(name, x, before[id(x)])
+            note_write(name, x, before[id(x)], severs)
 
 
 def unwritten(call: Any) -> frozenset[str]:

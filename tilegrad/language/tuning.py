@@ -7,10 +7,13 @@ from functools import partial
 from typing import Any
 
 from ..errors import CompileError, KernelError, KernelLaunchError
+from ..ir.program import Tiles
+from ..ir.size import Size
 from ..lazy.evaluation import is_recorded
 from ..lazy.handle import Handle
 from .kernel import KernelFunction, Launchable
 from .measuring import can_stand_in, seconds_of, stand_in, untraced
+from .several import mapped, tensors_in
 
 PRUNINGS = ("early_config_prune", "perf_model", "top_k")
 TOP_K = 10
@@ -118,7 +121,7 @@ class Autotuned(Chosen):
             raise KernelLaunchError(
                 f"kernel {self.__name__}: `{twice[0]}` is chosen by autotune, and was given too: leave it out"
             )
-        types = tuple([str(x._value.type.dtype) for x in named.values() if isinstance(x, Handle)])
+        types = tuple([str(x._value.type.dtype) for x in tensors_in(named.values())])
         key = (tuple([named.get(name) for name in self.keys]), types)
         found = self.cache.get(key)
         if found is None:
@@ -132,21 +135,22 @@ class Autotuned(Chosen):
         """The fastest configuration; where a function is traced, on other tensors of the same types."""
         if len(self.configs) == 1:
             return self.configs[0]
-        if not is_recorded(list(named.values())):
+        if not is_recorded(tensors_in(named.values())):
             return self.best(grid, args, kwargs, named)
-        if any(isinstance(x, Handle) and not can_stand_in(x) for x in named.values()):
+        if any(not can_stand_in(x) for x in tensors_in(named.values())):
             raise KernelLaunchError(
                 f"kernel {self.__name__} is tuned by running it, and while this function is traced it is not known how "
                 f"large its tensors, or what its numbers are: launch it once outside, with arguments that have the "
                 f"same {', '.join(self.keys) or 'types'}"
             )
         with untraced():
-            other = {name: stand_in(x) if isinstance(x, Handle) else x for name, x in named.items()}
+            put = lambda x: stand_in(x) if isinstance(x, Handle) else x  # noqa: E731
+            other = {name: mapped(x, put) for name, x in named.items()}
             return self.best(grid, (), other, other)
 
     def best(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], named: Mapping[str, Any]) -> Config:
         """The fastest configuration. What the kernel writes is put back after each run."""
-        given = [x for x in named.values() if isinstance(x, Handle)]
+        given = tensors_in(named.values())
         times: list[tuple[float, int]] = []
         problem: KernelError | CompileError | None = None
         chosen = self.pruned(named)
@@ -196,13 +200,13 @@ def heuristics(values: Mapping[str, Callable[[dict[str, Any]], Any]]) -> Callabl
     return lambda inner: Heuristics(inner, values)
 
 
-def cdiv(x: int, y: int) -> int:
-    """x / y, rounded up: how many blocks of y cover x.
+def cdiv(x: Any, y: int) -> Any:
+    """x / y, rounded up: how many blocks of y cover x. Of an axis that varies (in `jit`) it is an extent of a grid.
 
     >>> cdiv(1000, 128)
     8
     """
-    return -(-x // y)
+    return Tiles(x, y) if isinstance(x, Size) else -(-x // y)
 
 
 def next_power_of_2(n: int) -> int:

@@ -81,6 +81,16 @@ class Descriptor(NamedTuple):
     shape: tuple[Operand, ...]
     strides: tuple[Operand, ...]
     block_shape: tuple[int, ...]
+    padding: str = "zero"
+
+
+class Lacking(NamedTuple):
+    """An element type of Triton's that there is not: kernels compare with it, and no tensor has it."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"tl.{self.name}"
 
 
 class Unknown(NamedTuple):
@@ -113,7 +123,7 @@ def leaves(value: Any) -> list[Operand]:
         return [value.base, *value.shape, *value.strides, *value.offsets]
     if isinstance(value, Descriptor):
         return [value.base, *value.shape, *value.strides]
-    if isinstance(value, tuple) and not isinstance(value, Unknown | PointerType):
+    if isinstance(value, tuple) and not isinstance(value, Unknown | PointerType | Lacking):
         return [x for part in value for x in leaves(part)]
     return [value] if isinstance(value, Block) or is_number(value) else []
 
@@ -125,8 +135,8 @@ def rebuilt(value: Any, change: Callable[[Operand], Any]) -> Any:
         return BlockPointer(base, shape, strides, offsets, value.block_shape)
     if isinstance(value, Descriptor):
         base, (shape, strides) = change(value.base), _each(value[1:3], change)
-        return Descriptor(base, shape, strides, value.block_shape)
-    if isinstance(value, tuple) and not isinstance(value, Unknown | PointerType):
+        return Descriptor(base, shape, strides, value.block_shape, value.padding)
+    if isinstance(value, tuple) and not isinstance(value, Unknown | PointerType | Lacking):
         return tuple([rebuilt(part, change) for part in value])
     return change(value) if isinstance(value, Block) or is_number(value) else value
 
@@ -143,7 +153,7 @@ def alike(x: Any, y: Any) -> bool:
         return False
     if isinstance(x, BlockPointer | Descriptor):
         return bool(x.block_shape == y.block_shape)
-    if isinstance(x, tuple) and not isinstance(x, PointerType):
+    if isinstance(x, tuple) and not isinstance(x, PointerType | Lacking):
         return len(x) == len(y) and all(alike(a, b) for a, b in zip(x, y, strict=True))
     return bool(x == y)
 
@@ -157,4 +167,4 @@ def shown(value: Any) -> str:
         return (
             f"{'block pointer' if isinstance(value, BlockPointer) else 'tensor descriptor'} {list(value.block_shape)}"
         )
-    return repr(value)
+    return str(value) if isinstance(value, Lacking | PointerType) else repr(value)

@@ -8,7 +8,7 @@ from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 from ..ir.dtype import DType, bool_
-from ..ir.tile import Assign, Cast, Expand, Full, Literal, Name, Statement, Tile
+from ..ir.tile import Assign, Cast, Expand, Full, Literal, Name, Parameter, Statement, Tile
 from ..ir.tile_types import Refused, TileType, Types
 from .values import Block, Number, Operand, number_dtype
 
@@ -32,6 +32,8 @@ class Writer:
         """Where statements come from, by identity."""
         self.parts: dict[int, tuple[Tile, Place]] = {}
         self.at: Place | None = None
+        self.hidden: dict[DType, Parameter] = {}
+        """Pointers to address 0, for those that are made of addresses."""
         self.calls: tuple[Place, ...] = ()
 
     # --- statements ------------------------------------------------------------------------------
@@ -91,6 +93,14 @@ class Writer:
         if isinstance(x, Block) and not isinstance(x.tile, Name | Literal):
             return self.named(x, hint)
         return x
+
+    def memory(self, dtype: DType) -> Name:
+        """The start of all memory, as a pointer to elements of some type."""
+        if dtype not in self.hidden:
+            name = self.fresh("memory", TileType(dtype, (), True))
+            self.home[name] = -1
+            self.hidden[dtype] = Parameter(name, dtype)
+        return Name(self.hidden[dtype].name)
 
     # --- expressions -----------------------------------------------------------------------------
 

@@ -24,6 +24,8 @@ class Mode(threading.local):
     enabled = True
     """Whether gradients can be taken of what is computed now."""
     inference = False
+    differentiated = ""
+    """The transform (`grad`, `vjp`, `jvp`) whose function runs on stand-ins now."""
 
 
 mode = Mode()
@@ -51,6 +53,8 @@ class Trace(Protocol):
     def gradient_set(self, tensor: Handle) -> None: ...
 
     def within(self, op: str) -> AbstractContextManager[None]: ...
+
+    def making(self, op: str) -> AbstractContextManager[set[Storage]]: ...
 
     def number(self, read: Callable[[], float], type: TensorType) -> Value: ...
 
@@ -177,6 +181,13 @@ def wrap(value: Value) -> Tensor:
     made._value = value
     if state.trace is not None:
         state.trace.made(made)
+    return made  # type: ignore[no-any-return]
+
+
+def handle_on(value: Value) -> Tensor:
+    """A tensor that has just this value, whether gradients are wanted now or not: to compute it."""
+    made = _new(_class)
+    made._value = value
     return made  # type: ignore[no-any-return]
 
 

@@ -30,7 +30,6 @@ from .container import *  # noqa: F403
 from .conv import *  # noqa: F403
 from .dropout import *  # noqa: F403
 from .embedding import *  # noqa: F403
-from .fractional import FractionalMaxPool2d, FractionalMaxPool3d
 from .layers import *  # noqa: F403
 from .lazy import *  # noqa: F403
 from .loss import *  # noqa: F403
@@ -42,12 +41,10 @@ from .parameter import Buffer, Parameter
 from .pool import *  # noqa: F403
 from .recurrent import *  # noqa: F403
 from .transformer import *  # noqa: F403
-from .unpooling import MaxUnpool1d, MaxUnpool2d, MaxUnpool3d
 from .upsample import *  # noqa: F403
 from .vocabulary import AdaptiveLogSoftmaxWithLoss, LinearCrossEntropyLoss
 
-__all__ = ["AdaptiveLogSoftmaxWithLoss", "Buffer", "FractionalMaxPool2d", "FractionalMaxPool3d"]
-__all__ += ["LinearCrossEntropyLoss", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "Module", "Parameter"]
+__all__ = ["AdaptiveLogSoftmaxWithLoss", "Buffer", "LinearCrossEntropyLoss", "Module", "Parameter"]
 __all__ += ["functional", "init", "models", "utils"]
 __all__ += activation.__all__
 __all__ += attention.__all__

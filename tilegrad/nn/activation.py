@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from ..errors import ShapeError
 from ..functions.creation import full
 from ..tensor import Tensor
-from . import activations
+from .functional import activations
 from .module import Module
 from .parameter import Parameter
 

@@ -8,7 +8,7 @@ from ..errors import ArgumentError
 from ..functions.creation import empty
 from ..tensor import Tensor
 from . import init
-from .heads import Heads
+from .functional.heads import Heads
 from .layers import Linear
 from .module import Module
 from .parameter import Parameter

@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 from ..errors import ArgumentError, ShapeError
 from ..functions.creation import empty
 from ..tensor import Tensor
-from . import convolutions, init
-from .geometry import Each, each
+from . import init
+from .functional import convolutions
+from .functional.geometry import Each, each
+from .functional.paddings import MODES, pad
 from .module import Module
-from .paddings import MODES, pad
 from .parameter import Parameter
 
 __all__ = [

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from ..tensor import Tensor
-from . import dropouts
+from .functional import dropouts
 from .module import Module
 
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]

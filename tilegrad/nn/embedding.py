@@ -8,7 +8,8 @@ from ..autograd.modes import no_grad
 from ..errors import ArgumentError, ShapeError
 from ..functions.creation import empty
 from ..tensor import Tensor
-from . import embeddings, init
+from . import init
+from .functional import embeddings
 from .module import Module
 from .parameter import Parameter
 

@@ -9,7 +9,8 @@ from typing import Any
 from ..errors import ArgumentError, ShapeError
 from ..functions.creation import empty
 from ..tensor import Tensor
-from . import distances, init
+from . import init
+from .functional import distances
 from .module import Module
 from .parameter import Parameter
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..tensor import Tensor
-from . import losses
+from .functional import losses
 from .module import Module
 
 __all__ = [

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..tensor import Tensor
-from . import alignment, margins
+from .functional import alignment, margins
+from .functional.losses import reduction_of
 from .layers import PairwiseDistance
 from .loss import Loss, WeightedLoss
-from .losses import reduction_of
 
 __all__ = [
     "CTCLoss",

@@ -10,7 +10,7 @@ from ..errors import ArgumentError, ShapeError
 from ..functions.creation import ones, tensor, zeros
 from ..ir.dtype import int64
 from ..tensor import Tensor
-from . import norms
+from .functional import norms
 from .module import Module
 from .parameter import Parameter
 

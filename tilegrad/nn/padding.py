@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from ..errors import ArgumentError, ShapeError
 from ..tensor import Tensor
+from .functional.paddings import pad
 from .module import Module
-from .paddings import pad
 
 __all__ = [
     "CircularPad1d",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from ..errors import ArgumentError
 from ..tensor import Tensor
-from . import poolings
-from .geometry import Each, each
+from .functional import fractional, poolings, unpooling
+from .functional.fractional import Ratio
+from .functional.geometry import Each, each
+from .functional.poolings import Pooled, Sizes
 from .module import Module
-from .poolings import Pooled, Sizes
 
 __all__ = [
     "AdaptiveAvgPool1d",
@@ -21,17 +23,22 @@ __all__ = [
     "AvgPool1d",
     "AvgPool2d",
     "AvgPool3d",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
     "LPPool1d",
     "LPPool2d",
     "LPPool3d",
     "MaxPool1d",
     "MaxPool2d",
     "MaxPool3d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
 ]
 
 
 class _Pool(Module):
-    """Calls a function of `poolings`."""
+    """Calls one of the functions of pooling."""
 
     function: ClassVar[Callable[..., Any]]
 
@@ -246,3 +253,76 @@ class LPPool3d(_LPPool):
     """The root of the sum of the powers of each window of volumes."""
 
     function = staticmethod(poolings.lp_pool3d)
+
+
+class _FractionalMaxPool(Module):
+    function: ClassVar[Any]
+
+    def __init__(
+        self,
+        kernel_size: Each,
+        output_size: Each | None = None,
+        output_ratio: Ratio = None,
+        return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.output_size = output_size
+        self.output_ratio = output_ratio
+        self.return_indices = return_indices
+        self.register_buffer("_random_samples", _random_samples)
+        if (output_size is None) == (output_ratio is None):
+            raise ArgumentError(f"{type(self).__name__}: give output_size or output_ratio, one of them")
+
+    def forward(self, input: Tensor) -> Pooled:
+        settings = (self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples)
+        return type(self).function(input, *settings)  # type: ignore[no-any-return]
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """The greatest elements of windows of images whose distances are drawn."""
+
+    function = staticmethod(fractional.fractional_max_pool2d)
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """The greatest elements of windows of volumes whose distances are drawn."""
+
+    function = staticmethod(fractional.fractional_max_pool3d)
+
+
+class _MaxUnpool(Module):
+    rank: ClassVar[int]
+
+    def __init__(self, kernel_size: Each, stride: Each | None = None, padding: Each = 0) -> None:
+        super().__init__()
+        name = type(self).__name__
+        self.kernel_size = each(kernel_size, self.rank, "kernel_size", name)
+        self.stride = self.kernel_size if stride is None else each(stride, self.rank, "stride", name)
+        self.padding = each(padding, self.rank, "padding", name, 0)
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        geometry = (self.kernel_size, self.stride, self.padding)
+        return unpooling.unpooled(self.rank, input, indices, *geometry, output_size)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """Puts back what `MaxPool1d(return_indices=True)` kept."""
+
+    rank = 1
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """Puts back what `MaxPool2d(return_indices=True)` kept."""
+
+    rank = 2
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """Puts back what `MaxPool3d(return_indices=True)` kept."""
+
+    rank = 3

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ..tensor import Tensor
-from . import resizing
+from .functional import resizing
 from .module import Module
 
 __all__ = [

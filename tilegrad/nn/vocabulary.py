@@ -12,9 +12,9 @@ from ..functions.joining import cat
 from ..ops.broadcasting import shown
 from ..tensor import Tensor
 from .container import ModuleList, Sequential
+from .functional.losses import check_classes, check_range, linear_cross_entropy
 from .layers import Linear
 from .loss import WeightedLoss
-from .losses import check_classes, check_range, linear_cross_entropy
 from .module import Module
 
 __all__ = ["AdaptiveLogSoftmaxWithLoss", "LinearCrossEntropyLoss"]

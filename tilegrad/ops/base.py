@@ -59,7 +59,7 @@ class Elementwise(Value):
 
     def infer(self) -> TensorType:
         met = broadcast_type(self.op, self.inputs)
-        if KINDS[met.dtype.kind] not in self.takes:
+        if KINDS[met.dtype] not in self.takes:
             require(self.takes, met.dtype, self.op)
         return met.with_dtype(bool_) if self.predicate else met
 

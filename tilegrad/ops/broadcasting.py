@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import Any, ClassVar, TypeAlias, final
 
 from ..errors import AxisError, DTypeError, ShapeError
-from ..ir.dtype import DType, bfloat16, float16, float32, int64
+from ..ir.dtype import DTYPES, FLOAT8, DType, bfloat16, float16, float32, int64
 from ..ir.graph import Cost, Reader, TensorType, Value
 from ..ir.position import flat_position, row_major
 from ..ir.scalar import Expr, Position, cast, const, fresh_index, reduce, size
@@ -21,7 +21,8 @@ Axes: TypeAlias = "int | Iterable[int] | None"
 """Some axes; negative ones count from the last, None means all."""
 
 ZERO = const(0, int64)
-KINDS = {"bool": "b", "int": "i", "uint": "i", "float": "f"}
+KINDS = {d: {"bool": "b", "float": "f"}.get(d.kind, "i") for d in DTYPES} | dict.fromkeys(FLOAT8, "n")
+"""The letter of each type; those of 8 bits, which are not computed with, have one of their own."""
 KIND_NAMES = {"b": "bool", "i": "integer", "f": "floating-point"}
 
 
@@ -91,7 +92,7 @@ def accumulator(dtype: DType) -> DType:
 
 def require(takes: str, dtype: DType, op: str) -> None:
     """Refuses element types that an op does not take; `takes` has b(ool), i(nteger), f(loat)."""
-    if KINDS[dtype.kind] not in takes:
+    if KINDS[dtype] not in takes:
         names = " or ".join(KIND_NAMES[letter] for letter in takes)
         wanted = "float32" if "f" in takes else "int64" if "i" in takes else "bool"
         raise DTypeError(

@@ -19,6 +19,7 @@ class Cast(Unary):
     """Elements converted to another type; to bool it is `!= 0`."""
 
     cost = "free"
+    takes = "bifn"
     to: DType
 
     def infer(self) -> TensorType:
@@ -39,6 +40,7 @@ class Bitcast(Unary):
     """The bits of elements, read as another type of the same width."""
 
     cost = "free"
+    takes = "bifn"
     differentiable = False
     to: DType
 

@@ -120,16 +120,16 @@ def repeated(code: TileCode, types: Sequence[TensorType], mapped: Sequence[bool]
     `types` are those of its tensors for one entry; `mapped` says which of them have the axis. The entry
     is the last axis of the grid.
     """
-    kernel, grid, _ = code
+    kernel, grid, sizes = code
     taken = _names(kernel)
     entry = next(n for k in range(99) if (n := f"entry{k or ''}") not in taken)
     moved: dict[Tile, Tile] = {
-        Name(p.name): Name(p.name) + Name(entry) * _size_tile(t.count)
+        Name(p.name): Name(p.name) + Name(entry) * size_tile(t.count)
         for p, t, has_axis in zip(kernel.parameters, types, mapped, strict=False)
         if has_axis
     }
     body = changed(kernel.body, lambda part: moved.get(part) if isinstance(part, Tile) else None)
-    names = _size_names([entries, *(d for t in types for d in t.shape)])
+    names = _size_names([entries, *sizes, *(d for t in types for d in t.shape)])
     pointers = [p for p in kernel.parameters if p.pointer]
     made = Kernel(
         f"{kernel.name}_each",
@@ -144,7 +144,7 @@ def _size_names(dims: Sequence[Dim]) -> list[str]:
     return sorted({name for d in dims if isinstance(d, Size) for name in d.names()})
 
 
-def _size_tile(size: Dim) -> Tile:
+def size_tile(size: Dim) -> Tile:
     """A size as an expression of the tile language."""
     if not isinstance(size, Size):
         return Literal(size)

@@ -18,9 +18,9 @@ from typing import Any
 from ..compiler import Compiled, Stage
 from ..errors import ArgumentError
 from ..ir.graph import Graph
-from ..ir.program import Foreign, Launch, Program, name_of
+from ..ir.program import Foreign, Launch, Program, name_of, uses
 from ..ir.program_printer import peak, show_program, show_step
-from ..jitted.fitting import memory
+from ..jitted.fitting import memory, shown_bytes
 from ..jitted.function import Jitted, Prepared, jit
 from ..lazy.realize import plain_graph
 from ..runtime.buffer import Buffer
@@ -93,6 +93,18 @@ def _without_origin(launch: Launch) -> str:
     return str(launch.kernel.replaced(origin=""))
 
 
+def _origin(step: Launch | Foreign, planned: Sequence[Launch | Foreign]) -> int:
+    """Which of the launches that were planned a device made one from: it may have cut it in two, or left others out."""
+    used = set(uses(step))
+    found = [n for n, other in enumerate(planned) if other is step or used.issuperset(uses(other))]
+    return max(found, key=lambda n: (planned[n] is step, len(uses(planned[n]))))
+
+
+def show_kept(program: Program) -> str:
+    """What is kept from call to call, as text."""
+    return f"done when a captured tensor has changed, not in each call:\n{show_program(program)}"
+
+
 class Explanation:
     """What became of a function: every stage, kept. Prints, and saves as one HTML file."""
 
@@ -145,7 +157,16 @@ class Explanation:
     def groups(self) -> list[Group]:
         """The groups of the launches, in the order of the launches."""
         schedule: Schedule = self.compiled.stages["order"].artifact  # type: ignore[assignment]
-        return [g for g in schedule.groups if any(v.type.count != 0 for v in g.stored)]
+        groups = [g for g in schedule.groups if any(v.type.count != 0 for v in g.stored)]
+        planned = [step for step in self.compiled.program.steps if isinstance(step, Launch | Foreign)]
+        made = [step for step in self.program.steps if isinstance(step, Launch | Foreign)]
+        return groups if planned == made else [groups[_origin(step, planned)] for step in made]
+
+    @property
+    def kept(self) -> Program | None:
+        """What is computed from captured tensors alone, and only when they have changed."""
+        steady = self.compiled.executable.steady
+        return None if steady is None else steady.executable.program
 
     @cached_property
     def places(self) -> list[list[Place]]:
@@ -197,6 +218,9 @@ class Explanation:
             self.kernels.launches, self.groups, self.device.grain, self.compiled.lock
         )
         found["program"] = lambda: show_program(self.program)
+        kept = self.kept
+        if kept is not None:
+            found["kept"] = lambda: show_kept(kept)
         if self.device.shows_source:
             found["source"] = self.source
         found["assembly"] = lambda: self.assembly if len(self.assembly) else f"({self.device.name} has none to show)"
@@ -218,6 +242,8 @@ class Explanation:
         share = f", {100 * whole.share:.0f} % of this machine's limit" if whole.share else ""
         taken = memory(self.compiled)
         again = f", {taken.values} values computed again ({taken.share:.1%} more work)" if taken.values else ""
+        if taken.kept:
+            again += f", {shown_bytes(taken.kept)} made of weights kept from call to call"
         return (
             f"{self.name}: {operations} operations in {kernels}{again}, "
             f"{temporaries + rest} bytes ({temporaries} for temporaries), {duration(whole.seconds)} a run{share}"

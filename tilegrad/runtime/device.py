@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property, partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -120,6 +120,10 @@ class Device(ABC):
         from .executor import StepExecutable
 
         return StepExecutable(self, program)
+
+    def load_for(self, program: Program, steady: Set[str]) -> Executable:
+        """The same for calls in which some inputs are what they were the last time: see `Executable.steady`."""
+        return self.load(program)
 
     def synchronize(self) -> None:  # noqa: B027 - most devices have finished when they return
         """Waits until everything that was started here is done."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ..errors import RuntimeFault
 from ..ir.size import known
@@ -22,6 +22,9 @@ Runner: TypeAlias = "Callable[[Sequence[Buffer]], tuple[Buffer, ...]]"
 
 class Executable(ABC):
     """A program that is ready to run on its device."""
+
+    steady: Steady | None = None
+    """What it wants to be given besides its inputs: made of some of them, as long as these stay as they are."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -51,3 +54,17 @@ class Executable(ABC):
             if given.bytes < wanted:
                 type = program.buffer(name).type
                 raise RuntimeFault(f"{program.name}: input {name} is {type}, {wanted} bytes, but has {given.bytes}")
+
+
+class Steady(NamedTuple):
+    """A part of a program that need not run in every call."""
+
+    executable: Executable
+    inputs: tuple[int, ...]
+    """Which inputs of the whole program it is given. What it makes are inputs of the rest, behind all others."""
+
+    @property
+    def bytes(self) -> int:
+        """The memory of what it makes."""
+        program = self.executable.program
+        return sum([known(program.buffer(name).type.bytes, {}) for name in program.outputs])

@@ -33,7 +33,7 @@ class Extents(NamedTuple):
     parts: int = 0
     products: int = 0
     across: tuple[bool, bool] | None = None
-    """Of numbers that units for half as many bits multiply: whether operands lie across what is summed."""
+    """Of numbers for which units want that operands do not lie across what is summed: whether they do."""
     turns: int = 1
     """How often k is gone through."""
 
@@ -144,14 +144,21 @@ def _equal_pieces(m: int, n: int, limits: Products, sums: int) -> list[tuple[int
 def _powers(extents: Extents, limits: Products) -> list[tuple[int, int]]:
     """Tiles whose sides are powers of two, no larger than need be, that an instance can keep."""
     bits = extents.bits if extents.across is None else 64 if all(extents.across) else 16
+    if extents.bits == 8:
+        bits = 16 if extents.across == (False, False) else 32
     area = min(2 * limits.area, limits.area * 32 // bits) // extents.sums
     sides = [1 << n for n in range(4, 13)]
     rows, columns = limits.rows, limits.columns
-    if extents.across is not None and any(extents.across):  # what lies across goes through registers: of few rows
+    if (
+        extents.bits > 8 and extents.across is not None and any(extents.across)
+    ):  # what lies across goes through registers: of few rows
         rows, columns = (rows // 2, columns) if extents.across[0] else (rows, columns // 2)
     heights = [h for h in sides if h <= min(rows, _covering(extents.m))]
     widths = [w for w in sides if w <= min(columns, _covering(extents.n))]
-    return [(h, w) for h in heights for w in widths if h * w <= area] or [(SMALLEST, SMALLEST)]
+    pairs = [(h, w) for h in heights for w in widths]
+    if type(extents.n) is int and extents.n % SMALLEST == 0 and SMALLEST * 4 < extents.n <= columns:
+        pairs += [(h, extents.n) for h in heights if h >= 128]
+    return [(h, w) for h, w in pairs if h * w <= area] or [(SMALLEST, SMALLEST)]
 
 
 def _covering(extent: Dim) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..ir import tile
-from ..ir.dtype import DType, bfloat16, float16, float32
+from ..ir.dtype import DType, bfloat16, float32
 from ..ir.graph import Value
 from ..ir.precision import BFLOAT16_PARTS, Precision
 from ..ir.scalar import Apply, Expr, Index, Read, Reduce, walk
@@ -27,7 +27,7 @@ from .emit import Emitter
 from .flatten import FlatGroup
 from .group import Group
 from .instances import Lowered, declare_programs, extent_of, finished, kernel_names, number_of
-from .products import free_indices, lying_across, operands, precision_of
+from .products import SHORT, free_indices, lying_across, operands, precision_of
 
 
 class Product(NamedTuple):
@@ -61,7 +61,8 @@ def sides(flat: FlatGroup) -> Sides:
     bits = max(dtype.bits for dtype in dtypes)
     precision = precision_of(sums[0])
     parts, products = _in_bfloat16(dtypes, precision)
-    across = lying_across(factors[0], k) if bits == 32 and precision == "high" else None
+    narrow = bits == 8 and (precision != "highest" or dtypes[0].is_integer)
+    across = lying_across(factors[0], k) if (bits == 32 and precision == "high") or narrow else None
     turns = number_of(product(i.extent for i in flat.columns[:-1]))
     extents = Extents(m.extent, n.extent, k.extent, others, bits, len(sums), parts, products, across, turns)
     return Sides(m, n, k, sums, factors, extents)
@@ -102,7 +103,7 @@ def _accumulate(
     """Writes the loop over k (and over further columns around it) and gives the accumulators."""
     m, k, n = axes
     shape = (emitter.block[m], emitter.block[n])
-    names = [emitter.assign("acc", tile.Full(shape, Literal(0.0), e.dtype)) for e in sums]
+    names = [emitter.assign("acc", tile.Full(shape, _zero(e), e.dtype)) for e in sums]
     before, known, masks = emitter.body, dict(emitter.known), dict(emitter.masks)
     outer = [(column, emitter.fresh("k")) for column in flat.columns[:-1]]
     emitter.variables |= outer
@@ -150,17 +151,21 @@ def _along(
 
 
 def _narrow(x: Expr, y: Expr) -> tuple[Expr, Expr]:
-    """The factors, in half precision if both are widened from it: the dot widens them itself."""
+    """The factors as they are read, if both are widened from a short type: the dot widens them itself."""
     match x, y:
         case Apply("cast", (Read() as a,), to), Apply("cast", (Read() as b,), _):
-            if to is float32 and a.dtype is b.dtype and a.dtype in (float16, bfloat16):
+            if a.dtype is b.dtype and a.dtype in SHORT.get(to, ()):
                 return a, b
     return x, y
 
 
+def _zero(e: Expr) -> Literal:
+    return Literal(0.0 if e.dtype.is_float else 0)
+
+
 def _operand(emitter: Emitter, e: Expr, axes: tuple[Index, Index]) -> Tile:
     """A factor as a tile over two axes, 0 where it overhangs k."""
-    value, have = emitter.padded(e, 0.0) if isinstance(e, Read) else emitter.emit(e)
+    value, have = emitter.padded(e, _zero(e).value) if isinstance(e, Read) else emitter.emit(e)
     k = axes[0] if axes[1] in emitter.axes[2:] else axes[1]
     if k in emitter.bound and not isinstance(e, Read):
         value, have = emitter.inside("add", k, e, value, have)

@@ -16,7 +16,9 @@ from ..ir.node import Node
 from ..ir.position import flat_position, row_major
 from ..ir.scalar import Expr, Index, Position, Read, const, facts, substitute
 from ..ir.size import Dim, Size, product
+from ..ops.cast import Cast
 from ..runtime.grain import Grain
+from .products import SHORT
 
 WEIGHTS = {"free": 0, "cheap": 1, "dear": 8}
 DEAR = ("exp", "log", "sin", "cos", "tan", "erf", "pow", "sigmoid", "sqrt", "div")
@@ -91,15 +93,24 @@ def _operands(graph: Graph, consumers: Mapping[Value, list[Value]]) -> set[Value
     compute nothing on the way, and threads that would compute it again for each tile are many times slower."""
     read: set[Value] = set()
     found: set[Value] = set()
+    widened = {x for v in consumers if v.op == "contract" and _are_short(*v.inputs) for x in v.inputs}
     for value in reversed(list(graph.values())):
         readers = consumers.get(value, ())
-        if not any(r.op == "contract" or (r.op in MOVING and r in read) for r in readers):
+        if not any(r.op == "contract" or ((r.op in MOVING or r in widened) and r in read) for r in readers):
             continue
         read.add(value)
         turned = value.op == "reshape" and value.inputs[0].op in ("permute", "slice")
-        if (value.op not in MOVING or turned) and typical(value.type.count) >= LARGE_OPERAND:
+        moves = (value.op in MOVING and not turned) or (value in widened and len(readers) == 1)
+        if not moves and typical(value.type.count) >= LARGE_OPERAND:
             found.add(value)
     return found
+
+
+def _are_short(x: Value, y: Value) -> bool:
+    """Whether two operands are widened from one short type, as units for products do it themselves."""
+    if not (isinstance(x, Cast) and isinstance(y, Cast)):
+        return False
+    return x.x.dtype is y.x.dtype and x.x.dtype in SHORT.get(x.to, ())
 
 
 def _needed(nodes: dict[Value, Element], outputs: tuple[Value, ...]) -> dict[Value, Element]:

@@ -16,12 +16,14 @@ from typing import final
 from ..ir.dtype import DType
 from ..ir.graph import Reader, TensorType, Value
 from ..ir.location import working_for
+from ..ir.position import flat_position, row_major
 from ..ir.scalar import Expr, Index, Position, Read, Reduce, facts, fresh_index, rebuild, size, substitute
 from ..runtime.grain import Grain
 from .blocks import Extents, quickest
 from .inline import Element
 from .nests import nest
 from .products import free_indices, operands
+from .ways import stride
 
 DEEP = 2048
 """A sum from which on it pays to add up pieces of tiles that are large enough."""
@@ -121,10 +123,13 @@ def _longest(position: Position, expr: Expr, grain: Grain) -> tuple[list[Reduce]
     limits = grain.products
     bits = max((e.dtype.bits for factor in factors for e in facts(factor).reads), default=32)
     least = limits.least_depth * max(1, 32 // bits) ** 2  # a GPU: 128 for float32, 512 for bfloat16
-    wanted = min(limits.fill // max(1, tiles), _count(columns) // least, limits.most_pieces)
+    length = _count(columns) // least
+    if limits.piece and length >= limits.most_pieces and min(x, y) <= 128 and max(x, y) <= 256:
+        tiles = both  # a piece of such a sum is long enough for all results: operands are read once
+    wanted = min(limits.fill // max(1, tiles), length, limits.most_pieces)
     if limits.piece and len(rows) > 2 and all(len(facts(factor).reads) == 1 for factor in factors):
-        sized = [max(tuple(i for i in rows if i in side), key=_extent) for side in (in_x - in_y, in_y - in_x)]
-        m, n = map(_extent, sized)
+        sides = (in_x - in_y, in_y - in_x)
+        m, n = (_as_one([i for i in rows if i in side], factor) for side, factor in zip(sides, factors, strict=True))
         others = _count(rows) // (m * n)
         best, count = columns[-1], _quickest(Extents(m, n, _count(columns), others, bits), least, grain)
         return (sums, best, count) if count > 1 else None
@@ -132,7 +137,7 @@ def _longest(position: Position, expr: Expr, grain: Grain) -> tuple[list[Reduce]
         large = both * min(-(-x // 128) * -(-y // 256), -(-x // 256) * -(-y // 128))
         wanted = _evenly(large, grain.workers, _count(columns))
     best = max(columns, key=lambda i: _divisor(_count([i]), wanted))
-    count = _divisor(_count([best]), wanted)
+    count = _divisor(_count([best]), wanted, DEPTH if limits.piece else 1)
     return (sums, best, count) if count > 1 else None
 
 
@@ -150,9 +155,15 @@ def _quickest(whole: Extents, least: int, grain: Grain) -> int:
     return min(even or [1], key=lambda n: times[n] + (n > 1) * (n * results * PASSED / grain.workers + LAUNCH))
 
 
-def _extent(index: Index) -> int:
-    assert type(index.extent) is int
-    return index.extent
+def _as_one(rows: list[Index], factor: Expr) -> int:
+    """How many rows of a product lie evenly in the memory of its operand, and become one axis of the tiles."""
+    (read,) = facts(factor).reads
+    offset = flat_position(read.position, row_major(read.source.shape))
+    most, step, count = 1, 0, 0
+    for own, extent in sorted((stride(offset, i) or 0, _count([i])) for i in rows):
+        step, count = (step, count * extent) if own == step * count else (own, extent)
+        most = max(most, count)
+    return most
 
 
 def _evenly(tiles: int, workers: int, depth: int) -> int:
@@ -176,10 +187,11 @@ def _count(indices: Iterable[Index]) -> int:
     return total
 
 
-def _divisor(extent: int, most: int) -> int:
-    """The largest divisor that is not above a number.
+def _divisor(extent: int, most: int, unit: int = 1) -> int:
+    """The largest divisor that is not above a number; a little less, if pieces are multiples of a unit then.
 
-    >>> _divisor(128, 20), _divisor(100, 30), _divisor(7, 5)
-    (16, 25, 1)
+    >>> _divisor(128, 20), _divisor(100, 30), _divisor(7, 5), _divisor(387072, 128), _divisor(387072, 128, 64)
+    (16, 25, 1, 128, 126)
     """
-    return next((n for n in range(min(extent, most), 0, -1) if extent % n == 0), 1)
+    found = [n for n in range(min(extent, most), 0, -1) if extent % n == 0] or [1]
+    return next((n for n in found if n * 4 >= found[0] * 3 and extent % (n * unit) == 0), found[0])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from ..ir.dtype import FLOAT8, bfloat16, float16, float32, int8, int32, uint8
 from ..ir.graph import Value
 from ..ir.position import linear
 from ..ir.precision import PRECISION_OF, Precision
 from ..ir.scalar import Apply, Expr, Index, Read, Reduce, facts, substituted, walk
 from .group import Group, Mapping
 
+SHORT = {float32: (float16, bfloat16, *FLOAT8), int32: (int8, uint8)}
+"""Types that a dot multiplies as they are, by what it gives."""
 MOST_PRODUCTS = 4
 """Accumulators that a kernel keeps at the same time."""
 
@@ -20,7 +23,7 @@ def operands(expr: Expr, rows: tuple[Index, ...], columns: tuple[Index, ...]) ->
     body = next(e for e in loops if not isinstance(e.body, Reduce))
     match body.body:
         case Apply(fn, (x, y)) as e if fn in PRECISION_OF:
-            if not e.dtype.is_float:
+            if not (e.dtype.is_float or _are_short(x, y)):
                 return None
         case _:
             return None
@@ -34,6 +37,14 @@ def operands(expr: Expr, rows: tuple[Index, ...], columns: tuple[Index, ...]) ->
         max((n for n, i in enumerate(rows) if i in lone), default=0) for lone in (in_x - in_y, in_y - in_x)
     )
     return (x, y) if last_x < last_y else (y, x)
+
+
+def _are_short(x: Expr, y: Expr) -> bool:
+    """Whether integers are multiplied that matrix units know: both of one type of 8 bits."""
+    match x, y:
+        case Apply("cast", (Read() as a,), to), Apply("cast", (Read() as b,), _):
+            return to is int32 and a.dtype is b.dtype and a.dtype in SHORT[int32]
+    return False
 
 
 def precision_of(sums: Reduce) -> Precision:

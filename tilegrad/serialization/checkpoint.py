@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, CheckpointError
-from ..ir.dtype import DTYPES, DType
+from ..ir.dtype import DTYPES, FLOAT8, DType
 from ..lazy.evaluation import array_of, compute
 from ..lazy.handle import wrap
 from ..lazy.layout import dense, layout
@@ -148,7 +148,7 @@ class _Reader:
         }
         self.known: dict[str, Any] = {name: Maker(name, make) for name, make in makers.items()}
         self.known["collections.OrderedDict"] = Maker("OrderedDict", _ordered)
-        self.known |= {f"torch.{d.name}": d for d in DTYPES}
+        self.known |= {f"torch.{d.name}": d for d in (*DTYPES, *FLOAT8)}
         self.known |= {f"torch.{name}": dtype for dtype, name in STORAGES.items()}
         self.known |= dict.fromkeys(("torch.storage.UntypedStorage", "torch.UntypedStorage"))
         self.known |= {"torch.Tensor": Tensor, "torch.nn.parameter.Parameter": Parameter}

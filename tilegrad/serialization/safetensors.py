@@ -24,6 +24,8 @@ from ..functions.promotion import kind_of
 from ..ir.dtype import (
     bfloat16,
     bool_,
+    float8_e4m3fn,
+    float8_e5m2,
     float16,
     float32,
     float64,
@@ -47,6 +49,8 @@ NAMES = {
     float32: "F32",
     float16: "F16",
     bfloat16: "BF16",
+    float8_e4m3fn: "F8_E4M3",
+    float8_e5m2: "F8_E5M2",
     bool_: "BOOL",
     int64: "I64",
     int32: "I32",
@@ -58,7 +62,7 @@ NAMES = {
     uint8: "U8",
 }
 DTYPES = {name: dtype for dtype, name in NAMES.items()}
-FOREIGN = {"F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "C64": 8}
+FOREIGN = {"F8_E8M0": 1, "C64": 8}
 """Types that others have, with their bytes."""
 METADATA = "__metadata__"
 LONGEST_HEADER = 100_000_000

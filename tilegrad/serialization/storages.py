@@ -131,7 +131,11 @@ class Filler:
         first = part.offset
         elements = self._elements(part, first, part.end)
         steps = [s * part.dtype.bytes for s in part.strides]
-        array = np.lib.stride_tricks.as_strided(elements, part.shape, steps) if part.total else elements
+        if part.total:  # as bits: numpy does not know all dtypes there
+            bits = elements.view(f"u{elements.itemsize}")
+            array = np.lib.stride_tricks.as_strided(bits, part.shape, steps).view(elements.dtype)
+        else:
+            array = elements
         if not part.is_dense:
             self._spend(part.total * part.dtype.bytes, part)
         whole = np.ascontiguousarray(array).reshape(part.shape)

@@ -22,7 +22,7 @@ from ..ir.dtype import DType
 from ..ir.graph import Input
 from ..language.tensors import memory_of, note_write, own
 from ..lazy.evaluation import compute
-from ..lazy.handle import Handle, state, wrap
+from ..lazy.handle import Handle, handle_on, state
 from ..nn import functional as layers
 from ..runtime.device import Device, device
 from ..tensor import Tensor
@@ -197,7 +197,7 @@ def _kept_in_place(x: Any, current: Frame) -> None:
     whole = base.current()
     target = known[1]
     if whole.buffer is None:
-        compute(wrap(whole))
+        compute(handle_on(whole))
     if whole.buffer is not target:
         place = device(whole.type.device)
         place.overwrite(target, whole.buffer)

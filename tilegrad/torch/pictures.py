@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..nn.paddings import pad
+from ..nn.functional.paddings import pad
 from ..tensor import Tensor
 from .doors import missing
 

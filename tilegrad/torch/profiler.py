@@ -19,6 +19,7 @@ from ..errors import ArgumentError
 from ..ir.graph import Value, topological
 from ..lazy.evaluation import compute
 from ..lazy.handle import state
+from ..lazy.storage import Storage
 from ..ops.broadcasting import fill
 from ..runtime import events
 
@@ -91,6 +92,9 @@ class OneByOne:
 
     def within(self, op: str) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def making(self, op: str) -> AbstractContextManager[set[Storage]]:
+        return nullcontext(set())
 
     def number(self, read: Callable[[], float], type: Any) -> Value:
         return fill(read(), type.shape, type.dtype, type.device)

@@ -102,6 +102,7 @@ static int max(int x, int y) { return x > y ? x : y; }
 template <class To, class From> static To bits_as(From x) { To y; memcpy(&y, &x, sizeof(y)); return y; }
 static float __int_as_float(int x) { return bits_as<float>(x); }
 static float __uint_as_float(unsigned x) { return bits_as<float>(x); }
+static unsigned __float_as_uint(float x) { return bits_as<unsigned>(x); }
 template <class T> static T atomicAdd(T* p, T x) { T old = *p; *p += x; return old; }
 template <class T> static T atomicCAS(T* p, T x, T y) { T old = *p; if (old == x) *p = y; return old; }
 static void __threadfence() {}

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tilegrad.backend.reference.tile import run
-from tilegrad.ir.dtype import DTYPES, DType, bfloat16, bool_, float16, float32, float64
+from tilegrad.ir.dtype import DTYPES, FLOAT8, DType, bfloat16, bool_, float16, float32, float64, int8, int32
 from tilegrad.ir.functions import FUNCTIONS
 from tilegrad.ir.tile import Apply, Arange, Assign, Cast, Kernel, Load, Name, Parameter, Store, Tile
 
 KIND = {"bool": "b", "int": "i", "uint": "i", "float": "f"}
 COUNT = 256
-ULP = {float32: 4.0, float64: 4.0, float16: 1.0, bfloat16: 1.0}
+ULP = {float32: 4.0, float64: 4.0, float16: 1.0, bfloat16: 1.0, **dict.fromkeys(FLOAT8, 0.0)}
 """Units in the last place that the library's functions may be off."""
 
 
@@ -105,4 +105,11 @@ CASES = [
     for dtype in DTYPES
     if KIND[dtype.kind] in f.domain and (f.name != "mulhi" or dtype.name == "uint32")
 ] + [FunctionCase("cast", source, target) for source in DTYPES for target in DTYPES if source is not target]
+CASES += [
+    FunctionCase("cast", *pair)
+    for short in FLOAT8
+    for other in (float64, float32, float16, bfloat16, int32, int8, bool_, *FLOAT8)
+    for pair in ((short, other), (other, short))
+    if other is not short
+]
 """Every function on every dtype that it takes, and every conversion."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property
 from threading import RLock
 from typing import Any
@@ -77,9 +77,12 @@ class CpuDevice(Device):
         return Launcher(kernel)
 
     def load(self, program: Program) -> Executable:
+        return self.load_for(program, frozenset())
+
+    def load_for(self, program: Program, steady: Set[str]) -> Executable:
         from .executable import CpuExecutable  # loads LLVM
 
-        return CpuExecutable(self, program)
+        return CpuExecutable(self, program, steady)
 
     def source(self, kernel: Kernel) -> str:
         from .build import kernel_ir

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import ml_dtypes
 import numpy as np
 
-from ...ir.dtype import DType, bfloat16, bool_, float16, float32, float64
+from ...ir.dtype import FLOAT8, DType, bfloat16, bool_, float16, float32, float64
+from ...ir.functions import convert
 from ...ir.node import Node
 
 _BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "half": 16, "float": 32, "double": 64, "ptr": 64}
@@ -57,7 +58,7 @@ I1, I8, I32, I64, PTR = Type("i1"), Type("i8"), Type("i32"), Type("i64"), Type("
 
 
 def element_type(dtype: DType) -> str:
-    """How elements of a dtype are held in registers. bfloat16 is held as its bits."""
+    """How elements of a dtype are held in registers. bfloat16 and floats of 8 bits are held as their bits."""
     if dtype is bool_:
         return "i1"
     if dtype is bfloat16:
@@ -110,6 +111,8 @@ def dtype_constant(value: float | int | bool, dtype: DType, lanes: int = 0) -> V
     if dtype is bfloat16:
         bits = int(np.asarray(value, ml_dtypes.bfloat16).view(np.uint16))
         return constant(bits, Type("i16", lanes))
+    if dtype in FLOAT8:
+        return constant(int(convert(value, dtype).view(np.uint8)), Type("i8", lanes))
     return constant(value, Type(element_type(dtype), lanes))
 
 

@@ -8,21 +8,25 @@ table and runs it: one call of a native function.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ...ir.program import Launch, Program
 from ...runtime import events
 from ...runtime.device import Executable, Runner
+from ...runtime.executable import Steady
 from . import native
+from .beforehand import beforehand
 from .borders import resolved
 from .build import KernelCode, built
 from .deal import Call, deal
 from .moulds import maker
 from .outside import look
 from .settle import settle
+from .steady import parted
 from .table import Table
+from .target import target
 
 if TYPE_CHECKING:
     from .device import CpuDevice
@@ -38,8 +42,13 @@ MEASURED_RUNS = 3
 class CpuExecutable(Executable):
     """A compiled program."""
 
-    def __init__(self, device: CpuDevice, program: Program) -> None:
-        program = with_borders(program)
+    def __init__(self, device: CpuDevice, program: Program, steady: Set[str] = frozenset()) -> None:
+        program = beforehand(with_borders(program), target(), steady)
+        if steady:
+            first, program = parted(program, steady)
+            if first is not None:
+                places = tuple([program.inputs.index(name) for name in first.inputs])
+                self.steady = Steady(CpuExecutable(device, first), places)
         super().__init__(program)
         self.device = device
         self.code = built([step.kernel for step in program.steps if isinstance(step, Launch)])

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from ...errors import RuntimeFault
 from ...ir.program import Copy, Foreign, Launch, Program
-from ...ir.size import Size, known
+from ...ir.size import Dim, Size, known
 from ...ir.tile import Kernel, Name, Store
 from ...ir.tile_access import statements, walk
 from ...runtime.work import settled
+from .beforehand import Packing
 from .deal import Call, Span
 from .outside import OutsideCall
 from .pool import ALIGNMENT
@@ -175,9 +176,11 @@ class _Settler:
         return known(self.buffers[name].type.bytes, self.sizes)
 
 
-def written(kernel: Kernel, arguments: Sequence[str | int]) -> set[str]:
+def written(kernel: Kernel, arguments: Sequence[str | Dim]) -> set[str]:
     """The buffers that a launch writes; all that it has where its stores do not say."""
     pointers = {p.name: a for p, a in zip(kernel.parameters, arguments, strict=True) if isinstance(a, str)}
+    if isinstance(kernel, Packing):
+        return {pointers[kernel.parameters[-1].name]}
     found: set[str] = set()
     for statement in statements(kernel.body):
         if isinstance(statement, Store):
@@ -186,3 +189,8 @@ def written(kernel: Kernel, arguments: Sequence[str | int]) -> set[str]:
                 return set(pointers.values())
             found |= {pointers[name] for name in stored}
     return found or set(pointers.values())
+
+
+def read(kernel: Kernel, arguments: Sequence[str | Dim]) -> set[str]:
+    """The buffers that a launch reads."""
+    return {a for a in arguments if isinstance(a, str)} - written(kernel, arguments)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...ir.dtype import DType, bfloat16, bool_, float16, float32, float64
+from ...ir.dtype import FLOAT8, DType, bfloat16, bool_, float16, float32, float64
+from . import eight_bits
 from .emit import Builder, Type, Value, constant, dtype_constant, element_type
 
 Rule = Callable[[Builder, DType, tuple[Value, ...]], Value]
@@ -289,10 +290,14 @@ def cast(b: Builder, x: Value, source: DType, target: DType) -> Value:
         return x
     if source is bfloat16:
         return cast(b, _from_bfloat16(b, x), float32, target)
+    if source in FLOAT8:
+        return cast(b, eight_bits.widened(b, x, source), float32, target)
     if target is bool_:
         return b.compare("une" if source.is_float else "ne", x, constant(0, x.type))
     if target is bfloat16:
         return _to_bfloat16(b, cast(b, x, source, float32))
+    if target in FLOAT8:
+        return eight_bits.narrowed(b, cast(b, x, source, float32), target)
     element = element_type(target)
     if source is float64 and target is float16:  # no instruction does it in one step
         return cast(b, cast(b, x, float64, float32), float32, float16)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import ctypes
 from typing import Any, NamedTuple
 
-from ...ir.dtype import DType, bfloat16, dtype_named, float16, float32
+from ...ir.dtype import FLOAT8, DType, bfloat16, dtype_named, float16, float32, int8, uint8
 
 BYTES = 128
 ALIGNED = 64
-_CODES = {float16: 6, bfloat16: 9, float32: 11}
+_CODES = {float16: 6, bfloat16: 9, float32: 11, **dict.fromkeys((uint8, int8, *FLOAT8), 0)}
 """Numbers of float32 are rounded to tf32 on their way: those that are copied are for products only."""
 _SWIZZLE_128, _PROMOTE_256 = 3, 3
 _FAR, _MOST = 1 << 40, (1 << 31) - 1

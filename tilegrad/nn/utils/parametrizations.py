@@ -6,8 +6,8 @@ from ...autograd.modes import no_grad
 from ...errors import ArgumentError, ShapeError
 from ...random import randn
 from ...tensor import Tensor
+from ..functional.norms import normalize
 from ..module import Module
-from ..norms import normalize
 from .parametrize import register_parametrization
 
 __all__ = ["spectral_norm", "weight_norm"]

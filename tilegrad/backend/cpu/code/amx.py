@@ -10,20 +10,24 @@ product is computed by multiply-adds (`dot.py`); packing finds out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from ....ir import tile as ir
-from ....ir.dtype import DType, bfloat16, float32
+from ....ir.dtype import DType, bfloat16, float32, uint8
 from ....ir.precision import Precision
+from ....ir.tile_types import Types
 from ....runtime.grain import pays_in_unit
-from ..emit import I64, Value, constant
+from ..emit import I1, I64, Builder, Loop, Type, Value, constant
 from ..target import Target
-from .amx_packing import ROWS, WORDS, Packer, fit
-from .elements import Elements, Memory
+from .amx_packing import ROWS, SPAN, TILE, WORDS, Packer, Span, Tiles, bits_of, fit
+from .elements import Memory
 from .nests import Nests
 
 CONFIGURATION = "@tile_configuration"
+LINE, MOST_FETCHED = 64, 16
+"""Bytes that memory gives at once; and how many times that is asked for in a step, of each operand, at most."""
 
 
 class Form(NamedTuple):
@@ -33,24 +37,72 @@ class Form(NamedTuple):
     products: tuple[tuple[int, int], ...]
 
 
+PLAIN = Form(0, ())
+"""Of what is left to multiply-adds."""
 ONE = Form(1, ((0, 0),))
 THREE = Form(2, ((0, 1), (0, 0), (1, 0)))
 SIX = Form(3, ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)))
+LONG_CHAINS = (ONE, THREE)
+"""What is so inexact that long chains of additions in the unit do not make it worse."""
 FORMS: dict[Precision, Form] = {"medium": ONE, "high": THREE, "highest": SIX}
 
 
-def form_of(target: Target, e: Elements, out: Memory, x: ir.Tile, y: ir.Tile, precision: Precision) -> Form | None:
+class Bring(NamedTuple):
+    """A part of an operand to a tile: 4 and 5 are for rows, 6 and 7 for columns."""
+
+    tile: int
+    part: int
+
+
+class Multiply(NamedTuple):
+    """Row r of tiles by column c."""
+
+    row: int
+    column: int
+
+
+def schedule(form: Form, tall: int, wide: int) -> list[Bring | Multiply]:
+    """One step along k. What a tile has next comes as soon as what it had is done with: the unit need not wait for it.
+
+    >>> for instruction in schedule(ONE, 2, 2): print(*instruction, end="; ")
+    4 0; 6 0; 0 0; 7 0; 0 1; 5 0; 1 0; 1 1;
+    """
+    work: list[tuple[int, int, int, int]] = []
+    for (one, two), after in zip(form.products, (*form.products[1:], form.products[-1]), strict=True):
+        places = [(r, c) for r in range(tall) for c in range(wide)]
+        if after[0] == one and after[1] != two:  # columns are the next to change: be done with the first one early
+            places.sort(key=lambda place: place[1])
+        work += [(one, two, r, c) for r, c in places]
+    made: list[Bring | Multiply] = []
+    has: dict[int, int] = {}
+    for n, (one, two, r, c) in enumerate(work):
+        for tile, part in ((4 + r, one), (6 + c, two)):
+            if has.get(tile) != part:
+                made.append(Bring(tile, part))
+                has[tile] = part
+        made.append(Multiply(r, c))
+        for tile in (4 + r, 6 + c):
+            following = next(
+                (w[tile > 5] for w in work[n + 1 : n + 1 + 2 * tall * wide] if tile in (4 + w[2], 6 + w[3])), has[tile]
+            )
+            if following != has[tile]:
+                made.append(Bring(tile, following))
+                has[tile] = following
+    return made
+
+
+def form_of(target: Target, types: Types, product: ir.Dot) -> Form | None:
     """How the unit makes a product; None: it does not."""
-    (m, k), n = e.types.of(x).shape, out.shape[1]
-    dtype = shared_dtype(e, x, y)
-    if not target.matrix_unit or out.dtype is not float32 or dtype not in (float32, bfloat16):
+    (m, k), (_, n) = types.of(product.x).shape, types.of(product.y).shape
+    dtype = shared_dtype(types, product.x, product.y)
+    if not target.matrix_unit or types.of(product).dtype is not float32 or dtype not in (float32, bfloat16):
         return None
-    form = ONE if dtype is bfloat16 else FORMS[precision]
+    form = ONE if dtype is bfloat16 else FORMS[product.precision]
     return form if pays_in_unit(m, k, n, form.parts) else None
 
 
-def shared_dtype(e: Elements, x: ir.Tile, y: ir.Tile) -> DType | None:
-    one, two = e.types.of(x).dtype, e.types.of(y).dtype
+def shared_dtype(types: Types, x: ir.Tile, y: ir.Tile) -> DType | None:
+    one, two = types.of(x).dtype, types.of(y).dtype
     return one if one is two else None
 
 
@@ -64,17 +116,16 @@ def dot(
 ) -> None:
     """out (+)= x @ y; `otherwise` writes the same without the unit."""
     e, b = nests.e, nests.b
-    dtype = shared_dtype(e, *factors)
-    assert dtype is not None
     spare, b.spare = b.spare, dict(nests.panels)
-    left, right = (Packer(nests, x, dtype, form.parts, bool(side)) for side, x in enumerate(factors))
-    nests.panels |= {name: b.allocated[name] for name in (left.to.address.text, right.to.address.text)}
+    packers = [Packer(nests, x, form.parts, bool(side), _place(nests, x, bool(side))) for side, x in enumerate(factors)]
+    nests.panels |= {p.to.address.text: b.allocated[p.to.address.text] for p in packers if not p.beforehand}
     b.spare = spare
-    left.pack()
-    right.pack()
-    chosen = fit(left, right)
+    left, right = (p.found() if p.beforehand else p.pack() for p in packers)
+    chosen = fit(b, left.span, right.span)
     b.open_branch("unit")
-    _Products(nests, out, left, right, form, accumulates).write()
+    with _configured(b):
+        begins = constant(not accumulates, I1)
+        _Products(nests, out, (left.tiles, right.tiles), form, Chain(begins)).write()
     then = b.close_branch()
     b.open_branch("odd")
     before, made, b.spare = set(b.allocated), dict(e.made), dict(nests.panels)
@@ -85,36 +136,133 @@ def dot(
     e.begin()
 
 
+def _place(nests: Nests, x: ir.Tile, right: bool) -> Value | None:
+    """Where an operand is that was packed beforehand."""
+    place = nests.packed.get((x, right))
+    return None if place is None else nests.e.of(place, [], 0, uint8)
+
+
+class Turn(NamedTuple):
+    """A product in a kernel, in a loop or alone; it is made `times` times, after `first` others."""
+
+    product: ir.Dot
+    loop: ir.For | None
+    first: int
+    times: int
+    form: Form
+
+    def operand(self, right: bool) -> ir.Tile:
+        return self.product.y if right else self.product.x
+
+    @property
+    def step(self) -> int:
+        return int(self.loop.step.value) if self.loop and isinstance(self.loop.step, ir.Literal) else 0
+
+    def number(self) -> ir.Tile:
+        """Which turn of all it is, inside the kernel."""
+        return ir.Literal(self.first) if self.loop is None else ir.Name(self.loop.index) // self.step + self.first
+
+
+def whole(nests: Nests, out: Memory, turns: Sequence[Turn], otherwise: Callable[[], None]) -> None:
+    """out = the sum of the products of all turns, whose operands were packed beforehand.
+
+    Whether numbers are odd is asked once for all of them. So sums need not be separate: none of them is denormal.
+    """
+    b, form = nests.b, turns[0].form
+    spans = [Span(constant(0, bits), constant(-1, bits)) for bits in [_bits(nests, turns[0])] * 2]
+    for turn in turns:
+        loop = _open(
+            nests, turn, [(f"{name}{side}", x) for side in (0, 1) for name, x in zip("ml", spans[side], strict=True)]
+        )
+        carried = [Span(*loop.carried[:2]), Span(*loop.carried[2:])]
+        seen = [span.with_(b, p.found().span) for span, p in zip(carried, _packers(nests, turn), strict=True)]
+        ends = b.close_loop(loop, [x for span in seen for x in span])
+        spans = [Span(*ends[:2]), Span(*ends[2:])]
+    chosen = fit(b, *spans)
+    b.open_branch("unit")
+    with _configured(b):
+        for turn in turns:
+            loop = _open(nests, turn)
+            left, right = (p.to for p in _packers(nests, turn))
+            begins = b.compare("eq", loop.index, constant(0, I64)) if turn.first == 0 else constant(False, I1)
+            chain = Chain(begins, form in LONG_CHAINS, True)
+            _Products(nests, out, (left, right), form, chain).write()
+            b.close_loop(loop)
+    then = b.close_branch()
+    b.open_branch("odd")
+    otherwise()
+    b.close_branches(chosen, then, b.close_branch())
+    nests.e.begin()
+
+
+def _open(nests: Nests, turn: Turn, carried: Sequence[tuple[str, Value]] = ()) -> Loop:
+    """A loop over the turns of a product; what counts them is what counts them in the kernel."""
+    loop = nests.loop("turn", 0, turn.times, 1, carried)
+    if turn.loop is not None:
+        at = nests.b.op("mul", loop.index, constant(turn.step, I64))
+        nests.e.registers[turn.loop.index] = nests.b.convert("trunc", at, "i32")
+    return loop
+
+
+def _packers(nests: Nests, turn: Turn) -> list[Packer]:
+    """How the operands of a turn were packed."""
+    factors = [turn.operand(right) for right in (False, True)]
+    nests.e.begin()
+    return [
+        Packer(nests, x, turn.form.parts, bool(side), _place(nests, x, bool(side))) for side, x in enumerate(factors)
+    ]
+
+
+def _bits(nests: Nests, turn: Turn) -> Type:
+    return bits_of(nests.e.types.of(turn.product.x).dtype)
+
+
+class Chain(NamedTuple):
+    """What becomes of the sums of a product: whether they are the first ones, ..."""
+
+    begins: Value
+    in_tiles: bool = False
+    """... whether those before them are taken into the unit, or added to them outside, ..."""
+    goes_on: bool = False
+    """... and whether the operands of the next product lie behind those of this one."""
+
+
+@contextmanager
+def _configured(b: Builder) -> Iterator[None]:
+    b.declarations.setdefault(CONFIGURATION, _configuration())
+    unit(b, "ldtilecfg", f"ptr {CONFIGURATION}")
+    yield
+    unit(b, "tilerelease")
+
+
+def unit(b: Builder, name: str, arguments: str = "") -> None:
+    """An instruction of the unit."""
+    types = ", ".join(argument.split()[0] for argument in arguments.split(", ") if argument)
+    b.declarations.setdefault(f"llvm.x86.{name}", f"declare void @llvm.x86.{name}({types})")
+    b.effect(f"call void @llvm.x86.{name}({arguments})")
+
+
 class _Products:
     """The blocks of a result: two tiles by two, or what there is."""
 
-    def __init__(self, nests: Nests, out: Memory, left: Packer, right: Packer, form: Form, accumulates: bool) -> None:
+    def __init__(self, nests: Nests, out: Memory, tiles: tuple[Tiles, Tiles], form: Form, chain: Chain) -> None:
         self.nests, self.e, self.b, self.out = nests, nests.e, nests.b, out
-        self.left, self.right, self.form, self.accumulates = left.to, right.to, form, accumulates
+        (self.left, self.right), self.form, self.chain = tiles, form, chain
         self.m, self.n = out.shape
-        self.tall = min(2, -(-self.m // ROWS))
-        self.sums = self.b.allocate(4 * ROWS * WORDS * 4, "sums")
+        self.blocks, self.tall = -(-self.m // ROWS), min(2, -(-self.m // ROWS))
+        self.sums = None if chain.in_tiles else self.b.allocate(4 * ROWS * WORDS * 4, "sums")
 
     def write(self) -> None:
-        b = self.b
-        b.declarations.setdefault(CONFIGURATION, _configuration())
-        self._unit("ldtilecfg", f"ptr {CONFIGURATION}")
         blocks = -(-self.n // WORDS)
         if blocks > 1:
             self._columns(0, blocks // 2 * 2, 2)
         if blocks % 2:
             self._columns(blocks - 1, blocks, 1)
-        self._unit("tilerelease")
-
-    def _unit(self, name: str, arguments: str = "") -> None:
-        types = ", ".join(argument.split()[0] for argument in arguments.split(", ") if argument)
-        self.b.declarations.setdefault(f"llvm.x86.{name}", f"declare void @llvm.x86.{name}({types})")
-        self.b.effect(f"call void @llvm.x86.{name}({arguments})")
 
     def _columns(self, start: int, end: int, wide: int) -> None:
         """The blocks of some columns, rows of blocks inside: the tiles of a column stay in the first cache."""
         outer = self.nests.loop("n", start, end, wide)
-        inner = self.nests.loop("m", 0, -(-self.m // ROWS), self.tall)
+        inner = self.nests.loop("m", 0, self.blocks, self.tall)
         self._block(inner.index, outer.index, wide)
         self.b.close_loop(inner)
         self.b.close_loop(outer)
@@ -122,40 +270,80 @@ class _Products:
     def _block(self, row: Value, column: Value, wide: int) -> None:
         b, e, tall = self.b, self.e, self.tall
         e.begin()
-        blocks = -(-self.m // ROWS)
         rows = [b.op("add", row, constant(r, I64)) for r in range(tall)]
-        if blocks % tall:
-            rows = [b.intrinsic("smin", r, constant(blocks - 1, I64)) for r in rows]
+        if self.blocks % tall:
+            rows = [b.intrinsic("smin", r, constant(self.blocks - 1, I64)) for r in rows]
         columns = [b.op("add", column, constant(c, I64)) for c in range(wide)]
-        for number in range(tall * wide):
-            self._unit("tilezero", f"i8 {number}")
+        places = [self._place(r, c) for r in rows for c in columns] if self.chain.in_tiles else []
+        self._begin(places, tall * wide)
         loop = self.nests.loop("k", 0, self.left.steps, 1)
-        had: tuple[int, int] = (-1, -1)
-        for one, two in self.form.products:
-            if one != had[0]:
-                for r, place in enumerate(rows):
-                    self._load(4 + r, self.left.at(e, place, loop.index, one, constant(0, I64)))
-            if two != had[1]:
-                for c, place in enumerate(columns):
-                    self._load(6 + c, self.right.at(e, place, loop.index, two, constant(0, I64)))
-            for r in range(tall):
-                for c in range(wide):
-                    self._unit("tdpbf16ps", f"i8 {r * wide + c}, i8 {4 + r}, i8 {6 + c}")
-            had = (one, two)
+        for instruction in schedule(self.form, tall, wide):
+            match instruction:
+                case Bring(tile, part):
+                    side, block = (self.left, rows[tile - 4]) if tile < 6 else (self.right, columns[tile - 6])
+                    at = side.at(e, block, loop.index, part, constant(0, I64))
+                    unit(b, "tileloadd64", f"i8 {tile}, ptr {at}, i64 64")
+                case Multiply(r, c):
+                    unit(b, "tdpbf16ps", f"i8 {r * wide + c}, i8 {4 + r}, i8 {6 + c}")
+        if self.chain.goes_on:
+            self._fetch(row, column, loop.index)
         b.close_loop(loop)
-        for r in range(tall):
-            for c in range(wide):
+        for number, place in enumerate(places):
+            unit(b, "tilestored64", f"i8 {number}, ptr {place}, i64 {self._pitch()}")
+        if self.sums is not None:
+            for number in range(tall * wide):
+                r, c = divmod(number, wide)
                 at = b.offset(self.sums, "float", constant((r * ROWS * wide + c) * WORDS, I64))
-                self._unit("tilestored64", f"i8 {r * wide + c}, ptr {at}, i64 {wide * WORDS * 4}")
-        e.begin()
-        self._add(row, column, wide)
+                unit(b, "tilestored64", f"i8 {number}, ptr {at}, i64 {wide * WORDS * 4}")
+            e.begin()
+            self._add(row, column, wide)
 
-    def _load(self, tile: int, address: Value) -> None:
-        self._unit("tileloadd64", f"i8 {tile}, ptr {address}, i64 64")
+    def _begin(self, places: Sequence[Value], count: int) -> None:
+        """The sums before the first product: none, or those in the result."""
+        b = self.b
+        if not places:
+            for number in range(count):
+                unit(b, "tilezero", f"i8 {number}")
+            return
+        b.open_branch("zero")
+        self._begin((), count)
+        zero = b.close_branch()
+        b.open_branch("more")
+        for number, place in enumerate(places):
+            unit(b, "tileloadd64", f"i8 {number}, ptr {place}, i64 {self._pitch()}")
+        more = b.close_branch()
+        b.close_branches(self.chain.begins, zero, more)
+
+    def _place(self, row: Value, column: Value) -> Value:
+        """Where a tile of the result is."""
+        return self.e.place(self.out, [self.b.op("mul", x, constant(ROWS, I64)) for x in (row, column)])
+
+    def _pitch(self) -> int:
+        return 4 * (self.out.room or self.out.shape)[1]
+
+    def _fetch(self, row: Value, column: Value, step: Value) -> None:
+        """Has a share of the operands of the next product brought to the second cache."""
+        b, steps = self.b, self.left.steps
+        b.declarations.setdefault("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        tall, wide = -(-self.m // (ROWS * self.tall)), -(-self.n // (2 * WORDS))
+        block = b.op(
+            "add",
+            b.op("mul", b.op("lshr", column, constant(1, I64)), constant(tall, I64)),
+            b.op("lshr", row, constant(self.tall - 1, I64)),
+        )
+        turn = b.op("add", b.op("mul", block, constant(steps, I64)), step)
+        for side, extent in ((self.left, self.m), (self.right, self.n)):
+            bytes = -(-extent // ROWS) * steps * side.parts * TILE
+            lines = min(MOST_FETCHED, -(-bytes // (LINE * tall * wide * steps)))
+            first = b.offset(side.address, "i8", b.op("mul", turn, constant(lines * LINE, I64)))
+            for n in range(lines):
+                at = b.offset(first, "i8", constant(bytes + 2 * SPAN + n * LINE, I64))
+                b.effect(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 2, i32 1)")
 
     def _add(self, row: Value, column: Value, wide: int) -> None:
         """Adds the sums of a block to the result, or puts them there."""
         b, e = self.b, self.e
+        assert self.sums is not None
         first = b.op("mul", row, constant(ROWS, I64))
         count = constant(self.tall * ROWS, I64)
         if self.m % (self.tall * ROWS):
@@ -169,8 +357,9 @@ class _Products:
                 b.op("add", first, loop.index),
                 b.op("mul", b.op("add", column, constant(c, I64)), constant(WORDS, I64)),
             ]
-            if self.accumulates:
-                value = b.op("fadd", e.load(self.out, place, WORDS), value)
+            if self.chain.begins.text != "true":
+                more = b.op("fadd", e.load(self.out, place, WORDS), value)
+                value = more if self.chain.begins.is_constant else b.select(self.chain.begins, value, more)
             e.keep(self.out, place, value, WORDS)
         b.close_loop(loop)
         e.begin()

@@ -16,15 +16,15 @@ from typing import NamedTuple
 
 from ....ir import tile as ir
 from ....ir.dtype import DType, bfloat16
-from ..emit import I64, Loop, Type, Value, constant, lane_constants
+from ..emit import I64, Builder, Loop, Type, Value, constant, lane_constants
 from .elements import Elements
 from .nests import Nests
 from .packing import across, below, tabulate, turned_square
 
 ROWS, WORDS, DEPTH = 16, 16, 32
 """Of a tile: its rows, words in a row, and how many k it spans."""
-TILE = 1024
-"""Bytes."""
+TILE, SPAN = 1024, 64
+"""Bytes: of a tile, and of a vector that says what was seen of an operand."""
 ROWS_AHEAD = 3
 """How far on rows are asked for; with it, products of 1024 x 1024 bfloat16 numbers took 0.63 of the time."""
 PAIRS = 4
@@ -61,13 +61,36 @@ class Span(NamedTuple):
     most: Value
     least: Value
 
+    def with_(self, b: Builder, other: Span) -> Span:
+        return Span(b.intrinsic("umax", self.most, other.most), b.intrinsic("umin", self.least, other.least))
+
+
+def bits_of(dtype: DType) -> Type:
+    """The type of the vectors of a span."""
+    return HALVES if dtype is bfloat16 else FOUR
+
+
+class Operand(NamedTuple):
+    tiles: Tiles
+    span: Span
+
+
+def area_bytes(shape: tuple[int, ...], right: bool, parts: int) -> int:
+    """What an operand takes that is packed beforehand: its tiles, and then its span."""
+    extent, depth = reversed(shape) if right else shape
+    return -(-extent // ROWS) * -(-depth // DEPTH) * parts * TILE + 2 * SPAN
+
 
 class Packer:
-    """Packs one operand: an expression over (i, k) for the left, over (k, i) for the right one."""
+    """Packs one operand: an expression over (i, k) for the left, over (k, i) for the right one.
 
-    def __init__(self, nests: Nests, x: ir.Tile, dtype: DType, parts: int, right: bool) -> None:
+    Either into memory of its instance, or to a `place` where others find it.
+    """
+
+    def __init__(self, nests: Nests, x: ir.Tile, parts: int, right: bool, place: Value | None = None) -> None:
         self.nests, self.e, self.b = nests, nests.e, nests.b
-        self.dtype, self.right = dtype, right
+        self.dtype, self.right = self.e.types.of(x).dtype, right
+        self.beforehand = place is not None
         turned = across(self.e, x)
         shape = self.e.types.of(x).shape
         self.extent, self.depth = reversed(shape) if right else shape
@@ -78,18 +101,30 @@ class Packer:
         self.ahead = self._even_loads()
         steps = -(-self.depth // DEPTH)
         bytes = -(-self.extent // ROWS) * steps * parts * TILE
-        self.to = Tiles(self.b.allocate(bytes, "right.tiles" if right else "left.tiles"), steps, parts)
-        bits = HALVES if dtype is bfloat16 else FOUR
+        to = self.b.allocate(bytes, "right.tiles" if right else "left.tiles") if place is None else place
+        self.to = Tiles(to, steps, parts)
+        bits = bits_of(self.dtype)
         self.span = Span(constant(0, bits), constant(-1, bits))
+        self._spans = [self.b.offset(to, "i8", constant(bytes + n * SPAN, I64)) for n in range(2)] if place else []
 
-    def pack(self) -> None:
+    def found(self) -> Operand:
+        """What was packed beforehand."""
+        type = self.span.most.type
+        return Operand(
+            self.to, Span(*[self.b.instruction(f"load {type}, ptr {at}, align 64", type) for at in self._spans])
+        )
+
+    def pack(self) -> Operand:
         self.e.begin()
         tabulate(self.nests, self.x, 1 if self._by_rows else 0)
         if self._by_rows:
             self._turned_rows() if self.turned else self._rows()
         else:
             self._turned_columns() if self.turned else self._columns()
+        for at, seen in zip(self._spans, self.span, strict=False):
+            self.b.effect(f"store {seen.type} {seen}, ptr {at}, align 64")
         self.e.begin()
+        return Operand(self.to, self.span)
 
     # --- loops that note the span --------------------------------------------------------------------
 
@@ -278,7 +313,7 @@ class Packer:
         second = constant(0.0, FLOATS)
         if count > WORDS:
             second = self._read([row, self._index(k, "add", WORDS)], WORDS, count - WORDS)
-        return self._split(first, second, [*range(1, 64, 2)])
+        return self._split(first, second, False)
 
     def _column_words(self, pair: Value, place: Value, count: int, single: bool) -> list[Value]:
         """Two k of 16 columns of which so many exist, in parts; `single`: the second does not exist."""
@@ -290,10 +325,10 @@ class Packer:
         if self.dtype is bfloat16:
             mixed = [n // 2 + WORDS * (n % 2) for n in range(DEPTH)]
             return [self._word(self._noted(self.b.shuffle(first, second, mixed)))]
-        return self._split(first, second, [2 * (n // 2) + 1 + DEPTH * (n % 2) for n in range(DEPTH)])
+        return self._split(first, second, True)
 
-    def _split(self, first: Value, second: Value, order: list[int]) -> list[Value]:
-        """The parts of float32 numbers, as words of the upper halves of two vectors in some order."""
+    def _split(self, first: Value, second: Value, mixed: bool) -> list[Value]:
+        """The parts of float32 numbers: the upper halves of two vectors, one after another or `mixed`."""
         b = self.b
         words = []
         left = [first, second]
@@ -301,11 +336,14 @@ class Packer:
             self._noted(b.convert("bitcast", x, "i32"))
         for part in range(self.parts):
             bits = [b.op("add", b.convert("bitcast", x, "i32"), constant(0x8000, FOUR)) for x in left]
-            halves = [b.pure(f"bitcast {FOUR} {x} to {HALVES}", HALVES, (x,)) for x in bits]
-            words.append(self._word(b.shuffle(halves[0], halves[1], order)))
+            upper = [b.op("and", x, constant(-0x10000, FOUR)) for x in bits]
+            if mixed:
+                words.append(b.op("or", b.op("lshr", bits[0], constant(16, FOUR)), upper[1]))
+            else:
+                halves = [b.pure(f"bitcast {FOUR} {x} to {HALVES}", HALVES, (x,)) for x in bits]
+                words.append(self._word(b.shuffle(halves[0], halves[1], [*range(1, 2 * DEPTH, 2)])))
             if part < self.parts - 1:
-                upper = [b.convert("bitcast", b.op("and", x, constant(-0x10000, FOUR)), "float") for x in bits]
-                left = [b.op("fsub", x, y) for x, y in zip(left, upper, strict=True)]
+                left = [b.op("fsub", x, b.convert("bitcast", y, "float")) for x, y in zip(left, upper, strict=True)]
         return words
 
     def _word(self, halves: Value) -> Value:
@@ -320,23 +358,20 @@ class Packer:
         self.span = Span(most, least)
         return bits
 
-    # --- whether it is fit for the unit --------------------------------------------------------------
 
-    def exponents(self) -> tuple[Value, Value]:
-        """The greatest exponent and the least, as they are stored (the least of zeros is 256)."""
-        b = self.b
-        found = []
-        for fn, x, more in zip(("umax", "umin"), self.span, (0, 1), strict=True):
-            one = b.call(f"llvm.vector.reduce.{fn}.{x.type.short}", Type(x.type.element), x)
-            wide = b.op("add", b.convert("zext", one, "i64"), constant(more, I64))
-            found.append(b.op("lshr", wide, constant(one.type.bits - 8, I64)))
-        return found[0], found[1]
+def exponents(b: Builder, span: Span) -> tuple[Value, Value]:
+    """The greatest exponent and the least, as they are stored (the least of zeros is 256)."""
+    found = []
+    for fn, x, more in zip(("umax", "umin"), span, (0, 1), strict=True):
+        one = b.call(f"llvm.vector.reduce.{fn}.{x.type.short}", Type(x.type.element), x)
+        wide = b.op("add", b.convert("zext", one, "i64"), constant(more, I64))
+        found.append(b.op("lshr", wide, constant(one.type.bits - 8, I64)))
+    return found[0], found[1]
 
 
-def fit(left: Packer, right: Packer) -> Value:
+def fit(b: Builder, left: Span, right: Span) -> Value:
     """Whether the unit gives what float32 arithmetic would."""
-    b = left.b
-    (most, least), (more, lesser) = left.exponents(), right.exponents()
+    (most, least), (more, lesser) = exponents(b, left), exponents(b, right)
     conditions = [
         b.compare("ule", b.op("add", most, more), constant(HIGHEST_SUM, I64)),
         b.compare("uge", b.op("add", least, lesser), constant(LOWEST_SUM, I64)),

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from ....ir import tile as ir
-from ....ir.dtype import DType
+from ....ir.dtype import DType, uint8
 from .. import vectors
 from ..emit import I64, Type, Value, constant
 from ..target import Target
 from . import amx
 from .elements import Memory
 from .nests import Nests
-from .packing import Panels, across, defined, pack, pack_turned, panels
+from .packing import Panels, across, defined, pack, pack_turned, panels, panels_at
 
 UNROLLED = 2
 """Turns of the innermost loop that are written out."""
@@ -39,6 +39,8 @@ AHEAD, FETCHED = 128, 64
 """Turns in which the next block of the result comes to the first cache, at least; and how many bytes come at a time."""
 MANY = 16
 """Vectors of a row among which one that is computed in vain does not matter."""
+SIDE = 16
+"""Rows and columns of a tile of the matrix unit."""
 ALIASED, LINE = 1024, 128
 """Bytes after which memory falls on the same places of a first cache again, or nearly; and what moves it on."""
 
@@ -90,8 +92,13 @@ def room_for(target: Target, dtype: DType, shape: tuple[int, ...]) -> tuple[int,
     rows, wide, tail = block_of(target, dtype, shape)
     count = -(-shape[1] // lanes)
     width = (count if tail else -(-count // wide) * wide) * lanes
+    height = -(-shape[0] // rows) * rows
+    if target.matrix_unit:
+        height, width = (
+            max(have, -(-extent // SIDE) * SIDE) for have, extent in zip((height, width), shape, strict=True)
+        )
     spare = LINE // dtype.bytes if width * dtype.bytes % ALIASED == 0 else 0
-    return -(-shape[0] // rows) * rows, width + spare
+    return height, width + spare
 
 
 def dot(nests: Nests, out: Memory, x: ir.Dot) -> None:
@@ -101,7 +108,7 @@ def dot(nests: Nests, out: Memory, x: ir.Dot) -> None:
     if accumulator is not None and not here:
         nests.keep(out, accumulator)
     fresh = accumulator is None
-    form = amx.form_of(nests.target, e, out, y, z, x.precision)
+    form = None if nests.plain else amx.form_of(nests.target, e.types, x)
     if form is None:
         _Dot(nests, out, y, z).write(fresh)
     else:
@@ -117,8 +124,9 @@ class _Dot:
         self.k = self.e.types.of(x).shape[1]
         self.block = block_of(nests.target, self.dtype, out.shape)
         self.few = self.m <= nests.target.registers - 4
-        self.left = self._packed_left(x)
-        self.right = (self._own(y) or y) if self._is_straight(y) else self._packed_right(y)
+        self.left = self._laid(x, False) or self._packed_left(x)
+        straight = self._own(y) or y if self._is_straight(y) else None
+        self.right = self._laid(y, True) or straight or self._packed_right(y)
 
     def _own(self, x: ir.Tile) -> Memory | None:
         """Where a tile is kept as it is wanted, if it is."""
@@ -142,6 +150,14 @@ class _Dot:
         """How far rows of memory are from each other."""
         y = defined(self.e, y)
         return self.e.step(y.pointer, -2) if isinstance(y, ir.Load) else None
+
+    def _laid(self, x: ir.Tile, right: bool) -> Panels | None:
+        """An operand that was packed beforehand."""
+        place = self.nests.laid.get((x, right))
+        if place is None:
+            return None
+        width, extent = (self.block.wide * self.lanes, self.n) if right else (self.block.rows, self.m)
+        return panels_at(self.e.of(place, [], 0, uint8), width, self.k, extent, self.lanes)
 
     def _is_plain(self, x: ir.Tile) -> bool:
         """Whether elements come from memory as they are."""

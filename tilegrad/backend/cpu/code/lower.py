@@ -13,16 +13,21 @@ from math import gcd, prod
 
 from ....errors import CompileError
 from ....ir import tile as ir
-from ....ir.dtype import DType, bool_
+from ....ir.dtype import DType, bool_, uint8
 from ....ir.tile_access import roots, statements, walk
 from ....ir.tile_checker import check
 from .. import vectors
+from ..beforehand import Fed, Packing, makes, whole_sum
 from ..emit import I64, PTR, Builder, Type, Value, constant
 from ..target import Target
+from . import amx
+from .amx import Turn
+from .amx_packing import Packer
 from .dot import dot, room_for
 from .effects import atomic, show
 from .elements import Elements, Memory
 from .nests import Nests
+from .packing import lay
 from .parts import Part, in_parts, turns
 
 LOOPS = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
@@ -64,6 +69,12 @@ class _Lowering:
         self.e = Elements(check(kernel), self.b)
         self.e.least_masked = 2 if target.architecture == "x86" and target.vector_bytes == 64 else 4
         self.nests = Nests(self.e, target)
+        self.whole: list[Turn] = []
+        """The products of a sum whose operands have all been packed beforehand."""
+        if isinstance(kernel, Fed):
+            self.nests.packed = {(p.operand, p.right): p.place for p in kernel.packed if not p.panels}
+            self.nests.laid = {(p.operand, p.right): p.place for p in kernel.packed if p.panels}
+            self.whole = whole_sum(kernel, self.e.types, target)
         self.assigned: dict[str, int] = {}
         self.used: dict[str, int] = {}
         self.prepared: set[str] = set()
@@ -159,6 +170,11 @@ class _Lowering:
         for statement, *more in self._together(body):
             done += 1 + len(more)
             self._fresh()
+            if self.whole and makes(statement, self.whole[0]):
+                self._whole(body[done - 1 :])
+                continue
+            if any(makes(statement, turn) for turn in self.whole[1:]):
+                continue
             if self._begins_a_sum(statement, body[done:]):
                 continue
             for root in (r for s in (statement, *more) for r in roots(s)):
@@ -180,6 +196,23 @@ class _Lowering:
                 case ir.If(condition, then, other):
                     self._if(condition, then, other)
         self._fresh()
+
+    def _whole(self, body: Sequence[ir.Statement]) -> None:
+        """A sum of products from packed operands; the statements themselves where numbers are odd."""
+        turns, self.whole = self.whole, []
+        last = max(n for n, s in enumerate(body) if any(makes(s, turn) for turn in turns))
+        region = body[: last + 1]
+        self._block([s for s in region if not any(makes(s, turn) for turn in turns)])
+        (name,) = self.summed
+        t = self.e.types.variables[name]
+        memory = self._memory(name, t.dtype, t.shape, False)
+
+        def otherwise() -> None:
+            self.nests.plain = True
+            self.nests.keep(memory, ir.Full(t.shape, ir.Literal(0.0), t.dtype))
+            self._block([s for s in region if any(makes(s, turn) for turn in turns)])
+
+        amx.whole(self.nests, memory, turns, otherwise)
 
     def _together(self, body: Sequence[ir.Statement]) -> list[list[ir.Statement]]:
         """The statements, with neighbouring stores together that do not touch what another one of them stores."""
@@ -216,7 +249,10 @@ class _Lowering:
                 pass
             case _:
                 return False
-        match next((s for s in following if name in _named(s)), None):
+        after = next((s for s in following if name in _named(s)), None)
+        if after is not None and self.whole and makes(after, self.whole[0]):
+            return True
+        match after:
             case ir.Assign(other, ir.Dot(x, y, ir.Name(added)) as product) if other == added == name:
                 if name not in {part.name for part in walk(x, y) if isinstance(part, ir.Name)}:
                     self._memory(name, zeros.dtype, zeros.shape, False)
@@ -231,6 +267,13 @@ class _Lowering:
         self.e.begin()
 
     def _assign(self, name: str, value: ir.Tile) -> None:
+        if isinstance(self.kernel, Packing) and name in self.kernel.names:
+            place = self.e.of(self.kernel.place, [], 0, uint8)
+            if self.kernel.width:
+                lay(self.nests, value, self.kernel.right, self.kernel.width, place)
+            else:
+                Packer(self.nests, value, self.kernel.parts, self.kernel.right, place).pack()
+            return
         t = self.e.types.variables[name]
         if self.assigned[name] == 1 and not t.shape:
             found = self.e.of(value, [], 0, t.dtype)

@@ -29,6 +29,12 @@ class Nests:
         self.e, self.b, self.target = elements, elements.b, target
         self.panels: dict[str, int] = {}
         """Memory of products in the matrix unit, which the next one may have: bytes, by name."""
+        self.packed: dict[tuple[ir.Tile, bool], ir.Tile] = {}
+        """Where operands are that were packed beforehand, by what they are and whether they are right ones."""
+        self.laid: dict[tuple[ir.Tile, bool], ir.Tile] = {}
+        """The same of those that were packed in panels."""
+        self.plain = False
+        """Whether products are left to multiply-adds."""
 
     def over(self, shape: tuple[int, ...], body: Body, dtype: DType, vectorised: bool = True) -> None:
         """Runs a body over a shape; along the last axis by vectors, the last of which may be short."""

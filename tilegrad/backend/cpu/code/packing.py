@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....ir import tile as ir
-from ....ir.dtype import DType, int32
+from ....ir.dtype import DType, float32, int32
 from .. import vectors
 from ..emit import I64, Type, Value, constant
 from .elements import Elements, Memory
@@ -20,6 +20,8 @@ from .nests import Nests
 DIVIDE = ("floordiv", "mod")
 AHEAD = 8
 """Rows by which what is packed is asked for before."""
+ALIGNED = 64
+"""Bytes in whose multiples panels begin that others have packed."""
 TOGETHER = 8
 """So many k are packed for all panels before the next ones: their lines of memory stay in the first cache."""
 
@@ -50,8 +52,40 @@ class Panels(NamedTuple):
 
 
 def panels(e: Elements, dtype: DType, width: int, depth: int, extent: int, lanes: int, hint: str) -> Panels:
-    stride = depth + max(1, -(-lanes // width) - 1)
+    stride = _stride(width, depth, lanes)
     return Panels(e.allocate(dtype, (-(-extent // width) * width * stride,), hint), width, depth, stride)
+
+
+def panels_at(place: Value, width: int, depth: int, extent: int, lanes: int) -> Panels:
+    """Panels of float32 numbers that are somewhere else than in memory of the instance."""
+    stride = _stride(width, depth, lanes)
+    return Panels(Memory(place, float32, (-(-extent // width) * width * stride,)), width, depth, stride)
+
+
+def panel_bytes(shape: tuple[int, ...], right: bool, width: int, lanes: int) -> int:
+    """What an operand takes in such panels."""
+    extent, depth = reversed(shape) if right else shape
+    bytes = -(-extent // width) * width * _stride(width, depth, lanes) * float32.bytes
+    return -(-bytes // ALIGNED) * ALIGNED
+
+
+def _stride(width: int, depth: int, lanes: int) -> int:
+    return depth + max(1, -(-lanes // width) - 1)
+
+
+def lay(nests: Nests, x: ir.Tile, right: bool, width: int, place: Value) -> None:
+    """Packs an operand into panels at a place: over (i, k) if it is a left one, over (k, i) if it is a right one."""
+    e, lanes = nests.e, nests.target.lanes(float32.bytes)
+    shape = e.types.of(x).shape
+    extent, depth = reversed(shape) if right else shape
+    made = panels_at(place, width, depth, extent, lanes)
+    turned = across(e, x)
+    e.begin()
+    if right is (turned is None):
+        pack(nests, made, x if turned is None else turned, extent, lanes)
+    else:
+        pack_turned(nests, made, x if turned is None else turned, extent, lanes)
+    e.begin()
 
 
 def pack(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:

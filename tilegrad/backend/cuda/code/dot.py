@@ -21,12 +21,12 @@ from . import dot_helpers as helpers
 from .dot_ahead import Ahead, write_ahead
 from .dot_fill import clear, fill_lines, fill_rows, room
 from .dot_flow import Flow, flow, is_early
-from .dot_group import Grouped, beginning, copies, corner, grouped, parted, products
+from .dot_group import Grouped, beginning, copies, corner, grouped, inside, parted, products
 from .dot_loop import Copied, copied_loop, copied_text
 from .dot_operands import Definitions, Strided
 from .dot_text import Operand, Turn, places, thread_products, warp_products
 from .dot_thread import Threaded, threaded_loop, threaded_text
-from .dot_tiling import TENSOR_CORES, Tiling, fewest_warps, operand_dtype, tiling
+from .dot_tiling import Tiling, fewest_warps, operand_dtype, tiling
 from .elements import START
 from .functions import TYPES, cast
 from .layout import Layout
@@ -40,8 +40,8 @@ SHARED = 96 * 1024
 OWN = set(
     "plane within first_row rows_here in_rows lane warp row column operands full empty turns copy at turn part place "
     "stage phase before group x_map y_map x_place y_place x_from y_from x_first y_first x_column y_column x_line "
-    "y_line x_start y_start x_at y_at x_tile y_tile values a b i j p q pp qq n step line piece multiply tiles ready "
-    "packed".split()
+    "y_line x_spot y_spot x_own y_own x_start y_start x_at y_at x_tile y_tile values a b i j p q pp qq n step line "
+    "piece multiply tiles ready packed".split()
 ) | set(re.findall(r"(\w+)\((?:uint32|int|const|float|uint64)", helpers.ALL))
 """Names that these texts use."""
 TILE_NAMES = (("map_", ""), ("tile", "_first"), ("tile", "_column"), ("tile", "_line"))
@@ -60,7 +60,7 @@ class Products:
         self.types = types
         found = re.match(r"sm_(\d+)", architecture)
         self.capability = int(found[1]) if found else 0
-        self.definitions = Definitions(kernel.replaced(body=tuple(body)), types)
+        self.definitions = Definitions(kernel.replaced(body=tuple(body)), types, self.capability)
         assigned = [s for s in statements(tuple(body)) if isinstance(s, ir.Assign)]
         self.dots = {s.name: s.value for s in assigned if isinstance(s.value, ir.Dot)}
         self.stored = accesses(kernel.replaced(body=tuple(body)), types).stored
@@ -90,8 +90,11 @@ class Products:
                 self._tile(body, kinds, max(MANY, count))  # registers for operands too
 
     def _kind(self, dot: ir.Dot) -> str:
-        dtype = operand_dtype(self.types.of(dot.x).dtype, dot.precision)
-        return "warp" if dtype is not None and self.capability >= TENSOR_CORES else "thread"
+        return "thread" if self.operands_of(dot) is None else "warp"
+
+    def operands_of(self, dot: ir.Dot) -> DType | None:
+        """What tensor cores multiply the operands of a product as, if they do."""
+        return operand_dtype(self.types.of(dot.x).dtype, dot.precision, self.capability)
 
     def _find_group(self, body: Sequence[ir.Statement]) -> None:
         """The one loop of a kernel, if four warps can do its products together."""
@@ -255,8 +258,8 @@ class Products:
         self.use(helpers.SHARED)
         match plan:
             case Grouped():
-                self.use(helpers.BARRIERS, helpers.GROUPS)
                 left, right = plan.sides
+                self.use(helpers.BARRIERS, helpers.groups(left.memory.dtype.name))
                 if plan.by_registers:
                     self.use(helpers.NUMBERS)
                 how = (plan.tiling.columns, (left.turned, right.turned), plan.tiling.swapped)
@@ -271,7 +274,8 @@ class Products:
                     )
                     for line in corner(name, side, f"{source} - {pointer}", index)
                 ]
-                inner = [[*numbers, *corners, *copies(plan)], products(plan, sums)]
+                guard = inside(plan, low.names.of(last), bounds[-1])
+                inner = [[*numbers, *corners, *copies(plan)], products(plan, sums, guard)]
                 both = [self._nested(low, loops, bounds, lines) for lines in inner]
                 text = [*beginning(plan, place), *parted(plan, sums, *both)]
             case Copied():
@@ -336,7 +340,7 @@ class Products:
         assert isinstance(dot, ir.Dot)
         held = self.tilings[statement.name]
         sums = low.elements.kept[statement.name].text
-        dtype = operand_dtype(self.types.of(dot.x).dtype, dot.precision) if held.kind == "warp" else None
+        dtype = self.operands_of(dot) if held.kind == "warp" else None
         with low.out.block(""):
             for line in places(held):
                 low.out.add(line)

@@ -13,7 +13,7 @@ from ....ir.dtype import DType
 from . import dot_helpers as helpers
 from .dot_fill import clear, fill_rows, room
 from .dot_text import places, thread_products, warp_products
-from .dot_tiling import Tiling, operand_dtype
+from .dot_tiling import Tiling
 from .functions import TYPES, cast
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def write_ahead(products: Products, low: Lowering, loop: ir.For) -> bool:
     inside = {s.name for s in loop.body[:-1] if isinstance(s, ir.Assign)}
     if any(name not in inside or name in low.meanings for name in names) or any(map(_gathers, loop.body[:-1])):
         return False
-    dtype = operand_dtype(low.types.of(dot.x).dtype, dot.precision) if held.kind == "warp" else None
+    dtype = products.operands_of(dot) if held.kind == "warp" else None
     bytes = _room(products, low, held, dot, dtype)
     if 2 * bytes > MOST:
         return False

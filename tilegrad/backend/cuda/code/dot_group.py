@@ -1,4 +1,4 @@
-"""Products of bfloat16, float16 and tf32 on Hopper (sm_90a): four warps multiply together what a copying thread brings.
+"""Products of 8 and 16 bits and of tf32 on Hopper (sm_90a): four warps multiply together what a copying thread brings.
 
 The last four warps of a block copy, the others multiply. Stages of shared memory go from one side to the other by two
 barriers each: `full` when the bytes of a stage are there, `empty` when its products are done. Boxes of a tensor are
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....ir import tile as ir
-from ....ir.dtype import bfloat16, float16, float32
+from ....ir.dtype import float32
 from ..tensor_map import START, TensorMap
 from .dot_operands import Definitions, Strided
 from .dot_tiling import Tiling, operand_dtype
@@ -18,6 +18,8 @@ from .dot_tiling import Tiling, operand_dtype
 SHARED = 218 * 1024
 """Bytes that a block may have, 227 KiB, without what reductions after the loop may want."""
 MOST_STAGES = 8
+FEW = 4
+"""Turns of a loop that the compiler writes out."""
 LINE = 128
 
 
@@ -67,7 +69,7 @@ class Grouped(NamedTuple):
     @property
     def blocks(self) -> int:
         """Of a multiprocessor: small tiles leave registers for some, and one multiplies while another stores."""
-        narrow = self.tiling.columns <= 128 and self.x.memory.dtype.bytes == 2
+        narrow = self.tiling.columns <= 128 and self.x.memory.dtype.bytes <= 2
         return (2 if self.tiling.down == 1 else 1) + narrow
 
     @property
@@ -94,11 +96,15 @@ class Grouped(NamedTuple):
 def grouped(definitions: Definitions, product: ir.Dot, shared: int = SHARED) -> Grouped | None:
     """How a product in a loop is done, if it can be done so."""
     x, y = definitions.strided(product.x), definitions.strided(product.y)
-    if x is None or y is None or x.dtype is not y.dtype or operand_dtype(x.dtype, product.precision) is not x.dtype:
+    if x is None or y is None or x.dtype is not y.dtype:
+        return None
+    if operand_dtype(x.dtype, product.precision, definitions.capability) is not x.dtype:
         return None
     turned = (x.along == 0, y.along == 1)
-    if x.dtype not in (bfloat16, float16) and (x.dtype is not float32 or all(turned)):
+    if x.dtype is float32 and all(turned):
         return None  # lines of tf32 have to be along k, but for those that go through registers: they are on the left
+    if x.dtype.bytes == 1 and (any(turned) or (x.dtype.is_float and product.precision == "highest")):
+        return None  # sums of floats of 8 bits keep fewer digits than those of float32 have
     m, n, depth = x.shape[0], y.shape[1], x.shape[1]
     swapped = turned[1] if x.dtype is float32 and any(turned) else m > 128
     high, wide = (n, m) if swapped else (m, n)
@@ -114,8 +120,10 @@ def grouped(definitions: Definitions, product: ir.Dot, shared: int = SHARED) -> 
 def _side(definitions: Definitions, memory: Strided, turned: bool, extent: int) -> Side | None:
     line = LINE // memory.dtype.bytes
     within, above = memory.bounds[memory.along], memory.bounds[1 - memory.along]
-    if memory.pitch * memory.dtype.bytes % START or (turned and extent % line):
+    if memory.pitch * memory.dtype.bytes % START:
         return None
+    if turned:  # whole boxes, of which products may leave out the end
+        extent = -(-extent // line) * line
     parameter = list(definitions.parameters).index(memory.parameter)
     map = TensorMap(parameter, memory.dtype, memory.pitch, (line, line) if turned else (line, extent))
     if above is not None:
@@ -180,7 +188,20 @@ def copies(plan: Grouped) -> list[str]:
     return [*text, f"    if (++stage == {plan.stages}) stage = 0, phase ^= 1;", "}"]
 
 
-def products(plan: Grouped, sums: str) -> list[str]:
+def inside(plan: Grouped, index: str, bounds: tuple[str, str, str]) -> str:
+    """Whether a step has numbers to multiply, where a loop of few turns ends within the last.
+
+    Its turns are written out by the compiler, and steps beyond its end are then left out.
+    """
+    start, stop, _ = bounds
+    if plan.depth != plan.piece or not (start.isdigit() and stop.isdigit()):
+        return ""
+    length = int(stop) - int(start)
+    few = length % plan.piece and length < FEW * plan.piece
+    return f"if ({index} + step * {plan.piece // 4} < {stop}) " if few else ""
+
+
+def products(plan: Grouped, sums: str, guard: str) -> list[str]:
     """In a turn of the loop: multiplies, stage by stage; a stage is given back when the next products have begun."""
     if plan.by_registers:
         return _by_registers(plan, sums)
@@ -192,7 +213,7 @@ def products(plan: Grouped, sums: str) -> list[str]:
         "    begin_products();",
         "    #pragma unroll",
         "    for (int step = 0; step < 4; ++step)",
-        f"        multiply({sums}, {places[0]}, {places[1]});",
+        f"        {guard}multiply({sums}, {places[0]}, {places[1]});",
         "    commit_products();",
         "    wait_for_products<1>();",
         "    if (before >= 0 && threadIdx.x % 128 == 0) arrive(empty + before * 8);",

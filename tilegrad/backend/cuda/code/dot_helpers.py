@@ -136,8 +136,25 @@ __device__ __forceinline__ void meet_among(int threads) { asm volatile("bar.sync
 """
 
 ALL = "".join((SHARED, COPIES, FRAGMENTS, NUMBERS, BARRIERS, BOXES, GROUPS, FLOW))
-WORDS = {"bfloat16": "bf16", "float16": "f16", "int8": "s8", "uint8": "u8", "float32": "tf32"}
+WORDS = {
+    "bfloat16": "bf16",
+    "float16": "f16",
+    "float8_e4m3fn": "e4m3",
+    "float8_e5m2": "e5m2",
+    "int8": "s8",
+    "uint8": "u8",
+    "float32": "tf32",
+}
 """What tensor cores call the dtypes of operands."""
+
+
+def depth_of(dtype: str) -> int:
+    """How much of k there is in 32 bytes.
+
+    >>> [depth_of(name) for name in ("float32", "bfloat16", "float8_e5m2", "uint8")]
+    [8, 16, 32, 32]
+    """
+    return 8 if dtype == "float32" else 32 if "8" in dtype else 16
 
 
 def fragments(dtype: str) -> str:
@@ -147,8 +164,8 @@ def fragments(dtype: str) -> str:
 
 def warp_product(dtype: str) -> str:
     """c += a @ b for 16 x 8 sums and 32 bytes of k, by a warp."""
-    word, depth = WORDS[dtype], {"int8": 32, "uint8": 32, "float32": 8}.get(dtype, 16)
-    kind, sums, held = ("int", "s32", "r") if dtype in ("int8", "uint8") else ("float", "f32", "f")
+    word, depth = WORDS[dtype], depth_of(dtype)
+    kind, sums, held = ("int", "s32", "r") if "int" in dtype else ("float", "f32", "f")
     return f"""\
 __device__ __forceinline__ void multiply({kind} (&c)[2], {kind} (&d)[2], const uint32 (&a)[4], uint32 b0, uint32 b1) {{
   asm("mma.sync.aligned.m16n8k{depth}.row.col.{sums}.{word}.{word}.{sums} "
@@ -159,25 +176,35 @@ __device__ __forceinline__ void multiply({kind} (&c)[2], {kind} (&d)[2], const u
 """
 
 
+def groups(dtype: str) -> str:
+    """What products of four warps need besides; sums of integers are integers."""
+    return GROUPS.replace("float (&", "int (&").replace('"+f"', '"+r"') if "int" in dtype else GROUPS
+
+
 def group_product(dtype: str, columns: int, turned: tuple[bool, bool], swapped: bool = False) -> str:
     """sums += x @ y for 64 rows and 32 bytes of k, by four warps; an operand is turned if its lines are not along k.
 
     Numbers of 32 bits that are turned come in registers.
     """
-    word, depth = WORDS[dtype], 8 if dtype == "float32" else 16
+    word, depth = WORDS[dtype], depth_of(dtype)
+    kind, result, letter = ("int", "s32", "r") if "int" in dtype else ("float", "f32", "f")
     pairs = columns // 8
     names = ", ".join(f"%{n}" for n in range(4 * pairs))
     places = [(h, j, e) for j in range(pairs) for h in range(2) for e in range(2)]
-    held = [f'"+f"(sums[{j}][{h}][{e}])' if swapped else f'"+f"(sums[{h}][{j}][{e}])' for h, j, e in places]
+    held = [
+        f'"+{letter}"(sums[{j}][{h}][{e}])' if swapped else f'"+{letter}"(sums[{h}][{j}][{e}])' for h, j, e in places
+    ]
     if dtype == "float32" and turned[0]:
         return _product_from_registers(columns, held, swapped)
     lines = ",\n      ".join(", ".join(held[n : n + 8]) for n in range(0, len(held), 8))
-    tail = "" if dtype == "float32" else f", {int(turned[0])}, {int(turned[1])}"
+    tail = "" if kind == "int" else ", 1, 1"  # what operands are multiplied by: only floats are
+    if depth == 16:
+        tail += f", {int(turned[0])}, {int(turned[1])}"
     shape = f"[{pairs}][2][2]" if swapped else f"[2][{pairs}][2]"
     return f"""\
-__device__ __forceinline__ void multiply(float (&sums){shape}, uint64 x, uint64 y) {{
-  asm volatile("wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.f32.{word}.{word} {{{names}}}, "
-    "%{4 * pairs}, %{4 * pairs + 1}, 1, 1, 1{tail};"
+__device__ __forceinline__ void multiply({kind} (&sums){shape}, uint64 x, uint64 y) {{
+  asm volatile("wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.{result}.{word}.{word} {{{names}}}, "
+    "%{4 * pairs}, %{4 * pairs + 1}, 1{tail};"
     : {lines}
     : "l"(x), "l"(y));
 }}

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....ir import tile as ir
-from ....ir.dtype import bfloat16, float16, float32, int8, uint8
 from .dot_operands import Definitions, Strided
 from .dot_text import LINE, Operand, Turn, copied, warp_products
 from .dot_tiling import Tiling, operand_dtype
@@ -51,8 +50,7 @@ def copied_loop(definitions: Definitions, product: ir.Dot, tiling: Tiling, share
         or y is None
         or any((*x.bounds, *y.bounds))
         or x.dtype is not y.dtype
-        or x.dtype not in (bfloat16, float16, int8, uint8, float32)
-        or operand_dtype(x.dtype, product.precision) is not x.dtype
+        or operand_dtype(x.dtype, product.precision, definitions.capability) is not x.dtype
     ):
         return None
     bytes, depth = x.dtype.bytes, x.shape[1]

@@ -50,8 +50,10 @@ class Strided(NamedTuple):
 class Definitions:
     """What the names of a kernel stand for."""
 
-    def __init__(self, kernel: ir.Kernel, types: Types) -> None:
+    def __init__(self, kernel: ir.Kernel, types: Types, capability: int = 0) -> None:
         self.types = types
+        self.capability = capability
+        """Of the GPU, as in sm_80."""
         self.parameters = {p.name: p for p in kernel.parameters}
         self.values: dict[str, ir.Tile] = {}
         self.loops: dict[str, ir.For] = {}

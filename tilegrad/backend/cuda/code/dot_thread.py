@@ -100,14 +100,17 @@ def threaded_text(plan: Threaded, sums: str, turn_of: Turn, shared: str) -> list
         f"{kind}* x_tile = reinterpret_cast<{kind}*>({shared} + at % {STAGES} * {plan.stage});",
         f"{kind}* y_tile = x_tile + {plan.piece * plan.x.pitch};",
     ]
-    copies = []
+    before, copies = [], []
     for name, side, source in zip("xy", (plan.x, plan.y), sources, strict=True):
         advance = plan.piece * (1 if side.turned else side.memory.pitch)
         first = source if parts == 1 else f"{source} + int64({part}) * {advance}"
-        copies += _copied(plan, name, side, first, kind)
+        of_side = _Copies(plan, name, side)
+        before += of_side.before()
+        copies += of_side.lines(first)
     total = f"(({stop}) - ({start}) + {step} - 1) / ({step})" + (f" * {parts}" if parts > 1 else "")
     return [
         f"const int turns = {total};",
+        *before,
         "auto copy = [&](int at) {",
         f"    const {index} = {start} + {turn} * {step};",
         *[f"    {line}" for line in numbers],
@@ -130,49 +133,96 @@ def threaded_text(plan: Threaded, sums: str, turn_of: Turn, shared: str) -> list
     ]
 
 
-def _copied(plan: Threaded, name: str, side: Side, source: str, kind: str) -> list[str]:
-    """Begins to copy an operand: in pieces of 16 bytes, or number by number.
-
-    From turn to turn a thread goes on by a constant distance, if the extents allow it: then one address will do.
-    """
-    bytes, pitch = side.memory.dtype.bytes, side.memory.pitch
-    if not side.turned:
-        each = 16 // bytes
-        line = side.extent // each
-        at = _Spread(plan.tiling.threads, "threadIdx.x", plan.piece * line, line)
-        k, row = at.across, f"{at.within} * {each}"
-        to = f"address_of({name}_tile + ({k}) * {side.pitch} + {row})"
-        return at.lines(f"copy_16({to}, {source} + int64({k}) * {pitch} + {row});")
-    near = gcd(plan.piece, 8)
-    rows, wide = 32 // near, plan.piece // near
-    at = _Spread(plan.tiling.threads // 32, "threadIdx.x / 32", -(-side.extent // rows) * wide, wide)
-    k, row = f"{at.within} * {near} + lane % {near}", f"({at.across}) * {rows} + lane / {near}"
-    guard = f"if ({row} < {side.extent}) " if side.extent % rows else ""
-    to = f"address_of({name}_tile + ({k}) * {side.pitch} + {row})"
-    return at.lines(f"{guard}copy_{bytes}({to}, {source} + int64({row}) * {pitch} + {k});")
-
-
-class _Spread:
+class _Spread(NamedTuple):
     """Pieces of lines, `wide` of each, dealt out to threads (or warps), of which each has the number `own`."""
 
-    def __init__(self, threads: int, own: str, count: int, wide: int) -> None:
-        self.threads, self.own, self.count = threads, own, count
-        self.turns = -(-count // threads)
-        self.even = threads % wide == 0 and count % threads == 0
-        if wide == 1:
-            self.within, self.across = "0", f"{own} + turn * {threads}" if self.even and self.turns > 1 else "n"
-        elif self.even:
-            self.within = f"{own} % {wide}"
-            self.across = f"{own} / {wide}" + (f" + turn * {threads // wide}" if self.turns > 1 else "")
-        else:
-            self.within, self.across = f"n % {wide}", f"n / {wide}"
-        if wide == 1 and self.even and self.turns == 1:
-            self.across = own
+    threads: int
+    own: str
+    pieces: int
+    wide: int
 
-    def lines(self, text: str) -> list[str]:
-        """Does something for each piece."""
-        turn = f" + turn * {self.threads}" if self.turns > 1 else ""
-        body = [] if self.even else [f"const int n = {self.own}{turn};"]
-        body.append(f"if (n < {self.count}) {{ {text} }}" if self.count % self.threads else text)
-        head = f"for (int turn = 0; turn < {self.turns}; ++turn) {{" if self.turns > 1 else "{"
+    @property
+    def turns(self) -> int:
+        return -(-self.pieces // self.threads)
+
+    @property
+    def even(self) -> bool:
+        """Whether a thread goes on by whole lines from turn to turn."""
+        return self.threads % self.wide == 0 and self.pieces % self.threads == 0
+
+    @property
+    def leap(self) -> int:
+        """By how many."""
+        return self.threads // self.wide
+
+    def at(self, number: str) -> tuple[str, str]:
+        """The line of a piece, and the place within it."""
+        if self.wide == 1:
+            return number, "0"
+        return f"{number} / {self.wide}", f"{number} % {self.wide}"
+
+
+class _Copies:
+    """How an operand is copied: in pieces of 16 bytes, or number by number.
+
+    Where a thread goes on by a constant distance from turn to turn, it holds one address of its own and no more:
+    computed in every turn, they would be more than it has registers for.
+    """
+
+    def __init__(self, plan: Threaded, name: str, side: Side) -> None:
+        self.name, self.side = name, side
+        self.bytes = side.memory.dtype.bytes
+        if side.turned:
+            near = gcd(plan.piece, 8)
+            self.rows, self.near, wide = 32 // near, near, plan.piece // near
+            warps = plan.tiling.threads // 32
+            self.spread = _Spread(warps, "warp", -(-side.extent // self.rows) * wide, wide)
+        else:
+            self.rows, self.near, line = 1, 16 // self.bytes, side.extent * self.bytes // 16
+            self.spread = _Spread(plan.tiling.threads, "thread", plan.piece * line, line)
+
+    def _place(self, number: str) -> tuple[str, str]:
+        """The k and the row of a piece."""
+        line, within = self.spread.at(number)
+        if not self.side.turned:
+            return line, f"{within} * {self.near}"
+        return f"{within} * {self.near} + lane % {self.near}", f"({line}) * {self.rows} + lane / {self.near}"
+
+    def before(self) -> list[str]:
+        """Where the first piece of a thread lies, in shared memory and in the operand, told before the loop."""
+        if not self.spread.even:
+            return []
+        k, row = self._place(self.spread.own)
+        return [
+            f"const int {self.name}_spot = ({k}) * {self.side.pitch} + {row};",
+            f"const int64 {self.name}_own = {self._from(k, row)};",
+        ]
+
+    def _from(self, k: str, row: str) -> str:
+        far, near = (row, k) if self.side.turned else (k, row)
+        return f"int64({far}) * {self.side.memory.pitch} + {near}"
+
+    def lines(self, source: str) -> list[str]:
+        """Begins to copy what a turn needs."""
+        name, spread, size = self.name, self.spread, self.bytes if self.side.turned else 16
+        several = spread.turns > 1
+        if spread.even:
+            leap = spread.leap * self.rows
+            there, here = leap * self.side.memory.pitch, leap * (1 if self.side.turned else self.side.pitch)
+            more = (f" + turn * {here}", f" + int64(turn) * {there}") if several else ("", "")
+            row = f"{self._place(spread.own)[1]}" + (f" + turn * {leap}" if several else "")
+            copy = f"copy_{size}(address_of({name}_tile + {name}_spot{more[0]}), {source} + {name}_own{more[1]});"
+            body = [self._guarded(copy, row)]
+        else:
+            k, row = self._place("n")
+            number = f"const int n = {spread.own}" + (f" + turn * {spread.threads};" if several else ";")
+            to = f"address_of({name}_tile + ({k}) * {self.side.pitch} + {row})"
+            copy = self._guarded(f"copy_{size}({to}, {source} + {self._from(k, row)});", row)
+            body = [number, f"if (n < {spread.pieces}) {{ {copy} }}" if spread.pieces % spread.threads else copy]
+        head = f"for (int turn = 0; turn < {spread.turns}; ++turn) {{" if several else "{"
         return [head, *[f"    {line}" for line in body], "}"]
+
+    def _guarded(self, copy: str, row: str) -> str:
+        """Whole pieces may reach beyond the rows that there are."""
+        inside = not self.side.turned or self.side.extent % self.rows == 0
+        return copy if inside else f"if ({row} < {self.side.extent}) {copy}"

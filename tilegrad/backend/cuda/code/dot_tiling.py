@@ -9,7 +9,7 @@ In each the sums are registers, and which thread has which is a layout as that o
     operands                 rows x columns x k, of the scheduler's tiles
     bfloat16, float16        128 x 256 x 64 on sm_90a where that gives tiles enough, else 128 x 128 x 64;
                              128 x 128 x 64 on others, 64 x 64 x 64 where that gives too few
-    int8, uint8              128 x 128 x 128
+    int8, uint8, float8      128 x 128 x 128; float8 before sm_89 as float16, which has all of its numbers
     float32 at `medium`      as bfloat16
     float32 at `high`        128 x 128 x 32, as tf32: 11 bits of each number
     float32, others          128 x 128 x 16; 64 x 64 x 16 where that gives too few
@@ -19,12 +19,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ....ir.dtype import DType, bfloat16, float16, float32, int8, uint8
+from ....ir.dtype import FLOAT8, DType, bfloat16, float16, float32, int8, uint8
 from ....ir.precision import Precision
 from .layout import Digit, Layout
 
 TENSOR_CORES = 80
 """The first compute capability whose tensor cores are used."""
+EIGHT_BITS = 89
+"""The first whose tensor cores take floats of 8 bits."""
 MOST_SUMS = 128
 """Of a thread, on tensor cores; half as many where it reads operands number by number."""
 UNITS = {"warp": (16, 16), "thread": (4, 8)}
@@ -86,10 +88,19 @@ def _threads(extent: int, stride: int) -> tuple[Digit, ...]:
     return (Digit(extent, stride),) if extent > 1 else ()
 
 
-def operand_dtype(dtype: DType, precision: Precision) -> DType | None:
-    """What tensor cores multiply operands of a dtype as, if they do."""
+def operand_dtype(dtype: DType, precision: Precision, capability: int) -> DType | None:
+    """What tensor cores multiply operands of a dtype as, if they do.
+
+    >>> from ....ir.dtype import float8_e5m2
+    >>> operand_dtype(float32, "medium", 90), operand_dtype(float8_e5m2, "highest", 80)
+    (tilegrad.bfloat16, tilegrad.float16)
+    """
+    if capability < TENSOR_CORES:
+        return None
     if dtype is float32:
         return {"medium": bfloat16, "high": float32}.get(precision)
+    if dtype in FLOAT8:
+        return dtype if capability >= EIGHT_BITS else float16
     return dtype if dtype in (bfloat16, float16, int8, uint8) else None
 
 

@@ -6,7 +6,7 @@ the same digits is read from registers; any other is read from a copy of it in s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -244,11 +244,17 @@ class Elements:
             args.append(made if plain else functions.cast(made, have, dtype))
         if x.fn in ("floordiv", "mod") and isinstance(x.args[1], ir.Literal) and x.args[1].value > 0:
             if meeting.is_integer and self.patterns.is_natural(x.args[0]):
-                made = binary("/" if x.fn == "floordiv" else "%", PRODUCT, args[0], args[1], free=False)
+                made = self._natural(x.fn, meeting, args, x.args[1].value)
                 return made if meeting.bits >= 32 else functions.call(TYPES[meeting.name], made)
         if meeting is float32 and x.fn in self.quick:
             return functions.call(self.quick[x.fn], *args)
         return functions.applied(x.fn, meeting, args, position)
+
+    def _natural(self, fn: str, dtype: DType, args: Sequence[Text], divisor: float) -> Text:
+        """The quotient or rest of a number that is not negative: the compiler is to know, as it cannot prove it."""
+        if dtype.kind == "int" and divisor < 1 << 32:
+            return functions.call("quotient" if fn == "floordiv" else "rest", *args)
+        return binary("/" if fn == "floordiv" else "%", PRODUCT, args[0], args[1], free=False)
 
     def _address(self, x: ir.Apply, view: View, t: TileType) -> Text:
         base, offset, forward = self.address_parts(x)

@@ -1,8 +1,8 @@
 """The element functions and conversions as C++ expressions.
 
-float16 and bfloat16 are held as float, rounded to what their type can hold after each function. Integers of less than
-32 bits are cut back to their type, since C++ computes in int. Signed overflow is undefined in C++ and wraps here:
-what is not a position goes through functions that compute in unsigned numbers.
+float16, bfloat16 and floats of 8 bits are held as float, rounded to what their type can hold after each function.
+Integers of less than 32 bits are cut back to their type, since C++ computes in int. Signed overflow is undefined in C++
+and wraps here: what is not a position goes through functions that compute in unsigned numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ....ir.dtype import DType, bfloat16, bool_, float16, float32, float64
+from ....ir.dtype import FLOAT8, DType, bfloat16, bool_, float8_e4m3fn, float8_e5m2, float16, float32, float64
+from ....ir.functions import convert
 
 TERNARY, OR, AND, BITOR, BITXOR, BITAND, EQUAL, COMPARE, SHIFT, SUM, PRODUCT, UNARY, ATOM = range(13)
 """How tightly the operators of C++ bind."""
@@ -29,12 +30,17 @@ TYPES = {
     "int64": "int64",
     "float16": "float",
     "bfloat16": "float",
+    "float8_e4m3fn": "float",
+    "float8_e5m2": "float",
     "float32": "float",
     "float64": "double",
 }
 """What elements are computed in."""
 
-MEMORY = TYPES | {"bool": "uint8", "float16": "half", "bfloat16": "bfloat16"}
+SHORT_FLOATS = {float16: "half", bfloat16: "bfloat16", float8_e4m3fn: "float8_e4m3", float8_e5m2: "float8_e5m2"}
+"""Floats that are held as float, and what they are in memory."""
+
+MEMORY = TYPES | {"bool": "uint8"} | {d.name: name for d, name in SHORT_FLOATS.items()}
 """What elements are in memory."""
 
 
@@ -96,6 +102,8 @@ def rounded(value: float, dtype: DType) -> float:
     >>> rounded(1 / 3, bfloat16), rounded(70000.0, float16)
     (0.333984375, inf)
     """
+    if dtype in FLOAT8:
+        return float(convert(value, dtype))
     if not math.isfinite(value) or dtype is float64:
         return value
     try:
@@ -264,7 +272,7 @@ def applied(fn: str, dtype: DType, args: Sequence[Text], position: bool = False)
     made = call(short, *args) if short else _RULES[fn](dtype, args, position)
     if fn in ("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf"):
         return made
-    if dtype in (float16, bfloat16) and fn not in _EXACT:
+    if dtype in SHORT_FLOATS and fn not in _EXACT:
         return narrowed(made, dtype)
     if dtype.is_integer and dtype.bits < 32:
         return call(TYPES[dtype.name], made)
@@ -272,8 +280,8 @@ def applied(fn: str, dtype: DType, args: Sequence[Text], position: bool = False)
 
 
 def narrowed(x: Text, dtype: DType) -> Text:
-    """A float rounded to the numbers of a 16-bit type."""
-    return call("as_half" if dtype is float16 else "as_bfloat16", x)
+    """A float rounded to the numbers of a shorter type."""
+    return call(f"as_{SHORT_FLOATS[dtype]}", x)
 
 
 def cast(x: Text, source: DType, target: DType) -> Text:
@@ -286,22 +294,24 @@ def cast(x: Text, source: DType, target: DType) -> Text:
         wide = "int64" if target.name in ("uint32", "int64") else "uint64" if target.name == "uint64" else "int"
         made = call(f"whole<{wide}>", x)
         return made if TYPES[target.name] == wide else call(TYPES[target.name], made)
-    if target in (float16, bfloat16):
-        if source is float16 or source is bfloat16 or source is float32:
+    if target in SHORT_FLOATS:
+        if source in FLOAT8 and target is float16:
+            return x
+        if source in SHORT_FLOATS or source is float32:
             return narrowed(x, target)
-        if source in (bool_,) or source.bits == 8:
+        if source is bool_ or (source.bits == 8 and target.bits == 16):
             return call("float", x)
         return narrowed(call("float", x), target)
-    if source in (float16, bfloat16) and target is float32:
+    if source in SHORT_FLOATS and target is float32:
         return x
     return call(TYPES[target.name], x)
 
 
 def bitcast(x: Text, source: DType, target: DType) -> Text:
     """The same bits read as another type."""
-    inner = call("stored<" + MEMORY[source.name] + ">", x) if source in (float16, bfloat16) else x
+    inner = call("stored<" + MEMORY[source.name] + ">", x) if source in SHORT_FLOATS else x
     made = call(f"same_bits<{MEMORY[target.name]}>", inner)
-    return call("number", made) if target in (float16, bfloat16) else made
+    return call("number", made) if target in SHORT_FLOATS else made
 
 
 def from_memory(memory: Text, dtype: DType) -> Text:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from .eight_bits import EIGHT_BITS
+
 _SNIPPETS = """
 typedef signed char int8;
 typedef unsigned char uint8;
@@ -73,6 +75,12 @@ template <> __device__ uint64 whole<uint64, float>(float x) { return x != x ? 0 
 template <> __device__ int whole<int, double>(double x) { return x != x ? 0 : __double2int_rz(x); }
 template <> __device__ int64 whole<int64, double>(double x) { return x != x ? 0 : __double2ll_rz(x); }
 template <> __device__ uint64 whole<uint64, double>(double x) { return x != x ? 0 : __double2ull_rz(x); }
+
+// quotient, rest: of a number that is not negative.
+__device__ int quotient(int x, uint32 n) { return int(uint32(x) / n); }
+__device__ int64 quotient(int64 x, uint32 n) { return int64(uint64(x) / n); }
+__device__ int rest(int x, uint32 n) { return int(uint32(x) % n); }
+__device__ int64 rest(int64 x, uint32 n) { return int64(uint64(x) % n); }
 
 // plus, minus, times: integers that wrap.
 __device__ int plus(int x, int y) { return int(uint32(x) + uint32(y)); }
@@ -432,7 +440,7 @@ def _defined(snippet: str) -> list[str]:
 
 
 SNIPPETS: tuple[tuple[tuple[str, ...], str], ...] = tuple(
-    (tuple(_defined(text)), text) for text in _SNIPPETS.strip().split("\n\n")
+    (tuple(_defined(text)), text) for text in (_SNIPPETS + EIGHT_BITS).strip().split("\n\n")
 )
 NAMES = frozenset(name for names, _ in SNIPPETS for name in names)
 """Names that variables of a kernel may not have."""

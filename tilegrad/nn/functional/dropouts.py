@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from math import sqrt
 
-from ..errors import ArgumentError, ShapeError
-from ..functions.creation import ones
-from ..random import bernoulli
-from ..random import dropout as random_dropout
-from ..tensor import Tensor
+from ...errors import ArgumentError, ShapeError
+from ...functions.creation import ones
+from ...random import bernoulli
+from ...random import dropout as random_dropout
+from ...tensor import Tensor
 
 __all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
 

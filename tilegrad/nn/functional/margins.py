@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import log, pi
 
-from ..errors import ArgumentError, ShapeError
-from ..functions.arithmetic import maximum, minimum, where
-from ..functions.autocasting import in_float32
-from ..functions.creation import arange
-from ..jitted.function import tracing
-from ..lazy.evaluation import SMALL, array_of
-from ..tensor import Tensor
+from ...errors import ArgumentError, ShapeError
+from ...functions.arithmetic import maximum, minimum, where
+from ...functions.autocasting import in_float32
+from ...functions.creation import arange
+from ...jitted.function import tracing
+from ...lazy.evaluation import SMALL, array_of
+from ...tensor import Tensor
 from .activations import logsigmoid
 from .distances import pairwise_distance
 from .losses import check_classes, check_range, reduced, reduction_of, same_shape

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
-from ..errors import ArgumentError, ShapeError
-from ..functions.creation import arange
-from ..functions.joining import stack
-from ..ops.broadcasting import shown
-from ..tensor import Tensor
+from ...errors import ArgumentError, ShapeError
+from ...functions.creation import arange
+from ...functions.joining import stack
+from ...ops.broadcasting import shown
+from ...tensor import Tensor
 
 __all__ = ["affine_grid", "grid_sample"]
 

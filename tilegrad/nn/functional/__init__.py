@@ -11,6 +11,7 @@ from . import (
     distances,
     dropouts,
     embeddings,
+    fractional,
     heads,
     indexed_poolings,
     losses,
@@ -20,6 +21,7 @@ from . import (
     poolings,
     resizing,
     sampling,
+    unpooling,
 )
 from .activations import *  # noqa: F403
 from .alignment import *  # noqa: F403
@@ -28,7 +30,7 @@ from .convolutions import *  # noqa: F403
 from .distances import *  # noqa: F403
 from .dropouts import *  # noqa: F403
 from .embeddings import *  # noqa: F403
-from .fractional import fractional_max_pool2d, fractional_max_pool3d
+from .fractional import *  # noqa: F403
 from .heads import *  # noqa: F403
 from .indexed_poolings import *  # noqa: F403
 from .losses import *  # noqa: F403
@@ -38,16 +40,16 @@ from .paddings import *  # noqa: F403
 from .poolings import *  # noqa: F403
 from .resizing import *  # noqa: F403
 from .sampling import *  # noqa: F403
-from .unpooling import max_unpool1d, max_unpool2d, max_unpool3d
+from .unpooling import *  # noqa: F403
 
-__all__ = ["fractional_max_pool2d", "fractional_max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d"]
-__all__ += activations.__all__
+__all__ = [*activations.__all__]
 __all__ += alignment.__all__
 __all__ += attending.__all__
 __all__ += convolutions.__all__
 __all__ += distances.__all__
 __all__ += dropouts.__all__
 __all__ += embeddings.__all__
+__all__ += fractional.__all__
 __all__ += heads.__all__
 __all__ += indexed_poolings.__all__
 __all__ += losses.__all__
@@ -57,3 +59,4 @@ __all__ += paddings.__all__
 __all__ += poolings.__all__
 __all__ += resizing.__all__
 __all__ += sampling.__all__
+__all__ += unpooling.__all__

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, ClassVar
 
-from ..errors import ArgumentError, ShapeError
-from ..functions.creation import arange
-from ..functions.joining import cat
-from ..ops.broadcasting import shown
-from ..random import rand
-from ..tensor import Tensor
+from ...errors import ArgumentError, ShapeError
+from ...functions.creation import arange
+from ...functions.joining import cat
+from ...ops.broadcasting import shown
+from ...random import rand
+from ...tensor import Tensor
 from .geometry import Each, each
-from .module import Module
 from .poolings import Pooled
 
-__all__ = ["FractionalMaxPool2d", "FractionalMaxPool3d", "fractional_max_pool2d", "fractional_max_pool3d"]
+__all__ = ["fractional_max_pool2d", "fractional_max_pool3d"]
 
 Ratio = float | Sequence[float] | None
 
@@ -110,40 +108,3 @@ def fractional_max_pool3d(
 ) -> Pooled:
     """The greatest elements of windows of volumes whose distances are drawn."""
     return _pooled(3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
-
-
-class _FractionalMaxPool(Module):
-    function: ClassVar[Any]
-
-    def __init__(
-        self,
-        kernel_size: Each,
-        output_size: Each | None = None,
-        output_ratio: Ratio = None,
-        return_indices: bool = False,
-        _random_samples: Tensor | None = None,
-    ) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.output_size = output_size
-        self.output_ratio = output_ratio
-        self.return_indices = return_indices
-        self.register_buffer("_random_samples", _random_samples)
-        if (output_size is None) == (output_ratio is None):
-            raise ArgumentError(f"{type(self).__name__}: give output_size or output_ratio, one of them")
-
-    def forward(self, input: Tensor) -> Pooled:
-        settings = (self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples)
-        return type(self).function(input, *settings)  # type: ignore[no-any-return]
-
-
-class FractionalMaxPool2d(_FractionalMaxPool):
-    """The greatest elements of windows of images whose distances are drawn."""
-
-    function = staticmethod(fractional_max_pool2d)
-
-
-class FractionalMaxPool3d(_FractionalMaxPool):
-    """The greatest elements of windows of volumes whose distances are drawn."""
-
-    function = staticmethod(fractional_max_pool3d)

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from math import inf, prod
 from typing import TypeAlias
 
-from ..errors import ArgumentError, ShapeError
-from ..functions.promotion import value_of
-from ..ir.graph import Value
-from ..lazy.handle import wrap
-from ..ops.broadcasting import shown
-from ..ops.pooling import Greatest, PoolIndex, average_pool, max_pool
-from ..ops.sliding import Adaptive, Sliding
-from ..tensor import Tensor
+from ...errors import ArgumentError, ShapeError
+from ...functions.promotion import value_of
+from ...ir.graph import Value
+from ...lazy.handle import wrap
+from ...ops.broadcasting import shown
+from ...ops.pooling import Greatest, PoolIndex, average_pool, max_pool
+from ...ops.sliding import Adaptive, Sliding
+from ...tensor import Tensor
 from .geometry import Each, batched, each, unbatched, window_count
 
 __all__ = [

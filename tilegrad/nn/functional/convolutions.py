@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..errors import ArgumentError, ShapeError
-from ..functions.autocasting import lowered, product_precision
-from ..functions.promotion import result_type, value_of
-from ..ir.graph import Value
-from ..ir.size import Dim
-from ..lazy.handle import wrap
-from ..ops.arithmetic import add
-from ..ops.broadcasting import least, reshape, shown
-from ..ops.cast import cast
-from ..ops.convolution import Convolve, convolve_back
-from ..ops.pooling import Overlay, Patches
-from ..ops.sliding import Sliding
-from ..tensor import Tensor
+from ...errors import ArgumentError, ShapeError
+from ...functions.autocasting import lowered, product_precision
+from ...functions.promotion import result_type, value_of
+from ...ir.graph import Value
+from ...ir.size import Dim
+from ...lazy.handle import wrap
+from ...ops.arithmetic import add
+from ...ops.broadcasting import least, reshape, shown
+from ...ops.cast import cast
+from ...ops.convolution import Convolve, convolve_back
+from ...ops.pooling import Overlay, Patches
+from ...ops.sliding import Sliding
+from ...tensor import Tensor
 from .geometry import Each, batched, each, unbatched, window_count
 
 __all__ = [

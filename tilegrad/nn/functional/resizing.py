@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from math import ceil, floor
 from typing import NamedTuple
 
-from ..errors import ArgumentError, ShapeError
-from ..functions.arithmetic import where
-from ..functions.creation import arange
-from ..ir.dtype import DType, float32, float64
-from ..runtime.device import Device
-from ..tensor import Tensor
+from ...errors import ArgumentError, ShapeError
+from ...functions.arithmetic import where
+from ...functions.creation import arange
+from ...ir.dtype import DType, float32, float64
+from ...runtime.device import Device
+from ...tensor import Tensor
 
 __all__ = [
     "channel_shuffle",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..errors import ShapeError
-from ..functions.autocasting import low
-from ..functions.creation import triu_indices
-from ..functions.promotion import value_of
-from ..tensor import Tensor
+from ...errors import ShapeError
+from ...functions.autocasting import low
+from ...functions.creation import triu_indices
+from ...functions.promotion import value_of
+from ...tensor import Tensor
 
 __all__ = ["bilinear", "cosine_similarity", "linear", "pairwise_distance", "pdist"]
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
-from ..functions.arithmetic import where
-from ..functions.autocasting import in_float32
-from ..functions.creation import arange
-from ..functions.promotion import kind_of, pair
-from ..jitted.function import tracing
-from ..lazy.evaluation import SMALL, array_of
-from ..lazy.handle import wrap
-from ..ops import likelihood
-from ..ops.broadcasting import shown
-from ..tensor import Tensor
+from ...errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
+from ...functions.arithmetic import where
+from ...functions.autocasting import in_float32
+from ...functions.creation import arange
+from ...functions.promotion import kind_of, pair
+from ...jitted.function import tracing
+from ...lazy.evaluation import SMALL, array_of
+from ...lazy.handle import wrap
+from ...ops import likelihood
+from ...ops.broadcasting import shown
+from ...tensor import Tensor
 from .activations import logsigmoid
 from .distances import linear
 

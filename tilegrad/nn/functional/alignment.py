@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..control import scan
-from ..errors import ArgumentError, ShapeError
-from ..functions.arithmetic import where
-from ..functions.creation import arange, as_tensor
-from ..functions.joining import pad, stack
-from ..ir.dtype import int64
-from ..tensor import Tensor
+from ...control import scan
+from ...errors import ArgumentError, ShapeError
+from ...functions.arithmetic import where
+from ...functions.creation import arange, as_tensor
+from ...functions.joining import pad, stack
+from ...ir.dtype import int64
+from ...tensor import Tensor
 from .losses import reduced
 
 __all__ = ["ctc_loss"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import ArgumentError, ShapeError
-from ..functions.joining import cat
-from ..functions.joining import pad as constant_pad
-from ..tensor import Tensor
+from ...errors import ArgumentError, ShapeError
+from ...functions.joining import cat
+from ...functions.joining import pad as constant_pad
+from ...tensor import Tensor
 
 __all__ = ["pad"]
 

@@ -7,14 +7,14 @@ from functools import partial
 from math import pi, sqrt
 from typing import Any
 
-from ..errors import ArgumentError, AxisError, ShapeError
-from ..functions.arithmetic import where
-from ..functions.creation import zeros_like
-from ..functions.promotion import floating
-from ..lazy.handle import wrap
-from ..ops import activation
-from ..random import rand_like
-from ..tensor import Tensor
+from ...errors import ArgumentError, AxisError, ShapeError
+from ...functions.arithmetic import where
+from ...functions.creation import zeros_like
+from ...functions.promotion import floating
+from ...lazy.handle import wrap
+from ...ops import activation
+from ...random import rand_like
+from ...tensor import Tensor
 
 __all__ = [
     "celu",

@@ -7,10 +7,10 @@ from functools import partial
 from math import sqrt
 from typing import NamedTuple
 
-from ..errors import ArgumentError, ShapeError
-from ..functions.creation import zeros
-from ..functions.joining import cat
-from ..tensor import Tensor
+from ...errors import ArgumentError, ShapeError
+from ...functions.creation import zeros
+from ...functions.joining import cat
+from ...tensor import Tensor
 from .attending import causal_mask, scaled_dot_product_attention
 from .distances import linear
 from .dropouts import dropout

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, ClassVar
+from typing import Any
 
-from ..errors import ShapeError
-from ..ops.broadcasting import shown
-from ..tensor import Tensor
+from ...errors import ShapeError
+from ...ops.broadcasting import shown
+from ...tensor import Tensor
 from .geometry import Each, each
-from .module import Module
 
-__all__ = ["MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d"]
+__all__ = ["max_unpool1d", "max_unpool2d", "max_unpool3d"]
 
 
-def _unpooled(
+def unpooled(
     rank: int, x: Tensor, indices: Tensor, kernel_size: Each, stride: Each | None, padding: Each, output_size: Any
 ) -> Tensor:
+    """Elements back at their places along the last `rank` axes."""
     op = f"max_unpool{rank}d"
     if x.shape != indices.shape or x.dim() not in (rank + 1, rank + 2):
         raise ShapeError(
@@ -55,7 +55,7 @@ def max_unpool1d(
     >>> max_unpool1d(y, places, 2)
     tensor([[0., 3., 2., 0.]])
     """
-    return _unpooled(1, input, indices, kernel_size, stride, padding, output_size)
+    return unpooled(1, input, indices, kernel_size, stride, padding, output_size)
 
 
 def max_unpool2d(
@@ -67,7 +67,7 @@ def max_unpool2d(
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
     """The elements that `max_pool2d` kept, at the indices that it gave."""
-    return _unpooled(2, input, indices, kernel_size, stride, padding, output_size)
+    return unpooled(2, input, indices, kernel_size, stride, padding, output_size)
 
 
 def max_unpool3d(
@@ -79,39 +79,4 @@ def max_unpool3d(
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
     """The elements that `max_pool3d` kept, at the indices that it gave."""
-    return _unpooled(3, input, indices, kernel_size, stride, padding, output_size)
-
-
-class _MaxUnpool(Module):
-    rank: ClassVar[int]
-
-    def __init__(self, kernel_size: Each, stride: Each | None = None, padding: Each = 0) -> None:
-        super().__init__()
-        name = type(self).__name__
-        self.kernel_size = each(kernel_size, self.rank, "kernel_size", name)
-        self.stride = self.kernel_size if stride is None else each(stride, self.rank, "stride", name)
-        self.padding = each(padding, self.rank, "padding", name, 0)
-
-    def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        return _unpooled(self.rank, input, indices, self.kernel_size, self.stride, self.padding, output_size)
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-
-
-class MaxUnpool1d(_MaxUnpool):
-    """Puts back what `MaxPool1d(return_indices=True)` kept."""
-
-    rank = 1
-
-
-class MaxUnpool2d(_MaxUnpool):
-    """Puts back what `MaxPool2d(return_indices=True)` kept."""
-
-    rank = 2
-
-
-class MaxUnpool3d(_MaxUnpool):
-    """Puts back what `MaxPool3d(return_indices=True)` kept."""
-
-    rank = 3
+    return unpooled(3, input, indices, kernel_size, stride, padding, output_size)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
-from ..errors import ArgumentError, DTypeError, ShapeError
-from ..functions.autocasting import lowered, product_precision
-from ..functions.creation import arange
-from ..functions.promotion import value_of
-from ..ir.dtype import bool_
-from ..ir.graph import Value
-from ..ir.size import Dim, Shape, product
-from ..lazy.handle import wrap
-from ..ops.attending import Setting
-from ..ops.attention import attention
-from ..ops.broadcasting import broadcast_shapes, expand, reshape, shown
-from ..random import generator_of
-from ..tensor import Tensor
+from ...errors import ArgumentError, DTypeError, ShapeError
+from ...functions.autocasting import lowered, product_precision
+from ...functions.creation import arange
+from ...functions.promotion import value_of
+from ...ir.dtype import bool_
+from ...ir.graph import Value
+from ...ir.size import Dim, Shape, product
+from ...lazy.handle import wrap
+from ...ops.attending import Setting
+from ...ops.attention import attention
+from ...ops.broadcasting import broadcast_shapes, expand, reshape, shown
+from ...random import generator_of
+from ...tensor import Tensor
 
 OP = "scaled_dot_product_attention"
 

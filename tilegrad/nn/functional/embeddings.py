@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ..autograd.modes import no_grad
-from ..errors import ArgumentError, ShapeError
-from ..functions.arithmetic import where
-from ..functions.creation import arange, zeros
-from ..functions.selecting import embedding as rows_of
-from ..functions.selecting import one_hot
-from ..jitted.function import tracing
-from ..lazy.evaluation import SMALL, array_of
-from ..tensor import Tensor
+from ...autograd.modes import no_grad
+from ...errors import ArgumentError, ShapeError
+from ...functions.arithmetic import where
+from ...functions.creation import arange, zeros
+from ...functions.selecting import embedding as rows_of
+from ...functions.selecting import one_hot
+from ...jitted.function import tracing
+from ...lazy.evaluation import SMALL, array_of
+from ...tensor import Tensor
 
 __all__ = ["embedding", "embedding_bag", "one_hot"]
 

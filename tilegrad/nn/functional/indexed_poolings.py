@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from ..tensor import Tensor
+from ...tensor import Tensor
 from . import fractional, poolings
 
 __all__ = [

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..autograd.modes import no_grad
-from ..errors import ArgumentError, ShapeError
-from ..functions.autocasting import in_float32
-from ..functions.joining import pad
-from ..ir.dtype import DType, float32
-from ..tensor import Tensor
+from ...autograd.modes import no_grad
+from ...errors import ArgumentError, ShapeError
+from ...functions.autocasting import in_float32
+from ...functions.joining import pad
+from ...ir.dtype import DType, float32
+from ...tensor import Tensor
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "rms_norm"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from ..errors import ArgumentError, ShapeError
-from ..ir.graph import Value
-from ..ir.size import Dim
-from ..ops.broadcasting import least, quotient, shown
-from ..ops.movement import squeeze, unsqueeze
+from ...errors import ArgumentError, ShapeError
+from ...ir.graph import Value
+from ...ir.size import Dim
+from ...ops.broadcasting import least, quotient, shown
+from ...ops.movement import squeeze, unsqueeze
 
 Each: TypeAlias = "int | Sequence[int]"
 """A number for all axes, or one for each."""

@@ -1,0 +1,62 @@
+"""Floats of 8 bits, as vectors of bytes: widened to float32, and rounded from it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...ir.dtype import DType, float8_e4m3fn, float8_e5m2
+from .emit import Builder, Value, constant
+
+
+class Form(NamedTuple):
+    """How many digits there are, what is added to exponents, what is the largest that may come out, and NaN."""
+
+    digits: int
+    bias: int
+    largest: int
+    nan: int
+
+
+FORMS = {float8_e4m3fn: Form(3, 7, 0x7E, 0x7F), float8_e5m2: Form(2, 15, 0x7C, 0x7F)}
+SIGN = 0x80
+
+
+def widened(b: Builder, x: Value, source: DType) -> Value:
+    """As float32: the digits and the exponent at their places, with what exponents differ by multiplied in."""
+    form = FORMS[source]
+    bits = b.convert("zext", x, "i32")
+    type = bits.type
+    size = b.op("and", bits, constant(SIGN - 1, type))
+    small = b.convert("bitcast", b.op("shl", size, constant(23 - form.digits, type)), "float")
+    value = b.op("fmul", small, constant(2.0 ** (127 - form.bias), small.type))
+    made = b.convert("bitcast", value, "i32")
+    if source is float8_e5m2:
+        made = b.select(b.compare("eq", size, constant(form.largest, type)), constant(0x7F800000, type), made)
+        special = b.compare("ugt", size, constant(form.largest, type))
+    else:
+        special = b.compare("eq", size, constant(form.nan, type))
+    made = b.select(special, constant(0x7FC00000, type), made)
+    sign = b.op("shl", b.op("and", bits, constant(SIGN, type)), constant(24, type))
+    return b.convert("bitcast", b.op("or", made, sign), "float", "wide")
+
+
+def narrowed(b: Builder, x: Value, target: DType) -> Value:
+    """The nearest, ties to even; what is too large is the largest, or infinity where there is one."""
+    form = FORMS[target]
+    fewer = 23 - form.digits
+    bits = b.convert("bitcast", x, "i32", "bits")
+    type = bits.type
+    size = b.op("and", bits, constant(0x7FFFFFFF, type))
+    odd = b.op("and", b.op("lshr", size, constant(fewer, type)), constant(1, type))
+    nudge = (1 << (fewer - 1)) - 1 - (127 - form.bias << 23)
+    usual = b.op("lshr", b.op("add", b.op("add", size, constant(nudge, type)), odd), constant(fewer, type))
+    above = 151 - form.digits - form.bias << 23  # a sum with this has as many digits as small numbers have
+    positive = b.convert("bitcast", size, "float")
+    summed = b.op("fadd", positive, constant(2.0 ** (24 - form.digits - form.bias), positive.type))
+    small = b.op("sub", b.convert("bitcast", summed, "i32"), constant(above, type))
+    made = b.select(b.compare("ult", size, constant(128 - form.bias << 23, type)), small, usual)
+    largest = constant(form.largest, type)
+    made = b.select(b.compare("ugt", made, largest), largest, made)
+    made = b.select(b.compare("uno", x, x), constant(form.nan, type), made)
+    sign = b.op("lshr", b.op("and", bits, constant(-1 << 31, type)), constant(24, type))
+    return b.convert("trunc", b.op("or", made, sign), "i8", "narrow")

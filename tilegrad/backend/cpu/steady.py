@@ -1,0 +1,80 @@
+"""What of a program depends only on inputs that stay as they are from run to run, such as the weights of a network.
+
+It becomes a program of its own, which runs when they have changed; what it makes are further inputs of the rest. All
+of it is in memory that nothing else writes to, and no larger than it is worth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+
+from ...ir.program import Launch, Program, Role, Step, uses
+from ...ir.size import known
+from .settle import read, written
+
+MOST, FREE = 4, 1 << 16
+"""What is kept may take so many times the memory of the inputs that it is computed from, or so many bytes."""
+
+
+def parted(program: Program, steady: Set[str]) -> tuple[Program | None, Program]:
+    """The part of a program that depends on some of its inputs only, if there is one; and the rest."""
+    found = _Found(program, steady)
+    if not found.steps:
+        return None, program
+    rest = [step for n, step in enumerate(program.steps) if n not in found.steps]
+    wanted = {name for step in rest for name in uses(step)}
+    made = tuple([name for name in found.sources if name not in steady and name in wanted])
+    used = {name for step in found.steps.values() for name in uses(step)}
+    given = tuple([name for name in program.inputs if name in used])
+    first = _part(program.replaced(name=f"{program.name}_steady", sizes=()), given, made, tuple(found.steps.values()))
+    return first, _part(program, (*program.inputs, *made), program.outputs, tuple(rest))
+
+
+def _part(program: Program, inputs: tuple[str, ...], outputs: tuple[str, ...], steps: tuple[Step, ...]) -> Program:
+    """Some steps of a program as one that is given what others made."""
+    role: Mapping[bool, Role] = {True: "input", False: "output"}
+    roles = {name: role[name in inputs] for name in (*inputs, *outputs)}
+    needed = {*inputs, *outputs, *(n for step in steps for n in uses(step))}
+    buffers = [b for b in program.buffers if b.name in needed or b.alias]
+    buffers = [b.replaced(role=roles[b.name], offset=None) if b.name in roles else b for b in buffers]
+    ends = [b.offset + b.type.bytes for b in buffers if b.offset is not None]
+    arena = program.arena if program.sizes else max(map(known, ends, [{}] * len(ends)), default=0)
+    return Program(program.name, program.sizes, tuple(buffers), inputs, outputs, steps, arena)
+
+
+class _Found:
+    """The launches that read only what is steady. `sources` has what each buffer comes from in the end."""
+
+    def __init__(self, program: Program, steady: Set[str]) -> None:
+        self.buffers = {b.name: b for b in program.buffers}
+        self.sources: dict[str, frozenset[str]] = {name: frozenset([name]) for name in steady}
+        self.steps: dict[int, Step] = {}
+        writes: list[str] = []
+        for step in program.steps:
+            writes += written(step.kernel, step.arguments) if isinstance(step, Launch) else uses(step)
+        self.once = {name for name in writes if writes.count(name) == 1}
+        for n, step in enumerate(program.steps):
+            if isinstance(step, Launch) and not step.users and self._is_settled(step):
+                self._look_at(n, step)
+
+    def _is_settled(self, step: Launch) -> bool:
+        """Whether a launch is the same for all sizes."""
+        extents = [tiles.extent for tiles in step.grid]
+        bytes = [self.buffers[name].type.bytes for name in uses(step)]
+        return all(isinstance(x, str | int) for x in (*step.arguments, *extents, *bytes))
+
+    def _look_at(self, n: int, step: Launch) -> None:
+        makes = written(step.kernel, step.arguments)
+        reads = read(step.kernel, step.arguments)
+        if not reads or not all(name in self.sources for name in reads):
+            return
+        if not all(name in self.once and self.buffers[name].role == "temporary" for name in makes):
+            return
+        sources = frozenset().union(*(self.sources[name] for name in reads))
+        if self._bytes(makes) > max(FREE, MOST * self._bytes(sources)):
+            return
+        self.steps[n] = step
+        self.sources |= dict.fromkeys(makes, sources)
+
+    def _bytes(self, names: Set[str]) -> int:
+        return sum([known(self.buffers[name].type.bytes, {}) for name in names])

@@ -1,0 +1,131 @@
+"""Arguments of a launch that stand for several: tensor descriptors, and tuples with tensors in them.
+
+Each becomes parameters of the tile kernel, one for each tensor and each number that it has, and the kernel that is
+read finds the whole again under the argument's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ..errors import KernelLaunchError
+from ..lazy.handle import Handle
+from .values import Descriptor
+
+
+class TensorDescriptor:
+    """A tensor of which a kernel loads and stores blocks, made outside of it: `desc.load([i, j])` inside.
+
+    >>> import tilegrad as tg
+    >>> TensorDescriptor.from_tensor(tg.zeros(100, 64), [32, 64])
+    TensorDescriptor([100, 64], strides [64, 1], blocks [32, 64])
+    """
+
+    def __init__(
+        self, base: Any, shape: Sequence[int], strides: Sequence[int], block_shape: Sequence[int], padding: str = "zero"
+    ) -> None:
+        self.base, self.padding = base, padding
+        self.shape, self.strides, self.block_shape = list(shape), list(strides), list(block_shape)
+        if not isinstance(base, Handle):
+            raise KernelLaunchError(f"TensorDescriptor: the first argument is a tensor, and not {type(base).__name__}")
+        if not len(self.shape) == len(self.strides) == len(self.block_shape) > 0:
+            raise KernelLaunchError(
+                f"TensorDescriptor: shape {self.shape}, strides {self.strides} and block_shape {self.block_shape} must "
+                "have one entry for each axis"
+            )
+        if padding not in ("zero", "nan"):
+            raise KernelLaunchError(f"TensorDescriptor: padding is 'zero' or 'nan', and not {padding!r}")
+
+    @classmethod
+    def from_tensor(cls, tensor: Any, block_shape: Sequence[int], padding: str = "zero") -> TensorDescriptor:
+        """One for a whole tensor, as it lies in memory."""
+        if not isinstance(tensor, Handle):
+            raise KernelLaunchError(f"TensorDescriptor.from_tensor takes a tensor, and not {type(tensor).__name__}")
+        whole: Any = tensor
+        return cls(whole, whole.shape, whole.stride(), block_shape, padding)
+
+    def __repr__(self) -> str:
+        return f"TensorDescriptor({self.shape}, strides {self.strides}, blocks {self.block_shape})"
+
+
+class Part(NamedTuple):
+    """A parameter's place in a whole."""
+
+    name: str
+
+
+class Described(NamedTuple):
+    """The place of a descriptor in a whole."""
+
+    base: Part
+    shape: tuple[Part, ...]
+    strides: tuple[Part, ...]
+    block_shape: tuple[int, ...]
+    padding: str
+
+
+def is_several(value: Any) -> bool:
+    """Whether an argument stands for several parameters."""
+    return isinstance(value, TensorDescriptor) or (
+        isinstance(value, tuple) and any(isinstance(x, Handle) or is_several(x) for x in value)
+    )
+
+
+def apart(name: str, value: Any, given: list[tuple[str, Any]]) -> Any:
+    """The form of a whole; its tensors and numbers, with names of their own, are added to `given`."""
+    if isinstance(value, TensorDescriptor):
+        shape = tuple([_part(f"{name}_extent{n}", x, given) for n, x in enumerate(value.shape)])
+        strides = tuple([_part(f"{name}_stride{n}", x, given) for n, x in enumerate(value.strides)])
+        base = _part(f"{name}_base", value.base, given)
+        return Described(base, shape, strides, tuple(value.block_shape), value.padding)
+    if isinstance(value, tuple):
+        return tuple([apart(f"{name}_{n}", x, given) for n, x in enumerate(value)])
+    return _part(name, value, given)
+
+
+def _part(name: str, value: Any, given: list[tuple[str, Any]]) -> Part:
+    given.append((name, value))
+    return Part(name)
+
+
+def whole(form: Any, part: Callable[[str], Any], describe: Callable[..., Any]) -> Any:
+    """A value of some form: what its parts are, and how a descriptor is made, is said by the caller."""
+    if isinstance(form, Part):
+        return part(form.name)
+    if isinstance(form, Described):
+        parts = [tuple([part(x.name) for x in group]) for group in (form.shape, form.strides)]
+        return describe(part(form.base.name), *parts, form.block_shape, form.padding)
+    return tuple([whole(x, part, describe) for x in form])
+
+
+def inside(form: Any, part: Callable[[str], Any]) -> Any:
+    """The whole as kernels have it."""
+    return whole(form, part, Descriptor)
+
+
+def outside(form: Any, part: Callable[[str], Any]) -> Any:
+    """The whole as it was given."""
+    return whole(form, part, TensorDescriptor)
+
+
+def tensors_in(values: Iterable[Any]) -> list[Handle]:
+    """The tensors among arguments, those within others too."""
+    found: list[Handle] = []
+    for x in values:
+        if isinstance(x, Handle):
+            found.append(x)
+        elif isinstance(x, TensorDescriptor):
+            found.append(x.base)
+        elif isinstance(x, tuple):
+            found += tensors_in(x)
+    return found
+
+
+def mapped(x: Any, change: Callable[[Any], Any]) -> Any:
+    """An argument with other tensors."""
+    if isinstance(x, TensorDescriptor):
+        return TensorDescriptor(change(x.base), x.shape, x.strides, x.block_shape, x.padding)
+    if isinstance(x, tuple):
+        return tuple([mapped(part, change) for part in x])
+    return change(x)
