@@ -106,7 +106,11 @@ scores@ = tl.dot(tl.load(keys + (j@[:, None] * WIDTH + e[None, :]))WIDE, turned)
 MASKED
 """
 
-CAUSAL = 'scores@ = tl.where(j@[:, None] <= i[None, :], scores@, -float("inf"))\n'
+CAUSAL = """
+behind@ = (start@ - first).to(tl.int32) + tl.arange(0, COUNT)
+scores@ = tl.where(behind@[:, None] <= tl.arange(0, LANES)[None, :], scores@, -float("inf"))
+"""
+"""How far keys stand behind the first query is a short number: of these twice as many are compared at a time."""
 BOOLEAN = 'scores@ = tl.where(tl.load(ADDRESS), scores@, -float("inf"))\n'
 ADDED = "scores@ = scores@ + tl.load(ADDRESS).to(DTYPE)\n"
 
