@@ -34,7 +34,8 @@ def attention(PARAMETERS):
     LOOP
     reached = tl.where(total == 0.0, 1.0, total)
     mean = mean * (1.0 / reached)[None, :]
-    tl.store(out + (head * (QUERIES * FEATURES) + i[:, None] * FEATURES + f[None, :]), tl.trans(mean)STORED)
+    upright = tl.trans(mean)
+    tl.store(out + (head * (QUERIES * FEATURES) + i[:, None] * FEATURES + f[None, :]), uprightSTORED)
     level = tl.where(total == 0.0, float("inf"), most + tl.log(reached))
     tl.store(out + (BEHIND + head * QUERIES + i), levelLANE)
 """
@@ -84,7 +85,8 @@ def attention_gradient(PARAMETERS):
             slope = tl.zeros((WIDTH, LANES), DTYPE)
             LOOP
             leaving = (chunk * HEADS + head) * (QUERIES * WIDTH) + i[:, None] * WIDTH + e[None, :]
-            tl.store(out + leaving, tl.trans(slope)STORED)
+            upright = tl.trans(slope)
+            tl.store(out + leaving, uprightSTORED)
 """
 
 BACKWARD_STEP = """

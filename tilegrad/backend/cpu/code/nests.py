@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeGuard
 
 from ....ir import tile as ir
 from ....ir.dtype import DType, bfloat16, bool_, float16, float32, int32
@@ -97,7 +98,9 @@ class Nests:
         def write(at: At, lanes: int) -> None:
             self.e.keep(memory, at, self.e.of(value, at, lanes, memory.dtype), lanes)
 
-        if shape is None or shape == memory.shape:
+        if self._is_turned(memory, value):
+            self._keep_turned(memory, value)
+        elif shape is None or shape == memory.shape:
             self.over(memory.shape, write, memory.dtype)
         else:  # a reshape: the same elements in the same order
             self.over(
@@ -107,6 +110,29 @@ class Nests:
                 ),
                 memory.dtype,
             )
+
+    def _is_turned(self, memory: Memory, value: ir.Tile) -> TypeGuard[ir.Trans]:
+        """Whether a tile lies across the one it is made from, and consists of whole squares of vectors."""
+        lanes = self.target.lanes(memory.dtype.bytes)
+        if not isinstance(value, ir.Trans) or value.permutation != (1, 0) or memory.dtype.bytes < 4 or lanes < 2:
+            return False
+        return all(extent % lanes == 0 for extent in memory.shape)
+
+    def _keep_turned(self, memory: Memory, value: ir.Trans) -> None:
+        """Squares of vectors are turned in registers."""
+        e, lanes = self.e, self.target.lanes(memory.dtype.bytes)
+        e.begin()
+        down = self.loop("row", 0, memory.shape[0], lanes)
+        along = self.loop("column", 0, memory.shape[1], lanes)
+        places = [self.b.op("add", along.index, constant(n, I64)) for n in range(lanes)]
+        with e.vectors_begin_evenly():
+            rows = [e.of(value.x, [place, down.index], lanes, memory.dtype) for place in places]
+        rows = [self.b.splat(row, lanes) for row in rows]
+        for n, row in enumerate(turned_square(self, rows)):
+            e.keep(memory, [self.b.op("add", down.index, constant(n, I64)), along.index], row, lanes)
+        for loop in (along, down):
+            self.b.close_loop(loop)
+        e.begin()
 
     def copy(self, target: Memory, source: Memory) -> None:
         self.over(
@@ -292,3 +318,21 @@ class Nests:
             e.memo = {}
 
         self.over((*out.shape[:axis], *out.shape[axis + 1 :]), line, wide, vectorised=across)
+
+
+def turned_square(nests: Nests, rows: list[Value]) -> list[Value]:
+    """The columns of a square of vectors, by shuffles of pairs."""
+    lanes = len(rows)
+    step = 1
+    while step < lanes:
+        made = list(rows)
+        for first in range(lanes):
+            if first & step:
+                continue
+            x, y = rows[first], rows[first + step]
+            low = [n if not n & step else lanes + (n - step) for n in range(lanes)]
+            high = [(n + step) if not n & step else lanes + n for n in range(lanes)]
+            made[first], made[first + step] = nests.b.shuffle(x, y, low), nests.b.shuffle(x, y, high)
+        rows = made
+        step *= 2
+    return rows

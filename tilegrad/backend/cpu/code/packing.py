@@ -15,7 +15,7 @@ from ....ir.dtype import DType, float32, int32
 from .. import vectors
 from ..emit import I64, Type, Value, constant
 from .elements import Elements, Memory
-from .nests import Nests
+from .nests import Nests, turned_square
 
 DIVIDE = ("floordiv", "mod")
 AHEAD = 8
@@ -213,24 +213,6 @@ def pack_turned(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -
             to.keep(e, panel.index, constant(square, I64), b.op("add", k, constant(n, I64)), row, lanes)
     for loop in (along, panel):
         b.close_loop(loop)
-
-
-def turned_square(nests: Nests, rows: list[Value]) -> list[Value]:
-    """The columns of a square of vectors, by shuffles of pairs."""
-    lanes = len(rows)
-    step = 1
-    while step < lanes:
-        made = list(rows)
-        for first in range(lanes):
-            if first & step:
-                continue
-            x, y = rows[first], rows[first + step]
-            low = [n if not n & step else lanes + (n - step) for n in range(lanes)]
-            high = [(n + step) if not n & step else lanes + n for n in range(lanes)]
-            made[first], made[first + step] = nests.b.shuffle(x, y, low), nests.b.shuffle(x, y, high)
-        rows = made
-        step *= 2
-    return rows
 
 
 def defined(e: Elements, x: ir.Tile) -> ir.Tile:
