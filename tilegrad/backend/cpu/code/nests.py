@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeGuard
 
 from ....ir import tile as ir
 from ....ir.dtype import DType, bfloat16, bool_, float16, float32, int32
@@ -98,7 +97,7 @@ class Nests:
         def write(at: At, lanes: int) -> None:
             self.e.keep(memory, at, self.e.of(value, at, lanes, memory.dtype), lanes)
 
-        if self._is_turned(memory, value):
+        if isinstance(value, ir.Trans) and self._is_turned(memory, value):
             self._keep_turned(memory, value)
         elif shape is None or shape == memory.shape:
             self.over(memory.shape, write, memory.dtype)
@@ -111,12 +110,11 @@ class Nests:
                 memory.dtype,
             )
 
-    def _is_turned(self, memory: Memory, value: ir.Tile) -> TypeGuard[ir.Trans]:
+    def _is_turned(self, memory: Memory, value: ir.Trans) -> bool:
         """Whether a tile lies across the one it is made from, and consists of whole squares of vectors."""
         lanes = self.target.lanes(memory.dtype.bytes)
-        if not isinstance(value, ir.Trans) or value.permutation != (1, 0) or memory.dtype.bytes < 4 or lanes < 2:
-            return False
-        return all(extent % lanes == 0 for extent in memory.shape)
+        wide = value.permutation == (1, 0) and memory.dtype.bytes >= 4 and lanes > 1
+        return wide and all(extent % lanes == 0 for extent in memory.shape)
 
     def _keep_turned(self, memory: Memory, value: ir.Trans) -> None:
         """Squares of vectors are turned in registers."""
