@@ -29,8 +29,8 @@ all would be stored and loaded in every turn."""
 TURNED = 4
 """Vectors of a row of the result from which on it pays to pack a left operand that lies along k."""
 LARGE = (128, 32, 192)
-"""Rows, depth and columns from which on that pays too where a block has few rows: they are read again for every block
-of columns, and fall on each other in the caches if they are a power of two apart."""
+"""Rows, depth and columns from which on that pays where a block has few rows, if they fall on each other in a cache:
+they are read again for every block of columns."""
 BETWEEN = 0.15
 """What going from one block to the next takes, in rows of a block."""
 STREAMS = 10
@@ -196,8 +196,14 @@ class _Dot:
         """Whether a left operand that lies along k is packed: rows have too many addresses, or fall on each other."""
         if self.k < self.lanes or self.n < TURNED * self.lanes:
             return False
-        sizes = zip((self.m, self.k, self.n), LARGE, strict=True)
-        return self.block.rows > STREAMS or (all(n >= least for n, least in sizes) and self._is_plain(x))
+        return self.block.rows > STREAMS or self._falls_on_itself(x)
+
+    def _falls_on_itself(self, x: ir.Tile) -> bool:
+        """Whether a large left operand has its rows at places that meet in few sets of the second cache."""
+        apart = self._apart(x) if self._is_plain(x) else None
+        if not apart or apart * self.dtype.bytes % (2 * ALIASED):
+            return False
+        return all(n >= least for n, least in zip((self.m, self.k, self.n), LARGE, strict=True))
 
     def _packed_right(self, y: ir.Tile) -> Panels:
         made = panels(self.e, self.dtype, self.block.wide * self.lanes, self.k, self.n, self.lanes, "right")

@@ -18,8 +18,8 @@ from .elements import Elements, Memory
 from .nests import Nests, turned_square
 
 DIVIDE = ("floordiv", "mod")
-AHEAD = 8
-"""Rows by which what is packed is asked for before."""
+AHEAD, FAR = 8, 2048
+"""Rows by which what is packed is asked for before, if they are so many bytes apart."""
 ALIGNED = 64
 """Bytes in whose multiples panels begin that others have packed."""
 TOGETHER = 8
@@ -126,9 +126,9 @@ def _pack(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None
 
 
 def _fetch(nests: Nests, x: ir.Tile, k: Value, block: Value) -> None:
-    """Has what is packed soon brought to the first cache: pieces of rows are too short for it to come by itself."""
+    """Has what is packed soon brought to the first cache, if its rows are far apart: it does not come by itself."""
     e, x = nests.e, defined(nests.e, x)
-    if isinstance(x, ir.Load) and e.step(x.pointer, -2):
+    if isinstance(x, ir.Load) and (e.step(x.pointer, -2) or 0) * e.types.of(x).dtype.bytes >= FAR:
         name = "llvm.prefetch.p0"
         e.b.declarations.setdefault(name, f"declare void @{name}(ptr, i32, i32, i32)")
         at = e.of(x.pointer, [k, block], 0, int32)
