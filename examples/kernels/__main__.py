@@ -45,7 +45,7 @@ def tables(cpu: Records | None, gpu: Records | None) -> str:
     parts = []
     for name, climb in gallery().items():
         for kind, records in (("cpu", cpu), ("cuda", gpu)):
-            if kind == "cpu" or records is not None:
+            if kind == "cpu" or name in (records or {}).get("climbs", {}):
                 parts.append(table(name, climb, kind, records))
     return "\n\n".join([_machines(cpu, gpu), *parts])
 

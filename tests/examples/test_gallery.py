@@ -13,7 +13,7 @@ import pytest
 import tilegrad as tg
 import tilegrad.language as tl
 from examples.kernels import __main__ as page
-from examples.kernels import batched_matmul, square, window_sum
+from examples.kernels import batched_matmul, linear, square, window_sum
 from examples.kernels.frame import Climb, Row, gains, gallery
 from tests.checklist import checklist
 from tests.source import ROOT
@@ -147,3 +147,14 @@ def test_a_table() -> None:
     assert "| a program for each element | 1.00 | 10 % | 0.25 |" in made
     assert made.count(page.MISSING) == 3
     assert gains([4.0, 2.0]) == [1.0, 2.0]
+
+
+@checklist(48)
+@pytest.mark.skipif(not tg.cpp.is_available(), reason="there is no C++ compiler")
+def test_the_linear_layer_side_by_side() -> None:
+    """Four rows with times and their spread, or why there is none; no cell is empty."""
+    rows = linear.compared(runs=4, batch=3, inputs=5, outputs=4)
+    assert [row[0] for row in rows] == list(linear.WAYS)
+    assert all(cell for row in rows for cell in row)
+    assert [bool(re.fullmatch(r"\d+ \[\d+, \d+\]", row[2])) for row in rows] == [True, True, True, False]
+    assert linear.comparison(runs=4).count("\n") == 5

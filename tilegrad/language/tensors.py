@@ -71,23 +71,12 @@ class Memory(NamedTuple):
         return Window(self.buffer, self.offset * self.itemsize) if self.offset else self.buffer
 
 
-class AllMemory(Buffer):
-    """All that a device has an address for, for pointers that are made of addresses."""
-
-    __slots__ = ()
-
-    def __init__(self, place: str) -> None:
-        self.device, self.bytes, self.address, self.memory = device(place), 0, 0, None
-
-    def __del__(self) -> None:
-        pass  # nothing of its own
-
-
 def all_memory(place: str) -> Buffer:
-    """The memory of a device from address 0 on."""
-    if device(place).limits is None or place == "reference":
+    """The memory of a device from address 0 on, for pointers that are made of addresses."""
+    found = device(place)
+    if found.everything is None:
         raise KernelLaunchError(f"a pointer is made of an address (tl.pointer_type), and the device {place} has none")
-    return AllMemory(place)
+    return found.everything
 
 
 def refuse_addresses(name: str, hidden: Sequence[Parameter], where: str) -> None:

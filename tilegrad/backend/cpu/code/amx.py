@@ -26,7 +26,7 @@ from .elements import Memory
 from .nests import Nests
 
 CONFIGURATION = "@tile_configuration"
-LINE, MOST_FETCHED = 64, 16
+LINE, MOST_FETCHED = 64, 0
 """Bytes that memory gives at once; and how many times that is asked for in a step, of each operand, at most."""
 
 
@@ -91,14 +91,14 @@ def schedule(form: Form, tall: int, wide: int) -> list[Bring | Multiply]:
     return made
 
 
-def form_of(target: Target, types: Types, product: ir.Dot) -> Form | None:
-    """How the unit makes a product; None: it does not."""
+def form_of(target: Target, types: Types, product: ir.Dot, goes_on: bool = False) -> Form | None:
+    """How the unit makes a product; None: it does not. One that goes on with the sum of others may have few k."""
     (m, k), (_, n) = types.of(product.x).shape, types.of(product.y).shape
     dtype = shared_dtype(types, product.x, product.y)
     if not target.matrix_unit or types.of(product).dtype is not float32 or dtype not in (float32, bfloat16):
         return None
     form = ONE if dtype is bfloat16 else FORMS[product.precision]
-    return form if pays_in_unit(m, k, n, form.parts) else None
+    return form if goes_on or pays_in_unit(m, k, n, form.parts) else None
 
 
 def shared_dtype(types: Types, x: ir.Tile, y: ir.Tile) -> DType | None:
@@ -341,27 +341,19 @@ class _Products:
                 b.effect(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 2, i32 1)")
 
     def _add(self, row: Value, column: Value, wide: int) -> None:
-        """Adds the sums of a block to the result, or puts them there."""
+        """Adds the sums of a block to the result, or puts them there. There is room for a whole block."""
         b, e = self.b, self.e
         assert self.sums is not None
-        first = b.op("mul", row, constant(ROWS, I64))
-        count = constant(self.tall * ROWS, I64)
-        if self.m % (self.tall * ROWS):
-            count = b.intrinsic("smin", count, b.op("sub", constant(self.m, I64), first))
-        loop = b.open_loop("line", constant(0, I64), count, constant(1, I64), guarded=False, pinned=True)
-        e.begin()
-        made = Memory(self.sums, float32, (self.tall * ROWS, wide * WORDS))
-        for c in range(wide):
-            value = e.load(made, [loop.index, constant(c * WORDS, I64)], WORDS)
-            place = [
-                b.op("add", first, loop.index),
-                b.op("mul", b.op("add", column, constant(c, I64)), constant(WORDS, I64)),
-            ]
+        first = e.place(self.out, [b.op("mul", x, constant(ROWS, I64)) for x in (row, column)])
+        type = Type("float", WORDS)
+        for n in range(self.tall * ROWS * wide):
+            line, c = divmod(n, wide)
+            at = b.offset(first, "float", constant(line * self._pitch() // 4 + c * WORDS, I64))
+            value = e.once(b.offset(self.sums, "float", constant(n * WORDS, I64)), type, 4)
             if self.chain.begins.text != "true":
-                more = b.op("fadd", e.load(self.out, place, WORDS), value)
+                more = b.op("fadd", e.once(at, type, 4), value)
                 value = more if self.chain.begins.is_constant else b.select(self.chain.begins, value, more)
-            e.keep(self.out, place, value, WORDS)
-        b.close_loop(loop)
+            b.effect(f"store {type} {value}, ptr {at}, align 4")
         e.begin()
 
 

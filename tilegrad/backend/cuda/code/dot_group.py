@@ -264,6 +264,7 @@ def beginning(plan: Grouped, shared: str) -> list[str]:
     return [
         f"const uint32 operands = address_of({shared}), "
         f"full = operands + {plan.stages * plan.stage}, empty = full + {8 * plan.stages};",
+        f"if (threadIdx.x == {plan.tiling.threads}) ask_for_map(x_map), ask_for_map(y_map);",
         "if (threadIdx.x == 0) {",
         f"    for (int stage = 0; stage < {plan.stages}; ++stage) {{",
         "        start_barrier(full + stage * 8, 1);",
