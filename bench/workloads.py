@@ -47,6 +47,12 @@ class Workload:
         return "x".join(map(str, size)) if size else ""
 
 
+def _weights(name: str, size: Size) -> float:
+    """What an inference of one image reads of AlexNet's 46,764,746 parameters; for more images they are not all."""
+    width = {"alexnet_inference": 4, "alexnet_inference_bf16": 2}.get(name, 0)
+    return 46_764_746.0 * width if size == (1,) else 0.0
+
+
 def _normal(seed: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
 
@@ -257,7 +263,16 @@ ALL = [
         against=("torch",),
     ),
     *(
-        Workload(name, title, sizes, partial(networks.batch, name.split("_")[0]), goal=goal, tolerance=off, against=by)
+        Workload(
+            name,
+            title,
+            sizes,
+            partial(networks.batch, name.split("_")[0]),
+            bytes=partial(_weights, name),
+            goal=goal,
+            tolerance=off,
+            against=by,
+        )
         for name, title, sizes, goal, off, by in (
             ("lenet", "LeNet, whole SGD step", ((64,), (61,)), 3.0, 1e-2, ("torch",)),
             ("lenet_inference", "LeNet, inference", ((1,), (3,)), 1.3, 1e-3, ("torch", "onnxruntime")),
@@ -333,6 +348,15 @@ ALL = [
         kind="processes",
     ),
     Workload("import", "`import`, against `import numpy`", ((),), lambda size: {}, goal=1.3, kind="processes"),
+    Workload(
+        "alexnet_memory",
+        "AlexNet, memory of an SGD step, against PyTorch's",
+        ((64,),),
+        lambda size: {},
+        goal=0.7,
+        kind="bytes",
+        against=("torch",),
+    ),
     Workload("installed", "bytes on disk, dependencies included", ((),), lambda size: {}, goal=300e6, kind="bytes"),
 ]
 WORKLOADS = {workload.name: workload for workload in ALL}

@@ -193,8 +193,8 @@ def inside(plan: Grouped, index: str, bounds: tuple[str, str, str]) -> str:
 
     Its turns are written out by the compiler, and steps beyond its end are then left out.
     """
-    start, stop, _ = bounds
-    if plan.depth != plan.piece or not (start.isdigit() and stop.isdigit()):
+    start, stop, step = bounds
+    if plan.depth != plan.piece or step != str(plan.depth) or not (start.isdigit() and stop.isdigit()):
         return ""
     length = int(stop) - int(start)
     few = length % plan.piece and length < FEW * plan.piece
