@@ -13,8 +13,9 @@ turn of the loop along the sum. What is packed for a turn is an area of the memo
 the numbers of the program along the axes that the operand depends on. The product reads its operands themselves where
 numbers are odd.
 
-Operands of products that are made by multiply-adds are packed beforehand only where they are made of constants, such as
-the weights of an inference, which are packed once for many runs (`steady.py`).
+Left operands of products by multiply-adds are packed beforehand where several instances need them; right ones only
+where they are made of constants, such as the weights of an inference: these are packed once for many runs
+(`steady.py`).
 """
 
 from __future__ import annotations
@@ -60,6 +61,11 @@ from .target import Target
 
 REPEATS = 2
 """Instances that need an operand, from which on it is packed for all of them."""
+PANEL_REPEATS = 4
+"""The same of left operands for multiply-adds. Read from where they lie, rows come in short pieces from many places:
+filters of 16 images took 5 % longer."""
+MOST_PANELS = 16 << 20
+"""Bytes of such panels."""
 MOST_AXES = 3
 """Of a grid."""
 PACKING = 2.0
@@ -97,8 +103,6 @@ class Packing(Kernel):
 def beforehand(program: Program, target: Target, constants: Set[str] = frozenset()) -> Program:
     """The program with what pays off packed beforehand. `constants` are inputs for which that need not be done in
     each run."""
-    if not target.matrix_unit and not constants:
-        return program
     steps: list[Step] = []
     buffers: list[Buffer] = []
     for step in program.steps:
@@ -121,7 +125,8 @@ def _in_steps(
     """What a launch becomes, and the memory for it: behind all other, the same for every launch."""
     grid = [tiles.count({}) for tiles in launch.grid if type(tiles.extent) is int]
     known = {p.name for p, a in zip(launch.kernel.parameters, launch.arguments, strict=True) if a in constants}
-    if len(grid) < len(launch.grid) or (prod(grid) < REPEATS and not known) or launch.users:
+    repeats = REPEATS if target.matrix_unit else PANEL_REPEATS
+    if len(grid) < len(launch.grid) or (prod(grid) < repeats and not known) or launch.users:
         return None
     splitter = _Splitter(launch.kernel, grid, target, known)
     sides = [side for right in (False, True) if (side := splitter.side(right)) is not None]
@@ -171,7 +176,7 @@ class _Splitter:
         }
         if any(isinstance(x, Dot) for x in _expressions(kernel.body)):
             self.types = check(kernel)
-            self.turns = turns_of(kernel, self.types, target, bool(constants))
+            self.turns = turns_of(kernel, self.types, target, True)
             self.stored = accesses(kernel, self.types).stored
 
     def side(self, right: bool) -> Side | None:
@@ -186,9 +191,10 @@ class _Splitter:
         if not any(axis not in axes for axis in range(len(self.grid))) and len(self.grid) < MOST_AXES:
             self.grid.append(1)
         others = [axis for axis in range(len(self.grid)) if axis not in axes]
-        if not others or (not parts and not constant) or not self._can_be_moved(ways, needed):
+        repeats = prod(self.grid[axis] for axis in others)
+        if not others or not self._can_be_moved(ways, needed):
             return None
-        if not constant and prod(self.grid[axis] for axis in others) < REPEATS:
+        if not constant and (repeats < (REPEATS if parts else PANEL_REPEATS) or (right and not parts)):
             return None
         name = "right" if right else "left"
         memory = self._fresh(f"{name}_tiles")
@@ -209,6 +215,8 @@ class _Splitter:
         ]
         grid = [n if axis in axes else 1 for axis, n in enumerate(self.grid)]
         bytes = prod(grid) * pieces * area
+        if not parts and not constant and bytes > MOST_PANELS:
+            return None
         grid[spare] = pieces
         body = self._body(ways, names, right, spare)
         used = {x.name for x in _expressions(body) if isinstance(x, Name)}
