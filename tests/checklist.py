@@ -2,7 +2,7 @@
 
 A test that accepts an item carries `@checklist(number)`; `python -m tests.checklist` prints the list.
 The letters: A tensors, devices, memory; B operators and modules; C differentiation; D graphs; E compiler;
-F kernels and foreign code.
+F kernels and foreign code; G the runtime; I distribution; L models and labs.
 """
 
 import ast
@@ -48,9 +48,12 @@ ITEMS: dict[int, tuple[str, str]] = {
     45: ("F", "functions in C++ have names and descriptions"),
     46: ("F", "matrix product and transposition in C++; a transposition is a view"),
     49: ("L", "a convolution of one's own, in Python, C++ and by threads"),
+    50: ("L", "AlexNet of our tensors, operators and layers alone"),
     52: ("D", "AlexNet with one channel and no padding: its shapes, parameters, and PyTorch's scores"),
+    53: ("B", "pooling windows that overlap, with padding and ties"),
     54: ("B", "inverted dropout, its modes, seeds and gradient"),
     55: ("A", "views with -1, and what happens without contiguity"),
+    56: ("L", "a network prints as its listing"),
     58: ("F", "host code is compiled without a compiler for devices"),
     59: ("B", "an operator that lacks a rule fails when it is defined"),
     60: ("F", "launches that no GPU does are refused by name"),
@@ -76,6 +79,7 @@ ITEMS: dict[int, tuple[str, str]] = {
     92: ("D", "several inputs and outputs everywhere"),
     93: ("D", "branches, joins, skips and shared layers"),
     94: ("D", "structure and shape may change from call to call"),
+    97: ("I", "gradients of the parts of a batch add up"),
     98: ("D", "operators composed of operators; losses are graphs"),
     99: ("E", "kernels for every element type that is declared"),
     100: ("A", "operands on two devices raise, naming both"),
@@ -93,7 +97,10 @@ ITEMS: dict[int, tuple[str, str]] = {
     125: ("F", "what a mask leaves out, and what lacks a mask, is found"),
     126: ("E", "a tiled product with shared memory of several widths"),
     127: ("F", "shared memory has a limit"),
+    141: ("B", "gradients that vanish and explode, and what helps"),
+    142: ("L", "the course's perceptron learns digits as there"),
     145: ("D", "the graph of a logistic regression can be drawn"),
+    146: ("D", "logistic regression, step by step as in numpy"),
     147: ("C", "softmax cross-entropy is stable, its gradient is p - y"),
     151: ("E", "passes keep the meaning of fuzzed graphs"),
     152: ("C", "symbolic differentiation, and how expressions grow"),
@@ -116,11 +123,15 @@ ITEMS: dict[int, tuple[str, str]] = {
     170: ("E", "matmul with packed operands, against the plain loop"),
     171: ("E", "strips of tiles that threads share"),
     172: ("E", "a search over tiles and fusions"),
+    175: ("L", "logistic regression by hand and by the framework"),
+    177: ("G", "training takes no new memory after the first step"),
+    183: ("G", "memory of a chain grows with the root of its depth"),
     196: ("B", "weights updated in place without allocation"),
     198: ("B", "the arithmetic, map and reduce families with their gradients"),
     201: ("E", "a compiled function: equal results, fewer kernels, no second compilation"),
 }
-"""The items of the letters A to E that the core answers for, and those of F (kernels, foreign code) that are there."""
+"""The items of the letters A to E that the core answers for, and those of F (kernels, foreign code), G, I and L that
+are there."""
 
 DEFECTS: dict[int, str] = {
     1: "window sums: halos at the wrong place, barriers in divergent code",

@@ -1,6 +1,7 @@
 """What stands beside tensors: arrays of numpy; and what functions refuse of it."""
 
 import operator
+import pickle
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -72,3 +73,47 @@ def test_refused() -> None:
     for call, words in cases:
         with pytest.raises(TilegradError, match=words):
             call()
+
+
+X = np.ones((2, 3), np.float32)
+WRONG: dict[str, tuple[Any, ...]] = {
+    "relu": (X,),
+    "celu": ([1.0],),
+    "leaky_relu_": ([1.0],),
+    "pad": ([1.0], (1, 1)),
+    "layer_norm": (X, (3,)),
+    "group_norm": (X, 2),
+    "embedding": (tg.tensor([1]), X),
+    "max_pool2d": (X, 2),
+    "cosine_similarity": (X, tg.ones(2, 3)),
+    "mse_loss": (tg.ones(2, 3), [1.0]),
+    "triplet_margin_loss": (X, X, X),
+    "multi_margin_loss": (X, tg.tensor([1, 1])),
+    "scaled_dot_product_attention": (X, X, X),
+    "multi_head_attention_forward": ([1.0], X, X, 4, 2, None, None, None, None, False, 0.0, X, X),
+    "interpolate": (X, 2),
+    "dropout": (X,),
+    "fractional_max_pool2d": (X, 2, 1),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_functions_of_networks_name_what_is_no_tensor(name: str) -> None:
+    with pytest.raises(ArgumentError, match=r"(ndarray|list).*wrap it: tilegrad.tensor"):
+        getattr(tg.nn.functional, name)(*WRONG[name])
+
+
+def test_functions_of_networks_can_be_pickled() -> None:
+    for name in ("relu", "elu_", "cross_entropy", "max_pool2d_with_indices"):
+        function = getattr(tg.nn.functional, name)
+        assert pickle.loads(pickle.dumps(function)) is function
+    layer = tg.nn.TransformerEncoderLayer(4, 2, activation=tg.nn.functional.gelu)
+    assert pickle.loads(pickle.dumps(layer)).activation is tg.nn.functional.gelu
+
+
+def test_a_tensor_of_another_library_is_named() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ArgumentError, match="not a Tensor of torch; wrap it"):
+        tg.ones(2) + torch.ones(2)
+    with pytest.raises(ArgumentError, match="input is a Tensor of torch, not a tensor"):
+        tg.nn.functional.relu6(torch.ones(2))

@@ -98,8 +98,11 @@ class Compiled:
 
     def brought(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         """The memory of the inputs, with those from elsewhere copied to the device of the program."""
-        place = device(self.device)
-        return [place.number_from(x) if n in self.elsewhere else x for n, x in enumerate(inputs)]
+        place, found = device(self.device), list(inputs)
+        for n in self.elsewhere:
+            if found[n].device is not place:
+                found[n] = place.number_from(found[n])
+        return found
 
 
 def compile(

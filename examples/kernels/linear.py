@@ -1,13 +1,19 @@
 """A linear layer four ways, forwards and with all gradients: built in, in Python, in C++, in CUDA C++.
 
 Each of the last three is a `tg.autograd.Function`; what differs is who computes. The sizes are those of the last layer
-of a network for MNIST, whose 64 images come from a layer of 128.
+of a network for MNIST, whose 64 images come from a layer of 128. `--compare` prints the ways side by side, forwards
+and backwards, with their spread.
 """
 
+import statistics
+import sys
+import time
+from collections.abc import Callable
 from typing import Any
 
 import tilegrad as tg
 from examples.kernels.frame import Climb
+from tilegrad.backend.cuda import nvrtc
 from tilegrad.nn import functional as F
 
 
@@ -167,5 +173,65 @@ def built_in(x: tg.Tensor, w: tg.Tensor, b: tg.Tensor, u: tg.Tensor) -> tg.Tenso
     return differentiated(F.linear, x, w, b, u)
 
 
+# --- the ways side by side -------------------------------------------------------------------------
+
+BUILT_IN, IN_CPP, IN_CUDA = "built in", "a Function in C++", "a Function in CUDA C++"
+WAYS: dict[str, tuple[Callable[[], Any], str]] = {
+    BUILT_IN: (lambda: F.linear, "one program for each way, forwards and back"),
+    "a Function in Python": (lambda: InPython.apply, "the same kernels, and the Python of a Function"),
+    IN_CPP: (lambda: in_cpp().apply, "plain loops, called at once: nothing is recorded, fused or cut into tiles"),
+    IN_CUDA: (lambda: in_cuda().apply, "a thread for each result, two launches"),
+}
+"""Each way, and why it takes what it takes."""
+
+
+def in_turns(calls: dict[str, Callable[[], Any]], device: str, runs: int) -> dict[str, list[float]]:
+    """How long each call takes, in turns with the others; the first two turns do not count."""
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(runs + 2):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            if device != "cpu":
+                tg.cuda.synchronize()
+            found[name] += [time.perf_counter() - start] if turn > 1 else []
+    return found
+
+
+def compared(device: str = "cpu", runs: int = 100, **size: int) -> list[list[str]]:
+    """The rows of the table: a way, its forward and its whole step in microseconds, its time beside the built-in's, and
+    why. Where there is no GPU the last way is compiled and its launches are checked, and it has no time."""
+    x, w, b, u = climb.given(device, size or climb.size)
+    possible = [way for way in WAYS if tg.cpp.is_available() or way != IN_CPP]
+    timed = {way: WAYS[way][0]() for way in possible if way != (IN_CUDA if device == "cpu" else IN_CPP)}
+    forward = in_turns({way: lambda f=f: f(x, w, b).realize() for way, f in timed.items()}, device, runs)
+    whole = in_turns({way: lambda f=f: differentiated(f, x, w, b, u) for way, f in timed.items()}, device, runs)
+    least = statistics.median(whole[BUILT_IN])
+    rows = []
+    for way in possible:
+        if way in timed:
+            part = f"{statistics.median(whole[way]) / least:.2f}"
+            rows.append([way, _spread(forward[way]), _spread(whole[way]), part, WAYS[way][1]])
+        elif way == IN_CUDA:
+            launch = tg.cuda.inline(CUDA, FORWARD).launch(x, w, b) if nvrtc.is_available() else "no compiler for it"
+            rows.append([way, "needs a GPU", "needs a GPU", "-", str(launch)])
+    return rows
+
+
+def _spread(times: list[float]) -> str:
+    low, middle, high = (1e6 * t for t in statistics.quantiles(times, n=4))
+    return f"{middle:.0f} [{low:.0f}, {high:.0f}]"
+
+
+def comparison(device: str = "cpu", runs: int = 100) -> str:
+    """The table, with the medians and quartiles of the times."""
+    head = ["way", "forward, us", "forward and gradients, us", "of built in", "why"]
+    rows = [head, ["---"] * len(head), *compared(device, runs)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 if __name__ == "__main__":
-    climb.main()
+    if "--compare" in sys.argv:
+        print(comparison("cuda" if "cuda" in sys.argv else "cpu"))
+    else:
+        climb.main()

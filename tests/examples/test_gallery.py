@@ -13,7 +13,7 @@ import pytest
 import tilegrad as tg
 import tilegrad.language as tl
 from examples.kernels import __main__ as page
-from examples.kernels import batched_matmul, square, window_sum
+from examples.kernels import batched_matmul, linear, square, window_sum
 from examples.kernels.frame import Climb, Row, gains, gallery
 from tests.checklist import checklist
 from tests.source import ROOT
@@ -139,6 +139,18 @@ def test_the_tables_are_current() -> None:
     assert max(shares) <= 115, "faster than the machine: its limits were measured while others were at work"
 
 
+@checklist(128)
+def test_what_a_memory_nearby_gains() -> None:
+    """The same tiles on a CPU, in its cache, and on a GPU, in its shared memory: from the records of both."""
+    text = page.near(page.newest("cpu"), page.newest("h200"))
+    gains = [float(x) for x in re.findall(r"\| (\d+\.\d\d) ", text)]
+    assert len(gains) == 2 * len(page.NEAR)
+    assert min(gains) > 1.2
+    for name, steps in page.NEAR.items():
+        for kind, titles in (("cpu", steps[:2]), ("cuda", steps[2:])):
+            assert set(titles) <= set(CLIMBS[name].steps_on(kind))
+
+
 def test_a_table() -> None:
     rows = [Row("a program for each element", 4.0, 0.1, 0.0), Row("the tensor operation", 1.0, 0.4, 0.0)]
     record: Any = {"size": {"n": 8}, "rows": [{**r._asdict(), "own": n == 0} for n, r in enumerate(rows)]}
@@ -147,3 +159,14 @@ def test_a_table() -> None:
     assert "| a program for each element | 1.00 | 10 % | 0.25 |" in made
     assert made.count(page.MISSING) == 3
     assert gains([4.0, 2.0]) == [1.0, 2.0]
+
+
+@checklist(48)
+@pytest.mark.skipif(not tg.cpp.is_available(), reason="there is no C++ compiler")
+def test_the_linear_layer_side_by_side() -> None:
+    """Four rows with times and their spread, or why there is none; no cell is empty."""
+    rows = linear.compared(runs=4, batch=3, inputs=5, outputs=4)
+    assert [row[0] for row in rows] == list(linear.WAYS)
+    assert all(cell for row in rows for cell in row)
+    assert [bool(re.fullmatch(r"\d+ \[\d+, \d+\]", row[2])) for row in rows] == [True, True, True, False]
+    assert linear.comparison(runs=4).count("\n") == 5

@@ -7,6 +7,7 @@ import pytest
 
 import tilegrad as tg
 from tests.checklist import checklist
+from tests.items import convolutions
 from tilegrad.backend.cuda.device import CudaDevice
 from tilegrad.errors import LaunchError
 
@@ -164,3 +165,17 @@ def test_numbers_and_extents(gpu: CudaDevice) -> None:
     )
     x = tg.arange(1000).double()
     assert np.array_equal(affine(x.cuda(), 0.5, -7).cpu().numpy(), 0.5 * x.numpy() - 7 + 1000)
+
+
+@checklist(49)
+def test_convolutions_of_ones_own(gpu: CudaDevice) -> None:
+    """Small ones with both gradients, then those of AlexNet."""
+    conv = convolutions.function_of(convolutions.in_cuda())
+    small = [((2, 3, 7, 9), (4, 3, 3, 3), 2, 1), ((1, 2, 5, 5), (3, 2, 5, 5), 1, 2)]
+    for shapes in [*small, *convolutions.ALEXNET.values()]:
+        pairs = zip(
+            convolutions.results(conv, shapes, "cuda"), convolutions.results(convolutions.built_in, shapes), strict=True
+        )
+        for ours, known in pairs:
+            scale = float(known.abs().max().item())
+            np.testing.assert_allclose(ours.cpu().numpy(), known.numpy(), rtol=1e-3, atol=2e-4 * scale)

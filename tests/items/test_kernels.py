@@ -13,7 +13,9 @@ import tilegrad as tg
 import tilegrad.language as tl
 import tilegrad.nn.functional as F
 from tests.checklist import checklist
+from tests.items import convolutions
 from tilegrad import nn, simt
+from tilegrad.backend.cuda import nvrtc
 from tilegrad.simt import blockDim, blockIdx, gridDim, threadIdx
 
 GLIBC = [0.840188, 0.394383, 0.783099, 0.798440, 0.911647, 0.197551, 0.335223, 0.768230, 0.277775, 0.553970]
@@ -289,3 +291,28 @@ def test_a_convolution_of_ones_own(way: str, request: pytest.FixtureRequest) -> 
         results.append((y, a.grad, b.grad))
     for ours, built_in in zip(*results, strict=True):
         np.testing.assert_allclose(ours.detach().numpy(), built_in.detach().numpy(), rtol=1e-4, atol=1e-4)
+
+
+@checklist(49)
+def test_a_convolution_in_cpp_with_gradients() -> None:
+    conv = convolutions.function_of(convolutions.in_cpp())
+    for shapes in (((2, 3, 7, 9), (4, 3, 3, 3), 2, 1), ((1, 2, 5, 5), (3, 2, 5, 5), 1, 2)):
+        pairs = zip(*(convolutions.results(f, shapes) for f in (conv, convolutions.built_in)), strict=True)
+        for ours, known in pairs:
+            np.testing.assert_allclose(ours.numpy(), known.numpy(), rtol=1e-4, atol=1e-3)
+
+
+@checklist(49)
+@pytest.mark.parametrize("which", convolutions.OUTPUTS)
+def test_convolutions_of_alexnet(which: str, request: pytest.FixtureRequest) -> None:
+    """In C++, and in CUDA C++ as far as it goes without a GPU: compiled, with its launch looked at."""
+    *shapes, stride, pad = convolutions.ALEXNET[which]
+    x, w = (tg.randn(*shape) * 0.1 for shape in shapes)
+    forward, _ = convolutions.in_cpp()
+    y = forward(x, w, stride, pad)
+    assert y.shape[1:] == convolutions.OUTPUTS[which]
+    np.testing.assert_allclose(y.numpy(), convolutions.built_in(x, w, stride, pad).numpy(), rtol=1e-3, atol=1e-3)
+    if nvrtc.is_available():
+        ahead, back = convolutions.in_cuda()
+        assert ahead.launch(x, w, stride, pad).grid == (tg.cdiv(y.numel(), 256), 1, 1)
+        assert back.launch(y, x, w, stride, pad).grid == (tg.cdiv(x.numel() + w.numel(), 256), 1, 1)

@@ -140,6 +140,50 @@ def test_views_are_checked_against_themselves() -> None:
         k.check[(1,)](whole[10:20], 11)
 
 
+def test_one_memory_for_two_arguments() -> None:
+    """The longer one says how far it goes."""
+    whole, out = tg.arange(16).float(), tg.empty(16)
+    k = made(
+        "i = tl.arange(0, 16)\ntl.store(out + i, tl.load(y + i) + tl.load(x + i, mask=i < 5, other=0.0))", "x, y, out"
+    )
+    k.check[(1,)](whole[:5], whole, out)
+    assert out.sum().item() == 120 + 10
+
+
+def test_a_condition_that_loads() -> None:
+    k = made("t = 0\nwhile tl.load(x + t) > 0:\n    t += 1\ntl.store(out, t)", "x, out")
+    k.check[(1,)](tg.tensor([1.0, 1.0, 0.0]), out := tg.empty(1, dtype=tg.int32))
+    assert out.item() == 2
+    with pytest.raises(KernelFault, match=r"program \(0, 0, 0\): index 3 is outside x, which has 3 elements"):
+        k.check[(1,)](tg.ones(3), out)
+
+
+def test_a_loop_that_does_not_move() -> None:
+    k = made("for t in range(0, 8, n):\n    tl.store(out + t, t)", "out, n")
+    for step in (0, -2):
+        with pytest.raises(KernelFault, match=f"the step of the loop is {step}, and not positive"):
+            k.check[(1,)](tg.zeros(8, dtype=tg.int32), step)
+
+
+def test_what_only_the_interpreter_follows() -> None:
+    k = made(
+        "i = tl.arange(0, 8)\np = x + i\nif n > 5:\n    p = y + i\ntl.store(out + i, tl.load(p, mask=i < n))",
+        "x, y, out, n",
+    )
+    k.check[(1,)](tg.ones(8), tg.zeros(8), out := tg.zeros(8), 8)
+    assert out.sum().item() == 0
+    with pytest.raises(KernelFault, match=r"lane \(4\): index 4 is outside x, which has 4 elements"):
+        k.check[(1,)](tg.ones(4), tg.zeros(8), out, 5)
+
+
+def test_nan_that_came_with_the_input_is_nobodys_fault() -> None:
+    k = made("i = tl.program_id(0) * 8 + tl.arange(0, 8)\ntl.store(out + i, tl.load(x + i) * 2)", "x, out")
+    x = tg.ones(800)
+    x[3] = float("nan")
+    k.check[(100,)](x, out := tg.empty(800))
+    assert np.isnan(out.numpy()).sum() == 1
+
+
 def test_checking_costs_at_most_thirty_times() -> None:
     """In processor time, on a vector of a million."""
     n = 1 << 20

@@ -125,3 +125,23 @@ def test_function(case: str) -> None:
         run[(1,)](tg.tensor(X), tg.tensor(Y), tg.tensor(P), out, M, N, size)
         np.testing.assert_allclose(out.numpy().reshape(expected.shape), expected, 2e-5 if is_float else 0, 1e-5)
         out.zero_()
+
+
+@pytest.mark.parametrize("dtype", [tg.float32, tg.int8])
+def test_a_product_added_to_what_is_needed_again(dtype: tg.DType) -> None:
+    total = "float32" if dtype is tg.float32 else "int32"
+    k = made(
+        f"""i = tl.arange(0, 32)[:, None] * 32 + tl.arange(0, 32)[None, :]
+a = tl.load(x + i)
+total = tl.zeros((32, 32), tl.{total})
+for t in range(n):
+    other = tl.dot(a, a, total)
+    tl.store(once + i, other)
+    total = tl.dot(a, a, total)
+tl.store(out + i, total)""",
+        "x, out, once, n",
+    )
+    out, once = (tg.empty(32, 32, dtype=getattr(tg, total)) for _ in range(2))
+    k[(1,)](tg.ones(32, 32, dtype=dtype), out, once, 2)
+    assert (out == 64).all().item()
+    assert (once == 64).all().item()

@@ -14,8 +14,9 @@ from tilegrad.errors import RuntimeFault
 from tilegrad.ir.tile import Kernel
 from tilegrad.ir.tile_checker import check
 from tilegrad.ir.tile_parser import parse
-from tilegrad.language.instrumented import NOBODY, Unsupported, instrumented
+from tilegrad.language.instrumented import NOBODY, Watch, instrumented
 from tilegrad.language.moving import moved_apart
+from tilegrad.language.pointing import Unsupported
 from tilegrad.runtime.device import device
 
 CPU = device("cpu")
@@ -34,7 +35,7 @@ def watched(kernel: Kernel, arguments: list[Any], grid: tuple[int, ...]) -> None
     """Runs a kernel with its accesses looked at, which must find nothing."""
     pointers = [(p.name, a) for p, a in zip(kernel.parameters, arguments, strict=True) if p.pointer]
     try:
-        made = instrumented(kernel, check(kernel), frozenset())
+        made = instrumented(kernel, check(kernel), Watch())
     except Unsupported:
         launched(kernel, arguments, grid)
         return

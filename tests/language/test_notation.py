@@ -6,6 +6,7 @@ import pytest
 import tilegrad as tg
 import tilegrad.language as tl
 from tests.language.making import made
+from tilegrad.backend.cuda import nvrtc
 from tilegrad.language import TensorDescriptor, libdevice
 from tilegrad.language.extra import libdevice as named_so_too
 
@@ -218,3 +219,29 @@ def test_views_of_what_is_not_computed_yet() -> None:
     with tg.no_grad():
         k[(1,)](x.reshape(2, 4), out)
     assert out.tolist() == x.tolist()
+
+
+def test_pointers_that_move_are_those_of_cuda_too() -> None:
+    """A tile of pointers that a loop moves by a number that is computed, read by two loops, and one that is written."""
+    k = made(
+        """i, d = tl.arange(0, 16), tl.arange(0, 32)
+x += tl.program_id(0) * 16 * s
+p = x + i[None, :] * s + d[:, None]
+q = out + i[None, :] * 32 + d[:, None]
+total = tl.zeros((32, 16), tl.float32)
+for _ in range(steps // 2):
+    total += tl.load(p)
+    p += 16 * s
+n = steps // 2
+for _ in range(n, steps):
+    tl.store(q, total + tl.load(p))
+    p += 16 * s
+    q += 16 * s""",
+        "x, out, s, steps",
+    )
+    x, out = tg.randn(64, 32), tg.zeros(32, 32)
+    for run in (k, k.check):
+        run[(1,)](x, out, 32, 3)
+    assert tg.allclose(out, tg.cat([x[:16] + x[16:32], x[:16] + x[32:48]]), atol=1e-6)
+    if nvrtc.is_available():
+        assert "ld.global" in k.asm("ptx")

@@ -241,3 +241,23 @@ def test_a_batch_that_varies() -> None:
     for batch in (3, 5, 7):
         x = tg.tensor(random(batch, 2, 8, 8).astype(np.float32))
         np.testing.assert_allclose(step(x).detach().numpy(), layer(x).relu().detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+TURNED_BACK: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((1, 1, 3, 2), (1, 1, 2, 3), {"stride": (1, 2), "padding": (1, 0)}),
+    ((3, 3, 7, 6, 4), (3, 1, 1, 3, 3),
+     {"stride": (3, 3, 2), "padding": (1, 1, 2), "output_padding": (0, 2, 1), "groups": 3}),
+    ((1, 2, 2, 1), (2, 1, 2, 3), {"stride": (3, 1), "padding": (1, 1), "dilation": (2, 2)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("x", "weight", "geometry"), TURNED_BACK, ids=["guards", "grouped", "positions"])
+def test_transposed_where_extents_meet(x: tuple[int, ...], weight: tuple[int, ...], geometry: dict[str, Any]) -> None:
+    """Few elements, of the same number along several axes: one index of a kernel serves for more than one of them."""
+    function = f"conv_transpose{len(x) - 2}d"
+    compare(function, [random(*x).astype(np.float64), random(*weight, seed=1), None], **geometry)
+
+
+def test_nothing_may_be_left() -> None:
+    with pytest.raises(ShapeError, match="of 0 elements would be left"):
+        F.conv_transpose1d(tg.ones(1, 1, 1), tg.ones(1, 1, 2), padding=1)

@@ -96,6 +96,16 @@ def test_unpooling(rank: int, geometry: tuple[int, int | None, int]) -> None:
 @pytest.mark.parametrize("align", [False, True])
 @pytest.mark.parametrize("rank", [2, 3])
 def test_sampling(mode: str, padding: str, align: bool, rank: int) -> None:
+    sampled(mode, padding, align, rank)
+
+
+@pytest.mark.parametrize(("padding", "align"), [("zeros", False), ("border", True), ("reflection", False)])
+def test_sampling_by_cubics(padding: str, align: bool) -> None:
+    sampled("bicubic", padding, align, 2)
+
+
+def sampled(mode: str, padding: str, align: bool, rank: int) -> None:
+    """The same pixels and gradients as PyTorch's."""
     x = rng.standard_normal((2, 3, *[5, 4, 3][:rank])).astype(np.float64)
     grid = rng.uniform(-1.6, 1.6, (2, *[3, 4, 2][:rank], rank))
     found = []
@@ -144,7 +154,8 @@ def test_batch_norm_in_step() -> None:
             "less than a stride",
         ),
         (lambda: functional.grid_sample(tg.ones(1, 1, 2, 2), tg.ones(1, 2, 2, 3)), r"\(N, ..., ..., 2\)"),
-        (lambda: functional.grid_sample(tg.ones(1, 1, 2, 2), tg.ones(1, 2, 2, 2), "bicubic"), "'nearest'"),
+        (lambda: functional.grid_sample(tg.ones(1, 1, 2, 2), tg.ones(1, 2, 2, 2), "area"), "'nearest'"),
+        (lambda: functional.grid_sample(tg.ones(1, 1, 2, 2, 2), tg.ones(1, 2, 2, 2, 3), "bicubic"), "is for images"),
         (lambda: functional.affine_grid(tg.ones(1, 2, 2), (1, 1, 2, 2)), r"\(N, 2, 3\)"),
     ],
 )

@@ -303,3 +303,12 @@ def test_layers_of_channels_say_what_they_need() -> None:
         nn.ZeroPad2d((1, 2))
     with pytest.raises(ArgumentError, match="cannot be divided into 4 groups"):
         nn.GroupNorm(4, 6)
+
+
+def test_a_row_of_modules_several_times() -> None:
+    row = nn.Sequential(nn.ReLU(), nn.Tanh())
+    assert [type(m).__name__ for m in 2 * row] == ["ReLU", "Tanh", "ReLU", "Tanh"]
+    row *= 3
+    assert len(row) == 6
+    with pytest.raises(ArgumentError, match="how many times"):
+        row * 0

@@ -190,3 +190,14 @@ def test_module(name: str, arguments: tuple[Any, ...], more: dict[str, Any], sha
     made, wanted = ours(tg.tensor(x)), theirs(torch.tensor(x))
     for y, z in zip(made, wanted, strict=True) if isinstance(wanted, tuple) else [(made, wanted)]:
         np.testing.assert_allclose(y.numpy(), z.numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("shape", "geometry"), [
+    ((1, 2, 3, 4), {"kernel_size": (2, 3), "stride": (3, 2), "dilation": (1, 2)}),
+    ((1, 2, 1), {"kernel_size": 3, "stride": 4, "padding": 0}),
+], ids=["dilated", "one"])  # fmt: skip
+def test_rounded_up_a_window_may_be_larger_than_the_input(shape: tuple[int, ...], geometry: dict[str, Any]) -> None:
+    rank = len(shape) - 2
+    compare(f"max_pool{rank}d", random(*shape), ceil_mode=True, **geometry)
+    if "dilation" not in geometry:
+        compare(f"avg_pool{rank}d", random(*shape), ceil_mode=True, **geometry)

@@ -10,7 +10,7 @@ import numpy as np
 from tests.ops.registry import bools, example, floats, ints
 from tilegrad.ir.dtype import float64
 from tilegrad.ir.graph import Input, Value
-from tilegrad.ops import arithmetic, batched, indexing, joint, movement, random, selection, sorting
+from tilegrad.ops import arithmetic, batched, indexing, joint, movement, random, selection, sorting, tables
 from tilegrad.ops.broadcasting import reduce_sum
 from tilegrad.transform.batch import batch
 
@@ -246,6 +246,21 @@ for largest in (False, True):
         )
 example(
     sorting.LeastKeys, lambda x: sorting.topk(x, 3, 0), np.float32(floats(90, 2)), torch=lambda t, x: t.topk(x, 3, 0)
+)
+
+ENTRIES = np.array([3, 0, 3, 5, 0, 3, 3, 3], np.int32)
+example(
+    tables.RowStarts,
+    lambda x: tables.RowStarts(sorting.SortedKeys(x), 7),
+    ENTRIES,
+    numpy=lambda x: np.searchsorted(np.sort(x), np.arange(8)),
+)
+example(
+    tables.SummedRows,
+    lambda x, y: tables.SummedRows(o := sorting.SortedKeys(x), tables.RowStarts(o, 7), y, 5),
+    ENTRIES,
+    ints(2, 4, 5, dtype=np.float32),
+    numpy=lambda x, y: np.stack([y.reshape(8, 5)[x == n].sum(0) for n in range(7)]),
 )
 
 # --- random -----------------------------------------------------------------------------------

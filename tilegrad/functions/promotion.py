@@ -128,7 +128,11 @@ def _fitting(x: Number, dtype: DType) -> Number:
 
 def kind_of(x: object) -> str:
     """What something is, in words for a message."""
-    return f"{x!r} ({type(x).__name__})" if isinstance(x, (str, int, float, type(None))) else f"a {type(x).__name__}"
+    if isinstance(x, (str, int, float, type(None))):
+        return f"{x!r} ({type(x).__name__})"
+    made_by = type(x).__module__.partition(".")[0]
+    # tensors of other libraries have the same name as ours
+    return f"a {type(x).__name__}" + (f" of {made_by}" if type(x).__name__ == "Tensor" else "")
 
 
 def as_number(x: Any) -> Number | None:

@@ -211,7 +211,9 @@ def _bounds_of_sum(total: Sum) -> Bounds:
     for product, c in total.items():
         least: Dim | None = 1
         greatest: Dim | None = 1
-        for factor in product:
+        if len(product) == 1:
+            least, greatest = bounds(product[0])
+        for factor in product if len(product) > 1 else ():
             a, b = bounds(factor)
             if least is None or a is None or not _surely_natural(a):
                 least = greatest = None

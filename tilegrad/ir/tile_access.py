@@ -97,6 +97,25 @@ def accesses(kernel: Kernel, types: Types) -> Accesses:
     return Accesses(frozenset(loaded), frozenset(stored))
 
 
+def stored_through(kernel: Kernel, types: Types) -> set[str]:
+    """The pointers (parameters, variables) through which something is stored, or through one that comes from them."""
+    every = list(statements(kernel.body))
+    moved = [s for s in every if isinstance(s, Assign) and types.variables[s.name].pointer]
+    found = {n for s in every if isinstance(s, Store | Atomic) for n in _pointers(s.pointer, types)}
+    for _ in moved:
+        found |= {n for s in moved if s.name in found for n in _pointers(s.value, types)}
+    return found
+
+
+def _pointers(x: Tile, types: Types) -> Iterator[str]:
+    """The names of pointers that a pointer is made of."""
+    if isinstance(x, Name):
+        yield x.name
+    for part in parts(x):
+        if types.of(part).pointer:
+            yield from _pointers(part, types)
+
+
 def _bases(pointer: Tile, bases: dict[str, set[str]], types: Types) -> set[str]:
     """The parameters into whose memory a pointer may point."""
     if isinstance(pointer, Name):

@@ -7,6 +7,7 @@ a function is written that does with straight code what `Kind.sizes` and `Specia
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from sys import getrefcount
 from typing import Any, NamedTuple
 
 from ..ir.graph import Input
@@ -14,6 +15,7 @@ from ..lazy.handle import mode, one_writer
 from ..tensor import Tensor
 from ..tree import LEAF
 from .specialised import Specialised
+from .straight import HELD_ONCE, kept_gradients
 from .watched import Watched
 
 MISS = object()
@@ -48,22 +50,40 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
     }
     names |= {f"T{n}": t for n, t in enumerate(kind.types)}
     names |= {f"watched{n}": watched[n] for n in values} | {f"number{n}": x for n, x in values.items()}
-    single = not program.gradients and not program.updated and [f is not None for f in program.forms] == [True]
-    if single and program.result_structure is LEAF and program.forms[0] is not None:
-        names["shared"] = program.forms[0].shared
-        ending = ["value = new(Input)", "own = value.__dict__", "own |= shared", "own['buffer'] = made[0]"]
-        ending += ["result = new(Tensor)", "result._value = value", "return result"]
-    else:
-        ending = ["return program.finished((), made)"]
     names["recorded"] = kind.call.recorded
-    beginning = ["given = program.compiled.brought(given)"] if program.compiled.elsewhere else []
-    beginning += ["program.let_go()"] if program.gradients else []
+    one = program.result_structure is LEAF and len(program.forms) == 1 and program.forms[0] is not None
+    one = one and not program.forms[0].varies  # type: ignore[union-attr]
+    kept = one and _keeps(program, names["runner"])
+    ending = ["return program.finished((), made)"]
+    if kept or (one and not program.gradients and not program.updated):
+        names |= {"shared": program.forms[0].shared} | {  # type: ignore[union-attr]
+            f"base{n}": program.captured[n] for n in program.updated
+        }
+        ending = [f"base{n}.storage.version += 1" for n in program.updated]
+        ending += ["value = new(Input)", "own = value.__dict__", "own |= shared", "own['buffer'] = made[0]"]
+        ending += ["result = new(Tensor)", "result._value = value", "return result"]
+    run = ["with one_writer: made = runner(given)" if program.common else "made = runner(given)"]
+    if kept:
+        names |= {f"holder{n}": holder for n, (holder, _) in enumerate(program.gradients)}
+        names |= {"left": program.left, "held": getrefcount, "once": HELD_ONCE}
+        run = kept_gradients(len(program.gradients))
+    elif program.gradients:
+        run = ["program.let_go()", *run]
     if program.steady is not None:
         names["kept"] = program.steady.buffers
-        beginning.append("given = (*given, *kept(given))")
-    source = _source(kind.tracked, list(values), stateful, bool(program.constants), (beginning, ending), program.common)
-    exec(source, names)
+        run = ["given = (*given, *kept(given))", *run]
+    if program.compiled.elsewhere:
+        run = ["given = program.compiled.brought(given)", *run]
+    exec(_source(kind.tracked, list(values), stateful, bool(program.constants), [*run, *ending]), names)
     return Shortcut(len(kind.types), names["call"])
+
+
+def _keeps(program: Specialised, runner: Any) -> bool:
+    """Whether a run may write its gradients to the memory of those of the run before."""
+    forms = program.gradient_forms
+    if not forms or program.common or any(form is None or form.varies for form in forms):
+        return False
+    return bool(getattr(runner, "can_keep", False))
 
 
 def _source(
@@ -71,12 +91,11 @@ def _source(
     watched: Sequence[int],
     stateful: bool,
     constants: bool,
-    around: tuple[Sequence[str], Sequence[str]],
-    common: bool = False,
+    run: Sequence[str],
 ) -> str:
-    """The text of the function; `around` is what is done before and after the program runs.
+    """The text of the function; `run` is how the program runs on what is given, and what becomes of its results.
 
-    >>> print(_source([False], [], False, False, ([], ["return made"])))
+    >>> print(_source([False], [], False, False, ["made = runner(given)", "return made"]))
     def call(x0):
         if mode.enabled is not recorded: return MISS
         if not isinstance(x0, Tensor) or x0._base is not None: return MISS
@@ -107,9 +126,6 @@ def _source(
         given.append("*state")
     if constants:
         given.append("*constants")
-    alone = "with one_writer: " if common else ""
-    beginning, ending = around
-    lines += [f"given = ({''.join(g + ', ' for g in given).rstrip()})", *beginning]
-    lines += [f"{alone}made = runner(given)", *ending]
+    lines += [f"given = ({''.join(g + ', ' for g in given).rstrip()})", *run]
     arguments = ", ".join(f"x{n}" for n in range(len(tracked)))
     return "\n    ".join([f"def call({arguments}):", *lines])

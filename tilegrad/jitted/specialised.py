@@ -22,12 +22,12 @@ from ..lazy.storage import Base, replaced
 from ..ops.broadcasting import Fill
 from ..ops.joint import joint_outputs
 from ..runtime.buffer import Buffer
-from ..runtime.device import Runner, device
+from ..runtime.device import Device, Runner, device
 from ..tensor import Tensor
 from ..transform.autodiff import gradients
 from ..tree import Tree, flatten, unflatten
 from .kept import Kept
-from .straight import Look, look_at
+from .straight import Look, look_at, others_hold
 from .tracing import HostNumber, Trace
 from .watched import Outside, same, unchanged
 
@@ -119,6 +119,8 @@ class Specialised:
         self.fit = fit
         self.runners: dict[tuple[tuple[str, int], ...], Runner] = {}
         self._look: Look | None = None
+        self.left = object()
+        """What marks gradients that were left behind."""
         self._looks = 0
         """How often what `look` compares was settled."""
         trace = Trace()
@@ -217,13 +219,15 @@ class Specialised:
         """
         if self._look is not None:
             found = self._look()
-            if found is not None or self._looks == MOST_LOOKS:
+            if found is not None or (self._looks == MOST_LOOKS and not self.updated):
                 return found
+            self._look = None  # it holds values that are written to
         if self._looks < MOST_LOOKS and self.is_current():
             self._looks += 1
             self._look = look_at(self)
-            if self._look is None:
-                self._looks = MOST_LOOKS
+            if self._look is not None:
+                return self._look()
+            self._looks = MOST_LOOKS
         return None
 
     def is_current(self) -> bool:
@@ -295,12 +299,19 @@ class Specialised:
         buffers = []
         for n, base in enumerate(self.captured):
             value = base.current()
-            if n in self.updated and _others_hold(value):
+            if n in self.updated and others_hold(value):
                 value = _renewed(base, value)
             buffers.append(_memory(value))
         for number in self.host:
             buffers.append(number.renewed())
         return buffers
+
+    def number_at(self, n: int) -> Callable[[], Buffer]:
+        """Gives the memory of a number of the host where the program looks for it."""
+        number = self.host[n]
+        if number.array is None or len(self.given) - len(self.host) + n not in self.compiled.elsewhere:
+            return number.renewed
+        return number.on(device(self.compiled.device))
 
     def finished(self, leaves: Sequence[Any], made: Sequence[Buffer], sizes: Mapping[str, int] = {}) -> Any:
         """Hands out what the program made."""
@@ -320,6 +331,15 @@ class Specialised:
         if self.differentiable and mode.enabled:
             self._with_history(results, leaves)
         return unflatten(self.result_structure, results)
+
+    def leave(self, made: Sequence[Buffer]) -> None:
+        """Leaves gradients behind, with a mark: if they are still there, and nobody else has them, the next call
+        writes to the same memory."""
+        own = made[sum(form is not None for form in self.forms) :]
+        for (holder, _), form, buffer in zip(self.gradients, self.gradient_forms, own, strict=False):
+            assert form is not None
+            holder._gradient = kept = form.filled(buffer)
+            kept._value.__dict__["left"] = self.left
 
     def _with_history(self, results: list[Any], leaves: Sequence[Any]) -> None:
         """Gives results a way back: their gradients are those of the traced graph, recorded when they are asked for."""
@@ -406,6 +426,20 @@ class HostMemory:
         self.buffer = self.device.allocate(type.dtype.bytes)
         self.array = self.device.view(self.buffer, type.dtype, ())
 
+    def on(self, place: Device) -> Callable[[], Buffer]:
+        """Gives memory with the number on another device: the same as long as the number is the same."""
+        before: Any = None
+        there = self.buffer
+
+        def brought() -> Buffer:
+            nonlocal before, there
+            now = self.read()
+            if now is not before or now.__class__ is not float:
+                before, there = now, place.number_from(self.renewed())
+            return there
+
+        return brought
+
     def renewed(self) -> Buffer:
         """The memory, with what the number is now."""
         if self.array is None:
@@ -428,15 +462,6 @@ def _memory(value: Value) -> Buffer:
     if value.buffer is None:
         realize([value])
     return value.buffer  # type: ignore[no-any-return]
-
-
-def _others_hold(value: Value) -> bool:
-    """Whether something recorded, but not computed yet, reads the memory that is about to be overwritten.
-
-    Values made by `_renewed` know how many references they have as long as nobody else holds them.
-    """
-    owned = value.__dict__.get("references")
-    return owned is None or sys.getrefcount(value) > owned
 
 
 def _filled(value: Fill) -> Buffer:

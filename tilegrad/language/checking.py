@@ -1,26 +1,28 @@
 """Two more ways to run a kernel, without a GPU: every access checked, and programs raced against each other.
 
-`race` interprets the tile kernel, one program after the other. `check` does so where there are few programs;
-otherwise it compiles the kernel with its accesses looked at (`instrumented.py`), and interprets the programs that found
-something. What is wrong is told at the user's line, and the tensors stay as they were; otherwise they hold the results.
+`check` compiles the kernel with its accesses looked at (`instrumented.py`), and interprets the programs that found
+something; all of them, where a kernel does with pointers what only the interpreter follows. `race` interprets the
+tile kernel, one program after the other. What is wrong is told at the user's line, and the tensors stay as they were;
+otherwise they hold the results.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..backend.reference.tile import Misstep, run
+from ..backend.reference.memory import View
+from ..backend.reference.tile import Misstep, program_of, run
 from ..errors import KernelFault
-from ..ir.dtype import int64, uint8
+from ..ir.dtype import int32, int64
 from ..ir.tile import Atomic
 from ..ir.tile_access import statements
 from ..runtime.device import device
-from .instrumented import NOBODY
+from .instrumented import NOBODY, Site, Watch, parted
 from .tensors import Memory
 
 if TYPE_CHECKING:
@@ -28,104 +30,185 @@ if TYPE_CHECKING:
 
 ORDERS = 8
 """In how many orders `race` runs the programs, besides their own."""
-FEW = 64
-"""Up to so many programs are interpreted when they are checked: that finds races too."""
+MANY = 256
+"""So many programs are interpreted at most to see again what one of them has found."""
 CLOSE = 1e-4
 """Sums of floats by atomics may differ so much (of the largest) from order to order."""
 
 
+class Checked:
+    """A launch that is checked: its arguments as arrays, as they were before."""
+
+    def __init__(self, found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...]) -> None:
+        self.found, self.arguments, self.grid = found, arguments, grid
+        self.names = [p.name for p in found.ir.parameters]
+        self.arrays = [_array(a, found, n) for n, a in enumerate(arguments)]
+        self.memories = {n: a for n, a in zip(self.names, arguments, strict=True) if isinstance(a, Memory)}
+        self.views = {n: v for n, a in self.memories.items() if (v := view_of(a)) is not None}
+        self.before = self.copies()
+        self.refuse_shared_places()
+
+    def copies(self) -> list[Any]:
+        """The arguments, those that are written in memory of their own."""
+        stored = self.found.accesses.stored
+        given = zip(self.names, self.arrays, strict=True)
+        return [a.copy() if n in stored and isinstance(a, np.ndarray) else a for n, a in given]
+
+    def put_back(self, kept: Sequence[Any]) -> None:
+        for old, new in zip(self.arrays, kept, strict=True):
+            if isinstance(old, np.ndarray) and old is not new:
+                old[...] = new
+
+    def again(self) -> list[Any]:
+        """The arguments as they were, to be written to."""
+        return [a.copy() if a is not b else a for a, b in zip(self.before, self.arrays, strict=True)]
+
+    def interpreted(self, **options: Any) -> list[Any]:
+        """Runs programs in the interpreter; what the arguments are then."""
+        arrays = self.again()
+        found = self.found
+        try:
+            run(found.ir, arrays, self.grid, checked=True, types=found.read.types, views=self.views, **options)
+        except Misstep as misstep:
+            raise KernelFault(told(found, misstep)) from None
+        return arrays
+
+    def refuse_shared_places(self) -> None:
+        """Elements that are one place in memory cannot be written each."""
+        found = self.found
+        for name in sorted(found.accesses.stored & self.views.keys()):
+            memory, view = self.memories[name], self.views[name]
+            if view.shared:
+                raise KernelFault(
+                    f"kernel {found.ir.name} ({found.ir.origin}) stores in {name}, {view.text}: several of its "
+                    f"{prod(memory.shape)} elements are one place in memory; give the kernel a tensor of its own "
+                    "(x.contiguous())"
+                )
+
+
 def check(found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...], unwritten: frozenset[str]) -> None:
     """Runs a kernel with every access checked; what it stores is stored."""
-    arrays = [_array(a, found, n) for n, a in enumerate(arguments)]
-    if prod(grid) > FEW and _checked_fast(found, arguments, arrays, grid, unwritten):
-        return
-    copies = _copied(arrays)
-    _run(found, copies, grid, unwritten=unwritten, complete=True, nan=False)
-    _put_back(arrays, copies)
+    launch = Checked(found, arguments, grid)
+    if not _compiled(launch, unwritten):
+        launch.put_back(launch.interpreted(unwritten=unwritten, complete=True, nan=False))
 
 
-def _checked_fast(
-    found: Specialised,
-    arguments: Sequence[Any],
-    arrays: Sequence[Any],
-    grid: tuple[int, ...],
-    unwritten: frozenset[str],
-) -> bool:
+def _compiled(launch: Checked, unwritten: frozenset[str]) -> bool:
     """Runs the kernel that looks at its accesses; whether there is one. What it finds is looked at again."""
-    cpu = device("cpu")
-    if any(isinstance(a, Memory) and a.buffer.device is not cpu for a in arguments):
+    cpu, memories = device("cpu"), launch.memories
+    if any(m.buffer.device is not cpu for m in memories.values()):
         return False
-    made = found.checked(unwritten)
-    if made is None:
+    watch = Watch(unwritten, frozenset(n for n, view in launch.views.items() if not view.inside.all()))
+    if launch.found.checked(watch) is None:
         return False
-    kernel, compiled = made
-    before = _copied(arrays)
-    extents = {p.name: a.extent for p, a in zip(found.ir.parameters, arguments, strict=True) if isinstance(a, Memory)}
-    shadows = {n: cpu.from_host(np.zeros(extents[n], np.uint8)) for n in kernel.shadowed}
-    faults = cpu.from_host(np.full(max(1, len(kernel.sites)), NOBODY, np.int64))
-    memory = [a.window() if isinstance(a, Memory) else a for a in arguments]
-    compiled([*memory, *(extents[n] for n in kernel.extents), *(shadows[n] for n in kernel.shadowed), faults], grid)
-    noted = cpu.to_host(faults, int64, (max(1, len(kernel.sites)),))
     try:
-        for site in np.argsort(noted, kind="stable"):
-            if noted[site] != NOBODY:
-                _run(found, _copied(before), grid, unwritten=unwritten, order=[int(noted[site])], nan=False)
-        for name, shadow in shadows.items():
-            _refuse_gaps(found, name, cpu.to_host(shadow, uint8, (extents[name],)))
+        noted, written = _watched(launch, watch)
+        if any(site.nan for _, site in noted):
+            launch.put_back(launch.before)
+            noted, written = _watched(launch, watch._replace(loaded=True))
+        for word, site in noted:
+            _explain(launch, site, word, unwritten)
+        for name, seen in written.items():
+            _refuse_gaps(launch, name, seen)
     except KernelFault:
-        _put_back(arrays, before)
+        launch.put_back(launch.before)
         raise
     return True
 
 
-def _refuse_gaps(found: Specialised, name: str, seen: Any) -> None:
+def _watched(launch: Checked, watch: Watch) -> tuple[list[tuple[int, Site]], dict[str, Any]]:
+    """What programs have noted, the first of them first; which elements of what was unwritten are written."""
+    made = launch.found.checked(watch)
+    assert made is not None, "whether loads are looked at makes no difference"
+    cpu, memories, (kernel, compiled) = device("cpu"), launch.memories, made
+    shadows = {n: cpu.from_host(np.zeros(memories[n].extent, np.int32)) for n in sorted(watch.unwritten)}
+    inside = [cpu.from_host(launch.views[n].inside.view(np.uint8)) for n in sorted(watch.holed)]
+    faults = cpu.from_host(np.full(max(1, len(kernel.sites)), NOBODY, np.int64))
+    given = [a.window() if isinstance(a, Memory) else a for a in launch.arguments]
+    extents = [memories[n].extent for n in kernel.extents]
+    compiled([*given, *extents, *shadows.values(), *inside, faults], launch.grid)
+    words = cpu.to_host(faults, int64, (max(1, len(kernel.sites)),))
+    found = [(int(words[n]), kernel.sites[n]) for n in np.argsort(words, kind="stable") if words[n] != NOBODY]
+    return found, {n: cpu.to_host(x, int32, (memories[n].extent,)) != 0 for n, x in shadows.items()}
+
+
+def _explain(launch: Checked, site: Site, word: int, unwritten: frozenset[str]) -> None:
+    """What a program has found, by interpreting it, alone or after others; never returns without saying so."""
+    number, other = parted(word)
+    for order in _orders(number, other):
+        launch.interpreted(unwritten=unwritten, order=order, nan=False)
+    found = launch.found
+    where = program_of(number, (*launch.grid, 1, 1)[:3])
+    reason = (
+        f"{site.wrong} (seen while all programs ran; interpreted alone, this one does not show it: "
+        "`race` says whether programs get in each other's way)"
+    )
+    raise KernelFault(told(found, Misstep(found.ir.name, site.statement, where, (), reason)))
+
+
+def _orders(number: int, other: int) -> Iterator[Sequence[int]]:
+    """The programs to interpret, fewest first."""
+    yield [number]
+    if other != number:
+        yield [other, number]
+    if 0 < number < MANY:
+        yield range(number + 1)
+
+
+def _refuse_gaps(launch: Checked, name: str, seen: Any) -> None:
     """A tensor that nobody had written must have been written whole, if at all."""
-    if seen.any() and not seen.all():
-        place, missing = int(np.argmin(seen)), int((seen == 0).sum())
+    size, some = seen.size, seen.any()
+    if name in launch.views:
+        inside = launch.views[name].inside
+        seen, size = seen | ~inside, int(inside.sum())
+    if some and not seen.all():
+        found, place, missing = launch.found, int(np.argmin(seen)), int((~seen).sum())
         raise KernelFault(
-            f"kernel {found.ir.name} ({found.ir.origin}): {missing} of the {seen.size} elements of {name} were never "
+            f"kernel {found.ir.name} ({found.ir.origin}): {missing} of the {size} elements of {name} were never "
             f"written, the first is {name}[{place}]: a mask is too narrow, or the grid too small"
         )
 
 
-def _copied(arrays: Sequence[Any]) -> list[Any]:
-    return [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
-
-
-def _put_back(arrays: Sequence[Any], kept: Sequence[Any]) -> None:
-    for old, new in zip(arrays, kept, strict=True):
-        if isinstance(old, np.ndarray):
-            old[...] = new
+def view_of(memory: Memory) -> View | None:
+    """Which places in the memory of a view are its elements; None where each place is one of them."""
+    if memory.strides is None or memory.extent == 0:
+        return None
+    inside = np.zeros(memory.extent, np.bool_)
+    np.lib.stride_tricks.as_strided(inside, memory.shape, memory.strides)[...] = True
+    shared = prod(memory.shape) > int(inside.sum())
+    if inside.all() and not shared:
+        return None
+    text = f"a view of shape {list(memory.shape)} with strides {memory.strides}"
+    return View(inside, shared, text)
 
 
 def race(found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...], orders: int = ORDERS) -> None:
     """Runs the programs of a kernel in several orders, and compares; what they store in their own order is stored."""
-    arrays = [_array(a, found, n) for n, a in enumerate(arguments)]
+    launch = Checked(found, arguments, grid)
     count = prod(grid)
     chance = random.Random(count)
-    expected = _in_order(found, arrays, grid, range(count))
+    expected = launch.interpreted(strict=True)
     for turn in range(orders if count > 1 else 0):
         order = list(range(count))[::-1]
         if turn:
             chance.shuffle(order)
-        got = _in_order(found, arrays, grid, order)
-        for p, x, y in zip(found.ir.parameters, expected, got, strict=True):
-            if p.pointer:
-                _compare(found, p.name, x, y, order)
-    _put_back(arrays, expected)
-
-
-def _in_order(found: Specialised, arrays: Sequence[Any], grid: tuple[int, ...], order: Sequence[int]) -> list[Any]:
-    copies = _copied(arrays)
-    _run(found, copies, grid, order=order, strict=True)
-    return copies
+        got = launch.interpreted(strict=True, order=order)
+        for name in sorted(found.accesses.stored):
+            n = launch.names.index(name)
+            _compare(found, name, expected[n], got[n], order)
+    launch.put_back(expected)
 
 
 def _compare(found: Specialised, name: str, x: Any, y: Any, order: Sequence[int]) -> None:
-    adds = any(isinstance(s, Atomic) and s.fn == "add" for s in statements(found.ir.body))
-    wide, other = x.astype(np.float64), y.astype(np.float64)
-    allowed = CLOSE * float(np.nanmax(np.abs(wide), initial=0.0)) if adds and x.dtype.kind in "fV" else 0.0
-    wrong = ~((np.abs(wide - other) <= allowed) | (wide == other) | (np.isnan(wide) & np.isnan(other)))
+    """Refuses what two orders have made different."""
+    wrong = x != y
+    if x.dtype.kind in "fV":
+        adds = any(isinstance(s, Atomic) and s.fn == "add" for s in statements(found.ir.body))
+        wide, other = x.astype(np.float64), y.astype(np.float64)
+        finite = np.abs(wide[np.isfinite(wide)])
+        allowed = CLOSE * float(finite.max(initial=0.0)) if adds else 0.0
+        with np.errstate(invalid="ignore"):
+            wrong = ~((np.abs(wide - other) <= allowed) | (wide == other) | (np.isnan(wide) & np.isnan(other)))
     if wrong.any():
         place = int(np.argmax(wrong))
         shown = ", ".join(map(str, order[:6])) + (", ..." if len(order) > 6 else "")
@@ -149,13 +232,6 @@ def _array(argument: Any, found: Specialised, n: int) -> Any:
             "reached from here: give them tensors of the CPU"
         )
     return whole[argument.offset : argument.offset + argument.extent]
-
-
-def _run(found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...], **options: Any) -> None:
-    try:
-        run(found.ir, list(arguments), grid, checked=True, types=found.read.types, **options)
-    except Misstep as misstep:
-        raise KernelFault(told(found, misstep)) from None
 
 
 def told(found: Specialised, misstep: Misstep) -> str:

@@ -1,26 +1,28 @@
 """The kernel that `check` compiles: the user's, with every access looked at.
 
-A pointer becomes the number of the element that it points at. Before each access the numbers are compared with the
-tensor's extent, with themselves in 64 bits (had an offset overflowed, they would differ), and with what has been
-written; a value that is stored is looked at for NaN. A program that finds something wrong notes its number at the place
-of the access, and leaves the access out. What exactly is wrong the interpreter finds out, by running this program.
+A pointer becomes the number of the element that it points at (`pointing.py`). Before each access the numbers are
+compared with the tensor's extent, with themselves in 64 bits (had an offset overflowed, they would differ), with what
+has been written, and with the elements of a view; a value that is stored is looked at for NaN, and read back: another
+lane may have stored into the same place. A program that finds something notes its number at the place of the access,
+and leaves the access out. What exactly is wrong the interpreter finds out, by running this program.
 """
 
 from __future__ import annotations
 
+from math import prod
 from typing import NamedTuple
 
-from ..ir.dtype import DType, bool_, int64, uint8
+from ..backend.reference.positions import position_parts
+from ..ir.dtype import DType, bool_, int16, int32, int64, uint8
 from ..ir.tile import (
     Apply,
     Assert,
     Assign,
     Atomic,
+    Bitcast,
     BroadcastTo,
     Cast,
-    Expand,
     For,
-    Full,
     Gather,
     If,
     Kernel,
@@ -36,64 +38,88 @@ from ..ir.tile import (
     Statement,
     Store,
     Tile,
-    Trans,
     While,
     parts,
 )
-from ..ir.tile_access import statements, walk
+from ..ir.tile_access import roots, statements, walk
 from ..ir.tile_types import Types
+from .pointing import Place, Pointing, Unsupported
 
-EXACT = frozenset({"add", "sub", "mul", "neg", "minimum", "maximum", "floordiv", "truncdiv", "fmod", "mod", "abs"})
-"""Functions that are computed in 64 bits, to see whether they overflow in fewer."""
+BOTH = 1 << 31
+"""What is noted is the number of a program times this, plus that of another one."""
 NOBODY = (1 << 62) - 1
 """Stands where no program has found anything."""
 
 
-class Unsupported(Exception):
-    """The kernel does with pointers what only the interpreter follows."""
+class Watch(NamedTuple):
+    """Parameters of which more is looked at than where they end."""
+
+    unwritten: frozenset[str] = frozenset()
+    """Nobody has written their elements before."""
+    holed: frozenset[str] = frozenset()
+    """They are views, with memory between their elements."""
+    loaded: bool = False
+    """Loads are looked at for NaN too: what a program stores after one is nobody's fault."""
+
+
+class Site(NamedTuple):
+    """Where something is looked at; `wrong` says in general what may be found."""
+
+    statement: Statement
+    wrong: str
+    nan: bool = False
 
 
 class Instrumented(NamedTuple):
-    """`sites` are the statements whose accesses are looked at, in the order of the entries of `faults`."""
+    """`sites` are in the order of the entries of `faults`."""
 
     kernel: Kernel
-    sites: tuple[Statement, ...]
+    sites: tuple[Site, ...]
     extents: tuple[str, ...]
-    shadowed: tuple[str, ...]
+    watch: Watch
 
 
-def instrumented(kernel: Kernel, types: Types, shadowed: frozenset[str]) -> Instrumented:
+def instrumented(kernel: Kernel, types: Types, watch: Watch) -> Instrumented:
     """The kernel with checks; raises Unsupported where it cannot be followed."""
-    maker = _Maker(kernel, types, shadowed)
+    maker = _Maker(kernel, types, watch)
     maker.block(kernel.body, maker.body)
     pointers = tuple([p.name for p in kernel.parameters if p.pointer])
     extra = [Parameter(f"{n}_extent{maker.tail}", int64, False) for n in pointers]
-    extra += [Parameter(f"{n}_written{maker.tail}", uint8) for n in sorted(shadowed)]
+    extra += [Parameter(f"{n}_written{maker.tail}", int32) for n in sorted(watch.unwritten)]
+    extra += [Parameter(f"{n}_inside{maker.tail}", uint8) for n in sorted(watch.holed)]
     parameters = (*kernel.parameters, *extra, Parameter(f"faults{maker.tail}", int64))
     made = Kernel(f"{kernel.name}_checked", parameters, tuple(maker.body), kernel.origin)
-    return Instrumented(made, tuple(maker.sites), pointers, tuple(sorted(shadowed)))
+    return Instrumented(made, tuple(maker.sites), pointers, watch)
 
 
-class _Place(NamedTuple):
-    base: str
-    offset: Tile
-    exact: Tile
+def parted(word: int) -> tuple[int, int]:
+    """The program that found something, and another one that has to do with it (itself, if there is none).
+
+    >>> parted(7 * BOTH + 3)
+    (7, 3)
+    """
+    return divmod(word, BOTH)
 
 
-class _Maker:
-    def __init__(self, kernel: Kernel, types: Types, shadowed: frozenset[str]) -> None:
-        self.types, self.shadowed = types, shadowed
-        self.bases = {p.name: p.name for p in kernel.parameters if p.pointer}
+class _Maker(Pointing):
+    """Statements are made in `here`, one after the other."""
+
+    def __init__(self, kernel: Kernel, types: Types, watch: Watch) -> None:
+        every = list(statements(kernel.body))
         self.known = set(types.variables)
-        self.tail = _tail(self.known)
-        self.sites: list[Statement] = []
+        bases = {p.name: p.name for p in kernel.parameters if p.pointer}
+        super().__init__(types, bases, _followed(kernel), _tail(self.known))
+        self.watch = watch
+        self.locks = any(isinstance(s, Atomic) and s.fn in ("cas", "xchg") for s in every)
+        self.sites: list[Site] = []
         self.loads: dict[int, tuple[Tile, Name]] = {}
         number = Cast(ProgramId(2), int64) * Cast(NumPrograms(1), int64) + Cast(ProgramId(1), int64)
         number = number * Cast(NumPrograms(0), int64) + Cast(ProgramId(0), int64)
-        self.number = self.name("number")
+        self.number, self.tainted = self.name("number"), self.name("tainted")
         self.body: list[Statement] = [Assign(self.number, number)]
+        if watch.loaded:
+            self.body.append(Assign(self.tainted, Literal(False)))
         self.here = self.body
-        self.followed = {s.name for s in statements(kernel.body) if isinstance(s, Assign)}
 
     def name(self, hint: str) -> str:
         made, n = hint, 0
@@ -113,10 +139,10 @@ class _Maker:
             self.here.extend(self.statement(statement))
         self.here = outer
 
-    def inner(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    def inner(self, body: tuple[Statement, ...]) -> list[Statement]:
         made: list[Statement] = []
         self.block(body, made)
-        return tuple(made)
+        return made
 
     def statement(self, s: Statement) -> list[Statement]:
         match s:
@@ -127,22 +153,41 @@ class _Maker:
             case Atomic(fn, pointer, value, mask, expected, name):
                 place, ok = self.access(pointer, None if mask is None else self.value(mask))
                 new = None if expected is None else self.value(expected)
-                return [Atomic(fn, Name(place.base) + place.offset, self.value(value), ok, new, name)]
+                given = self.stored(value, pointer, ok)
+                return [Atomic(fn, Name(place.base) + place.offset, given, ok, new, name)]
             case Print(text, values):
                 return [Print(text, tuple([self.value(v) for v in values]))]
             case Assert(condition):
-                self.report(Apply("invert", (self.value(condition),)), self.types.of(condition).shape)
+                wrong = Apply("invert", (self.value(condition),))
+                self.report(wrong, self.types.of(condition).shape, "the assertion fails")
                 return []
-            case For(index, start, stop, step, body):
-                bounds = [self.value(x) for x in (start, stop, step)]
-                return [For(index, bounds[0], bounds[1], bounds[2], self.inner(body))]
-            case While(condition, body):
-                if any(isinstance(x, Load) for x in walk(condition)):
-                    raise Unsupported
-                return [While(self.value(condition), self.inner(body))]
+            case For():
+                return self.loop(s)
+            case While():
+                return self.repeated(s)
             case If(condition, then, otherwise):
                 chosen = self.value(condition)
-                return [If(chosen, self.inner(then), self.inner(otherwise))]
+                return [If(chosen, tuple(self.inner(then)), tuple(self.inner(otherwise)))]
+
+    def loop(self, s: For) -> list[Statement]:
+        start, stop, step = (self.value(x) for x in (s.start, s.stop, s.step))
+        if not isinstance(step, Literal):
+            wrong = self.keep("wrong", step <= 0)
+            self.report(wrong, (), "the step of the loop is not positive")
+            stop = Apply("where", (wrong, start, stop)) if not isinstance(start, Literal) else stop
+            step = Apply("maximum", (step, Literal(1)))
+        return [For(s.index, start, stop, step, tuple(self.inner(s.body)))]
+
+    def repeated(self, s: While) -> list[Statement]:
+        """What a condition loads is looked at before each turn."""
+        if not any(isinstance(x, Load | Gather) for x in walk(s.condition)):
+            return [While(self.value(s.condition), tuple(self.inner(s.body)))]
+        go = Assign(self.name("go"), self.value(s.condition))
+        body = self.inner(s.body)
+        outer, self.here, self.loads, self.at = self.here, body, {}, s
+        body.append(Assign(go.name, self.value(s.condition)))
+        self.here = outer
+        return [go, While(Name(go.name), tuple(body))]
 
     def assign(self, name: str, value: Tile) -> list[Statement]:
         """The exact value comes first: it may be made from what the name was before."""
@@ -154,79 +199,121 @@ class _Maker:
             exact, offset = self.wide_shape(place.exact, value), self.wide_shape(place.offset, value)
             return [Assign(self.exact_name(name), exact), Assign(name, offset)]
         made: Statement = Assign(name, self.value(value))
-        if t.dtype.kind != "int":
+        if not self.has_exact(name):
             return [made]
+        if self.is_exact(value):
+            return [made, Assign(self.exact_name(name), Cast(Name(name), int64))]
         return [Assign(self.exact_name(name), self.in_64_bits(self.exact(value))), made]
-
-    def exact_name(self, name: str) -> str:
-        """The variable that follows another one in 64 bits."""
-        return f"{name}_exact{self.tail}"
-
-    def in_64_bits(self, x: Tile) -> Tile:
-        return Full((), x, int64) if isinstance(x, Literal) else x
-
-    def wide_shape(self, x: Tile, pointer: Tile) -> Tile:
-        """A number as a tile of the shape that a pointer has."""
-        shape = self.types.of(pointer).shape
-        return Full(shape, x, int64) if isinstance(x, Literal) else x
 
     def store(self, pointer: Tile, value: Tile, mask: Tile | None) -> list[Statement]:
         place, ok = self.access(pointer, None if mask is None else self.value(mask), reads=False)
-        t = self.types.of(pointer)
-        new = self.value(value)
-        if t.dtype.is_float and not isinstance(value, Literal):
-            kept = self.keep("stored", new)
-            self.report(Apply("ne", (kept, kept)) & ok, t.shape)
-            new = kept
-        made: list[Statement] = [Store(Name(place.base) + place.offset, new, ok)]
-        if place.base in self.shadowed:
-            made.append(Store(Name(f"{place.base}_written{self.tail}") + place.offset, Literal(1), ok))
-        return made
+        target, shape = Name(place.base) + place.offset, self.types.of(pointer).shape
+        new = self.stored(value, pointer, ok)
+        self.here.append(Store(target, new, ok))
+        if prod(shape) > 1:
+            new = new if isinstance(new, Literal | Name) else self.keep("stored", new)
+            wrong = self.different(Load(target, ok, new), new, self.types.of(pointer).dtype)
+            self.report(wrong, shape, "a lane stores where another one stores another value")
+        if place.base in self.watch.unwritten:
+            mine = Cast(Name(self.number) + 1, int32)
+            return [Store(Name(f"{place.base}_written{self.tail}") + place.offset, mine, ok)]
+        return []
+
+    def stored(self, value: Tile, pointer: Tile, ok: Tile) -> Tile:
+        """What goes to memory, looked at for NaN."""
+        t, new = self.types.of(pointer), self.value(value)
+        if not t.dtype.is_float or isinstance(value, Literal):
+            return new
+        new = self.keep("new", new)
+        found = _whole("bitor", Apply("ne", (new, new)) & ok, t.shape)
+        if self.watch.loaded:
+            found = found & Apply("invert", (Name(self.tainted),))
+        self.note(found, "a NaN is stored that was not loaded", nan=True)
+        return new
+
+    def different(self, x: Tile, y: Tile, dtype: DType) -> Tile:
+        """Bit by bit: a NaN is not different from itself."""
+        if not dtype.is_float or isinstance(y, Literal):
+            return Apply("ne", (x, y))
+        bits = next(d for d in (int16, int32, int64) if d.bits == dtype.bits)
+        return Apply("ne", (Bitcast(x, bits), Bitcast(y, bits)))
 
     # --- accesses --------------------------------------------------------------------------------
 
-    def access(self, pointer: Tile, mask: Tile | None, reads: bool = True) -> tuple[_Place, Tile]:
-        """The elements of an access, and which of them may be touched."""
+    def access(self, pointer: Tile, mask: Tile | None, reads: bool = True) -> tuple[Place, Tile]:
+        """The elements of an access, and which of them are touched: none, if there is anything wrong with one.
+
+        Tiles of positions are computed again in each use: to keep them costs more.
+        """
         place = self.place(pointer)
         shape = self.types.of(pointer).shape
-        offset = self.keep("at", self.wide_shape(place.offset, pointer))
-        bad = (offset < 0) | (offset >= Name(f"{place.base}_extent{self.tail}")) | Apply("ne", (offset, place.exact))
-        bad = self.keep("bad", bad if mask is None else bad & mask)
-        good: Tile = Apply("invert", (bad,))
-        ok = self.keep("ok", good if mask is None else good & mask)
-        if reads and place.base in self.shadowed:
-            seen = Load(Name(f"{place.base}_written{self.tail}") + offset, ok, Literal(1))
-            bad = bad | Apply("eq", (seen, Literal(0)))
-        self.report(bad, shape)
-        return _Place(place.base, offset, place.exact), ok
+        offset = self.wide_shape(place.offset, pointer)
+        ok = self.touched(self.astray(offset, place), mask, shape, f"{place.base} is left, or an offset overflows")
+        if place.base in self.watch.holed:
+            member = Load(Name(f"{place.base}_inside{self.tail}") + offset, ok, Literal(1))
+            hole = Apply("sub", (Cast(member, int64), Literal(1)))
+            ok = self.touched(hole, ok, shape, f"an access between the elements of {place.base}")
+        if reads and place.base in self.watch.unwritten:
+            self.look_at_writer(place.base, offset, ok, shape)
+        return Place(place.base, offset, place.exact), ok
 
-    def keep(self, hint: str, x: Tile) -> Tile:
+    def astray(self, offset: Tile, place: Place) -> Tile:
+        """A number that is negative if the offset is, or beyond the extent, or not what it is in 64 bits.
+
+        One comparison of all lanes together costs a third of three comparisons of each.
+        """
+        last = Name(f"{place.base}_extent{self.tail}") - 1
+        off = Apply("bitxor", (offset, place.exact))
+        return offset | (last - offset) | off | Apply("neg", (off,))
+
+    def touched(self, bad: Tile, mask: Tile | None, shape: tuple[int, ...], wrong: str) -> Tile:
+        """Reports where a number is negative; the lanes that may be touched."""
+        bad = bad if mask is None else Apply("where", (mask, bad, Literal(0)))
+        found = self.note(_whole("bitor", bad, shape) < 0, wrong)
+        good: Tile = Apply("invert", (found,))
+        return good if mask is None else good & mask
+
+    def look_at_writer(self, base: str, offset: Tile, ok: Tile, shape: tuple[int, ...]) -> None:
+        """Only what this program has written may be read; where programs wait for each other, what any has."""
+        mine = Cast(Name(self.number) + 1, int32)
+        seen = Load(Name(f"{base}_written{self.tail}") + offset, ok, mine)
+        bad = Apply("eq", (seen, Literal(0))) if self.locks else Apply("ne", (seen, mine))
+        self.report(bad, shape, f"an element of {base} is read that this program has not written", seen)
+
+    def keep(self, hint: str, x: Tile) -> Name:
         name = self.name(hint)
         self.here.append(Assign(name, x))
         return Name(name)
 
-    def report(self, bad: Tile, shape: tuple[int, ...]) -> None:
-        """Notes this program at this place if anything is bad."""
+    def report(self, bad: Tile, shape: tuple[int, ...], wrong: str, writer: Tile | None = None) -> None:
+        """Notes this program if anything is bad, and one of those who wrote there."""
+        other = None
+        if writer is not None:
+            other = _whole("maximum", Apply("where", (bad, writer, Literal(0))), shape)
+        self.note(_whole("bitor", bad, shape), wrong, other)
+
+    def note(self, found: Tile, wrong: str, writer: Tile | None = None, nan: bool = False) -> Name:
+        """Notes this program at this place if something was found; whether it was."""
         site = len(self.sites)
-        self.sites.append(self.at)
-        count = 1
-        for extent in shape:
-            count *= extent
-        if shape:
-            flat = bad if len(shape) == 1 else Reshape(BroadcastTo(bad, shape), (count,))
-            bad = Reduce("bitor", flat, 0)
-        note = Atomic("min", Name(f"faults{self.tail}") + site, Name(self.number))
-        self.here.append(If(self.keep("wrong", bad), (note,)))
+        self.sites.append(Site(self.at, wrong, nan))
+        number: Tile = Name(self.number)
+        other = number if writer is None else Apply("where", (writer > 0, Cast(writer, int64) - 1, number))
+        kept = self.keep("wrong", found)
+        self.here.append(If(kept, (Atomic("min", Name(f"faults{self.tail}") + site, number * BOTH + other),)))
+        return kept
 
     def load(self, x: Load) -> Tile:
         found = self.loads.get(id(x))
         if found is None:
             mask = None if x.mask is None else self.value(x.mask)
             place, ok = self.access(x.pointer, mask)
-            dtype = self.types.of(x).dtype
-            other = poison(dtype) if x.other is None else self.value(x.other)
+            t = self.types.of(x)
+            other = poison(t.dtype) if x.other is None else self.value(x.other)
             made = self.keep("loaded", Load(Name(place.base) + place.offset, ok, other))
-            assert isinstance(made, Name)
+            if t.dtype.is_float and self.watch.loaded:
+                nan: Tile = Apply("ne", (made, made))
+                nan = nan & ok if x.other is None and mask is not None else nan
+                self.here.append(Assign(self.tainted, Name(self.tainted) | _whole("bitor", nan, t.shape)))
             found = self.loads[id(x)] = (x, made)
         return found[1]
 
@@ -238,62 +325,36 @@ class _Maker:
             return x
         made = {id(part): self.value(part) for part in parts(x)}
         if isinstance(x, Gather):
-            index = made[id(x.index)]
-            self.report((index < 0) | (index >= self.types.of(x.x).shape[x.axis]), self.types.of(x).shape)
+            made[id(x.index)] = self.gathered(made[id(x.index)], self.types.of(x.x).shape[x.axis], x)
         return x.replaced(**{n: _swapped(x.__dict__[n], made) for n in x.children})  # type: ignore[no-any-return]
 
-    # --- where pointers point --------------------------------------------------------------------
+    def gathered(self, index: Tile, extent: int, x: Gather) -> Tile:
+        """The numbers of elements that there are."""
+        wrong = self.keep("wrong", (index < 0) | (index >= extent))
+        self.report(wrong, self.types.of(x).shape, "an element is gathered that is outside its axis")
+        return Apply("where", (wrong, Literal(0), index))
 
-    def place(self, x: Tile) -> _Place:
-        match x:
-            case Name(name) if name in self.bases:
-                base = self.bases[name]
-                if base == name:
-                    return _Place(base, Literal(0), Literal(0))
-                return _Place(base, Name(name), Name(self.exact_name(name)))
-            case Apply("add" | "sub" as fn, (y, z)):
-                pointer, distance = (y, z) if self.types.of(y).pointer else (z, y)
-                place = self.place(pointer)
-                step = self.value(distance) if isinstance(distance, Literal) else Cast(self.value(distance), int64)
-                exact = self.exact(distance)
-                return _Place(place.base, Apply(fn, (place.offset, step)), Apply(fn, (place.exact, exact)))
-            case Expand() | BroadcastTo() | Reshape() | Trans():
-                place = self.place(x.x)
-                return _Place(
-                    place.base,
-                    x.replaced(x=self.wide_shape(place.offset, x.x)),
-                    x.replaced(x=self.wide_shape(place.exact, x.x)),
-                )
-        raise Unsupported
 
-    def exact(self, x: Tile) -> Tile:
-        """An integer expression as it would be in 64 bits all the way."""
-        match x:
-            case Literal():
-                return x
-            case Name(name) if self.has_exact(name):
-                return Name(self.exact_name(name))
-            case Apply(fn, args) if fn in EXACT and self.types.of(x).dtype.kind == "int":
-                return Apply(fn, tuple([self.exact(a) for a in args]))
-            case Apply("where", (condition, y, z)) if self.types.of(x).dtype.kind == "int":
-                return Apply("where", (self.value(condition), self.exact(y), self.exact(z)))
-            case Cast(y, dtype) if dtype is int64 and self.types.of(y).dtype.kind == "int":
-                return self.in_64_bits(self.exact(y))
-            case Expand() | BroadcastTo() | Reshape() | Trans():
-                return x.replaced(x=self.in_64_bits(self.exact(x.x)))  # type: ignore[no-any-return]
-            case Full(shape, value, dtype) if dtype.kind == "int":
-                return Full(shape, self.exact(value), int64)
-        return Cast(self.value(x), int64)
+def _followed(kernel: Kernel) -> frozenset[str]:
+    """The variables that positions are made of."""
+    found = position_parts(kernel)
+    assigned = {s.name for s in statements(kernel.body) if isinstance(s, Assign)}
+    every = walk(*[x for s in statements(kernel.body) for x in roots(s)])
+    return frozenset(x.name for x in every if isinstance(x, Name) and id(x) in found) & assigned
 
-    def has_exact(self, name: str) -> bool:
-        """Whether a variable is followed in 64 bits: all signed ones but parameters and the counters of loops."""
-        return self.types.variables[name].dtype.kind == "int" and name in self.followed
+
+def _whole(fn: str, x: Tile, shape: tuple[int, ...]) -> Tile:
+    """A tile of a shape as one number."""
+    if not shape:
+        return x
+    flat = x if len(shape) == 1 else Reshape(BroadcastTo(x, shape), (prod(shape),))
+    return Reduce(fn, flat, 0)
 
 
 def _tail(known: set[str]) -> str:
     """What our names end with, so that the user has none of them."""
     tail = ""
-    words = ("exact", "extent", "written")
+    words = ("exact", "extent", "written", "inside")
     while f"faults{tail}" in known or any(f"{name}_{word}{tail}" in known for name in known for word in words):
         tail += "_"
     return tail

@@ -13,6 +13,7 @@ from ..ir.graph import TensorType
 from ..ir.tile import Kernel, Name, Parameter
 from ..ir.tile_access import Accesses, accesses
 from ..ir.tile_types import TileType
+from ..jitted.function import kernels
 from ..lazy.evaluation import is_recorded
 from ..lazy.handle import Handle, mode
 from ..runtime.bounds import limit
@@ -23,10 +24,11 @@ from .checking import check as run_checked
 from .checking import race as run_in_orders
 from .forms import assembly, source
 from .frames import KernelBase
-from .instrumented import Instrumented, Unsupported, instrumented
+from .instrumented import Instrumented, Watch, instrumented
 from .measuring import seconds_of
 from .moving import moved_apart
 from .naming import reductions_named
+from .pointing import Unsupported
 from .reader import Read, read
 from .recording import not_in_a_launch, record
 from .report import Report, report
@@ -84,7 +86,7 @@ class Specialised:
         self.parameters = parameters
         self.accesses: Accesses = accesses(made.kernel, made.types)
         self.compiled: dict[str, CompiledKernel] = {}
-        self.watched: dict[frozenset[str], tuple[Instrumented, CompiledKernel] | None] = {}
+        self.watched: dict[Watch, tuple[Instrumented, CompiledKernel] | None] = {}
         self.last: Launched | None = None
         self.owner = owner
         self._fast: Kernel | None = None
@@ -100,16 +102,16 @@ class Specialised:
             self._fast = reductions_named(moved_apart(self.ir, self.read.types), self.read.types)
         return self._fast
 
-    def checked(self, unwritten: frozenset[str]) -> tuple[Instrumented, CompiledKernel] | None:
+    def checked(self, watch: Watch) -> tuple[Instrumented, CompiledKernel] | None:
         """The kernel with its accesses looked at, compiled for the CPU; None if only the interpreter can follow it."""
-        if unwritten not in self.watched:
+        if watch not in self.watched:
             try:
-                made = instrumented(self.ir, self.read.types, unwritten)
+                made = instrumented(self.ir, self.read.types, watch)
             except Unsupported:
-                self.watched[unwritten] = None
+                self.watched[watch] = None
             else:
-                self.watched[unwritten] = (made, device("cpu").compile(made.kernel))
-        return self.watched[unwritten]
+                self.watched[watch] = (made, device("cpu").compile(made.kernel))
+        return self.watched[watch]
 
     def on(self, place: str) -> CompiledKernel:
         """The kernel, compiled for a device."""
@@ -259,7 +261,7 @@ class KernelFunction(KernelBase, Launchable):
                 buffers = [m.window() if isinstance(m, Memory) else m for m in memories]
                 found.on(place)(buffers, extents)
             elif how == "check":
-                run_checked(found, memories, extents, fresh & found.accesses.stored)
+                run_checked(found, memories, extents, fresh)
             else:
                 run_in_orders(found, memories, extents)
 
@@ -277,6 +279,8 @@ class KernelFunction(KernelBase, Launchable):
         ]
         refuse_overlap(self.fn.__name__, memories, stored)
         by_name: dict[str, Memory] = dict(memories)
+        for alias, name in call.same.items():
+            by_name[name] = by_name[name].joined(by_name[alias])
         by_name |= {p.name: Memory(all_memory(device_of(self, call.given)), 0, 0, 1) for p in found.read.hidden}
         numbers = {p.name: x for p, x in zip(call.parameters, call.given, strict=True) if not isinstance(x, Handle)}
         return [by_name[p.name] if p.pointer else numbers[p.name] for p in found.ir.parameters]
@@ -324,6 +328,9 @@ class KernelFunction(KernelBase, Launchable):
 
     def __repr__(self) -> str:
         return f"<kernel {self.fn.__name__}{self.shown_signature}>"
+
+
+kernels.append(KernelFunction)
 
 
 def kernel(fn: Callable[..., Any] | None = None, **hints: Any) -> Any:

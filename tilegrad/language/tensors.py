@@ -54,32 +54,29 @@ class Memory(NamedTuple):
     offset: int
     extent: int
     itemsize: int
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] | None = None
+    """Of a view: its elements may lie apart, or in one place."""
 
     @property
     def address(self) -> tuple[int, int]:
         return id(self.buffer), self.offset
 
+    def joined(self, other: Memory) -> Memory:
+        """The memory of two tensors that begin at one place."""
+        longer = max(self, other, key=lambda memory: memory.extent)
+        return self if other == self else longer._replace(shape=(), strides=None)
+
     def window(self) -> Buffer:
         return Window(self.buffer, self.offset * self.itemsize) if self.offset else self.buffer
 
 
-class AllMemory(Buffer):
-    """All that a device has an address for, for pointers that are made of addresses."""
-
-    __slots__ = ()
-
-    def __init__(self, place: str) -> None:
-        self.device, self.bytes, self.address, self.memory = device(place), 0, 0, None
-
-    def __del__(self) -> None:
-        pass  # nothing of its own
-
-
 def all_memory(place: str) -> Buffer:
-    """The memory of a device from address 0 on."""
-    if device(place).limits is None or place == "reference":
+    """The memory of a device from address 0 on, for pointers that are made of addresses."""
+    found = device(place)
+    if found.everything is None:
         raise KernelLaunchError(f"a pointer is made of an address (tl.pointer_type), and the device {place} has none")
-    return AllMemory(place)
+    return found.everything
 
 
 def refuse_addresses(name: str, hidden: Sequence[Parameter], where: str) -> None:
@@ -113,7 +110,7 @@ def memory_of(x: Any) -> Memory:
     found: Any = layout(x)
     shape: Any = value.shape
     span = 1 + sum((n - 1) * s for n, s in zip(shape, found.strides, strict=True)) if 0 not in shape else 0
-    return Memory(whole.buffer, int(found.offset), span, value.type.dtype.bytes)
+    return Memory(whole.buffer, int(found.offset), span, value.type.dtype.bytes, shape, found.strides)
 
 
 def prepare_write(name: str, parameter: str, x: Any) -> Value:
@@ -220,8 +217,8 @@ def written(
 
 def unwritten(call: Any) -> frozenset[str]:
     """The parameters whose tensors were made by `empty`, and never written or read since."""
-    pairs = zip(call.parameters, call.given, strict=True)
-    return frozenset(p.name for p, x in pairs if isinstance(x, Handle) and "arbitrary" in x.own_value().__dict__)
+    pairs = [(p.name, x) for p, x in zip(call.parameters, call.given, strict=True) if isinstance(x, Handle)]
+    return frozenset(n for n, x in pairs if "arbitrary" in (x.base().current() if x._moves else x.own_value()).__dict__)
 
 
 def refuse_overlap(name: str, memories: Sequence[tuple[str, Memory]], stored: frozenset[str]) -> None:

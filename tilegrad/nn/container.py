@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, overload
 
-from ..errors import check_callable
+from ..errors import ArgumentError, check_callable
 from .module import Module
 from .parameter import Parameter
 
@@ -94,6 +94,16 @@ class Sequential(_Row):
 
     def __add__(self, other: Sequential) -> Sequential:
         return Sequential(*self, *other)
+
+    def __mul__(self, other: int) -> Sequential:
+        if not isinstance(other, int) or other <= 0:
+            raise ArgumentError(f"a Sequential times {other!r}: give how many times, a whole number from 1")
+        return Sequential(*list(self) * other)
+
+    __rmul__ = __mul__
+
+    def __imul__(self, other: int) -> Self:
+        return self.extend(list(self * other)[len(self) :])
 
 
 class ModuleList(_Row):

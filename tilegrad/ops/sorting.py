@@ -18,6 +18,7 @@ from ..ir.scalar import Expr, apply, bitcast, const
 from ..ir.scalar import cast as cast_element
 from ..ir.scalar import where as choose
 from ..ir.size import product
+from ..runtime.device import device
 from .base import Unary
 from .bits import bitwise_xor, shift_right
 from .broadcasting import fill, normal_axis, reshape, shown
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 
 MOST_KEPT = 128
 """So many least keys are kept in order while a row is read; for more the row is sorted."""
+MOST_COUNTED = 1 << 17
+"""Keys of a row up to which, on a device of many instances, each is compared with all others."""
+COUNTED, COMPARED = 32, 128
+"""Keys that an instance finds the places of, and how many it compares them with at a time."""
 LEAST = {int32: -(1 << 31), int64: -(1 << 63)}
 
 
@@ -104,9 +109,30 @@ class SortedKeys(Opaque):
 
         row = self.keys.shape[-1]
         rows = product(self.keys.shape[:-1])
+        if isinstance(row, int) and 0 < row <= MOST_COUNTED and device(self.type.device).grain.powers:
+            text = COUNT_KEYS.replace("LENGTH", str(row)).replace("KEYS", str(COUNTED)).replace("STEP", str(COMPARED))
+            return tile_code(text, {"keys": self.keys.type}, self.type, (Tiles(rows, 1), Tiles(row, COUNTED)))
         text = SORT_KEYS.replace("LENGTH", written(row))
         return tile_code(text, {"keys": self.keys.type}, self.type, (Tiles(rows, 1),))
 
+
+COUNT_KEYS = """
+@tg.kernel
+def count_keys(PARAMETERS):
+    # The place of a key is how many come before it. Each is counted alone: many instances are sooner done than a merge.
+    begin = tl.program_id(0).to(tl.int64) * LENGTH
+    entry = tl.program_id(1) * KEYS + tl.arange(0, KEYS)
+    key = tl.load(keys + (begin + entry), mask=entry < LENGTH)
+    before = tl.zeros((KEYS,), dtype=tl.int32)
+    for first in range(0, LENGTH, STEP):
+        other = first + tl.arange(0, STEP)
+        theirs = tl.load(keys + (begin + other), mask=other < LENGTH, other=2147483647)
+        sooner = (other < LENGTH)[None, :] & (theirs[None, :] == key[:, None]) & (other[None, :] < entry[:, None])
+        before += tl.sum(((theirs[None, :] < key[:, None]) | sooner).to(tl.int32), axis=1)
+    place = begin * 2 + before.to(tl.int64)
+    tl.store(out + place, entry.to(tl.int64), mask=entry < LENGTH)
+    tl.store(out + (place + LENGTH), key.to(tl.int64), mask=entry < LENGTH)
+"""
 
 SORT_KEYS = """
 @tg.kernel

@@ -47,6 +47,7 @@ class Settings:
     def __init__(self, group: Group, names: Iterable[str]) -> None:
         self.group = group
         self.names = tuple(n for n in names if n != "params")
+        self.others = tuple(n for n in self.names if n != "lr")
         self.tensors: dict[tuple[str, int], Tensor] = {}
         if state.trace is not None:
             state.trace.guards.append((self.form, self.form()))
@@ -54,7 +55,8 @@ class Settings:
     def form(self) -> tuple[Any, ...]:
         """What of the settings decides which operations the update has."""
         group = self.group
-        return tuple([_form(group.get(n)) for n in self.names if n != "lr" or isinstance(group[n], Tensor)])
+        names = self.names if isinstance(group["lr"], Tensor) else self.others
+        return tuple([_form(x) if (x := group.get(n)).__class__ is not bool else x for n in names])
 
     def uses(self, name: str) -> bool:
         """Whether a switch is on, or a number is not 0."""

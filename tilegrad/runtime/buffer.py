@@ -33,6 +33,18 @@ class Buffer:
         return f"<{self.bytes} bytes on {self.device.name}>"
 
 
+class Everything(Buffer):
+    """All that a device has addresses for, from address 0 on."""
+
+    __slots__ = ()
+
+    def __init__(self, device: Device) -> None:
+        self.device, self.bytes, self.address, self.memory = device, 0, 0, None
+
+    def __del__(self) -> None:
+        pass  # nothing of its own
+
+
 class Usage:
     """How much memory of a device is in use."""
 

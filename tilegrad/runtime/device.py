@@ -145,6 +145,11 @@ class Device(ABC):
         return Statistics(usage.live, usage.peak, usage.live, usage.allocations)
 
     @property
+    def everything(self) -> Buffer | None:
+        """All memory, for pointers that are made of addresses; None where there are no addresses."""
+        return None
+
+    @property
     def machine(self) -> str:
         """The hardware in words: what times that were measured here are for."""
         return self.name

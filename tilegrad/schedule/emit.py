@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ..ir import tile
-from ..ir.dtype import DType, bool_, int32, int64
+from ..ir.dtype import DType, bool_, float32, int32, int64
 from ..ir.functions import REDUCERS, identity
 from ..ir.graph import Value
 from ..ir.position import bounds
@@ -25,9 +25,11 @@ from ..ir.scalar import (
     Scan,
     Symbol,
     apply,
+    cast,
     const,
     facts,
     parts,
+    reduce,
     size,
     walk,
 )
@@ -43,6 +45,27 @@ LONGEST_DESCENT = 60
 Axes = tuple[Index, ...]
 
 
+def beyond(guard: Expr, index: Index) -> Expr:
+    """What a guard says inside of a reduction along an index: outside, the index is that of the element.
+
+    >>> from ..ir.scalar import fresh_index
+    >>> i, k = fresh_index(3), fresh_index(3)
+    >>> of_i, of_k = apply("lt", i, const(2, int64)), apply("lt", k, const(2, int64))
+    >>> beyond(apply("bitand", of_i, of_k), k) is of_i
+    True
+    """
+    if guard is TRUE or not any(part is index for part in walk(guard)):
+        return guard
+    match guard:
+        case Apply("bitand", (x, y)):
+            left, right = beyond(x, index), beyond(y, index)
+            return right if left is TRUE else left if right is TRUE else apply("bitand", left, right)
+    if sum(isinstance(part, Index) for part in walk(guard)) == 1 and not facts(guard).data:
+        return TRUE
+    # what is reduced serves all elements along the index: it is wanted where one of them wants it
+    return apply("gt", reduce("maximum", index, cast(guard, float32)), const(0, float32))
+
+
 class Emitter:
     """Writes the body of a kernel. `axes` are the indices that run along tile axes, in their order."""
 
@@ -54,6 +77,8 @@ class Emitter:
         self.known: dict[tuple[Expr, Expr], tuple[Tile, Axes]] = {}
         self._level = 0
         self.variables: dict[Index, str] = {}
+        self.long: set[str] = set()
+        """Positions in int64, by name."""
         self.bound: dict[Index, Dim] = {}
         """The extents of the axes that tiles overhang: there, elements are masked."""
         self.begins: dict[Index, Tile] = {}
@@ -80,6 +105,8 @@ class Emitter:
 
     def assign(self, stem: str, value: Tile) -> Name:
         name = self.fresh(stem)
+        if self._is_wide(value):
+            self.long.add(name)
         self.body.append(Assign(name, value))
         return Name(name)
 
@@ -169,11 +196,11 @@ class Emitter:
                 fn = "mul" if fn in PRECISION_OF else fn  # what no dot computes is as exact as it can be
                 return self._applied(fn, [self.emit(a, guard) for a in args], args)
             case Reduce(fn, index, body):
-                value, axes = self.inside(fn, index, body, *self.emit(body, guard))
+                value, axes = self.inside(fn, index, body, *self.emit(body, beyond(guard, index)))
                 return self._reduced(fn, index, value, axes, body.dtype)
             case Scan(fn, index, body, at):
                 assert at is index
-                return self._scanned(fn, index, body, *self.emit(body, guard))
+                return self._scanned(fn, index, body, *self.emit(body, beyond(guard, index)))
         raise NotImplementedError(str(e))
 
     def _scanned(self, fn: str, index: Index, body: Expr, value: Tile, axes: Axes) -> tuple[Tile, Axes]:
@@ -241,6 +268,17 @@ class Emitter:
             return tile.Cast(value, int64)
         return value
 
+    def _is_wide(self, value: Tile) -> bool:
+        """Whether a position is in int64 after all, since one of its parts does not fit in int32."""
+        match value:
+            case tile.Cast(_, dtype):
+                return dtype is int64
+            case tile.Apply(_, args):
+                return any(self._is_wide(x) for x in args)
+            case Name(name):
+                return name in self.long
+        return False
+
     def _is_position(self, e: Expr) -> bool:
         known = facts(e)
         return not known.data and not known.symbols
@@ -290,7 +328,8 @@ class Emitter:
         """An offset as a tile that has all of the axes, as what meets a mask must."""
         shape = tuple(self.block[a] for a in every)
         if not axes:
-            dtype = int32 if isinstance(where, Literal) or self._is_position(offset) else int64
+            short = isinstance(where, Literal) or (self._is_position(offset) and not self._is_wide(where))
+            dtype = int32 if short else int64
             return tile.Full(shape, where, dtype) if every else where
         lifted = self.lift(where, axes, every)
         return lifted if len(axes) == len(every) else tile.BroadcastTo(lifted, shape)

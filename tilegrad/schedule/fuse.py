@@ -15,6 +15,7 @@ from ..ir.size import Dim, product
 from ..ops.outside import Outside
 from ..runtime.grain import Grain
 from .across import in_blocks
+from .again import computed_again
 from .group import Group, Kind, Mapping, Schedule, Store, merged
 from .inline import RECOMPUTED, Element, elements, typical, weight_of
 from .nests import nest
@@ -92,6 +93,8 @@ class _Fusion:
             whole = isinstance(group.members[0].value, Outside)  # a call gives all of its outputs, wanted or not
             stored = tuple(m.value for m in group.members if whole or m.value in needed)
             groups.append(group.replaced(stored=stored, after=tuple(self.waits[number] - set(group.values()))))
+        if self.grain.powers:
+            groups = computed_again(groups, frozenset(outputs))
         apart = tuple((p, c, why) for (p, c), why in self.apart.items() if self.place[p] != self.place[c])
         return Schedule(self.graph.inputs, self.graph.outputs, tuple(groups), apart, (), self.grain)
 

@@ -18,6 +18,7 @@ from ..ir.scalar import Expr, Index, Position, Read, const, facts, substitute
 from ..ir.size import Dim, Size, product
 from ..ops.cast import Cast
 from ..runtime.grain import Grain
+from .picked import picked
 from .products import SHORT
 
 WEIGHTS = {"free": 0, "cheap": 1, "dear": 8}
@@ -78,6 +79,8 @@ def elements(graph: Graph, grain: Grain = Grain()) -> dict[Value, Element]:
             nodes[value] = Element(canonical(value.shape), const(0, int64))
             continue
         element = compose(value, inlined) if value.op != "laid" else _laid(value, inlined)
+        if grain.powers:
+            element = Element(element.position, picked(element.expr))
         known = facts(element.expr)
         weight = WEIGHTS[value.cost] + sum(weights.get(x, 0) for x in value.inputs)
         if value in kept or known.loops or _is_kept(value, weight, known.reads, consumers):

@@ -31,6 +31,7 @@ from ..runtime.grain import Grain
 from .along import EVEN, laid_along
 from .overlaid import overlaid
 from .share import moved
+from .tables import by_rows
 from .winograd import by_fewer_products
 
 FEW_BYTES = 64
@@ -75,7 +76,8 @@ def laid(graph: Graph, grain: Grain = Grain()) -> Graph:
 
 
 def _laid_out(value: Value, piece: int) -> Value | None:
-    """A convolution as products of lines, if it is one, and all of its extents are known; other products `along`."""
+    """A convolution as products of lines, if it is one, and all of its extents are known; other products `along`, and
+    gradients of tables `by_rows`."""
     match value:
         case Convolve(x, w, axes) if _fits(value, w, axes):
             return _product(x, w, axes, piece, value.precision)
@@ -87,7 +89,7 @@ def _laid_out(value: Value, piece: int) -> Value | None:
             return reshape(made, value.shape)
         case ConvolveWeight(x, y, axes) if _fits(value, value, axes):
             return _weight(x, y, axes, piece, value.precision)
-    return laid_along(value)
+    return laid_along(value) or by_rows(value)
 
 
 def _fits(value: Value, weight: Value, axes: Windows) -> bool:

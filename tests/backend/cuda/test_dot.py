@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.backend.cuda import emulated
-from tilegrad.backend.cuda.build import ARCHITECTURES, Built, built
+from tilegrad.backend.cuda.build import ARCHITECTURES, Built, built, kernel_source
 from tilegrad.backend.cuda.code.dot import Products
 from tilegrad.backend.cuda.code.dot_ahead import Ahead
 from tilegrad.backend.cuda.code.dot_group import Grouped
@@ -175,6 +175,31 @@ def test_every_sum_has_one_place(kind: str, m: int, n: int) -> None:
     used = [(d.stride, d.extent) for digits in layout.axes for d in digits if d.stride is not None]
     assert sorted(stride * (extent - 1) for stride, extent in used)[-1] < found.threads
     assert sum(stride * (extent - 1) for stride, extent in used) == found.threads - 1
+
+
+@pytest.mark.parametrize("k", [16, 64, 128, 144, 208, 240, 336])
+def test_a_group_multiplies_all_that_there_is(k: int) -> None:
+    """Steps beyond the end of the sum are left out, where the turns of its loop are written out, and no others."""
+    kernel = product(128, 128, k, (128, 128, min(64, k)), masked=k % 64 != 0)
+    if k == 64:  # what is no loop becomes one of one turn
+        lines = str(kernel).split("\n")
+        at = next(n for n, line in enumerate(lines) if "for k in" in line)
+        lines[at : at + 5] = [line[4:].replace("k + tl", "tl") for line in lines[at + 1 : at + 5]]
+        kernel = parse("\n".join(lines))
+    text = kernel_source(kernel, "sm_90a")
+    if "begin_products" not in text:
+        assert k < 64
+        return
+    loop = re.findall(r"for \(int (\w+) = 0; \w+ < (\d+); \w+ \+= (\d+)\)", text.split("settle(acc);")[1])[0]
+    index, stop, step = loop[0], int(loop[1]), int(loop[2])
+    guard = re.search(r"if \((.*)\) multiply\(", text)
+    made = [
+        (at, n)
+        for at in range(0, stop, step)
+        for n in range(4)
+        if guard is None or eval(guard[1], {index: at, "step": n})
+    ]
+    assert len(made) == (-(-k // 16) if k < 4 * 64 and k % 64 else -(-k // 64) * 4)
 
 
 # --- compiled ------------------------------------------------------------------------------------

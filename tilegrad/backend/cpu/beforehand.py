@@ -299,7 +299,7 @@ def turns_of(kernel: Kernel, types: Types, target: Target, plain: bool = False) 
                 dot, loop, count = dots[0], s, -(-stop // step)
             case _:
                 return []
-        form = form_of(target, types, dot)
+        form = form_of(target, types, dot, bool(found) and found[0].form.parts > 0)
         if form is None and plain and _is_float32(dot, types):
             form = PLAIN
         if form is None or (found and form is not found[0].form):

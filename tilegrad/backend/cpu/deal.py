@@ -44,6 +44,8 @@ class Call(NamedTuple):
     bytes: int = 0
     """What its buffers have together."""
     operations: float = 0.0
+    prepares: bool = False
+    """Whether it is a part of the next one, for those who look at launches."""
 
     def apart(self, other: Call) -> bool:
         """Whether the two may run at once. Who does not say what it writes is apart from nobody."""

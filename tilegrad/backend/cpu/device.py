@@ -14,7 +14,7 @@ from ...ir.dtype import DType
 from ...ir.precision import Precision
 from ...ir.program import Program
 from ...ir.tile import Kernel
-from ...runtime.buffer import Buffer
+from ...runtime.buffer import Buffer, Everything
 from ...runtime.device import CompiledKernel, Device, Executable, Statistics
 from ...runtime.grain import MATRIX_UNIT, Grain, few_large
 from .memory import BorrowedBuffer, PoolBuffer, address_of, copied, fill, view
@@ -39,6 +39,10 @@ class CpuDevice(Device):
     def allocate(self, bytes: int) -> PoolBuffer:
         blocks = self.pool.blocks(bytes)
         return PoolBuffer(self, bytes, blocks, self.pool.take(blocks))
+
+    @property
+    def everything(self) -> Buffer:
+        return Everything(self)
 
     def maker(self, bytes: int) -> Callable[[], PoolBuffer]:
         from .moulds import maker  # loads what makes machine code

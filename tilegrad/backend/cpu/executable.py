@@ -43,15 +43,19 @@ class CpuExecutable(Executable):
     """A compiled program."""
 
     def __init__(self, device: CpuDevice, program: Program, steady: Set[str] = frozenset()) -> None:
-        program = beforehand(with_borders(program), target(), steady)
+        program = with_borders(program)
+        made = beforehand(program, target(), steady)
         if steady:
-            first, program = parted(program, steady)
+            first, made = parted(made, steady)
+            program = made
             if first is not None:
                 places = tuple([program.inputs.index(name) for name in first.inputs])
                 self.steady = Steady(CpuExecutable(device, first), places)
         super().__init__(program)
         self.device = device
-        self.code = built([step.kernel for step in program.steps if isinstance(step, Launch)])
+        self.made = made
+        """The program as it runs: with launches that only pack operands."""
+        self.code = built([step.kernel for step in self.made.steps if isinstance(step, Launch)])
         self._bindings: OrderedDict[tuple[int, ...], Runner] = OrderedDict()
 
     def bound(self, sizes: Mapping[str, int] = {}) -> Runner:
@@ -66,7 +70,7 @@ class CpuExecutable(Executable):
         return runner
 
     def _binding(self, key: tuple[int, ...]) -> Binding:
-        return Binding(self.device, self.program, self.code, dict(zip(self.program.sizes, key, strict=True)))
+        return Binding(self.device, self.made, self.code, dict(zip(self.program.sizes, key, strict=True)))
 
 
 def with_borders(program: Program) -> Program:
@@ -202,6 +206,9 @@ class _Learner:
         table = self._measuring()
         table.run(*data)
         times = table.times
-        for call, start, stop in zip(self.calls, times, times[1:], strict=False):
-            events.emit("launch", call.name, "cpu", start, stop, call.bytes, call.operations)
+        begun = times[0]
+        for call, stop in zip(self.calls, times[1:], strict=False):
+            if not call.prepares:
+                events.emit("launch", call.name, "cpu", begun, stop, call.bytes, call.operations)
+                begun = stop
         events.emit("run", self.binding.name, "cpu", times[0], times[-1])

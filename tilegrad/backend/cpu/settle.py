@@ -83,6 +83,8 @@ class _Settler:
                     values = [known(a, self.sizes) if isinstance(a, Size) else a for a in arguments]
                     extents = [tiles.count(self.sizes) for tiles in grid]
                     self._add(kernel.name, address(kernel), values, extents, written(kernel, values), work)
+                    if isinstance(kernel, Packing) and self.calls:
+                        self.calls[-1] = self.calls[-1]._replace(prepares=True)
                 case Copy(source, target):
                     bytes = self.bytes(source)
                     work = OPERATIONS * COPIED / BYTES

@@ -24,7 +24,7 @@ from ...runtime.once import lock
 from .choosing import Choices
 from .driver import Driver, DriverFault
 from .functions import Functions
-from .memory import CudaBuffer, Memory, Tally
+from .memory import AllMemory, CudaBuffer, Memory, Tally
 from .properties import properties
 from .queues import Queue, here
 from .reports import accused, readable, summary
@@ -149,6 +149,10 @@ class CudaDevice(Device):
                     self.driver.end_graph(*self.graphs_ended.pop())
 
     # --- memory --------------------------------------------------------------------------------
+
+    @property
+    def everything(self) -> CudaBuffer:
+        return AllMemory(self, self.queue)
 
     def allocate(self, bytes: int) -> CudaBuffer:
         queue = self.queue

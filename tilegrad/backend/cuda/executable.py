@@ -69,7 +69,15 @@ class Binding:
         self.lock = RLock()
         """Held while arguments are patched and started; taken before the lock of a queue."""
 
-    def __call__(self, inputs: Sequence[Buffer]) -> tuple[Buffer, ...]:
+    @property
+    def can_keep(self) -> bool:
+        """Whether the first results are memory of their own, of which the last may be given to the next run to be
+        written again."""
+        inputs, made, results = self.plan.inputs, len(self.made), list(self.plan.results)
+        return results[:made] == list(range(inputs, inputs + made)) and all(n < inputs for n in results[made:])
+
+    def __call__(self, inputs: Sequence[Buffer], kept: Sequence[Buffer] = ()) -> tuple[Buffer, ...]:
+        """Runs it; `kept` is memory for the last results, if there is some that nobody else has."""
         device, plan = self.device, self.plan
         queue = device.queue
         given: Sequence[CudaBuffer] = inputs  # type: ignore[assignment]
@@ -80,8 +88,13 @@ class Binding:
             x = given[n]
             if x.readers or x.queue is not queue:
                 queue.writes(x)
-        take, before = device.memory.take, self.data[plan.inputs :]
-        made = [take(queue, bytes, size, old) for (bytes, size), old in zip(self.made, before, strict=False)]
+        again: Sequence[CudaBuffer] = kept  # type: ignore[assignment]
+        for x in again:
+            if x.readers or x.queue is not queue:
+                queue.writes(x)
+        take, count = device.memory.take, len(self.made) - len(kept)
+        wanted = zip(self.made[:count], self.data[plan.inputs :], strict=False)
+        made = [*[take(queue, bytes, size, old) for (bytes, size), old in wanted], *again]
         everything = [*given, *made]
         if plan.steps:
             if plan.arena:
@@ -153,6 +166,9 @@ class Binding:
             launch(step.call, stream)
 
     def _as_graph(self, queue: Queue, data: list[int], inputs: Sequence[CudaBuffer]) -> None:
+        if self.graph is not None and self.graph.data == data:
+            self.device.driver.launch_graph(self.graph.executable, queue.handle)
+            return
         distinct = not self.plan.updated or len({x.address for x in inputs}) == len(inputs)
         graph = self.graph
         if graph is not None and graph.distinct and not distinct:

@@ -77,6 +77,22 @@ class CudaBuffer(Buffer):
             blocks.append(self.address)
 
 
+class AllMemory(CudaBuffer):
+    """All that a GPU has addresses for. What works on it is in order with what its own queue does."""
+
+    __slots__ = ()
+
+    def __init__(self, device: CudaDevice, queue: Queue) -> None:
+        self.device, self.bytes, self.address, self.memory = device, 0, 0, None
+        self.queue, self.written, self.readers = queue, 0, ()
+
+    def move(self, queue: Queue) -> None:
+        self.queue = queue
+
+    def __del__(self) -> None:
+        pass  # nothing of its own
+
+
 class Tally(Usage):
     """Counts bytes without a lock: what comes and goes is noted in order, and added up later."""
 

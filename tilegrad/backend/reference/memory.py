@@ -19,6 +19,16 @@ class Pointer(NamedTuple):
     offsets: Any
 
 
+class View(NamedTuple):
+    """What a checked run is told of memory that a view stands for."""
+
+    inside: Any
+    """Which places are elements of the view."""
+    shared: bool
+    """Whether two of its elements are one place."""
+    text: str
+
+
 class Fault(Exception):
     """What is wrong with a lane; the interpreter adds where it happened."""
 
@@ -37,13 +47,19 @@ class Memory:
     def __init__(self, name: str, array: Any) -> None:
         self.name, self.array = name, array
         self.history: History | None = None
+        self.view: View | None = None
 
     def inside(self, offsets: Any, active: Any) -> None:
         outside = active & ((offsets < 0) | (offsets >= self.array.size))
         if outside.any():
             lane = first(outside)
-            reason = f"index {offsets[lane]} is outside {self.name}, which has {self.array.size} elements"
-            raise Fault(lane, reason)
+            extent = f"which has {self.array.size} elements" if self.view is None else self.view.text
+            raise Fault(lane, f"index {offsets[lane]} is outside {self.name}, {extent}")
+        if self.view is not None and active.any():
+            between = active & ~self.view.inside[np.where(active, offsets, 0)]
+            if between.any():
+                lane = first(between)
+                raise Fault(lane, f"index {offsets[lane]} lies between the elements of {self.name}, {self.view.text}")
 
     def load(self, offsets: Any, active: Any, other: Any, program: int) -> Any:
         self.inside(offsets, active)

@@ -13,7 +13,7 @@ and puts a value that spoils results where the mask of a load is false and there
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -58,7 +58,7 @@ from ...ir.tile_access import statements
 from ...ir.tile_checker import Types, check
 from ...ir.tile_printer import show_statement
 from ...ir.tile_types import dot_dtype
-from .memory import Fault, History, Memory, Pointer, first, poison
+from .memory import Fault, History, Memory, Pointer, View, first, poison
 from .positions import position_parts
 
 
@@ -74,13 +74,14 @@ def run(
     strict: bool = False,
     complete: bool = False,
     nan: bool = True,
+    views: Mapping[str, View] = {},
 ) -> None:
     """Runs all instances of a grid; what they store is then in the arrays among the arguments.
 
     `types` are those that the checker found, if the kernel has been checked already; `order` has the numbers of the
     instances (counted along the first axis first) as they should run. A `strict` run also refuses that two instances
     store one value in one element; a `complete` one, that what was unwritten stays so in part; one without `nan`, that
-    a NaN is stored which was not loaded.
+    a NaN is stored which was not loaded. `views` are parameters of which not all memory may be touched.
 
     >>> from ...ir.tile_parser import parse
     >>> kernel = parse('''
@@ -96,15 +97,25 @@ def run(
     memories, names = _given(kernel, _named(kernel, arguments))
     if checked:
         _remember(kernel, memories, unwritten, strict)
+    for name, view in views.items():
+        memories[name].view = view
     extents = (*grid, 1, 1)[:3]
     interpreter = Interpreter(kernel, types or check(kernel), memories, extents, checked)
     interpreter.nan = nan
     with np.errstate(all="ignore"):
-        places = list(product(*(range(n) for n in reversed(extents))))
-        for number in range(len(places)) if order is None else order:
-            interpreter.instance(number, places[number][::-1], names)
+        for number in range(prod(extents)) if order is None else order:
+            interpreter.instance(number, program_of(number, extents), names)
     if complete:
         _all_written(kernel, memories, unwritten)
+
+
+def program_of(number: int, grid: Sequence[int]) -> tuple[int, ...]:
+    """The place in a grid of three axes of an instance with a number.
+
+    >>> program_of(7, (3, 2, 2))
+    (1, 0, 1)
+    """
+    return number % grid[0], number // grid[0] % grid[1], number // grid[0] // grid[1]
 
 
 def _given(kernel: Kernel, by_name: Mapping[str, Any]) -> tuple[dict[str, Memory], dict[str, Any]]:
@@ -169,11 +180,15 @@ def _all_written(kernel: Kernel, memories: Mapping[str, Memory], unwritten: Coll
     """What nobody had written must have been written by the kernel, if it writes there at all."""
     for name in unwritten:
         history = memories[name].history
-        if history is not None and history.written.any() and not history.written.all():
-            missing = int((~history.written).sum())
-            place = first(~history.written)[0]
+        if history is None or not history.written.any():
+            continue
+        view = memories[name].view
+        inside = np.ones(history.written.shape, np.bool_) if view is None else view.inside
+        gaps = inside & ~history.written
+        if gaps.any():
+            missing, place = int(gaps.sum()), first(gaps)[0]
             reason = (
-                f"{missing} of the {history.written.size} elements of {name} were never written, the first is "
+                f"{missing} of the {int(inside.sum())} elements of {name} were never written, the first is "
                 f"{name}[{place}]: a mask is too narrow, or the grid too small"
             )
             raise Misstep(kernel.name, None, (), (), reason)
@@ -289,6 +304,8 @@ class Interpreter:
         dtype, shape = self.types.of(x.pointer).dtype, target.offsets.shape
         given = [np.broadcast_to(self.operand(y, dtype), shape) for y in (x.value, x.expected) if y is not None]
         active = self.mask(x.mask, shape)
+        if not self.nan and dtype.is_float:
+            self.refuse_nan(target, active & np.isnan(given[0]))
         before = self.memories[target.parameter].atomic(x.fn, target.offsets, active, given, self.number)
         if x.name:
             self.names[x.name] = before

@@ -25,6 +25,7 @@ from . import (
 )
 from .activations import *  # noqa: F403
 from .alignment import *  # noqa: F403
+from .arguments import tensors_only
 from .attending import *  # noqa: F403
 from .convolutions import *  # noqa: F403
 from .distances import *  # noqa: F403
@@ -60,3 +61,6 @@ __all__ += poolings.__all__
 __all__ += resizing.__all__
 __all__ += sampling.__all__
 __all__ += unpooling.__all__
+
+for _name in __all__:
+    globals()[_name] = tensors_only(_name, globals()[_name])

@@ -191,7 +191,7 @@ def _transposed(
         if m >= max(s, d):
             raise ArgumentError(f"{op}: output_padding={m} must be smaller than the stride ({s}) or the dilation ({d})")
         extent = (count - 1) * s - 2 * p + d * (k - 1) + m + 1
-        if least(extent) < 0:
+        if least(extent) < 1:
             raise ShapeError(
                 f"{op}: padding={p} takes more than there is: of an input of the shape {shown(input.shape)} an axis "
                 f"of {extent} elements would be left; use less padding"

@@ -56,7 +56,7 @@ def window_count(
     """How many windows fit on an axis that was padded by `padding` altogether; with `ceil`, also a last one that
     does not."""
     room = extent + padding - (dilation * (taps - 1) + 1)
-    if least(room) < 0:
+    if least(room) < (1 - stride if ceil else 0):
         raise ShapeError(
             f"{op}: windows of {dilation * (taps - 1) + 1} do not fit: an axis of the input of the shape "
             f"{shown(tuple(shape))} has {extent} elements, {extent + padding} with padding; use a smaller kernel or "

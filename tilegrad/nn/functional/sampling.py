@@ -46,6 +46,8 @@ def grid_sample(
 ) -> Tensor:
     """Images (N, C, H, W) or volumes at places (N, ..., 2 or 3): x first, from -1 at one border to 1 at the other.
 
+    The mode is `bilinear`, `nearest`, or for images `bicubic`.
+
     >>> import tilegrad as tg
     >>> x = tg.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
     >>> grid_sample(x, tg.zeros(1, 1, 1, 2))
@@ -57,12 +59,16 @@ def grid_sample(
             f"grid_sample: places {shown(grid.shape)} for an input {shown(input.shape)}: for (N, C, H, W) it takes "
             "(N, ..., ..., 2), for volumes (N, ..., ..., ..., 3)"
         )
-    if mode not in ("bilinear", "nearest") or padding_mode not in ("zeros", "border", "reflection"):
+    if mode not in ("bilinear", "nearest", "bicubic") or padding_mode not in ("zeros", "border", "reflection"):
         raise ArgumentError(
-            f"grid_sample: mode {mode!r} and padding_mode {padding_mode!r}: there are 'bilinear' and 'nearest'; "
-            "'zeros', 'border' and 'reflection'"
+            f"grid_sample: mode {mode!r} and padding_mode {padding_mode!r}: there are 'bilinear', 'nearest' and "
+            "'bicubic'; 'zeros', 'border' and 'reflection'"
         )
+    if mode == "bicubic" and rank != 2:
+        raise ArgumentError(f"grid_sample: mode 'bicubic' is for images (N, C, H, W), not for {shown(input.shape)}")
     extents = [int(n) for n in input.shape[2:]]
+    if mode == "bicubic":
+        return _cubic(input, grid, extents, padding_mode, bool(align_corners))
     places = [
         _place(grid[..., rank - 1 - n], extent, padding_mode, bool(align_corners)) for n, extent in enumerate(extents)
     ]
@@ -79,9 +85,40 @@ def grid_sample(
     return total  # type: ignore[no-any-return]
 
 
+def _cubic(x: Tensor, grid: Tensor, extents: Sequence[int], padding: str, align: bool) -> Tensor:
+    """Four places along each axis, by the cubic of Keys (1981) with a slope of -0.75."""
+    along: list[list[tuple[Tensor, Tensor]]] = []
+    for n, extent in enumerate(extents):
+        place = _unfolded(grid[..., len(extents) - 1 - n], extent, align)
+        low = place.floor()
+        distances = [place - low + 1, place - low, low + 1 - place, low + 2 - place]
+        taps = [_folded((low + (k - 1)).detach(), extent, padding, align) for k in range(4)]
+        along.append([(tap, _weight(d)) for tap, d in zip(taps, distances, strict=True)])
+    total: Any = 0
+    for (row, by_row), (column, by_column) in product(*along):
+        total = total + _read(x, [row, column], extents) * (by_row * by_column).unsqueeze(1)
+    return total  # type: ignore[no-any-return]
+
+
+def _weight(distance: Tensor, slope: float = -0.75) -> Tensor:
+    """What an element counts from 0 to 2 places away."""
+    near = ((slope + 2) * distance - (slope + 3)) * distance * distance + 1
+    far = slope * (((distance - 5) * distance + 8) * distance - 4)
+    return near.where(distance <= 1, far)
+
+
 def _place(at: Tensor, extent: int, padding: str, align: bool) -> Tensor:
+    """A coordinate from -1 to 1 as a position along an axis that goes on as the padding says."""
+    return _folded(_unfolded(at, extent, align), extent, padding, align)
+
+
+def _unfolded(at: Tensor, extent: int, align: bool) -> Tensor:
     """A coordinate from -1 to 1 as a position along an axis."""
-    place = (at + 1) * ((extent - 1) / 2) if align else ((at + 1) * extent - 1) / 2
+    return (at + 1) * ((extent - 1) / 2) if align else ((at + 1) * extent - 1) / 2
+
+
+def _folded(place: Tensor, extent: int, padding: str, align: bool) -> Tensor:
+    """A position as one inside of the axis, unless zeros are outside."""
     if padding == "reflection":
         low, span = (0.0, extent - 1.0) if align else (-0.5, float(extent))
         if span <= 0:

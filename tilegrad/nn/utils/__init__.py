@@ -1,12 +1,14 @@
 """What PyTorch has under this name: gradients clipped, parameters as one vector, parameters computed from others,
 batch norms put into weights, sequences of different lengths."""
 
-from . import clip_grad, convert_parameters, fusion, parametrizations, parametrize, rnn
+from . import clip_grad, computed, convert_parameters, fusion, parametrizations, parametrize, rnn, stateless
 from .clip_grad import *  # noqa: F403
+from .computed import *  # noqa: F403
 from .convert_parameters import *  # noqa: F403
 from .fusion import *  # noqa: F403
 
-__all__ = ["parametrizations", "parametrize", "rnn"]
+__all__ = ["parametrizations", "parametrize", "rnn", "stateless"]
 __all__ += clip_grad.__all__
+__all__ += computed.__all__
 __all__ += convert_parameters.__all__
 __all__ += fusion.__all__

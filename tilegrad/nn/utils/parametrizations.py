@@ -13,7 +13,7 @@ from .parametrize import register_parametrization
 __all__ = ["spectral_norm", "weight_norm"]
 
 
-class _WeightNorm(Module):
+class WeightNorm(Module):
     """A weight from the lengths of its slices along an axis and their directions."""
 
     def __init__(self, dim: int | None = 0) -> None:
@@ -35,7 +35,7 @@ class _WeightNorm(Module):
         return self._length(weight), weight
 
 
-class _SpectralNorm(Module):
+class SpectralNorm(Module):
     """A weight divided by its largest singular value, which one step of power iteration follows in training."""
 
     _u: Tensor
@@ -83,7 +83,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
     Salimans and Kingma (2016).
     """
-    return register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+    return register_parametrization(module, name, WeightNorm(dim), unsafe=True)
 
 
 def spectral_norm(
@@ -95,4 +95,4 @@ def spectral_norm(
         raise ArgumentError(f"spectral_norm: {type(module).__name__} has no parameter {name!r}")
     if dim is None:
         dim = 1 if type(module).__name__.startswith("ConvTranspose") else 0
-    return register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))
+    return register_parametrization(module, name, SpectralNorm(weight, n_power_iterations, dim, eps))

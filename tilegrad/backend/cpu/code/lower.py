@@ -29,6 +29,7 @@ from .elements import Elements, Memory
 from .nests import Nests
 from .packing import lay
 from .parts import Part, in_parts, turns
+from .sums import added_in_place
 
 LOOPS = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
 """Expressions that need loops of their own."""
@@ -86,6 +87,7 @@ class _Lowering:
         """Names that products are added to."""
         self.first: set[int] = set()
         """The products that begin a sum."""
+        self.in_place = added_in_place(kernel)
         for statement in statements(kernel.body):
             self._note(statement)
 
@@ -171,10 +173,8 @@ class _Lowering:
             done += 1 + len(more)
             self._fresh()
             if self.whole and makes(statement, self.whole[0]):
-                self._whole(body[done - 1 :])
-                continue
-            if any(makes(statement, turn) for turn in self.whole[1:]):
-                continue
+                rest = self._whole(body[done - 1 :])
+                return self._block(rest)
             if self._begins_a_sum(statement, body[done:]):
                 continue
             for root in (r for s in (statement, *more) for r in roots(s)):
@@ -197,8 +197,8 @@ class _Lowering:
                     self._if(condition, then, other)
         self._fresh()
 
-    def _whole(self, body: Sequence[ir.Statement]) -> None:
-        """A sum of products from packed operands; the statements themselves where numbers are odd."""
+    def _whole(self, body: Sequence[ir.Statement]) -> Sequence[ir.Statement]:
+        """A sum of products from packed operands, or by its statements where numbers are odd; gives what is left."""
         turns, self.whole = self.whole, []
         last = max(n for n, s in enumerate(body) if any(makes(s, turn) for turn in turns))
         region = body[: last + 1]
@@ -213,6 +213,7 @@ class _Lowering:
             self._block([s for s in region if any(makes(s, turn) for turn in turns)])
 
         amx.whole(self.nests, memory, turns, otherwise)
+        return body[last + 1 :]
 
     def _together(self, body: Sequence[ir.Statement]) -> list[list[ir.Statement]]:
         """The statements, with neighbouring stores together that do not touch what another one of them stores."""
@@ -387,7 +388,8 @@ class _Lowering:
         t = self.e.types.of(x)
         match x:
             case ir.Dot(_, _, accumulator):
-                out = self.e.memory.get(accumulator.name) if isinstance(accumulator, ir.Name) else None
+                added = accumulator.name if isinstance(accumulator, ir.Name) and id(x) in self.in_place else ""
+                out = self.e.memory.get(added)
                 out = out or self.e.allocate(t.dtype, t.shape, "dot", room=room_for(self.target, t.dtype, t.shape))
                 dot(self.nests, out, ir.Dot(x.x, x.y, None, x.precision) if id(x) in self.first else x)
             case ir.Reduce(fn, y, axis):

@@ -244,7 +244,7 @@ def copy_tiles(low: Lowering, names: Sequence[str]) -> dict[str, Copy]:
         t = low.types.variables[name]
         inner = t.shape[-1]
         pitch = inner + (1 if len(t.shape) > 1 and inner % 2 == 0 else 0)  # columns in different banks
-        type = low.register_type(t)
+        type = low.register_type(t, name)
         bytes = math.prod(t.shape[:-1]) * pitch * low.bytes_of(type)
         sizes.append((name, type, pitch, -(-bytes // 16) * 16))
     place, offset = low.take(sum(bytes for *_, bytes in sizes)), 0

@@ -1,16 +1,20 @@
 """What the next turn of a loop will load, asked for at the beginning of this one.
 
 In a loop that reduces rows, all threads wait for each other several times in a turn, and nothing is under way
-meanwhile. The next rows are then on their way to the second cache. (Two such blocks on a multiprocessor, with 64
-registers a thread, took 1.7 times as long.)
+meanwhile. Each thread then has its elements of the next rows copied to a place of its own in shared memory; as nobody
+else reads them there, no barrier is needed. Where there is no room, they are at least on their way to the second
+cache. (Two such blocks on a multiprocessor, with 64 registers a thread, took 1.7 times as long.)
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ....ir import tile as ir
 from ....ir.tile_access import walk
+from .dot_helpers import COPIES, SHARED
+from .functions import MEMORY
+from .layout import Layout
 
 if TYPE_CHECKING:
     from .lower import Lowering
@@ -18,31 +22,132 @@ if TYPE_CHECKING:
 FEW_BLOCKS = 512
 """From so many threads on, blocks are too few to do something while one waits: layer_norm's gradient takes a tenth less
 time in rows of 8192. In rows of 1024, blocks have 128 threads, and it would take a tenth more."""
+PIECE = 16
+"""Bytes that a thread has copied at a time."""
+MOST = 160 * 1024
+"""Bytes of shared memory for two turns."""
 
 
-def ask_ahead(low: Lowering, loop: ir.For, stop: str) -> None:
-    """Asks for the elements of the next turn, if this one waits for reductions."""
+class Wanted(NamedTuple):
+    """What a turn loads: a variable, its layout, and the address with the index of the loop in it."""
+
+    name: str
+    layout: Layout
+    pointer: ir.Tile
+    offset: int = -1
+    """Where its pieces are in the memory of a turn; -1: nowhere."""
+
+
+class Ahead:
+    """The loads of a loop that are made a turn ahead."""
+
+    def __init__(self, low: Lowering, loop: ir.For, stop: str) -> None:
+        self.low, self.loop, self.stop = low, loop, stop
+        self.wanted = _wanted(low, loop)
+        self.bytes = 0
+        """Of the elements of a turn."""
+        copies = int(low.architecture.strip("sm_af")) >= 80 and not low.products.dots
+        if copies and all(_in_pieces(low, w) for w in self.wanted):
+            placed = []
+            for w in self.wanted:
+                placed.append(w._replace(offset=self.bytes))
+                self.bytes += _count(w.layout) * low.threads * PIECE
+            if 2 * self.bytes <= min(MOST, low.most_shared - 8192):
+                self.wanted = placed
+            else:
+                self.bytes = 0
+
+    def begin(self, start: str) -> None:
+        """Before the loop: the elements of its first turn."""
+        if not self.bytes or not self.wanted:
+            return
+        low = self.low
+        low.products.texts |= dict.fromkeys([SHARED, COPIES])
+        low.memory.held, low.memory.apart = max(low.memory.held, 2 * self.bytes), True
+        self.turn, self.here = low.names.fresh("turn_"), low.names.fresh("here_")
+        low.out.add(f"int {self.turn} = 0;")
+        with low.out.block(f"if ({start} < {self.stop})"):
+            self._copy(self.loop.start)
+        low.out.add("commit_copies();")
+
+    def next(self) -> None:
+        """At the beginning of a turn: takes what was copied for it, and asks for what the next one needs."""
+        if not self.wanted:
+            return
+        low = self.low
+        following = ir.Apply("add", (ir.Name(self.loop.index), self.loop.step))
+        low.elements.take_position(following)
+        if self.bytes:
+            low.out.add("wait_for_copies<0>();")
+            low.out.add(
+                f"const unsigned char* const {self.here} = held + {self.turn} * {self.bytes} + thread * {PIECE};"
+            )
+            low.out.add(f"{self.turn} ^= 1;")
+        index = low.elements.of(following, (), low.types.variables[self.loop.index].dtype)
+        with low.out.block(f"if ({index} < {self.stop})"):
+            self._copy(following)
+        if self.bytes:
+            low.out.add("commit_copies();")
+            low.fetched |= {w.name: self._place(w) for w in self.wanted}
+
+    def end(self) -> None:
+        for w in self.wanted:
+            self.low.fetched.pop(w.name, None)
+
+    def _copy(self, index: ir.Tile) -> None:
+        low = self.low
+        for w in self.wanted:
+            pointer = _replaced(w.pointer, self.loop.index, index)
+            low.elements.take_position(pointer)
+            with low.over(w.layout, without={(w.layout.vector, 0)}):
+                view, conditions = low.positions(w.layout)
+                conditions = [*low.owners(w.layout), *conditions]
+                guard = f"if ({' && '.join(conditions)}) " if conditions else ""
+                there = low.elements.of(pointer, view, low.types.of(pointer).dtype)
+                if not self.bytes:
+                    low.out.add(f"{guard}ask_for({there});")
+                    continue
+                own = f"{self.turn} * {self.bytes} + {w.offset} + {self._piece(w)} + thread * {PIECE}"
+                low.out.add(f"{guard}copy_16(address_of(held + {own}), {there});")
+
+    def _piece(self, w: Wanted) -> str:
+        return self.low.flat(w.layout, self.low.threads * PIECE, {(w.layout.vector, 0)})
+
+    def _place(self, w: Wanted) -> str:
+        """Where a thread finds the vector at hand."""
+        type = MEMORY[self.low.types.of(w.pointer).dtype.name]
+        return f"reinterpret_cast<const {type}*>({self.here} + {w.offset} + {self._piece(w)})"
+
+
+def _wanted(low: Lowering, loop: ir.For) -> list[Wanted]:
+    """What the loop loads that can be asked for ahead, if its turns wait for reductions."""
     reduces = (s.value for s in loop.body if isinstance(s, ir.Assign) and isinstance(s.value, ir.Reduce))
     if low.threads < FEW_BLOCKS or not any(low.types.of(reduce.x).shape for reduce in reduces):
-        return
-    following = ir.Apply("add", (ir.Name(loop.index), loop.step))
+        return []
     found = []
     for s in loop.body:
         if isinstance(s, ir.Assign) and isinstance(s.value, ir.Load) and s.value.mask is None:
             pointer = low.expanded(s.value.pointer)
             if _goes_on(low, loop, pointer) and _is_vector(low, s.name, pointer):
-                found.append((low.plan.of_name(s.name), _replaced(pointer, loop.index, following)))
-    if not found:
-        return
-    low.elements.take_position(following)
-    with low.out.block(f"if ({low.elements.of(following, (), low.types.variables[loop.index].dtype)} < {stop})"):
-        for layout, pointer in found:
-            low.elements.take_position(pointer)
-            with low.over(layout, without={(layout.vector, 0)}):
-                view, conditions = low.positions(layout)
-                conditions = [*low.owners(layout), *conditions]
-                guard = f"if ({' && '.join(conditions)}) " if conditions else ""
-                low.out.add(f"{guard}ask_for({low.elements.of(pointer, view, low.types.of(pointer).dtype)});")
+                found.append(Wanted(s.name, low.plan.of_name(s.name), pointer))
+    return found
+
+
+def _in_pieces(low: Lowering, w: Wanted) -> bool:
+    """Whether its vectors are pieces of 16 bytes, wherever they lie."""
+    bytes = low.types.of(w.pointer).dtype.bytes
+    low.patterns.width = w.layout.width
+    pattern = low.patterns.of(w.pointer, w.layout.vector)
+    return w.layout.width * bytes == PIECE and pattern.multiple * bytes >= PIECE
+
+
+def _count(layout: Layout) -> int:
+    """How many vectors a thread has."""
+    count = 1
+    for axis, place in layout.registers():
+        if (axis, place) != (layout.vector, 0):
+            count *= layout.axes[axis][place].extent
+    return count
 
 
 def _goes_on(low: Lowering, loop: ir.For, pointer: ir.Tile) -> bool:

@@ -78,7 +78,7 @@ def _declare(low: Lowering, name: str) -> None:
 
     layout, called = low.plan.of_name(name), low.names.of(name)
     extents = "".join(f"[{n}]" for n in layout.extents())
-    low.out.add(f"{low.register_type(low.types.variables[name])} {called}{extents};")
+    low.out.add(f"{low.register_type(low.types.variables[name], name)} {called}{extents};")
     low.scopes[-1].add(name)
     low.elements.kept[name] = Kept(called, layout)
 

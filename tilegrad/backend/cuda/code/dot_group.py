@@ -193,8 +193,8 @@ def inside(plan: Grouped, index: str, bounds: tuple[str, str, str]) -> str:
 
     Its turns are written out by the compiler, and steps beyond its end are then left out.
     """
-    start, stop, _ = bounds
-    if plan.depth != plan.piece or not (start.isdigit() and stop.isdigit()):
+    start, stop, step = bounds
+    if plan.depth != plan.piece or step != str(plan.depth) or not (start.isdigit() and stop.isdigit()):
         return ""
     length = int(stop) - int(start)
     few = length % plan.piece and length < FEW * plan.piece
@@ -264,6 +264,7 @@ def beginning(plan: Grouped, shared: str) -> list[str]:
     return [
         f"const uint32 operands = address_of({shared}), "
         f"full = operands + {plan.stages * plan.stage}, empty = full + {8 * plan.stages};",
+        f"if (threadIdx.x == {plan.tiling.threads}) ask_for_map(x_map), ask_for_map(y_map);",
         "if (threadIdx.x == 0) {",
         f"    for (int stage = 0; stage < {plan.stages}; ++stage) {{",
         "        start_barrier(full + stage * 8, 1);",

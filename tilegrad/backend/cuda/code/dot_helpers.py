@@ -107,6 +107,10 @@ __device__ __forceinline__ void copy_box(
 """
 
 GROUPS = """\
+// How a matrix lies is fetched from memory, too, before the first box of it is copied.
+__device__ __forceinline__ void ask_for_map(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" :: "l"(&map) : "memory");
+}
 // An operand in shared memory, for a group of four warps: distances of panels and of eight lines, in bytes.
 __device__ __forceinline__ uint64 operand_at(uint32 address, int panel, int lines) {
   return uint64((address & 0x3FFFF) >> 4) | uint64(panel >> 4) << 16 | uint64(lines >> 4) << 32 | uint64(1) << 62;

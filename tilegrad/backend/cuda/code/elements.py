@@ -11,7 +11,7 @@ from math import prod
 from typing import NamedTuple
 
 from ....ir import tile as ir
-from ....ir.dtype import DType, bool_, float32, int32
+from ....ir.dtype import DType, bfloat16, bool_, float16, float32, int32
 from ....ir.tile_access import walk
 from ....ir.tile_types import TileType, Types
 from . import functions
@@ -114,6 +114,8 @@ class Elements:
                 return Text(f"grid_{axis}")
             case ir.Cast(y, target):
                 have = self.dtype(y, target)
+                if have is float32 and target in (float16, bfloat16):
+                    return functions.cast(self._to_be_rounded(y, view), have, target)
                 return functions.cast(self.of(y, view, have), have, target)
             case ir.Bitcast(y, target):
                 have = self.types.of(y).dtype
@@ -132,6 +134,14 @@ class Elements:
             case ir.Gather(y, index, axis):
                 return self.of(y, self._gathered(view, index, axis, self.shape(y)), t.dtype)
         raise NotImplementedError(type(x).__name__)
+
+    def _to_be_rounded(self, x: ir.Tile, view: View) -> Text:
+        """The element of an expression of float32 of which 16 bits are wanted."""
+        before = self.quick
+        self.quick = {**functions.ROUNDED, **before}
+        made = self.of(x, view, float32)
+        self.quick = before
+        return made
 
     # --- names -----------------------------------------------------------------------------------
 

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from ....errors import CompileError
 from ....ir import tile as ir
 from ....ir.dtype import bool_
-from ....ir.tile_access import walk
+from ....ir.tile_access import stored_through, walk
 from ....ir.tile_checker import check
 from ....ir.tile_types import TileType
 from ..tensor_map import TensorMap
 from .across import copy_tiles
-from .ahead import ask_ahead
+from .ahead import Ahead
 from .deferred import deferred
 from .dot import Products
 from .dot_names import lone_product_in_loop, operands_named, tiles_last
@@ -50,10 +50,15 @@ class Source(NamedTuple):
     maps: tuple[TensorMap, ...] = ()
 
 
+def most_shared(architecture: str) -> int:
+    """Bytes of shared memory that a block may have."""
+    return MOST_SHARED.get(architecture.strip("sm_af"), 99) << 10
+
+
 def lower(kernel: ir.Kernel, architecture: str = "sm_90a") -> Source:
     """The source of a kernel for an architecture."""
     source = Lowering(kernel, architecture).source()
-    most = MOST_SHARED.get(architecture.strip("sm_af"), 99) << 10
+    most = most_shared(architecture)
     if source.shared > most:
         raise CompileError(
             f"kernel {kernel.name}: its tiles need {source.shared:,} bytes of shared memory, and a block has {most:,} "
@@ -88,8 +93,16 @@ class Lowering(Registers):
         self.memory = Shared()
         self.guard = Guard(kernel, self.types, self.body, self.expanded)
         self.guard.threads = self.threads
+        self.written = stored_through(kernel, self.types)
         self.scopes: list[set[str]] = [{p.name for p in kernel.parameters}]
         self.uses = _uses(self.body)
+        self.fetched: dict[str, str] = {}
+        """Where threads find vectors that were copied to shared memory a turn before."""
+
+    @property
+    def most_shared(self) -> int:
+        """Bytes of shared memory that a block may have."""
+        return most_shared(self.architecture)
 
     # --- what is known before --------------------------------------------------------------------
 
@@ -200,8 +213,7 @@ class Lowering(Registers):
         name, type = self.names.of(p.name), MEMORY[p.dtype.name]
         if not p.pointer:
             return f"{type} {'' if type == TYPES[p.dtype.name] else 'given_'}{name}"
-        const = "" if p.name in self.guard.stored else "const "
-        return f"{const}{type}* {'' if self.guard.is_shared(p.name) else '__restrict__ '}{name}"
+        return f"{self._const(p.name)}{type}* {'' if self.guard.is_shared(p.name) else '__restrict__ '}{name}"
 
     # --- statements ------------------------------------------------------------------------------
 
@@ -304,13 +316,16 @@ class Lowering(Registers):
             for x in (loop.start, loop.stop, loop.step)
         )
         forward = f"++{index}" if step.text == "1" else f"{index} += {step}"
+        ahead = Ahead(self, loop, stop.within(8))
+        ahead.begin(start.within(8))
         with self.repeated(loop):
             if _only_gathers(loop):
                 self.out.add(f"#pragma unroll {8 if self.threads <= 64 else 4}")  # more loads are under way
             with self.out.block(f"for ({type} {index} = {start}; {index} < {stop.within(8)}; {forward})"):
                 self.scopes.append({loop.index})
-                ask_ahead(self, loop, stop.within(8))
+                ahead.next()
                 self.block(loop.body)
+                ahead.end()
                 self._even()
                 self.scopes.pop()
 
@@ -377,9 +392,13 @@ class Lowering(Registers):
     def bytes_of(self, type: str) -> int:
         return 16 if type.startswith("Place") else BYTES.get(type, 8)
 
-    def register_type(self, t: TileType) -> str:
-        """The type of an element that a thread holds."""
-        return f"{MEMORY[t.dtype.name]}*" if t.pointer else TYPES[t.dtype.name]
+    def register_type(self, t: TileType, name: str = "") -> str:
+        """The type of an element of a variable that a thread holds."""
+        return f"{self._const(name)}{MEMORY[t.dtype.name]}*" if t.pointer else TYPES[t.dtype.name]
+
+    def _const(self, name: str) -> str:
+        """Before the type of a pointer through which nothing is stored."""
+        return "" if name in self.written else "const "
 
     def is_positional(self, x: ir.Tile | None) -> bool:
         """Whether an expression follows from positions and numbers."""

@@ -216,6 +216,23 @@ __device__ float short_erf(float x) {
     return fmaf(sum, t, 1.12835348f) * y;
 }
 
+// close_exp, close_erf: exact to some millionths, for results that are rounded to 16 bits; numbers below 2^-126 are 0.
+__device__ float close_exp(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.442695041f));
+    return y;
+}
+__device__ float close_erf(float x) {
+    const float y = fabsf(x);
+    float t;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(t) : "f"(fmaf(0.3275911f, y, 1.0f)));
+    float sum = fmaf(1.061405429f, t, -1.453152027f);
+    sum = fmaf(sum, t, 1.421413741f);
+    sum = fmaf(sum, t, -0.284496736f);
+    sum = fmaf(sum, t, 0.254829592f);
+    return copysignf(fmaf(-sum * t, close_exp(-y * y), 1.0f), x);
+}
+
 // Pack, piece: elements that are read and written in pieces of at most 16 bytes.
 template <class M, int n> struct alignas(sizeof(M) * n) Pack { M x[n]; };
 template <class M> __device__ constexpr int piece(int n) { return n * sizeof(M) > 16 ? 16 / sizeof(M) : n; }

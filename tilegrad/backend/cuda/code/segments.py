@@ -140,13 +140,13 @@ class Segment:
                     self.elements.kept[name] = Kept(total, rest)
                 return
             case ir.Scan():
-                self._array(low.register_type(t), low.names.of(name), self.layout, None)
+                self._array(low.register_type(t, name), low.names.of(name), self.layout, None)
                 self.elements.kept[name] = Kept(low.names.of(name), self.layout)
                 return
         if self._is_local(name):
             return
         if not any(name in scope for scope in low.scopes):
-            self._array(low.register_type(t), low.names.of(name), self.layout, None)
+            self._array(low.register_type(t, name), low.names.of(name), self.layout, None)
             low.scopes[-1].add(name)
             self.elements.kept[name] = Kept(low.names.of(name), self.layout)
 
@@ -244,7 +244,7 @@ class Segment:
         if kept is not None and not kept.element:
             return f"{called}{self.indices}"
         if vector:
-            self.loads.add(f"{low.register_type(t)} {called}[{self.layout.width}];")
+            self.loads.add(f"{low.register_type(t, name)} {called}[{self.layout.width}];")
             self.elements.kept[name] = Kept(called, self.layout, f"{called}[v]")
             return f"{called}[v]"
         self.elements.kept[name] = Kept(called, self.layout, called)
@@ -338,6 +338,8 @@ class Segment:
         target = self._target(name, True).removesuffix("[v]")
         pointer = self._base(load.pointer, t)
         read = "read" if self._is_aligned(load.pointer, t) else "read_anywhere"
+        if name in self.low.fetched:
+            pointer = Text(self.low.fetched[name])
         other = self._filling(load, t)
         if self._even(load.mask) and other is not None:
             conditions = list(self.inside)

@@ -1,0 +1,47 @@
+"""Defects of every kind at random places: each is told as it is, and nothing is told of kernels that are right."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.language.planting import DEFECTS, Draw, nothing
+from tilegrad.errors import KernelFault
+from tilegrad.language.kernel import Specialised
+
+MECHANISMS = ("compiled", "interpreted")
+SEEDS = range(2)
+
+
+@pytest.fixture(params=MECHANISMS)
+def mechanism(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Whether `check` compiles the kernel, or interprets it as if there were no other way."""
+    if request.param == "interpreted":
+        monkeypatch.setattr(Specialised, "checked", lambda self, watch: None)
+    return str(request.param)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_planted(defect: str, seed: int, mechanism: str) -> None:
+    planted = DEFECTS[defect](Draw(seed * 100 + len(defect)))
+    before = [x.numpy().copy() for x in planted.arguments[:2]]
+    with pytest.raises(KernelFault) as raised:
+        planted.launch("check")
+    message = str(raised.value)
+    first, _, rest = message.partition("\n")
+    for text in planted.told:
+        assert text in first, f"{message}\n{planted.body}"
+    assert "<kernel" in first
+    if planted.line != "-":
+        assert rest.split("\n")[0].strip() == planted.line, f"{message}\n{planted.body}"
+        assert "^" in rest
+    for x, y in zip(planted.arguments, before, strict=False):
+        np.testing.assert_array_equal(x.numpy(), y)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_is_told_of_what_is_right(seed: int, mechanism: str) -> None:
+    planted = nothing(Draw(1000 + seed))
+    out = planted.launch("check")
+    np.testing.assert_array_equal(out.numpy(), planted.expected)

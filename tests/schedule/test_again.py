@@ -1,0 +1,72 @@
+"""What kernels for many multiprocessors do not store: what is as soon computed again, and sums of one element."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.schedule.test_lowering import check
+from tilegrad.ir.dtype import bfloat16, float32, int64
+from tilegrad.ir.graph import Graph, Input, TensorType, Value
+from tilegrad.ops.arithmetic import mul, sub
+from tilegrad.ops.broadcasting import reduce_sum, reshape
+from tilegrad.ops.cast import cast
+from tilegrad.ops.comparison import eq
+from tilegrad.ops.control import where
+from tilegrad.ops.creation import arange
+from tilegrad.ops.exponential import exp
+from tilegrad.ops.reduction import amax
+from tilegrad.runtime.grain import Grain, many_small
+from tilegrad.schedule import again, picked
+from tilegrad.schedule.fuse import fuse
+
+
+def given(*shape: int, name: str = "x") -> Input:
+    return Input(TensorType(float32, shape), name)
+
+
+def softmax_and_gradient(rows: int, columns: int) -> Graph:
+    """Scores of half precision, the sums of their exponentials, and a gradient that needs these again."""
+    x, y = Input(TensorType(bfloat16, (rows, columns)), "x"), given(rows, 1, name="y")
+    wide = cast(x, float32)
+    powers = exp(sub(wide, amax(wide, (1,), True)))
+    sums = reduce_sum(powers, (1,), True)
+    total = reduce_sum(mul(sums, y), (0,), True)
+    return Graph((x, y), (sums, mul(powers, total)))
+
+
+def test_exponentials_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(again, "LARGE", 1 << 10)
+    graph = softmax_and_gradient(64, 300)
+    stored = [g.stored for g in fuse(graph, many_small(132)).groups]
+    assert not any(v.op == "exp" for group in stored for v in group)
+    assert any(v.op == "exp" for g in fuse(graph, Grain()).groups for v in g.stored)
+    random = np.random.default_rng(0)
+    x = random.standard_normal((64, 300)).astype(bfloat16.numpy)
+    check(graph, [x, random.random((64, 1), np.float32)], many_small(132), tolerance=1e-4)
+
+
+def test_small_ones_are_stored() -> None:
+    stored = [g.stored for g in fuse(softmax_and_gradient(64, 300), many_small(132)).groups]
+    assert any(v.op == "exp" for group in stored for v in group)
+
+
+def picking(rows: int, columns: int) -> Graph:
+    x, label = given(rows, columns), Input(TensorType(int64, (rows,)), "label")
+    there: Value = eq(reshape(label, (rows, 1)), arange(0, columns))
+    return Graph((x, label), (reduce_sum(where(there, mul(x, 2.0), 0.0), (1,)),))
+
+
+def test_a_sum_of_one_element_is_that_element(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(picked, "SHORTEST", 16)
+    graph = picking(8, 40)
+    (group,) = fuse(graph, many_small(132)).groups
+    assert group.kind == "map"
+    assert fuse(graph, Grain()).groups[0].kind == "rows"
+
+
+@pytest.mark.parametrize("labels", [[0, 39, 5, 7, 1, 1, 2, 38], [-1, 40, 100, -100, 3, 4, 5, 6]])
+def test_labels_out_of_range_pick_nothing(labels: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(picked, "SHORTEST", 16)
+    x = np.random.default_rng(0).standard_normal((8, 40)).astype(np.float32)
+    check(picking(8, 40), [x, np.array(labels)], many_small(132))

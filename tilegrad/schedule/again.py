@@ -1,0 +1,91 @@
+"""What a kernel stores only so that others need not compute it, while these could compute it as soon as read it.
+
+Where arithmetic is cheap beside memory, a large intermediate of a few functions is not worth its bytes: the
+exponentials of a softmax over letters, as float32, take four times what the bfloat16 scores take that they are made
+of. Its readers compute it again from what it was made of, and from sums along rows, which are few and are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.graph import Value
+from ..ir.scalar import Apply, Expr, Index, Read, facts, rebuild, substitute, walk
+from ..ir.size import product
+from .group import Group, Store
+from .inline import typical, weight_of
+
+LARGE = 1 << 22
+"""Bytes from which on a tensor does not stay in a cache until it is read."""
+MOST_EFFORT = 20
+"""Two dear functions and some cheap ones: about what reading a number takes on such a device."""
+SMALL_PART = 16
+"""How many times smaller a sum must be than what is computed from it."""
+
+
+def computed_again(groups: Sequence[Group], outputs: frozenset[Value]) -> list[Group]:
+    """The groups with such intermediates computed where they are read."""
+    found = list(groups)
+    for n, value in [(n, v) for n, g in enumerate(groups) if g.kind == "rows" for v in g.stored]:
+        group = found[n]
+        if value in outputs or typical(value.type.bytes) < LARGE:
+            continue
+        readers = [m for m, g in enumerate(found) if m != n and value in g.needs()]
+        member = next(m for m in group.members if m.value is value)
+        made = _from_memory(group, member)
+        if made is None or not readers or not all(_may_compute(found[m], value) for m in readers):
+            continue
+        expr, sums = made
+        kept = {*group.stored, *sums} - {value}
+        if kept:
+            found[n] = group.replaced(stored=tuple([v for v in group.values() if v in kept]))
+            for m in readers:
+                found[m] = _with(found[m], member, expr)
+    return found
+
+
+def _from_memory(group: Group, member: Store) -> tuple[Expr, set[Value]] | None:
+    """The element of a member in terms of what is in memory, and the sums of the group that have to be there."""
+    known: dict[Value, Expr] = {}
+    for other in group.members:
+        if other is member:
+            break
+        if not facts(other.expr).loops:
+            known[other.value] = _inside(other.expr, known)
+    if facts(member.expr).loops:
+        return None
+    expr = _inside(member.expr, known)
+    own = set(group.values())
+    sums = {e.source for e in facts(expr).reads if e.source in own}
+    others = {e.source for e in facts(expr).reads} - own
+    size = typical(product(member.value.shape))
+    if any(typical(product(v.shape)) * SMALL_PART > size for v in sums):
+        return None
+    bytes = sum(typical(v.type.bytes) for v in others if typical(product(v.shape)) * SMALL_PART > size)
+    effort = sum(weight_of(e.fn) for e in walk(expr) if isinstance(e, Apply) and e.dtype.is_float)
+    return (expr, sums) if bytes <= typical(member.value.type.bytes) and effort <= MOST_EFFORT else None
+
+
+def _inside(expr: Expr, known: dict[Value, Expr]) -> Expr:
+    """An expression with members, which are read at their own positions, put in place of their reads."""
+    return rebuild((expr,), lambda e: known.get(e.source) if isinstance(e, Read) else None)[0]
+
+
+def _may_compute(group: Group, value: Value) -> bool:
+    """Whether a group reads each element about once, in work of its own."""
+    space = typical(product(i.extent for i in (*group.rows, *group.columns)))
+    return group.kind in ("map", "rows") and space <= typical(product(value.shape))
+
+
+def _with(group: Group, member: Store, expr: Expr) -> Group:
+    """A group that computes the member again."""
+
+    def change(e: Expr) -> Expr | None:
+        if not isinstance(e, Read) or e.source is not member.value:
+            return None
+        moved = {own: at for own, at in zip(member.position, e.position, strict=True) if isinstance(own, Index)}
+        return substitute(expr, moved)  # type: ignore[arg-type]
+
+    exprs = rebuild(tuple([m.expr for m in group.members]), change)
+    members = tuple([Store(m.value, m.position, e) for m, e in zip(group.members, exprs, strict=True)])
+    return group.replaced(members=members)  # type: ignore[no-any-return]

@@ -1,0 +1,51 @@
+"""The gradient of a table: which entries go to a row is found first, so that no row looks through all of them.
+
+A scatter that adds must add what meets in one place in one order. Where that is left to one instance for some columns,
+it goes through all entries one after the other: 8 ms for the 16,384 letters of a step of GPT-2, on a GPU that could
+write the table in 0.04.
+"""
+
+from __future__ import annotations
+
+from ..ir.dtype import float32, int32, int64
+from ..ir.graph import Value
+from ..ir.size import product
+from ..ops.arithmetic import add, maximum, minimum
+from ..ops.broadcasting import Expand, Fill, reshape
+from ..ops.cast import cast
+from ..ops.comparison import lt
+from ..ops.control import where
+from ..ops.indexing import Scatter
+from ..ops.sorting import SortedKeys
+from ..ops.tables import RowStarts, SummedRows
+
+LEAST_ENTRIES, MOST_ENTRIES = 256, 1 << 17
+"""Of an index: for fewer the scatter is soon done, for more it would take long to count for each who comes before."""
+LEAST_COLUMNS = 32
+
+
+def by_rows(value: Value) -> Value | None:
+    """A sum of entries into the rows of a table of zeros, row by row; None if it is anything else.
+
+    >>> from ..ir.graph import Input, TensorType
+    >>> from ..ops.broadcasting import fill
+    >>> index, source = Input(TensorType(int64, (512,))), Input(TensorType(float32, (512, 64)))
+    >>> by_rows(Scatter(fill(0.0, (), float32), (index,), source, (0,), (1000, 64), "add")).op
+    'summed_rows'
+    """
+    if not isinstance(value, Scatter) or value.fn != "add" or value.axes != (0,) or value.dtype is not float32:
+        return None
+    base = value.base.inputs[0] if isinstance(value.base, Expand) else value.base
+    (index,) = value.indices
+    entries, rows, columns = product(index.shape), value.sizes[0], product(value.sizes[1:])
+    if not isinstance(entries, int) or not isinstance(rows, int) or not isinstance(columns, int):
+        return None
+    if not isinstance(base, Fill) or base.value != 0 or not 0 < rows < 1 << 31:
+        return None
+    if not LEAST_ENTRIES <= entries <= MOST_ENTRIES or columns < LEAST_COLUMNS:
+        return None
+    wide = reshape(cast(index, int64), (entries,))
+    wide = where(lt(wide, 0), add(wide, rows), wide)
+    inside = cast(maximum(minimum(wide, rows - 1), 0), int32)
+    order = SortedKeys(inside)
+    return reshape(SummedRows(order, RowStarts(order, rows), value.source, columns), value.sizes)
