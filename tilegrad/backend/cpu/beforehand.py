@@ -187,14 +187,13 @@ class _Splitter:
         needed = list(_expressions(s for way in ways for s in way))
         axes = {x.axis for x in needed if isinstance(x, ProgramId)}
         read = {x.name for x in needed if isinstance(x, Name)} & {p.name for p in self.kernel.parameters}
-        parts, constant = self.turns[0].form.parts, read <= self.constants
+        parts, constant = self.turns[0].form.parts, bool(read) and read <= self.constants
         if not any(axis not in axes for axis in range(len(self.grid))) and len(self.grid) < MOST_AXES:
             self.grid.append(1)
         others = [axis for axis in range(len(self.grid)) if axis not in axes]
         repeats = prod(self.grid[axis] for axis in others)
-        if not others or not self._can_be_moved(ways, needed):
-            return None
-        if not constant and (repeats < (REPEATS if parts else PANEL_REPEATS) or (right and not parts)):
+        enough = repeats >= REPEATS if parts else repeats >= PANEL_REPEATS and not right
+        if not others or not (enough or constant) or not self._can_be_moved(ways, needed):
             return None
         name = "right" if right else "left"
         memory = self._fresh(f"{name}_tiles")
@@ -203,8 +202,7 @@ class _Splitter:
         pieces = sum(turn.times for turn in self.turns)
         width = 0 if parts else self._width(right)
         shapes = [self._shape(turn, right) for turn in self.turns]
-        lanes = self.target.lanes(float32.bytes)
-        area = max(panel_bytes(s, right, width, lanes) if width else area_bytes(s, right, parts) for s in shapes)
+        area = max(self._area(shape, right, parts, width) for shape in shapes)
         instance: Tile = Literal(0)
         for axis in sorted(axes):
             instance = Cast(ProgramId(axis), int64) if instance == Literal(0) else _on(instance, self.grid[axis], axis)
@@ -232,6 +230,12 @@ class _Splitter:
             width,
         )
         return Side(kernel, grid, memory, bytes, prod(shapes[0]) * PACKING * max(1, parts), packed)
+
+    def _area(self, shape: tuple[int, ...], right: bool, parts: int, width: int) -> int:
+        """The bytes of an operand of one turn."""
+        if width:
+            return panel_bytes(shape, right, width, self.target.lanes(float32.bytes))
+        return area_bytes(shape, right, parts)
 
     def _width(self, right: bool) -> int:
         """How wide panels are: as the blocks that read them."""
