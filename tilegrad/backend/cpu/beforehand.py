@@ -198,8 +198,7 @@ class _Splitter:
         name = "right" if right else "left"
         memory = self._fresh(f"{name}_tiles")
         names = tuple([self._fresh(f"packed_{n}") for n in range(len(ways))])
-        spare = others[0]
-        pieces = sum(turn.times for turn in self.turns)
+        spare, pieces = others[0], sum(turn.times for turn in self.turns)
         width = 0 if parts else self._width(right)
         shapes = [self._shape(turn, right) for turn in self.turns]
         area = max(self._area(shape, right, parts, width) for shape in shapes)
