@@ -28,7 +28,7 @@ from ...ir.dtype import float32, int64, uint8
 from ...ir.graph import TensorType
 from ...ir.node import Structure
 from ...ir.program import Buffer, Launch, Program, Step, Tiles
-from ...ir.size import known
+from ...ir.size import Dim, known
 from ...ir.tile import (
     Assign,
     Cast,
@@ -66,6 +66,8 @@ PANEL_REPEATS = 4
 filters of 16 images took 5 % longer."""
 MOST_PANELS = 16 << 20
 """Bytes of such panels."""
+MOST, FREE = 4, 1 << 20
+"""What is packed may take so many times the memory that it is read from, or so many bytes."""
 MOST_AXES = 3
 """Of a grid."""
 PACKING = 2.0
@@ -129,12 +131,18 @@ def _in_steps(
     if len(grid) < len(launch.grid) or (prod(grid) < repeats and not known) or launch.users:
         return None
     splitter = _Splitter(launch.kernel, grid, target, known)
+    arguments = {p.name: a for p, a in zip(launch.kernel.parameters, launch.arguments, strict=True)}
+    bytes = {b.name: b.type.bytes for b in program.buffers}
     sides = [side for right in (False, True) if (side := splitter.side(right)) is not None]
+    sides = [
+        side
+        for side in sides
+        if _is_small(side, [bytes.get(str(arguments.get(p.name)), 0) for p in side.kernel.parameters])
+    ]
     if not sides:
         return None
     device = program.buffers[0].type.device
     at = -(-program.arena // ALIGNMENT) * ALIGNMENT if type(program.arena) is int else None
-    arguments = {p.name: a for p, a in zip(launch.kernel.parameters, launch.arguments, strict=True)}
     steps: list[Step] = []
     buffers: list[Buffer] = []
     for n, side in enumerate(sides):
@@ -163,6 +171,11 @@ class Side(NamedTuple):
     bytes: int
     work: float
     packed: list[Packed]
+
+
+def _is_small(side: Side, given: list[Dim]) -> bool:
+    """Whether what is packed takes not much more than what it is read from: windows of images would."""
+    return side.bytes <= max(FREE, MOST * sum([n for n in given if type(n) is int]))
 
 
 class _Splitter:
