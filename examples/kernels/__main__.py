@@ -47,7 +47,17 @@ def tables(cpu: Records | None, gpu: Records | None) -> str:
         for kind, records in (("cpu", cpu), ("cuda", gpu)):
             if kind == "cpu" or name in (records or {}).get("climbs", {}):
                 parts.append(table(name, climb, kind, records))
-    return "\n\n".join([_machines(cpu, gpu), near(cpu, gpu), *parts])
+    return "\n\n".join([_machines(cpu, gpu), near(cpu, gpu), *side_by_side(gpu), *parts])
+
+
+def side_by_side(records: Records | None) -> list[str]:
+    """The linear layer four ways, as `linear.py --compare` printed it on the machine of a GPU."""
+    head = ["way", "forward, us", "forward and gradients, us", "of built in", "why"]
+    made = []
+    for place, rows in (records or {}).get("compared", {}).items():
+        lines = "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
+        made.append(f"**A linear layer four ways**, 64 rows of 128 to 10, on {place}\n\n{lines}")
+    return made
 
 
 NEAR = {
@@ -142,7 +152,9 @@ def keep(kind: str, device: str, found: Mapping[str, Any]) -> Path:
     date = time.strftime("%Y-%m-%d")
     known = (newest(kind) or {}).get("climbs", {})
     file = RESULTS / f"{kind}-gallery-{date}.json"
-    file.write_text(json.dumps({"device": device, "date": date, "climbs": {**known, **found}}, indent=1) + "\n")
+    older = {name: part for name, part in (newest(kind) or {}).items() if name == "compared"}
+    record = {"device": device, "date": date, **older, "climbs": {**known, **found}}
+    file.write_text(json.dumps(record, indent=1) + "\n")
     return file
 
 

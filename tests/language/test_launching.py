@@ -351,3 +351,13 @@ def test_a_bare_kernel_has_no_gradient() -> None:
     with pytest.raises(tg.errors.GradientError, match="was computed from what kernel scaled stored, and a kernel has"):
         (out + 1).sum().backward()
     assert tg.grad(lambda x: (x * out).sum())(x).tolist() == [3.0] * 8
+
+
+def test_what_is_jitted_and_no_kernel() -> None:
+    """Whoever asks whether a jitted function has something is answered, and a launch says what is wrong."""
+    jitted: Any = tg.jit(lambda x: x + 1)
+    assert not hasattr(jitted, "report")
+    assert not hasattr(jitted, "nothing")
+    with pytest.raises(tg.errors.KernelError, match="a kernel is a function defined by def, and not a lambda"):
+        jitted[(1,)](tg.ones(3))
+    assert jitted(tg.ones(3)).tolist() == [2.0] * 3

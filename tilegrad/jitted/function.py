@@ -140,8 +140,12 @@ class Jitted(Generic[P, R]):
         return self.tile_kernel[grid]
 
     def __getattr__(self, name: str) -> Any:
-        if name in OF_KERNELS:
-            return getattr(self.tile_kernel, name)
+        if name in OF_KERNELS and kernels:
+            try:
+                kernel = self.tile_kernel
+            except TilegradError as error:  # a lambda, a method
+                raise AttributeError(f"a jitted function that is no kernel has no {name}: {error}") from None
+            return getattr(kernel, name)
         raise AttributeError(f"a jitted function has no attribute {name!r}")
 
     def __deepcopy__(self, copied: dict[int, Any]) -> Jitted[P, R]:
