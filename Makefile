@@ -4,6 +4,8 @@ VENV   ?= .venv
 WORKERS ?= 2
 BIN     = $(VENV)/bin
 FILES   = tilegrad tests bench examples
+# What measures, or fills the memory of the GPU, has it for itself.
+ALONE   = $(addprefix tests/gpu/test_gpu_,execution.py networks.py several.py)
 
 .PHONY: demo test gpu-test bench format clean
 
@@ -18,8 +20,8 @@ test: $(VENV)/testing $(if $(PEERS),$(VENV)/peers) ## every check; PEERS=1 compa
 
 gpu-test: $(VENV)/testing ## what only a machine with an NVIDIA GPU can show; leaves a record in bench/results/
 	$(BIN)/python -m pip install -q -e '.[cuda]'
-	$(BIN)/python -m pytest -q tests/gpu/test_gpu_execution.py tests/gpu/test_gpu_networks.py tests/gpu/test_gpu_several.py
-	$(BIN)/python -m pytest -q tests/gpu/test_gpu_ops.py tests/gpu/test_gpu_layers.py tests/gpu/test_gpu_kernels.py tests/gpu/test_gpu_products.py tests/gpu/test_gpu_simt.py tests/gpu/test_gpu_foreign.py tests/gpu/test_gpu_libraries.py tests/gpu/test_gpu_torch.py -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -q $(ALONE)
+	$(BIN)/python -m pytest -q tests/gpu $(ALONE:%=--ignore=%) -n $(WORKERS) --dist worksteal
 
 bench: $(VENV)/peers ## every workload against its peers; writes bench/results/ and docs/performance.md
 	$(BIN)/python -m bench.all

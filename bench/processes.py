@@ -10,6 +10,7 @@ from typing import Any
 
 from bench import turns
 from bench.contenders import CONTENDERS, Contender
+from bench.memory import alexnet_memory
 from bench.workloads import Size, Workload
 
 COLD_ROUNDS = 9
@@ -121,6 +122,7 @@ MEASURES: dict[str, Callable[[Sequence[Contender], Workload, Size], dict[str, An
     "cold": cold,
     "import": imports,
     "installed": installed,
+    "alexnet_memory": alexnet_memory,
 }
 
 

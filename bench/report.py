@@ -130,9 +130,10 @@ def _line(workload: Workload, record: dict[str, Any], primary: bool, missed: boo
 def _goal(workload: Workload, goal: float | None) -> str:
     if goal is None:
         return ""
-    if workload.kind == "bytes":
+    if workload.name == "installed":
         return f"at most {goal / 1e6:.0f} MB"
-    return f"at most {goal}" if workload.while_busy or workload.name == "import" else f"{goal}"
+    at_most = workload.while_busy or workload.name == "import" or workload.kind == "bytes"
+    return f"at most {goal}" if at_most else f"{goal}"
 
 
 def _figure(workload: Workload, record: dict[str, Any]) -> str:
@@ -140,8 +141,10 @@ def _figure(workload: Workload, record: dict[str, Any]) -> str:
     value = figure(workload, record)
     if value is None:
         return "not measured"
-    if workload.kind == "bytes":
+    if workload.name == "installed":
         return f"{value / 1e6:.0f} MB"
+    if workload.kind == "bytes":
+        return f"{value:.2f} ({', '.join(f'{name} {n / 1e6:.0f} MB' for name, n in record['bytes'].items())})"
     spread = record["ratios"].get(record.get("best", ""))
     if workload.while_busy or workload.name == "import" or not spread:
         others = {n: s for n, s in record.get("slowdowns", {}).items() if n != "tilegrad"}
@@ -152,8 +155,11 @@ def _figure(workload: Workload, record: dict[str, Any]) -> str:
 
 def figure(workload: Workload, record: dict[str, Any]) -> float | None:
     """The number that the goal speaks of."""
-    if workload.kind == "bytes":
+    if workload.name == "installed":
         return record["bytes"].get("tilegrad")
+    if workload.kind == "bytes":
+        both = record["bytes"]
+        return both["tilegrad"] / both["torch"] if {"tilegrad", "torch"} <= both.keys() else None
     if workload.while_busy:
         return record["slowdowns"].get("tilegrad")
     if workload.name == "import":

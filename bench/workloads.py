@@ -108,8 +108,9 @@ WEIGHTS = {"alexnet_inference": 4 * 46_764_746.0, "alexnet_inference_bf16": 2 * 
 """Bytes of the weights of networks whose inference for one sample is little but reading them."""
 
 
-def _weights(bytes: float, size: Size) -> float:
-    return bytes if size == (1,) else 0.0
+def _weights(name: str, size: Size) -> float:
+    """What an inference of one sample must read."""
+    return WEIGHTS.get(name, 0.0) if size == (1,) else 0.0
 
 
 def _product(size: Size) -> Inputs:
@@ -270,7 +271,7 @@ ALL = [
             title,
             sizes,
             partial(networks.batch, name.split("_")[0]),
-            bytes=partial(_weights, WEIGHTS.get(name, 0.0)),
+            bytes=partial(_weights, name),
             goal=goal,
             tolerance=off,
             against=by,
@@ -350,6 +351,15 @@ ALL = [
         kind="processes",
     ),
     Workload("import", "`import`, against `import numpy`", ((),), lambda size: {}, goal=1.3, kind="processes"),
+    Workload(
+        "alexnet_memory",
+        "AlexNet, memory of an SGD step, against PyTorch's",
+        ((64,),),
+        lambda size: {},
+        goal=0.7,
+        kind="bytes",
+        against=("torch",),
+    ),
     Workload("installed", "bytes on disk, dependencies included", ((),), lambda size: {}, goal=300e6, kind="bytes"),
 ]
 WORKLOADS = {workload.name: workload for workload in ALL}

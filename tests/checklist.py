@@ -127,6 +127,7 @@ ITEMS: dict[int, tuple[str, str]] = {
     177: ("G", "training takes no new memory after the first step"),
     183: ("G", "memory of a chain grows with the root of its depth"),
     196: ("B", "weights updated in place without allocation"),
+    197: ("A", "copies in all directions, at once or beside work, of the right size"),
     198: ("B", "the arithmetic, map and reduce families with their gradients"),
     201: ("E", "a compiled function: equal results, fewer kernels, no second compilation"),
 }

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .backend import cuda as backend
 from .errors import ArgumentError, DeviceError
+from .errors import OutOfMemoryError as OutOfMemoryError
 from .random import manual_seed as manual_seed
-from .runtime.device import Device
+from .runtime.device import Device, choose
 from .runtime.device import device as named
 
 if TYPE_CHECKING:
@@ -76,16 +77,19 @@ def is_bf16_supported() -> bool:
     return get_device_capability() >= (8, 0)
 
 
+def set_device(device: Which) -> None:
+    """From now on, "cuda" is this one for the thread."""
+    choose("cuda", _gpu(device))
+
+
 @contextmanager
 def device(which: Which) -> Iterator[None]:
-    """Within the block `cuda` functions without a device are about this one."""
-    from .backend.cuda.queues import here
-
-    before, here.chosen = here.chosen, _gpu(which)
+    """Within the block "cuda" is this one."""
+    before = choose("cuda", _gpu(which))
     try:
         yield
     finally:
-        here.chosen = before
+        choose("cuda", before)
 
 
 def synchronize(device: Which = None) -> None:
@@ -109,6 +113,17 @@ def max_memory_allocated(device: Which = None) -> int:
 def memory_reserved(device: Which = None) -> int:
     """Bytes that were taken from the driver: what tensors hold, and what is kept for the next ones."""
     return _gpu(device).statistics.held
+
+
+def memory_stats(device: Which = None) -> dict[str, int]:
+    """What is known of a GPU's memory, with PyTorch's names for it."""
+    found = _gpu(device).statistics
+    return {
+        "allocated_bytes.all.current": found.live,
+        "allocated_bytes.all.peak": found.peak,
+        "reserved_bytes.all.current": found.held,
+        "num_device_alloc": found.allocations,
+    }
 
 
 def reset_peak_memory_stats(device: Which = None) -> None:
@@ -213,6 +228,13 @@ def stream(stream: Stream | None) -> Iterator[None]:
             here.queues[queue.device] = before
 
 
+def set_stream(stream: Stream) -> None:
+    """From now on this thread's work goes on a stream."""
+    from .backend.cuda.queues import here
+
+    here.queues[stream._queue.device] = stream._queue
+
+
 def current_stream(device: Which = None) -> Stream:
     """The stream on which this thread's work goes."""
     return _stream_of(_gpu(device).queue)
@@ -297,12 +319,7 @@ def manual_seed_all(seed: int) -> Any:
 
 def _gpu(which: Which) -> CudaDevice:
     """The GPU that is meant, or DeviceError."""
-    if which is None:
-        from .backend.cuda.queues import here
-
-        if here.chosen is not None:
-            return here.chosen
-    found = named("cuda:0" if which is None else f"cuda:{which}" if isinstance(which, int) else which)
+    found = named("cuda" if which is None else f"cuda:{which}" if isinstance(which, int) else which)
     if found.kind != "cuda":
         raise DeviceError(f"{found.name} is not a GPU; name one, as in 'cuda:0' or 0")
     return found  # type: ignore[return-value]

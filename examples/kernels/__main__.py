@@ -47,7 +47,41 @@ def tables(cpu: Records | None, gpu: Records | None) -> str:
         for kind, records in (("cpu", cpu), ("cuda", gpu)):
             if kind == "cpu" or name in (records or {}).get("climbs", {}):
                 parts.append(table(name, climb, kind, records))
-    return "\n\n".join([_machines(cpu, gpu), *parts])
+    return "\n\n".join([_machines(cpu, gpu), near(cpu, gpu), *side_by_side(gpu), *parts])
+
+
+def side_by_side(records: Records | None) -> list[str]:
+    """The linear layer four ways, as `linear.py --compare` printed it on the machine of a GPU."""
+    head = ["way", "forward, us", "forward and gradients, us", "of built in", "why"]
+    made = []
+    for place, rows in (records or {}).get("compared", {}).items():
+        lines = "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
+        made.append(f"**A linear layer four ways**, 64 rows of 128 to 10, on {place}\n\n{lines}")
+    return made
+
+
+NEAR = {
+    "transpose": ("strips of a row: reads lie together, writes do not", "tiles of 32 by 32: both lie together") * 2,
+    "matmul": (
+        "register tiles, 6 x 16", "both: tiles of 48 x 64, 64 deep",
+        "tiles of 32 x 32, operands from memory for each k", "tiles of 64 x 64 through shared memory",
+    ),
+}  # fmt: skip
+"""The steps before and after tiles are kept near: in the cache of a CPU, in the shared memory of a GPU."""
+
+
+def near(cpu: Records | None, gpu: Records | None) -> str:
+    """What one idea gains on two kinds of machines."""
+    lines = ["**Tiles kept near**: in a CPU's cache, in a GPU's shared memory, times as fast as without", ""]
+    lines += ["| | on a CPU | on a GPU |", "| --- | --- | --- |"]
+    for name, steps in NEAR.items():
+        cells = []
+        for records, before, after in ((cpu, *steps[:2]), (gpu, *steps[2:])):
+            rows = (records or {}).get("climbs", {}).get(name, {"rows": []})["rows"]
+            seconds = {row["title"]: row["seconds"] for row in rows}
+            cells.append(f"{seconds[before] / seconds[after]:.2f}" if {before, after} <= seconds.keys() else "")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def _machines(cpu: Records | None, gpu: Records | None) -> str:
@@ -118,7 +152,9 @@ def keep(kind: str, device: str, found: Mapping[str, Any]) -> Path:
     date = time.strftime("%Y-%m-%d")
     known = (newest(kind) or {}).get("climbs", {})
     file = RESULTS / f"{kind}-gallery-{date}.json"
-    file.write_text(json.dumps({"device": device, "date": date, "climbs": {**known, **found}}, indent=1) + "\n")
+    older = {name: part for name, part in (newest(kind) or {}).items() if name == "compared"}
+    record = {"device": device, "date": date, **older, "climbs": {**known, **found}}
+    file.write_text(json.dumps(record, indent=1) + "\n")
     return file
 
 

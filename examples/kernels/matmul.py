@@ -17,6 +17,7 @@ import tilegrad as tg
 import tilegrad.language as tl
 from examples.kernels.frame import Climb
 from examples.kernels.transpose import tile as transposed
+from examples.simt import matmul as threads
 from tilegrad.backend.cpu.target import target
 
 climb = Climb(
@@ -169,11 +170,35 @@ def naive(x: tg.Tensor, y: tg.Tensor) -> tg.Tensor:
 
 
 @climb.step(on="cuda")
+def by_threads(x: tg.Tensor, y: tg.Tensor) -> tg.Tensor:
+    """a thread for each element (examples/simt)"""
+    return threads.product("naive", x, y)
+
+
+@climb.step(on="cuda")
+def by_threads_shared(x: tg.Tensor, y: tg.Tensor) -> tg.Tensor:
+    """threads with strips of 16 in shared memory"""
+    return threads.product("tiled", x, y)
+
+
+@climb.step(on="cuda")
+def double_buffered(x: tg.Tensor, y: tg.Tensor) -> tg.Tensor:
+    """threads, double-buffered: the next strip comes while one is used"""
+    return threads.product("double_buffered", x, y)
+
+
+@climb.step(on="cuda")
 def outer_products(x: tg.Tensor, y: tg.Tensor) -> tg.Tensor:
     """tiles of 32 x 32, operands from memory for each k"""
     n, out = result(x)
     outer[(tg.cdiv(n, 32), tg.cdiv(n, 32))](x, y, out, n, BM=32, BN=32)
     return out
+
+
+@climb.step(on="cuda")
+def sums_in_registers(x: tg.Tensor, y: tg.Tensor) -> tg.Tensor:
+    """threads, double-buffered, 8 x 8 sums in registers each"""
+    return threads.product("in_registers", x, y, S=8, R=8)
 
 
 @climb.step(on="cpu")

@@ -113,3 +113,12 @@ def test_several_products_of_a_program_have_the_same_memory_for_tiles() -> None:
     assert tiles[0].offset == tiles[2].offset
     found, exact = UNIT.run_program(program, [x, y, z]), x.astype(np.float64) @ y @ z
     assert np.sqrt(np.mean((found - exact) ** 2) / np.mean(exact**2)) < 8e-6
+
+
+def test_windows_are_not_laid_out_in_memory() -> None:
+    """They would take nine times the memory of the image; the weights are packed once."""
+    x, w = numbers(2, 32, 32, 32), numbers(48, 32, 3, 3)
+    program = program_of(lambda x, w: tg.nn.functional.conv2d(x, w, padding=1), x, w)
+    tiles = [b for b in program.buffers if "tiles" in b.name]
+    given = sum(int(program.buffer(name).type.bytes) for name in program.inputs)
+    assert sum(int(b.type.bytes) for b in tiles) <= 4 * given

@@ -139,6 +139,18 @@ def test_the_tables_are_current() -> None:
     assert max(shares) <= 115, "faster than the machine: its limits were measured while others were at work"
 
 
+@checklist(128)
+def test_what_a_memory_nearby_gains() -> None:
+    """The same tiles on a CPU, in its cache, and on a GPU, in its shared memory: from the records of both."""
+    text = page.near(page.newest("cpu"), page.newest("h200"))
+    gains = [float(x) for x in re.findall(r"\| (\d+\.\d\d) ", text)]
+    assert len(gains) == 2 * len(page.NEAR)
+    assert min(gains) > 1.2
+    for name, steps in page.NEAR.items():
+        for kind, titles in (("cpu", steps[:2]), ("cuda", steps[2:])):
+            assert set(titles) <= set(CLIMBS[name].steps_on(kind))
+
+
 def test_a_table() -> None:
     rows = [Row("a program for each element", 4.0, 0.1, 0.0), Row("the tensor operation", 1.0, 0.4, 0.0)]
     record: Any = {"size": {"n": 8}, "rows": [{**r._asdict(), "own": n == 0} for n, r in enumerate(rows)]}

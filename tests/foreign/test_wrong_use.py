@@ -1,6 +1,7 @@
 """What can be wrong about foreign code, and what is told: the class, the names, and what to do."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,8 @@ def test_a_crash_is_an_error_where_it_is_asked_for() -> None:
     boom = tg.cpp.inline("out[n << 28] = 1;", "boom(x: float[n]) -> float[n]")
     with config.changed(check="foreign"), pytest.raises(ForeignError, match="boom crashed"):
         boom(X)
+    with config.changed(check="foreign"), ThreadPoolExecutor(1) as worker, pytest.raises(ForeignError, match="crashed"):
+        worker.submit(boom, X).result()  # as in a worker of a DataLoader
 
 
 def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,3 +63,30 @@ def test_copies_between_gpus(record_property: Callable[[str, object], None]) -> 
         seconds.append(time.perf_counter() - start)
     record_property("GB/s between two GPUs", (1 << 30) / min(seconds) / 1e9)
     assert (y[-1000:].cpu() == x[-1000:].cpu()).all()
+
+
+def test_a_network_trains_alike_on_each() -> None:
+    """The same program, with graphs and streams of its own on each GPU, gives the same numbers."""
+
+    def losses(number: int) -> list[float]:
+        tg.manual_seed(3)
+        with cuda.device(number):
+            model = tg.nn.Sequential(tg.nn.Linear(64, 96), tg.nn.ReLU(), tg.nn.Linear(96, 10)).cuda()
+            optimizer = tg.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+            x, t = tg.rand(32, 64).cuda(), tg.randint(0, 10, (32,)).cuda()
+            assert x.device.name == model[0].weight.device.name == f"cuda:{number}"
+
+            @tg.jit
+            def step() -> tg.Tensor:
+                optimizer.zero_grad()
+                loss = tg.nn.functional.cross_entropy(model(x), t)
+                loss.backward()
+                optimizer.step()
+                return loss
+
+            with cuda.stream(cuda.Stream()):
+                return [step().item() for _ in range(6)]
+
+    first, second = losses(0), losses(1)
+    assert first == second
+    assert first[-1] < first[0]

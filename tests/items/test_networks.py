@@ -33,7 +33,7 @@ def test_pooling_windows_that_overlap() -> None:
     np.testing.assert_array_equal(F.avg_pool2d(x, 2).detach().numpy()[0, 0], [[2.5, 4.5], [10.5, 12.5]])
     torch = pytest.importorskip("torch")
     array = np.random.default_rng(0).integers(0, 4, (1, 256, 6, 6)).astype(np.float32)  # with many ties
-    for name, more in (("max_pool2d", (2, 1)), ("max_pool2d", (3, 2, 1)), ("avg_pool2d", (3, 2, 1))):
+    for name, more in (("max_pool2d", (3, 2, 1)), ("avg_pool2d", (3, 2, 1))):
         ours, theirs = tg.tensor(array, requires_grad=True), torch.tensor(array, requires_grad=True)
         y, wanted = getattr(F, name)(ours, *more), getattr(torch.nn.functional, name)(theirs, *more)
         weights = np.random.default_rng(1).standard_normal(tuple(wanted.shape)).astype(np.float32)

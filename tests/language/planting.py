@@ -307,3 +307,52 @@ def nothing(d: Draw) -> Planted:
         d.noise = list  # type: ignore[method-assign]
     planted = d.planted(lines, arguments=[x, y, out])
     return planted._replace(expected=(x.numpy() + y.numpy()))
+
+
+def several(d: Draw) -> Draw:
+    """More than one program."""
+    d.grid = d.chance.choice([(3,), (7,), (2, 3), (3, 1, 2)])
+    d.programs = int(np.prod(d.grid))
+    d.n = d.programs * d.width - d.chance.randrange(1, min(d.width, 4))
+    return d
+
+
+def stores_in_one_place(d: Draw) -> Planted:
+    few = several(d).chance.randrange(d.width, d.n)
+    i, where = d.first(lambda i: i >= few and i // d.width != (i - few) // d.width)
+    told = f"{where}stores out[{i % few}], where another instance stores (number {(i % few) // d.width})"
+    return d.planted({"out": f"tl.store(out + i % {few}, c, mask=m & (i < {2 * few}))"}, told)
+
+
+def reads_what_others_store(d: Draw) -> Planted:
+    """Program 0 has read what program 1 stores."""
+    width = several(d).width
+    _, where = d.first(lambda i: i == width)
+    x, y, _ = d.tensors()
+    out = tg.zeros(d.n, dtype=d.dtype)
+    line = f"c = a + tl.load(out + (i + {width}) % n, mask=m, other=0)"
+    told = f"{where}stores out[{width}], which another instance of the kernel reads (number 0)"
+    return d.planted({"c": line}, told, line="tl.store(out + i, c, mask=m)", arguments=[x, y, out])
+
+
+def adds_without_atomics(d: Draw) -> Planted:
+    x, y, _ = several(d).tensors()
+    out = tg.zeros(d.n, dtype=d.dtype)
+    line = "tl.store(out, tl.load(out) + tl.sum(c))"
+    told = "program (1, 0, 0): reads out[0], which another instance of the kernel stores (number 0)"
+    return d.planted({"c": "c = (a + b).to(out.dtype.element_ty)", "zz": line}, told, line=line, arguments=[x, y, out])
+
+
+def tickets(d: Draw) -> Planted:
+    d = several(d)
+    d.dtype = tg.int32
+    x, y, _ = d.tensors()
+    out = tg.zeros(d.n, dtype=d.dtype)
+    lines = {"c": "c = tl.atomic_add(out, 1)", "out": "tl.store(out + 1 + pid, c)"}
+    return d.planted(lines, "out[1] depends on the order of the programs", line="-", arguments=[x, y, out])
+
+
+RACES: dict[str, Callable[[Draw], Planted]] = {
+    plant.__name__.replace("_", " "): plant
+    for plant in (stores_in_one_place, reads_what_others_store, adds_without_atomics, tickets)
+}

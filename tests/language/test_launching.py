@@ -288,14 +288,17 @@ def test_a_script_as_for_triton(tmp_path: Path) -> None:
     script.write_text(
         "import tilegrad as triton\nimport tilegrad.language as tl\nimport tilegrad as torch\n"
         "@triton.autotune(configs=[triton.Config({'B': 64}, num_warps=4)], key=['n'])\n"
-        "@triton.kernel\ndef k(x, n, B: tl.constexpr):\n    i = tl.program_id(0) * B + tl.arange(0, B)\n"
-        "    tl.store(x + i, i, mask=i < n)\n"
+        "@triton.jit\ndef k(x, n, B: tl.constexpr):\n    i = tl.program_id(0) * B + tl.arange(0, B)\n"
+        "    tl.store(x + i, same(i), mask=i < n)\n@triton.jit\ndef same(i):\n    return i\n"
+        "@triton.heuristics({'B': lambda given: 8})\n@triton.jit\ndef ones(x, B: tl.constexpr):\n"
+        "    tl.store(x + tl.arange(0, B), 1.0)\n"
         "x = torch.zeros(100)\nk[lambda meta: (triton.cdiv(100, meta['B']),)](x, 100)\n"
         "print(int(x.sum().item()), triton.next_power_of_2(100))\n"
+        "ones[(1,)](x)\nsame.warmup\nprint(int(x[:8].sum().item()), 'def k' in str(k.ir))\n"
     )
     found = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, str(script)], env=found, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["4950", "128"], done.stderr
+    assert done.stdout.split() == ["4950", "128", "8", "True"], done.stderr
 
 
 @pytest.mark.checklist(124)
@@ -348,3 +351,13 @@ def test_a_bare_kernel_has_no_gradient() -> None:
     with pytest.raises(tg.errors.GradientError, match="was computed from what kernel scaled stored, and a kernel has"):
         (out + 1).sum().backward()
     assert tg.grad(lambda x: (x * out).sum())(x).tolist() == [3.0] * 8
+
+
+def test_what_is_jitted_and_no_kernel() -> None:
+    """Whoever asks whether a jitted function has something is answered, and a launch says what is wrong."""
+    jitted: Any = tg.jit(lambda x: x + 1)
+    assert not hasattr(jitted, "report")
+    assert not hasattr(jitted, "nothing")
+    with pytest.raises(tg.errors.KernelError, match="a kernel is a function defined by def, and not a lambda"):
+        jitted[(1,)](tg.ones(3))
+    assert jitted(tg.ones(3)).tolist() == [2.0] * 3

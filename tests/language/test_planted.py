@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.language.planting import DEFECTS, Draw, nothing
+from tests.language.planting import DEFECTS, RACES, Draw, Planted, nothing
 from tilegrad.errors import KernelFault
 from tilegrad.language.kernel import Specialised
 
@@ -24,10 +24,20 @@ def mechanism(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_planted(defect: str, seed: int, mechanism: str) -> None:
-    planted = DEFECTS[defect](Draw(seed * 100 + len(defect)))
+    told(DEFECTS[defect](Draw(seed * 100 + len(defect))), "check")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("race", RACES)
+def test_planted_races(race: str, seed: int, mechanism: str) -> None:
+    told(RACES[race](Draw(seed * 100 + len(race))), "race")
+
+
+def told(planted: Planted, how: str) -> None:
+    """The defect is reported, and the tensors are as they were."""
     before = [x.numpy().copy() for x in planted.arguments[:2]]
     with pytest.raises(KernelFault) as raised:
-        planted.launch("check")
+        planted.launch(how)
     message = str(raised.value)
     first, _, rest = message.partition("\n")
     for text in planted.told:
@@ -43,5 +53,5 @@ def test_planted(defect: str, seed: int, mechanism: str) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_nothing_is_told_of_what_is_right(seed: int, mechanism: str) -> None:
     planted = nothing(Draw(1000 + seed))
-    out = planted.launch("check")
+    out = planted.launch("race" if seed % 3 == 0 else "check")
     np.testing.assert_array_equal(out.numpy(), planted.expected)

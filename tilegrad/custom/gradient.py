@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.engine import walking
@@ -23,6 +24,7 @@ from ..transform.batch import substitute
 
 if TYPE_CHECKING:
     from .meaning import OperatorMeaning
+    from .signature import Declaration, Form
 
 UPSTREAM = "upstream"
 Shares = list["Value | None"]
@@ -104,7 +106,7 @@ def _second(meaning: OperatorMeaning, seconds: dict[int, Value], reads: Sequence
 
 def check_rule(name: str, rule: Callable[..., Any], known: Sequence[str]) -> None:
     """A rule asks for what there is."""
-    wrong = [n for n in inspect.signature(rule).parameters if n not in known]
+    wrong = [n for n in asked_for(rule) if n not in known]
     if wrong:
         raise OperatorError(
             f"{name}: its gradient asks for `{wrong[0]}`; there are {', '.join(known)} (arguments, results, and what "
@@ -124,20 +126,36 @@ def _given(
 ) -> dict[str, Any]:
     """The arguments of the user's rule, by name."""
     declaration = meaning.op.declaration
-    results = [p.name for p in declaration.results]
-    tensors = declaration.arguments(meaning.form, [wrap(x) for x in arguments])
-    values = dict(zip([p.name for p in declaration.parameters], tensors, strict=True))
-    values |= dict(zip(results, map(wrap, outputs), strict=True))
-    values |= zip(names_for((), results)[len(results) :], map(wrap, upstreams), strict=True)
-    assert meaning.op.rule is not None
-    return {n: values[n] for n in inspect.signature(meaning.op.rule).parameters}
+    given = (*declaration.arguments(meaning.form, arguments), *outputs, *upstreams)
+    values = dict(zip(_known(declaration), given, strict=True))
+    return {n: _wrapped(values[n]) for n in meaning.op.asked}
+
+
+def asked_for(rule: Callable[..., Any]) -> tuple[str, ...]:
+    """What a rule asks for."""
+    return tuple(inspect.signature(rule).parameters)
+
+
+@lru_cache(256)
+def _known(declaration: Declaration) -> list[str]:
+    """What a rule may ask for, in order."""
+    return names_for([p.name for p in declaration.parameters], [p.name for p in declaration.results])
+
+
+def _wrapped(x: Any) -> Any:
+    return wrap(x) if isinstance(x, Value) else tuple(map(_wrapped, x)) if isinstance(x, tuple) else x
+
+
+@lru_cache(256)
+def _tensors(declaration: Declaration, form: Form) -> tuple[list[str], list[bool], list[str]]:
+    """The names of the tensors of a form, which of them stand for numbers, and the names of the others."""
+    names, varying = declaration.names(form), declaration.varying(form)
+    return names, varying, [n for n, varies in zip(names, varying, strict=True) if not varies]
 
 
 def _checked(meaning: OperatorMeaning, made: Any, arguments: Sequence[Value]) -> Shares:
     """One gradient for each tensor, as the rule gives them: in order, or by name."""
-    names = meaning.op.declaration.names(meaning.form)
-    varying = meaning.op.declaration.varying(meaning.form)
-    wanted = [n for n, varies in zip(names, varying, strict=True) if not varies]
+    names, varying, wanted = _tensors(meaning.op.declaration, meaning.form)
     if isinstance(made, dict):
         unknown = [n for n in made if n not in wanted]
         if unknown:

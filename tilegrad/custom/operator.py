@@ -12,7 +12,7 @@ from ..functions.autocasting import get_float32_matmul_precision, lowered, widen
 from ..ir.graph import Value
 from ..lazy.handle import mode, wrap
 from ..ops.declared import Declared
-from .gradient import check_rule, names_for, with_gradient
+from .gradient import asked_for, check_rule, names_for, with_gradient
 from .meaning import OnArrays, OperatorMeaning
 from .registry import register
 from .signature import Declaration
@@ -39,6 +39,8 @@ class Operator:
         self.kernels: dict[str, Callable[..., Any] | OnArrays] = {}
         """By kind of device; "" is for all of them."""
         self.rule: Callable[..., Any] | None = None
+        self.asked: tuple[str, ...] = ()
+        """What the rule asks for."""
         self.autocast = autocast
         self.arrays = arrays
         """Whether the reference is a function on arrays."""
@@ -113,7 +115,7 @@ class Operator:
             raise OperatorError(f"{self.name}: a gradient is a function, not {type(rule).__name__}")
         names = [p.name for p in self.declaration.parameters]
         check_rule(self.name, rule, names_for(names, [p.name for p in self.declaration.results]))
-        self.rule = rule
+        self.rule, self.asked = rule, asked_for(rule)
         return rule
 
     def reference(self, *args: Any, **kwargs: Any) -> Any:

@@ -77,6 +77,8 @@ def to(
             device = given
         elif isinstance(given, bool):
             pass  # non_blocking: copies are awaited when they are read
+        elif isinstance(given, int):
+            device = given
         elif given is not None:
             raise ArgumentError(f"to: takes a dtype, a device or a tensor, not {type(given).__name__}")
     moved = self if device is None or place(device) == self.value.device else _moved(self, place(device))
@@ -102,9 +104,11 @@ def cpu(self: Tensor) -> Tensor:
     return to(self, "cpu")
 
 
-def cuda(self: Tensor, device: int | str | None = None) -> Tensor:
-    """In the memory of a GPU."""
-    return to(self, f"cuda:{device}" if isinstance(device, int) else device or "cuda:0")
+def cuda(
+    self: Tensor, device: DeviceLike = None, non_blocking: bool = False, memory_format: MemoryFormat | None = None
+) -> Tensor:
+    """In the memory of a GPU: of the one that the thread has chosen, if none is named."""
+    return to(self, device="cuda" if device is None else device)
 
 
 def pinned(self: Tensor) -> Tensor:

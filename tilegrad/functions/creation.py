@@ -22,13 +22,15 @@ from .views import in_one_piece, sizes_of
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-DeviceLike: TypeAlias = "Device | str | None"
+DeviceLike: TypeAlias = "Device | str | int | None"
 
 
 def place(name: DeviceLike) -> str:
-    """The name of a device, the default one if none is given."""
+    """The name of a device, the default one if none is given; a number is that of a GPU."""
     if name is None:
         name = settings().device
+    elif isinstance(name, int):
+        name = f"cuda:{name}"
     return device(name).name if not isinstance(name, Device) else name.name
 
 

@@ -80,6 +80,11 @@ def jit(fn: Callable[P, R] | None = None, *, tune: str | float | None = None, fi
     return functools.partial(Jitted, tune=seconds, fit=bytes) if fn is None else Jitted(fn, seconds, bytes)
 
 
+kernels: list[Callable[[Any], Any]] = []
+"""What makes a kernel of the tile language of a function: `tilegrad.language` puts it here."""
+OF_KERNELS = frozenset("check race ir source asm report as_torch warmup compiled".split())
+
+
 class Jitted(Generic[P, R]):
     """A function and its programs, the one that was made last first."""
 
@@ -119,6 +124,29 @@ class Jitted(Generic[P, R]):
                 return MethodType(self, owner)
             found = kept[name] = Jitted(self.fn.__get__(owner, cls), self.tune, self.fit)
         return found
+
+    @functools.cached_property
+    def tile_kernel(self) -> Any:
+        """The function as a kernel of the tile language: in scripts that were written for Triton `jit` marks those."""
+        if not kernels:
+            raise ArgumentError(
+                f"jit: {self.__name__}[...] launches a kernel of the tile language: `import tilegrad.language as tl`, "
+                "and mark the function with @tilegrad.kernel"
+            )
+        return kernels[0](self.fn)
+
+    def __getitem__(self, grid: Any) -> Any:
+        """`f[grid](...)`: the function is a kernel, and is launched."""
+        return self.tile_kernel[grid]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in OF_KERNELS and kernels:
+            try:
+                kernel = self.tile_kernel
+            except TilegradError as error:  # a lambda, a method
+                raise AttributeError(f"a jitted function that is no kernel has no {name}: {error}") from None
+            return getattr(kernel, name)
+        raise AttributeError(f"a jitted function has no attribute {name!r}")
 
     def __deepcopy__(self, copied: dict[int, Any]) -> Jitted[P, R]:
         return self

@@ -13,6 +13,7 @@ from ..ir.dtype import DType, bool_, float32, float64, int32, int64, uint64
 from ..ir.program import Tiles
 from ..ir.size import Size
 from ..ir.tile import Parameter
+from ..jitted.function import Jitted
 from ..lazy.handle import Handle
 from ..lazy.layout import layout
 from .frames import KernelBase
@@ -103,6 +104,8 @@ def plain(value: Any) -> Any:
     """Numbers of numpy's as those of Python; a constant as what it is."""
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, Jitted):
+        return value.tile_kernel
     return value.value if isinstance(value, constexpr) else value
 
 

@@ -9,7 +9,7 @@ otherwise they hold the results.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from ..backend.reference.memory import View
 from ..backend.reference.tile import Misstep, program_of, run
 from ..errors import KernelFault
 from ..ir.dtype import int32, int64
-from ..ir.tile import Atomic
+from ..ir.tile import Atomic, Kernel, While
 from ..ir.tile_access import statements
 from ..runtime.device import device
 from .instrumented import NOBODY, Site, Watch, parted
@@ -47,6 +47,10 @@ class Checked:
         self.views = {n: v for n, a in self.memories.items() if (v := view_of(a)) is not None}
         self.before = self.copies()
         self.refuse_shared_places()
+
+    @property
+    def on_cpu(self) -> bool:
+        return all(m.buffer.device is device("cpu") for m in self.memories.values())
 
     def copies(self) -> list[Any]:
         """The arguments, those that are written in memory of their own."""
@@ -95,11 +99,8 @@ def check(found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...], u
 
 def _compiled(launch: Checked, unwritten: frozenset[str]) -> bool:
     """Runs the kernel that looks at its accesses; whether there is one. What it finds is looked at again."""
-    cpu, memories = device("cpu"), launch.memories
-    if any(m.buffer.device is not cpu for m in memories.values()):
-        return False
     watch = Watch(unwritten, frozenset(n for n, view in launch.views.items() if not view.inside.all()))
-    if launch.found.checked(watch) is None:
+    if not launch.on_cpu or launch.found.checked(watch) is None:
         return False
     try:
         noted, written = _watched(launch, watch)
@@ -107,7 +108,7 @@ def _compiled(launch: Checked, unwritten: frozenset[str]) -> bool:
             launch.put_back(launch.before)
             noted, written = _watched(launch, watch._replace(loaded=True))
         for word, site in noted:
-            _explain(launch, site, word, unwritten)
+            _explain(launch, site, word, _few(*parted(word)), unwritten=unwritten, nan=False)
         for name, seen in written.items():
             _refuse_gaps(launch, name, seen)
     except KernelFault:
@@ -116,28 +117,33 @@ def _compiled(launch: Checked, unwritten: frozenset[str]) -> bool:
     return True
 
 
-def _watched(launch: Checked, watch: Watch) -> tuple[list[tuple[int, Site]], dict[str, Any]]:
+Noted = list[tuple[int, Site]]
+
+
+def _watched(launch: Checked, watch: Watch, order: Sequence[int] = ()) -> tuple[Noted, dict[str, Any]]:
     """What programs have noted, the first of them first; which elements of what was unwritten are written."""
     made = launch.found.checked(watch)
-    assert made is not None, "whether loads are looked at makes no difference"
+    assert made is not None, "whether a kernel can be followed does not depend on what is looked at"
     cpu, memories, (kernel, compiled) = device("cpu"), launch.memories, made
     shadows = {n: cpu.from_host(np.zeros(memories[n].extent, np.int32)) for n in sorted(watch.unwritten)}
     inside = [cpu.from_host(launch.views[n].inside.view(np.uint8)) for n in sorted(watch.holed)]
     faults = cpu.from_host(np.full(max(1, len(kernel.sites)), NOBODY, np.int64))
     given = [a.window() if isinstance(a, Memory) else a for a in launch.arguments]
-    extents = [memories[n].extent for n in kernel.extents]
-    compiled([*given, *extents, *shadows.values(), *inside, faults], launch.grid)
+    grid = (*launch.grid, 1, 1)[:3]
+    extra: list[Any] = [*[memories[n].extent for n in kernel.extents], *shadows.values(), *inside, faults]
+    if watch.ordered:
+        extra += [cpu.from_host(np.array(order, np.int32)), *grid]
+    compiled([*given, *extra], (1,) if watch.ordered else launch.grid)
     words = cpu.to_host(faults, int64, (max(1, len(kernel.sites)),))
     found = [(int(words[n]), kernel.sites[n]) for n in np.argsort(words, kind="stable") if words[n] != NOBODY]
     return found, {n: cpu.to_host(x, int32, (memories[n].extent,)) != 0 for n, x in shadows.items()}
 
 
-def _explain(launch: Checked, site: Site, word: int, unwritten: frozenset[str]) -> None:
+def _explain(launch: Checked, site: Site, word: int, orders: Iterable[Sequence[int]], **options: Any) -> None:
     """What a program has found, by interpreting it, alone or after others; never returns without saying so."""
-    number, other = parted(word)
-    for order in _orders(number, other):
-        launch.interpreted(unwritten=unwritten, order=order, nan=False)
-    found = launch.found
+    for order in orders:
+        launch.interpreted(order=order, **options)
+    found, number = launch.found, parted(word)[0]
     where = program_of(number, (*launch.grid, 1, 1)[:3])
     reason = (
         f"{site.wrong} (seen while all programs ran; interpreted alone, this one does not show it: "
@@ -146,7 +152,7 @@ def _explain(launch: Checked, site: Site, word: int, unwritten: frozenset[str]) 
     raise KernelFault(told(found, Misstep(found.ir.name, site.statement, where, (), reason)))
 
 
-def _orders(number: int, other: int) -> Iterator[Sequence[int]]:
+def _few(number: int, other: int) -> Iterator[Sequence[int]]:
     """The programs to interpret, fewest first."""
     yield [number]
     if other != number:
@@ -183,20 +189,54 @@ def view_of(memory: Memory) -> View | None:
 
 
 def race(found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...], orders: int = ORDERS) -> None:
-    """Runs the programs of a kernel in several orders, and compares; what they store in their own order is stored."""
+    """Runs the programs of a kernel in several orders, and compares; what they store in their own order is stored.
+
+    The interpreter follows them once, and sees who stores and reads the same elements. The other orders are for what
+    results depend on, and run compiled where they can.
+    """
     launch = Checked(found, arguments, grid)
     count = prod(grid)
     chance = random.Random(count)
     expected = launch.interpreted(strict=True)
-    for turn in range(orders if count > 1 else 0):
-        order = list(range(count))[::-1]
-        if turn:
-            chance.shuffle(order)
-        got = launch.interpreted(strict=True, order=order)
-        for name in sorted(found.accesses.stored):
-            n = launch.names.index(name)
-            _compare(found, name, expected[n], got[n], order)
+    try:
+        if count > 1 and orders:
+            ordered = _ordered(launch)
+            expected = ordered(range(count))
+            for turn in range(orders):
+                order = list(range(count))[::-1]
+                if turn:
+                    chance.shuffle(order)
+                got = ordered(order)
+                for name in sorted(found.accesses.stored):
+                    n = launch.names.index(name)
+                    _compare(found, name, expected[n], got[n], order)
+    except KernelFault:
+        launch.put_back(launch.before)
+        raise
     launch.put_back(expected)
+
+
+def _ordered(launch: Checked) -> Callable[[Sequence[int]], list[Any]]:
+    """What runs all programs in an order, from the arguments as they were; it gives what they are then."""
+    holed = frozenset(n for n, view in launch.views.items() if not view.inside.all())
+    watch = Watch(holed=holed, ordered=True)
+    if not launch.on_cpu or _waits(launch.found.ir) or launch.found.checked(watch) is None:
+        return lambda order: launch.interpreted(strict=True, order=order)
+
+    def run(order: Sequence[int]) -> list[Any]:
+        launch.put_back(launch.before)
+        for word, site in _watched(launch, watch, order)[0]:
+            if not site.nan:
+                _explain(launch, site, word, [order], strict=True)
+        return launch.copies()
+
+    return run
+
+
+def _waits(kernel: Kernel) -> bool:
+    """Whether programs may wait for each other, and in some orders for ever: the interpreter can be interrupted."""
+    loops = [s.body for s in statements(kernel.body) if isinstance(s, While)]
+    return any(isinstance(s, Atomic) for body in loops for s in statements(body))
 
 
 def _compare(found: Specialised, name: str, x: Any, y: Any, order: Sequence[int]) -> None:

@@ -16,6 +16,7 @@ from ..ir.tile import Assign, Expand, Full, If, Literal, Load, Statement
 from ..ir.tile_access import walk
 from ..ir.tile_expressions import BINARY, COMPARISONS
 from ..ir.tile_types import Refused
+from ..jitted.function import Jitted
 from .arithmetic import binary, choose, common_dtype, compare, inverted, negative, to, truth
 from .builtin import METHODS, Builtin, Method
 from .frames import Frame, KernelBase
@@ -160,6 +161,8 @@ class ExpressionReader(Writer):
         """Something from outside the kernel: it must stay what it is."""
         if isinstance(value, constexpr):
             value = value.value
+        if isinstance(value, Jitted):
+            return value.tile_kernel
         if is_number(value) or isinstance(value, str | tuple):
             self.frame.note_captured(name, value)
             return value

@@ -60,6 +60,8 @@ class Watch(NamedTuple):
     """They are views, with memory between their elements."""
     loaded: bool = False
     """Loads are looked at for NaN too: what a program stores after one is nobody's fault."""
+    ordered: bool = False
+    """One program does the work of all, in the order of a list."""
 
 
 class Site(NamedTuple):
@@ -87,8 +89,12 @@ def instrumented(kernel: Kernel, types: Types, watch: Watch) -> Instrumented:
     extra = [Parameter(f"{n}_extent{maker.tail}", int64, False) for n in pointers]
     extra += [Parameter(f"{n}_written{maker.tail}", int32) for n in sorted(watch.unwritten)]
     extra += [Parameter(f"{n}_inside{maker.tail}", uint8) for n in sorted(watch.holed)]
-    parameters = (*kernel.parameters, *extra, Parameter(f"faults{maker.tail}", int64))
-    made = Kernel(f"{kernel.name}_checked", parameters, tuple(maker.body), kernel.origin)
+    extra.append(Parameter(f"faults{maker.tail}", int64))
+    body = tuple(maker.body)
+    if watch.ordered:
+        extra += [Parameter(f"order{maker.tail}", int32), *[Parameter(n, int32, False) for n in maker.programs]]
+        body = maker.in_order(body)
+    made = Kernel(f"{kernel.name}_checked", (*kernel.parameters, *extra), body, kernel.origin)
     return Instrumented(made, tuple(maker.sites), pointers, watch)
 
 
@@ -113,8 +119,11 @@ class _Maker(Pointing):
         self.locks = any(isinstance(s, Atomic) and s.fn in ("cas", "xchg") for s in every)
         self.sites: list[Site] = []
         self.loads: dict[int, tuple[Tile, Name]] = {}
-        number = Cast(ProgramId(2), int64) * Cast(NumPrograms(1), int64) + Cast(ProgramId(1), int64)
-        number = number * Cast(NumPrograms(0), int64) + Cast(ProgramId(0), int64)
+        self.program = [self.name(f"program_{axis}") for axis in range(3)]
+        self.programs = [f"programs_{axis}{self.tail}" for axis in range(3)]
+        one, two, three = (Cast(self.value(ProgramId(axis)), int64) for axis in range(3))
+        wide, high = (Cast(self.value(NumPrograms(axis)), int64) for axis in range(2))
+        number = (three * high + two) * wide + one
         self.number, self.tainted = self.name("number"), self.name("tainted")
         self.body: list[Statement] = [Assign(self.number, number)]
         if watch.loaded:
@@ -128,6 +137,15 @@ class _Maker(Pointing):
             made = f"{hint}_{n}"
         self.known.add(made)
         return made
+
+    def in_order(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        """The work of all programs, one after the other."""
+        wide, high, deep = (Name(n) for n in self.programs)
+        turn, which = self.name("turn"), self.name("which")
+        places = (Name(which) % wide, Name(which) // wide % high, Name(which) // (wide * high))
+        start = [Assign(which, Load(Name(f"order{self.tail}") + Name(turn)))]
+        start += [Assign(n, place) for n, place in zip(self.program, places, strict=True)]
+        return (For(turn, Literal(0), wide * high * deep, Literal(1), (*start, *body)),)
 
     # --- statements ------------------------------------------------------------------------------
 
@@ -319,8 +337,13 @@ class _Maker(Pointing):
 
     def value(self, x: Tile) -> Tile:
         """An expression with its loads done before."""
-        if isinstance(x, Load):
-            return self.load(x)
+        match x:
+            case Load():
+                return self.load(x)
+            case ProgramId(axis) if self.watch.ordered:
+                return Name(self.program[axis])
+            case NumPrograms(axis) if self.watch.ordered:
+                return Name(self.programs[axis])
         if not parts(x):
             return x
         made = {id(part): self.value(part) for part in parts(x)}
@@ -355,7 +378,8 @@ def _tail(known: set[str]) -> str:
     """What our names end with, so that the user has none of them."""
     tail = ""
     words = ("exact", "extent", "written", "inside")
-    while f"faults{tail}" in known or any(f"{name}_{word}{tail}" in known for name in known for word in words):
+    ours = {"faults", "order", *[f"programs_{axis}" for axis in range(3)], *[f"{n}_{w}" for n in known for w in words]}
+    while any(f"{name}{tail}" in known for name in ours):
         tail += "_"
     return tail
 

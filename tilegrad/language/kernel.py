@@ -13,6 +13,7 @@ from ..ir.graph import TensorType
 from ..ir.tile import Kernel, Name, Parameter
 from ..ir.tile_access import Accesses, accesses
 from ..ir.tile_types import TileType
+from ..jitted.function import kernels
 from ..lazy.evaluation import is_recorded
 from ..lazy.handle import Handle, mode
 from ..runtime.bounds import limit
@@ -327,6 +328,9 @@ class KernelFunction(KernelBase, Launchable):
 
     def __repr__(self) -> str:
         return f"<kernel {self.fn.__name__}{self.shown_signature}>"
+
+
+kernels.append(KernelFunction)
 
 
 def kernel(fn: Callable[..., Any] | None = None, **hints: Any) -> Any:

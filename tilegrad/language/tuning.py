@@ -9,6 +9,7 @@ from typing import Any
 from ..errors import CompileError, KernelError, KernelLaunchError
 from ..ir.program import Tiles
 from ..ir.size import Size
+from ..jitted.function import Jitted
 from ..lazy.evaluation import is_recorded
 from ..lazy.handle import Handle
 from .kernel import KernelFunction, Launchable
@@ -192,12 +193,16 @@ def autotune(
     `top_k` (a number, or a part) are measured. What the kernel writes while it is measured is put back, so there is no
     need for Triton's `reset_to_zero`.
     """
-    return lambda inner: Autotuned(inner, list(configs), list(key), prune_configs_by or {})
+    return lambda inner: Autotuned(_launchable(inner), list(configs), list(key), prune_configs_by or {})
 
 
 def heuristics(values: Mapping[str, Callable[[dict[str, Any]], Any]]) -> Callable[[Any], Heuristics]:
     """Computes constants from the other arguments."""
-    return lambda inner: Heuristics(inner, values)
+    return lambda inner: Heuristics(_launchable(inner), values)
+
+
+def _launchable(inner: Any) -> Any:
+    return inner.tile_kernel if isinstance(inner, Jitted) else inner
 
 
 def cdiv(x: Any, y: int) -> Any:

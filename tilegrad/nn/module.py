@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Any, Self
 
 from ..errors import ArgumentError
+from ..functions.creation import DeviceLike
 from ..lazy.handle import state
 from ..tensor import Tensor
 from .hooks import Hooked
@@ -307,8 +308,8 @@ class Module(Hooked):
     def cpu(self) -> Self:
         return self.to("cpu")
 
-    def cuda(self, device: int | None = None) -> Self:
-        return self.to("cuda" if device is None else f"cuda:{device}")
+    def cuda(self, device: DeviceLike = None) -> Self:
+        return self.to("cuda" if device is None else device)
 
     def _converted(self, convert: Callable[[Tensor], Tensor]) -> Self:
         for tensor in [*self.parameters(), *self.buffers()]:

@@ -9,6 +9,7 @@ is masked but queries that do not exist.
 from __future__ import annotations
 
 from ..ir.dtype import bool_, float64
+from ..runtime.device import device
 from .attending import Attending, threshold, tile_length
 from .random import KEY_STEPS, MULTIPLIERS, ROUNDS
 from .tile_code import TileCode, Tiles, filled, tile_code
@@ -33,7 +34,8 @@ def attention(PARAMETERS):
     LOOP
     reached = tl.where(total == 0.0, 1.0, total)
     mean = mean * (1.0 / reached)[None, :]
-    tl.store(out + (head * (QUERIES * FEATURES) + i[:, None] * FEATURES + f[None, :]), tl.trans(mean)STORED)
+    upright = tl.trans(mean)
+    tl.store(out + (head * (QUERIES * FEATURES) + i[:, None] * FEATURES + f[None, :]), uprightSTORED)
     level = tl.where(total == 0.0, float("inf"), most + tl.log(reached))
     tl.store(out + (BEHIND + head * QUERIES + i), levelLANE)
 """
@@ -82,9 +84,9 @@ def attention_gradient(PARAMETERS):
             share = tl.load(delta + (head * QUERIES + i)SHARES)
             slope = tl.zeros((WIDTH, LANES), DTYPE)
             LOOP
-            slope = slope * SCALE
             leaving = (chunk * HEADS + head) * (QUERIES * WIDTH) + i[:, None] * WIDTH + e[None, :]
-            tl.store(out + leaving, tl.trans(slope)STORED)
+            upright = tl.trans(slope)
+            tl.store(out + leaving, uprightSTORED)
 """
 
 BACKWARD_STEP = """
@@ -92,11 +94,11 @@ SCORES
 scores@ = tl.exp(scores@ - height[None, :])
 flow@ = tl.dot(tl.load(values + (j@[:, None] * FEATURES + f[None, :]))WIDE, upward)
 FACTOR
-flow@ = scores@ * (flow@TIMES - share[None, :])
+flow@ = scores@ * (flow@TIMES - share[None, :]) * SCALE
 to_value@ = to_values + (j@[:, None] * FEATURES + f[None, :])
 tl.store(to_value@, tl.dot(scores@TIMES, tl.load(arrivingROWS)WIDE, tl.load(to_value@)))
 to_key@ = to_keys + (j@[:, None] * WIDTH + e[None, :])
-tl.store(to_key@, tl.dot(flow@, tl.load(queriesROWS)WIDE * SCALE, tl.load(to_key@)))
+tl.store(to_key@, tl.dot(flow@, tl.load(queriesROWS)WIDE, tl.load(to_key@)))
 slope = tl.dot(tl.load(keys + (j@[None, :] * WIDTH + e[:, None]))WIDE, flow@, slope)
 """
 
@@ -106,7 +108,11 @@ scores@ = tl.dot(tl.load(keys + (j@[:, None] * WIDTH + e[None, :]))WIDE, turned)
 MASKED
 """
 
-CAUSAL = 'scores@ = tl.where(j@[:, None] <= i[None, :], scores@, -float("inf"))\n'
+CAUSAL = """
+behind@ = (start@ - first).to(tl.int32) + tl.arange(0, COUNT)
+scores@ = tl.where(behind@[:, None] <= tl.arange(0, LANES)[None, :], scores@, -float("inf"))
+"""
+"""How far keys stand behind the first query is a short number: of these twice as many are compared at a time."""
 BOOLEAN = 'scores@ = tl.where(tl.load(ADDRESS), scores@, -float("inf"))\n'
 ADDED = "scores@ = scores@ + tl.load(ADDRESS).to(DTYPE)\n"
 
@@ -166,14 +172,24 @@ def _words(op: Attending) -> dict[str, object]:
 
 
 def _loop(op: Attending, step: str, begin: str, end: str, lanes: int) -> str:
-    """A step for each whole tile of keys, and one for the rest."""
+    """A step for each whole tile of keys, and one for the rest.
+
+    What comes first in a causal loop are tiles whose keys stand before all queries: nothing is hidden there.
+    """
     keys = op.sizes.keys
     length = tile_length(keys, 8)
     whole = keys // length * length
     stop = str(whole) if end == str(keys) else f"tl.minimum({end}, {whole})"
+    text = ""
     if op.causal:
         stop = f"tl.minimum({stop}, first + {lanes})"
-    text = f"for start_a in range({begin}, {stop}, {length}):\n" + _indented(_step(op, step, length, "_a"))
+        if op.sizes.queries > lanes and not device(op.query.device).grain.powers:
+            clear = f"tl.minimum({stop}, (first + 1) // {length} * {length})"
+            text = f"for start_c in range({begin}, {clear}, {length}):\n" + _indented(
+                _step(op, step, length, "_c", False)
+            )
+            begin = f"tl.maximum({begin}, {clear})"
+    text += f"for start_a in range({begin}, {stop}, {length}):\n" + _indented(_step(op, step, length, "_a"))
     if whole < keys:
         here = [f"({end} == {keys})"] if end != str(keys) else []
         here += [f"(first + {lanes} > {whole})"] if op.causal else []
@@ -182,11 +198,12 @@ def _loop(op: Attending, step: str, begin: str, end: str, lanes: int) -> str:
     return text
 
 
-def _step(op: Attending, step: str, count: int, suffix: str) -> str:
+def _step(op: Attending, step: str, count: int, suffix: str, hidden: bool = True) -> str:
+    """What is done for a tile of keys; `hidden`: some may stand behind a query."""
     masked = ""
     if op.mask:
         masked = (BOOLEAN if op.mask[0].dtype is bool_ else ADDED).replace("ADDRESS", _mask_address(op, count))
-    if op.causal:
+    if op.causal and hidden:
         masked += CAUSAL
     scores = filled(SCORES, {"MASKED": masked}, {})
     lines = {"SCORES": scores, "FACTOR": _dropped(op) if op.state else ""}

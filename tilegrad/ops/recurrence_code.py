@@ -67,10 +67,11 @@ def recurrence_KIND(PARAMETERS):
 """
 
 GATE = """
-gate@ = tl.load(x + (t * (COUNT * SIZE) + (j + @ * UNITS)[:, None] * BATCH + n[None, :])READ)
+given@ = tl.load(x + (t * (COUNT * SIZE) + (j + @ * UNITS)[:, None] * BATCH + n[None, :])READ)
+gate@ = tl.zeros((UNITS, LANES), DTYPE)
 gate@ = tl.dot(tl.load(weight + ((j + @ * UNITS)[:, None] * UNITS + k[None, :])), state, gate@)
 """
-"""Two assignments: a tile that is assigned again is kept, and the product is added to it where it is."""
+"""What is given is read where it is added: a product that begins with nothing is not read before it is written."""
 
 M = """
 m = tl.zeros((UNITS, LANES), DTYPE) + tl.load(more0 + j)[:, None]
@@ -78,19 +79,19 @@ m = tl.dot(tl.load(weight + ((j + 2 * UNITS)[:, None] * UNITS + k[None, :])), st
 """
 
 STEPS = {
-    "tanh": "state = tl.tanh(gate0)",
-    "relu": "state = tl.maximum(gate0, 0.0)",
+    "tanh": "state = tl.tanh(given0 + gate0)",
+    "relu": "state = tl.maximum(given0 + gate0, 0.0)",
     "lstm": """
-gate0 = tl.sigmoid(gate0)
-gate1 = tl.sigmoid(gate1)
-gate2 = tl.tanh(gate2)
-gate3 = tl.sigmoid(gate3)
+gate0 = tl.sigmoid(given0 + gate0)
+gate1 = tl.sigmoid(given1 + gate1)
+gate2 = tl.tanh(given2 + gate2)
+gate3 = tl.sigmoid(given3 + gate3)
 cell = gate1 * cell + gate0 * gate2
 state = gate3 * tl.tanh(cell)
 """,
     "gru": """
-gate0 = tl.sigmoid(gate0)
-gate1 = tl.sigmoid(gate1)
+gate0 = tl.sigmoid(given0 + gate0)
+gate1 = tl.sigmoid(given1 + gate1)
 gate2 = tl.tanh(tl.load(x + (t * (COUNT * SIZE) + (j + 2 * UNITS)[:, None] * BATCH + n[None, :])READ) + gate0 * m)
 state = gate2 + gate1 * (state - gate2)
 """,
@@ -133,19 +134,17 @@ slope0 = tl.where(after > 0.0, flow, 0.0)
 before = tl.load(more0 + placeREAD)
 if (earlier >= 0) & (earlier < LENGTH):
     before = tl.load(made + (KEPT + earlier * (5 * SIZE) + 4 * SIZE + place)READ)
+gate0 = tl.load(made + (KEPT + t * (5 * SIZE) + place)READ)
+gate1 = tl.load(made + (KEPT + t * (5 * SIZE) + SIZE + place)READ)
+gate2 = tl.load(made + (KEPT + t * (5 * SIZE) + 2 * SIZE + place)READ)
+gate3 = tl.load(made + (KEPT + t * (5 * SIZE) + 3 * SIZE + place)READ)
 high = tl.tanh(tl.load(made + (KEPT + t * (5 * SIZE) + 4 * SIZE + place)READ))
-slope0 = tl.load(made + (KEPT + t * (5 * SIZE) + place)READ)
-slope1 = tl.load(made + (KEPT + t * (5 * SIZE) + SIZE + place)READ)
-slope2 = tl.load(made + (KEPT + t * (5 * SIZE) + 2 * SIZE + place)READ)
-slope3 = tl.load(made + (KEPT + t * (5 * SIZE) + 3 * SIZE + place)READ)
-cell = cell + flow * slope3 * (1.0 - high * high)
-slope3 = flow * high * slope3 * (1.0 - slope3)
-flow = slope0
-slope0 = cell * slope2 * slope0 * (1.0 - slope0)
-slope2 = cell * flow * (1.0 - slope2 * slope2)
-flow = cell * before * slope1 * (1.0 - slope1)
-cell = cell * slope1
-slope1 = flow
+cell = cell + flow * gate3 * (1.0 - high * high)
+slope0 = cell * gate2 * gate0 * (1.0 - gate0)
+slope1 = cell * before * gate1 * (1.0 - gate1)
+slope2 = cell * gate0 * (1.0 - gate2 * gate2)
+slope3 = flow * high * gate3 * (1.0 - gate3)
+cell = cell * gate1
 """,
     "gru": """
 before = tl.load(hidden + placeREAD)

@@ -15,7 +15,7 @@ from ..backend.cpu.limits import measure_again
 from ..backend.cuda import libraries, nvrtc
 from ..backend.cuda.device import CudaDevice
 from ..config import settings
-from ..runtime.device import device, devices
+from ..runtime.device import Device, device, devices
 
 
 class Finding(NamedTuple):
@@ -57,7 +57,7 @@ def findings() -> list[Finding]:
         _knobs(),
         *_graphics(),
         _compiler(),
-        *_cuda_libraries(),
+        *cuda_libraries(),
         *(_library(name, *about) for name, about in OPTIONAL.items()),
     ]
 
@@ -162,9 +162,18 @@ def _knobs() -> Finding:
 def _graphics() -> list[Finding]:
     found = [d for d in devices() if d.kind == "cuda"]
     if found:
-        return [Finding(d.name, str(d.limits.get("model", ""))) for d in found]
+        return [Finding(d.name, _graphics_processor(d)) for d in found]
     why = cuda.absence()
     return [Finding("GPUs", f"none: {why}" if why else "none: the NVIDIA driver knows of no GPU")]
+
+
+def _graphics_processor(place: Device) -> str:
+    said = str(place.limits.get("model", ""))
+    if isinstance(place, CudaDevice):
+        p = place.properties
+        said += f", {p.total_memory >> 30} GiB, {p.multi_processor_count} multiprocessors, {p.architecture}"
+        said += f", driver for CUDA {p.driver_version // 1000}.{p.driver_version % 1000 // 10}"
+    return said
 
 
 def _compiler() -> Finding:
@@ -173,7 +182,7 @@ def _compiler() -> Finding:
     return Finding("NVRTC", "absent", "for kernels on NVIDIA GPUs: pip install 'tilegrad[cuda]'")
 
 
-def _cuda_libraries() -> list[Finding]:
+def cuda_libraries() -> list[Finding]:
     """Those that may be used for products, and how they are found unfit."""
     if cuda.absence():
         return []

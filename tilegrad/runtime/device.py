@@ -8,10 +8,10 @@ To add one, write a folder `tilegrad/backend/<kind>` whose `__init__.py` has `de
 from __future__ import annotations
 
 import importlib
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property, partial
-from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -184,7 +184,7 @@ class Device(ABC):
 _devices: dict[str, Device] = {}
 _kinds: set[str] = set()
 """The kinds whose devices are known."""
-_lock = RLock()
+_lock = threading.RLock()
 _backends = f"{__package__.rpartition('.')[0]}.backend"  # by name: it stands below us and finds itself
 
 
@@ -195,12 +195,32 @@ def register(device: Device) -> Device:
     return device
 
 
-def device(name: str | Device) -> Device:
-    """The device with this name; `cuda` is short for `cuda:0`."""
+def device(name: str | Device, index: int | None = None) -> Device:
+    """The device with this name; `cuda` is the one that the thread has chosen, `cuda:0` if it has not."""
     if isinstance(name, Device):
         return name
+    if index is not None:
+        name = f"{name}:{index}"
     found = _devices.get(name)
     return found if found is not None else _searched(name)
+
+
+class _Chosen(threading.local):
+    """What a thread means by the name of a kind."""
+
+    def __init__(self) -> None:
+        self.of_kind: dict[str, Device] = {}
+
+
+_chosen = _Chosen()
+
+
+def choose(kind: str, device: Device | None) -> Device | None:
+    """From now on this thread means this device by the name of its kind (None: the first); what it meant before."""
+    before = _chosen.of_kind.pop(kind, None)
+    if device is not None:
+        _chosen.of_kind[kind] = device
+    return before
 
 
 def devices() -> list[Device]:
@@ -219,7 +239,7 @@ def _searched(name: str) -> Device:
     kind = name.partition(":")[0]
     if kind in importlib.import_module(_backends).kinds():
         _add_kind(kind)
-    found = _devices.get(name) or _devices.get(f"{name}:0")
+    found = _chosen.of_kind.get(name) or _devices.get(name) or _devices.get(f"{name}:0")
     if found is None:
         known_names = ", ".join(d.name for d in devices())
         why = _why_none(kind)

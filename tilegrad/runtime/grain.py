@@ -107,12 +107,13 @@ class Grain(NamedTuple):
 
 
 MATRIX_UNIT = Products(
-    rows=256, columns=512, depth=384, unit_rows=32, unit_columns=16, unit_depth=32, rate=256.0, pack=0.4, late=0.3
+    rows=256, columns=256, depth=1536, unit_rows=32, unit_columns=16, unit_depth=32, rate=256.0, pack=0.4, late=0.3
 )
-"""Of AMX. The depth is in bfloat16 parts: so much of 32 columns, and of rows that pass by, stays in the first cache."""
+"""Of AMX. The depth is in bfloat16 parts. Rows and columns of such a depth are in the second cache with the result;
+each step along k adds to that, which takes as long as four or five steps of 32 k."""
 LEAST_FOR_UNIT = (8, 32, 16)
 """The least rows, depth and columns of a product that is worth such a unit."""
-LEAST_REUSE = {1: 0.0, 2: 32.0, 3: 80.0}
+LEAST_REUSE = {1: 0.0, 2: 32.0, 3: 64.0}
 """The same of rows * columns / (rows + columns), for factors in so many parts: all of them are made while packing."""
 
 

@@ -7,7 +7,7 @@ and what is too dear to be computed again for each of its readers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 from ..ir.dtype import int64
@@ -96,24 +96,36 @@ def _operands(graph: Graph, consumers: Mapping[Value, list[Value]]) -> set[Value
     compute nothing on the way, and threads that would compute it again for each tile are many times slower."""
     read: set[Value] = set()
     found: set[Value] = set()
-    widened = {x for v in consumers if v.op == "contract" and _are_short(*v.inputs) for x in v.inputs}
+    widened = _widened(consumers)
     for value in reversed(list(graph.values())):
         readers = consumers.get(value, ())
         if not any(r.op == "contract" or ((r.op in MOVING or r in widened) and r in read) for r in readers):
             continue
         read.add(value)
         turned = value.op == "reshape" and value.inputs[0].op in ("permute", "slice")
-        moves = (value.op in MOVING and not turned) or (value in widened and len(readers) == 1)
+        moves = (value.op in MOVING and not turned) or value in widened
         if not moves and typical(value.type.count) >= LARGE_OPERAND:
             found.add(value)
     return found
 
 
-def _are_short(x: Value, y: Value) -> bool:
-    """Whether two operands are widened from one short type, as units for products do it themselves."""
-    if not (isinstance(x, Cast) and isinstance(y, Cast)):
-        return False
-    return x.x.dtype is y.x.dtype and x.x.dtype in SHORT.get(x.to, ())
+def _widened(values: Iterable[Value]) -> set[Value]:
+    """Casts of operands from one short type, as units for products do them themselves."""
+    found: set[Value] = set()
+    others: set[Value] = set()
+    for value in values:
+        if value.op == "contract":
+            x, y = map(_unmoved, value.inputs)
+            short = isinstance(x, Cast) and isinstance(y, Cast) and x.x.dtype is y.x.dtype
+            (found if short and x.x.dtype in SHORT.get(x.dtype, ()) else others).update((x, y))  # type: ignore[attr-defined]
+    return found - others
+
+
+def _unmoved(value: Value) -> Value:
+    """What a value is, wherever its elements are."""
+    while value.op in MOVING:
+        value = value.inputs[0]
+    return value
 
 
 def _needed(nodes: dict[Value, Element], outputs: tuple[Value, ...]) -> dict[Value, Element]:

@@ -156,16 +156,19 @@ class Shadow:
 
 
 def _note_two(two: tuple[Users, Users], places: np.ndarray, access: Access) -> None:
-    """Keeps two different threads for each element: the first one, and the last other one."""
+    """Keeps two different threads for each element: of two blocks, if there are such; otherwise the latest."""
     first, second = two
     n = access.threads
     known = first.thread[places]
     old = (known >= 0) & (known // n == access.thread // n) & (first.time[places] < access.time)
     fresh = (known < 0) | old  # what came before a barrier gives way to what comes after it
     first.note(places[fresh], access.part(fresh))
-    others = first.thread[places] != access.thread
-    if others.any():
-        second.note(places[others], access.part(others))
+    block, kept = first.thread[places] // n, second.thread[places]
+    elsewhere = access.thread // n != block
+    beside = (access.thread != first.thread[places]) & ~elsewhere & ((kept < 0) | (kept // n == block))
+    for others in (beside, elsewhere):  # whoever comes next is in another block than one of the two
+        if others.any():
+            second.note(places[others], access.part(others))
 
 
 def differing(x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -59,7 +59,8 @@ def deadlock(
     threads = np.sort(np.concatenate([lanes.numbers() for lanes, _ in parked]))
     lanes = parked[0][0]
     one = code.instructions[lanes.pc]
-    reason = f"deadlock: this loop waits for a change that no thread makes; {listed(threads)} are in such loops"
+    are = "is" if len(threads) == 1 else "are"
+    reason = f"deadlock: this loop waits for a change that no thread makes; {listed(threads)} {are} in such loops"
     for pc, index in sorted(waiting.items()):
         reason += f", {listed(index)} wait at {code.instructions[pc].place}"
     if len(chunk.blocks) < shape.blocks:

@@ -10,7 +10,6 @@ import pytest
 from tests.backend.cuda.functions_kernels import CASES, KIND, FunctionCase
 from tests.backend.cuda.some_kernels import SCHEDULED, runs
 from tests.known_kernels import KNOWN
-from tests.ops.registry import all_examples
 from tilegrad.backend.cuda import build, nvrtc
 from tilegrad.backend.cuda.build import ARCHITECTURES, built, kernel_source
 from tilegrad.backend.cuda.code.lower import lower
@@ -18,13 +17,8 @@ from tilegrad.config import settings
 from tilegrad.errors import CompileError, DeviceError
 from tilegrad.ir.dtype import DTYPES, DType, bool_
 from tilegrad.ir.functions import FUNCTIONS
-from tilegrad.ir.program import Launch
 from tilegrad.ir.tile import Apply, Arange, Assign, Kernel, Load, Name, Parameter, Statement, Store
 from tilegrad.ir.tile_parser import parse
-from tilegrad.runtime.grain import many_small
-from tilegrad.schedule.assemble import assemble
-from tilegrad.schedule.fuse import fuse
-from tilegrad.transform.pipeline import PASSES, fitted
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not here: pip install nvidia-cuda-nvrtc")
 
@@ -87,24 +81,6 @@ def test_conversions() -> None:
     casts: list[FunctionCase] = [case for case in CASES if case.target is not None]
     for case in casts[::16]:
         assert compiled(case.kernel(), "sm_80")[0] > 0
-
-
-@needs_nvrtc
-def test_kernels_of_the_scheduler() -> None:
-    """Some of those that the examples of ops become on a GPU."""
-    kernels: dict[str, Kernel] = {}
-    grain = many_small(132)
-    for example in all_examples()[::50]:
-        graph = example.graph()
-        for transform in PASSES:
-            graph = fitted(transform, grain)(graph)
-        for step in assemble(fuse(graph, grain)).steps:
-            if isinstance(step, Launch):
-                kernels[step.kernel.digest()] = step.kernel
-    assert len(kernels) > 5
-    for n, kernel in enumerate(kernels.values()):
-        architecture = ARCHITECTURES[n % len(ARCHITECTURES)]
-        assert compiled(kernel, architecture)[1] == 0, kernel
 
 
 @pytest.fixture

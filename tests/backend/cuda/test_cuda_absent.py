@@ -36,7 +36,7 @@ def test_there_is_none() -> None:
     assert all(place.kind != "cuda" for place in tg.devices())
     tg.cuda.empty_cache()
     for ask in (tg.cuda.synchronize, tg.cuda.Stream, tg.cuda.get_device_name, tg.ones(3).cuda):
-        with pytest.raises(DeviceError, match="no device 'cuda:0' here: there is no NVIDIA driver here") as caught:
+        with pytest.raises(DeviceError, match="no device 'cuda' here: there is no NVIDIA driver here") as caught:
             ask()
         assert "\n" not in str(caught.value)
     x = tg.ones(3)
@@ -51,7 +51,7 @@ def test_the_wrong_kind() -> None:
 
 def test_off_and_misspelt() -> None:
     made = python("off", "-c", "import tilegrad as tg; tg.ones(1).cuda()")
-    assert "there is no device 'cuda:0' here: TILEGRAD_CUDA=off is set" in made.stderr
+    assert "there is no device 'cuda' here: TILEGRAD_CUDA=off is set" in made.stderr
     made = python("nul", "-c", "import tilegrad as tg; tg.devices()")
     assert "TILEGRAD_CUDA='nul': one of off, null, synchronous, checked is wanted" in made.stderr
 

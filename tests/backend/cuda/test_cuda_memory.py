@@ -8,11 +8,12 @@ import pytest
 
 import tilegrad as tg
 from tests.backend.cuda.conftest import Maker
+from tests.checklist import checklist
 from tilegrad import cuda
 from tilegrad.backend.cuda.device import CudaDevice
 from tilegrad.backend.cuda.memory import class_bytes
 from tilegrad.backend.cuda.staging import PIECE, PinnedBuffer
-from tilegrad.errors import OutOfMemoryError
+from tilegrad.errors import OutOfMemoryError, ShapeError
 from tilegrad.ir.dtype import float32, uint8
 
 
@@ -48,6 +49,7 @@ def test_statistics_and_trimming(gpu: CudaDevice) -> None:
     assert cuda.mem_get_info(gpu) == ((1 << 30) - (1 << 20), 1 << 30)
 
 
+@checklist(197)
 @pytest.mark.parametrize("count", [0, 1, 1000, PIECE // 4 + 3, 3 * PIECE // 4 + 1])
 def test_copies_of_all_sizes(gpu: CudaDevice, count: int) -> None:
     array = np.arange(count, dtype=np.float32)
@@ -57,6 +59,21 @@ def test_copies_of_all_sizes(gpu: CudaDevice, count: int) -> None:
     np.testing.assert_array_equal(found, np.arange(count, dtype=np.float32))
 
 
+@checklist(197)
+def test_copies_into_tensors_that_are_there(make_gpus: Maker) -> None:
+    """From and to each device; of another size, it is refused and nothing is changed."""
+    places = ["cpu", *(gpu.name for gpu in make_gpus(2))]
+    for here in places:
+        for there in places:
+            x = tg.zeros(3, 5, device=here)
+            x.copy_(tg.arange(15).float().reshape(3, 5).to(there), non_blocking=True)
+            assert (x.device.name, x.cpu().sum().item()) == (here, 105)
+            with pytest.raises(ShapeError):
+                x.copy_(tg.ones(4, 5, device=there))
+            assert x.cpu().sum().item() == 105
+
+
+@checklist(197)
 def test_between_devices(make_gpus: Maker) -> None:
     one, other = make_gpus(2)
     x = tg.arange(1000).to(one.name)
@@ -66,6 +83,7 @@ def test_between_devices(make_gpus: Maker) -> None:
     assert one.driver.counts["copy_between"] == 2  # type: ignore[attr-defined]
 
 
+@checklist(197)
 def test_pinned_memory(gpu: CudaDevice) -> None:
     x = tg.rand(300, 1000)
     pinned = x.pin_memory()

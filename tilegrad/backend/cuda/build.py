@@ -91,11 +91,22 @@ def _compiled(kernel: Kernel, architecture: str) -> Built:
     try:
         image, log = compile(source.text, architecture)
     except CompileError as e:
-        raise CompileError(f"{e}\nkernel {kernel.name}\n{kernel.origin}".rstrip()) from e
+        raise CompileError(f"{e}\n{blamed(str(e), kernel)}".rstrip()) from e
     registers, spills = report(log)
     return Built(
         source.name, source.text, image, source.threads, source.shared, registers, spills, architecture, source.maps
     )
+
+
+def blamed(message: str, kernel: Kernel) -> str:
+    """The kernel of which the compiler speaks, and its line: that which shares most names with the first text shown."""
+    place = f"in kernel {kernel.name}" + (f" ({kernel.origin})" if kernel.origin else "")
+    shown = re.search(r"^    \d+: (.*)$", message, re.MULTILINE)
+    names = set(re.findall(r"[A-Za-z]\w*", shown[1])) if shown else set()
+    lines = [line.strip() for line in str(kernel).split("\n") if not line.startswith(("#", "@", "def "))]
+    shared = [len(names & set(re.findall(r"[A-Za-z]\w*", line))) for line in lines]
+    best = max(shared, default=0)
+    return f"{place}, where it says: {lines[shared.index(best)]}" if best else place
 
 
 def report(log: str) -> tuple[int, int]:

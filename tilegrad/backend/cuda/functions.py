@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...ir.tile import Kernel
 from ...runtime import events
-from .properties import check_launch
+from .properties import check_compiler, check_launch
 from .tensor_map import TensorMap
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class Functions:
             return {digest: self._loaded[digest]._replace(origin=kernel.origin) for digest, kernel in wanted.items()}
 
     def _built(self, kernels: Sequence[Kernel]) -> list[Built]:
+        if kernels:
+            check_compiler(self.device.properties)
         built, architecture = self.device.driver.built, self.device.properties.architecture
         with events.timed("compile", ", ".join(k.name for k in kernels), self.device.name):
             if len(kernels) < 2:

@@ -203,6 +203,7 @@ class Memory:
         except DriverFault as fault:
             if fault.code != OUT_OF_MEMORY:
                 raise
+        self.device.driver.trim(self.device.number)  # a pool keeps what it could get before it failed: all there was
         raise OutOfMemoryError(self.shortage(bytes))
 
     def _settle(self) -> None:

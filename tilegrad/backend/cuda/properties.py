@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...errors import LaunchError
+from ...errors import DeviceError, LaunchError
 from .driver import Driver
 
 REGISTER_UNIT = 256
@@ -46,6 +46,13 @@ class Properties(NamedTuple):
         'sm_90a'
         """
         return f"sm_{self.major}{self.minor}{'a' if self.major >= 9 else ''}"
+
+    @property
+    def runtime_version(self) -> int:
+        """Of the compiler, as 13050 for 13.5; 0 where there is none."""
+        from .nvrtc import is_available, version
+
+        return version()[0] * 1000 + version()[1] * 10 if is_available() else 0
 
     @property
     def memory_bandwidth(self) -> float:
@@ -128,3 +135,18 @@ def check_launch(
     if wrong:
         where = f" ({origin})" if origin else ""
         raise LaunchError(f"kernel {kernel}{where} wants {wrong.format(limits.name)}")
+
+
+def check_compiler(limits: Properties) -> None:
+    """DeviceError if the driver is too old for what the compiler makes."""
+    made, driver = limits.runtime_version, limits.driver_version
+    if made // 1000 > driver // 1000:
+        raise DeviceError(
+            f"the NVIDIA driver is for CUDA {_dotted(driver)}, and this NVRTC makes kernels for {_dotted(made)}: "
+            "update the driver (580 or newer), or install the compiler for it: pip install "
+            f"nvidia-cuda-nvrtc-cu{driver // 1000}"
+        )
+
+
+def _dotted(version: int) -> str:
+    return f"{version // 1000}.{version % 1000 // 10}"

@@ -129,8 +129,6 @@ class Here(threading.local):
 
     def __init__(self) -> None:
         self.device: CudaDevice | None = None
-        self.chosen: CudaDevice | None = None
-        """The device that `tg.cuda.device` has chosen."""
         self.queues: dict[CudaDevice, Queue] = {}
 
 

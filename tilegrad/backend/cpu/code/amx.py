@@ -21,13 +21,11 @@ from ....ir.tile_types import Types
 from ....runtime.grain import pays_in_unit
 from ..emit import I1, I64, Builder, Loop, Type, Value, constant
 from ..target import Target
-from .amx_packing import ROWS, SPAN, TILE, WORDS, Packer, Span, Tiles, bits_of, fit
+from .amx_packing import ROWS, WORDS, Packer, Span, Tiles, bits_of, fit
 from .elements import Memory
 from .nests import Nests
 
 CONFIGURATION = "@tile_configuration"
-LINE, MOST_FETCHED = 64, 0
-"""Bytes that memory gives at once; and how many times that is asked for in a step, of each operand, at most."""
 
 
 class Form(NamedTuple):
@@ -42,8 +40,6 @@ PLAIN = Form(0, ())
 ONE = Form(1, ((0, 0),))
 THREE = Form(2, ((0, 1), (0, 0), (1, 0)))
 SIX = Form(3, ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)))
-LONG_CHAINS = (ONE, THREE)
-"""What is so inexact that long chains of additions in the unit do not make it worse."""
 FORMS: dict[Precision, Form] = {"medium": ONE, "high": THREE, "highest": SIX}
 
 
@@ -124,8 +120,7 @@ def dot(
     chosen = fit(b, left.span, right.span)
     b.open_branch("unit")
     with _configured(b):
-        begins = constant(not accumulates, I1)
-        _Products(nests, out, (left.tiles, right.tiles), form, Chain(begins)).write()
+        _Products(nests, out, (left.tiles, right.tiles), form, constant(not accumulates, I1)).write()
     then = b.close_branch()
     b.open_branch("odd")
     before, made, b.spare = set(b.allocated), dict(e.made), dict(nests.panels)
@@ -166,7 +161,7 @@ class Turn(NamedTuple):
 def whole(nests: Nests, out: Memory, turns: Sequence[Turn], otherwise: Callable[[], None]) -> None:
     """out = the sum of the products of all turns, whose operands were packed beforehand.
 
-    Whether numbers are odd is asked once for all of them. So sums need not be separate: none of them is denormal.
+    Whether numbers are odd is asked once for all of them.
     """
     b, form = nests.b, turns[0].form
     spans = [Span(constant(0, bits), constant(-1, bits)) for bits in [_bits(nests, turns[0])] * 2]
@@ -185,8 +180,8 @@ def whole(nests: Nests, out: Memory, turns: Sequence[Turn], otherwise: Callable[
             loop = _open(nests, turn)
             left, right = (p.to for p in _packers(nests, turn))
             begins = b.compare("eq", loop.index, constant(0, I64)) if turn.first == 0 else constant(False, I1)
-            chain = Chain(begins, form in LONG_CHAINS, True)
-            _Products(nests, out, (left, right), form, chain).write()
+            single = len(turns) == 1 == turn.times
+            _Products(nests, out, (left, right), form, constant(True, I1) if single else begins, single).write()
             b.close_loop(loop)
     then = b.close_branch()
     b.open_branch("odd")
@@ -217,16 +212,6 @@ def _bits(nests: Nests, turn: Turn) -> Type:
     return bits_of(nests.e.types.of(turn.product.x).dtype)
 
 
-class Chain(NamedTuple):
-    """What becomes of the sums of a product: whether they are the first ones, ..."""
-
-    begins: Value
-    in_tiles: bool = False
-    """... whether those before them are taken into the unit, or added to them outside, ..."""
-    goes_on: bool = False
-    """... and whether the operands of the next product lie behind those of this one."""
-
-
 @contextmanager
 def _configured(b: Builder) -> Iterator[None]:
     b.declarations.setdefault(CONFIGURATION, _configuration())
@@ -243,14 +228,19 @@ def unit(b: Builder, name: str, arguments: str = "") -> None:
 
 
 class _Products:
-    """The blocks of a result: two tiles by two, or what there is."""
+    """The blocks of a result: two tiles by two, or what there is.
 
-    def __init__(self, nests: Nests, out: Memory, tiles: tuple[Tiles, Tiles], form: Form, chain: Chain) -> None:
+    `begins`: whether sums are the first ones. If they are the only ones (`single`), they go straight to the result.
+    """
+
+    def __init__(
+        self, nests: Nests, out: Memory, tiles: tuple[Tiles, Tiles], form: Form, begins: Value, single: bool = False
+    ) -> None:
         self.nests, self.e, self.b, self.out = nests, nests.e, nests.b, out
-        (self.left, self.right), self.form, self.chain = tiles, form, chain
+        (self.left, self.right), self.form, self.begins = tiles, form, begins
         self.m, self.n = out.shape
         self.blocks, self.tall = -(-self.m // ROWS), min(2, -(-self.m // ROWS))
-        self.sums = None if chain.in_tiles else self.b.allocate(4 * ROWS * WORDS * 4, "sums")
+        self.sums = None if single else self.b.allocate(4 * ROWS * WORDS * 4, "sums")
 
     def write(self) -> None:
         blocks = -(-self.n // WORDS)
@@ -274,8 +264,8 @@ class _Products:
         if self.blocks % tall:
             rows = [b.intrinsic("smin", r, constant(self.blocks - 1, I64)) for r in rows]
         columns = [b.op("add", column, constant(c, I64)) for c in range(wide)]
-        places = [self._place(r, c) for r in rows for c in columns] if self.chain.in_tiles else []
-        self._begin(places, tall * wide)
+        for number in range(tall * wide):
+            unit(b, "tilezero", f"i8 {number}")
         loop = self.nests.loop("k", 0, self.left.steps, 1)
         for instruction in schedule(self.form, tall, wide):
             match instruction:
@@ -285,34 +275,18 @@ class _Products:
                     unit(b, "tileloadd64", f"i8 {tile}, ptr {at}, i64 64")
                 case Multiply(r, c):
                     unit(b, "tdpbf16ps", f"i8 {r * wide + c}, i8 {4 + r}, i8 {6 + c}")
-        if self.chain.goes_on:
-            self._fetch(row, column, loop.index)
         b.close_loop(loop)
-        for number, place in enumerate(places):
-            unit(b, "tilestored64", f"i8 {number}, ptr {place}, i64 {self._pitch()}")
-        if self.sums is not None:
-            for number in range(tall * wide):
-                r, c = divmod(number, wide)
+        pitch = wide * WORDS * 4 if self.sums is not None else self._pitch()
+        for number in range(tall * wide):
+            r, c = divmod(number, wide)
+            if self.sums is None:
+                at = self._place(rows[r], columns[c])
+            else:
                 at = b.offset(self.sums, "float", constant((r * ROWS * wide + c) * WORDS, I64))
-                unit(b, "tilestored64", f"i8 {number}, ptr {at}, i64 {wide * WORDS * 4}")
-            e.begin()
-            self._add(row, column, wide)
-
-    def _begin(self, places: Sequence[Value], count: int) -> None:
-        """The sums before the first product: none, or those in the result."""
-        b = self.b
-        if not places:
-            for number in range(count):
-                unit(b, "tilezero", f"i8 {number}")
-            return
-        b.open_branch("zero")
-        self._begin((), count)
-        zero = b.close_branch()
-        b.open_branch("more")
-        for number, place in enumerate(places):
-            unit(b, "tileloadd64", f"i8 {number}, ptr {place}, i64 {self._pitch()}")
-        more = b.close_branch()
-        b.close_branches(self.chain.begins, zero, more)
+            unit(b, "tilestored64", f"i8 {number}, ptr {at}, i64 {pitch}")
+        e.begin()
+        if self.sums is not None:
+            self._add(self.sums, row, column, wide)
 
     def _place(self, row: Value, column: Value) -> Value:
         """Where a tile of the result is."""
@@ -321,38 +295,18 @@ class _Products:
     def _pitch(self) -> int:
         return 4 * (self.out.room or self.out.shape)[1]
 
-    def _fetch(self, row: Value, column: Value, step: Value) -> None:
-        """Has a share of the operands of the next product brought to the second cache."""
-        b, steps = self.b, self.left.steps
-        b.declarations.setdefault("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        tall, wide = -(-self.m // (ROWS * self.tall)), -(-self.n // (2 * WORDS))
-        block = b.op(
-            "add",
-            b.op("mul", b.op("lshr", column, constant(1, I64)), constant(tall, I64)),
-            b.op("lshr", row, constant(self.tall - 1, I64)),
-        )
-        turn = b.op("add", b.op("mul", block, constant(steps, I64)), step)
-        for side, extent in ((self.left, self.m), (self.right, self.n)):
-            bytes = -(-extent // ROWS) * steps * side.parts * TILE
-            lines = min(MOST_FETCHED, -(-bytes // (LINE * tall * wide * steps)))
-            first = b.offset(side.address, "i8", b.op("mul", turn, constant(lines * LINE, I64)))
-            for n in range(lines):
-                at = b.offset(first, "i8", constant(bytes + 2 * SPAN + n * LINE, I64))
-                b.effect(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 2, i32 1)")
-
-    def _add(self, row: Value, column: Value, wide: int) -> None:
+    def _add(self, sums: Value, row: Value, column: Value, wide: int) -> None:
         """Adds the sums of a block to the result, or puts them there. There is room for a whole block."""
         b, e = self.b, self.e
-        assert self.sums is not None
-        first = e.place(self.out, [b.op("mul", x, constant(ROWS, I64)) for x in (row, column)])
+        first = self._place(row, column)
         type = Type("float", WORDS)
         for n in range(self.tall * ROWS * wide):
             line, c = divmod(n, wide)
             at = b.offset(first, "float", constant(line * self._pitch() // 4 + c * WORDS, I64))
-            value = e.once(b.offset(self.sums, "float", constant(n * WORDS, I64)), type, 4)
-            if self.chain.begins.text != "true":
+            value = e.once(b.offset(sums, "float", constant(n * WORDS, I64)), type, 4)
+            if self.begins.text != "true":
                 more = b.op("fadd", e.once(at, type, 4), value)
-                value = more if self.chain.begins.is_constant else b.select(self.chain.begins, value, more)
+                value = more if self.begins.is_constant else b.select(self.begins, value, more)
             b.effect(f"store {type} {value}, ptr {at}, align 4")
         e.begin()
 

@@ -18,8 +18,8 @@ from ....ir import tile as ir
 from ....ir.dtype import DType, bfloat16
 from ..emit import I64, Builder, Loop, Type, Value, constant, lane_constants
 from .elements import Elements
-from .nests import Nests
-from .packing import across, below, tabulate, turned_square
+from .nests import Nests, turned_square
+from .packing import across, below, tabulate
 
 ROWS, WORDS, DEPTH = 16, 16, 32
 """Of a tile: its rows, words in a row, and how many k it spans."""

@@ -28,6 +28,9 @@ FENCE = 'call void asm sideeffect "", "~{memory}"()'
 all would be stored and loaded in every turn."""
 TURNED = 4
 """Vectors of a row of the result from which on it pays to pack a left operand that lies along k."""
+LARGE = (128, 32, 192)
+"""Rows, depth and columns from which on that pays where a block has few rows, if they fall on each other in a cache:
+they are read again for every block of columns."""
 BETWEEN = 0.15
 """What going from one block to the next takes, in rows of a block."""
 STREAMS = 10
@@ -121,10 +124,31 @@ class _Dot:
         self.block = block_of(nests.target, self.dtype, out.shape)
         self.few = self.m <= nests.target.registers - 4
         self.left = self._laid(x, False) or self._packed_left(x)
-        straight = (
-            self.few and self._is_plain(y) and self._step(y) == 1 and self.n % (self.lanes * self.block.wide) == 0
-        )
-        self.right = self._laid(y, True) or (y if straight else self._packed_right(y))
+        straight = self._own(y) or y if self._is_straight(y) else None
+        self.right = self._laid(y, True) or straight or self._packed_right(y)
+
+    def _own(self, x: ir.Tile) -> Memory | None:
+        """Where a tile is kept as it is wanted, if it is."""
+        x = defined(self.e, x)
+        memory = self.e.memory.get(x.name) if isinstance(x, ir.Name) else None
+        return memory if memory is not None and memory.dtype is self.dtype and memory != self.out else None
+
+    def _is_straight(self, y: ir.Tile) -> bool:
+        """Whether the right operand is read from where it lies: for few rows, or if it stays in the first cache."""
+        if self.n % (self.lanes * self.block.wide):
+            return False
+        own, most = self._own(y), self.nests.target.first_cache // 2
+        if own is not None:
+            return self.k * (own.room or own.shape)[1] * self.dtype.bytes <= most
+        if not self._is_plain(y) or self._step(y) != 1:
+            return False
+        apart = self._apart(y)
+        return self.few or (apart is not None and self.k * apart * self.dtype.bytes <= most)
+
+    def _apart(self, y: ir.Tile) -> int | None:
+        """How far rows of memory are from each other."""
+        y = defined(self.e, y)
+        return self.e.step(y.pointer, -2) if isinstance(y, ir.Load) else None
 
     def _laid(self, x: ir.Tile, right: bool) -> Panels | None:
         """An operand that was packed beforehand."""
@@ -152,12 +176,15 @@ class _Dot:
             made = self._left_panels()
             pack(self.nests, made, self._converted(turned), self.m, self.lanes)
             return made
-        if turned is None and self._is_worth_turning():
+        if turned is None and self._is_worth_turning(x):
             made = self._left_panels()
             pack_turned(self.nests, made, self._converted(x), self.m, self.lanes)
             return made
         if (self._is_plain(x) and self._step(x) is not None) or self.n <= self.lanes:
             return x
+        own = self._own(x)
+        if own is not None:
+            return own
         memory = self.e.allocate(self.dtype, (self.m, self.k), "left")
         self.nests.keep(memory, self._converted(x))
         return memory
@@ -165,14 +192,23 @@ class _Dot:
     def _left_panels(self) -> Panels:
         return panels(self.e, self.dtype, self.block.rows, self.k, self.m, self.lanes, "left")
 
-    def _is_worth_turning(self) -> bool:
+    def _is_worth_turning(self, x: ir.Tile) -> bool:
         """Whether a left operand that lies along k is packed: rows have too many addresses, or fall on each other."""
-        return self.block.rows > STREAMS and self.n >= TURNED * self.lanes and self.k >= self.lanes
+        if self.k < self.lanes or self.n < TURNED * self.lanes:
+            return False
+        return self.block.rows > STREAMS or self._falls_on_itself(x)
+
+    def _falls_on_itself(self, x: ir.Tile) -> bool:
+        """Whether a large left operand has its rows at places that meet in few sets of the second cache."""
+        apart = self._apart(x) if self._is_plain(x) else None
+        if not apart or apart * self.dtype.bytes % (2 * ALIASED):
+            return False
+        return all(n >= least for n, least in zip((self.m, self.k, self.n), LARGE, strict=True))
 
     def _packed_right(self, y: ir.Tile) -> Panels:
         made = panels(self.e, self.dtype, self.block.wide * self.lanes, self.k, self.n, self.lanes, "right")
         self.e.begin()
-        turned = across(self.e, y)
+        turned = across(self.e, y, self.lanes if self.k % self.lanes == 0 else 0)
         if turned is None:
             pack(self.nests, made, self._converted(y), self.n, self.lanes)
         else:
@@ -207,6 +243,7 @@ class _Dot:
         if self.k >= AHEAD:
             self._fetch(first, [step + rows * width for step in steps])
         lines = [self._line(row, r) for r in range(rows)]
+        beside = [self._right(column, v * self.lanes) for v in range(wide)]
         together = self.k // UNROLLED * UNROLLED
         if together:
             loop = self.nests.loop("k", 0, together, UNROLLED, [(f"c{n}", x) for n, x in enumerate(sums)])
@@ -214,11 +251,11 @@ class _Dot:
             for u in range(UNROLLED):
                 if u:
                     b.effect(FENCE)
-                sums = self._step_on(lines, column, wide, b.op("add", loop.index, constant(u, I64)), sums)
+                sums = self._step_on(lines, beside, b.op("add", loop.index, constant(u, I64)), sums)
             sums = list(b.close_loop(loop, sums))
         for u in range(together, self.k):
             e.memo = {}
-            sums = self._step_on(lines, column, wide, constant(u, I64), sums)
+            sums = self._step_on(lines, beside, constant(u, I64), sums)
         e.begin()
         for at, value in zip(places, sums, strict=True):
             e.write(at, vectors.to_memory(b, value, self.dtype), self.dtype.bytes, None)
@@ -236,13 +273,13 @@ class _Dot:
         raw = self.e.once(at, Type(self.out.element, self.lanes), self.dtype.bytes)
         return vectors.from_memory(self.b, raw, self.dtype)
 
-    def _step_on(self, lines: list[Line], column: Value, wide: int, k: Value, sums: list[Value]) -> list[Value]:
+    def _step_on(self, lines: list[Line], beside: list[Line], k: Value, sums: list[Value]) -> list[Value]:
         """The sums with what one k adds to them."""
-        ys = [self._right(k, column, v * self.lanes) for v in range(wide)]
+        ys = [vector(k) for vector in beside]
         added = []
         for r, line in enumerate(lines):
             x = self.b.splat(line(k), self.lanes)
-            added += [self._added(x, y, sums[r * wide + v]) for v, y in enumerate(ys)]
+            added += [self._added(x, y, sums[r * len(ys) + v]) for v, y in enumerate(ys)]
         return added
 
     def _line(self, block: Value, r: int) -> Line:
@@ -268,10 +305,25 @@ class _Dot:
 
         return read
 
-    def _right(self, k: Value, column: Value, inside: int) -> Value:
-        if isinstance(self.right, Panels):
-            return self.right.load(self.e, column, inside, k, self.lanes)
-        return self.e.of(self.right, [k, self.b.op("add", column, constant(inside, I64))], self.lanes, self.dtype)
+    def _right(self, block: Value, inside: int) -> Line:
+        """How a vector of a block of columns of the right operand is read."""
+        e, b, right = self.e, self.b, self.right
+        if isinstance(right, Panels):
+            return lambda k: right.load(e, block, inside, k, self.lanes)
+        column = b.op("add", block, constant(inside, I64))
+        if isinstance(right, Memory):
+            return lambda k: e.load(right, [k, column], self.lanes)
+        apart, x = self._apart(right), defined(e, right)
+        if apart is None or not isinstance(x, ir.Load):
+            return lambda k: e.of(right, [k, column], self.lanes, self.dtype)
+        first = e.of(x.pointer, [constant(0, I64), column], 0, self.dtype)
+        vector = Type(vectors.memory_element(self.dtype), self.lanes)
+
+        def read(k: Value) -> Value:
+            at = b.offset(first, vector.element, b.op("mul", k, constant(apart, I64)))
+            return vectors.from_memory(b, e.once(at, vector, self.dtype.bytes), self.dtype)
+
+        return read
 
     def _added(self, x: Value, y: Value, total: Value) -> Value:
         if self.dtype.is_float:

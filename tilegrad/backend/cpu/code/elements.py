@@ -7,6 +7,8 @@ is evaluated in the same way. Loads become vector loads where the address grows 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import copysign, prod
 from typing import Any, NamedTuple
 
@@ -17,6 +19,7 @@ from .. import vectors
 from ..emit import I32, I64, Builder, Type, Value, constant, dtype_constant, element_type, lane_constants
 from .gathering import gather
 from .ranges import Ranges, divided
+from .steps import step
 
 At = list[Value]
 """A position: an int64 for each axis. With lanes, that of the first."""
@@ -65,6 +68,10 @@ class Elements:
         """The number of the loop nest that is being written."""
         self.base = 0
         """The scope in which it began: what does not change within the nest is computed there."""
+        self.even = False
+        """Whether vectors begin at multiples of their length."""
+        self.multiples: dict[str, int] = {}
+        """Of what the counters of loops are multiples."""
         self.ids: list[Value] = []
         self.grid: list[Value] = []
 
@@ -310,7 +317,7 @@ class Elements:
 
     def _load(self, x: ir.Load, at: At, lanes: int, t: TileType) -> Value:
         b = self.b
-        step = self.step(x.pointer) if lanes else 0
+        step = self.lane_step(x.pointer, lanes) if lanes else 0
         mask = None if x.mask is None else self.part(x.mask, at, t.shape, lanes, bool_)
         other = None if x.other is None else self.part(x.other, at, t.shape, lanes, t.dtype)
         if step == 0 and (mask is None or not mask.type.lanes):
@@ -437,42 +444,20 @@ class Elements:
         raw = gather(self, address, type, mask, constant(0, type), source.element_bytes)
         return vectors.from_memory(b, raw, source.dtype)
 
-    def step(self, x: ir.Tile, axis: int = -1, local: bool = False) -> int | None:
-        """By how much an integer or an address grows from element to element along an axis, if it does so evenly;
-        `local`: but for where a quotient changes."""
-        if isinstance(x, ir.Literal | ir.ProgramId | ir.NumPrograms):
-            return 0
-        shape = self.types.of(x).shape
-        if len(shape) < -axis or shape[axis] == 1:
-            return 0
-        match x:
-            case ir.Arange():
-                return 1
-            case ir.Name(name):
-                return self.step(self.lazy[name], axis, local) if name in self.lazy else None
-            case ir.Cast(y, target):
-                return self.step(y, axis, local) if target.is_integer else None
-            case ir.Full():
-                return 0
-            case ir.Expand(y, axes):
-                place = len(shape) + axis
-                return 0 if place in axes else self.step(y, axis + sum(a > place for a in axes), local)
-            case ir.BroadcastTo(y, _):
-                return self.step(y, axis, local)
-            case ir.Apply("add" | "sub" as fn, (y, z)):
-                one, two = self.step(y, axis, local), self.step(z, axis, local)
-                return None if one is None or two is None else one + two if fn == "add" else one - two
-            case ir.Apply("mul", (y, z)):
-                y, z = (z, y) if isinstance(y, ir.Literal) else (y, z)
-                one, two = self.step(y, axis, local), self.step(z, axis, local)
-                if one == 0 and two == 0:
-                    return 0
-                return one * int(z.value) if isinstance(z, ir.Literal) and one is not None else None
-            case ir.Apply("mod" | "floordiv" as fn, (y, ir.Literal())) if local:
-                return self.step(y, axis, local) if fn == "mod" else 0
-            case ir.Apply(_, args):
-                return 0 if all(self.step(a, axis, local) == 0 for a in args) else None
-        return None
+    def step(self, x: ir.Tile, axis: int = -1, local: bool = False, lanes: int = 0) -> int | None:
+        """By how much an integer or an address grows from element to element along an axis, if it does so evenly."""
+        return step(self, x, axis, local, lanes)
+
+    @contextmanager
+    def vectors_begin_evenly(self, holds: bool = True) -> Iterator[None]:
+        """What is evaluated meanwhile is so at multiples of the length of a vector, and no vector passes a border."""
+        before, self.even = self.even, holds
+        yield
+        self.even = before
+
+    def lane_step(self, x: ir.Tile, lanes: int) -> int | None:
+        """By how much an address grows from lane to lane of a vector."""
+        return self.step(x, lanes=lanes if self.even else 0)
 
 
 def _aligned(at: At, own: tuple[int, ...], shape: tuple[int, ...]) -> At:

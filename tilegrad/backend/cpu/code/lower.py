@@ -9,7 +9,7 @@ otherwise it is kept on the stack.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import gcd, prod
 
 from ....errors import CompileError
 from ....ir import tile as ir
@@ -338,6 +338,10 @@ class _Lowering:
         start, stop, step = limit(loop.start), limit(loop.stop), limit(loop.step)
         opened = b.open_loop(loop.index, start, stop, step, guarded=True, pinned=True)
         e.registers[loop.index] = opened.index
+        e.multiples.pop(loop.index, None)
+        match loop.start, loop.step:
+            case ir.Literal(int() as first), ir.Literal(int() as stride) if loop.index not in self.assigned:
+                e.multiples[loop.index] = gcd(first, stride)
         match loop.start, loop.stop:
             case ir.Literal(int() as first), ir.Literal(int() as end) if loop.index not in self.assigned:
                 e.ranges.counts(loop.index, first, end)

@@ -46,6 +46,11 @@ class Nests:
             return
         if 0 in shape:
             return
+        with self.e.vectors_begin_evenly():
+            self._over(shape, body, dtype, vectorised)
+        self.e.begin()
+
+    def _over(self, shape: tuple[int, ...], body: Body, dtype: DType, vectorised: bool) -> None:
         opened, at = [], []
         for extent in shape[:-1]:
             if extent == 1:
@@ -64,7 +69,6 @@ class Nests:
             self.b.close_loop(loop)
         for loop in reversed(opened):
             self.b.close_loop(loop)
-        self.e.begin()
 
     def _along(self, extent: int, lanes: int, at: At, body: Body) -> None:
         full = extent // lanes * lanes
@@ -94,7 +98,9 @@ class Nests:
         def write(at: At, lanes: int) -> None:
             self.e.keep(memory, at, self.e.of(value, at, lanes, memory.dtype), lanes)
 
-        if shape is None or shape == memory.shape:
+        if isinstance(value, ir.Trans) and self._is_turned(memory, value):
+            self._keep_turned(memory, value)
+        elif shape is None or shape == memory.shape:
             self.over(memory.shape, write, memory.dtype)
         else:  # a reshape: the same elements in the same order
             self.over(
@@ -104,6 +110,28 @@ class Nests:
                 ),
                 memory.dtype,
             )
+
+    def _is_turned(self, memory: Memory, value: ir.Trans) -> bool:
+        """Whether a tile lies across the one it is made from, and consists of whole squares of vectors."""
+        lanes = self.target.lanes(memory.dtype.bytes)
+        wide = value.permutation == (1, 0) and memory.dtype.bytes >= 4 and lanes > 1
+        return wide and all(extent % lanes == 0 for extent in memory.shape)
+
+    def _keep_turned(self, memory: Memory, value: ir.Trans) -> None:
+        """Squares of vectors are turned in registers."""
+        e, lanes = self.e, self.target.lanes(memory.dtype.bytes)
+        e.begin()
+        down = self.loop("row", 0, memory.shape[0], lanes)
+        along = self.loop("column", 0, memory.shape[1], lanes)
+        places = [self.b.op("add", along.index, constant(n, I64)) for n in range(lanes)]
+        with e.vectors_begin_evenly():
+            rows = [e.of(value.x, [place, down.index], lanes, memory.dtype) for place in places]
+        rows = [self.b.splat(row, lanes) for row in rows]
+        for n, row in enumerate(turned_square(self, rows)):
+            e.keep(memory, [self.b.op("add", down.index, constant(n, I64)), along.index], row, lanes)
+        for loop in (along, down):
+            self.b.close_loop(loop)
+        e.begin()
 
     def copy(self, target: Memory, source: Memory) -> None:
         self.over(
@@ -126,7 +154,7 @@ class Nests:
         t = e.types.of(store.pointer)
         raw = vectors.to_memory(b, b.splat(e.part(store.value, at, t.shape, lanes, t.dtype), lanes), t.dtype)
         where = None if store.mask is None else e.part(store.mask, at, t.shape, lanes, bool_)
-        if lanes and e.step(store.pointer) != 1:
+        if lanes and e.lane_step(store.pointer, lanes) != 1:
             addresses = b.splat(e.of(store.pointer, at, lanes, t.dtype), lanes)
             return lambda: self._scatter(addresses, raw, self._present(where, lanes), t.dtype.bytes)
         address = e.of(store.pointer, at, 0, t.dtype)
@@ -293,3 +321,21 @@ class Nests:
             e.memo = {}
 
         self.over((*out.shape[:axis], *out.shape[axis + 1 :]), line, wide, vectorised=across)
+
+
+def turned_square(nests: Nests, rows: list[Value]) -> list[Value]:
+    """The columns of a square of vectors, by shuffles of pairs."""
+    lanes = len(rows)
+    step = 1
+    while step < lanes:
+        made = list(rows)
+        for first in range(lanes):
+            if first & step:
+                continue
+            x, y = rows[first], rows[first + step]
+            low = [n if not n & step else lanes + (n - step) for n in range(lanes)]
+            high = [(n + step) if not n & step else lanes + n for n in range(lanes)]
+            made[first], made[first + step] = nests.b.shuffle(x, y, low), nests.b.shuffle(x, y, high)
+        rows = made
+        step *= 2
+    return rows

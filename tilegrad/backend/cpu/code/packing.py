@@ -15,9 +15,11 @@ from ....ir.dtype import DType, float32, int32
 from .. import vectors
 from ..emit import I64, Type, Value, constant
 from .elements import Elements, Memory, defined
-from .nests import Nests
+from .nests import Nests, turned_square
 
 DIVIDE = ("floordiv", "mod")
+AHEAD, FAR = 8, 2048
+"""Rows by which what is packed is asked for before, if they are so many bytes apart."""
 ALIGNED = 64
 """Bytes in whose multiples panels begin that others have packed."""
 TOGETHER = 8
@@ -92,15 +94,21 @@ def pack(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
     What only moves memory goes along its rows; where positions are computed, a panel is packed after another, so
     that what belongs to its columns is computed once.
     """
+    with nests.e.vectors_begin_evenly(to.width % lanes == 0):
+        _pack(nests, to, x, extent, lanes)
+
+
+def _pack(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
     e, b = nests.e, nests.b
     wide = -(-to.width // lanes) * lanes
     safe = max(0, (extent - wide) // to.width + 1) * to.width
-    if safe and _moves(e, x):
+    if safe and _moves(e, x, lanes):
         count = next(n for n in (TOGETHER, 4, 2, 1) if to.depth % n == 0) if wide > to.width else 1
         outer = nests.loop("k", 0, to.depth, count)
         inner = nests.loop("panel", 0, safe, to.width)
         for n in range(count):
             e.memo = {}
+            _fetch(nests, x, b.op("add", outer.index, constant(n + AHEAD, I64)), inner.index)
             _vectors(nests, to, x, b.op("add", outer.index, constant(n, I64)), inner.index, lanes, to.width)
         b.close_loop(inner)
         b.close_loop(outer)
@@ -115,6 +123,16 @@ def pack(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
         loop = nests.loop("k", 0, to.depth, 1)
         _vectors(nests, to, x, loop.index, constant(block, I64), lanes, min(to.width, extent - block))
         b.close_loop(loop)
+
+
+def _fetch(nests: Nests, x: ir.Tile, k: Value, block: Value) -> None:
+    """Has what is packed soon brought to the first cache, if its rows are far apart: it does not come by itself."""
+    e, x = nests.e, defined(nests.e, x)
+    if isinstance(x, ir.Load) and (e.step(x.pointer, -2) or 0) * e.types.of(x).dtype.bytes >= FAR:
+        name = "llvm.prefetch.p0"
+        e.b.declarations.setdefault(name, f"declare void @{name}(ptr, i32, i32, i32)")
+        at = e.of(x.pointer, [k, block], 0, int32)
+        e.b.effect(f"call void @{name}(ptr {at}, i32 0, i32 3, i32 1)")
 
 
 def _vectors(nests: Nests, to: Panels, x: ir.Tile, k: Value, block: Value, lanes: int, count: int) -> None:
@@ -163,10 +181,10 @@ def _parts(e: Elements, x: ir.Tile) -> list[ir.Tile]:
     return list(found.values())
 
 
-def _moves(e: Elements, x: ir.Tile) -> bool:
+def _moves(e: Elements, x: ir.Tile, lanes: int) -> bool:
     """Whether an expression only reads memory along it."""
     loads = [y for y in below(e, x) if isinstance(y, ir.Load)]
-    return all(y.mask is None and e.step(y.pointer) in (0, 1) for y in loads)
+    return all(y.mask is None and e.lane_step(y.pointer, lanes) in (0, 1) for y in loads)
 
 
 def pack_turned(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
@@ -188,7 +206,8 @@ def pack_turned(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -
         if extent % to.width or to.width % lanes:
             places = [b.intrinsic("smin", place, constant(extent - 1, I64)) for place in places]
         e.active = to.depth if to.depth < lanes else None
-        rows = [e.of(x, [place, k], lanes, to.memory.dtype) for place in places]
+        with e.vectors_begin_evenly(to.depth % lanes == 0):
+            rows = [e.of(x, [place, k], lanes, to.memory.dtype) for place in places]
         e.active = None
         for n, row in enumerate(turned_square(nests, rows)[: to.depth]):
             to.keep(e, panel.index, constant(square, I64), b.op("add", k, constant(n, I64)), row, lanes)
@@ -196,29 +215,11 @@ def pack_turned(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -
         b.close_loop(loop)
 
 
-def turned_square(nests: Nests, rows: list[Value]) -> list[Value]:
-    """The columns of a square of vectors, by shuffles of pairs."""
-    lanes = len(rows)
-    step = 1
-    while step < lanes:
-        made = list(rows)
-        for first in range(lanes):
-            if first & step:
-                continue
-            x, y = rows[first], rows[first + step]
-            low = [n if not n & step else lanes + (n - step) for n in range(lanes)]
-            high = [(n + step) if not n & step else lanes + n for n in range(lanes)]
-            made[first], made[first + step] = nests.b.shuffle(x, y, low), nests.b.shuffle(x, y, high)
-        rows = made
-        step *= 2
-    return rows
-
-
-def across(e: Elements, x: ir.Tile) -> ir.Tile | None:
-    """An operand with its axes exchanged, if it lies in memory that way."""
+def across(e: Elements, x: ir.Tile, lanes: int = 0) -> ir.Tile | None:
+    """An operand with its axes exchanged, if it lies in memory that way; `lanes`: within vectors that begin evenly."""
     shape = e.types.of(x).shape
     loads = [y for y in below(e, x) if isinstance(y, ir.Load) and e.types.of(y).shape == shape]
-    if not loads or any(e.step(y.pointer) == 1 or e.step(y.pointer, -2) != 1 for y in loads):
+    if not loads or any(e.step(y.pointer) == 1 or e.step(y.pointer, -2, lanes=lanes) != 1 for y in loads):
         return None
     return _exchanged(e, x)
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 FEW_BLOCKS = 512
-"""From so many threads on, blocks are too few to do something while one waits: layer_norm's gradient takes a tenth less
-time in rows of 8192. In rows of 1024, blocks have 128 threads, and it would take a tenth more."""
+"""From so many threads on, blocks are too few to do something while one waits: in rows of 8192 layer_norm's gradient
+takes 224 us in place of 261 on an H200. In rows of 1024, blocks have 128 threads, and asking would cost a tenth."""
 PIECE = 16
 """Bytes that a thread has copied at a time."""
 MOST = 160 * 1024

@@ -1,0 +1,71 @@
+"""Which GPU is meant: by number, by name, by what a thread has chosen; and what is said where there is none such."""
+
+import threading
+
+import pytest
+
+import tilegrad as tg
+from tests.backend.cuda.conftest import Maker
+from tilegrad import cuda
+from tilegrad.errors import ArgumentError, DeviceError
+
+
+def test_a_thread_chooses(make_gpus: Maker) -> None:
+    first, second = make_gpus(2)
+    with cuda.device(first):
+        assert tg.ones(3).cuda().device is first
+        with cuda.device(second.name):
+            assert cuda.current_device() == second.number
+            assert tg.zeros(3, device="cuda").device is second
+            assert tg.nn.Linear(2, 2).cuda().weight.device is second
+            assert tg.ones(2).to("cuda", non_blocking=True).device is second
+        assert tg.rand(3, device="cuda").device is first
+        cuda.set_device(second)
+        assert tg.ones(3).cuda().device is second
+        found: list[object] = []
+        thread = threading.Thread(target=lambda: (cuda.set_device(first), found.append(tg.ones(1).cuda().device)))
+        thread.start()
+        thread.join()
+        assert found == [first]
+        assert tg.ones(3).cuda().device is second, "other threads choose for themselves"
+
+
+def test_numbers_and_names(make_gpus: Maker) -> None:
+    first, second = make_gpus(2)
+    for place in (second, second.name, second.number):
+        assert tg.ones(3, device=place).device is second
+        assert tg.ones(3).to(place).device is second
+        assert tg.ones(3).cuda(place, non_blocking=True).device is second
+        assert tg.nn.Linear(2, 2).cuda(place).weight.device is second
+    assert tg.device("cuda", first.number) is first
+    stats = cuda.memory_stats(second)
+    assert stats["allocated_bytes.all.current"] == cuda.memory_allocated(second)
+
+
+def test_streams_are_set(make_gpus: Maker) -> None:
+    (gpu,) = make_gpus(1)
+    before, side = cuda.current_stream(gpu), cuda.Stream(gpu)
+    cuda.set_stream(side)
+    try:
+        assert cuda.current_stream(gpu) == side
+    finally:
+        cuda.set_stream(before)
+
+
+def test_what_is_not_there(make_gpus: Maker) -> None:
+    make_gpus(1)
+    for ask in (
+        lambda: tg.ones(3, device=77),
+        lambda: tg.ones(3).to(77),
+        lambda: tg.ones(3).cuda("cuda:77"),
+        lambda: tg.nn.Linear(2, 2).cuda(77),
+        lambda: cuda.set_device(77),
+        lambda: cuda.Stream(77),
+        lambda: cuda.get_device_properties(77),
+        lambda: cuda.device(77).__enter__(),
+        lambda: tg.device("cuda", 77),
+    ):
+        with pytest.raises(DeviceError, match="no device 'cuda:77' here"):
+            ask()
+    with pytest.raises(ArgumentError, match=r"takes a tilegrad\.cuda\.Stream, not int"), cuda.stream(3):  # type: ignore[arg-type]
+        pass

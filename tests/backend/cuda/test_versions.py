@@ -1,0 +1,90 @@
+"""Drivers, compilers and libraries of other versions than what is wanted; and what the compiler refuses."""
+
+import ctypes
+from typing import Any
+
+import pytest
+
+from tests.backend.cuda.some_kernels import SCHEDULED
+from tilegrad.backend.cuda import build, libraries, native, nvrtc
+from tilegrad.backend.cuda.libraries import CUBLASLT, judged
+from tilegrad.backend.cuda.null import NullDriver
+from tilegrad.backend.cuda.properties import check_compiler, properties
+from tilegrad.config import changed
+from tilegrad.errors import CompileError, DeviceError
+from tilegrad.profile import doctor
+
+
+class OldDriver:
+    """A library that answers as the driver of CUDA 11.8 does."""
+
+    def cuDriverGetVersion(self, place: Any) -> int:
+        place._obj.value = 11080
+        return 0
+
+
+def test_a_driver_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: OldDriver())
+    with pytest.raises(
+        DeviceError, match=r"is for CUDA 11\.8, and 12\.0 or newer is needed \(driver 525; 580"
+    ) as caught:
+        native.NativeDriver()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_compiler_that_is_newer_than_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = properties(NullDriver(), 0)
+    monkeypatch.setattr(nvrtc, "is_available", lambda: True)
+    monkeypatch.setattr(nvrtc, "version", lambda: (13, 5))
+    check_compiler(limits)
+    assert limits.runtime_version == 13050
+    old = limits._replace(driver_version=12040)
+    with pytest.raises(DeviceError, match=r"for CUDA 12\.4, and this NVRTC .* for 13\.5: update .*nvrtc-cu12"):
+        check_compiler(old)
+    monkeypatch.setattr(nvrtc, "version", lambda: (12, 9))
+    check_compiler(old)
+    monkeypatch.setattr(nvrtc, "is_available", lambda: False)
+    assert old.runtime_version == 0, "kernels that were compiled before are still there"
+    check_compiler(old)
+
+
+@pytest.mark.parametrize(
+    ("number", "knob", "said"),
+    [
+        (111103, "", "not used: 12 to 13 is wanted"),
+        (130100, "off", "not used: TILEGRAD_LIBRARIES=off"),
+        (130100, "", "for products where it is faster"),
+        (140000, "", "not used: 12 to 13 is wanted"),
+    ],
+)
+def test_a_library_of_another_version(number: int, knob: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is one line of what `doctor` says."""
+    monkeypatch.setattr(libraries, "cublaslt", lambda: judged(CUBLASLT, "libcublasLt.so", number))
+    monkeypatch.setattr(libraries, "cudnn", lambda: None)
+    monkeypatch.setattr(doctor.cuda, "absence", lambda: "")
+    monkeypatch.setattr(doctor, "devices", list)
+    with changed(libraries=knob):
+        (found, _) = doctor.cuda_libraries()
+    assert found.name == "cuBLASLt"
+    assert found.fact.endswith(f"(libcublasLt.so): {said}")
+
+
+def test_a_library_for_another_driver() -> None:
+    library = judged(CUBLASLT, "libcublasLt.so.13", 130100)
+    assert library.unfit(12040) == "it is for CUDA 13, and the driver for 12.4"
+    assert library.unfit(13000) == ""
+
+
+@pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not here")
+def test_what_the_compiler_refuses_is_named_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = SCHEDULED["rows"].replaced(name="refused", origin="model.py:7")
+    source = build.kernel_source(kernel)
+    line = next(line for line in source.split("\n") if "expf(" in line and "=" in line)
+    wrong = source.replace(line, line.replace("expf(", "no_function("))
+    compile = nvrtc.compile
+    monkeypatch.setattr(nvrtc, "compile", lambda text, architecture: compile(wrong, architecture))
+    with pytest.raises(CompileError, match="no_function") as caught:
+        build.built(kernel, "sm_90a")
+    *_, said = str(caught.value).split("\n")
+    assert said.startswith("in kernel refused (model.py:7), where it says: ")
+    assert "tl.exp(" in said

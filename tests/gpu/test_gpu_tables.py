@@ -1,0 +1,53 @@
+"""Gradients of tables, orders of many keys, and training steps that use memory of gradients again, on a GPU."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilegrad as tg
+from tests.test_jit_steps import MEANWHILE, Training, compare
+from tilegrad.backend.cuda.device import CudaDevice
+
+
+@pytest.mark.parametrize("kind", ["drawn", "one", "few", "ends"])
+@pytest.mark.parametrize("width", [32, 768, 1100])
+def test_gradient_of_a_table(gpu: CudaDevice, kind: str, width: int) -> None:
+    random = np.random.default_rng(width)
+    rows, shape = 5003, (8, 500)
+    most = {"drawn": rows, "one": 1, "few": 7, "ends": 2}[kind]
+    index = random.integers(0, most, shape) * (rows - 1 if kind == "ends" else 1)
+    upstream = random.integers(-8, 9, (*shape, width)).astype(np.float32)  # sums of whole numbers are exact
+    table = tg.zeros(rows, width).to(gpu.name).requires_grad_()
+    found = tg.nn.functional.embedding(tg.tensor(index).to(gpu.name), table)
+    (given,) = tg.autograd.grad(found, [table], tg.tensor(upstream).to(gpu.name))
+    wanted = np.zeros((rows, width), np.float32)
+    np.add.at(wanted, index, upstream)
+    np.testing.assert_array_equal(given.cpu().numpy(), wanted)
+
+
+@pytest.mark.parametrize("shape", [(1,), (33,), (3, 1000), (40_000,)])
+def test_orders_of_keys(gpu: CudaDevice, shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).integers(-50, 50, shape).astype(np.int32)
+    order = tg.argsort(tg.tensor(x).to(gpu.name), -1, stable=True)
+    np.testing.assert_array_equal(order.cpu().numpy(), np.argsort(x, -1, kind="stable"))
+
+
+@pytest.mark.parametrize("meanwhile", MEANWHILE)
+def test_steps_on_a_gpu(gpu: CudaDevice, meanwhile: Callable[[Training, list[Any]], None]) -> None:
+    compare(gpu.name, meanwhile)
+
+
+def test_gradient_of_long_rows(gpu: CudaDevice) -> None:
+    """Rows of 8192 come a turn ahead."""
+    random = np.random.default_rng(1)
+    x, w, b, dy = (random.standard_normal(s).astype(np.float32) for s in ((300, 8192), (8192,), (8192,), (300, 8192)))
+
+    def gradients(place: str) -> list[np.ndarray]:
+        given = [tg.tensor(a).to(place).requires_grad_() for a in (x, w, b)]
+        y = tg.nn.functional.layer_norm(given[0], (8192,), given[1], given[2])
+        return [g.cpu().numpy() for g in tg.autograd.grad(y, given, tg.tensor(dy).to(place))]
+
+    for found, wanted in zip(gradients(gpu.name), gradients("cpu"), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-3)

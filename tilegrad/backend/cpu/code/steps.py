@@ -1,0 +1,90 @@
+"""How integers and addresses grow along an axis of a tile: what makes a vector of one load.
+
+Quotients and remainders do not grow evenly. But where vectors begin at multiples of their length, and what is divided
+does, and the divisor is such a multiple too, no vector has a border inside: `i // 32 * 4096 + i % 32` is read by
+vectors of 8.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....ir import tile as ir
+
+if TYPE_CHECKING:
+    from .elements import Elements
+
+
+def step(e: Elements, x: ir.Tile, axis: int, local: bool, lanes: int) -> int | None:
+    """By how much an integer or an address grows from element to element along an axis, if it does so evenly.
+
+    `local`: but for where a quotient changes; `lanes`: within so many elements from a multiple of their number on.
+    """
+    if isinstance(x, ir.Literal | ir.ProgramId | ir.NumPrograms):
+        return 0
+    shape = e.types.of(x).shape
+    if len(shape) < -axis or shape[axis] == 1:
+        return 0
+    match x:
+        case ir.Arange():
+            return 1
+        case ir.Name(name):
+            return step(e, e.lazy[name], axis, local, lanes) if name in e.lazy else None
+        case ir.Cast(y, target):
+            return step(e, y, axis, local, lanes) if target.is_integer else None
+        case ir.Full():
+            return 0
+        case ir.Expand(y, axes):
+            place = len(shape) + axis
+            return 0 if place in axes else step(e, y, axis + sum(a > place for a in axes), local, lanes)
+        case ir.BroadcastTo(y, _):
+            return step(e, y, axis, local, lanes)
+        case ir.Apply("add" | "sub" as fn, (y, z)):
+            one, two = step(e, y, axis, local, lanes), step(e, z, axis, local, lanes)
+            return None if one is None or two is None else one + two if fn == "add" else one - two
+        case ir.Apply("mul", (y, z)):
+            y, z = (z, y) if isinstance(y, ir.Literal) else (y, z)
+            one, two = step(e, y, axis, local, lanes), step(e, z, axis, local, lanes)
+            if one == 0 and two == 0:
+                return 0
+            return one * int(z.value) if isinstance(z, ir.Literal) and one is not None else None
+        case ir.Apply("mod" | "floordiv" as fn, (y, ir.Literal(divisor))) if local or _has_no_border(
+            e, y, axis, lanes, divisor
+        ):
+            return step(e, y, axis, local, lanes) if fn == "mod" else 0
+        case ir.Apply(_, args):
+            return 0 if all(step(e, a, axis, local, lanes) == 0 for a in args) else None
+    return None
+
+
+def _has_no_border(e: Elements, x: ir.Tile, axis: int, lanes: int, divisor: object) -> bool:
+    """Whether a quotient is the same for all lanes of a vector that begins at a multiple of their number."""
+    if not lanes or not isinstance(divisor, int) or divisor <= 0 or divisor % lanes:
+        return False
+    return step(e, x, axis, False, lanes) == 1 and _is_multiple(e, x, axis, lanes)
+
+
+def _is_multiple(e: Elements, x: ir.Tile, axis: int | None, n: int) -> bool:
+    """Whether an integer is a multiple of n where the index along an axis is (None: wherever)."""
+    match x:
+        case ir.Literal(value):
+            return isinstance(value, int) and value % n == 0
+        case ir.Arange(start, _):
+            return axis is not None and start % n == 0
+        case ir.Name(name) if name in e.lazy:
+            return _is_multiple(e, e.lazy[name], axis, n)
+        case ir.Name(name) if name in e.ranges.values:
+            return _is_multiple(e, e.ranges.values[name], None, n)
+        case ir.Name(name):
+            return e.multiples.get(name, 1) % n == 0
+        case ir.Cast(y, _) | ir.BroadcastTo(y, _):
+            return _is_multiple(e, y, axis, n)
+        case ir.Expand(y, axes):
+            place = len(e.types.of(x).shape) + (axis or 0)
+            inner = None if axis is None or place in axes else axis + sum(a > place for a in axes)
+            return _is_multiple(e, y, inner, n)
+        case ir.Apply("add" | "sub", (y, z)):
+            return _is_multiple(e, y, axis, n) and _is_multiple(e, z, axis, n)
+        case ir.Apply("mul", (y, z)):
+            return _is_multiple(e, y, axis, n) or _is_multiple(e, z, axis, n)
+    return False
