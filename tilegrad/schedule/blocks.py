@@ -16,6 +16,9 @@ WIDEST = 512
 """The longest side of a tile that is tried where they fit extents."""
 SMALLEST = 16
 """The least side of a tile whose sides are powers of two."""
+TOGETHER, WAIT = 64, 1.0
+"""The least side of a tile for which operands are brought some turns ahead; without, a turn takes 1000 cycles: so many
+for each bit and k."""
 
 
 class Extents(NamedTuple):
@@ -36,6 +39,8 @@ class Extents(NamedTuple):
     """Of numbers for which units want that operands do not lie across what is summed: whether they do."""
     turns: int = 1
     """How often k is gone through."""
+    nested: bool = False
+    """Whether k is gone through in loops, one in the other, as convolutions do."""
 
 
 class Sized(NamedTuple):
@@ -49,6 +54,8 @@ class Sized(NamedTuple):
     sums: int = 1
     parts: int = 0
     products: int = 0
+    wait: float = 0.0
+    """Cycles at least for each k, in tiles that four warps cannot multiply together."""
 
 
 def limits_of(extents: Extents | Sized, grain: Grain) -> Products:
@@ -76,7 +83,7 @@ def blocks(extents: Extents, grain: Grain) -> Choice:
     m, n, k, others, *_ = extents
     limits = limits_of(extents, grain)
     if grain.powers:
-        known = Sized(number_of(m), number_of(n), number_of(k) * extents.turns, *extents[3:8])
+        known = _sized(extents, grain)
         sized = [(_time(known, grain, *c), -c[0] * c[1], -c[1], c) for c in _powers(extents, limits)]
         height, width = min(sized)[-1]
         return chosen(m=height, n=width, k=_power_depth(extents, limits))
@@ -91,9 +98,15 @@ def blocks(extents: Extents, grain: Grain) -> Choice:
 
 def quickest(extents: Extents, grain: Grain) -> float:
     """About how many cycles a product takes."""
-    depth = number_of(extents.k) * extents.turns
-    known = Sized(number_of(extents.m), number_of(extents.n), depth, *extents[3:8])
+    known = _sized(extents, grain)
     return min(_time(known, grain, *c) for c in _powers(extents, grain.products))
+
+
+def _sized(extents: Extents, grain: Grain) -> Sized:
+    m, k, n = number_of(extents.m), number_of(extents.k), number_of(extents.n)
+    few = m * n * extents.others <= grain.workers * TOGETHER * TOGETHER  # there is nothing else to do meanwhile
+    wait = WAIT * extents.bits if few and (extents.nested or extents.turns > 1) else 0.0
+    return Sized(m, n, k * extents.turns, *extents[3:8], wait)
 
 
 def candidates(extents: Extents, grain: Grain, most: int = 16) -> list[Choice]:
@@ -212,6 +225,7 @@ def _time(extents: Sized, grain: Grain, height: int, width: int) -> float:
         products = max(
             (rows * columns + 8 * (rows + columns)) / rate, (width + height) * limits.load * extents.bits / 32
         )
+        products = max(products, extents.wait) if min(height, width) < TOGETHER else products
     else:
         products = rows * columns / limits.rate
         products *= 1.03 if width > limits.columns / 2 else 1.0  # operands and result no longer share the second cache

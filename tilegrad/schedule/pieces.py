@@ -131,7 +131,7 @@ def _longest(position: Position, expr: Expr, grain: Grain) -> tuple[list[Reduce]
         sides = (in_x - in_y, in_y - in_x)
         m, n = (_as_one([i for i in rows if i in side], factor) for side, factor in zip(sides, factors, strict=True))
         others = _count(rows) // (m * n)
-        best, count = columns[-1], _quickest(Extents(m, n, _count(columns), others, bits), least, grain)
+        best, count = columns[-1], _quickest(Extents(m, n, _count(columns), others, bits, nested=True), least, grain)
         return (sums, best, count) if count > 1 else None
     if wanted < 2 and grain.powers:
         large = both * min(-(-x // 128) * -(-y // 256), -(-x // 256) * -(-y // 128))
