@@ -43,6 +43,9 @@ class Seen(NamedTuple):
     type: TensorType
 
 
+_new = tuple.__new__  # in a third of the time: every launch remembers its tensors
+
+
 def seen(x: Any) -> Any:
     """An argument as a launch remembers it."""
-    return Seen(ref(x), x._value.type) if isinstance(x, Handle) else x
+    return _new(Seen, (ref(x), x._value.type)) if isinstance(x, Handle) else x
