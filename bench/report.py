@@ -7,7 +7,7 @@ from typing import Any
 
 from bench.gpu_report import UNKNOWN, gpu_part
 from bench.turns import ROOT
-from bench.workloads import WORKLOADS, Workload
+from bench.workloads import WEIGHTS, WORKLOADS, Workload
 
 PAGE = ROOT / "docs" / "performance.md"
 
@@ -79,8 +79,23 @@ def _table(result: dict[str, Any], reasons: dict[str, str]) -> str:
             lines.append(_line(workload, record, primary, bool(reason)))
             if reason:
                 missed.append(f"- **{workload.title}**: {reason}")
-    text = COLUMNS + "\n".join(lines) + "\n"
+    text = COLUMNS + "\n".join(lines) + "\n" + _streams(result)
     return text + ("\n### Goals that are missed\n\n" + "\n".join(missed) + "\n" if missed else "")
+
+
+def _streams(result: dict[str, Any]) -> str:
+    """How much of the bandwidth of memory inferences reach that are little but reading weights."""
+    limits, lines = result["machine"]["limits"], []
+    for name, bytes in WEIGHTS.items():
+        for record in result["workloads"].get(name, []):
+            seconds = record["times"].get("tilegrad", {}).get("median")
+            if tuple(record["size"]) == (1,) and seconds and "read" in limits:
+                rate = bytes / seconds
+                lines.append(
+                    f"{WORKLOADS[name].title}, batch 1: {bytes / 1e6:.0f} MB of weights in {1e3 * seconds:.1f} ms are "
+                    f"{rate / 1e9:.1f} GB/s, {100 * rate / limits['read']:.0f} % of what can be read from memory."
+                )
+    return "\n" + "\n".join(lines) + "\n" if lines else ""
 
 
 def _machine(result: dict[str, Any]) -> str:

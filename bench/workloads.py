@@ -47,12 +47,6 @@ class Workload:
         return "x".join(map(str, size)) if size else ""
 
 
-def _weights(name: str, size: Size) -> float:
-    """What an inference of one image reads of AlexNet's 46,764,746 parameters; for more images they are not all."""
-    width = {"alexnet_inference": 4, "alexnet_inference_bf16": 2}.get(name, 0)
-    return 46_764_746.0 * width if size == (1,) else 0.0
-
-
 def _normal(seed: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
 
@@ -108,6 +102,15 @@ def _heads(size: Size) -> Inputs:
 def _attention_flops(size: Size) -> float:
     heads, length, width = size
     return 4.0 * heads * length * length * width
+
+
+WEIGHTS = {"alexnet_inference": 4 * 46_764_746.0, "alexnet_inference_bf16": 2 * 46_764_746.0}
+"""Bytes of the weights of networks whose inference for one sample is little but reading them."""
+
+
+def _weights(name: str, size: Size) -> float:
+    """What an inference of one sample must read."""
+    return WEIGHTS.get(name, 0.0) if size == (1,) else 0.0
 
 
 def _product(size: Size) -> Inputs:

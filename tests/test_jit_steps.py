@@ -10,7 +10,6 @@ import pytest
 
 import tilegrad as tg
 from tilegrad import nn
-from tilegrad.config import changed
 
 RATES = (0.1, 0.1, 0.1, 0.1, 0.05, 0.025, 0.1, 0.1, 0.1)
 
@@ -118,20 +117,3 @@ def compare(place: str, meanwhile: Callable[[Training, list[Any]], None]) -> Non
 @pytest.mark.parametrize("meanwhile", MEANWHILE)
 def test_steps_are_those_of_the_plain_function(meanwhile: Callable[[Training, list[Any]], None]) -> None:
     compare("cpu", meanwhile)
-
-
-def test_memory_of_gradients_is_written_again() -> None:
-    """On a GPU that does nothing: a step whose gradients nobody holds takes no memory but that of its loss."""
-    with changed(cuda="null"):
-        training = Training("cuda", tg.jit)
-        for _ in range(4):
-            training.step(training.x, training.y)
-        before = [p.grad for p in training.model.parameters()]
-        places = [g._value.buffer.address for g in before]
-        del before
-        training.step(training.x, training.y)
-        assert [p.grad._value.buffer.address for p in training.model.parameters()] == places
-        held = [p.grad for p in training.model.parameters()]
-        training.step(training.x, training.y)
-        assert not {p.grad._value.buffer.address for p in training.model.parameters()} & set(places)
-        assert all(p.grad is not g for p, g in zip(training.model.parameters(), held, strict=True))

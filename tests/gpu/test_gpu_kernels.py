@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+import tilegrad as tg
 from tests.backend.cuda.functions_kernels import CASES, FunctionCase
 from tests.kernels import Case, cases
 from tests.known_kernels import KNOWN
+from tests.language import test_notation
 from tilegrad.backend.cuda.device import CudaDevice
 from tilegrad.backend.reference.tile import run
 from tilegrad.ir.tile import Kernel
+from tilegrad.language import TensorDescriptor
 from tilegrad.runtime.buffer import Buffer
 
 
@@ -54,3 +57,20 @@ def test_functions(gpu: CudaDevice, case: FunctionCase) -> None:
     made = [a.copy() for a in case.arrays()]
     on(gpu, case.kernel(), made, (1,))
     case.assert_right(made)
+
+
+def test_addresses_and_descriptors(gpu: CudaDevice) -> None:
+    """Pointers that are made of addresses in memory, and descriptors made outside of the kernel."""
+    shapes = [(32, 16, 48), (16, 16, 16), (64, 32, 16)]
+    a = [tg.randn(m, k).half().cuda().realize() for m, _, k in shapes]
+    b = [tg.randn(k, n).half().cuda().realize() for _, n, k in shapes]
+    c = [tg.zeros(m, n, dtype=tg.float16, device="cuda").realize() for m, n, _ in shapes]
+    addresses = [tg.tensor([x.data_ptr() for x in group], dtype=tg.int64).cuda() for group in (a, b, c)]
+    sizes = tg.tensor([n for shape in shapes for n in shape], dtype=tg.int32).cuda()
+    test_notation.grouped[(3,)](*addresses, sizes, len(shapes), BLOCK=16)
+    for x, y, z in zip(a, b, c, strict=True):
+        assert tg.allclose(z.float(), x.float() @ y.float(), atol=0.05)
+    x, out = tg.randn(20, 6).cuda(), tg.zeros(20, 6, device="cuda")
+    whole, other = (TensorDescriptor.from_tensor(t, [8, 8]) for t in (x, out))
+    test_notation.doubled[(3,)](whole, other, B=8)
+    assert tg.equal(out, x * 2)

@@ -8,6 +8,7 @@ import pytest
 from tests.backend.cuda.simulated import SimulatedDriver
 from tilegrad.backend.cuda.device import CudaDevice
 from tilegrad.backend.cuda.queues import here
+from tilegrad.random import forget
 from tilegrad.runtime import device as registry
 
 _numbers = count(100)
@@ -32,6 +33,7 @@ def make_gpus() -> Iterator[Maker]:
     yield make
     for name in made:
         del registry._devices[name]
+        forget(name)
     here.device = before
 
 

@@ -347,3 +347,24 @@ def test_a_number_of_the_host_does_not_bar_the_short_way(gpu: CudaDevice) -> Non
     for _ in range(5):
         assert quick(x).shape == (16, 64)
     assert counts["renew_node"] == before
+
+
+def test_what_depends_on_weights_alone_is_computed_once_for_each_version(gpu: CudaDevice) -> None:
+    random = np.random.default_rng(0)
+    weight, x = (tg.tensor(random.standard_normal(s, np.float32)).to(gpu.name) for s in ((48, 64), (5, 64)))
+    quick = tg.jit(lambda x: x @ weight.exp().T)
+
+    def wanted() -> np.ndarray:
+        return x.cpu().numpy() @ np.exp(weight.cpu().numpy()).T
+
+    for _ in range(4):
+        np.testing.assert_allclose(quick(x).cpu().numpy(), wanted(), rtol=1e-5, atol=1e-5)
+    kept = quick.programs[0].steady
+    assert kept is not None
+    before = kept._made
+    quick(x)
+    assert kept._made is before
+    for _ in range(4):
+        weight.mul_(0.5)
+        np.testing.assert_allclose(quick(x).cpu().numpy(), wanted(), rtol=1e-5, atol=1e-5)
+    assert kept._made is not before

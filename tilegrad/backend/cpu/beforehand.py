@@ -13,8 +13,9 @@ turn of the loop along the sum. What is packed for a turn is an area of the memo
 the numbers of the program along the axes that the operand depends on. The product reads its operands themselves where
 numbers are odd.
 
-Operands of products that are made by multiply-adds are packed beforehand only where they are made of constants, such as
-the weights of an inference, which are packed once for many runs (`steady.py`).
+Left operands of products by multiply-adds are packed beforehand where several instances need them; right ones only
+where they are made of constants, such as the weights of an inference: these are packed once for many runs
+(`steady.py`).
 """
 
 from __future__ import annotations
@@ -60,6 +61,11 @@ from .target import Target
 
 REPEATS = 2
 """Instances that need an operand, from which on it is packed for all of them."""
+PANEL_REPEATS = 4
+"""The same of left operands for multiply-adds. Read from where they lie, rows come in short pieces from many places:
+filters of 16 images took 5 % longer."""
+MOST_PANELS = 16 << 20
+"""Bytes of such panels."""
 MOST, FREE = 4, 1 << 20
 """What is packed may take so many times the memory that it is read from, or so many bytes."""
 MOST_AXES = 3
@@ -99,8 +105,6 @@ class Packing(Kernel):
 def beforehand(program: Program, target: Target, constants: Set[str] = frozenset()) -> Program:
     """The program with what pays off packed beforehand. `constants` are inputs for which that need not be done in
     each run."""
-    if not target.matrix_unit and not constants:
-        return program
     steps: list[Step] = []
     buffers: list[Buffer] = []
     for step in program.steps:
@@ -123,7 +127,8 @@ def _in_steps(
     """What a launch becomes, and the memory for it: behind all other, the same for every launch."""
     grid = [tiles.count({}) for tiles in launch.grid if type(tiles.extent) is int]
     known = {p.name for p, a in zip(launch.kernel.parameters, launch.arguments, strict=True) if a in constants}
-    if len(grid) < len(launch.grid) or (prod(grid) < REPEATS and not known) or launch.users:
+    repeats = REPEATS if target.matrix_unit else PANEL_REPEATS
+    if len(grid) < len(launch.grid) or (prod(grid) < repeats and not known) or launch.users:
         return None
     splitter = _Splitter(launch.kernel, grid, target, known)
     arguments = {p.name: a for p, a in zip(launch.kernel.parameters, launch.arguments, strict=True)}
@@ -184,7 +189,7 @@ class _Splitter:
         }
         if any(isinstance(x, Dot) for x in _expressions(kernel.body)):
             self.types = check(kernel)
-            self.turns = turns_of(kernel, self.types, target, bool(constants))
+            self.turns = turns_of(kernel, self.types, target, True)
             self.stored = accesses(kernel, self.types).stored
 
     def side(self, right: bool) -> Side | None:
@@ -195,23 +200,21 @@ class _Splitter:
         needed = list(_expressions(s for way in ways for s in way))
         axes = {x.axis for x in needed if isinstance(x, ProgramId)}
         read = {x.name for x in needed if isinstance(x, Name)} & {p.name for p in self.kernel.parameters}
-        parts, constant = self.turns[0].form.parts, read <= self.constants
+        parts, constant = self.turns[0].form.parts, bool(read) and read <= self.constants
         if not any(axis not in axes for axis in range(len(self.grid))) and len(self.grid) < MOST_AXES:
             self.grid.append(1)
         others = [axis for axis in range(len(self.grid)) if axis not in axes]
-        if not others or (not parts and not constant) or not self._can_be_moved(ways, needed):
-            return None
-        if not constant and prod(self.grid[axis] for axis in others) < REPEATS:
+        repeats = prod(self.grid[axis] for axis in others)
+        enough = repeats >= REPEATS if parts else repeats >= PANEL_REPEATS and not right
+        if not others or not (enough or constant) or not self._can_be_moved(ways, needed):
             return None
         name = "right" if right else "left"
         memory = self._fresh(f"{name}_tiles")
         names = tuple([self._fresh(f"packed_{n}") for n in range(len(ways))])
-        spare = others[0]
-        pieces = sum(turn.times for turn in self.turns)
+        spare, pieces = others[0], sum(turn.times for turn in self.turns)
         width = 0 if parts else self._width(right)
         shapes = [self._shape(turn, right) for turn in self.turns]
-        lanes = self.target.lanes(float32.bytes)
-        area = max(panel_bytes(s, right, width, lanes) if width else area_bytes(s, right, parts) for s in shapes)
+        area = max(self._area(shape, right, parts, width) for shape in shapes)
         instance: Tile = Literal(0)
         for axis in sorted(axes):
             instance = Cast(ProgramId(axis), int64) if instance == Literal(0) else _on(instance, self.grid[axis], axis)
@@ -222,6 +225,8 @@ class _Splitter:
         ]
         grid = [n if axis in axes else 1 for axis, n in enumerate(self.grid)]
         bytes = prod(grid) * pieces * area
+        if not parts and not constant and bytes > MOST_PANELS:
+            return None
         grid[spare] = pieces
         body = self._body(ways, names, right, spare)
         used = {x.name for x in _expressions(body) if isinstance(x, Name)}
@@ -237,6 +242,12 @@ class _Splitter:
             width,
         )
         return Side(kernel, grid, memory, bytes, prod(shapes[0]) * PACKING * max(1, parts), packed)
+
+    def _area(self, shape: tuple[int, ...], right: bool, parts: int, width: int) -> int:
+        """The bytes of an operand of one turn."""
+        if width:
+            return panel_bytes(shape, right, width, self.target.lanes(float32.bytes))
+        return area_bytes(shape, right, parts)
 
     def _width(self, right: bool) -> int:
         """How wide panels are: as the blocks that read them."""

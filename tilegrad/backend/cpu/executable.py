@@ -16,6 +16,7 @@ from ...ir.program import Launch, Program
 from ...runtime import events
 from ...runtime.device import Executable, Runner
 from ...runtime.executable import Steady
+from ..steady import parted
 from . import native
 from .beforehand import beforehand
 from .borders import resolved
@@ -23,8 +24,7 @@ from .build import KernelCode, built
 from .deal import Call, deal
 from .moulds import maker
 from .outside import look
-from .settle import settle
-from .steady import parted
+from .settle import settle, written
 from .table import Table
 from .target import target
 
@@ -46,7 +46,7 @@ class CpuExecutable(Executable):
         program = with_borders(program)
         made = beforehand(program, target(), steady)
         if steady:
-            first, made = parted(made, steady)
+            first, made = parted(made, steady, written)
             program = made
             if first is not None:
                 places = tuple([program.inputs.index(name) for name in first.inputs])

@@ -191,8 +191,3 @@ def written(kernel: Kernel, arguments: Sequence[str | Dim]) -> set[str]:
                 return set(pointers.values())
             found |= {pointers[name] for name in stored}
     return found or set(pointers.values())
-
-
-def read(kernel: Kernel, arguments: Sequence[str | Dim]) -> set[str]:
-    """The buffers that a launch reads."""
-    return {a for a in arguments if isinstance(a, str)} - written(kernel, arguments)

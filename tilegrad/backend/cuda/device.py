@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -266,9 +266,12 @@ class CudaDevice(Device):
         return Launcher(self, kernel)
 
     def load(self, program: Program) -> Executable:
+        return self.load_for(program, frozenset())
+
+    def load_for(self, program: Program, steady: Set[str]) -> Executable:
         from .executable import CudaExecutable
 
-        return CudaExecutable(self, program)
+        return CudaExecutable(self, program, steady)
 
     def source(self, kernel: Kernel) -> str:
         """CUDA C++, headed by what the compiler says about it."""

@@ -8,7 +8,7 @@ memory run at once.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from threading import RLock
 from typing import TYPE_CHECKING
 
@@ -17,9 +17,11 @@ from ...ir.program import Launch, Program
 from ...runtime import events
 from ...runtime.buffer import Buffer
 from ...runtime.device import Executable, Runner
+from ...runtime.executable import Steady
+from ..steady import parted
 from .graphs import ProgramGraph
 from .memory import CudaBuffer, class_bytes
-from .plan import planned
+from .plan import planned, written
 from .queues import DIRECT_RUNS, MARKED, Queue, Work
 from .watching import WATCHED, check_accesses, profiled
 
@@ -33,7 +35,13 @@ MOST_BINDINGS = 256
 class CudaExecutable(Executable):
     """A compiled program."""
 
-    def __init__(self, device: CudaDevice, program: Program) -> None:
+    def __init__(self, device: CudaDevice, program: Program, steady: Set[str] = frozenset()) -> None:
+        if steady:
+            first, rest = parted(program, steady, written)
+            if first is not None:
+                places = tuple([program.inputs.index(name) for name in first.inputs])
+                self.steady = Steady(CudaExecutable(device, first), places)
+            program = rest
         super().__init__(program)
         self.device = device
         device.start()

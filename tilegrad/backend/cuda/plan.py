@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from ...errors import RuntimeFault
 from ...ir.program import Buffer, Copy, Foreign, Launch, Program
-from ...ir.size import known
+from ...ir.size import Dim, known
 from ...ir.tile import Kernel
 from ...ir.tile_access import Accesses, accesses
 from ...ir.tile_checker import check
@@ -116,6 +116,12 @@ def _union(sets: Iterable[int]) -> int:
     for bits in sets:
         total |= bits
     return total
+
+
+def written(kernel: Kernel, arguments: Sequence[str | Dim]) -> set[str]:
+    """The buffers that a launch writes."""
+    stored = accesses(kernel, check(kernel)).stored
+    return {a for p, a in zip(kernel.parameters, arguments, strict=True) if p.name in stored and isinstance(a, str)}
 
 
 class Place(NamedTuple):

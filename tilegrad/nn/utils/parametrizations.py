@@ -21,6 +21,9 @@ class WeightNorm(Module):
         self.dim = -1 if dim is None else dim
         self.whole = dim is None
 
+    def _get_name(self) -> str:
+        return "_WeightNorm"
+
     def _length(self, weight: Tensor) -> Tensor:
         if self.whole:
             return weight.norm()
@@ -56,6 +59,9 @@ class SpectralNorm(Module):
                 for name, length in zip(("_u", "_v"), matrix.shape, strict=True):
                     self.register_buffer(name, normalize(randn(length, dtype=weight.dtype), dim=0, eps=eps))
                 self._iterate(matrix, 15)
+
+    def _get_name(self) -> str:
+        return "_SpectralNorm"
 
     def _matrix(self, weight: Tensor) -> Tensor:
         return weight.movedim(self.dim, 0).reshape(weight.shape[self.dim], -1)

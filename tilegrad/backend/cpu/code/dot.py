@@ -17,9 +17,9 @@ from .. import vectors
 from ..emit import I64, Type, Value, constant
 from ..target import Target
 from . import amx
-from .elements import Memory
+from .elements import Memory, defined
 from .nests import Nests
-from .packing import Panels, across, defined, pack, pack_turned, panels, panels_at
+from .packing import Panels, across, pack, pack_turned, panels, panels_at
 
 UNROLLED = 2
 """Turns of the innermost loop that are written out."""

@@ -466,3 +466,10 @@ def _aligned(at: At, own: tuple[int, ...], shape: tuple[int, ...]) -> At:
         return at
     whole, at = shape[len(shape) - len(own) :], at[len(at) - len(own) :]
     return [constant(0, I64) if e == 1 and w != 1 else i for i, e, w in zip(at, own, whole, strict=True)]
+
+
+def defined(e: Elements, x: ir.Tile) -> ir.Tile:
+    """What a name stands for, if it stands for an expression."""
+    while isinstance(x, ir.Name) and x.name in e.lazy:
+        x = e.lazy[x.name]
+    return x

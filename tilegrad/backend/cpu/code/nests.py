@@ -12,6 +12,7 @@ from .. import vectors
 from ..emit import I1, I64, Loop, Value, constant, dtype_constant, lane_constants
 from ..target import Target
 from .elements import At, Elements, Memory
+from .halves import half, in_halves
 
 Body = Callable[[At, int], None]
 """What is done at a position, for so many lanes (0: one element)."""
@@ -211,6 +212,7 @@ class Nests:
         lanes = self.target.lanes(max(4, wide.bytes))
         extent = source.shape[-1]
         neutral = dtype_constant(identity(fn, wide), wide, lanes)
+        pairs = in_halves(e, x, fn, wide)
 
         def read(at: At) -> Value:
             return b.splat(vectors.cast(b, e.of(x, at, lanes, source.dtype), source.dtype, wide), lanes)
@@ -220,10 +222,13 @@ class Nests:
             done = extent // (lanes * CHAINS) * lanes * CHAINS
             if done:
                 loop = self.loop("k", 0, done, lanes * CHAINS, [(f"part{n}", neutral) for n in range(CHAINS)])
-                places = [b.op("add", loop.index, constant(n * lanes, I64)) for n in range(CHAINS)]
-                parts = [
-                    vectors.apply(b, fn, wide, (c, read([*at, p]))) for c, p in zip(loop.carried, places, strict=True)
-                ]
+                if pairs:
+                    places = [b.op("add", loop.index, constant(n // 2 * 2 * lanes, I64)) for n in range(CHAINS)]
+                    found = [half(e, x, [*at, p], lanes, n % 2 == 1) for n, p in enumerate(places)]
+                else:
+                    places = [b.op("add", loop.index, constant(n * lanes, I64)) for n in range(CHAINS)]
+                    found = [read([*at, p]) for p in places]
+                parts = [vectors.apply(b, fn, wide, pair) for pair in zip(loop.carried, found, strict=True)]
                 totals = list(b.close_loop(loop, parts))
             e.memo = {}
             for start in range(done, extent, lanes):

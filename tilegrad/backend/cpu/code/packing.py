@@ -14,7 +14,7 @@ from ....ir import tile as ir
 from ....ir.dtype import DType, float32, int32
 from .. import vectors
 from ..emit import I64, Type, Value, constant
-from .elements import Elements, Memory
+from .elements import Elements, Memory, defined
 from .nests import Nests, turned_square
 
 DIVIDE = ("floordiv", "mod")
@@ -213,13 +213,6 @@ def pack_turned(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -
             to.keep(e, panel.index, constant(square, I64), b.op("add", k, constant(n, I64)), row, lanes)
     for loop in (along, panel):
         b.close_loop(loop)
-
-
-def defined(e: Elements, x: ir.Tile) -> ir.Tile:
-    """What a name stands for, if it stands for an expression."""
-    while isinstance(x, ir.Name) and x.name in e.lazy:
-        x = e.lazy[x.name]
-    return x
 
 
 def across(e: Elements, x: ir.Tile, lanes: int = 0) -> ir.Tile | None:

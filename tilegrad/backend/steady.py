@@ -6,19 +6,23 @@ of it is in memory that nothing else writes to, and no larger than it is worth.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 
-from ...ir.program import Launch, Program, Role, Step, uses
-from ...ir.size import known
-from .settle import read, written
+from ..ir.program import Launch, Program, Role, Step, uses
+from ..ir.size import Dim, known
+from ..ir.tile import Kernel
 
 MOST, FREE = 4, 1 << 16
 """What is kept may take so many times the memory of the inputs that it is computed from, or so many bytes."""
 
 
-def parted(program: Program, steady: Set[str]) -> tuple[Program | None, Program]:
+Written = Callable[[Kernel, "Sequence[str | Dim]"], Set[str]]
+"""The buffers that a launch with these arguments writes."""
+
+
+def parted(program: Program, steady: Set[str], written: Written) -> tuple[Program | None, Program]:
     """The part of a program that depends on some of its inputs only, if there is one; and the rest."""
-    found = _Found(program, steady)
+    found = _Found(program, steady, written)
     if not found.steps:
         return None, program
     rest = [step for n, step in enumerate(program.steps) if n not in found.steps]
@@ -45,13 +49,14 @@ def _part(program: Program, inputs: tuple[str, ...], outputs: tuple[str, ...], s
 class _Found:
     """The launches that read only what is steady. `sources` has what each buffer comes from in the end."""
 
-    def __init__(self, program: Program, steady: Set[str]) -> None:
+    def __init__(self, program: Program, steady: Set[str], written: Written) -> None:
+        self.written = written
         self.buffers = {b.name: b for b in program.buffers}
         self.sources: dict[str, frozenset[str]] = {name: frozenset([name]) for name in steady}
         self.steps: dict[int, Step] = {}
         writes: list[str] = []
         for step in program.steps:
-            writes += written(step.kernel, step.arguments) if isinstance(step, Launch) else uses(step)
+            writes += self.written(step.kernel, step.arguments) if isinstance(step, Launch) else uses(step)
         self.once = {name for name in writes if writes.count(name) == 1}
         for n, step in enumerate(program.steps):
             if isinstance(step, Launch) and not step.users and self._is_settled(step):
@@ -64,8 +69,8 @@ class _Found:
         return all(isinstance(x, str | int) for x in (*step.arguments, *extents, *bytes))
 
     def _look_at(self, n: int, step: Launch) -> None:
-        makes = written(step.kernel, step.arguments)
-        reads = read(step.kernel, step.arguments)
+        makes = self.written(step.kernel, step.arguments)
+        reads = {a for a in step.arguments if isinstance(a, str)} - makes
         if not reads or not all(name in self.sources for name in reads):
             return
         if not all(name in self.once and self.buffers[name].role == "temporary" for name in makes):
