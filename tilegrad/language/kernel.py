@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import Any, NamedTuple
-from weakref import ref
+from typing import Any
 
 from ..config import settings
 from ..errors import KernelError
-from ..ir.graph import TensorType
 from ..ir.tile import Kernel, Name, Parameter
 from ..ir.tile_access import Accesses, accesses
 from ..ir.tile_types import TileType
@@ -25,6 +23,7 @@ from .checking import race as run_in_orders
 from .forms import assembly, source
 from .frames import KernelBase
 from .instrumented import Instrumented, Watch, instrumented
+from .launched import Launched, Seen, seen
 from .measuring import seconds_of
 from .moving import moved_apart
 from .naming import reductions_named
@@ -32,48 +31,13 @@ from .pointing import Unsupported
 from .reader import Read, read
 from .recording import not_in_a_launch, record
 from .report import Report, report
-from .several import inside, outside
+from .several import inside
 from .sharing import Shared
+from .straight import Form, form_of, is_simple
 from .tensors import Memory, all_memory, memory_of, refuse_addresses, refuse_overlap, severed, unwritten, written
 from .values import Block
 
 _reading = lock()
-
-
-class Launched(NamedTuple):
-    """A launch that was: its tensors are not kept alive."""
-
-    grid: tuple[int, ...]
-    constants: dict[str, Any]
-    parameters: tuple[Parameter, ...]
-    given: tuple[Any, ...]
-    several: dict[str, Any]
-
-    def by_name(self) -> dict[str, Any]:
-        """What each parameter was given: a number, or what is remembered of a tensor."""
-        return {p.name: x for p, x in zip(self.parameters, self.given, strict=True)}
-
-    def named(self) -> dict[str, Any]:
-        """All arguments by name."""
-        given = {name: x.tensor() if isinstance(x, Seen) else x for name, x in self.by_name().items()}
-        if any(x is None for x in given.values()):
-            raise KernelError("the tensors of the last launch are gone: measure it while they are there")
-        whole = {**self.constants, **given}
-        for name, form in self.several.items():
-            whole[name] = outside(form, whole.pop)
-        return whole
-
-
-class Seen(NamedTuple):
-    """A tensor as a launch remembers it."""
-
-    tensor: ref[Any]
-    type: TensorType
-
-
-def seen(x: Any) -> Any:
-    """An argument as a launch remembers it."""
-    return Seen(ref(x), x._value.type) if isinstance(x, Handle) else x
 
 
 class Specialised:
@@ -223,6 +187,7 @@ class KernelFunction(KernelBase, Launchable):
         super().__init__(fn)
         update_wrapper(self, fn)
         self.known: dict[tuple[Any, ...], Specialised] = {}
+        self.forms: dict[tuple[Any, ...], Form] = {}
         self.last: Specialised | None = None
 
     @property
@@ -237,6 +202,17 @@ class KernelFunction(KernelBase, Launchable):
 
     def launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], how: str = "run") -> None:
         """Runs all programs of a grid."""
+        form, values = form_of(self, args, kwargs), (*args, *kwargs.values())
+        key = form.key(values) if how == "run" and is_simple() else None
+        if key is None or not form.again(self, key, grid, values):
+            made = self.launch_anew(grid, args, kwargs, how)
+            if key is not None and made is not None:
+                form.learn(key, *made)
+
+    def launch_anew(
+        self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], how: str
+    ) -> tuple[Specialised, Bound, CompiledKernel] | None:
+        """Runs all programs of a grid, whatever the arguments are; what it took, if it only ran."""
         call = bound(self, args, kwargs)
         extents = grid_of(self, grid, call.named)
         place = device_of(self, call.given)
@@ -245,14 +221,14 @@ class KernelFunction(KernelBase, Launchable):
         if is_recorded(call.given):
             refuse_addresses(self.fn.__name__, found.read.hidden, "within jit, vmap and operators")
             self.record(found, call, extents, how)
-            return
+            return None
         if how != "run":
             refuse_addresses(self.fn.__name__, found.read.hidden, f"in `{how}`")
         elif settings().check and not found.read.hidden:
             how = "race" if "race" in settings().check else "check" if "kernels" in settings().check else how
         found.last = Launched(extents, call.constants, call.parameters, tuple(map(seen, call.given)), call.several)
         if 0 in extents:
-            return
+            return None
         fresh = unwritten(call)
         stored = self.stored(found, call)
         with written(self.fn.__name__, call.parameters, call.given, stored, found.accesses.loaded, severs):
@@ -264,6 +240,7 @@ class KernelFunction(KernelBase, Launchable):
                 run_checked(found, memories, extents, fresh)
             else:
                 run_in_orders(found, memories, extents)
+        return (found, call, found.on(place)) if how == "run" else None
 
     def record(self, found: Specialised, call: Bound, extents: tuple[int, ...], how: str) -> None:
         """Launches the kernel within a graph."""

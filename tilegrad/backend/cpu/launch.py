@@ -47,6 +47,8 @@ class Launcher:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = resolved(kernel)
         self.code = built([self.kernel])
+        self.pointers = [slot for slot, p in enumerate(self.kernel.parameters) if p.pointer]
+        self.numbers = [(slot, p.dtype) for slot, p in enumerate(self.kernel.parameters) if not p.pointer]
         self.tables: OrderedDict[tuple[tuple[int, ...], ...], Prepared] = OrderedDict()
 
     def __call__(self, arguments: Sequence[Buffer | int], grid: tuple[int, ...]) -> None:
@@ -56,16 +58,18 @@ class Launcher:
             raise RuntimeFault(f"{self.kernel.name} takes {len(parameters)} arguments, not {len(arguments)}")
         if 0 in grid:
             return
-        numbers = tuple(
-            [0 if isinstance(a, Buffer) else word(a, p.dtype) for a, p in zip(arguments, parameters, strict=True)]
-        )
+        numbers = tuple([word(arguments[slot], dtype) for slot, dtype in self.numbers])  # type: ignore[arg-type]
         key = (grid, numbers)
         prepared = self.tables.get(key)
         if prepared is None:
             prepared = self.tables[key] = Prepared(self, grid, numbers)
             if len(self.tables) > MOST_TABLES:
                 self.tables.popitem(last=False)
-        prepared.run([a.address for a in arguments if isinstance(a, Buffer)])
+        addresses = [arguments[slot].address for slot in self.pointers]  # type: ignore[union-attr]
+        if prepared.settled is None or events.listeners:
+            prepared.run(addresses)
+        else:
+            prepared.settled(*addresses)
 
 
 class Prepared:
@@ -74,13 +78,16 @@ class Prepared:
     def __init__(self, launcher: Launcher, grid: tuple[int, ...], numbers: tuple[int, ...]) -> None:
         kernel = launcher.kernel
         self.code = launcher.code
-        pointers = [slot for slot, p in enumerate(kernel.parameters) if p.pointer]
-        self.patches = [Patch(datum, 0, slot) for datum, slot in enumerate(pointers)]
+        self.patches = [Patch(datum, 0, slot) for datum, slot in enumerate(launcher.pointers)]
         instances = prod(grid)
-        slots = (*numbers, *(*grid, 1, 1, 1)[:3])
-        self.call = Call(kernel.name, launcher.code[kernel], slots, instances, instances * GUESS)
+        slots = [0] * len(kernel.parameters) + [*grid, 1, 1, 1][:3]
+        for (slot, _), number in zip(launcher.numbers, numbers, strict=True):
+            slots[slot] = number
+        self.call = Call(kernel.name, launcher.code[kernel], tuple(slots), instances, instances * GUESS)
         self.runs = 0
         self.table: Table | None = None
+        self.settled: Callable[..., None] | None = None
+        """The program, once it is cut for good."""
 
     def prepared(self) -> Callable[..., None]:
         """The program, cut as the time that it takes suggests."""
@@ -92,9 +99,6 @@ class Prepared:
         return self.table.run
 
     def run(self, addresses: Sequence[int]) -> None:
-        if self.runs > MEASURED and not events.listeners:
-            self.prepared()(*addresses)
-            return
         run = self.prepared()
         start = time.monotonic_ns()
         run(*addresses)
@@ -104,6 +108,8 @@ class Prepared:
         if 1 <= self.runs <= MEASURED:
             self.learn(float(stop - start))
         self.runs += 1
+        if self.runs > MEASURED:
+            self.settled = self.prepared()
 
     def learn(self, nanoseconds: float) -> None:
         """Cuts anew by what a run took."""

@@ -1,0 +1,51 @@
+"""What is remembered of the last launch of a kernel, to report on it and to measure it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from weakref import ref
+
+from ..errors import KernelError
+from ..ir.graph import TensorType
+from ..ir.tile import Parameter
+from ..lazy.handle import Handle
+from .several import outside
+
+
+class Launched(NamedTuple):
+    """A launch that was: its tensors are not kept alive."""
+
+    grid: tuple[int, ...]
+    constants: dict[str, Any]
+    parameters: tuple[Parameter, ...]
+    given: tuple[Any, ...]
+    several: dict[str, Any]
+
+    def by_name(self) -> dict[str, Any]:
+        """What each parameter was given: a number, or what is remembered of a tensor."""
+        return {p.name: x for p, x in zip(self.parameters, self.given, strict=True)}
+
+    def named(self) -> dict[str, Any]:
+        """All arguments by name."""
+        given = {name: x.tensor() if isinstance(x, Seen) else x for name, x in self.by_name().items()}
+        if any(x is None for x in given.values()):
+            raise KernelError("the tensors of the last launch are gone: measure it while they are there")
+        whole = {**self.constants, **given}
+        for name, form in self.several.items():
+            whole[name] = outside(form, whole.pop)
+        return whole
+
+
+class Seen(NamedTuple):
+    """A tensor as a launch remembers it."""
+
+    tensor: ref[Any]
+    type: TensorType
+
+
+_new = tuple.__new__  # in a third of the time: every launch remembers its tensors
+
+
+def seen(x: Any) -> Any:
+    """An argument as a launch remembers it."""
+    return _new(Seen, (ref(x), x._value.type)) if isinstance(x, Handle) else x

@@ -1,0 +1,235 @@
+"""Launches that are like one before: arguments are not bound, sorted and looked up anew.
+
+Which kernel a launch takes, and what that writes, depends on the types of its tensors, on its constants, and on which
+arguments are one tensor. Once this was found the slow way (`KernelFunction.launch_anew`), a launch looks at each
+argument, and calls. What is not so simple (a view, a tensor that is not in memory, or whose memory somebody else needs,
+a gradient, a wrong argument) goes the slow way again, which computes, copies, records or refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from sys import getrefcount
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ref
+
+from ..config import settings
+from ..ir.dtype import DType
+from ..ir.graph import Input, TensorType
+from ..ir.location import current_location
+from ..ir.tile import Parameter
+from ..lazy.handle import Handle, mode, one_writer, state
+from ..lazy.storage import Change, write_listeners
+from ..runtime.device import CompiledKernel
+from .arguments import HINTS, MOST_PROGRAMS, Bound
+from .launched import Launched, seen
+from .tensors import take
+
+if TYPE_CHECKING:
+    from .kernel import KernelFunction, Specialised
+
+CONSTANT = frozenset({int, bool, float, str, DType, type(None)})
+"""The classes of constants that are compared in a launch."""
+_new: Any = object.__new__
+INT32 = range(-(2**31), 2**31)
+MOST_PLANS = 256
+FRESH = object()
+"""The mark of a tensor that was made by `empty`, and has no memory yet."""
+OWNED = 5
+"""References to a value that is one tensor's alone: its tensor, base and storage have one, and two who counts them."""
+HELD = 3
+"""References to its memory: of the value, of the launch, and of who counts them."""
+
+
+class Plan(NamedTuple):
+    """What is the same for all launches with one key."""
+
+    found: Specialised
+    run: CompiledKernel
+    order: tuple[int, ...]
+    """For each parameter of the compiled kernel, which argument it is given."""
+    stored: tuple[int, ...]
+    """The arguments that are written."""
+    fresh: tuple[int, ...]
+    """Those of them that may be tensors which have no memory yet."""
+    given: tuple[int, ...]
+    parameters: tuple[Parameter, ...]
+    """The arguments that are no constants, and what they are for."""
+    constants: dict[str, Any]
+    defaults: Mapping[str, Any]
+
+
+def is_simple() -> bool:
+    """Whether a launch runs at once, with nobody looking at it."""
+    return state.trace is None and not write_listeners and not settings().check
+
+
+def form_of(kernel: KernelFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Form:
+    """How a launch is written; one object for each way."""
+    written = (len(args), *kwargs)
+    found = kernel.forms.get(written)
+    if found is None:
+        found = kernel.forms[written] = Form(kernel, len(args), tuple(kwargs))
+    return found
+
+
+class Form:
+    """How a launch is written: so many arguments by position, and these by name."""
+
+    def __init__(self, kernel: KernelFunction, count: int, by_name: tuple[str, ...]) -> None:
+        parameters = tuple(kernel.signature.parameters)
+        self.names = (*parameters[:count], *by_name)
+        self.hints = tuple([name for name in by_name if name in HINTS and name not in parameters])
+        self.fixed = tuple([None if name in self.hints else kernel.is_static(name) for name in self.names])
+        """For each argument whether it is a constant; None for what says nothing to the kernel."""
+        self.plans: dict[tuple[Any, ...], Plan] = {}
+
+    def key(self, values: Sequence[Any]) -> tuple[Any, ...] | None:
+        """What the kernel depends on; None if that takes more than a look."""
+        marks: list[Any] = []
+        tensors: list[int] = []
+        place = None
+        for x, fixed in zip(values, self.fixed, strict=False):
+            kind = x.__class__
+            if fixed is None:
+                continue
+            if fixed or x is None:
+                if kind not in CONSTANT:
+                    return None
+                marks += kind, x
+            elif kind is int:
+                if x not in INT32:
+                    return None
+                marks.append(x == 1)
+            elif kind is float or kind is bool:
+                marks.append(kind)
+            elif not isinstance(x, Handle) or not is_plain(x):
+                return None
+            else:
+                type = x._value.type
+                if type.device != place is not None:
+                    return None
+                place = type.device
+                tensors.append(id(x))
+                marks.append(type.dtype)
+                if x._value.buffer is None:
+                    marks.append(FRESH)
+        if len(set(tensors)) != len(tensors):
+            marks += map(tensors.index, tensors)
+        return place, *marks
+
+    def learn(self, key: tuple[Any, ...], found: Specialised, call: Bound, run: CompiledKernel) -> None:
+        """Launches with this key go straight from now on, if all that they depend on is in it."""
+        at = {name: n for n, name in enumerate(self.names)}
+        given = {p.name: x for p, x in zip(call.parameters, call.given, strict=True)}
+        apart = any(given[one] is not given[other] for one, other in call.same.items())
+        if apart or found.read.hidden or call.several or not given.keys() <= at.keys():
+            return
+        loaded, stored = found.accesses.loaded, found.accesses.stored
+        written = [p.name for p in found.ir.parameters if p.name in stored]
+        fresh = [name for name in written if name not in loaded] if FRESH in key else []
+        if len(self.plans) >= MOST_PLANS:
+            self.plans.clear()
+        self.plans[key] = Plan(
+            found=found,
+            run=run,
+            order=tuple([at[p.name] for p in found.ir.parameters]),
+            stored=tuple([at[name] for name in written]),
+            fresh=tuple([at[name] for name in fresh]),
+            given=tuple([at[name] for name in given]),
+            parameters=call.parameters,
+            constants=call.constants,
+            defaults={name: x for name, x in call.named.items() if name not in at},
+        )
+
+    def again(self, kernel: KernelFunction, key: tuple[Any, ...], grid: Any, values: Sequence[Any]) -> bool:
+        """Runs the kernel as before; False if there was no such launch, or somebody needs what it would write over."""
+        plan = self.plans.get(key)
+        if plan is None or (plan.found.read.captured and not plan.found.is_current()):
+            return False
+        extents = self.extents(plan, grid, values)
+        if extents is None:
+            return False
+        with one_writer:
+            for n in plan.fresh:
+                take(values[n])
+            memory = [x._value.buffer if isinstance(x := values[n], Handle) else x for n in plan.order]
+            if None in memory:
+                return False
+            for n in plan.stored:
+                if not is_own(values[n]):
+                    return False
+            given = tuple([seen(x) if isinstance(x := values[n], Handle) else x for n in plan.given])
+            plan.found.last = Launched(extents, plan.constants, plan.parameters, given, {})
+            kernel.last = plan.found
+            plan.run(memory, extents)
+            for n in plan.stored:
+                note(values[n], kernel.fn.__name__)
+        return True
+
+    def extents(self, plan: Plan, grid: Any, values: Sequence[Any]) -> tuple[int, ...] | None:
+        """How many programs run; None unless these are numbers of which nothing has to be said."""
+        if callable(grid):
+            named = {**plan.defaults, **dict(zip(self.names, values, strict=True))}
+            for hint in self.hints:
+                del named[hint]
+            try:
+                grid = grid(named)
+            except KeyError:
+                return None
+        found = grid if grid.__class__ is tuple else tuple(grid) if grid.__class__ is list else (grid,)
+        total = 1
+        for extent in found:
+            if extent.__class__ is not int or extent < 1:
+                return None
+            total *= extent
+        return found if 1 <= len(found) <= 3 and total <= MOST_PROGRAMS else None
+
+
+def is_plain(x: Handle) -> bool:
+    """Whether a tensor is whole, up to date, in memory or made by `empty`, and no gradient flows through it."""
+    base = x._base
+    if base is not None and (x._moves or x._seen != base.storage.changes):
+        if x._moves:
+            return False
+        x.own_value()
+    own = x._value.__dict__
+    if own["tracked"] and mode.enabled:
+        return False
+    if own.get("buffer") is None:
+        return "arbitrary" in own and own["type"].count != 0
+    return "number" not in own
+
+
+def is_own(x: Any) -> bool:
+    """Whether the memory of a tensor is nobody else's: see `tensors.own`."""
+    value, base = x._value, x._base or x.base()
+    return (
+        base.value is value is base.storage.value
+        and not (base.hidden or value.tracked or "shares" in value.__dict__ or "common" in value.__dict__)
+        and getrefcount(value) <= OWNED
+        and getrefcount(value.buffer) <= HELD
+    )
+
+
+@lru_cache(256)
+def attributes_of(type: TensorType) -> dict[str, Any]:
+    """What all values of a type that are in memory have in common. (Made anew, it takes longer than a small kernel.)"""
+    return dict(Input(type).__dict__)
+
+
+def note(x: Any, name: str) -> None:
+    """The elements of a tensor have changed: see `tensors.note_write`. Nobody has the value that it had."""
+    base = x._base
+    storage = base.storage
+    value = _new(Input)
+    own = value.__dict__
+    own.update(attributes_of(x._value.type))
+    own["buffer"] = x._value.buffer
+    own["location"] = current_location()
+    storage.change = Change(name, own["location"], ref(value))
+    x._value = base.value = storage.value = value
+    storage.version += 1
+    storage.changes += 1
+    x._seen = base.seen = storage.changes
