@@ -19,9 +19,9 @@ NETWORKS = """
 
 ### Training steps and inference
 
-Whole steps (forward, backward, update) and inferences, by the clock of the machine; float32 products at `high` (tf32) on both sides,
-or in bfloat16 (autocast). A row is from the newest record that has it. The best peer is the fastest of PyTorch eager,
-as a CUDA graph and, where measured, compiled.
+Whole steps (forward, backward, update) and inferences, by the clock of the machine; float32 products at `high` (tf32)
+on both sides, or in bfloat16 (autocast). A row is from the newest record that has it. The best peer is the fastest of
+PyTorch eager, as a CUDA graph and, where measured, compiled.
 
 | network, batch | goal | ratio | ours | best peer | |
 | --- | --- | --- | --- | --- | --- |
