@@ -55,6 +55,13 @@ def twice() -> None:
     loss.backward()
 
 
+def grad_twice_of_rows() -> None:
+    table = tg.ones(5, 3).requires_grad_()
+    rows = tg.nn.functional.embedding(tg.tensor([1, 3]), table)
+    for _ in range(2):
+        tg.autograd.grad(rows, [table], tg.ones(2, 3))
+
+
 def shared_part_twice() -> None:
     shared = leaf().exp()
     (shared * 2).sum().backward()
@@ -121,6 +128,7 @@ def wrong_gradient() -> None:
 
 GRADIENTS: list[Row] = [
     ("backward twice", twice, GradientError, ("[3]", "backward(retain_graph=True)")),
+    ("grad twice", grad_twice_of_rows, GradientError, ("[2, 3]", "backward(retain_graph=True)")),
     ("backward twice through a part", shared_part_twice, GradientError, ("exp", "[3]", "retain_graph=True")),
     ("saved operand changed", saved_operand_changed, InPlaceError, ("mul", "[3]", "add_", "clone()")),
     ("saved result changed", saved_result_changed_through_a_view, InPlaceError, ("item assignment", "clone()")),

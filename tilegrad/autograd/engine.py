@@ -124,8 +124,10 @@ def grad(
         found = gradients(values, upstreams, [x.value for x in wanted], retain)
     if None in found and not (allow_unused or materialize_grads):
         n = found.index(None)
+        spent = next(filter(None, (_noted_before(value, "spent") for value in values)), "")
         raise GradientError(
-            f"grad: the outputs are not computed from input {n}, of shape {shown(wanted[n].shape)}; give "
+            spent
+            or f"grad: the outputs are not computed from input {n}, of shape {shown(wanted[n].shape)}; give "
             "allow_unused=True to get None for it, or materialize_grads=True to get zeros"
         )
     made: list[Tensor | None] = []
@@ -161,14 +163,15 @@ def _upstreams(outputs: Sequence[Tensor], given: Any, op: str) -> list[Value]:
     return [_upstream(x.value, up, op) for x, up in zip(outputs, ups, strict=True)]
 
 
-def _kernel_before(x: Value) -> str:
-    """The kernel that read what requires gradients, and stored what a value is computed from; empty if none did."""
+def _noted_before(x: Value, what: str) -> str:
+    """What was noted of something that a value is computed from: a kernel that read what requires gradients, and stored
+    it (`severed`), or a history that was used up (`spent`); empty if nothing was."""
     seen: set[Value] = set()
     stack = [x]
     while stack:
         v = stack.pop()
-        if "severed" in v.__dict__:
-            return str(v.__dict__["severed"])
+        if what in v.__dict__:
+            return str(v.__dict__[what])
         if v not in seen:
             seen.add(v)
             stack.extend(v.inputs)
@@ -181,7 +184,7 @@ def _upstream(x: Value, given: Tensor | None, op: str) -> Value:
             raise GradientError(
                 f"{op}: {x.dtype.name} elements have no gradient; floating-point ones do: compute with x.float()"
             )
-        kernel = _kernel_before(x)
+        kernel = _noted_before(x, "severed")
         if kernel:
             raise GradientError(
                 f"{op}: the tensor of shape {shown(x.shape)} was computed from what kernel {kernel} stored, and a "

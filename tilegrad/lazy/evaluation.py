@@ -125,16 +125,17 @@ def _spent(memory: Value, value: Value) -> Any:
     """Elements whose history was used up by a gradient."""
     placeholder = Input(value.type)
     placeholder.__dict__["tracked"] = True
-    name, shape = value.op, list(value.shape)
+    said = (
+        f"{value.op} of shape {list(value.shape)} was differentiated before, and what it saved for that was released. "
+        "Call backward(retain_graph=True) the first time if you need a second"
+    )
 
     def refuse(_: Sequence[Value | None]) -> Sequence[Value | None]:
-        raise GradientError(
-            f"{name} of shape {shape} was differentiated before, and what it saved for that was released. Call "
-            "backward(retain_graph=True) the first time if you need a second"
-        )
+        raise GradientError(said)
 
     (made,) = joint_outputs([memory], [placeholder], refuse)
     made.hold(memory.buffer)
+    made.__dict__["spent"] = said
     return made
 
 
