@@ -26,7 +26,6 @@ ROUNDS = 21
 MOST_FOREIGN = 0.1
 """Rounds in which others took more of the machine than this are dropped, where enough are left."""
 FEWEST_ROUNDS = 7
-START_PATIENCE = 300.0
 
 
 def environment(contender: Contender) -> dict[str, str]:
