@@ -27,6 +27,7 @@ SMALL = {
     "lstm": (2, 3),
     "matmul_bf16": (5, 7, 6),
     "convolution": (2, 3, 9, 4, 3, 2, 1),
+    "convolution_bf16": (2, 3, 9, 4, 3, 2, 1),
     "attention": (1, 2, 33, 16),
     "add": (16,),
     "kernel_add": (100,),
