@@ -121,6 +121,11 @@ def _product(size: Size) -> Inputs:
     return {"x": _normal(0, m, k), "y": _normal(1, k, n)}
 
 
+def _integer_product(size: Size) -> Inputs:
+    random = np.random.default_rng(0)
+    return {name: random.integers(-128, 128, shape, np.int8) for name, shape in (("x", size[:2]), ("y", size[1:]))}
+
+
 def _product_flops(size: Size) -> float:
     return 2.0 * float(np.prod(size))
 
@@ -257,6 +262,14 @@ ALL = [
         goal=1.3,
         tolerance=2e-2,
         against=("torch", "jax"),
+    ),
+    Workload(
+        "matmul_int8",
+        "product of 8-bit integers, summed in int32",
+        (*((n, n, n) for n in (1024, 512, 2048, 1000)), (128, 6400, 4096)),
+        _integer_product,
+        tolerance=0.0,
+        against=("torch",),
     ),
     *(
         Workload(

@@ -103,6 +103,10 @@ lenet_inference, alexnet_inference = _inference("lenet"), _inference("alexnet")
 alexnet_inference_bf16 = _inference("alexnet", low=True)
 
 
+def matmul_int8(inputs: Inputs, variant: str) -> Call:
+    return _jitted(lambda x, y: x.int() @ y.int(), *_tensors(inputs).values())
+
+
 def _high(work: Callable[[Inputs, str], Call]) -> Callable[[Inputs, str], Call]:
     def start(inputs: Inputs, variant: str) -> Call:
         tg.set_float32_matmul_precision("high")

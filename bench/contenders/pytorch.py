@@ -124,6 +124,10 @@ def matmul_bf16(inputs: Inputs, variant: str) -> Call:
     return _without_gradients(lambda x, y: x @ y, variant, *(t.bfloat16() for t in _tensors(inputs).values()))
 
 
+def matmul_int8(inputs: Inputs, variant: str) -> Call:
+    return _without_gradients(torch._int_mm, variant, *_tensors(inputs).values())
+
+
 def convolution(inputs: Inputs, variant: str, dtype: torch.dtype = torch.float32) -> Call:
     stride, padding = inputs.pop("geometry").tolist()
     *leaves, upstream = (t.to(dtype) for t in _tensors(inputs).values())

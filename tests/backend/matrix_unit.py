@@ -27,9 +27,9 @@ def host() -> Host:
     return Host(here.triple, "x86-64-v4", here.features + "".join(f",+{name}" for name in FEATURES.split()))
 
 
-def assembly(launch: Launch) -> str:
+def assembly(launch: Launch, target: Target = TARGET) -> str:
     """What the kernel becomes for that processor."""
-    return objects.assembly(launch.kernel.name, lower(launch.kernel, TARGET), host())
+    return objects.assembly(launch.kernel.name, lower(launch.kernel, target), host())
 
 
 class Unit:
