@@ -29,15 +29,11 @@ from .elements import Elements, Memory
 from .nests import Nests
 from .packing import lay
 from .parts import Part, in_parts, turns
-from .runs import do_run
+from .runs import DEAR, do_run
 from .sums import added_in_place
 
 LOOPS = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
 """Expressions that need loops of their own."""
-DEAR = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sigmoid sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf "
-    "erfc pow div sqrt rsqrt mod floordiv fmod truncdiv".split()
-)
 CHEAP = 6
 """Functions of an expression that is rather evaluated twice than kept."""
 MOST_STACK = 4 << 20
@@ -250,7 +246,7 @@ class Lowering:
     def _begins_a_sum(self, statement: ir.Statement, following: Sequence[ir.Statement]) -> bool:
         """Whether a tile of zeros is only there for a product to be added to: that one starts without it."""
         match statement:
-            case ir.Assign(name, ir.Full((_, _), ir.Literal(value)) as zeros) if str(value) in ("0", "0.0"):
+            case ir.Assign(name, ir.Full((_, _), ir.Literal(value))) if str(value) in ("0", "0.0"):
                 pass
             case _:
                 return False

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 Member: TypeAlias = ir.Assign | ir.Store
+DEAR = frozenset(
+    "exp exp2 expm1 log log2 log10 log1p sigmoid sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf "
+    "erfc pow div sqrt rsqrt mod floordiv fmod truncdiv".split()
+)
 CHEAP = 12
 """Expressions of a run that is written out for each vector of a block."""
 ALONE = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
@@ -75,9 +79,9 @@ class Reads:
             case ir.Load(pointer, mask, other):
                 self.loads.append(x)
                 self.elsewhere |= self.named(pointer)
-                for part in (mask, other):
-                    if part is not None:
-                        self.note(part)
+                for also in (mask, other):
+                    if also is not None:
+                        self.note(also)
             case _ if isinstance(x, ALONE):
                 self.before |= self.named(x)
             case _:
@@ -163,7 +167,9 @@ def _widest(of: Lowering, run: Run) -> DType:
 
 def _is_dear(of: Lowering, run: Run) -> bool:
     """Whether a run is many instructions."""
-    return sum(isinstance(x, ir.Apply | ir.Load) for x in walk(*(r for s in run.members for r in roots(s)))) > CHEAP
+    every = walk(*(root for s in run.members for root in roots(s)))
+    fns = [x.fn if isinstance(x, ir.Apply) else "" for x in every if isinstance(x, ir.Apply | ir.Load)]
+    return len(fns) > CHEAP or not DEAR.isdisjoint(fns)
 
 
 def run_at(of: Lowering, body: Sequence[ir.Statement], product: ir.Assign | None = None) -> Run | None:
@@ -208,6 +214,8 @@ class _Scan:
         """Whether a statement joins the run, or stands between its members without being done there."""
         self._seen += 1
         match s:
+            case ir.Assign(name, ir.Full()) if name in self.of.summed:
+                return False  # a product follows, which would begin with nothing
             case ir.Assign(name, value):
                 if self._is_member(name, value):
                     return self._joins(s, self._space(name), name)
@@ -322,7 +330,7 @@ class _Scan:
                 named[name] = named.get(name, 0) + 1
         mine = self._now()
         own = {self.product.name} - mine if self.product is not None else set()
-        most = {name: 1 for name in mine} | {name: 2 for name in own}
+        most = dict.fromkeys(mine, 1) | dict.fromkeys(own, 2)
         return {
             name
             for name in most
