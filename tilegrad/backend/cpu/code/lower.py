@@ -344,7 +344,11 @@ class Lowering:
         match loop.start, loop.stop:
             case ir.Literal(int() as first), ir.Literal(int() as end) if loop.index not in self.assigned:
                 e.ranges.counts(loop.index, first, end)
+        before, e.following = e.following, None
+        if loop.index not in self.assigned:
+            e.following = (loop.index, b.op("add", opened.index, step))
         self._block(loop.body)
+        e.following = before
         b.close_loop(opened)
 
     def _while(self, condition: ir.Tile, body: Sequence[ir.Statement]) -> None:
