@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,8 @@ def _table(result: dict[str, Any], reasons: dict[str, str]) -> str:
     lines, missed = [], []
     for name, records in result["workloads"].items():
         workload = WORKLOADS[name]
+        if workload.goal_with_unit and result["machine"]["limits"].get("amx"):
+            workload = replace(workload, goal=workload.goal_with_unit)
         for record in records:
             primary = record is records[0]
             reason = _missed(workload, record, reasons) if primary else ""

@@ -28,7 +28,9 @@ SMALL = {
     "lenet_inference": (3,),
     "lstm": (2, 3),
     "matmul_bf16": (5, 7, 6),
+    "matmul_int8": (32, 64, 16),
     "convolution": (2, 3, 9, 4, 3, 2, 1),
+    "convolution_bf16": (2, 3, 9, 4, 3, 2, 1),
     "attention": (1, 2, 33, 16),
     "add": (16,),
     "kernel_add": (100,),
@@ -59,7 +61,7 @@ def test_libraries_compute_the_same(name: str, library: str) -> None:
             result = call()
         results.append([np.array(x) for x in side.outputs(result)])
     assert len(results[0]) == len(results[1]) or name.startswith("layer_norm")
-    assert turns.difference(*results) < WORKLOADS[name].tolerance
+    assert turns.difference(*results) <= WORKLOADS[name].tolerance
 
 
 def test_every_contender_of_a_goal_exists() -> None:
