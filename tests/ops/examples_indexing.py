@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from tests.ops.registry import bools, example, floats, ints
-from tilegrad.ir.dtype import float64
+from tilegrad.ir.dtype import float64, int64
+from tilegrad.ir.functions import identity
 from tilegrad.ir.graph import Input, Value
-from tilegrad.ops import arithmetic, batched, indexing, joint, movement, random, selection, sorting, tables
+from tilegrad.ops import (
+    arithmetic,
+    batched,
+    digits,
+    indexing,
+    joint,
+    movement,
+    random,
+    ranges,
+    selection,
+    sorting,
+    tables,
+)
 from tilegrad.ops.broadcasting import reduce_sum
 from tilegrad.transform.batch import batch
+from tilegrad.transform.sorts import in_order, places
 
 ROWS = ints(4, 3, low=-5, high=5)  # indices into an axis of 5, some counted from the end
 
@@ -262,6 +277,32 @@ example(
     ints(2, 4, 5, dtype=np.float32),
     numpy=lambda x, y: np.stack([y.reshape(8, 5)[x == n].sum(0) for n in range(7)]),
 )
+example(
+    digits.DigitCounts,
+    lambda x: digits.DigitCounts(x, 60),
+    np.int64([[5, -1, 1 << 60, 3 << 60, -(1 << 60)] * 300, [7] * 1500]),
+    numpy=lambda x: (
+        np.stack([[(half >> 60 & 15 == n).sum(1) for half in (x[:, :1024], x[:, 1024:])] for n in range(16)])
+        .transpose(2, 0, 1)
+        .astype(np.int32)
+    ),
+)
+example(
+    digits.ByDigit,
+    lambda x: places(in_order(x, 8)),
+    ints(2, 1100, low=0, high=200, dtype=np.int32),
+    numpy=lambda x: np.argsort(x, -1, kind="stable"),
+)
+for fn in ranges.FUNCTIONS:
+    example(
+        ranges.OfRanges,
+        lambda x, y, fn=fn: ranges.OfRanges(x, ranges.levels_of(y, fn), fn),
+        np.int64([0, 3, 3, 64, 200, 4170]),
+        ints(4170, 2, low=1, high=3, dtype=np.int64),
+        numpy=lambda x, y, fn=fn: np.stack(
+            [ranges.FUNCTIONS[fn].reduce(y[i:j], 0, initial=identity(fn, int64)) for i, j in pairwise(x)]
+        ),
+    )
 
 # --- random -----------------------------------------------------------------------------------
 
