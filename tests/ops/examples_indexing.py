@@ -15,12 +15,14 @@ from tilegrad.ir.graph import Input, Value
 from tilegrad.ops import (
     arithmetic,
     batched,
+    counting,
     digits,
     indexing,
     joint,
     movement,
     random,
     ranges,
+    searching,
     selection,
     sorting,
     tables,
@@ -293,6 +295,27 @@ example(
     ints(2, 1100, low=0, high=200, dtype=np.int32),
     numpy=lambda x: np.argsort(x, -1, kind="stable"),
 )
+example(
+    counting.Counts,
+    lambda x: reduce_sum(counting.Counts(x, 7, 3), 0),
+    ints(5000, low=0, high=7, dtype=np.int32),
+    numpy=lambda x: np.bincount(x, minlength=7).astype(np.int32),
+)
+for right in (False, True):
+    example(
+        searching.Searched,
+        lambda x, y, right=right: searching.searched(x, y, right),
+        np.arange(70) // 3.0,
+        np.append(ints(5, 7, low=-1, high=30).astype(np.float64), np.full((1, 7), np.nan), 0),
+        torch=lambda t, x, y, right=right: t.searchsorted(x, y, right=right),
+    )
+    example(
+        searching.Searched,
+        lambda x, y, right=right: searching.searched(x, y, right),
+        np.sort(ints(3, 65, low=0, high=40), -1),
+        ints(3, 9, low=-1, high=41),
+        torch=lambda t, x, y, right=right: t.searchsorted(x, y, right=right),
+    )
 for fn in ranges.FUNCTIONS:
     example(
         ranges.OfRanges,

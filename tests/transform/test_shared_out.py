@@ -132,11 +132,16 @@ def test_scatters_of_several_axes() -> None:
     assert split(other, GPU) is other
 
 
-def test_counts_are_differences_of_starts() -> None:
+def test_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     index = given(int64, 5000)
     zeros, ones = fill(0, (10,), int64), expand(fill(1, (), int64), (5000,))
-    graph = agree((index,), (ScatterAlong(zeros, index, ones, 0, (10,), "add"),), np.arange(5000) % 7)
-    assert "of_ranges" not in ops(graph)
+    made = (ScatterAlong(zeros, index, ones, 0, (10,), "add"),)
+    graph = agree((index,), made, np.arange(5000) % 7)
+    assert {"of_ranges", "by_digit"}.isdisjoint(ops(graph))
+    monkeypatch.setattr(scattered, "MOST_COUNTED", 5)
+    graph = agree((index,), made, np.arange(5000) % 7)
+    assert "row_starts" in ops(graph)
+    assert {"of_ranges", "counts"}.isdisjoint(ops(graph))
 
 
 def test_what_stays_as_it_is() -> None:

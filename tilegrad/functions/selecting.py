@@ -10,7 +10,7 @@ from ..ir.functions import identity
 from ..ir.graph import Value
 from ..lazy.evaluation import array_of, check_index
 from ..lazy.handle import Handle, wrap
-from ..ops import control, selection, sorting
+from ..ops import control, searching, selection, sorting
 from ..ops import indexing as ops
 from ..ops.base import require_one_device
 from ..ops.broadcasting import broadcast_shapes, expand, fill, normal_axis, shown
@@ -325,9 +325,13 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
 
 def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """The interval between sorted boundaries into which each element falls."""
-    x, edges = pair(input.unsqueeze(-1) if isinstance(input, Handle) else input, boundaries, "bucketize")
-    below = wrap(x) >= wrap(edges) if right else wrap(x) > wrap(edges)
-    return below.to(int32 if out_int32 else int64).sum(-1, dtype=int32 if out_int32 else int64)
+    return _searched(boundaries, input, right, out_int32, "bucketize")
+
+
+def _searched(edges: Tensor, values: Tensor | Number, right: bool, short: bool, op: str) -> Tensor:
+    x, e = pair(values, edges, op)
+    found = searching.searched(e, x, right)
+    return wrap(cast(found, int32) if short else found)
 
 
 def searchsorted(
@@ -355,8 +359,7 @@ def searchsorted(
                 f"searchsorted: rows of {shown(edges.shape)} and values {met}; all dimensions but the last are equal, "
                 "or the sorted sequence is one vector"
             )
-        edges = edges.unsqueeze(-2)
-    return bucketize(values, edges, out_int32=out_int32, right=right or side == "right")
+    return _searched(edges, values, right or side == "right", out_int32, "searchsorted")
 
 
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:

@@ -12,21 +12,25 @@ from ..ir.dtype import bool_, int32, int64
 from ..ir.graph import Value
 from ..ir.node import Node
 from ..ops.arithmetic import add, maximum, minimum, mul, sub
-from ..ops.broadcasting import Expand, Fill, expand, reshape
+from ..ops.broadcasting import Expand, Fill, Reshape, expand, reduce_sum, reshape
 from ..ops.cast import cast, widened
 from ..ops.comparison import lt
 from ..ops.control import where
+from ..ops.counting import Counts
 from ..ops.creation import positions
 from ..ops.indexing import Index, Scatter, ScatterAlong
 from ..ops.movement import narrow, select
 from ..ops.ranges import OfRanges, levels_of
 from ..ops.tables import RowStarts
+from ..runtime.grain import Grain
 from .sorts import order_of
 
 LEAST = 1 << 17
 """Nanoseconds, about, of the kernels that this takes; and one for each entry."""
 STEP = 512
 """Nanoseconds of an entry that is written after another."""
+MOST_COUNTED, PART, ROOM = 1 << 14, 1 << 12, 1 << 22
+"""Places that each instance keeps a count of, entries of an instance, and counts of all."""
 BOTH = {"add": add, "mul": mul, "maximum": maximum, "minimum": minimum}
 
 
@@ -43,14 +47,15 @@ class Entries(Node):
     """How many entries one instance would write."""
 
 
-def by_place(value: Value) -> Value | None:
+def by_place(value: Value, grain: Grain) -> Value | None:
     """A scatter with many entries as what each place of the result takes of them; None if it is something else.
 
     >>> from ..ir.dtype import float32
     >>> from ..ops.broadcasting import fill
+    >>> from ..runtime.grain import many_small
     >>> from ..ir.graph import Input, TensorType
     >>> index, x = Input(TensorType(int64, (5000,))), Input(TensorType(float32, (5000,)))
-    >>> by_place(ScatterAlong(fill(0.0, (), float32), index, x, 0, (100,), "add")).op
+    >>> by_place(ScatterAlong(fill(0.0, (), float32), index, x, 0, (100,), "add"), many_small(132)).op
     'reshape'
     """
     if not isinstance(value, Scatter | ScatterAlong) or value.dtype is bool_ and value.fn:
@@ -64,9 +69,12 @@ def by_place(value: Value) -> Value | None:
     count: int = found.to.shape[0]  # type: ignore[assignment]
     if found.in_turn * STEP < LEAST + count * found.columns:
         return None
+    counted = _counted(value, found, grain)
+    if counted is not None:
+        return reshape(counted, value.sizes)
     order = order_of(found.to, found.rows)
     starts = RowStarts(order, found.rows)
-    base = reshape(expand(value.base, value.sizes), (found.rows, found.columns))
+    base = _base(value, found)
     made = _combined(base, found, order, starts, value.fn) if value.fn else _last(base, found, order, starts)
     return reshape(made, value.sizes)
 
@@ -80,14 +88,30 @@ def _last(base: Value, found: Entries, order: Value, starts: Value) -> Value:
     return where(there, new, base)
 
 
-def _combined(base: Value, found: Entries, order: Value, starts: Value, fn: str) -> Value:
+def _counted(value: Scatter | ScatterAlong, found: Entries, grain: Grain) -> Value | None:
+    """A whole number that is added for each entry: how often that is, times the number."""
     number = found.source
-    while isinstance(number, Expand) or (number.op == "reshape" and number.inputs):
+    while isinstance(number, Expand | Reshape):
         number = number.inputs[0]
-    if fn == "add" and isinstance(number, Fill) and number.dtype.is_integer:
+    if value.fn != "add" or not isinstance(number, Fill) or not number.dtype.is_integer:
+        return None
+    if found.rows <= MOST_COUNTED:
+        count: int = found.to.shape[0]  # type: ignore[assignment]
+        parts = max(1, min(grain.instances, count // PART, ROOM // found.rows))
+        many = reduce_sum(Counts(found.to, found.rows, parts), 0)
+    else:
+        starts = RowStarts(order_of(found.to, found.rows), found.rows)
         many = sub(*(narrow(starts, 0, n, found.rows) for n in (1, 0)))
-        total = mul(cast(many, base.dtype), number.value)
-        return add(base, expand(reshape(total, (found.rows, 1)), base.shape))
+    total = reshape(mul(cast(many, value.dtype), number.value), (found.rows, 1))
+    return add(_base(value, found), expand(total, (found.rows, found.columns)))
+
+
+def _base(value: Scatter | ScatterAlong, found: Entries) -> Value:
+    return reshape(expand(value.base, value.sizes), (found.rows, found.columns))
+
+
+def _combined(base: Value, found: Entries, order: Value, starts: Value, fn: str) -> Value:
+    """Of the entries of a place what they make together."""
     sorted_source = Index(found.source, (select(order, 0, 0),), (0,))
     total = OfRanges(starts, levels_of(widened(sorted_source), fn), fn)
     return cast(BOTH[fn](widened(base), total), base.dtype)
@@ -109,7 +133,8 @@ def _entries(value: Scatter) -> Entries | None:
     to = _wrapped(value.indices[0], sizes[0])
     for index, extent in zip(value.indices[1:], sizes[1:], strict=False):
         to = add(mul(to, extent), _wrapped(index, extent))
-    entries, columns = prod(to.shape), prod(sizes[count:])  # type: ignore[arg-type]
+    shape: tuple[int, ...] = to.shape  # type: ignore[assignment]
+    entries, columns = prod(shape), prod(sizes[count:])
     source = reshape(value.source, (entries, columns))
     return Entries(cast(reshape(to, (entries,)), int32), prod(sizes[:count]), columns, source, entries)
 

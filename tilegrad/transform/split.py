@@ -59,7 +59,7 @@ def split(graph: Graph, grain: Grain = Grain()) -> Graph:
 
 def _shared(grain: Grain, value: Value, busy: set[Value]) -> Value | None:
     """What one instance would do alone as something that all do together, or None."""
-    return in_parts(value, grain) or by_digits(value) or first_in_parts(value, grain) or by_place(value)
+    return in_parts(value, grain) or by_digits(value) or first_in_parts(value, grain) or by_place(value, grain)
 
 
 def parts_of(value: Reduction, grain: Grain) -> int:
