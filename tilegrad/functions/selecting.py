@@ -8,7 +8,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.dtype import bool_, int32, int64
 from ..ir.functions import identity
 from ..ir.graph import Value
-from ..lazy.evaluation import array_of, check_index
+from ..lazy.evaluation import array_of, check_index, compute
 from ..lazy.handle import Handle, wrap
 from ..ops import control, searching, selection, sorting
 from ..ops import indexing as ops
@@ -123,9 +123,11 @@ def argwhere(input: Tensor) -> Tensor:
     return nonzero(input)  # type: ignore[return-value]
 
 
-def _count(x: Value) -> int:
-    """How many elements are not zero: this waits for the values."""
-    return int(array_of(wrap(count_nonzero(x))))
+def _count(x: Value, *others: Value) -> int:
+    """How many elements are not zero: this waits for the values. They are kept, and others, for what follows."""
+    count = wrap(count_nonzero(x))
+    compute(count, wrap(x), *map(wrap, others))
+    return int(array_of(count))
 
 
 def _mask(mask: Tensor, op: str) -> Value:
@@ -301,7 +303,7 @@ def unique(
         raise ArgumentError("unique: along a dimension it is not there; unique of all elements is")
     x = value_of(input, "unique")
     values, starts, order = sorting.sorted_runs(x)
-    count = _count(starts)
+    count = _count(starts, values, order)
     found = [wrap(selection.masked_select(values, starts, count))]
     if return_inverse:
         run = wrap(starts).long().cumsum(0) - 1

@@ -4,7 +4,7 @@
     ByDigit       the numbers, each at the place that those with lower digits, those of earlier blocks with the same
                   one, and those before it in its block leave it
 
-Counts of a block stand in 16 bits each, four in a number, so that a scan of four numbers ranks all of it.
+Counts of a block stand in 8 bits each, eight in a number, so that a scan of two numbers ranks all of it.
 `transform/sorts.py` makes sorts of them, on devices of many instances.
 """
 
@@ -24,40 +24,44 @@ if TYPE_CHECKING:
     from .tile_code import TileCode
 
 BITS = 4
-BLOCK = 1024
-"""Numbers that an instance puts in order."""
+BLOCK, SEVERAL = 256, 1
+"""Numbers of a block, and how many blocks an instance has."""
 
 DIGITS = """
 row = tl.program_id(0).to(tl.int64)
-block = tl.program_id(1)
-place = block * BLOCK + tl.arange(0, BLOCK)
+block = tl.program_id(1) * SEVERAL + tl.arange(0, SEVERAL)
+place = block[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
 inside = place < LENGTH
 number = tl.load(numbers + (row * LENGTH + place), mask=inside, other=0)
 digit = (number >> (SHIFT).to(tl.int64)).to(tl.int32) & 15
-# Four digits have one word of four counts.
-word = tl.arange(0, 4)
-bit = (digit & 3) * 16
-mine = (digit >> 2)[None, :] == word[:, None]
-one = tl.where(inside, (1).to(tl.int64) << bit.to(tl.int64), (0).to(tl.int64))
-ones = tl.where(mine, one[None, :], (0).to(tl.int64))
 """
 COUNTS = """
 @tg.kernel
 def digit_counts(PARAMETERS):
     DIGITS
-    counts = tl.sum(ones, axis=1)
+    # Four digits have one word of four counts.
+    word = tl.arange(0, 4)
+    mine = (digit >> 2)[None, :, :] == word[:, None, None]
+    one = tl.where(inside, (1).to(tl.int64) << ((digit & 3) * 16).to(tl.int64), (0).to(tl.int64))
+    counts = tl.sum(tl.where(mine, one[None, :, :], (0).to(tl.int64)), axis=2)
     for k in range(0, 4):
         count = counts >> (k * 16).to(tl.int64) & (65535).to(tl.int64)
-        tl.store(out + ((row * 16 + word * 4 + k) * BLOCKS + block), count.to(tl.int32))
+        to = (row * 16 + word[:, None] * 4 + k) * BLOCKS + block[None, :]
+        tl.store(out + to, count.to(tl.int32), mask=(block < BLOCKS)[None, :])
 """
 BY_DIGIT = """
 @tg.kernel
 def by_digit(PARAMETERS):
     DIGITS
-    running = tl.cumsum(ones, axis=1)
-    upto = tl.sum(tl.where(mine, running, (0).to(tl.int64)), axis=0) >> bit.to(tl.int64) & (65535).to(tl.int64)
-    before = tl.load(starts + ((row * 16 + digit) * BLOCKS + block), mask=inside, other=0)
-    tl.store(out + (row * LENGTH + before + upto - 1), number, mask=inside)
+    # Eight digits have one word of eight counts: 256 is 0 there, where all of a block is one digit.
+    word = tl.arange(0, 2)
+    bit = ((digit & 7) * 8).to(tl.int64)
+    mine = (digit >> 3)[None, :, :] == word[:, None, None]
+    one = tl.where(inside, (1).to(tl.int64) << bit, (0).to(tl.int64))
+    running = tl.cumsum(tl.where(mine, one[None, :, :], (0).to(tl.int64)), axis=2)
+    upto = tl.sum(tl.where(mine, running, (0).to(tl.int64)), axis=0) >> bit
+    before = tl.load(starts + ((row * 16 + digit) * BLOCKS + block[:, None]), mask=inside, other=0)
+    tl.store(out + (row * LENGTH + before + (upto - 1 & (255).to(tl.int64))), number, mask=inside)
 """
 
 
@@ -80,9 +84,9 @@ class _Pass(Opaque):
 
         rows, length = numbers.shape
         assert isinstance(length, int)
-        words = {"BLOCK": BLOCK, "BLOCKS": _blocks(length), "LENGTH": length, "SHIFT": shift}
+        words = {"BLOCK": BLOCK, "BLOCKS": _blocks(length), "SEVERAL": SEVERAL, "LENGTH": length, "SHIFT": shift}
         inputs = {name: x.type for name, x in {"numbers": numbers, **others}.items()}
-        grid = (Tiles(rows, 1), Tiles(length, BLOCK))
+        grid = (Tiles(rows, 1), Tiles(length, BLOCK * SEVERAL))
         return tile_code(filled(filled(text, {"DIGITS": DIGITS}, {}), {}, words), inputs, self.type, grid)
 
 
