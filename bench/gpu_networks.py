@@ -18,7 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -153,24 +153,22 @@ def jitted(task: Task) -> dict[str, float]:
     return {"jax": statistics.median(times)}
 
 
-def compiled(torch: Any, task: Task, modes: tuple[str, ...]) -> dict[str, float]:
+def compiled(torch: Any, task: Task, mode: str) -> dict[str, float]:
     """Seconds of a step that torch.compile has made. They come last: what it leaves in the process slows others."""
-    found = {}
-    for mode in modes:
-        inputs = networks.batch(task.network, task.size)
-        try:
-            ready = partial(torch.compile, mode=mode)
-            step = task.step(torch, inputs, ready)
-            for _ in range(3):
-                step()
-            times = [seconds(torch, step) for _ in range(ROUNDS)]
-        except Exception as e:  # the others count all the same, and who is missing is said
-            print(f"{task.name}: torch.compile {mode}: {type(e).__name__}: {str(e)[:200]}", flush=True)
-        else:
-            found[f"torch-compile {mode}"] = statistics.median(times)
-    gc.collect()
-    gc.freeze()
-    return found
+    inputs = networks.batch(task.network, task.size)
+    try:
+        ready = partial(torch.compile, mode=mode)
+        step = task.step(torch, inputs, ready)
+        for _ in range(3):
+            step()
+        times = [seconds(torch, step) for _ in range(ROUNDS)]
+    except Exception as e:  # the others count all the same, and who is missing is said
+        print(f"{task.name}: torch.compile {mode}: {type(e).__name__}: {str(e)[:200]}", flush=True)
+        return {}
+    finally:
+        gc.collect()
+        gc.freeze()
+    return {f"torch-compile {mode}": statistics.median(times)}
 
 
 def seconds(torch: Any, step: Callable[[], Any]) -> float:
@@ -195,7 +193,8 @@ def different(task: Task, steps: dict[str, Callable[[], Any]]) -> tuple[float, A
     return max(abs(a - b) / abs(b) for a, b in zip(losses["tilegrad"], losses["torch"], strict=True)), losses
 
 
-def measured(torch: Any, task: Task, modes: tuple[str, ...]) -> dict[str, Any]:
+def measured(torch: Any, task: Task, modes: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """A row, again with every contender that takes no turns with the others but comes last."""
     all_steps = contenders(torch, task)
     apart, losses = different(task, all_steps)
     if not apart < (0.05 if task.low else 0.01):
@@ -206,28 +205,42 @@ def measured(torch: Any, task: Task, modes: tuple[str, ...]) -> dict[str, Any]:
             times[who].append(seconds(torch, step))
     medians = {who: statistics.median(found) for who, found in times.items()}
     del all_steps
+    yield _row(task, medians)
     medians |= jitted(task)
-    medians |= compiled(torch, task, modes)
+    yield _row(task, medians)
+    for mode in modes:
+        medians |= compiled(torch, task, mode)
+        yield _row(task, medians)
+
+
+def _row(task: Task, medians: dict[str, float]) -> dict[str, Any]:
     best = min(t for who, t in medians.items() if who not in ("tilegrad", ALONE))
     return {"name": task.name, "us": {w: 1e6 * t for w, t in medians.items()}, "ratio": best / medians["tilegrad"]}
 
 
 def alone(number: int, modes: tuple[str, ...], limit: int) -> dict[str, Any]:
-    """A row, measured by a process of its own."""
-    task = TASKS[number]
+    """A row, measured by a process of its own; if it is stopped, what it had found by then."""
+    task, stopped = TASKS[number], {}
     command = [sys.executable, "-m", "bench.gpu_networks", "--row", str(number), *modes]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
+        output, errors = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
-        return {"name": task.name, "failed": f"took longer than {limit} s"}
-    *notes, last = done.stdout.splitlines() or [""]
+        process.kill()
+        output, errors = process.communicate()
+        stopped = {"stopped": f"after {limit} s"}
+    lines = output.splitlines()
+    notes = [line for line in lines if not line.startswith("{")]
     if notes:
         print("\n".join(notes), flush=True)
-    if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit status {done.returncode}"]
-        fault = next((n for n, line in enumerate(said) if ERROR.match(line)), len(said) - 1)
-        return {"name": task.name, "failed": "\n".join(said[fault:])[:600]}
-    return json.loads(last)  # type: ignore[no-any-return]
+    rows = [line for line in lines if line.startswith("{")]
+    if rows and (stopped or not process.returncode):
+        return json.loads(rows[-1]) | stopped  # type: ignore[no-any-return]
+    if stopped:
+        return {"name": task.name, "failed": f"took longer than {limit} s"}
+    said = [line for line in errors.splitlines() if line.strip()] or [f"exit status {process.returncode}"]
+    fault = next((n for n, line in enumerate(said) if ERROR.match(line)), len(said) - 1)
+    return {"name": task.name, "failed": "\n".join(said[fault:])[:600]}
 
 
 def row(number: int, modes: tuple[str, ...]) -> None:
@@ -239,8 +252,9 @@ def row(number: int, modes: tuple[str, ...]) -> None:
     torch._logging.set_logs(all=logging.ERROR)  # what its compiler thinks of its own work
     torch.set_float32_matmul_precision("high")
     tg.set_float32_matmul_precision("high")
-    found = measured(torch, TASKS[number], modes)
-    print(json.dumps(found | {"device": torch.cuda.get_device_name(), "torch": torch.__version__}))
+    about = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
+    for found in measured(torch, TASKS[number], modes):
+        print(json.dumps(found | about), flush=True)
 
 
 def main(arguments: list[str]) -> None:
