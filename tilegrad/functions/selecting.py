@@ -10,7 +10,7 @@ from ..ir.functions import identity
 from ..ir.graph import Value
 from ..lazy.evaluation import array_of, check_index, compute
 from ..lazy.handle import Handle, wrap
-from ..ops import control, searching, selection, sorting
+from ..ops import control, selection, sorting
 from ..ops import indexing as ops
 from ..ops.base import require_one_device
 from ..ops.broadcasting import broadcast_shapes, expand, fill, normal_axis, shown
@@ -331,8 +331,10 @@ def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = F
 
 
 def _searched(edges: Tensor, values: Tensor | Number, right: bool, short: bool, op: str) -> Tensor:
+    from ..ops.searching import searched
+
     x, e = pair(values, edges, op)
-    found = searching.searched(e, x, right)
+    found = searched(e, x, right)
     return wrap(cast(found, int32) if short else found)
 
 
