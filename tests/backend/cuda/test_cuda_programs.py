@@ -76,6 +76,7 @@ def test_kernels_that_differ_in_names_are_one(gpu: CudaDevice) -> None:
     text = str(ADD).replace("y", "other").replace("model.pother", "model.py")
     same = parse(text).replaced(origin="model.py:8")
     assert same.digest() != ADD.digest()
+    gpu.start()
     found = gpu.functions.of([ADD, same])
     assert gpu.driver.counts["built"] == 1  # type: ignore[attr-defined]
     assert [found[kernel.digest()].origin for kernel in (ADD, same)] == ["model.py:7", "model.py:8"]
