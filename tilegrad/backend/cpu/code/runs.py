@@ -133,6 +133,8 @@ def _may_be_finished(of: Lowering, s: ir.Assign) -> bool:
     x = s.value
     if not isinstance(x, ir.Dot) or not (x.accumulator is None or id(x) in of.first) or 0 in of.e.types.of(x).shape:
         return False
+    if of.target.vector_bytes == 64 and of.e.types.of(x).shape[1] <= of.target.lanes(4):
+        return False  # one such vector wide: an LSTM's step took 1.5 times as long
     return of.nests.plain or amx.form_of(of.target, of.e.types, x) is None
 
 
