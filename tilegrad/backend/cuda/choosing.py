@@ -1,4 +1,4 @@
-"""Who computes a matrix product: the kernel that was generated, or a library that is on the machine.
+"""Who computes a matrix product or a convolution: the kernel that was generated, or a library that is on the machine.
 
 Both are timed once, in turns, on random numbers; what comes out is compared first. What was found is kept on disk.
 """
@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from statistics import median
 from threading import RLock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,13 +19,14 @@ from ...ir.dtype import bfloat16, float16, float32
 from ...ir.tile import Kernel
 from ...runtime import events
 from ...runtime.cache import key, shared, sources
-from .driver import KernelCall, LibraryCall
+from . import libraries
+from .convolutions import Convolution, convolution_of
+from .driver import KernelCall, LibraryCall, OpenLibrary
 from .functions import Function
-from .libraries import allowed, cublaslt
+from .libraries import CUBLASLT, CUDNN, Library, allowed
 from .products import Product, product_of
 
 if TYPE_CHECKING:
-    from .cublaslt import ProductCall
     from .device import CudaDevice
     from .memory import CudaBuffer
 
@@ -51,53 +52,72 @@ class Choice(NamedTuple):
     theirs: float
 
 
+Task: TypeAlias = Product | Convolution
+ASKED: dict[str, Callable[[Kernel, Sequence[int]], Task | None]] = {
+    CUBLASLT.name: product_of,
+    CUDNN.name: convolution_of,
+}
+"""What libraries are asked for."""
+NOT_TAKEN = Choice(b"", 0.0, 0.0)
+
+
 class Choices:
     """Those of one device."""
 
     def __init__(self, device: CudaDevice) -> None:
         self.device = device
-        self.made: dict[tuple[str, Product], Choice] = {}
-        self.absent = False
-        """Whether there is no library here, as is known once one was looked for."""
+        self.made: dict[tuple[str, Task], Choice] = {}
+        self.absent: set[str] = set()
+        """The libraries that are not here, as is known once they were looked for."""
         self._lock = RLock()
 
     def instead(self, kernel: Kernel, function: Function, extents: Sequence[int]) -> LibraryCall | None:
         """The call of a library that is faster than the kernel on this grid, if there is one."""
-        if self.absent or not allowed() or settings().cuda == "checked":
+        if len(self.absent) == len(ASKED) or not allowed() or settings().cuda == "checked":
             return None
-        product = product_of(kernel, extents)
-        if product is None or product.operations < LEAST:
-            return None
-        with self.device.entered():
-            lt = self.device.driver.products()
-            if lt is None:
-                self.absent = True
-                return None
-            from .cublaslt import Problem, ProductCall
+        for name, recognised in ASKED.items():
+            task = recognised(kernel, extents) if name not in self.absent else None
+            if task is not None and task.operations >= LEAST:
+                return self._call(name, kernel, function, tuple(extents), task)
+        return None
 
-            with self._lock:
-                choice = self._choice(kernel, function, tuple(extents), product)
-            if not choice.algorithm:
+    def _call(
+        self, name: str, kernel: Kernel, function: Function, extents: tuple[int, ...], task: Task
+    ) -> LibraryCall | None:
+        driver = self.device.driver
+        with self.device.entered(), self._lock:
+            found = libraries.cublaslt() if name == CUBLASLT.name else libraries.cudnn()
+            if found is None or found.unfit(driver.version):
+                self.absent.add(name)
                 return None
-            return ProductCall(kernel.name, Problem(lt, product), choice.algorithm, len(kernel.parameters))
+            choice = self._choice(found, kernel, function, extents, task)
+            library = driver.opened(name) if choice.algorithm else None
+            if library is None:
+                return None
+            return library.problem(task).call(kernel.name, choice.algorithm, len(kernel.parameters))
 
-    def _choice(self, kernel: Kernel, function: Function, extents: tuple[int, ...], product: Product) -> Choice:
-        device, library = self.device, cublaslt()
-        assert library is not None
-        known = (kernel.digest(), product)
+    def _choice(
+        self, found: Library, kernel: Kernel, function: Function, extents: tuple[int, ...], task: Task
+    ) -> Choice:
+        """What is known of it; a library is opened when nothing is, for that takes its time."""
+        device, known = self.device, (kernel.digest(), task)
         if known not in self.made:
             store, limits = shared("choices"), device.properties
-            who = (sources("backend/cuda"), *library.version, limits.name, limits.driver_version)
-            name = key("product", *map(str, who), kernel.digest(), repr(product))
+            who = (sources("backend/cuda"), found.name, *found.version, limits.name, limits.driver_version)
+            name = key("library", *map(str, who), kernel.digest(), repr(task))
             choice = _unpacked(store.read(name))
             if choice is None:
+                library = device.driver.opened(found.name)
+                if library is None:
+                    self.absent.add(found.name)
+                    return NOT_TAKEN
                 try:
                     with events.timed("compile", f"choice of {kernel.name}", device.name):
-                        choice = _Trial(device, kernel, function, extents, product).choice()
+                        choice = _Trial(device, library, kernel, function, extents, task).choice()
                 except TilegradError:  # there is no memory for it now
                     if device.broken:
                         raise
-                    return Choice(b"", 0.0, 0.0)
+                    return NOT_TAKEN
                 store.write(name, _packed(choice))
             self.made[known] = choice
         return self.made[known]
@@ -107,12 +127,20 @@ class _Trial:
     """Both sides at work on the same memory."""
 
     def __init__(
-        self, device: CudaDevice, kernel: Kernel, function: Function, extents: tuple[int, ...], product: Product
+        self,
+        device: CudaDevice,
+        library: OpenLibrary,
+        kernel: Kernel,
+        function: Function,
+        extents: tuple[int, ...],
+        task: Task,
     ) -> None:
-        self.device, self.kernel, self.product = device, kernel, product
+        self.device, self.library, self.kernel, self.task = device, library, kernel, task
         self.queue = device.queue
-        self.buffers: list[CudaBuffer] = [device.memory.take(self.queue, n) for n in _sizes(product)]
         count = len(kernel.parameters)
+        types, elements = [p.dtype for p in kernel.parameters], task.elements()
+        sizes = [*(elements[n] * types[n].bytes for n in range(count)), library.workspace]
+        self.buffers: list[CudaBuffer] = [device.memory.take(self.queue, n) for n in sizes]
         grid = (*extents, 1, 1, 1)[:3]
         values = [*(b.address for b in self.buffers[:count]), *grid]
         blocks = grid[0] * grid[1] * grid[2]
@@ -121,24 +149,21 @@ class _Trial:
         )
         for map, place in self.ours.maps:
             device.driver.encode(place, map, values[map.parameter])
-        given = (product.x, product.y) if product.bias < 0 else (product.x, product.y, product.out)
-        places = [product.x.argument, product.y.argument, product.bias]
-        for n, matrix in zip(places, given, strict=False):
-            self._fill(self.buffers[n], matrix.dtype.numpy, n)
+        for n in range(count):
+            if n != task.made.argument:
+                self._fill(self.buffers[n], types[n].numpy, n)
 
     def choice(self) -> Choice:
         """Who is faster, and right."""
-        from .cublaslt import Problem
-
-        lt = self.device.driver.products()
-        assert lt is not None
         ours = self._timed(lambda: self.device.driver.launch(self.ours, self.queue.handle))
         wanted = self._result()
         best, how = float("inf"), b""
         try:
-            problem = Problem(lt, self.product)
+            problem = self.library.problem(self.task)
             for algorithm in problem.algorithms(ALGORITHMS):
-                call = self._call(problem, algorithm)
+                call = problem.call(self.kernel.name, algorithm, len(self.kernel.parameters))
+                for n, buffer in enumerate(self.buffers):
+                    call.slots[n] = buffer.address
                 call.start(self.device.driver, self.queue.handle)
                 if self._agrees(wanted):
                     taken = self._timed(lambda call=call: call.start(self.device.driver, self.queue.handle))  # type: ignore[misc]
@@ -150,15 +175,6 @@ class _Trial:
         ours = min(ours, self._timed(lambda: self.device.driver.launch(self.ours, self.queue.handle)))
         return Choice(how if best <= BETTER * ours - DEARER else b"", ours, best)
 
-    def _call(self, problem: object, algorithm: bytes) -> ProductCall:
-        from .cublaslt import Problem, ProductCall
-
-        assert isinstance(problem, Problem)
-        call = ProductCall(self.kernel.name, problem, algorithm, len(self.kernel.parameters))
-        for n, buffer in enumerate(self.buffers):
-            call.slots[n] = buffer.address
-        return call
-
     def _fill(self, buffer: CudaBuffer, dtype: np.dtype, seed: int) -> None:
         """Random numbers, the same megabyte again and again; the first is NaN, which must not get lost."""
         size = min(buffer.bytes, SAMPLE)
@@ -169,7 +185,7 @@ class _Trial:
             more = min(done, buffer.bytes - done)
             driver.copy(buffer.address + done, buffer.address, more, stream)
             done += more
-        if seed == self.product.x.argument:
+        if seed == self.task.given[0].argument:
             numbers[:1] = np.nan
             self.device.staging.upload(buffer.address, int(numbers.ctypes.data), dtype.itemsize, self.queue)
 
@@ -194,7 +210,7 @@ class _Trial:
 
     def _result(self) -> np.ndarray:
         """The beginning and the end of what was made."""
-        out = self.product.out
+        out = self.task.made
         buffer = self.buffers[out.argument]
         size = min(SAMPLE, buffer.bytes) // out.dtype.bytes
         parts = [np.empty(size, out.dtype.numpy) for _ in range(2)]
@@ -203,24 +219,10 @@ class _Trial:
         return np.concatenate(parts).astype(np.float32)
 
     def _agrees(self, wanted: np.ndarray) -> bool:
-        found, product = self._result(), self.product
-        allowed = max(CLOSE[product.out.dtype], CLOSE[product.x.dtype], LESS_CLOSE[product.precision])
+        found, task = self._result(), self.task
+        allowed = max(CLOSE[task.made.dtype], CLOSE[task.x.dtype], LESS_CLOSE[task.precision])
         scale = float(np.nanmax(np.abs(wanted), initial=1e-30))
         return bool(np.allclose(found, wanted, rtol=allowed, atol=allowed * scale / 8, equal_nan=True))
-
-
-def _sizes(product: Product) -> list[int]:
-    """The bytes of each argument, and of the workspace."""
-    from .cublaslt import WORKSPACE
-
-    m, n, k = product.m, product.n, product.k
-    found: dict[int, int] = {}
-    for matrix, (lines, columns) in ((product.x, (m, k)), (product.y, (k, n)), (product.out, (m, n))):
-        last = (lines - 1) * matrix.line + (columns - 1) * matrix.column + (product.batch - 1) * matrix.apart
-        found[matrix.argument] = max(found.get(matrix.argument, 0), (last + 1) * matrix.dtype.bytes)
-    if product.bias >= 0:
-        found[product.bias] = n * product.out.dtype.bytes
-    return [*(found[argument] for argument in range(len(found))), WORKSPACE]
 
 
 def _packed(choice: Choice) -> bytes:

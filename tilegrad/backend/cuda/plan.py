@@ -266,8 +266,8 @@ class _Planner:
         if self.workspace is None:
             self.arena = -(-self.arena // ALIGNMENT) * ALIGNMENT
             self.workspace = Place(len(self.program.inputs) + len(self.made), self.arena)
-            self.arena += call.workspace
         datum, offset = self.workspace
+        self.arena = max(self.arena, offset + call.workspace)
         self.patches[datum].append(Patch(len(self.steps), len(call.slots) - 1, offset))
         return Span(datum, offset, offset + call.workspace)
 
