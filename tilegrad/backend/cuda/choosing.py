@@ -20,10 +20,11 @@ from ...ir.tile import Kernel
 from ...runtime import events
 from ...runtime.cache import key, shared, sources
 from . import libraries
+from .adding import added_by
 from .convolutions import Convolution, convolution_of
 from .driver import KernelCall, LibraryCall, OpenLibrary
-from .functions import Function
 from .libraries import CUBLASLT, CUDNN, Library, allowed
+from .plan import Launched
 from .products import Product, product_of
 
 if TYPE_CHECKING:
@@ -71,36 +72,44 @@ class Choices:
         """The libraries that are not here, as is known once they were looked for."""
         self._lock = RLock()
 
-    def instead(self, kernel: Kernel, function: Function, extents: Sequence[int]) -> LibraryCall | None:
-        """The call of a library that is faster than the kernel on this grid, if there is one."""
+    def instead(self, launched: Launched, after: Launched | None = None) -> LibraryCall | None:
+        """The call of a library that is faster than the kernel on its grid, if there is one; or than that kernel and
+        the one after it, if they make a sum in pieces."""
         if len(self.absent) == len(ASKED) or not allowed() or settings().cuda == "checked":
             return None
+        kernel, _, extents = launched
         for name, recognised in ASKED.items():
             task = recognised(kernel, extents) if name not in self.absent else None
-            if task is not None and task.operations >= LEAST:
-                return self._call(name, kernel, function, tuple(extents), task)
+            if task is None or task.operations < LEAST:
+                continue
+            added = added_by(after[0], after[2]) if after is not None and isinstance(task, Convolution) else None
+            whole = task.whole(added) if added is not None and isinstance(task, Convolution) else None
+            if whole is None or after is None:
+                return self._call(name, [launched], task)
+            call = self._call(name, [launched, after], whole)
+            if call is not None:
+                call.adds_up = True
+            return call
         return None
 
-    def _call(
-        self, name: str, kernel: Kernel, function: Function, extents: tuple[int, ...], task: Task
-    ) -> LibraryCall | None:
+    def _call(self, name: str, kernels: Sequence[Launched], task: Task) -> LibraryCall | None:
         driver = self.device.driver
         with self.device.entered(), self._lock:
             found = libraries.cublaslt() if name == CUBLASLT.name else libraries.cudnn()
             if found is None or found.unfit(driver.version):
                 self.absent.add(name)
                 return None
-            choice = self._choice(found, kernel, function, extents, task)
+            choice = self._choice(found, kernels, task)
             library = driver.opened(name) if choice.algorithm else None
             if library is None:
                 return None
+            kernel = kernels[0][0]
             return library.problem(task).call(kernel.name, choice.algorithm, len(kernel.parameters))
 
-    def _choice(
-        self, found: Library, kernel: Kernel, function: Function, extents: tuple[int, ...], task: Task
-    ) -> Choice:
+    def _choice(self, found: Library, kernels: Sequence[Launched], task: Task) -> Choice:
         """What is known of it; a library is opened when nothing is, for that takes its time."""
-        device, known = self.device, (kernel.digest(), task)
+        device, kernel = self.device, kernels[0][0]
+        known = (kernel.digest(), task)
         if known not in self.made:
             store, limits = shared("choices"), device.properties
             who = (sources("backend/cuda"), found.name, *found.version, limits.name, limits.driver_version)
@@ -113,7 +122,7 @@ class Choices:
                     return NOT_TAKEN
                 try:
                     with events.timed("compile", f"choice of {kernel.name}", device.name):
-                        choice = _Trial(device, library, kernel, function, extents, task).choice()
+                        choice = _Trial(device, library, kernels, task).choice()
                 except TilegradError:  # there is no memory for it now
                     if device.broken:
                         raise
@@ -126,44 +135,49 @@ class Choices:
 class _Trial:
     """Both sides at work on the same memory."""
 
-    def __init__(
-        self,
-        device: CudaDevice,
-        library: OpenLibrary,
-        kernel: Kernel,
-        function: Function,
-        extents: tuple[int, ...],
-        task: Task,
-    ) -> None:
-        self.device, self.library, self.kernel, self.task = device, library, kernel, task
-        self.queue = device.queue
-        count = len(kernel.parameters)
-        types, elements = [p.dtype for p in kernel.parameters], task.elements()
-        sizes = [*(elements[n] * types[n].bytes for n in range(count)), library.workspace]
+    def __init__(self, device: CudaDevice, library: OpenLibrary, kernels: Sequence[Launched], task: Task) -> None:
+        self.device, self.library, self.task = device, library, task
+        self.queue, (self.kernel, *_) = device.queue, kernels[0]
+        self.count = len(self.kernel.parameters)
+        types, elements = [p.dtype for p in self.kernel.parameters], task.elements()
+        sizes = [*(elements[n] * types[n].bytes for n in range(self.count)), library.workspace]
+        made = task.made.argument
+        self.final = made if len(kernels) == 1 else len(sizes)
+        """The buffer with the result of our kernels."""
+        sizes += [sizes[made]] * (len(kernels) - 1)
         self.buffers: list[CudaBuffer] = [device.memory.take(self.queue, n) for n in sizes]
+        places = (range(self.count), (made, self.final))
+        self.ours = [self._launched(kernel, at) for kernel, at in zip(kernels, places, strict=False)]
+        for n in range(self.count):
+            if n != made:
+                self._fill(self.buffers[n], types[n].numpy, n)
+
+    def _launched(self, launched: Launched, buffers: Sequence[int]) -> KernelCall:
+        kernel, function, extents = launched
         grid = (*extents, 1, 1, 1)[:3]
-        values = [*(b.address for b in self.buffers[:count]), *grid]
-        blocks = grid[0] * grid[1] * grid[2]
-        self.ours = KernelCall(
+        blocks, values = grid[0] * grid[1] * grid[2], [*[self.buffers[n].address for n in buffers], *grid]
+        call = KernelCall(
             kernel.name, function.handle, blocks, function.threads, function.shared, values, function.maps
         )
-        for map, place in self.ours.maps:
-            device.driver.encode(place, map, values[map.parameter])
-        for n in range(count):
-            if n != task.made.argument:
-                self._fill(self.buffers[n], types[n].numpy, n)
+        for map, place in call.maps:
+            self.device.driver.encode(place, map, values[map.parameter])
+        return call
+
+    def _start(self) -> None:
+        for call in self.ours:
+            self.device.driver.launch(call, self.queue.handle)
 
     def choice(self) -> Choice:
         """Who is faster, and right."""
-        ours = self._timed(lambda: self.device.driver.launch(self.ours, self.queue.handle))
-        wanted = self._result()
+        ours = self._timed(self._start)
+        wanted = self._result(self.final)
         best, how = float("inf"), b""
         try:
             problem = self.library.problem(self.task)
             for algorithm in problem.algorithms(ALGORITHMS):
-                call = problem.call(self.kernel.name, algorithm, len(self.kernel.parameters))
-                for n, buffer in enumerate(self.buffers):
-                    call.slots[n] = buffer.address
+                call = problem.call(self.kernel.name, algorithm, self.count)
+                for n in range(self.count + 1):
+                    call.slots[n] = self.buffers[n].address
                 call.start(self.device.driver, self.queue.handle)
                 if self._agrees(wanted):
                     taken = self._timed(lambda call=call: call.start(self.device.driver, self.queue.handle))  # type: ignore[misc]
@@ -172,7 +186,7 @@ class _Trial:
             if self.device.broken:
                 raise
             return Choice(b"", ours, best)
-        ours = min(ours, self._timed(lambda: self.device.driver.launch(self.ours, self.queue.handle)))
+        ours = min(ours, self._timed(self._start))
         return Choice(how if best <= BETTER * ours - DEARER else b"", ours, best)
 
     def _fill(self, buffer: CudaBuffer, dtype: np.dtype, seed: int) -> None:
@@ -208,18 +222,18 @@ class _Trial:
         self.device.timed_events += marks
         return found
 
-    def _result(self) -> np.ndarray:
-        """The beginning and the end of what was made."""
-        out = self.task.made
-        buffer = self.buffers[out.argument]
-        size = min(SAMPLE, buffer.bytes) // out.dtype.bytes
-        parts = [np.empty(size, out.dtype.numpy) for _ in range(2)]
-        for part, at in zip(parts, (0, buffer.bytes - size * out.dtype.bytes), strict=True):
+    def _result(self, at: int) -> np.ndarray:
+        """The beginning and the end of what was made in a buffer."""
+        made, buffer = self.task.made, self.buffers[at]
+        whole = min(buffer.bytes, self.task.results * made.dtype.bytes)
+        size = min(SAMPLE, whole) // made.dtype.bytes
+        parts = [np.empty(size, made.dtype.numpy) for _ in range(2)]
+        for part, at in zip(parts, (0, whole - size * made.dtype.bytes), strict=True):
             self.device.staging.download(int(part.ctypes.data), buffer.address + at, part.nbytes, self.queue)
         return np.concatenate(parts).astype(np.float32)
 
     def _agrees(self, wanted: np.ndarray) -> bool:
-        found, task = self._result(), self.task
+        found, task = self._result(self.task.made.argument), self.task
         allowed = max(CLOSE[task.made.dtype], CLOSE[task.x.dtype], LESS_CLOSE[task.precision])
         scale = float(np.nanmax(np.abs(wanted), initial=1e-30))
         return bool(np.allclose(found, wanted, rtol=allowed, atol=allowed * scale / 8, equal_nan=True))

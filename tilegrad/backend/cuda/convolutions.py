@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ...ir import tile as ir
 from ...ir.dtype import DType, float32
+from .adding import Added
 from .sums import Other, Sums, Terms, need
 
 MOST_AXES = 3
@@ -62,10 +63,26 @@ class Convolution(NamedTuple):
     def given(self) -> tuple[Lying, Lying]:
         return (self.x, self.y) if self.of_weights else (self.x, self.w)
 
+    @property
+    def results(self) -> int:
+        if self.of_weights:
+            return self.parts * self.outputs * self.channels * math.prod(self.taps)
+        return self.y.elements
+
     def elements(self) -> dict[int, int]:
         """How many each argument has."""
         found = {lying.argument: lying.elements for lying in (self.x, self.w, self.y)}
         return found if self.bias < 0 else {**found, self.bias: self.outputs}
+
+    def whole(self, added: Added) -> Convolution | None:
+        """The gradient for weights of which the parts are pieces that are added up."""
+        consecutive = (self.x.apart, self.y.apart, self.w.apart) == (self.x.steps[0], self.y.steps[0], added.elements)
+        if not (self.of_weights and added.pieces == self.parts > 1 and consecutive):
+            return None
+        windows = (*self.windows[:-1], self.windows[-1] * self.parts)
+        w = self.w._replace(dtype=added.dtype, apart=0)
+        x, y = (t._replace(steps=(t.steps[0] * self.parts, *t.steps[1:]), apart=0) for t in (self.x, self.y))
+        return self._replace(windows=windows, parts=1, x=x, w=w, y=y)
 
     @property
     def extents(self) -> tuple[int, ...]:

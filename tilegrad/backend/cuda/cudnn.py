@@ -1,82 +1,59 @@
-"""Convolutions by cuDNN, called through ctypes.
+"""Convolutions by cuDNN, called through ctypes: its graph interface, for its older functions want tensors without gaps.
 
-Tensors may lie anyhow there, and inputs may overlap, as rows of ours do. Weights are filters with their channels last.
+A graph is made of descriptors: tensors with the strides that they have, the convolution, what follows it. The library
+proposes engines for it; a plan is one of them, ready to run.
 """
 
 from __future__ import annotations
 
-import ctypes
 import struct
-from collections.abc import Sequence
-from ctypes import POINTER, byref, c_double, c_float, c_int, c_size_t, c_void_p
+from collections.abc import Iterator, Sequence
+from ctypes import POINTER, byref, c_bool, c_float, c_int, c_int64, c_void_p
 from threading import Lock
-from typing import Any, ClassVar
+from typing import Any
 
 from ...errors import RuntimeFault
-from ...ir.dtype import bfloat16, float16, float32
+from ...ir.dtype import DType, bfloat16, float16, float32
 from .convolutions import Convolution, Lying
 from .driver import Driver, LibraryCall, LibraryProblem, OpenLibrary
 
 WORKSPACE = 128 << 20
 """Bytes at most, for operands in another order and parts of sums."""
+ALIGNED = 16
+"""Bytes of which every tensor begins at a multiple."""
 LEAST_AXES = 2
 """Which the library wants."""
 
 _CODES = {float32: 0, float16: 2, bfloat16: 9}
 """`cudnnDataType_t`."""
-_CHANNELS_LAST, _CROSS_CORRELATION = 1, 1
-_TENSOR_CORES, _MULTIPLY_ADD = 1, 3
-"""`cudnnMathType_t`."""
-_RELU, _IDENTITY, _KEEP_NAN = 1, 5, 1
-_IMPLICIT_PRECOMPUTED = 1
-"""The one way to add a bias that is not followed by a ReLU."""
-_DETERMINISTIC = 1
+_POINTWISE, _CONVOLUTION, _ENGINE, _CONFIGURATION, _HEURISTIC, _PLAN = 0, 1, 2, 3, 4, 5
+_FORWARD, _OF_WEIGHTS, _ELEMENTWISE, _GRAPH, _PACK, _TENSOR = 10, 11, 13, 15, 16, 17
+"""Kinds of descriptors."""
+_HANDLE, _TYPE, _BOOLEAN, _LONG, _FLOAT, _ADDRESS, _MODE, _WAY = 0, 1, 2, 3, 4, 6, 7, 8
+_NAN, _NOTE, _FUNCTION, _THING = 10, 11, 14, 15
+"""Types of attributes."""
+_STORED: dict[int, Any] = {_LONG: c_int64, _FLOAT: c_float, _BOOLEAN: c_bool}
+_STORED |= dict.fromkeys((_HANDLE, _ADDRESS, _THING), c_void_p)
+_CROSS_CORRELATION, _KEEP_NAN, _ADD, _RELU = 1, 1, 0, 100
+_WAYS = (3, 2)
+"""Who proposes engines: what knows most, and what is left if that knows nothing."""
+_TENSOR_CORES, _ROUNDS_INPUTS, _ROUNDS_SUMS, _ANY_ORDER = 0, 1, 2, 4
+"""Notes on engines."""
 
-handle, out, numbers = c_void_p, POINTER(c_void_p), POINTER(c_int)
-_ASK = (*[handle] * 5, c_int, numbers, c_void_p)
-_GO = (
-    *[handle, c_void_p],
-    *[handle, c_void_p] * 2,  # both operands
-    *[handle, c_int, c_void_p, c_size_t],  # the convolution, the algorithm, the workspace
-)
+handle, out = c_void_p, POINTER(c_void_p)
 TABLE: dict[str, tuple[Any, ...]] = {
     "cudnnCreate": (out,),
     "cudnnSetStream": (handle, handle),
-    "cudnnCreateTensorDescriptor": (out,),
-    "cudnnSetTensorNdDescriptor": (handle, c_int, c_int, numbers, numbers),
-    "cudnnDestroyTensorDescriptor": (handle,),
-    "cudnnCreateFilterDescriptor": (out,),
-    "cudnnSetFilterNdDescriptor": (handle, c_int, c_int, c_int, numbers),
-    "cudnnDestroyFilterDescriptor": (handle,),
-    "cudnnCreateConvolutionDescriptor": (out,),
-    "cudnnSetConvolutionNdDescriptor": (handle, c_int, *[numbers] * 3, c_int, c_int),
-    "cudnnSetConvolutionMathType": (handle, c_int),
-    "cudnnDestroyConvolutionDescriptor": (handle,),
-    "cudnnCreateActivationDescriptor": (out,),
-    "cudnnSetActivationDescriptor": (handle, c_int, c_int, c_double),
-    "cudnnDestroyActivationDescriptor": (handle,),
-    "cudnnGetConvolutionForwardAlgorithm_v7": _ASK,
-    "cudnnGetConvolutionBackwardFilterAlgorithm_v7": _ASK,
-    "cudnnConvolutionForward": (*_GO, c_void_p, handle, c_void_p),
-    "cudnnConvolutionBackwardFilter": (*_GO, c_void_p, handle, c_void_p),
-    "cudnnConvolutionBiasActivationForward": (*_GO, c_void_p, *[handle, c_void_p] * 2, *[handle] * 2, c_void_p),
-    "cudnnActivationForward": (handle, handle, *[c_void_p, handle, c_void_p] * 2),
+    "cudnnBackendCreateDescriptor": (c_int, out),
+    "cudnnBackendDestroyDescriptor": (handle,),
+    "cudnnBackendSetAttribute": (handle, c_int, c_int, c_int64, c_void_p),
+    "cudnnBackendGetAttribute": (handle, c_int, c_int, c_int64, POINTER(c_int64), c_void_p),
+    "cudnnBackendFinalize": (handle,),
+    "cudnnBackendExecute": (handle, handle, handle),
 }
 """Every function that is used, and what it takes. All return a `cudnnStatus_t`."""
-
-
-class Algorithm(ctypes.Structure):
-    """`cudnnConvolutionFwdAlgoPerf_t`, and the like for weights."""
-
-    _fields_: ClassVar[Any] = (
-        ("which", c_int),
-        ("status", c_int),
-        ("time", c_float),
-        ("workspace", c_size_t),
-        ("deterministic", c_int),
-        ("mathematics", c_int),
-        ("reserved", c_int * 3),
-    )
+Attribute = tuple[int, int, Sequence[Any]]
+"""Its name, its type and what it is."""
 
 
 class CuDnn(OpenLibrary):
@@ -89,7 +66,9 @@ class CuDnn(OpenLibrary):
         for name, arguments in TABLE.items():
             function = getattr(library, name)
             function.argtypes, function.restype = arguments, c_int
-        self.handle = self.made("cudnnCreate")
+        place = c_void_p()
+        self.call("cudnnCreate", byref(place))
+        self.handle = place.value or 0
         self.lock = Lock()
         """The stream belongs to the handle: one call at a time."""
 
@@ -98,13 +77,41 @@ class CuDnn(OpenLibrary):
         if status:
             raise RuntimeFault(f"cuDNN: {name} answers {status}: TILEGRAD_LIBRARIES=off does without the library")
 
-    def made(self, name: str) -> int:
-        place = c_void_p()
-        self.call(name, byref(place))
-        return place.value or 0
-
     def problem(self, task: Convolution) -> Problem:
         return Problem(self, task)
+
+
+class Thing:
+    """A descriptor."""
+
+    def __init__(self, dnn: CuDnn, kind: int, *attributes: Attribute) -> None:
+        self.dnn, self.handle = dnn, 0
+        self.needs = [x for _, _, values in attributes for x in values if isinstance(x, Thing)]
+        place = c_void_p()
+        dnn.call("cudnnBackendCreateDescriptor", kind, byref(place))
+        self.handle = place.value or 0
+        for name, type, values in attributes:
+            array = _array(type, [x.handle if isinstance(x, Thing) else x for x in values])
+            dnn.call("cudnnBackendSetAttribute", self.handle, name, type, len(values), array)
+        if attributes:
+            dnn.call("cudnnBackendFinalize", self.handle)
+
+    def get(self, name: int, type: int, most: int) -> list[Any]:
+        """An attribute that has several values."""
+        count, found = c_int64(), _array(type, [0] * most)
+        self.dnn.call("cudnnBackendGetAttribute", self.handle, name, type, most, byref(count), found)
+        return list(found[: min(most, count.value)])
+
+    def parts(self, name: int, kind: int, most: int) -> list[Thing]:
+        """An attribute that is other descriptors."""
+        made = [Thing(self.dnn, kind) for _ in range(most)]
+        count, found = c_int64(), _array(_THING, [x.handle for x in made])
+        self.dnn.call("cudnnBackendGetAttribute", self.handle, name, _THING, most, byref(count), found)
+        return made[: count.value]
+
+    def __del__(self) -> None:
+        if self.handle:
+            self.dnn.library.cudnnBackendDestroyDescriptor(self.handle)
 
 
 class Problem(LibraryProblem):
@@ -112,112 +119,147 @@ class Problem(LibraryProblem):
 
     def __init__(self, dnn: CuDnn, convolution: Convolution) -> None:
         self.dnn, self.convolution, c = dnn, convolution, convolution
-        self.things: list[tuple[str, int]] = []
-        more = max(0, LEAST_AXES - len(c.windows))
-        ones = (1,) * more
-        self.x = self._tensor(c.x, (c.images, c.channels, *ones, *c.extents))
-        self.y = self._tensor(c.y, (c.images, c.outputs, *ones, *c.windows))
-        self.w = self._made("Filter")
-        shape = (c.outputs, c.channels, *ones, *c.taps)
-        self._set("Filter", self.w, _CODES[c.w.dtype], _CHANNELS_LAST, len(shape), _array(shape))
-        self.description = self._made("Convolution")
-        rank = more + len(c.windows)
-        steps = [_array(n) for n in ((0,) * rank, (1,) * rank, (*ones, *c.dilation))]
-        self._set("Convolution", self.description, rank, *steps, _CROSS_CORRELATION, _CODES[float32])
-        exact = c.x.dtype is float32 and c.precision == "highest"
-        dnn.call("cudnnSetConvolutionMathType", self.description, _MULTIPLY_ADD if exact else _TENSOR_CORES)
-        if c.bias >= 0:
-            self.bias = self._made("Tensor")
-            extents = (1, c.outputs, *(1,) * rank)
-            strides = (c.outputs, *(1,) * (rank + 1))
-            self._set("Tensor", self.bias, _CODES[c.y.dtype], len(extents), _array(extents), _array(strides))
-        if c.bias >= 0 or c.relu:
-            self.activation = self._made("Activation")
-            kind = _RELU if c.relu else _IDENTITY
-            dnn.call("cudnnSetActivationDescriptor", self.activation, kind, _KEEP_NAN, 0.0)
+        more = (1,) * (LEAST_AXES - len(c.windows))
+        rank = len(more) + len(c.windows)
+        extents, taps = (*more, *c.extents), (*more, *c.taps)
+        x = self._tensor(1, c.x.dtype, (c.images, c.channels, *extents), _steps(c.x, extents))
+        last = [_size((c.channels, *taps[n + 1 :])) for n in range(rank)]
+        w = self._tensor(2, c.w.dtype, (c.outputs, c.channels, *taps), (c.channels * _size(taps), 1, *last))
+        windows = (*more, *c.windows)
+        shape, steps = (c.images, c.outputs, *windows), _steps(c.y, windows)
+        y = self._tensor(3, c.y.dtype, shape, steps)
+        how = [(102, (*more, *c.dilation)), (103, (1,) * rank), (104, (0,) * rank), (105, (0,) * rank), (106, (rank,))]
+        numbers = [(name, _LONG, values) for name, values in how]
+        kind = (100, _TYPE, (_CODES[float32],)), (101, _MODE, (_CROSS_CORRELATION,))
+        description = Thing(dnn, _CONVOLUTION, *kind, *numbers)
+        factors = (1.0,), (0.0,)
+        if c.of_weights:
+            sides = ((712, _FLOAT, factors[0]), (713, _FLOAT, factors[1]), (714, _THING, (description,)))
+            steps_made = [
+                Thing(dnn, _OF_WEIGHTS, *sides, (715, _THING, (w,)), (716, _THING, (x,)), (717, _THING, (y,)))
+            ]
+        else:
+            follow = [*([_ADD] if c.bias >= 0 else []), *([_RELU] if c.relu else [])]
+            between = [self._tensor(4 + n, float32, shape, steps, virtual=True) for n in range(len(follow))]
+            *made, last_made = [*between, y]
+            sides = ((700, _FLOAT, factors[0]), (701, _FLOAT, factors[1]), (702, _THING, (description,)))
+            first = made[0] if made else last_made
+            steps_made = [
+                Thing(dnn, _FORWARD, *sides, (703, _THING, (w,)), (704, _THING, (x,)), (705, _THING, (first,)))
+            ]
+            for n, function in enumerate(follow):
+                steps_made.append(self._follows(function, [*between, y][n], [*between, y][n + 1], rank))
+        self.graph = Thing(dnn, _GRAPH, (800, _HANDLE, (dnn.handle,)), (801, _THING, steps_made))
 
-    def _made(self, kind: str) -> int:
-        made = self.dnn.made(f"cudnnCreate{kind}Descriptor")
-        self.things.append((kind, made))
-        return made
+    def _follows(self, function: int, x: Thing, y: Thing, rank: int) -> Thing:
+        """What is done with each sum."""
+        c = self.convolution
+        nans = [(2, _NAN, (_KEEP_NAN,))] if function == _RELU else []
+        kind = Thing(self.dnn, _POINTWISE, (0, _FUNCTION, (function,)), (1, _TYPE, (_CODES[float32],)), *nans)
+        sides = [(750, _THING, (kind,)), (751, _THING, (x,)), (753, _THING, (y,))]
+        if function == _ADD:
+            steps = (c.outputs, 1, *(c.outputs,) * rank)
+            bias = self._tensor(10, c.y.dtype, (1, c.outputs, *(1,) * rank), steps)
+            sides.append((752, _THING, (bias,)))
+        return Thing(self.dnn, _ELEMENTWISE, *sides)
 
-    def _set(self, kind: str, made: int, *what: Any) -> None:
-        self.dnn.call(f"cudnnSet{kind}NdDescriptor", made, *what)
+    def _tensor(
+        self, name: int, dtype: DType, extents: Sequence[int], steps: Sequence[int], virtual: bool = False
+    ) -> Thing:
+        numbers = ((902, _LONG, extents), (903, _LONG, steps), (906, _LONG, (name,)), (900, _LONG, (ALIGNED,)))
+        return Thing(self.dnn, _TENSOR, (901, _TYPE, (_CODES[dtype],)), *numbers, (907, _BOOLEAN, (virtual,)))
 
-    def _tensor(self, lying: Lying, extents: Sequence[int]) -> int:
-        made = self._made("Tensor")
-        image, channel, *axes = lying.steps
-        more = len(extents) - len(lying.steps)
-        strides = (image, channel, *[extents[-len(axes)] * axes[0]] * more, *axes)
-        self._set("Tensor", made, _CODES[lying.dtype], len(extents), _array(extents), _array(strides))
-        return made
+    def _configurations(self, most: int) -> Iterator[tuple[int, int, Thing]]:
+        """What the library proposes, with who does so."""
+        for way in _WAYS:
+            try:
+                proposer = Thing(self.dnn, _HEURISTIC, (200, _WAY, (way,)), (201, _THING, (self.graph,)))
+                found = proposer.parts(202, _CONFIGURATION, most)
+            except RuntimeFault:  # it knows nothing
+                continue
+            for n, configuration in enumerate(found):
+                yield way, n, configuration
+
+    def _plan(self, configuration: Thing) -> Thing:
+        return Thing(self.dnn, _PLAN, (400, _HANDLE, (self.dnn.handle,)), (401, _THING, (configuration,)))
 
     def algorithms(self, most: int) -> list[bytes]:
-        """What the library would try first of what gives the same in each run."""
-        dnn, c, found, count = self.dnn, self.convolution, (Algorithm * 16)(), c_int()
-        sides = (self.x, self.y, self.description, self.w) if c.of_weights else self._forward()
-        kind = "BackwardFilter" if c.of_weights else "Forward"
-        ask = getattr(dnn.library, f"cudnnGetConvolution{kind}Algorithm_v7")
-        if ask(dnn.handle, *sides, len(found), byref(count), found):
-            return []
-        usable = [
-            (a.which, a.workspace)
-            for a in found[: count.value]
-            if not a.status and a.deterministic == _DETERMINISTIC and a.workspace <= WORKSPACE
-        ]
-        if c.bias >= 0 and not c.relu:
-            usable = [way for way in usable if way[0] == _IMPLICIT_PRECOMPUTED]
-        return [struct.pack("<qq", *way) for way in usable[:most]]
+        """What the library would try first of what gives the same in each run, in the arithmetic that is asked for."""
+        found: list[bytes] = []
+        for way, n, configuration in self._configurations(most):
+            try:
+                (engine,) = configuration.parts(300, _ENGINE, 1)
+                notes, (which,) = set(engine.get(1303, _NOTE, 32)), engine.get(1301, _LONG, 1)
+                if notes & self._unwanted() or len(found) == most:
+                    continue
+                (workspace,) = self._plan(configuration).get(402, _LONG, 1)
+            except RuntimeFault:  # it cannot do that after all
+                continue
+            if workspace <= WORKSPACE:
+                found.append(struct.pack("<5q", way, most, n, which, workspace))
+        return found
 
-    def _forward(self) -> tuple[int, int, int, int]:
-        return self.x, self.w, self.description, self.y
+    def _unwanted(self) -> set[int]:
+        c = self.convolution
+        exact = c.x.dtype is float32 and c.precision == "highest"
+        return {_ROUNDS_INPUTS, _ROUNDS_SUMS, _ANY_ORDER} | ({_TENSOR_CORES} if exact else set())
 
     def call(self, name: str, algorithm: bytes, arguments: int) -> ConvolutionCall:
-        return ConvolutionCall(name, self, algorithm, arguments)
-
-    def __del__(self) -> None:
-        for kind, made in getattr(self, "things", ()):
-            getattr(self.dnn.library, f"cudnnDestroy{kind}Descriptor")(made)
+        way, most, number, which, workspace = struct.unpack("<5q", algorithm)
+        for found, n, configuration in self._configurations(most):
+            if (found, n) == (way, number):
+                (engine,) = configuration.parts(300, _ENGINE, 1)
+                if engine.get(1301, _LONG, 1) == [which]:
+                    return ConvolutionCall(name, self, self._plan(configuration), workspace, arguments)
+        raise RuntimeFault("cuDNN: other engines than before: TILEGRAD_LIBRARIES=off does without the library")
 
 
 class ConvolutionCall(LibraryCall):
     """A convolution by the library in place of a kernel; `slots` are the addresses of the kernel's arguments, and then
     of the workspace."""
 
-    def __init__(self, name: str, problem: Problem, algorithm: bytes, arguments: int) -> None:
+    def __init__(self, name: str, problem: Problem, plan: Thing, workspace: int, arguments: int) -> None:
         self.name = f"{name} by cuDNN"
-        self.problem = problem
-        self.how, self.workspace = struct.unpack("<qq", algorithm)
+        self.problem, self.plan, self.workspace = problem, plan, workspace
         self.slots = memoryview(bytearray(8 * (arguments + 1))).cast("Q")
-        self.one, self.zero = byref(c_float(1.0)), byref(c_float(0.0))
+        self.packs: list[tuple[tuple[int, ...], Thing]] = []
+        """For each part where everything is, as the library was told last."""
 
     def start(self, driver: Driver, stream: int) -> None:
-        dnn, c = self.problem.dnn, self.problem.convolution
+        dnn = self.problem.dnn
         with dnn.lock:
             dnn.call("cudnnSetStream", dnn.handle, stream)
-            for part in range(c.parts):
-                self._part(*[self._address(lying, part) for lying in (c.x, c.w, c.y)])
+            for pack in self._told():
+                dnn.call("cudnnBackendExecute", dnn.handle, self.plan.handle, pack.handle)
 
-    def _address(self, lying: Lying, part: int) -> int:
-        return self.slots[lying.argument] + (lying.first + part * lying.apart) * lying.dtype.bytes
-
-    def _part(self, x: int, w: int, y: int) -> None:
-        problem, dnn, slots = self.problem, self.problem.dnn, self.slots
-        c = problem.convolution
-        how = (problem.description, self.how, slots[-1], self.workspace)
-        if c.of_weights:
-            given = (problem.x, x, problem.y, y, *how)
-            dnn.call("cudnnConvolutionBackwardFilter", dnn.handle, self.one, *given, self.zero, problem.w, w)
-            return
-        given, made = (problem.x, x, problem.w, w, *how), (problem.y, y)
-        if c.bias >= 0:
-            more = (self.zero, *made, problem.bias, slots[c.bias], problem.activation, *made)
-            dnn.call("cudnnConvolutionBiasActivationForward", dnn.handle, self.one, *given, *more)
-            return
-        dnn.call("cudnnConvolutionForward", dnn.handle, self.one, *given, self.zero, *made)
-        if c.relu:
-            dnn.call("cudnnActivationForward", dnn.handle, problem.activation, self.one, *made, self.zero, *made)
+    def _told(self) -> list[Thing]:
+        c, slots = self.problem.convolution, self.slots
+        bias = ((10,), (slots[c.bias],)) if c.bias >= 0 else ((), ())
+        names, found = (1, 2, 3, *bias[0]), []
+        for part in range(c.parts):
+            at = tuple([slots[t.argument] + (t.first + part * t.apart) * t.dtype.bytes for t in (c.x, c.w, c.y)])
+            places = (*at, *bias[1], slots[-1])
+            if len(self.packs) == part:
+                self.packs.append(((), self.plan))
+            if self.packs[part][0] != places:
+                told = (1000, _LONG, names), (1001, _ADDRESS, places[:-1]), (1003, _ADDRESS, places[-1:])
+                self.packs[part] = places, Thing(self.problem.dnn, _PACK, *told)
+            found.append(self.packs[part][1])
+        return found
 
 
-def _array(values: Sequence[int]) -> Any:
-    return (c_int * len(values))(*values)
+def _steps(lying: Lying, extents: Sequence[int]) -> tuple[int, ...]:
+    """How far it is to the next image, channel and along each axis, of which the first may have one element alone."""
+    image, channel, *axes = lying.steps
+    return (image, channel, *[extents[-len(axes)] * axes[0]] * (len(extents) - len(axes)), *axes)
+
+
+def _size(extents: Sequence[int]) -> int:
+    total = 1
+    for n in extents:
+        total *= n
+    return total
+
+
+def _array(type: int, values: Sequence[Any]) -> Any:
+    return (_STORED.get(type, c_int) * len(values))(*values)

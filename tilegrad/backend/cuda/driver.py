@@ -119,6 +119,8 @@ class LibraryCall(ABC):
     slots: memoryview
     workspace: int
     maps: tuple[tuple[TensorMap, int], ...] = ()
+    adds_up = False
+    """Whether the result, where the kernel would put pieces of it, is what the next kernel makes of them."""
 
     @abstractmethod
     def start(self, driver: Driver, stream: int) -> None: ...

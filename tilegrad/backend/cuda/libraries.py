@@ -100,7 +100,7 @@ def judged(kind: Kind, path: str, number: int, runtime: int = 0) -> Library:
     >>> print(judged(CUBLASLT, "libcublasLt.so.11", 111103))
     cuBLASLt 11.11.3 (libcublasLt.so.11): not used: 12 to 13 is wanted
     """
-    major, minor = kind.units if kind is not CUDNN or number >= 90000 else (1000, 100)  # before version 9
+    major, minor = kind.units if number >= kind.units[0] else (1000, 100)  # cuDNN before 9
     version = (number // major, number % major // minor, number % minor)
     fits = kind.oldest <= version[0] <= kind.newest
     wanted = f"{kind.oldest} to {kind.newest}" if kind.oldest < kind.newest else str(kind.oldest)

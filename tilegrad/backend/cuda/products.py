@@ -48,6 +48,10 @@ class Product(NamedTuple):
     def made(self) -> Matrix:
         return self.out
 
+    @property
+    def results(self) -> int:
+        return self.elements()[self.out.argument]
+
     def elements(self) -> dict[int, int]:
         """How many each argument has."""
         found: dict[int, int] = {}

@@ -40,7 +40,7 @@ class Sums:
         assert isinstance(dot, ir.Dot)
         self.sums, self.dot, self.store = dots[0].name, dot, stores[0]
         starts = [s for s in every if isinstance(s, ir.Assign) and s.name == self.sums and s is not dots[0]]
-        need(len(starts) == 1 and _is_zeros(starts[0].value) and starts[0] in kernel.body)
+        need(len(starts) == 1 and is_zeros(starts[0].value) and starts[0] in kernel.body)
         need(self.dot.accumulator == ir.Name(self.sums))
         self.definitions = Definitions(kernel, check(kernel))
         self.places = {p.name: n for n, p in enumerate(kernel.parameters)}
@@ -103,5 +103,5 @@ class Sums:
         return self.places[str(parameter)]
 
 
-def _is_zeros(x: ir.Tile) -> bool:
+def is_zeros(x: ir.Tile) -> bool:
     return isinstance(x, ir.Full) and isinstance(x.value, ir.Literal) and x.value.value == 0
