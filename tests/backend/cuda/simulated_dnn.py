@@ -114,7 +114,7 @@ class SimulatedDnn:
         def view(name: int) -> np.ndarray:
             tensor = self.things[step[name][0]]
             (uid,), extents = tensor[906], tensor[902]
-            if tensor[907] == [True]:
+            if tensor.get(907) == [True]:
                 return between.setdefault(uid, np.zeros(extents))
             dtype, steps = TYPES[tensor[901][0]], tensor[903]
             last = sum((n - 1) * s for n, s in zip(extents, steps, strict=True))

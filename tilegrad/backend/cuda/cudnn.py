@@ -6,6 +6,7 @@ proposes engines for it; a plan is one of them, ready to run.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator, Sequence
 from ctypes import POINTER, byref, c_bool, c_float, c_int, c_int64, c_void_p
@@ -13,7 +14,7 @@ from threading import Lock
 from typing import Any
 
 from ...errors import RuntimeFault
-from ...ir.dtype import DType, bfloat16, float16, float32
+from ...ir.dtype import bfloat16, float16, float32
 from .convolutions import Convolution, Lying
 from .driver import Driver, LibraryCall, LibraryProblem, OpenLibrary
 
@@ -23,6 +24,8 @@ ALIGNED = 16
 """Bytes of which every tensor begins at a multiple."""
 LEAST_AXES = 2
 """Which the library wants."""
+X, W, Y, BIAS = 1, 2, 3, 4
+"""Names of tensors."""
 
 _CODES = {float32: 0, float16: 2, bfloat16: 9}
 """`cudnnDataType_t`."""
@@ -120,54 +123,49 @@ class Problem(LibraryProblem):
     def __init__(self, dnn: CuDnn, convolution: Convolution) -> None:
         self.dnn, self.convolution, c = dnn, convolution, convolution
         more = (1,) * (LEAST_AXES - len(c.windows))
-        rank = len(more) + len(c.windows)
-        extents, taps = (*more, *c.extents), (*more, *c.taps)
-        x = self._tensor(1, c.x.dtype, (c.images, c.channels, *extents), _steps(c.x, extents))
-        last = [_size((c.channels, *taps[n + 1 :])) for n in range(rank)]
-        w = self._tensor(2, c.w.dtype, (c.outputs, c.channels, *taps), (c.channels * _size(taps), 1, *last))
-        windows = (*more, *c.windows)
-        shape, steps = (c.images, c.outputs, *windows), _steps(c.y, windows)
-        y = self._tensor(3, c.y.dtype, shape, steps)
-        how = [(102, (*more, *c.dilation)), (103, (1,) * rank), (104, (0,) * rank), (105, (0,) * rank), (106, (rank,))]
-        numbers = [(name, _LONG, values) for name, values in how]
+        self.rank = len(more) + len(c.windows)
+        extents, taps, windows = (*more, *c.extents), (*more, *c.taps), (*more, *c.windows)
+        steps = [c.channels * math.prod(taps[n:]) for n in range(self.rank + 1)]
+        x = self._tensor(X, c.x, (c.images, c.channels, *extents), _steps(c.x, extents))
+        w = self._tensor(W, c.w, (c.outputs, c.channels, *taps), (steps[0], 1, *steps[1:]))
+        self.shape = (c.images, c.outputs, *windows), _steps(c.y, windows)
+        y = self._tensor(Y, c.y, *self.shape)
+        even, zeros = (1,) * self.rank, (0,) * self.rank
+        how = ((102, (*more, *c.dilation)), (103, even), (104, zeros), (105, zeros), (106, (self.rank,)))
         kind = (100, _TYPE, (_CODES[float32],)), (101, _MODE, (_CROSS_CORRELATION,))
-        description = Thing(dnn, _CONVOLUTION, *kind, *numbers)
-        factors = (1.0,), (0.0,)
-        if c.of_weights:
-            sides = ((712, _FLOAT, factors[0]), (713, _FLOAT, factors[1]), (714, _THING, (description,)))
-            steps_made = [
-                Thing(dnn, _OF_WEIGHTS, *sides, (715, _THING, (w,)), (716, _THING, (x,)), (717, _THING, (y,)))
-            ]
-        else:
-            follow = [*([_ADD] if c.bias >= 0 else []), *([_RELU] if c.relu else [])]
-            between = [self._tensor(4 + n, float32, shape, steps, virtual=True) for n in range(len(follow))]
-            *made, last_made = [*between, y]
-            sides = ((700, _FLOAT, factors[0]), (701, _FLOAT, factors[1]), (702, _THING, (description,)))
-            first = made[0] if made else last_made
-            steps_made = [
-                Thing(dnn, _FORWARD, *sides, (703, _THING, (w,)), (704, _THING, (x,)), (705, _THING, (first,)))
-            ]
-            for n, function in enumerate(follow):
-                steps_made.append(self._follows(function, [*between, y][n], [*between, y][n + 1], rank))
-        self.graph = Thing(dnn, _GRAPH, (800, _HANDLE, (dnn.handle,)), (801, _THING, steps_made))
+        description = Thing(dnn, _CONVOLUTION, *kind, *[(name, _LONG, values) for name, values in how])
+        following = [] if c.of_weights else [*[_ADD] * (c.bias >= 0), *[_RELU] * c.relu]
+        made = [*[self._between(n) for n in range(len(following))], y]
+        kind_of, first = (_OF_WEIGHTS, 712) if c.of_weights else (_FORWARD, 700)
+        sides = (w, x, y) if c.of_weights else (w, x, made[0])
+        factors = (first, _FLOAT, (1.0,)), (first + 1, _FLOAT, (0.0,)), (first + 2, _THING, (description,))
+        work = Thing(dnn, kind_of, *factors, *[(first + 3 + n, _THING, (side,)) for n, side in enumerate(sides)])
+        pairs = zip(following, made, made[1:], strict=False)
+        steps_of_graph = [work, *[self._follows(*pair) for pair in pairs]]
+        self.graph = Thing(dnn, _GRAPH, (800, _HANDLE, (dnn.handle,)), (801, _THING, steps_of_graph))
 
-    def _follows(self, function: int, x: Thing, y: Thing, rank: int) -> Thing:
+    def _follows(self, function: int, x: Thing, y: Thing) -> Thing:
         """What is done with each sum."""
         c = self.convolution
         nans = [(2, _NAN, (_KEEP_NAN,))] if function == _RELU else []
         kind = Thing(self.dnn, _POINTWISE, (0, _FUNCTION, (function,)), (1, _TYPE, (_CODES[float32],)), *nans)
         sides = [(750, _THING, (kind,)), (751, _THING, (x,)), (753, _THING, (y,))]
         if function == _ADD:
-            steps = (c.outputs, 1, *(c.outputs,) * rank)
-            bias = self._tensor(10, c.y.dtype, (1, c.outputs, *(1,) * rank), steps)
+            ones = (1,) * self.rank
+            bias = self._tensor(BIAS, c.y._replace(first=0), (1, c.outputs, *ones), (c.outputs, 1, *ones))
             sides.append((752, _THING, (bias,)))
         return Thing(self.dnn, _ELEMENTWISE, *sides)
 
-    def _tensor(
-        self, name: int, dtype: DType, extents: Sequence[int], steps: Sequence[int], virtual: bool = False
-    ) -> Thing:
-        numbers = ((902, _LONG, extents), (903, _LONG, steps), (906, _LONG, (name,)), (900, _LONG, (ALIGNED,)))
-        return Thing(self.dnn, _TENSOR, (901, _TYPE, (_CODES[dtype],)), *numbers, (907, _BOOLEAN, (virtual,)))
+    def _tensor(self, name: int, lying: Lying, extents: Sequence[int], steps: Sequence[int]) -> Thing:
+        evenly = math.gcd(ALIGNED, lying.first * lying.dtype.bytes, lying.apart * lying.dtype.bytes)
+        numbers = ((902, _LONG, extents), (903, _LONG, steps), (906, _LONG, (name,)), (900, _LONG, (evenly,)))
+        return Thing(self.dnn, _TENSOR, (901, _TYPE, (_CODES[lying.dtype],)), *numbers)
+
+    def _between(self, number: int) -> Thing:
+        """A tensor that is never in memory."""
+        numbers = ((902, _LONG, self.shape[0]), (903, _LONG, self.shape[1]), (906, _LONG, (BIAS + 1 + number,)))
+        more = (900, _LONG, (ALIGNED,)), (907, _BOOLEAN, (True,))
+        return Thing(self.dnn, _TENSOR, (901, _TYPE, (_CODES[float32],)), *numbers, *more)
 
     def _configurations(self, most: int) -> Iterator[tuple[int, int, Thing]]:
         """What the library proposes, with who does so."""
@@ -234,11 +232,11 @@ class ConvolutionCall(LibraryCall):
 
     def _told(self) -> list[Thing]:
         c, slots = self.problem.convolution, self.slots
-        bias = ((10,), (slots[c.bias],)) if c.bias >= 0 else ((), ())
-        names, found = (1, 2, 3, *bias[0]), []
+        bias = (slots[c.bias],) if c.bias >= 0 else ()
+        names, found = (X, W, Y, BIAS)[: 3 + len(bias)], []
         for part in range(c.parts):
             at = tuple([slots[t.argument] + (t.first + part * t.apart) * t.dtype.bytes for t in (c.x, c.w, c.y)])
-            places = (*at, *bias[1], slots[-1])
+            places = (*at, *bias, slots[-1])
             if len(self.packs) == part:
                 self.packs.append(((), self.plan))
             if self.packs[part][0] != places:
@@ -252,13 +250,6 @@ def _steps(lying: Lying, extents: Sequence[int]) -> tuple[int, ...]:
     """How far it is to the next image, channel and along each axis, of which the first may have one element alone."""
     image, channel, *axes = lying.steps
     return (image, channel, *[extents[-len(axes)] * axes[0]] * (len(extents) - len(axes)), *axes)
-
-
-def _size(extents: Sequence[int]) -> int:
-    total = 1
-    for n in extents:
-        total *= n
-    return total
 
 
 def _array(type: int, values: Sequence[Any]) -> Any:
