@@ -55,28 +55,34 @@ class _Finder:
     def found(self, extents: Sequence[int]) -> Added:
         definitions, store = self.definitions, self.store
         t = definitions.types.of(store.pointer)
-        need(definitions.parameter(store.pointer) == self.made and len(t.shape) == 1 and store.mask is None)
-        tile, id = t.shape[0], ir.ProgramId(0)
-        place: Terms = {id: tile} if extents[0] > 1 else {}
-        need(extents[1:] == (1, 1) and definitions.step(store.pointer, -1) == 1 and self._first(store.pointer) == place)
+        need(definitions.parameter(store.pointer) == self.made and len(t.shape) == 1 and tuple(extents[1:]) == (1, 1))
+        place: Terms = {ir.ProgramId(0): t.shape[0]} if extents[0] > 1 else {}
+        need(definitions.step(store.pointer, -1) == 1 and self._first(store.pointer) == place)
+        elements = min([t.shape[0] * extents[0], *self._bounds(store.mask, -1, place)])
         load = self._added()
-        pieces, mask = definitions.types.of(load).shape[0], load.mask
-        apart = definitions.step(load.pointer, -2)
+        pieces, apart = definitions.types.of(load).shape[0], definitions.step(load.pointer, -2)
         need(definitions.parameter(load.pointer) == self.source and definitions.types.of(load).dtype is float32)
-        need(definitions.step(load.pointer, -1) == 1 and apart == tile * extents[0])
-        assert apart is not None
+        need(definitions.step(load.pointer, -1) == 1 and apart == elements)
+        counted: Terms = {}
         match self.loop:
             case ir.For(index, ir.Literal(0), ir.Literal(int(stop)), ir.Literal(int(step))) if step == pieces:
-                place = {**place, ir.Name(index): apart}
-                pieces = stop
-                compared = definitions.comparisons(mask) if mask is not None else []
-                need([extent for _, extent in compared] == [stop] if stop % step else len(compared) <= 1)
-                for at, extent in compared:
-                    need(definitions.step(at, -2) == 1 and self._first(at) == {ir.Name(index): 1} and extent == stop)
+                counted, pieces = {ir.Name(index): 1}, -(-stop // step) * step
             case _:
-                need(self.loop is None and mask is None)
-        need(self._first(load.pointer) == place)
-        return Added(pieces, tile * extents[0], t.dtype)
+                need(self.loop is None)
+        need(self._first(load.pointer) == {**place, **dict.fromkeys(counted, elements)})
+        need(min(self._bounds(load.mask, -1, place), default=elements) >= elements)
+        return Added(min([pieces, *self._bounds(load.mask, -2, counted)]), elements, t.dtype)
+
+    def _bounds(self, mask: ir.Tile | None, axis: int, place: Terms) -> list[int]:
+        """What the index along an axis is compared with; nothing else is compared but that along the other."""
+        found = []
+        for index, extent in self.definitions.comparisons(mask) if mask is not None else []:
+            steps = self.definitions.step(index, -2), self.definitions.step(index, -1)
+            need(extent >= 0 and steps in ((1, 0), (0, 1)))
+            if steps[axis] == 1:
+                need(self._first(index) == place)
+                found.append(extent)
+        return found
 
     def _first(self, x: ir.Tile) -> Terms:
         return {term: factor for term, factor in self.definitions.coefficients(x).items() if factor}
