@@ -67,8 +67,30 @@ class SimulatedDnn:
         found[name] = list(values[:count])
         return 2000 if found.kind == PLAN and name == 401 and self.things[values[0]][0] == [UNABLE] else 0
 
+    def createtensordescriptor(self, place: Any) -> int:
+        return self.createdescriptor(0, place)
+
+    def settensornddescriptor(self, thing: int, dtype: int, rank: int, extents: Any, steps: Any) -> int:
+        self.things[thing].update({901: [dtype], 902: list(extents), 903: list(steps)})
+        return 0
+
+    def destroytensordescriptor(self, thing: int) -> int:
+        return self.destroydescriptor(thing)
+
+    def transformtensor(self, handle: int, one: Any, xd: int, x: int, zero: Any, yd: int, y: int) -> int:
+        def work() -> None:
+            self.view(self.things[yd], y)[...] = self.view(self.things[xd], x)
+
+        return self.start(work)
+
     def finalize(self, thing: int) -> int:
-        return 3000 if self.things[thing].get(200) == [3] and self.dilated(thing) else 0
+        """Refuses tensors that overlap, as the real one does."""
+        found = self.things[thing]
+        if 902 in found:
+            image, _, *steps = found[903]
+            if any(n * step > outer for outer, step, n in zip([image, *steps], steps, found[902][2:], strict=False)):
+                return 2000
+        return 3000 if found.get(200) == [3] and self.dilated(thing) else 0
 
     def dilated(self, thing: int) -> bool:
         """Whether who knows most knows nothing: nobody is to rely on it."""
@@ -104,11 +126,20 @@ class SimulatedDnn:
             for step in steps:
                 self.compute(step, places, between)
 
+        return self.start(work)
+
+    def start(self, work: Any) -> int:
         if self.stream:
             self.driver.put(self.stream, work)
         else:
             work()  # as a part of a graph
         return 0
+
+    def view(self, tensor: Descriptor, address: int) -> np.ndarray:
+        dtype, extents, steps = TYPES[tensor[901][0]], tensor[902], tensor[903]
+        last = sum((n - 1) * s for n, s in zip(extents, steps, strict=True))
+        flat = self.driver.at(address, (last + 1) * dtype.itemsize).view(dtype)
+        return as_strided(flat, extents, [s * dtype.itemsize for s in steps])
 
     def compute(self, step: Descriptor, places: dict[int, int], between: dict[int, np.ndarray]) -> None:
         def view(name: int) -> np.ndarray:
@@ -116,10 +147,7 @@ class SimulatedDnn:
             (uid,), extents = tensor[906], tensor[902]
             if tensor.get(907) == [True]:
                 return between.setdefault(uid, np.zeros(extents))
-            dtype, steps = TYPES[tensor[901][0]], tensor[903]
-            last = sum((n - 1) * s for n, s in zip(extents, steps, strict=True))
-            flat = self.driver.at(places[uid], (last + 1) * dtype.itemsize).view(dtype)
-            return as_strided(flat, extents, [s * dtype.itemsize for s in steps])
+            return self.view(tensor, places[uid])
 
         if 750 in step:
             x, function = view(751).astype(np.float64), self.things[step[750][0]]

@@ -54,10 +54,15 @@ class Choice(NamedTuple):
 
 
 Task: TypeAlias = Product | Convolution
-ASKED: dict[str, Callable[[Kernel, Sequence[int]], Task | None]] = {
-    CUBLASLT.name: product_of,
-    CUDNN.name: convolution_of,
-}
+
+
+def _separate(kernel: Kernel, extents: Sequence[int]) -> Convolution | None:
+    """A convolution as cuDNN wants it: of rows that do not overlap."""
+    found = convolution_of(kernel, extents)
+    return found if found is not None and (found.of_weights or not found.overlaps) else None
+
+
+ASKED: dict[str, Callable[[Kernel, Sequence[int]], Task | None]] = {CUBLASLT.name: product_of, CUDNN.name: _separate}
 """What libraries are asked for."""
 NOT_TAKEN = Choice(b"", 0.0, 0.0)
 

@@ -85,6 +85,23 @@ class Convolution(NamedTuple):
         return self._replace(windows=windows, parts=1, x=x, w=w, y=y)
 
     @property
+    def overlaps(self) -> bool:
+        """Whether a position of x is in two rows, or images, which padding between them makes so."""
+        outer = (self.x.steps[0] if self.images > 1 else None, *self.x.steps[2:])
+        inner = zip(outer, self.x.steps[2:], self.extents, strict=False)
+        return any(apart is not None and step * extent > apart for apart, step, extent in inner)
+
+    @property
+    def rows(self) -> list[int]:
+        """Where x begins for each row of weights, of which each is a sum over lines of its own: x has an axis for all
+        taps but those of a line then, of rows that overlap."""
+        found = [0]
+        outer = zip(self.taps[:-1], self.x.steps[2:-1], strict=True) if self.of_weights else ()
+        for taps, step in outer:
+            found = [first + tap * step for first in found for tap in range(taps)]
+        return found
+
+    @property
     def extents(self) -> tuple[int, ...]:
         """Of the axes of x."""
         return tuple([q + (t - 1) * d for q, t, d in zip(self.windows, self.taps, self.dilation, strict=True)])

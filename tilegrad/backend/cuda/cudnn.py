@@ -53,6 +53,10 @@ TABLE: dict[str, tuple[Any, ...]] = {
     "cudnnBackendGetAttribute": (handle, c_int, c_int, c_int64, POINTER(c_int64), c_void_p),
     "cudnnBackendFinalize": (handle,),
     "cudnnBackendExecute": (handle, handle, handle),
+    "cudnnCreateTensorDescriptor": (out,),
+    "cudnnSetTensorNdDescriptor": (handle, c_int, c_int, c_void_p, c_void_p),
+    "cudnnDestroyTensorDescriptor": (handle,),
+    "cudnnTransformTensor": (handle, *[c_void_p, handle, c_void_p] * 2),
 }
 """Every function that is used, and what it takes. All return a `cudnnStatus_t`."""
 Attribute = tuple[int, int, Sequence[Any]]
@@ -117,18 +121,42 @@ class Thing:
             self.dnn.library.cudnnBackendDestroyDescriptor(self.handle)
 
 
+class Plain:
+    """The older descriptor of a tensor, for functions that want it."""
+
+    def __init__(self, dnn: CuDnn, type: int, extents: Sequence[int], steps: Sequence[int]) -> None:
+        self.dnn, self.handle, place = dnn, 0, c_void_p()
+        dnn.call("cudnnCreateTensorDescriptor", byref(place))
+        self.handle = place.value or 0
+        sizes = [_array(_TYPE, values) for values in (extents, steps)]
+        dnn.call("cudnnSetTensorNdDescriptor", self.handle, type, len(extents), *sizes)
+
+    def __del__(self) -> None:
+        if self.handle:
+            self.dnn.library.cudnnDestroyTensorDescriptor(self.handle)
+
+
 class Problem(LibraryProblem):
     """A convolution as the library knows it."""
 
     def __init__(self, dnn: CuDnn, convolution: Convolution) -> None:
-        self.dnn, self.convolution, c = dnn, convolution, convolution
+        self.dnn, self.convolution = dnn, convolution
+        c = _of_a_row(convolution) if convolution.of_weights else convolution
         more = (1,) * (LEAST_AXES - len(c.windows))
         self.rank = len(more) + len(c.windows)
         extents, taps, windows = (*more, *c.extents), (*more, *c.taps), (*more, *c.windows)
         steps = [c.channels * math.prod(taps[n:]) for n in range(self.rank + 1)]
-        x = self._tensor(X, c.x, (c.images, c.channels, *extents), _steps(c.x, extents))
+        x = self._tensor(X, c.x, (c.images, c.channels, *extents), _steps(c.x, c.images, extents))
         w = self._tensor(W, c.w, (c.outputs, c.channels, *taps), (steps[0], 1, *steps[1:]))
-        self.shape = (c.images, c.outputs, *windows), _steps(c.y, windows)
+        self.row = c.outputs * steps[0]
+        """Elements of the weights, or of a row of them."""
+        self.gathered = self.row * c.w.dtype.bytes * len(convolution.rows) if len(convolution.rows) > 1 else 0
+        """Bytes that rows of weights take until all are there."""
+        if self.gathered:
+            shape = (len(convolution.rows), c.outputs, 1, steps[0])
+            lines = (self.row, steps[0], steps[0], 1), (steps[0], steps[0] * shape[0], steps[0], 1)
+            self.apart, self.together = (Plain(dnn, _CODES[c.w.dtype], shape, at) for at in lines)
+        self.shape = (c.images, c.outputs, *windows), _steps(c.y, c.images, windows)
         y = self._tensor(Y, c.y, *self.shape)
         even, zeros = (1,) * self.rank, (0,) * self.rank
         how = ((102, (*more, *c.dilation)), (103, even), (104, zeros), (105, zeros), (106, (self.rank,)))
@@ -193,7 +221,7 @@ class Problem(LibraryProblem):
                 (workspace,) = self._plan(configuration).get(402, _LONG, 1)
             except RuntimeFault:  # it cannot do that after all
                 continue
-            if workspace <= WORKSPACE:
+            if workspace + self.gathered <= WORKSPACE:
                 found.append(struct.pack("<5q", way, most, n, which, workspace))
         return found
 
@@ -218,38 +246,55 @@ class ConvolutionCall(LibraryCall):
 
     def __init__(self, name: str, problem: Problem, plan: Thing, workspace: int, arguments: int) -> None:
         self.name = f"{name} by cuDNN"
-        self.problem, self.plan, self.workspace = problem, plan, workspace
+        self.problem, self.plan, self.workspace = problem, plan, workspace + problem.gathered
+        self.one, self.zero = byref(c_float(1.0)), byref(c_float(0.0))
         self.slots = memoryview(bytearray(8 * (arguments + 1))).cast("Q")
         self.packs: list[tuple[tuple[int, ...], Thing]] = []
-        """For each part where everything is, as the library was told last."""
+        """For each execution where everything is, as the library was told last."""
 
     def start(self, driver: Driver, stream: int) -> None:
-        dnn = self.problem.dnn
+        problem, dnn, c = self.problem, self.problem.dnn, self.problem.convolution
+        rows = len(c.rows)
         with dnn.lock:
             dnn.call("cudnnSetStream", dnn.handle, stream)
-            for pack in self._told():
+            for n, pack in enumerate(self._told(c.rows)):
                 dnn.call("cudnnBackendExecute", dnn.handle, self.plan.handle, pack.handle)
+                if problem.gathered and n % rows == rows - 1:
+                    given, made = (problem.apart.handle, self.slots[-1]), self._at(c.w, n // rows)
+                    to = (problem.together.handle, made)
+                    dnn.call("cudnnTransformTensor", dnn.handle, self.one, *given, self.zero, *to)
 
-    def _told(self) -> list[Thing]:
-        c, slots = self.problem.convolution, self.slots
+    def _at(self, lying: Lying, part: int, more: int = 0) -> int:
+        return self.slots[lying.argument] + (lying.first + part * lying.apart + more) * lying.dtype.bytes
+
+    def _told(self, rows: Sequence[int]) -> Iterator[Thing]:
+        """Where everything is, for each row of weights of each part."""
+        c, slots, gathered = self.problem.convolution, self.slots, self.problem.gathered
         bias = (slots[c.bias],) if c.bias >= 0 else ()
-        names, found = (X, W, Y, BIAS)[: 3 + len(bias)], []
-        for part in range(c.parts):
-            at = tuple([slots[t.argument] + (t.first + part * t.apart) * t.dtype.bytes for t in (c.x, c.w, c.y)])
-            places = (*at, *bias, slots[-1])
-            if len(self.packs) == part:
+        names, each = (X, W, Y, BIAS)[: 3 + len(bias)], gathered // len(rows)
+        for n, (part, row) in enumerate((part, row) for part in range(c.parts) for row in range(len(rows))):
+            w = slots[-1] + row * each if gathered else self._at(c.w, part)
+            places = (self._at(c.x, part, rows[row]), w, self._at(c.y, part), *bias, slots[-1] + gathered)
+            if len(self.packs) == n:
                 self.packs.append(((), self.plan))
-            if self.packs[part][0] != places:
+            if self.packs[n][0] != places:
                 told = (1000, _LONG, names), (1001, _ADDRESS, places[:-1]), (1003, _ADDRESS, places[-1:])
-                self.packs[part] = places, Thing(self.problem.dnn, _PACK, *told)
-            found.append(self.packs[part][1])
-        return found
+                self.packs[n] = places, Thing(self.problem.dnn, _PACK, *told)
+            yield self.packs[n][1]
 
 
-def _steps(lying: Lying, extents: Sequence[int]) -> tuple[int, ...]:
-    """How far it is to the next image, channel and along each axis, of which the first may have one element alone."""
+def _of_a_row(c: Convolution) -> Convolution:
+    """For the first row of weights, which have to be without gaps: then no rows overlap."""
+    x, y = (t._replace(steps=(*t.steps[:2], t.steps[-1])) for t in (c.x, c.y))
+    return c._replace(windows=c.windows[-1:], taps=c.taps[-1:], dilation=c.dilation[-1:], x=x, y=y)
+
+
+def _steps(lying: Lying, images: int, extents: Sequence[int]) -> tuple[int, ...]:
+    """How far it is to the next image, if there is one, channel and along each axis, of which the first may have one
+    element alone."""
     image, channel, *axes = lying.steps
-    return (image, channel, *[extents[-len(axes)] * axes[0]] * (len(extents) - len(axes)), *axes)
+    whole = extents[-len(axes)] * axes[0]
+    return (image if images > 1 else whole, channel, *[whole] * (len(extents) - len(axes)), *axes)
 
 
 def _array(type: int, values: Sequence[Any]) -> Any:
