@@ -22,6 +22,8 @@ WORKSPACE = 128 << 20
 """Bytes at most, for operands in another order and parts of sums."""
 ALIGNED = 16
 """Bytes of which every tensor begins at a multiple."""
+EVEN = 256
+"""Bytes of which a workspace begins at a multiple."""
 LEAST_AXES = 2
 """Which the library wants."""
 X, W, Y, BIAS = 1, 2, 3, 4
@@ -150,7 +152,8 @@ class Problem(LibraryProblem):
         w = self._tensor(W, c.w, (c.outputs, c.channels, *taps), (steps[0], 1, *steps[1:]))
         self.row = c.outputs * steps[0]
         """Elements of the weights, or of a row of them."""
-        self.gathered = self.row * c.w.dtype.bytes * len(convolution.rows) if len(convolution.rows) > 1 else 0
+        each = self.row * c.w.dtype.bytes
+        self.gathered = -(-each * len(convolution.rows) // EVEN) * EVEN if len(convolution.rows) > 1 else 0
         """Bytes that rows of weights take until all are there."""
         if self.gathered:
             shape = (len(convolution.rows), c.outputs, 1, steps[0])
@@ -271,7 +274,7 @@ class ConvolutionCall(LibraryCall):
         """Where everything is, for each row of weights of each part."""
         c, slots, gathered = self.problem.convolution, self.slots, self.problem.gathered
         bias = (slots[c.bias],) if c.bias >= 0 else ()
-        names, each = (X, W, Y, BIAS)[: 3 + len(bias)], gathered // len(rows)
+        names, each = (X, W, Y, BIAS)[: 3 + len(bias)], self.problem.row * c.w.dtype.bytes
         for n, (part, row) in enumerate((part, row) for part in range(c.parts) for row in range(len(rows))):
             w = slots[-1] + row * each if gathered else self._at(c.w, part)
             places = (self._at(c.x, part, rows[row]), w, self._at(c.y, part), *bias, slots[-1] + gathered)
@@ -286,6 +289,9 @@ class ConvolutionCall(LibraryCall):
 def _of_a_row(c: Convolution) -> Convolution:
     """For the first row of weights, which have to be without gaps: then no rows overlap."""
     x, y = (t._replace(steps=(*t.steps[:2], t.steps[-1])) for t in (c.x, c.y))
+    x = x._replace(apart=math.gcd(x.apart, *c.rows))  # as far as that divides, tensors are aligned
+    if len(c.rows) > 1:
+        c = c._replace(w=c.w._replace(first=0, apart=c.outputs * c.channels * c.taps[-1]))
     return c._replace(windows=c.windows[-1:], taps=c.taps[-1:], dilation=c.dilation[-1:], x=x, y=y)
 
 
