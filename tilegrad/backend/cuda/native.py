@@ -63,7 +63,6 @@ TABLE: dict[str, tuple[Any, ...]] = {
     "cuMemAllocAsync": (POINTER(c_uint64), words, handle),
     "cuMemFreeAsync": (c_uint64, handle),
     "cuMemHostAlloc": (out, words, word),
-    "cuMemFreeHost": (c_void_p,),
     "cuMemcpyHtoDAsync_v2": (c_uint64, c_void_p, words, handle),
     "cuMemcpyDtoHAsync_v2": (c_void_p, c_uint64, words, handle),
     "cuMemcpyDtoDAsync_v2": (c_uint64, c_uint64, words, handle),
@@ -298,9 +297,6 @@ class NativeDriver(Driver):
 
     def allocate_host(self, bytes: int) -> int:
         return self.made("cuMemHostAlloc", bytes, PORTABLE)
-
-    def free_host(self, address: int) -> None:
-        self.call("cuMemFreeHost", address)
 
     def to_device(self, target: int, source: int, bytes: int, stream: int) -> None:
         self.call("cuMemcpyHtoDAsync_v2", target, source, bytes, stream)
