@@ -16,11 +16,12 @@ from typing import Any, final
 
 import numpy as np
 
+from ..errors import ShapeError
 from ..ir.graph import TensorType, Value
 from ..ir.precision import Precision
-from ..ir.size import known
+from ..ir.size import Size, known
 from .arithmetic import add, mul
-from .broadcasting import reshape
+from .broadcasting import reshape, shown
 from .contraction import matmul
 from .movement import cat, narrow, squeeze, stack
 from .opaque import Opaque
@@ -54,6 +55,9 @@ class RecurrenceTangent(Opaque):
         return Sizes(known(self.x.shape[0], {}), known(units, {}), known(batch, {}))
 
     def infer(self) -> TensorType:
+        shapes = [x.shape for x in self.inputs]
+        if any(isinstance(extent, Size) for shape in shapes for extent in shape):
+            raise ShapeError(f"recurrence: the sizes {', '.join(map(shown, shapes))} must be known; take single steps")
         length, units, batch = self.sizes
         return self.x.type.with_shape(((2 if self.kind == "lstm" else 1) * length * units * batch,))
 
