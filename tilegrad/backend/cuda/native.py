@@ -148,7 +148,9 @@ class NativeDriver(Driver):
         try:
             self.library = ctypes.CDLL(LIBRARY)
         except OSError:
-            raise DeviceError(f"there is no NVIDIA driver here ({LIBRARY} is not found)") from None
+            raise DeviceError(
+                f"there is no NVIDIA driver here ({LIBRARY} is not found; TILEGRAD_CUDA=null compiles without one)"
+            ) from None
         asked = c_int()
         self.library.cuDriverGetVersion(byref(asked))
         self.version = asked.value
