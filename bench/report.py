@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,9 @@ HEAD = """# Performance
 Written by `make bench` from `{source}`; do not edit. Ratios are the best peer's time over ours: **more than 1 means
 that tilegrad is faster**. All contenders of a line ran in one run, each in a process of its own with {threads}
 threads, in alternating slices of 50 ms, the others stopped meanwhile. A ratio is the median of the ratios within each
-round, quartiles in brackets. Results were compared before any time counted, and a time above the machine's limit is
-refused. *Tuned* peers are PyTorch with malloc settings that keep memory (`bench/contenders/__init__.py`).
+round, quartiles in brackets; who is four times slower than the fastest sits out after three rounds. Results were
+compared before any time counted, and a time above the machine's limit is refused. *Tuned* peers are
+PyTorch with malloc settings that keep memory (`bench/contenders/__init__.py`).
 
 {machine}
 
@@ -76,6 +78,8 @@ def _table(result: dict[str, Any], reasons: dict[str, str]) -> str:
     lines, missed = [], []
     for name, records in result["workloads"].items():
         workload = WORKLOADS[name]
+        if workload.goal_with_unit and result["machine"]["limits"].get("amx"):
+            workload = replace(workload, goal=workload.goal_with_unit)
         for record in records:
             primary = record is records[0]
             reason = _missed(workload, record, reasons) if primary else ""

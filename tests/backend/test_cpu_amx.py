@@ -166,6 +166,48 @@ def test_what_is_computed_around_products() -> None:
         tg.set_float32_matmul_precision("highest")
 
 
+INTEGERS = {"int8": ("tdpbssd", -128, 127), "uint8": ("tdpbuud", 0, 255)}
+
+
+def integers(dtype: str, *shape: int) -> np.ndarray:
+    """The ends of the range more often than others."""
+    _, least, most = INTEGERS[dtype]
+    return np.clip(rng.integers(least - 40, most + 41, shape), least, most).astype(dtype)
+
+
+def integer_product(x: tg.Tensor, y: tg.Tensor, way: str) -> tg.Tensor:
+    return (x.T if way[0] == "t" else x).int() @ (y.T if way[1] == "t" else y).int()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("m, k, n", [(40, 77, 53), (33, 128, 32)])
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_of_eight_bits(dtype: str, m: int, k: int, n: int, way: str) -> None:
+    """No number is odd: there is only one way, and it is exact."""
+    x, y = integers(dtype, m, k), integers(dtype, k, n)
+    arrays = laid(x, y, way)
+    (launch,) = tg.explain(lambda x, y: integer_product(x, y, way), *map(tg.tensor, arrays)).kernels.launches
+    assert isinstance(launch, Launch)
+    found = np.zeros((m, n), np.int32)
+    UNIT.run(launch, [*arrays, found])
+    np.testing.assert_array_equal(found, x.astype(np.int32) @ y.astype(np.int32))
+    assert UNIT.products
+    made = Counter(re.findall(r"^\t(tdp\w+|ldtilecfg|tilerelease|vpmull\w)", assembly(launch), re.M))
+    assert set(made) == {INTEGERS[dtype][0], "ldtilecfg", "tilerelease"}
+
+
+@pytest.mark.skipif(not amx_permitted(), reason="AMX on and off are compared where there is AMX; it is not here")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_on_and_off(dtype: str, way: str) -> None:
+    for m, k, n in ((150, 700, 333), (512, 512, 512), (300, 5000, 64), (9, 40, 17)):
+        x, y = integers(dtype, m, k), integers(dtype, k, n)
+        for amx in (True, False):
+            with changed(amx=amx):
+                found = tg.jit(lambda x, y: integer_product(x, y, way))(*map(tg.tensor, laid(x, y, way)))
+            np.testing.assert_array_equal(found.numpy(), x.astype(np.int32) @ y.astype(np.int32))
+
+
 def test_small_products_are_left_to_vectors() -> None:
     x = np.zeros((4, 64), np.float32)
     assert "llvm.x86" not in lower(launch_of(x, x.T.copy(), "nn", "high").kernel, TARGET)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..ir import tile
-from ..ir.dtype import DType, bfloat16, float32
+from ..ir.dtype import DType, bfloat16, float32, int32
 from ..ir.graph import Value
 from ..ir.precision import BFLOAT16_PARTS, Precision
 from ..ir.scalar import Apply, Expr, Index, Read, Reduce, walk
@@ -60,7 +60,7 @@ def sides(flat: FlatGroup) -> Sides:
     dtypes = [e.dtype for e in _narrow(*factors[0])]
     bits = max(dtype.bits for dtype in dtypes)
     precision = precision_of(sums[0])
-    parts, products = _in_bfloat16(dtypes, precision)
+    parts, products = _in_unit(dtypes, precision)
     narrow = bits == 8 and (precision != "highest" or dtypes[0].is_integer)
     across = lying_across(factors[0], k) if (bits == 32 and precision == "high") or narrow else None
     turns = number_of(product(i.extent for i in flat.columns[:-1]))
@@ -68,9 +68,10 @@ def sides(flat: FlatGroup) -> Sides:
     return Sides(m, n, k, sums, factors, extents)
 
 
-def _in_bfloat16(dtypes: list[DType], precision: Precision) -> tuple[int, int]:
-    """Bfloat16 parts of a factor, and the products of them that one product is the sum of; 0 where it is not."""
-    if dtypes == [bfloat16, bfloat16]:
+def _in_unit(dtypes: list[DType], precision: Precision) -> tuple[int, int]:
+    """The parts of a factor in a matrix unit, and the products of them that one product is the sum of; 0 where it is
+    not made there."""
+    if dtypes in ([bfloat16, bfloat16], *([dtype, dtype] for dtype in SHORT[int32])):
         return 1, 1
     return BFLOAT16_PARTS[precision] if dtypes == [float32, float32] else (0, 0)
 

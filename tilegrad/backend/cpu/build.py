@@ -109,7 +109,7 @@ def takes_matrix_unit(kernel: Kernel) -> bool:
     """Whether products of a kernel are made in the matrix unit."""
     from .target import target
 
-    return target().matrix_unit and "llvm.x86.tdpbf16ps" in kernel_ir(kernel)
+    return target().matrix_unit and "llvm.x86.ldtilecfg" in kernel_ir(kernel)
 
 
 def kernel_assembly(kernel: Kernel) -> str:

@@ -4,6 +4,8 @@ A block is some rows by one to three vectors, as many as leave registers for the
 number by number: from panels (`packing.py`), or from where it lies if rows are few. The right one is read
 by vectors, from panels; for a few rows, for which packing does not pay, from where it lies. Blocks may reach beyond
 the result, which has room for that (`room_for`): so there is one block for all places, and little code.
+
+Integers of 8 bits are packed as pairs along k, of 16 bits each: processors multiply and add up two of them at a time.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from ....ir import tile as ir
-from ....ir.dtype import DType, uint8
+from ....ir.dtype import DType, int8, int32, uint8
 from .. import vectors
 from ..emit import I64, Type, Value, constant
 from ..target import Target
@@ -43,6 +45,13 @@ SIDE = 16
 """Rows and columns of a tile of the matrix unit."""
 ALIASED, LINE = 1024, 128
 """Bytes after which memory falls on the same places of a first cache again, or nearly; and what moves it on."""
+
+PAIRED = {
+    ("x86", 16): "llvm.x86.sse2.pmadd.wd",
+    ("x86", 32): "llvm.x86.avx2.pmadd.wd",
+    ("x86", 64): "llvm.x86.avx512.pmaddw.d.512",
+}
+"""What multiplies pairs of 16 bits and adds the two products, by architecture and bytes of a vector."""
 
 Line: TypeAlias = Callable[[Value], Value]
 """Gives the element of a row at some k."""
@@ -121,11 +130,20 @@ class _Dot:
         self.lanes = nests.target.lanes(self.dtype.bytes)
         self.m, self.n = out.shape
         self.k = self.e.types.of(x).shape[1]
+        self.multiply = self._multiplies_pairs(x, y)
+        self.k = self.k // 2 if self.multiply else self.k
         self.block = block_of(nests.target, self.dtype, out.shape)
         self.few = self.m <= nests.target.registers - 4
         self.left = self._laid(x, False) or self._packed_left(x)
         straight = self._own(y) or y if self._is_straight(y) else None
         self.right = self._laid(y, True) or straight or self._packed_right(y)
+
+    def _multiplies_pairs(self, x: ir.Tile, y: ir.Tile) -> str:
+        """What multiplies pairs of 16 bits and adds the two products, if such pairs are made of the operands."""
+        short = all(self.e.types.of(z).dtype in (int8, uint8) for z in (x, y))
+        if not short or self.dtype is not int32 or self.k % 2 or self.k < 2 * self.lanes:
+            return ""
+        return PAIRED.get((self.nests.target.architecture, self.nests.target.vector_bytes), "")
 
     def _own(self, x: ir.Tile) -> Memory | None:
         """Where a tile is kept as it is wanted, if it is."""
@@ -171,12 +189,12 @@ class _Dot:
         return x if self.e.types.of(x).dtype is self.dtype else ir.Cast(x, self.dtype)
 
     def _packed_left(self, x: ir.Tile) -> ir.Tile | Memory | Panels:
-        turned = across(self.e, x) if self.n > 2 * self.lanes else None
-        if turned is not None and not self.few:
+        turned = across(self.e, x) if self.n > 2 * self.lanes or self.multiply else None
+        if turned is not None and (not self.few or self.multiply):
             made = self._left_panels()
             pack(self.nests, made, self._converted(turned), self.m, self.lanes)
             return made
-        if turned is None and self._is_worth_turning(x):
+        if turned is None and (self.multiply or self._is_worth_turning(x)):
             made = self._left_panels()
             pack_turned(self.nests, made, self._converted(x), self.m, self.lanes)
             return made
@@ -190,7 +208,10 @@ class _Dot:
         return memory
 
     def _left_panels(self) -> Panels:
-        return panels(self.e, self.dtype, self.block.rows, self.k, self.m, self.lanes, "left")
+        return self._panels(self.block.rows, self.m, "left")
+
+    def _panels(self, width: int, extent: int, hint: str) -> Panels:
+        return panels(self.e, self.dtype, width, self.k, extent, self.lanes, hint, bool(self.multiply))
 
     def _is_worth_turning(self, x: ir.Tile) -> bool:
         """Whether a left operand that lies along k is packed: rows have too many addresses, or fall on each other."""
@@ -206,7 +227,7 @@ class _Dot:
         return all(n >= least for n, least in zip((self.m, self.k, self.n), LARGE, strict=True))
 
     def _packed_right(self, y: ir.Tile) -> Panels:
-        made = panels(self.e, self.dtype, self.block.wide * self.lanes, self.k, self.n, self.lanes, "right")
+        made = self._panels(self.block.wide * self.lanes, self.n, "right")
         self.e.begin()
         turned = across(self.e, y, self.lanes if self.k % self.lanes == 0 else 0)
         if turned is None:
@@ -328,4 +349,8 @@ class _Dot:
     def _added(self, x: Value, y: Value, total: Value) -> Value:
         if self.dtype.is_float:
             return self.b.intrinsic("fma", x, y, total)
+        if self.multiply:
+            type = Type("i16", 2 * self.lanes)
+            halves = [self.b.pure(f"bitcast {z.type} {z} to {type}", type, (z,)) for z in (x, y)]
+            return self.b.op("add", self.b.call(self.multiply, total.type, *halves), total)
         return self.b.op("add", self.b.op("mul", x, y), total)
