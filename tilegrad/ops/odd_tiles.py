@@ -59,7 +59,7 @@ def restored(PARAMETERS):
     else:
         place = tl.arange(0, COUNT)
         begin = BEGIN + (place // SIDE) * ROW + (place % SIDE) * COLUMN
-        total = tl.zeros((COUNT, BLOCK), tl.float32)
+        total = tl.zeros((COUNT, BLOCK), DTYPE)
         for n in range(0, TERMS):
             at = (n % AREA) // TAPS * ROW + n % TAPS * COLUMN + n // AREA
             elements = tl.load(lying + (begin + at))
@@ -71,8 +71,11 @@ def restored(PARAMETERS):
 
 @final
 class OddTiles(Opaque):
-    """1 for tiles that are odd, else 0. `sums` (groups, images, rows, columns) are those of magnitudes, `weight` is that
-    of all weights; `squares` are (groups, images, tiles, tiles) of `side` elements, with windows of `taps`."""
+    """1 for tiles that are odd, else 0.
+
+    `sums` (groups, images, rows, columns) are those of magnitudes, `weight` is that of all weights; `squares` are
+    (groups, images, tiles, tiles) of `side` elements, with windows of `taps`.
+    """
 
     differentiable = False
     sums: Value
@@ -136,7 +139,8 @@ class Restored(Opaque):
     """Squares of products, transformed back; where a tile is `odd`, sums of elements times weights.
 
     `x`, `matrix`, `squares`, `lanes`, `given`, `made` and `shape_made` are those of `Transformed`; `lying` has the
-    elements, channels last, `begins` where those of a tile are, `w` is (groups, outputs, channels, taps, taps)."""
+    elements, channels last, `begins` where those of a tile are, `w` is (groups, outputs, channels, taps, taps).
+    """
 
     differentiable = False
     x: Value
@@ -182,15 +186,23 @@ class Restored(Opaque):
 
         where, block = where_is("square", self.squares), min(BLOCK, self.lanes)
         side, begins = len(self.matrix), self.begins
-        words = {
-            **{"BLOCK": block, "LAST": self.lanes - block, "READ": self.given.lane, "STORED": self.made.lane},
+        places = {
             "GIVEN": offset(where, self.given.squares, "square * 0"),
             "MADE": offset(where, self.made.squares, "square * 0"),
             "BEGIN": offset(where, begins.squares, "square * 0"),
             "WEIGHTS": f"({where[0]}) * {self.lanes * self._terms()}",
-            **{"COUNT": side * side, "SIDE": side, "TAPS": self.taps, "AREA": self.taps**2, "TERMS": self._terms()},
-            **{"ROW": begins.row, "COLUMN": begins.column, "MADE_ROW": self.made.row, "MADE_COLUMN": self.made.column},
         }
+        steps = {
+            "READ": self.given.lane,
+            "STORED": self.made.lane,
+            "ROW": begins.row,
+            "COLUMN": begins.column,
+            "MADE_ROW": self.made.row,
+            "MADE_COLUMN": self.made.column,
+        }
+        counts = {"COUNT": side * side, "SIDE": side, "TAPS": self.taps, "AREA": self.taps**2, "TERMS": self._terms()}
+        lanes = {"BLOCK": block, "LAST": self.lanes - block, "DTYPE": f"tl.{self.x.dtype}"}
+        words = {**places, **steps, **counts, **lanes}
         text = filled(RESTORED, {"LINES": "\n".join(lines_of(self.matrix, self.given, self.made))}, words)
         types = {"x": self.x.type, "odd": self.odd.type, "lying": self.lying.type, "w": self.w.type}
         grid = (Tiles(self.lanes, block), Tiles(product(self.squares), 1))

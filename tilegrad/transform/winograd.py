@@ -1,16 +1,18 @@
-"""Convolutions with 3 x 3 taps as products of fewer numbers, where that is faster and less than float32 will do.
+"""Convolutions with 3 x 3 or 5 x 5 taps as products of fewer numbers, where that is faster.
 
 Windows that overlap have products in common (Winograd, 1980; Lavin and Gray, 2016). Of 6 x 6 elements and 9 taps, 4 x 4
-results take 36 products instead of 144, if both are transformed before and the products after them: they are values of
-polynomials at six points, of which products are those of the values. So a convolution becomes 36 products of matrices,
-(tiles, channels) times (channels, outputs), and the two others of `ops/convolution.py` in the same way:
+results take 36 products instead of 144, of 25 taps, 2 x 2 results take 36 instead of 100, if both are transformed
+before and the products after them: they are values of polynomials at six points, of which products are those of the
+values. So a convolution becomes 36 products of matrices, (tiles, channels) times (channels, outputs), and the two
+others of `ops/convolution.py` in the same way:
 
     Convolve        y = R' (L x L' * U w U') R        with 4 results of 6 elements and 3 taps
     ConvolveBack    the same of turned weights
     ConvolveWeight  w of x and y: as above with 3 results of 6 elements and 4 "taps", summed over tiles
 
-The points 0, 3/4, -3/4, 3/2, -3/2 and infinity have half the error of 0, 1, -1, 2, -2 and infinity. What elements of
-different sizes, or infinities, do to each other within a tile is why products at `highest` are left alone.
+The points 0, 3/4, -3/4, 3/2, -3/2 and infinity have half the error of 0, 1, -1, 2, -2 and infinity. Elements of a tile
+share their errors: at `highest`, tiles whose elements are not of a size, or not finite, are summed directly
+(`ops/odd_tiles.py`), and weights' gradients, to which all tiles are added, are as they were.
 """
 
 from __future__ import annotations
@@ -174,9 +176,7 @@ def _odd(lying: Value, w: Value, squares: tuple[int, ...], begins: Places, taps:
     """Which tiles have to be summed directly."""
     sums, weight = reduce_sum(absolute(lying), (4,)), reduce_sum(absolute(_as_it_lies(w)))
     channels = _number(lying.shape[4])
-    apart = Places(
-        tuple([n // channels for n in begins.squares]), begins.row // channels, begins.column // channels, 1
-    )
+    apart = Places(tuple([n // channels for n in begins.squares]), begins.row // channels, begins.column // channels, 1)
     return OddTiles(sums, weight, squares, apart, SIDE, taps)
 
 
