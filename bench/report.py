@@ -54,6 +54,15 @@ ON_A_MATRIX_UNIT = """
 From `{source}`. {machine}
 
 """
+TUNED = """
+## A first run, and a tuned one
+
+Without a `kernels.lock` the cost model chooses. The ratio is the time of that over the time with what
+`tg.jit(tune=...)` found in so many seconds: at most **1.3** is wanted. From `{source}`.
+
+| workload | size | tuned for | untuned over tuned | what the tuner found |
+| --- | --- | --- | --- | --- |
+"""
 COLUMNS = """| workload | size | goal | ratio | best peer | goal, tuned | ratio, tuned | of the limit | |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 """
@@ -63,6 +72,8 @@ def page(result: dict[str, Any], source: str) -> str:
     """The page about one machine, with what the newest records of others say."""
     head = HEAD.format(source=source, threads=result["machine"]["threads"], machine=_machine(result))
     text = head + _table(result, REASONS)
+    for file in sorted((ROOT / "bench" / "results").glob("tuned-cpu-2*.json"))[-1:]:
+        text += TUNED.format(source=file.relative_to(ROOT)) + tuned_rows(json.loads(file.read_text()))
     for file in sorted((ROOT / "bench" / "results").glob("cpu-amx-*.json"))[-1:]:
         other = json.loads(file.read_text())
         text += ON_A_MATRIX_UNIT.format(source=file.relative_to(ROOT), machine=_machine(other))
@@ -88,6 +99,18 @@ def _table(result: dict[str, Any], reasons: dict[str, str]) -> str:
                 missed.append(f"- **{workload.title}**: {reason}")
     text = COLUMNS + "\n".join(lines) + "\n" + _streams(result)
     return text + ("\n### Goals that are missed\n\n" + "\n".join(missed) + "\n" if missed else "")
+
+
+def tuned_rows(result: dict[str, Any]) -> str:
+    """What `bench.tuned` measured."""
+    lines = []
+    for name, records in result["workloads"].items():
+        for record in records:
+            workload, ratio = WORKLOADS[name], record["ratios"].get("tilegrad-untuned")
+            shown = f"{ratio['median']:.2f} [{ratio['first']:.2f}, {ratio['third']:.2f}]" if ratio else "not measured"
+            size = workload.label(tuple(record["size"]))
+            lines.append(f"| {workload.title} | {size} | {record['budget']} | {shown} | {record['said']} |\n")
+    return "".join(lines)
 
 
 def _streams(result: dict[str, Any]) -> str:

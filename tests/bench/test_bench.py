@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench import machine, report, run, turns
+from bench import machine, report, run, tuned, turns
 from bench.contenders import CONTENDERS
 from bench.gpu_report import gpu_part, networks_part
 from bench.workloads import ALL, WORKLOADS, find
@@ -188,3 +188,16 @@ def test_training_steps_come_from_the_newest_record_that_has_them(tmp_path: Any)
     assert "gpt2" not in found
     (tmp_path / "h200-networks-2026-11-22.json").unlink()
     assert "missed" in networks_part(tmp_path)
+
+
+def test_tuned_rows() -> None:
+    """The page says how far a first run is from a tuned one."""
+    ratio = {"median": 1.084, "first": 1.0, "third": 1.2}
+    record = {"size": [64], "budget": "20s", "said": "9 of 9 kernels tuned", "ratios": {"tilegrad-untuned": ratio}}
+    rows = report.tuned_rows({"workloads": {"wide": [record, record | {"size": [512], "ratios": {}}]}})
+    first, second = rows.splitlines()
+    assert "| 64 | 20s | 1.08 [1.00, 1.20] | 9 of 9 kernels tuned |" in first
+    assert "| 512 | 20s | not measured |" in second
+    for name in tuned.MAIN:
+        assert find(name)
+    assert {"tilegrad", "tilegrad-untuned"} <= {c.name for c in CONTENDERS}

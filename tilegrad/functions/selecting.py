@@ -316,8 +316,10 @@ def unique(
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """Rows with a 1 where the index says."""
     x = value_of(input, "one_hot")
+    if num_classes < 0 and not x.type.count:
+        raise ArgumentError("one_hot: nothing says how many classes there are: give num_classes")
     if num_classes < 0:
-        num_classes = int(array_of(wrap(cast(x, int64)).max())) + 1 if x.type.count else 0  # type: ignore[arg-type]
+        num_classes = int(array_of(wrap(cast(x, int64)).max())) + 1  # type: ignore[arg-type]
     if x.type.count:
         check_index(x, num_classes, -1, "one_hot", from_end=False)
     return wrap(selection.one_hot(x, num_classes))

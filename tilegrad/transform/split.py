@@ -66,7 +66,10 @@ def parts_of(value: Reduction, grain: Grain) -> int:
     assert type(extent) is int
     along = value.x.type.rank - 1 in value.axes
     if results <= (min(grain.few_results, grain.few_rows * grain.workers) if along else grain.few_results):
-        return grain.parts if count >= grain.long and extent >= 2 * grain.parts else 1
+        if count < grain.long or extent < 2 * grain.parts:
+            return 1
+        streams = -(-count // grain.longest_row) if along and grain.streams > 1 else 1
+        return max(grain.parts, min(1 << (streams - 1).bit_length(), extent // 2))
     beside = 1 if along else min(results, grain.beside)
     if count * beside < grain.long:
         return 1

@@ -16,10 +16,10 @@ from typing import NamedTuple, TypeAlias
 from ....ir import tile as ir
 from ....ir.dtype import DType, int8, int32, uint8
 from .. import vectors
-from ..emit import I64, Type, Value, constant
+from ..emit import I64, PTR, Type, Value, constant
 from ..target import Target
 from . import amx
-from .elements import Memory, defined
+from .elements import At, Memory, defined
 from .nests import Nests
 from .packing import Panels, across, pack, pack_turned, panels, panels_at
 
@@ -42,6 +42,8 @@ APART = 64
 products that are added up one after another."""
 AHEAD, FETCHED = 128, 64
 """Turns in which the next block of the result comes to the first cache, at least; and how many bytes come at a time."""
+SOON = 32
+"""Turns in which what finishes a block comes to the first cache, at least."""
 MANY = 16
 """Vectors of a row among which one that is computed in vain does not matter."""
 SIDE = 16
@@ -66,6 +68,17 @@ class Block(NamedTuple):
     rows: int
     wide: int
     tail: int = 0
+
+
+class Finish(NamedTuple):
+    """What is done with a product, block by block, instead of keeping it."""
+
+    at: Callable[[At, int, Value], None]
+    """Takes a vector of it, at a position."""
+    dear: bool
+    """Whether that is too much to be written out for all vectors of a block."""
+    loads: tuple[ir.Load, ...]
+    """What it reads."""
 
 
 def block_of(target: Target, dtype: DType, shape: tuple[int, ...]) -> Block:
@@ -124,6 +137,13 @@ def dot(nests: Nests, out: Memory, x: ir.Dot) -> None:
         _Dot(nests, out, y, z).write(fresh)
     else:
         amx.dot(nests, out, (y, z), form, not fresh, lambda: _Dot(nests, out, y, z).write(fresh))
+
+
+def finished(nests: Nests, x: ir.Dot, finish: Finish) -> None:
+    """The product, from nothing, of which each block is finished as soon as it is computed."""
+    t = nests.e.types.of(x)
+    nowhere = Memory(Value("null", PTR), t.dtype, t.shape)
+    _Dot(nests, nowhere, x.x, x.y).finish(finish)
 
 
 class _Dot:
@@ -262,11 +282,91 @@ class _Dot:
         first, width = e.place(self.out, [row, column]), (self.out.room or self.out.shape)[1]
         steps = [r * width + v * self.lanes for r in range(rows) for v in range(wide)]
         places = [b.offset(first, self.out.element, constant(step, I64)) for step in steps]
-        zero = constant(0.0 if self.dtype.is_float else 0, vectors.lanes_type(self.dtype, self.lanes))
         apart = not fresh and self.k >= APART
-        sums = [zero if fresh or apart else self._result(at) for at in places]
+        sums = [self._zero if fresh or apart else self._result(at) for at in places]
         if self.k >= AHEAD:
             self._fetch(first, [step + rows * width for step in steps])
+        sums = self._sums(row, column, rows, wide, sums)
+        e.begin()
+        for at, value in zip(places, sums, strict=True):
+            if apart:
+                value = b.op("fadd" if self.dtype.is_float else "add", self._result(at), value)
+            e.write(at, vectors.to_memory(b, value, self.dtype), self.dtype.bytes, None)
+
+    @property
+    def _zero(self) -> Value:
+        return constant(0.0 if self.dtype.is_float else 0, vectors.lanes_type(self.dtype, self.lanes))
+
+    def finish(self, finish: Finish) -> None:
+        """The blocks of the result, none of which reaches beyond it."""
+        rows, wide, _ = self.block
+        width = wide * self.lanes
+        self.buffer = self.e.allocate(self.dtype, (rows, width), "block") if finish.dear else None
+        end = self.n // width * width
+        if end:
+            outer = self.nests.loop("n", 0, end, width)
+            self._down(finish, outer.index, wide, None)
+            self.b.close_loop(outer)
+        if self.n > end:
+            left = self.n - end
+            self._down(finish, constant(end, I64), -(-left // self.lanes), left % self.lanes or None)
+
+    def _down(self, finish: Finish, column: Value, wide: int, partial: int | None) -> None:
+        """The blocks below each other; of the last vector of each only some lanes may exist."""
+        rows = self.block.rows
+        end = self.m // rows * rows
+        if end:
+            inner = self.nests.loop("m", 0, end, rows)
+            self._finished(finish, (inner.index, column), (rows, wide), partial)
+            self.b.close_loop(inner)
+        if self.m > end:
+            self._finished(finish, (constant(end, I64), column), (self.m - end, wide), partial)
+
+    def _finished(self, finish: Finish, at: tuple[Value, Value], size: tuple[int, int], partial: int | None) -> None:
+        b, e, (row, column), (rows, wide) = self.b, self.e, at, size
+        e.begin()
+        if self.k >= SOON:
+            self._ask(finish, row, column, rows)
+        sums = self._sums(row, column, rows, wide, [self._zero] * (rows * wide))
+        e.begin()
+
+        def one(row: Value, v: int, value: Value) -> None:
+            e.active = partial if v == wide - 1 else None
+            finish.at([row, b.op("add", column, constant(v * self.lanes, I64))], self.lanes, value)
+            e.active = None
+
+        with e.vectors_begin_evenly():
+            if self.buffer is None:
+                for n, value in enumerate(sums):
+                    one(b.op("add", row, constant(n // wide, I64)), n % wide, value)
+            else:
+                for n, value in enumerate(sums):
+                    e.keep(
+                        self.buffer, [constant(n // wide, I64), constant(n % wide * self.lanes, I64)], value, self.lanes
+                    )
+                e.begin()
+                loop = self.nests.loop("r", 0, rows, 1)
+                for v in range(wide):
+                    value = e.load(self.buffer, [loop.index, constant(v * self.lanes, I64)], self.lanes)
+                    one(b.op("add", row, loop.index), v, value)
+                b.close_loop(loop)
+        e.begin()
+
+    def _ask(self, finish: Finish, row: Value, column: Value, rows: int) -> None:
+        """Has what is read when a block is finished brought to the first cache, while it is computed."""
+        name = "llvm.prefetch.p0"
+        self.b.declarations.setdefault(name, f"declare void @{name}(ptr, i32, i32, i32)")
+        for x in finish.loads:
+            if self.e.step(x.pointer) == 1 and self.e.step(x.pointer, -2) != 0:
+                for r in range(rows):
+                    place = [self.b.op("add", row, constant(r, I64)), column]
+                    self.b.effect(
+                        f"call void @{name}(ptr {self.e.of(x.pointer, place, 0, self.dtype)}, i32 0, i32 3, i32 1)"
+                    )
+
+    def _sums(self, row: Value, column: Value, rows: int, wide: int, sums: list[Value]) -> list[Value]:
+        """The sums of a block, after all k."""
+        b, e = self.b, self.e
         lines = [self._line(row, r) for r in range(rows)]
         beside = [self._right(column, v * self.lanes) for v in range(wide)]
         together = self.k // UNROLLED * UNROLLED
@@ -281,11 +381,7 @@ class _Dot:
         for u in range(together, self.k):
             e.memo = {}
             sums = self._step_on(lines, beside, constant(u, I64), sums)
-        e.begin()
-        for at, value in zip(places, sums, strict=True):
-            if apart:
-                value = b.op("fadd" if self.dtype.is_float else "add", self._result(at), value)
-            e.write(at, vectors.to_memory(b, value, self.dtype), self.dtype.bytes, None)
+        return sums
 
     def _fetch(self, first: Value, steps: list[int]) -> None:
         """Has the next block of the result brought to the first cache, while this one is computed."""
