@@ -19,6 +19,7 @@ from .. import vectors
 from ..emit import I64, PTR, Type, Value, constant
 from ..target import Target
 from . import amx
+from .ahead import ask, wanted
 from .elements import At, Memory, defined
 from .nests import Nests
 from .packing import Panels, across, pack, pack_turned, panels, panels_at
@@ -159,6 +160,7 @@ class _Dot:
         self.few = self.m <= nests.target.registers - 4
         self.left = self._laid(x, False) or self._packed_left(x)
         straight = self._own(y) or y if self._is_straight(y) else None
+        self.soon = wanted(self.e, (x, y)) if self.k >= AHEAD else []
         self.right = self._laid(y, True) or straight or self._packed_right(y)
 
     def _multiplies_pairs(self, x: ir.Tile, y: ir.Tile) -> str:
@@ -284,6 +286,7 @@ class _Dot:
         places = [b.offset(first, self.out.element, constant(step, I64)) for step in steps]
         apart = not fresh and self.k >= APART
         sums = [self._zero if fresh or apart else self._result(at) for at in places]
+        self._ask_ahead(row, column)
         if self.k >= AHEAD:
             self._fetch(first, [step + rows * width for step in steps])
         sums = self._sums(row, column, rows, wide, sums)
@@ -292,6 +295,16 @@ class _Dot:
             if apart:
                 value = b.op("fadd" if self.dtype.is_float else "add", self._result(at), value)
             e.write(at, vectors.to_memory(b, value, self.dtype), self.dtype.bytes, None)
+
+    def _ask_ahead(self, row: Value, column: Value) -> None:
+        """Has some of what the next turn takes brought to the second cache."""
+        if not self.soon:
+            return
+        b, width = self.b, self.block.wide * self.lanes
+        rows, columns = -(-self.m // self.block.rows), -(-self.n // width)
+        number = b.op("mul", b.op("udiv", column, constant(width, I64)), constant(rows, I64))
+        number = b.op("add", number, b.op("udiv", row, constant(self.block.rows, I64)))
+        ask(self.e, self.soon, number, rows * columns)
 
     @property
     def _zero(self) -> Value:
@@ -311,18 +324,18 @@ class _Dot:
             left = self.n - end
             self._down(finish, constant(end, I64), -(-left // self.lanes), left % self.lanes or None)
 
-    def _down(self, finish: Finish, column: Value, wide: int, partial: int | None) -> None:
+    def _down(self, finish: Finish, column: Value, wide: int, short: int | None) -> None:
         """The blocks below each other; of the last vector of each only some lanes may exist."""
         rows = self.block.rows
         end = self.m // rows * rows
         if end:
             inner = self.nests.loop("m", 0, end, rows)
-            self._finished(finish, (inner.index, column), (rows, wide), partial)
+            self._finished(finish, (inner.index, column), (rows, wide), short)
             self.b.close_loop(inner)
         if self.m > end:
-            self._finished(finish, (constant(end, I64), column), (self.m - end, wide), partial)
+            self._finished(finish, (constant(end, I64), column), (self.m - end, wide), short)
 
-    def _finished(self, finish: Finish, at: tuple[Value, Value], size: tuple[int, int], partial: int | None) -> None:
+    def _finished(self, finish: Finish, at: tuple[Value, Value], size: tuple[int, int], short: int | None) -> None:
         b, e, (row, column), (rows, wide) = self.b, self.e, at, size
         e.begin()
         if self.k >= SOON:
@@ -331,7 +344,7 @@ class _Dot:
         e.begin()
 
         def one(row: Value, v: int, value: Value) -> None:
-            e.active = partial if v == wide - 1 else None
+            e.active = short if v == wide - 1 else None
             finish.at([row, b.op("add", column, constant(v * self.lanes, I64))], self.lanes, value)
             e.active = None
 

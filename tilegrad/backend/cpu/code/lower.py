@@ -344,7 +344,11 @@ class Lowering:
         match loop.start, loop.stop:
             case ir.Literal(int() as first), ir.Literal(int() as end) if loop.index not in self.assigned:
                 e.ranges.counts(loop.index, first, end)
+        before, e.following = e.following, None
+        if loop.index not in self.assigned:
+            e.following = (loop.index, b.op("add", opened.index, step))
         self._block(loop.body)
+        e.following = before
         b.close_loop(opened)
 
     def _while(self, condition: ir.Tile, body: Sequence[ir.Statement]) -> None:
@@ -392,7 +396,7 @@ class Lowering:
         match x:
             case ir.Dot(_, _, accumulator):
                 added = accumulator.name if isinstance(accumulator, ir.Name) and id(x) in self.in_place else ""
-                out = self.memory(added, t.dtype, t.shape, False) if added in self.summed else None
+                out = self.memory(added, t.dtype, t.shape, False) if id(x) in self.first else self.e.memory.get(added)
                 out = out or self.e.allocate(t.dtype, t.shape, "dot", room=room_for(self.target, t.dtype, t.shape))
                 dot(self.nests, out, ir.Dot(x.x, x.y, None, x.precision) if id(x) in self.first else x)
             case ir.Reduce(fn, y, axis):

@@ -63,6 +63,8 @@ class Reads:
         self.before: set[str] = set()
         """In what is computed before."""
         self.loads: list[ir.Load] = []
+        self.seen: set[str] = set()
+        """Names that stand for expressions: each is looked into once."""
 
     def note(self, x: ir.Tile) -> None:
         if isinstance(x, ir.Literal):
@@ -70,7 +72,9 @@ class Reads:
         match x:
             case ir.Name(name):
                 if name in self.e.lazy:
-                    self.note(self.e.lazy[name])
+                    if name not in self.seen:
+                        self.seen.add(name)
+                        self.note(self.e.lazy[name])
                 else:
                     (self.here if self.e.types.of(x).shape == self.shape else self.elsewhere).add(name)
             case ir.Apply() | ir.Cast() | ir.Bitcast() if not self.e.types.of(x).pointer:
