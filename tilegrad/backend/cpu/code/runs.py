@@ -63,18 +63,17 @@ class Reads:
         self.before: set[str] = set()
         """In what is computed before."""
         self.loads: list[ir.Load] = []
-        self.seen: set[str] = set()
-        """Names that stand for expressions: each is looked into once."""
+        self._noted: set[int] = set()
 
     def note(self, x: ir.Tile) -> None:
-        if isinstance(x, ir.Literal):
+        """Once for each expression: expressions share what they consist of."""
+        if isinstance(x, ir.Literal) or id(x) in self._noted:
             return
+        self._noted.add(id(x))
         match x:
             case ir.Name(name):
                 if name in self.e.lazy:
-                    if name not in self.seen:
-                        self.seen.add(name)
-                        self.note(self.e.lazy[name])
+                    self.note(self.e.lazy[name])
                 else:
                     (self.here if self.e.types.of(x).shape == self.shape else self.elsewhere).add(name)
             case ir.Apply() | ir.Cast() | ir.Bitcast() if not self.e.types.of(x).pointer:
