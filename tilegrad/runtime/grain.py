@@ -42,8 +42,8 @@ class Products(NamedTuple):
     """Bytes in whose multiples operands lie that are copied while products are computed, without a look at each
     element: convolutions are laid out for it; 0: operands are computed as they are packed."""
     transformed: int = 0
-    """Channels from which on convolutions with 3 x 3 taps may be products of transformed tiles, where less than
-    float32 is asked for; 0: they are not."""
+    """Channels from which on convolutions with 3 x 3 or 5 x 5 taps may be products of transformed tiles; 0: they are
+    not."""
 
 
 class Grain(NamedTuple):

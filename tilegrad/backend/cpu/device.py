@@ -134,7 +134,7 @@ class CpuDevice(Device):
         usual = few_large(threads(), second, machine.first_cache, machine.lanes(4), machine.registers)
         if machine.matrix_unit:
             return usual._replace(unit=MATRIX_UNIT)
-        # no unit computes less exact products faster, but convolutions with 3 x 3 taps can do with fewer of them
+        # no unit computes less exact products faster, but some convolutions can do with fewer of them
         return usual._replace(products=usual.products._replace(transformed=48))
 
     @property

@@ -34,6 +34,8 @@ from .sums import added_in_place
 
 LOOPS = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
 """Expressions that need loops of their own."""
+LONGEST = 50
+"""Statements of a block in which runs are looked for: each statement is compared with those before it."""
 CHEAP = 6
 """Functions of an expression that is rather evaluated twice than kept."""
 MOST_STACK = 4 << 20
@@ -174,7 +176,8 @@ class Lowering:
                 return self._block(rest)
             if self._begins_a_sum(statement, body[done:]):
                 continue
-            taken = 0 if isinstance(self.kernel, Packing) else do_run(self, body[done - 1 - len(more) :])
+            short = len(body) <= LONGEST and not isinstance(self.kernel, Packing)
+            taken = do_run(self, body[done - 1 - len(more) :]) if short else 0
             if taken:
                 return self._block(body[done - 1 - len(more) + taken :])
             for root in (r for s in (statement, *more) for r in roots(s)):

@@ -63,10 +63,13 @@ class Reads:
         self.before: set[str] = set()
         """In what is computed before."""
         self.loads: list[ir.Load] = []
+        self._noted: set[int] = set()
 
     def note(self, x: ir.Tile) -> None:
-        if isinstance(x, ir.Literal):
+        """Once for each expression: expressions share what they consist of."""
+        if isinstance(x, ir.Literal) or id(x) in self._noted:
             return
+        self._noted.add(id(x))
         match x:
             case ir.Name(name):
                 if name in self.e.lazy:
@@ -133,6 +136,8 @@ def _may_be_finished(of: Lowering, s: ir.Assign) -> bool:
     x = s.value
     if not isinstance(x, ir.Dot) or not (x.accumulator is None or id(x) in of.first) or 0 in of.e.types.of(x).shape:
         return False
+    if of.target.vector_bytes == 64 and of.e.types.of(x).shape[1] <= of.target.lanes(4):
+        return False  # one such vector wide: an LSTM's step took 1.5 times as long
     return of.nests.plain or amx.form_of(of.target, of.e.types, x) is None
 
 
