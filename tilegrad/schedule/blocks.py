@@ -230,6 +230,8 @@ def _time(extents: Sized, grain: Grain, height: int, width: int) -> float:
         products = rows * columns / limits.rate
         products *= 1.03 if width > limits.columns / 2 else 1.0  # operands and result no longer share the second cache
     around = height * width / 4 + limits.start
-    if limits.load and height * width <= limits.area:  # two share a worker: while one stores, the other multiplies
+    if limits.load and height * width > limits.area and height <= limits.stay:  # operands of the next one come meanwhile
+        around *= 0.45
+    elif limits.load and height * width <= limits.area:  # two share a worker: while one stores, the other multiplies
         around *= 0.8
     return (most + limits.late) * (k * (products + (width + height) * limits.pack) + around)

@@ -115,7 +115,7 @@ class _Trial:
         count = len(kernel.parameters)
         grid = (*extents, 1, 1, 1)[:3]
         values = [*(b.address for b in self.buffers[:count]), *grid]
-        blocks = grid[0] * grid[1] * grid[2]
+        blocks = function.blocks(grid[0] * grid[1] * grid[2], device.properties.multi_processor_count)
         self.ours = KernelCall(
             kernel.name, function.handle, blocks, function.threads, function.shared, values, function.maps
         )

@@ -62,7 +62,7 @@ class NullDriver(Driver):
             return super().built(kernel, architecture)
         except DeviceError:
             code = lower(kernel, architecture)
-            return Built(code.name, code.text, b"", code.threads, code.shared, 0, 0, architecture)
+            return Built(code.name, code.text, b"", code.threads, code.shared, 0, 0, architecture, code.maps, code.resident)
 
     def device_count(self) -> int:
         return 1

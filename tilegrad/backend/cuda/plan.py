@@ -209,9 +209,10 @@ class _Planner:
     def _launch(self, step: Launch) -> None:
         kernel, function = step.kernel, self.functions[step.kernel.digest()]
         extents = [tiles.count(self.sizes) for tiles in step.grid]
-        blocks = math.prod(extents)
-        if blocks == 0:
+        instances = math.prod(extents)
+        if instances == 0:
             return  # nothing to compute: an axis has no elements
+        blocks = function.blocks(instances, self.limits.multi_processor_count)
         check_launch(self.limits, kernel.name, blocks, function.threads, function.shared, 0, kernel.origin)
         numbers = [0 if isinstance(a, str) else known(a, self.sizes) for a in step.arguments]
         values = [*numbers, *(*extents, 1, 1, 1)[:3]]
@@ -225,7 +226,7 @@ class _Planner:
         loaded = [named[name] for name in named if name in found.loaded]
         stored = [named[name] for name in named if name in found.stored]
         slots = [(slot, a) for slot, a in enumerate(step.arguments) if isinstance(a, str)]
-        self._add(call, kernel.origin, slots, loaded, stored, blocks * step.work, step)
+        self._add(call, kernel.origin, slots, loaded, stored, instances * step.work, step)
 
     def _copy(self, source: str, target: str) -> None:
         bytes = self._bytes(source)

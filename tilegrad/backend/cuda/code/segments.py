@@ -21,6 +21,7 @@ from ....ir.tile_access import walk
 from ....ir.tile_types import TileType
 from . import functions
 from .across import COMBINE, neutral, reduce_threads, scan_threads, wide
+from .dot_exchange import begin_exchange, exchanged, is_exchanged, unrounded
 from .dot_store import Staged, staged, write_staged
 from .elements import Kept, View, fits
 from .functions import MEMORY, TYPES, Text, literal
@@ -79,6 +80,8 @@ class Segment:
         self.indices = low.indices(layout)
         self.totals: dict[str, str] = {}
         self.staged: dict[int, Staged] = {}
+        self.words: dict[int, str] = {}
+        """Of stores whose values are exchanged by lanes: where these are kept for it."""
 
     def write(self) -> None:
         low = self.low
@@ -96,7 +99,8 @@ class Segment:
                 self._declare(m)
         stores = [m for m in self.members if isinstance(m, ir.Store)]
         if not copied:  # what this loop reads would lie where it puts what it stores
-            self.staged = staged(low, stores, self.layout)
+            self.words = {id(m): begin_exchange(low, m) for m in stores if is_exchanged(low, m, self.layout)}
+            self.staged = staged(low, [m for m in stores if id(m) not in self.words], self.layout)
         self._loop()
         if self.staged:
             low.meet()
@@ -390,6 +394,11 @@ class Segment:
         if id(store) in self.staged:
             self._store_staged(store, t, owners, self.staged[id(store)])
             return
+        if id(store) in self.words:
+            values = self._values(store, t, rounded=False)
+            for line in exchanged(self.low, store, self.layout, self.words[id(store)], values, self.view):
+                self.stores.add(line)
+            return
         if self._is_vector(store.pointer):
             self._store_vector(store, t, owners)
             return
@@ -433,7 +442,7 @@ class Segment:
         self.lanes.add(f"{called}[v] = {self._at(store.mask, TileType(bool_))};")
         self.stores.add(f"{guard}write_masked({pointer}, {values}, {called});")
 
-    def _values(self, store: ir.Store, t: TileType) -> str:
+    def _values(self, store: ir.Store, t: TileType, rounded: bool = True) -> str:
         """An array with what a vector of memory becomes."""
         if isinstance(store.value, ir.Name):
             kept = self.elements.kept.get(store.value.name)
@@ -445,7 +454,8 @@ class Segment:
         )
         called = self.low.names.fresh(f"{base}_out".replace("__", "_"))
         self.loads.add(f"{TYPES[t.dtype.name]} {called}[{self.layout.width}];")
-        self.lanes.add(f"{called}[v] = {self._at(store.value, t)};")
+        value = self._at(store.value, t)
+        self.lanes.add(f"{called}[v] = {value if rounded else unrounded(value)};")
         return called
 
     # --- reductions ------------------------------------------------------------------------------
