@@ -7,13 +7,10 @@ import pytest
 from tests.backend.cuda.test_code import own_text
 from tests.backend.cuda.test_dot import ORDERS, compiled, product
 from tilegrad.backend.cuda.build import built
-from tilegrad.backend.cuda.code.dot_stay import TURNS
-from tilegrad.backend.cuda.code.lower import lower, most_shared
+from tilegrad.backend.cuda.code.lower import lower
 from tilegrad.backend.cuda.functions import Function
 from tilegrad.ir.tile import Kernel
 from tilegrad.ir.tile_parser import parse
-
-TILES = ((128, 128, 64), (128, 256, 64))
 
 
 def with_bias(m: int, n: int, k: int, tile: tuple[int, int, int]) -> Kernel:
@@ -30,38 +27,41 @@ def test_the_source(golden: Callable[[object], None]) -> None:
     golden(own_text(with_bias(16384, 3072, 768, (128, 256, 64))))
 
 
-@pytest.mark.parametrize("tile", TILES)
-def test_blocks_stay_where_tiles_are_short(tile: tuple[int, int, int]) -> None:
-    short = lower(product(1024, 1024, 64 * TURNS, tile))
-    assert short.resident == (1 if tile[1] == 256 else 2)
-    assert "for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x)" in short.text
-    assert short.resident * (short.shared + 1024) <= most_shared("sm_90a") + 1024
-    long = lower(product(1024, 1024, 64 * TURNS + 64, tile))
-    assert long.resident == 0
-    assert "blockIdx.x % plane" in long.text
-
-
-def test_only_where_four_warps_multiply_together() -> None:
-    kernel = product(1024, 1024, 768, (128, 256, 64))
+def test_only_blocks_with_a_multiprocessor_of_their_own_stay() -> None:
+    large = lower(product(1024, 1024, 768, (128, 256, 64)))
+    assert large.resident == 1
+    assert "for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x)" in large.text
+    for tile in ((128, 128, 64), (64, 256, 64), (256, 128, 64)):
+        small = lower(product(1024, 1024, 768, tile))
+        assert small.resident == 0
+        assert "blockIdx.x % plane" in small.text
     for architecture in ("sm_80", "sm_120"):
-        assert lower(kernel, architecture).resident == 0
-    assert lower(product(1024, 1024, 768, (64, 128, 64))).resident == 0
-    assert lower(product(1024, 1024, 768, (256, 128, 64))).resident == 0, "rows are spread as columns"
+        assert lower(product(1024, 1024, 768, (128, 256, 64)), architecture).resident == 0
 
 
-def test_warps_wait_for_no_others_to_store_what_is_their_own() -> None:
-    text = own_text(product(1024, 1024, 768, (128, 256, 64)))
-    assert text.count("__syncthreads()") == 1, "when barriers have been made"
-    assert "store_run(" in text
-    assert "meet_among" not in text
+def test_those_who_stay_meet_nobody() -> None:
+    for kernel in (product(1024, 1024, 768, (128, 256, 64)), with_bias(1000, 1024, 768, (128, 256, 64))):
+        assert own_text(kernel).count("__syncthreads()") == 1, "when barriers have been made"
 
 
-def test_borders_within_pieces_are_left_to_threads() -> None:
-    text = own_text(product(1000, 1000, 768, (128, 256, 64), masked=True))
-    assert "tile < tiles" in text
-    assert "store_run(" not in text, "1000 columns end within every longer piece"
-    assert "meet_among(256)" in text
-    assert "store_run(" in own_text(product(1000, 1024, 768, (128, 256, 64), masked=True)), "rows may end anywhere"
+def test_what_needs_a_barrier_has_a_block_for_each_tile() -> None:
+    plain = str(product(1024, 1024, 768, (128, 256, 64)))
+    before, store, after = plain.partition("    tl.store(")
+    sums = "    tl.store(total + i, tl.sum(acc, axis=0))\n"
+    text = lower(parse(before.replace('out: "*bf16"', 'out: "*bf16", total: "*f32"') + sums + store + after))
+    assert text.resident == 0
+    assert "tile < tiles" not in text.text
+    odd = lower(product(1000, 1004, 768, (128, 256, 64), masked=True))
+    assert odd.resident == 0, "rows of 1004 do not begin at multiples of 16 bytes"
+
+
+def test_pairs_of_four_lanes_become_pieces_of_sixteen_bytes() -> None:
+    for kernel in (product(1000, 1000, 768, (128, 256, 64), masked=True), product(1024, 1024, 768, (64, 128, 64))):
+        text = own_text(kernel)
+        assert "exchange(words[c0])" in text
+        assert "staged" not in text
+    assert "exchange(" not in own_text(product(1024, 1024, 768, (128, 256, 64), "MK,NK", "f32", "high"))
+    assert "exchange(" not in lower(product(1024, 1024, 768, (128, 256, 64)), "sm_80").text
 
 
 def test_how_many_are_launched() -> None:
@@ -72,10 +72,8 @@ def test_how_many_are_launched() -> None:
 
 
 @compiled
-@pytest.mark.parametrize(("tile", "order"), [(TILES[0], ORDERS[0]), (TILES[1], ORDERS[2])])
-def test_they_compile_without_spills(tile: tuple[int, int, int], order: str) -> None:
-    made = built(product(4096, 4096, 768, tile, order), "sm_90a")
-    assert made.spills == 0
-    assert made.registers <= (168 if tile[1] == 256 else 112)
-    assert made.resident == (1 if tile[1] == 256 else 2)
-    assert not made.sass or {"UBLKCP", "UTMALDG", "HGMMA"} <= {w.split(".")[0] for w in made.sass.split()}
+@pytest.mark.parametrize("order", [ORDERS[0], ORDERS[2]])
+def test_they_compile_without_spills(order: str) -> None:
+    made = built(product(4096, 4096, 768, (128, 256, 64), order), "sm_90a")
+    assert (made.spills, made.registers, made.resident) == (0, 168, 1)
+    assert not made.sass or {"STG", "SHFL", "UTMALDG", "HGMMA"} <= {w.split(".")[0] for w in made.sass.split()}

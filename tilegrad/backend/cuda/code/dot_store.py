@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 PIECE = 16
 """Bytes that a thread writes at a time, and by which lines in shared memory are longer than they need be."""
 MOST = 96 * 1024
+SECTOR = 32
+"""Bytes of memory that are written at once."""
 
 
 class Staged(NamedTuple):
@@ -86,6 +88,8 @@ def _along(low: Lowering, store: ir.Store, layout: Layout) -> int | None:
         return None
     if not low.products.is_pairs(layout) or not may_wait(low, store):
         return None
+    if low.products.stays and layout.width * bytes == SECTOR // 4:
+        return None  # the pairs of four lanes fill a sector of memory
     if in_pieces(low, store, layout.shape[1], bytes):
         return -1
     down, across = definitions.step(store.pointer, -2), definitions.step(store.pointer, -1)
