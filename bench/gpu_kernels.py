@@ -15,7 +15,7 @@ import statistics
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,7 +53,12 @@ class Launcher:
         self.cuda = ctypes.CDLL("libcuda.so.1")
         self.architecture = architecture
         self.functions: dict[str, tuple[ctypes.c_void_p, Built]] = {}
-        self.multiprocessors = 132
+
+    @cached_property
+    def multiprocessors(self) -> int:
+        found = ctypes.c_int()
+        self.checked(self.cuda.cuDeviceGetAttribute(ctypes.byref(found), 16, 0))
+        return found.value
 
     def load(self, kernels: Sequence[Kernel]) -> None:
         new = {k.digest(): k for k in kernels if k.digest() not in self.functions}
