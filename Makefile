@@ -25,6 +25,7 @@ gpu-test: $(VENV)/testing ## what only a machine with an NVIDIA GPU can show; le
 
 bench: $(VENV)/peers ## every workload against its peers; writes bench/results/ and docs/performance.md
 	$(BIN)/python -m bench.all
+	$(BIN)/python -m bench.tuned
 
 format: $(VENV)/testing
 	$(BIN)/ruff check --fix $(FILES)

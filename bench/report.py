@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,9 @@ HEAD = """# Performance
 Written by `make bench` from `{source}`; do not edit. Ratios are the best peer's time over ours: **more than 1 means
 that tilegrad is faster**. All contenders of a line ran in one run, each in a process of its own with {threads}
 threads, in alternating slices of 50 ms, the others stopped meanwhile. A ratio is the median of the ratios within each
-round, quartiles in brackets. Results were compared before any time counted, and a time above the machine's limit is
-refused. *Tuned* peers are PyTorch with malloc settings that keep memory (`bench/contenders/__init__.py`).
+round, quartiles in brackets; who is four times slower than the fastest sits out after three rounds. Results were
+compared before any time counted, and a time above the machine's limit is refused. *Tuned* peers are
+PyTorch with malloc settings that keep memory (`bench/contenders/__init__.py`).
 
 {machine}
 
@@ -52,6 +54,15 @@ ON_A_MATRIX_UNIT = """
 From `{source}`. {machine}
 
 """
+TUNED = """
+## A first run, and a tuned one
+
+Without a `kernels.lock` the cost model chooses. The ratio is the time of that over the time with what
+`tg.jit(tune=...)` found in so many seconds: at most **1.3** is wanted. From `{source}`.
+
+| workload | size | tuned for | untuned over tuned | what the tuner found |
+| --- | --- | --- | --- | --- |
+"""
 COLUMNS = """| workload | size | goal | ratio | best peer | goal, tuned | ratio, tuned | of the limit | |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 """
@@ -61,6 +72,8 @@ def page(result: dict[str, Any], source: str) -> str:
     """The page about one machine, with what the newest records of others say."""
     head = HEAD.format(source=source, threads=result["machine"]["threads"], machine=_machine(result))
     text = head + _table(result, REASONS)
+    for file in sorted((ROOT / "bench" / "results").glob("tuned-cpu-2*.json"))[-1:]:
+        text += TUNED.format(source=file.relative_to(ROOT)) + tuned_rows(json.loads(file.read_text()))
     for file in sorted((ROOT / "bench" / "results").glob("cpu-amx-*.json"))[-1:]:
         other = json.loads(file.read_text())
         text += ON_A_MATRIX_UNIT.format(source=file.relative_to(ROOT), machine=_machine(other))
@@ -76,6 +89,8 @@ def _table(result: dict[str, Any], reasons: dict[str, str]) -> str:
     lines, missed = [], []
     for name, records in result["workloads"].items():
         workload = WORKLOADS[name]
+        if workload.goal_with_unit and result["machine"]["limits"].get("amx"):
+            workload = replace(workload, goal=workload.goal_with_unit)
         for record in records:
             primary = record is records[0]
             reason = _missed(workload, record, reasons) if primary else ""
@@ -84,6 +99,18 @@ def _table(result: dict[str, Any], reasons: dict[str, str]) -> str:
                 missed.append(f"- **{workload.title}**: {reason}")
     text = COLUMNS + "\n".join(lines) + "\n" + _streams(result)
     return text + ("\n### Goals that are missed\n\n" + "\n".join(missed) + "\n" if missed else "")
+
+
+def tuned_rows(result: dict[str, Any]) -> str:
+    """What `bench.tuned` measured."""
+    lines = []
+    for name, records in result["workloads"].items():
+        for record in records:
+            workload, ratio = WORKLOADS[name], record["ratios"].get("tilegrad-untuned")
+            shown = f"{ratio['median']:.2f} [{ratio['first']:.2f}, {ratio['third']:.2f}]" if ratio else "not measured"
+            size = workload.label(tuple(record["size"]))
+            lines.append(f"| {workload.title} | {size} | {record['budget']} | {shown} | {record['said']} |\n")
+    return "".join(lines)
 
 
 def _streams(result: dict[str, Any]) -> str:

@@ -26,7 +26,11 @@ ROUNDS = 21
 MOST_FOREIGN = 0.1
 """Rounds in which others took more of the machine than this are dropped, where enough are left."""
 FEWEST_ROUNDS = 7
-START_PATIENCE = 300.0
+PATIENCE = 120.0
+"""Seconds after which no further round begins, where enough have been played: steps that take seconds."""
+FIRST_ROUNDS = 3
+FAR_BEHIND = 4.0
+"""A contender this many times slower than the fastest after the first rounds sits the others out."""
 
 
 def environment(contender: Contender) -> dict[str, str]:
@@ -81,25 +85,57 @@ def play(contenders: Sequence[Contender], workload: Workload, size: Size, rounds
     players = [Player(c, workload, size) for c in contenders]
     try:
         checked = _verify(players, workload)
-        foreign = [_round([p for p in players if not p.error]) for _ in range(rounds)]
+        foreign = _rounds(players, rounds)
     finally:
         for player in players:
             player.end()
-    able = [p for p in players if len(p.rounds) == rounds]
     clean = [n for n, share in enumerate(foreign) if share <= MOST_FOREIGN]
-    kept = clean if len(clean) >= FEWEST_ROUNDS else list(range(rounds))
-    times = {p.contender.name: [p.rounds[n] / workload.operations for n in kept] for p in able}
+    kept = clean if len(clean) >= min(FEWEST_ROUNDS, len(foreign)) else list(range(len(foreign)))
+    ours = next((p.rounds for p in players if p.contender.name == "tilegrad" and not p.error), None)
+    times, compared = {}, {}
+    for player in players:
+        if not player.error:
+            name, played = player.contender.name, _played(player, kept)
+            times[name] = summary([player.rounds[n] / workload.operations for n in played])
+            if ours:
+                compared[name] = ratios([player.rounds[n] for n in played], [ours[n] for n in played])
     return {
         "size": list(size),
         "rounds": len(kept),
-        "clean": len(clean) >= FEWEST_ROUNDS,
+        "clean": kept is clean,
         "verified": checked,
         "unable": {p.contender.name: p.error for p in players if p.error},
-        "times": {name: summary(values) for name, values in times.items()},
-        "ratios": {name: ratios(values, times["tilegrad"]) for name, values in times.items()}
-        if "tilegrad" in times
-        else {},
+        "times": times,
+        "ratios": compared,
     }
+
+
+def _played(player: Player, kept: Sequence[int]) -> Sequence[int]:
+    """Those of the kept rounds that a contender took part in; all of its own where that is none of them."""
+    own = range(len(player.rounds))
+    return [n for n in kept if n in own] or own
+
+
+def _rounds(players: Sequence[Player], most: int) -> list[float]:
+    """Plays the rounds; gives the share of the machine that others took in each."""
+    foreign: list[float] = []
+    start = time.perf_counter()
+    while len(foreign) < most:
+        if len(foreign) >= FEWEST_ROUNDS and time.perf_counter() - start > PATIENCE:
+            break
+        foreign.append(_round(_still_playing([p for p in players if not p.error])))
+    return foreign
+
+
+def _still_playing(players: Sequence[Player]) -> list[Player]:
+    """All at first, and then those that may still be the best.
+
+    Ours always plays, since the others are compared with it.
+    """
+    if any(len(p.rounds) < FIRST_ROUNDS for p in players):
+        return list(players)
+    fastest = min(min(p.rounds) for p in players)
+    return [p for p in players if p.contender.name == "tilegrad" or min(p.rounds) < FAR_BEHIND * fastest]
 
 
 def _round(players: Sequence[Player]) -> float:

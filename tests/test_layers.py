@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.source import FILES, MODULES, PACKAGE, imported, module_name
+from tests.source import FILES, MODULES, PACKAGE, ROOT, imported, module_name
 
 TENSOR = "the tensor and what stands beside it: tensor.py, functional.py, random.py, ..."
 
@@ -67,3 +67,10 @@ def test_no_import_cycles() -> None:
 
     for name in sorted(reads):
         visit(name, [])
+
+
+def test_every_folder_has_its_row_in_the_readme() -> None:
+    text = (ROOT / "README.md").read_text()
+    folders = sorted(p.parent.name for p in PACKAGE.glob("*/__init__.py"))
+    missing = [name for name in folders if f"({PACKAGE.name}/{name})" not in text]
+    assert not missing, f"the README's table of folders lacks {', '.join(missing)}"

@@ -33,6 +33,7 @@ class Contender(NamedTuple):
 CONTENDERS = [
     Contender("tilegrad", "ours"),
     Contender("tilegrad-checked", "ours", "", {"TILEGRAD_CHECK": "kernels"}),
+    Contender("tilegrad-untuned", "ours", "", {"TILEGRAD_LOCK": "off"}),
     Contender("torch", "pytorch", "eager"),
     Contender("torch-compile", "pytorch", "compile"),
     Contender("torch-tuned", "pytorch", "eager", MALLOC, tuned=True),

@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -102,23 +103,36 @@ lenet_inference, alexnet_inference = _inference("lenet"), _inference("alexnet")
 alexnet_inference_bf16 = _inference("alexnet", low=True)
 
 
-def matmul_high(inputs: Inputs, variant: str) -> Call:
-    tg.set_float32_matmul_precision("high")
-    return matmul(inputs, variant)
+def matmul_int8(inputs: Inputs, variant: str) -> Call:
+    return _jitted(lambda x, y: x.int() @ y.int(), *_tensors(inputs).values())
+
+
+def _high(work: Callable[[Inputs, str], Call]) -> Callable[[Inputs, str], Call]:
+    def start(inputs: Inputs, variant: str) -> Call:
+        tg.set_float32_matmul_precision("high")
+        return work(inputs, variant)
+
+    return start
+
+
+alexnet_high, matmul_high = _high(alexnet), _high(matmul)
 
 
 def matmul_bf16(inputs: Inputs, variant: str) -> Call:
     return _jitted(lambda x, y: x @ y, *(t.to(tg.bfloat16) for t in _tensors(inputs).values()))
 
 
-def convolution(inputs: Inputs, variant: str) -> Call:
+def convolution(inputs: Inputs, variant: str, dtype: tg.DType = tg.float32) -> Call:
     stride, padding = inputs.pop("geometry").tolist()
 
     def function(x: Any, w: Any, b: Any, upstream: Any) -> Any:
         y, back = tg.vjp(lambda x, w, b: F.conv2d(x, w, b, stride, padding), x, w, b)
         return (y, *back(upstream))
 
-    return _jitted(function, *_tensors(inputs).values())
+    return _jitted(function, *(t.to(dtype) for t in _tensors(inputs).values()))
+
+
+convolution_high, convolution_bf16 = _high(convolution), partial(convolution, dtype=tg.bfloat16)
 
 
 def attention(inputs: Inputs, variant: str) -> Call:

@@ -1,6 +1,7 @@
 """PyTorch: eager, or `torch.compile`."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -123,9 +124,13 @@ def matmul_bf16(inputs: Inputs, variant: str) -> Call:
     return _without_gradients(lambda x, y: x @ y, variant, *(t.bfloat16() for t in _tensors(inputs).values()))
 
 
-def convolution(inputs: Inputs, variant: str) -> Call:
+def matmul_int8(inputs: Inputs, variant: str) -> Call:
+    return _without_gradients(torch._int_mm, variant, *_tensors(inputs).values())
+
+
+def convolution(inputs: Inputs, variant: str, dtype: torch.dtype = torch.float32) -> Call:
     stride, padding = inputs.pop("geometry").tolist()
-    *leaves, upstream = _tensors(inputs).values()
+    *leaves, upstream = (t.to(dtype) for t in _tensors(inputs).values())
     wanted = [t.requires_grad_() for t in leaves]
 
     def forward(x: Any, w: Any, b: Any) -> Any:
@@ -171,6 +176,7 @@ def kernel_attention(inputs: Inputs, variant: str) -> Call:
 
 
 kernel_softmax, kernel_matmul, matmul_high = softmax, matmul, matmul
+alexnet_high, convolution_high, convolution_bf16 = alexnet, convolution, partial(convolution, dtype=torch.bfloat16)
 
 
 def add(inputs: Inputs, variant: str) -> Call:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,9 @@ def host() -> Host:
     return Host(here.triple, "x86-64-v4", here.features + "".join(f",+{name}" for name in FEATURES.split()))
 
 
-def assembly(launch: Launch) -> str:
+def assembly(launch: Launch, target: Target = TARGET) -> str:
     """What the kernel becomes for that processor."""
-    return objects.assembly(launch.kernel.name, lower(launch.kernel, TARGET), host())
+    return objects.assembly(launch.kernel.name, lower(launch.kernel, target), host())
 
 
 class Unit:
@@ -44,8 +45,11 @@ class Unit:
             "tilerelease": (self._release, ()),
             "tilezero": (self._zero, (ctypes.c_int8,)),
             "tileloadd64": (self._load, (ctypes.c_int8, ctypes.c_int64, ctypes.c_int64)),
+            "tileloaddt164": (self._load, (ctypes.c_int8, ctypes.c_int64, ctypes.c_int64)),
             "tilestored64": (self._store, (ctypes.c_int8, ctypes.c_int64, ctypes.c_int64)),
             "tdpbf16ps": (self._multiply, (ctypes.c_int8,) * 3),
+            "tdpbssd": (partial(self._multiply_integers, np.int8), (ctypes.c_int8,) * 3),
+            "tdpbuud": (partial(self._multiply_integers, np.uint8), (ctypes.c_int8,) * 3),
         }
         self.functions = {
             f"unit_{name}": ctypes.CFUNCTYPE(None, *types)(function) for name, (function, types) in numbers.items()
@@ -108,6 +112,12 @@ class Unit:
             sums = _flushed(self.tiles[c].view(np.float32))
             even, odd = (_halves(self.tiles[a], n) @ _halves(self.tiles[b], n) for n in (0, 1))
             self.tiles[c] = _flushed(sums + _flushed(_flushed(even) + _flushed(odd))).view(np.uint32)
+
+    def _multiply_integers(self, dtype: type, c: int, a: int, b: int) -> None:
+        assert self.configured
+        self.products += 1
+        x, y = (self.tiles[n].view(dtype).reshape(16, 16, 4).astype(np.int32) for n in (a, b))
+        self.tiles[c] += np.einsum("iwn,wjn->ij", x, y).view(np.uint32)
 
 
 def _aligned(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:

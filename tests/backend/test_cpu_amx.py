@@ -21,6 +21,7 @@ from tilegrad.backend.cpu.target import Target
 from tilegrad.config import changed
 from tilegrad.ir.program import Launch
 from tilegrad.runtime import grain
+from tilegrad.runtime.device import device
 
 pytestmark = pytest.mark.skipif(
     platform.machine().lower() not in ("x86_64", "amd64"), reason="a unit of x86 processors"
@@ -164,6 +165,69 @@ def test_what_is_computed_around_products() -> None:
                 np.testing.assert_allclose(found.reshape(-1), fn(*tensors).numpy().reshape(-1), rtol=1e-3, atol=1e-3)
     finally:
         tg.set_float32_matmul_precision("highest")
+
+
+INTEGERS = {"int8": ("tdpbssd", -128, 127), "uint8": ("tdpbuud", 0, 255)}
+
+
+def integers(dtype: str, *shape: int) -> np.ndarray:
+    """The ends of the range more often than others."""
+    _, least, most = INTEGERS[dtype]
+    return np.clip(rng.integers(least - 40, most + 41, shape), least, most).astype(dtype)
+
+
+def integer_product(x: tg.Tensor, y: tg.Tensor, way: str) -> tg.Tensor:
+    return (x.T if way[0] == "t" else x).int() @ (y.T if way[1] == "t" else y).int()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("m, k, n", [(40, 77, 53), (33, 128, 32)])
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_of_eight_bits(dtype: str, m: int, k: int, n: int, way: str) -> None:
+    """No number is odd: there is only one way, and it is exact."""
+    x, y = integers(dtype, m, k), integers(dtype, k, n)
+    arrays = laid(x, y, way)
+    (launch,) = tg.explain(lambda x, y: integer_product(x, y, way), *map(tg.tensor, arrays)).kernels.launches
+    assert isinstance(launch, Launch)
+    found = np.zeros((m, n), np.int32)
+    UNIT.run(launch, [*arrays, found])
+    np.testing.assert_array_equal(found, x.astype(np.int32) @ y.astype(np.int32))
+    assert UNIT.products
+    made = Counter(re.findall(r"^\t(tdp\w+|ldtilecfg|tilerelease|vpmull\w)", assembly(launch), re.M))
+    assert set(made) == {INTEGERS[dtype][0], "ldtilecfg", "tilerelease"}
+
+
+@pytest.mark.skipif(not amx_permitted(), reason="AMX on and off are compared where there is AMX; it is not here")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_on_and_off(dtype: str, way: str) -> None:
+    for m, k, n in ((150, 700, 333), (512, 512, 512), (300, 5000, 64), (9, 40, 17)):
+        x, y = integers(dtype, m, k), integers(dtype, k, n)
+        for amx in (True, False):
+            with changed(amx=amx):
+                found = tg.jit(lambda x, y: integer_product(x, y, way))(*map(tg.tensor, laid(x, y, way)))
+            np.testing.assert_array_equal(found.numpy(), x.astype(np.int32) @ y.astype(np.int32))
+
+
+COMPUTED: dict[str, tuple[Callable[..., tg.Tensor], list[tuple[int, ...]], str]] = {
+    "layers": (lambda x, w: tg.relu(x) @ (w * 2), [(40, 64), (64, 48)], "bfloat16"),
+    "autocast": (lambda x, w: x.bfloat16() @ w.bfloat16().T, [(40, 64), (48, 64)], "float32"),
+    "convolution": (lambda x, w: tg.nn.functional.conv2d(x, w, padding=1), [(2, 16, 9, 9), (24, 16, 3, 3)], "bfloat16"),
+}
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_computed_bfloat16_operands_are_no_float32(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One product makes them, not six of parts."""
+    monkeypatch.setitem(device("cpu").__dict__, "grain", device("cpu").grain._replace(unit=grain.MATRIX_UNIT))
+    fn, shapes, dtype = COMPUTED[name]
+    arrays = [rng.standard_normal(shape).astype(NUMPY[dtype]) for shape in shapes]
+    program = tg.explain(fn, *map(tg.tensor, arrays)).compiled.program
+    found = UNIT.run_program(program, arrays).astype(np.float64)
+    steps = [step for step in program.steps if isinstance(step, Launch) and "tl.dot" in str(step.kernel)]
+    assert [len(re.findall("@llvm.x86.tdpbf16ps\\(i8 0", lower(step.kernel, TARGET))) for step in steps] in ([1], [2])
+    exact = fn(*[tg.tensor(x.astype(ml_dtypes.bfloat16).astype(np.float64)) for x in arrays]).double().numpy()
+    assert np.sqrt(np.mean((found - exact) ** 2) / np.mean(exact**2)) < 4e-3
 
 
 def test_small_products_are_left_to_vectors() -> None:

@@ -41,6 +41,11 @@ def launches(program: Program) -> list[Launch]:
     return [step for step in program.steps if isinstance(step, Launch)]
 
 
+def integers(dtype: type, *shape: int) -> np.ndarray:
+    ends = np.iinfo(dtype)
+    return rng.integers(ends.min, ends.max + 1, shape).astype(dtype)
+
+
 def numbers(*shape: int, dtype: type = np.float32) -> np.ndarray:
     return rng.standard_normal(shape).astype(dtype)
 
@@ -88,6 +93,17 @@ def test_bfloat16_and_what_follows() -> None:
     found = UNIT.run_program(program_of(lambda x, y: tg.relu(x @ y) * 2, x, y), [x, y]).astype(np.float64)
     exact = 2 * np.maximum(x.astype(np.float64) @ y.astype(np.float64), 0)
     assert np.sqrt(np.mean((found - exact) ** 2) / np.mean(exact**2)) < 4e-3
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("k", [64, 150])
+def test_integers_and_what_follows(dtype: type, k: int) -> None:
+    x, y = integers(dtype, 48, k), integers(dtype, k, 120)
+    program = program_of(lambda x, y: (x.int() @ y.int()).float() * 0.25, x, y)
+    assert len(launches(program)) == 3
+    found = UNIT.run_program(program, [x, y])
+    np.testing.assert_array_equal(found, (x.astype(np.int32) @ y.astype(np.int32)).astype(np.float32) * 0.25)
+    assert UNIT.products
 
 
 @pytest.mark.parametrize("value", [np.inf, np.nan, 1e-40, 3e38])

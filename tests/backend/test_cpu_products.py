@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 import tilegrad as tg
 import tilegrad.language as tl
+from tests.backend.matrix_unit import assembly
 from tests.checklist import checklist
 from tilegrad.backend.cpu.build import kernel_ir
 from tilegrad.backend.cpu.code.dot import ALIASED, LINE, block_of, room_for
+from tilegrad.backend.cpu.code.lower import lower
 from tilegrad.backend.cpu.code.ranges import _scale
 from tilegrad.backend.cpu.target import Target
 from tilegrad.compiler import compile
@@ -53,6 +55,19 @@ def test_a_product_divides_all_numbers_that_there_are(divisor: int, most: int) -
     for x in [x for x in ends if 0 <= x <= most] + [most]:
         assert x * factor < 1 << 32
         assert x * factor >> shift == x // divisor
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"{target.architecture}-{target.vector_bytes}")
+def test_integers_of_eight_bits_are_multiplied_in_pairs(target: Target) -> None:
+    """Where the processor can; they are packed as 16 bits, so that no sum of two products is cut off."""
+    x, y = tg.ones(40, 64, dtype=tg.int8), tg.ones(64, 48, dtype=tg.int8)
+    (launch,) = tg.explain(lambda x, y: x.int() @ y.int(), x, y).kernels.launches
+    assert isinstance(launch, Launch)
+    text = lower(launch.kernel, target)
+    assert ("pmadd" in text) is (target.architecture == "x86")
+    if target.vector_bytes == 64:
+        assert "vpmaddwd\t" in assembly(launch, target)
+    assert "vpmaddubsw" not in text
 
 
 @pytest.mark.parametrize("m, n, k", [(7, 9, 3), (13, 40, 5), (8, 24, 33), (25, 56, 7), (6, 200, 2), (30, 17, 1)])

@@ -7,15 +7,11 @@ import pytest
 
 import tilegrad as tg
 from tests.checklist import checklist
+from tests.foreign.kernels import SIGNATURE, SQUARE, product_of_the_lab, square_2d
 from tests.items import convolutions
 from tilegrad.backend.cuda.device import CudaDevice
 from tilegrad.errors import LaunchError
 
-SQUARE = """
-int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
-if (i < out.size()) out[i] = x[i] * x[i];
-"""
-SIGNATURE = "square(x: float[*s]) -> float[*s]"
 SIZES = (1, 31, 32, 33, 1000)
 
 
@@ -29,17 +25,7 @@ def test_a_body(gpu: CudaDevice) -> None:
 
 @checklist(119)
 def test_two_axes(gpu: CudaDevice) -> None:
-    square = tg.cuda.inline(
-        """
-__global__ void square(const float *x, float *out, int height, int width) {
-    int column = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y * blockDim.y + threadIdx.y;
-    if (row < height && column < width) out[row * width + column] = x[row * width + column] * x[row * width + column];
-}
-""",
-        "square(x: float[height, width]) -> float[height, width]",
-        block=(16, 16),
-        grid=lambda width, height: (tg.cdiv(width, 16), tg.cdiv(height, 16)),
-    )
+    square = square_2d()
     for shape in ((1, 1), (16, 16), (17, 33), (100, 5)):
         x = tg.rand(*shape)
         assert np.array_equal(square(x.cuda()).cpu().numpy(), x.numpy() ** 2)
@@ -48,31 +34,7 @@ __global__ void square(const float *x, float *out, int height, int width) {
 @checklist(15)
 @pytest.mark.parametrize("dtype", [tg.float32, tg.float64], ids=str)
 def test_the_product_of_the_lab(gpu: CudaDevice, dtype: Any) -> None:
-    source = """
-__device__ T at(const T *x, int row, int column, int rows, int columns, int turned) {
-    if (row >= rows || column >= columns) return T(0);
-    return turned ? x[column * rows + row] : x[row * columns + column];
-}
-__global__ void matmul(const T *x, const T *y, T *out, int m, int k, int n, int trans_a, int trans_b) {
-    __shared__ T a[16][16], b[16][17];
-    int row = blockIdx.y * 16 + threadIdx.y, column = blockIdx.x * 16 + threadIdx.x;
-    T sum = 0;
-    for (int start = 0; start < k; start += 16) {
-        a[threadIdx.y][threadIdx.x] = at(x, row, start + threadIdx.x, m, k, trans_a);
-        b[threadIdx.y][threadIdx.x] = at(y, start + threadIdx.y, column, k, n, trans_b);
-        __syncthreads();
-        for (int j = 0; j < 16; ++j) sum += a[threadIdx.y][j] * b[j][threadIdx.x];
-        __syncthreads();
-    }
-    if (row < m && column < n) out[row * n + column] = sum;
-}
-"""
-    matmul = tg.cuda.inline(
-        source,
-        "matmul(x: T[p, q], y: T[r, s], m: int, k: int, n: int, trans_a: int, trans_b: int) -> T[m, n]",
-        block=(16, 16),
-        grid=lambda m, n: (tg.cdiv(n, 16), tg.cdiv(m, 16)),
-    )
+    matmul = product_of_the_lab()
     random = np.random.default_rng(0)
     for size in SIZES:
         m, k, n = size, max(1, size - 1), size + 2

@@ -1,10 +1,8 @@
 """Kernels from text, as if it stood in a file."""
 
-import linecache
-from itertools import count
-
 import tilegrad as tg
 import tilegrad.language as tl
+from tests.from_text import from_text
 from tilegrad.language.kernel import KernelFunction
 
 HEAD = """import math
@@ -57,18 +55,14 @@ def two_of_two(a, b):
     return a, b
 
 """
-_numbers = count()
 
 
 def made(body: str, parameters: str = "x, out, n, BLOCK: tl.constexpr") -> KernelFunction:
     """The kernel `k` with this body."""
     lines = "".join(f"    {line}\n" for line in body.strip("\n").split("\n"))
     text = f"{HEAD}@kernel\ndef k({parameters}):\n{lines}"
-    name = f"<kernel {next(_numbers)}>"
-    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    names: dict[str, object] = {}
-    exec(compile(text, name, "exec"), names)
-    return names["k"]  # type: ignore[return-value]
+    found: KernelFunction = from_text(text, "kernel")["k"]
+    return found
 
 
 def launched(body: str, how: str = "run", grid: object = (4,), n: int = 30) -> tuple[tg.Tensor, tg.Tensor]:

@@ -1,8 +1,6 @@
 """Kernels for threads from text, as if it stood in a file."""
 
-import linecache
-from itertools import count
-
+from tests.from_text import from_text
 from tilegrad.simt import KernelFunction
 
 HEAD = """import math
@@ -49,15 +47,11 @@ def tile(x):
     pass
 
 """
-_numbers = count()
 
 
 def made(body: str, parameters: str = "x, out, n, N: simt.constexpr") -> KernelFunction:
     """The kernel `k` with this body."""
     lines = "".join(f"    {line}\n" for line in body.strip("\n").split("\n"))
     text = f"{HEAD}@simt.kernel\ndef k({parameters}):\n{lines}"
-    name = f"<threads {next(_numbers)}>"
-    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    names: dict[str, object] = {}
-    exec(compile(text, name, "exec"), names)
-    return names["k"]  # type: ignore[return-value]
+    found: KernelFunction = from_text(text, "threads")["k"]
+    return found

@@ -133,7 +133,7 @@ def _in_a_child(
         try:
             os.close(reading)
             faulthandler.disable()  # the parent tells about a crash
-            answer = pickle.dumps(_call(function, call, given, memory))
+            answer = pickle.dumps(_call(call, given, memory))
             with os.fdopen(writing, "wb") as pipe:
                 pipe.write(answer)
             ctypes.CDLL(None).fflush(None)
@@ -147,9 +147,7 @@ def _in_a_child(
     return status, pickle.loads(text) if text and os.WIFEXITED(status) else None
 
 
-def _call(
-    function: CppFunction, call: Call, given: Sequence[tuple[int, Buffer, TensorType]], memory: Sequence[Guarded]
-) -> Any:
+def _call(call: Call, given: Sequence[tuple[int, Buffer, TensorType]], memory: Sequence[Guarded]) -> Any:
     """In the child: what the function said, and the tensors that it made, as bytes."""
     cpu = device("cpu")
     record = call.record()

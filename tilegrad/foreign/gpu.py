@@ -352,7 +352,7 @@ def cuda_inline(
     thread for each element of the largest result.
     """
     origin = user_location()
-    wanted = read_signatures(signature, doc)
+    wanted = read_signatures(signature)
     given = sources(source, origin)
     open_ones = [s.name for s in wanted if s.open or not s.results]
     if open_ones:

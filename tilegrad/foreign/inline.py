@@ -29,7 +29,7 @@ class Module(ModuleType):
         return f"<module of {', '.join(x for x in self.__all__)}>"
 
 
-def read_signatures(given: object, doc: str | None) -> list[Signature]:
+def read_signatures(given: object) -> list[Signature]:
     """The signatures that a call names: a text, or several."""
     if isinstance(given, str):
         return signatures(given)
@@ -90,7 +90,7 @@ def cpp_inline(
     origin = user_location()
     if contiguous not in CONTIGUOUS:
         raise ArgumentError(f"contiguous is {' or '.join(map(repr, CONTIGUOUS))}, not {contiguous!r}")
-    wanted = read_signatures(signature, doc)
+    wanted = read_signatures(signature)
     given = sources(source, origin)
     plans = glue.plans(wanted, given)
     for plan in plans:

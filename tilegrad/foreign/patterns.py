@@ -271,7 +271,7 @@ class _Matching:
         split = len(shape) - len(axes) + 1
         for n, axis in enumerate(axes):
             if group is not None and n == group:
-                self._group(axis, shape[n : n + split], p, where)
+                self._group(axis, shape[n : n + split], where)
             else:
                 place = n if group is None or n < group else n + split - 1
                 self._extent(axis, shape[place], p.name, f"axis {place} of {where}")
@@ -296,7 +296,7 @@ class _Matching:
                 f"{wanted.name} in the signature: convert one, as in {name}.to(tilegrad.{known[0].name})"
             )
 
-    def _group(self, axis: Any, shape: Shape, p: Parameter, where: str) -> None:
+    def _group(self, axis: Any, shape: Shape, where: str) -> None:
         known = self.groups.setdefault(axis.name, (shape, where))
         if known[0] != shape:
             raise ShapeError(

@@ -40,7 +40,7 @@ from .tile import (
 )
 from .tile_types import Refused, TileType, Types, dtype_text
 
-COMPARISON, UNARY, POWER, ATOM = 0, 7, 8, 9
+COMPARISON, UNARY, ATOM = 0, 7, 8
 PRECEDENCE = {"|": 1, "^": 2, "&": 3, "<<": 4, ">>": 4, "+": 5, "-": 5, "*": 6, "/": 6, "//": 6, "%": 6}
 """How tightly Python's operators bind; comparisons bind least, and are not chained."""
 

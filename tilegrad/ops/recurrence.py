@@ -17,16 +17,19 @@ from typing import Any, final
 
 import numpy as np
 
-from ..errors import GradientError, ShapeError
+from ..errors import ShapeError
 from ..ir.graph import TensorType, Value
 from ..ir.precision import Precision
 from ..ir.size import Shape, Size, known, product
+from .arithmetic import Add
 from .broadcasting import reduce_sum, reshape, shown
 from .cast import cast, widened
 from .contraction import contract
-from .movement import cat, narrow, transpose
+from .movement import Pad, cat, narrow, transpose
 from .opaque import Opaque
-from .recurrence_code import GATES, KEPT, Kind, Layer, Sizes, backward, forward, group_of
+from .pullback import pullback
+from .recurrence_code import GATES, KEPT, Kind, Layer, Sizes, backward, forward
+from .recurrence_steps import before, in_groups, slopes, states
 from .tile_code import TileCode, with_precision
 
 
@@ -120,8 +123,10 @@ class Recurrence(_Recurrent):
         return with_precision(forward(layer, self.keeps), self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        if "kept" in self.layout and _reaches(upstream, known(self.shape[0] - product(self.layout["kept"]), {})):
+            return self._gradient_by_steps(upstream)
         arriving, own = _pieces(upstream, self.layout), self.parts()
-        before = _before(own["hidden"], self.hidden, self.reverse)
+        earlier = before(own["hidden"], self.hidden, self.reverse)
         extra = (*self.more[:1], arriving["cell"]) if self.kind == "lstm" else ()
         back = (arriving["hidden"], in_groups(transpose(self.weight)), self, self.hidden, extra)
         made = RecurrenceGradient(*back, self.kind, self.reverse, self.precision)
@@ -130,30 +135,29 @@ class Recurrence(_Recurrent):
         of_hidden = to_gates
         if self.kind == "gru":
             of_hidden = cat([narrow(to_gates, 1, 0, 2 * self.sizes.units), shares["m"]], 1)
-        to_weight = contract(of_hidden, before, "lgn,lhn->gh", self.precision)
+        to_weight = contract(of_hidden, earlier, "lgn,lhn->gh", self.precision)
         to_more = [shares["cell"]] if self.kind == "lstm" else []
         to_more = [reduce_sum(shares["m"], (0, 2))] if self.kind == "gru" else to_more
         return [to_gates, to_weight, shares["first"], *to_more]
 
-
-def in_groups(weight: Value) -> Value:
-    """Weights (rows, columns) as the way back has them: (rows // group, columns, group)."""
-    rows, columns = (known(extent, {}) for extent in weight.shape)
-    group = group_of(rows)
-    return transpose(reshape(weight, (rows // group, group, columns)))
+    def _gradient_by_steps(self, upstream: Value) -> Sequence[Value | None]:
+        """For second gradients, which flow through what is kept too."""
+        given = (self.x, self.weight, self.hidden)
+        whole = states(given, self.more, self.kind, self.reverse, self.keeps, self.precision)
+        return pullback(whole, upstream, self.inputs)
 
 
 def _ungrouped(weight: Any) -> Any:
     return weight.swapaxes(1, 2).reshape(-1, weight.shape[1])
 
 
-def _before(hidden: Value, first: Value, reverse: bool) -> Value:
-    """The hidden state that each step began with."""
-    length = hidden.shape[0]
-    first = reshape(first, (1, *first.shape))
-    if reverse:
-        return cat([narrow(hidden, 0, 1, length - 1), first], 0)
-    return cat([first, narrow(hidden, 0, 0, length - 1)], 0)
+def _reaches(share: Value, start: int) -> bool:
+    """Whether something may arrive behind a place of a vector: the gradients of pieces before it do not."""
+    if isinstance(share, Add):
+        return _reaches(share.x, start) or _reaches(share.y, start)
+    if isinstance(share, Pad) and share.steps == (1,) and share.value == 0.0:
+        return known(share.starts[0] + share.x.shape[0], {}) > start
+    return True
 
 
 @final
@@ -221,10 +225,9 @@ class RecurrenceGradient(_Recurrent):
         return with_precision(backward(Layer(self.kind, self.sizes, self.reverse, given, self.type)), self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        raise GradientError(
-            "recurrent layers have no second derivatives in one kernel; set layer.unrolled = True, which makes steps "
-            "of ordinary operations"
-        )
+        """By ordinary operations, step by step: second gradients are rare."""
+        given = (self.upstream, self.weight, self.made, self.hidden)
+        return pullback(slopes(given, self.more, self.kind, self.reverse, self.precision), upstream, self.inputs)
 
 
 def _logistic(x: Any) -> Any:

@@ -73,6 +73,10 @@ gate@ = tl.dot(tl.load(weight + ((j + @ * UNITS)[:, None] * UNITS + k[None, :]))
 """
 """What is given is read where it is added: a product that begins with nothing is not read before it is written."""
 
+LEVELS: dict[str, tuple[str, ...]] = {"lstm": ("sigmoid", "sigmoid", "tanh", "sigmoid"), "gru": ("sigmoid", "sigmoid")}
+"""What becomes of the gates, just behind the product: of each block of it, while that is in the first cache."""
+LEVEL = "gate@ = tl.FN(given@ + gate@)\n"
+
 M = """
 m = tl.zeros((UNITS, LANES), DTYPE) + tl.load(more0 + j)[:, None]
 m = tl.dot(tl.load(weight + ((j + 2 * UNITS)[:, None] * UNITS + k[None, :])), state, m)
@@ -82,16 +86,10 @@ STEPS = {
     "tanh": "state = tl.tanh(given0 + gate0)",
     "relu": "state = tl.maximum(given0 + gate0, 0.0)",
     "lstm": """
-gate0 = tl.sigmoid(given0 + gate0)
-gate1 = tl.sigmoid(given1 + gate1)
-gate2 = tl.tanh(given2 + gate2)
-gate3 = tl.sigmoid(given3 + gate3)
 cell = gate1 * cell + gate0 * gate2
 state = gate3 * tl.tanh(cell)
 """,
     "gru": """
-gate0 = tl.sigmoid(given0 + gate0)
-gate1 = tl.sigmoid(given1 + gate1)
 gate2 = tl.tanh(tl.load(x + (t * (COUNT * SIZE) + (j + 2 * UNITS)[:, None] * BATCH + n[None, :])READ) + gate0 * m)
 state = gate2 + gate1 * (state - gate2)
 """,
@@ -175,18 +173,25 @@ CARRY = "flow = tl.dot(tl.load(weight + (place_of_row[:, None] + ((k + @ * UNITS
 def forward(op: Layer, keeps: bool) -> TileCode:
     length, units, batch = op.sizes
     count = GATES[op.kind]
-    gates = "".join(GATE.replace("@", str(n)) for n in range(2 if op.kind == "gru" else count))
-    blocks = {"GATES": gates + (M if op.kind == "gru" else ""), "STEP": STEPS[op.kind], "FIRST": "", "LAST": ""}
-    many: list[str] = []
+    many: dict[str, list[str]] = {
+        "lstm": ["gate0", "gate1", "gate2", "gate3", "cell"],
+        "gru": ["gate0", "gate1", "gate2", "m"],
+    }
+    kept = [
+        KEEP.replace("@", str(n)).replace("NAME", name) for n, name in enumerate(many.get(op.kind, []) if keeps else [])
+    ]
+    levels = LEVELS.get(op.kind, ())
+    gates = ""
+    for n in range(2 if op.kind == "gru" else count):
+        gates += GATE.replace("@", str(n))
+        if levels:
+            gates += LEVEL.replace("@", str(n)).replace("FN", levels[n]) + "".join(kept[n : n + 1])
+    gates += M if op.kind == "gru" else ""
+    blocks = {"GATES": gates, "STEP": STEPS[op.kind] + "\n" + "".join(kept[len(levels) :]), "FIRST": "", "LAST": ""}
     if op.kind == "lstm":
         blocks["FIRST"] = "cell = tl.zeros((UNITS, LANES), DTYPE)\ncell = tl.load(more0 + placeREAD)"
         blocks["LAST"] = "tl.store(out + (LENGTH * SIZE + place), cellWRITE)"
-    if keeps:
-        many = {"lstm": ["gate0", "gate1", "gate2", "gate3", "cell"], "gru": ["gate0", "gate1", "gate2", "m"]}.get(
-            op.kind, []
-        )
-    blocks["STEP"] += "\n" + "".join(KEEP.replace("@", str(n)).replace("NAME", x) for n, x in enumerate(many))
-    words = _words(op) | {"MANY": len(many)}
+    words = _words(op) | {"MANY": len(kept)}
     words["TIME"] = f"{length - 1} - step" if op.reverse else "step"
     return _code(FORWARD, op, blocks, words)
 

@@ -71,6 +71,9 @@ class Grain(NamedTuple):
     """A tile of a row that is gone through in a loop."""
     rows: int = 256
     """Short rows that an instance takes together, where it also stores along them."""
+    streams: int = 4
+    """Long rows that an instance sums together where nothing is stored along them: it reads several streams of memory
+    in less time than one."""
     longest_row: int = 16384
     """A row up to which an instance takes it in one piece."""
     room: int = 1 << 18
@@ -180,6 +183,7 @@ def many_small(workers: int, shared: int = 228 << 10) -> Grain:
         least=256,
         loop=4096,
         rows=1024,
+        streams=1,
         longest_row=16384,
         room=0,
         whole=4096,

@@ -24,7 +24,8 @@ for each bit and k."""
 class Extents(NamedTuple):
     """Products m x k by k x n of numbers of some bits, and how many of them; a kernel adds up several `sums`.
 
-    `parts` are the bfloat16 numbers that a factor may be made of, and `products` those of theirs that are added.
+    `parts` are the numbers that a factor may be made of in a matrix unit (bfloat16, or integers of 8 bits), and
+    `products` those of theirs that are added.
     """
 
     m: Dim
@@ -66,9 +67,16 @@ def limits_of(extents: Extents | Sized, grain: Grain) -> Products:
     m, k, n = number_of(extents.m), number_of(extents.k), number_of(extents.n)
     if not pays_in_unit(m, k, n, extents.parts):
         return grain.products
-    depth, rate = unit.depth // extents.parts, unit.rate / extents.products
+    narrow = 2 if extents.bits == 8 else 1
+    depth, rate = narrow * unit.depth // extents.parts, narrow * unit.rate / extents.products
     columns = max(LEAST_WIDTH, unit.columns // extents.sums)
-    return unit._replace(columns=columns, depth=depth, rate=rate, pack=unit.pack * extents.parts)
+    return unit._replace(
+        columns=columns,
+        depth=depth,
+        rate=rate,
+        pack=unit.pack * extents.parts / narrow,
+        unit_depth=narrow * unit.unit_depth,
+    )
 
 
 def blocks(extents: Extents, grain: Grain) -> Choice:

@@ -256,9 +256,6 @@ class SimulatedDriver(Driver):
         self.host[address] = made
         return address
 
-    def free_host(self, address: int) -> None:
-        del self.host[address]
-
     def is_pinned(self, address: int) -> bool:
         return any(start <= address < start + len(made) for start, made in self.host.items())
 

@@ -247,7 +247,7 @@ class _Splitter:
         """The bytes of an operand of one turn."""
         if width:
             return panel_bytes(shape, right, width, self.target.lanes(float32.bytes))
-        return area_bytes(shape, right, parts)
+        return area_bytes(self.types.of(self.turns[0].product.x).dtype, shape, right, parts)
 
     def _width(self, right: bool) -> int:
         """How wide panels are: as the blocks that read them."""

@@ -54,7 +54,7 @@ class Type(NamedTuple):
         return Type(element, self.lanes)
 
 
-I1, I8, I32, I64, PTR = Type("i1"), Type("i8"), Type("i32"), Type("i64"), Type("ptr")
+I1, I32, I64, PTR = Type("i1"), Type("i32"), Type("i64"), Type("ptr")
 
 
 def element_type(dtype: DType) -> str:
@@ -351,9 +351,9 @@ class Builder:
         outer.label = after
         # A value of the last turn is known after the loop, but not before it.
         results = tuple(Value(x.text, x.type, self.level) for x in following)
-        return self._close_guard(loop, results, after) if loop.guarded else results
+        return self._close_guard(loop, results) if loop.guarded else results
 
-    def _close_guard(self, loop: Loop, results: tuple[Value, ...], done: str) -> tuple[Value, ...]:
+    def _close_guard(self, loop: Loop, results: tuple[Value, ...]) -> tuple[Value, ...]:
         guard = self.scopes.pop()
         after = self.label(loop.label + ".after")
         outer = self.scopes[-1]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from ...ir.dtype import DType
 from . import maths
 from .emit import Builder, Type, Value
 
 
-def special(b: Builder, fn: str, dtype: DType, args: tuple[Value, ...]) -> Value:
+def special(b: Builder, fn: str, args: tuple[Value, ...]) -> Value:
     """A function of the table on float32 or float64."""
     if maths.has(fn, args[0].type):
         return maths.emit(b, fn, args)

@@ -31,7 +31,7 @@ def apply(b: Builder, fn: str, dtype: DType, args: tuple[Value, ...]) -> Value:
         return rule(b, dtype, args)
     from .special import special
 
-    return special(b, fn, dtype, args)
+    return special(b, fn, args)
 
 
 def _where(b: Builder, condition: Value, x: Value, y: Value) -> Value:
@@ -113,7 +113,7 @@ def _float_division(b: Builder, which: str, x: Value, y: Value) -> Value:
 
     if which == "truncdiv":
         return b.intrinsic("trunc", b.op("fdiv", x, y))
-    rest = special(b, "fmod", float32 if x.type.element == "float" else float64, (x, y))
+    rest = special(b, "fmod", (x, y))
     if which == "fmod":
         return rest
     # As numpy does it: the remainder takes the divisor's sign, the quotient is rounded from x - rest.
@@ -218,7 +218,7 @@ def _power(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
     if dtype.is_float:
         from .special import special
 
-        return special(b, "pow", dtype, args)
+        return special(b, "pow", args)
     x, y = args
     one, zero = constant(1, x.type), constant(0, x.type)
     signed = _is_signed(dtype)

@@ -240,10 +240,7 @@ class Driver(ABC):
 
     @abstractmethod
     def allocate_host(self, bytes: int) -> int:
-        """Pinned memory of the host."""
-
-    @abstractmethod
-    def free_host(self, address: int) -> None: ...
+        """Pinned memory of the host: who asks for it keeps it, and uses it again."""
 
     @abstractmethod
     def to_device(self, target: int, source: int, bytes: int, stream: int) -> None: ...

@@ -63,7 +63,6 @@ TABLE: dict[str, tuple[Any, ...]] = {
     "cuMemAllocAsync": (POINTER(c_uint64), words, handle),
     "cuMemFreeAsync": (c_uint64, handle),
     "cuMemHostAlloc": (out, words, word),
-    "cuMemFreeHost": (c_void_p,),
     "cuMemcpyHtoDAsync_v2": (c_uint64, c_void_p, words, handle),
     "cuMemcpyDtoHAsync_v2": (c_void_p, c_uint64, words, handle),
     "cuMemcpyDtoDAsync_v2": (c_uint64, c_uint64, words, handle),
@@ -149,7 +148,9 @@ class NativeDriver(Driver):
         try:
             self.library = ctypes.CDLL(LIBRARY)
         except OSError:
-            raise DeviceError(f"there is no NVIDIA driver here ({LIBRARY} is not found)") from None
+            raise DeviceError(
+                f"there is no NVIDIA driver here ({LIBRARY} is not found; TILEGRAD_CUDA=null compiles without one)"
+            ) from None
         asked = c_int()
         self.library.cuDriverGetVersion(byref(asked))
         self.version = asked.value
@@ -298,9 +299,6 @@ class NativeDriver(Driver):
 
     def allocate_host(self, bytes: int) -> int:
         return self.made("cuMemHostAlloc", bytes, PORTABLE)
-
-    def free_host(self, address: int) -> None:
-        self.call("cuMemFreeHost", address)
 
     def to_device(self, target: int, source: int, bytes: int, stream: int) -> None:
         self.call("cuMemcpyHtoDAsync_v2", target, source, bytes, stream)

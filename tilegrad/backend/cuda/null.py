@@ -143,9 +143,6 @@ class NullDriver(Driver):
         self._host[address] = made
         return address
 
-    def free_host(self, address: int) -> None:
-        del self._host[address]
-
     def to_device(self, target: int, source: int, bytes: int, stream: int) -> None:
         pass
 

@@ -5,7 +5,8 @@ of these that matter are added up in float32. The sums of one product of tiles a
 to those before them by ordinary vectors: the chain of additions is short, and denormal sums stay what they are.
 
 Where numbers are so large, small or odd that the unit would give another result than float32 arithmetic, the
-product is computed by multiply-adds (`dot.py`); packing finds out.
+product is computed by multiply-adds (`dot.py`); packing finds out. Integers of 8 bits are multiplied as they are: their
+sums of 32 bits are exact, or what is left of them where they overflow, as everywhere.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from ....ir import tile as ir
-from ....ir.dtype import DType, bfloat16, float32, uint8
+from ....ir.dtype import DType, bfloat16, float32, int8, int32, uint8
 from ....ir.precision import Precision
 from ....ir.tile_types import Types
 from ....runtime.grain import pays_in_unit
 from ..emit import I1, I64, Builder, Loop, Type, Value, constant
 from ..target import Target
-from .amx_packing import ROWS, WORDS, Packer, Span, Tiles, bits_of, fit
+from .amx_packing import ROWS, TILE, WORDS, Packer, Span, Tiles, bits_of, fit
 from .elements import Memory
 from .nests import Nests
 
@@ -29,10 +30,16 @@ CONFIGURATION = "@tile_configuration"
 
 
 class Form(NamedTuple):
-    """Bfloat16 parts of each factor, and which of the left and the right one are multiplied: one changes at a time."""
+    """Parts of each factor, and which of the left and the right one are multiplied: one changes at a time."""
 
     parts: int
     products: tuple[tuple[int, int], ...]
+    instruction: str = "tdpbf16ps"
+
+    @property
+    def looks(self) -> bool:
+        """Whether numbers may be such that the unit would give something else."""
+        return self.instruction == "tdpbf16ps"
 
 
 PLAIN = Form(0, ())
@@ -41,6 +48,8 @@ ONE = Form(1, ((0, 0),))
 THREE = Form(2, ((0, 1), (0, 0), (1, 0)))
 SIX = Form(3, ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)))
 FORMS: dict[Precision, Form] = {"medium": ONE, "high": THREE, "highest": SIX}
+INTEGERS = {int8: Form(1, ((0, 0),), "tdpbssd"), uint8: Form(1, ((0, 0),), "tdpbuud")}
+"""All numbers have a sign, or none has."""
 
 
 class Bring(NamedTuple):
@@ -90,10 +99,14 @@ def schedule(form: Form, tall: int, wide: int) -> list[Bring | Multiply]:
 def form_of(target: Target, types: Types, product: ir.Dot, goes_on: bool = False) -> Form | None:
     """How the unit makes a product; None: it does not. One that goes on with the sum of others may have few k."""
     (m, k), (_, n) = types.of(product.x).shape, types.of(product.y).shape
-    dtype = shared_dtype(types, product.x, product.y)
-    if not target.matrix_unit or types.of(product).dtype is not float32 or dtype not in (float32, bfloat16):
+    dtype, total = shared_dtype(types, product.x, product.y), types.of(product).dtype
+    form: Form | None = None
+    if total is float32 and dtype in (float32, bfloat16):
+        form = ONE if dtype is bfloat16 else FORMS[product.precision]
+    elif total is int32 and dtype is not None:
+        form = INTEGERS.get(dtype)
+    if form is None or not target.matrix_unit:
         return None
-    form = ONE if dtype is bfloat16 else FORMS[product.precision]
     return form if goes_on or pays_in_unit(m, k, n, form.parts) else None
 
 
@@ -117,10 +130,16 @@ def dot(
     nests.panels |= {p.to.address.text: b.allocated[p.to.address.text] for p in packers if not p.beforehand}
     b.spare = spare
     left, right = (p.found() if p.beforehand else p.pack() for p in packers)
+
+    def by_unit() -> None:
+        with _configured(b):
+            _Products(nests, out, (left.tiles, right.tiles), form, constant(not accumulates, I1)).write()
+
+    if not form.looks:
+        return by_unit()
     chosen = fit(b, left.span, right.span)
     b.open_branch("unit")
-    with _configured(b):
-        _Products(nests, out, (left.tiles, right.tiles), form, constant(not accumulates, I1)).write()
+    by_unit()
     then = b.close_branch()
     b.open_branch("odd")
     before, made, b.spare = set(b.allocated), dict(e.made), dict(nests.panels)
@@ -163,7 +182,22 @@ def whole(nests: Nests, out: Memory, turns: Sequence[Turn], otherwise: Callable[
 
     Whether numbers are odd is asked once for all of them.
     """
-    b, form = nests.b, turns[0].form
+    b = nests.b
+    if not turns[0].form.looks:
+        return _by_unit(nests, out, turns)
+    chosen = _all_fit(nests, turns)
+    b.open_branch("unit")
+    _by_unit(nests, out, turns)
+    then = b.close_branch()
+    b.open_branch("odd")
+    otherwise()
+    b.close_branches(chosen, then, b.close_branch())
+    nests.e.begin()
+
+
+def _all_fit(nests: Nests, turns: Sequence[Turn]) -> Value:
+    """Whether the unit gives what float32 arithmetic would, in all turns."""
+    b = nests.b
     spans = [Span(constant(0, bits), constant(-1, bits)) for bits in [_bits(nests, turns[0])] * 2]
     for turn in turns:
         loop = _open(
@@ -173,20 +207,21 @@ def whole(nests: Nests, out: Memory, turns: Sequence[Turn], otherwise: Callable[
         seen = [span.with_(b, p.found().span) for span, p in zip(carried, _packers(nests, turn), strict=True)]
         ends = b.close_loop(loop, [x for span in seen for x in span])
         spans = [Span(*ends[:2]), Span(*ends[2:])]
-    chosen = fit(b, *spans)
-    b.open_branch("unit")
+    return fit(b, *spans)
+
+
+def _by_unit(nests: Nests, out: Memory, turns: Sequence[Turn]) -> None:
+    """The sum of all turns, made in the unit."""
+    b = nests.b
     with _configured(b):
         for turn in turns:
             loop = _open(nests, turn)
             left, right = (p.to for p in _packers(nests, turn))
             begins = b.compare("eq", loop.index, constant(0, I64)) if turn.first == 0 else constant(False, I1)
             single = len(turns) == 1 == turn.times
-            _Products(nests, out, (left, right), form, constant(True, I1) if single else begins, single).write()
+            first = constant(True, I1) if single else begins
+            _Products(nests, out, (left, right), turn.form, first, single).write()
             b.close_loop(loop)
-    then = b.close_branch()
-    b.open_branch("odd")
-    otherwise()
-    b.close_branches(chosen, then, b.close_branch())
     nests.e.begin()
 
 
@@ -250,7 +285,10 @@ class _Products:
             self._columns(blocks - 1, blocks, 1)
 
     def _columns(self, start: int, end: int, wide: int) -> None:
-        """The blocks of some columns, rows of blocks inside: the tiles of a column stay in the first cache."""
+        """The blocks of some columns, rows of blocks inside: the tiles of a column stay in the first cache.
+
+        Those of the rows pass by, and the processor is told so where they have one part: 1.08 to 1.15 times as fast.
+        """
         outer = self.nests.loop("n", start, end, wide)
         inner = self.nests.loop("m", 0, self.blocks, self.tall)
         self._block(inner.index, outer.index, wide)
@@ -264,6 +302,8 @@ class _Products:
         if self.blocks % tall:
             rows = [b.intrinsic("smin", r, constant(self.blocks - 1, I64)) for r in rows]
         columns = [b.op("add", column, constant(c, I64)) for c in range(wide)]
+        if self.begins.text != "true":
+            self._fetch(row, column, wide)
         for number in range(tall * wide):
             unit(b, "tilezero", f"i8 {number}")
         loop = self.nests.loop("k", 0, self.left.steps, 1)
@@ -272,9 +312,10 @@ class _Products:
                 case Bring(tile, part):
                     side, block = (self.left, rows[tile - 4]) if tile < 6 else (self.right, columns[tile - 6])
                     at = side.at(e, block, loop.index, part, constant(0, I64))
-                    unit(b, "tileloadd64", f"i8 {tile}, ptr {at}, i64 64")
+                    passing = tile < 6 and self.form.parts == 1
+                    unit(b, "tileloaddt164" if passing else "tileloadd64", f"i8 {tile}, ptr {at}, i64 64")
                 case Multiply(r, c):
-                    unit(b, "tdpbf16ps", f"i8 {r * wide + c}, i8 {4 + r}, i8 {6 + c}")
+                    unit(b, self.form.instruction, f"i8 {r * wide + c}, i8 {4 + r}, i8 {6 + c}")
         b.close_loop(loop)
         pitch = wide * WORDS * 4 if self.sums is not None else self._pitch()
         for number in range(tall * wide):
@@ -282,11 +323,20 @@ class _Products:
             if self.sums is None:
                 at = self._place(rows[r], columns[c])
             else:
-                at = b.offset(self.sums, "float", constant((r * ROWS * wide + c) * WORDS, I64))
+                at = b.offset(self.sums, self.out.element, constant((r * ROWS * wide + c) * WORDS, I64))
             unit(b, "tilestored64", f"i8 {number}, ptr {at}, i64 {pitch}")
         e.begin()
         if self.sums is not None:
             self._add(self.sums, row, column, wide)
+
+    def _fetch(self, row: Value, column: Value, wide: int) -> None:
+        """Has what a block is added to brought to the first cache, while the block is computed."""
+        b, first = self.b, self._place(row, column)
+        b.declarations.setdefault("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        for line in range(self.tall * ROWS):
+            for c in range(wide):
+                at = b.offset(first, "i8", constant(line * self._pitch() + c * TILE // ROWS, I64))
+                b.effect(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
 
     def _place(self, row: Value, column: Value) -> Value:
         """Where a tile of the result is."""
@@ -298,14 +348,14 @@ class _Products:
     def _add(self, sums: Value, row: Value, column: Value, wide: int) -> None:
         """Adds the sums of a block to the result, or puts them there. There is room for a whole block."""
         b, e = self.b, self.e
-        first = self._place(row, column)
-        type = Type("float", WORDS)
+        first, element = self._place(row, column), self.out.element
+        type, add = Type(element, WORDS), "fadd" if self.out.dtype.is_float else "add"
         for n in range(self.tall * ROWS * wide):
             line, c = divmod(n, wide)
-            at = b.offset(first, "float", constant(line * self._pitch() // 4 + c * WORDS, I64))
-            value = e.once(b.offset(sums, "float", constant(n * WORDS, I64)), type, 4)
+            at = b.offset(first, element, constant(line * self._pitch() // 4 + c * WORDS, I64))
+            value = e.once(b.offset(sums, element, constant(n * WORDS, I64)), type, 4)
             if self.begins.text != "true":
-                more = b.op("fadd", e.once(at, type, 4), value)
+                more = b.op(add, e.once(at, type, 4), value)
                 value = more if self.begins.is_constant else b.select(self.begins, value, more)
             b.effect(f"store {type} {value}, ptr {at}, align 4")
         e.begin()

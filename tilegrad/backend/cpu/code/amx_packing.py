@@ -1,7 +1,8 @@
 """Operands of products, packed for the matrix unit (AMX): tiles of 16 rows of 64 bytes.
 
-Two neighbours along k lie in one word of 32 bits. A tile of the left operand has 16 of its rows, and in each 32 k; one
-of the right operand has 32 k, two in a row, and 16 of its columns. What lies the other way in memory is turned in
+Neighbours along k lie in one word of 32 bits: two bfloat16 numbers, or four integers of 8 bits. A tile of the left
+operand has 16 of its rows, and in each 16 words; one of the right operand has 16 words along k in its rows, and 16 of
+its columns. What lies the other way in memory is turned in
 registers. float32 numbers become sums of bfloat16 numbers, each rounded from what those before it leave:
 
     x = upper + middle + lower
@@ -15,22 +16,22 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....ir import tile as ir
-from ....ir.dtype import DType, bfloat16
+from ....ir.dtype import DType, bfloat16, int8, uint8
 from ..emit import I64, Builder, Loop, Type, Value, constant, lane_constants
 from .elements import Elements
 from .nests import Nests, turned_square
 from .packing import across, below, tabulate
 
 ROWS, WORDS, DEPTH = 16, 16, 32
-"""Of a tile: its rows, words in a row, and how many k it spans."""
+"""Of a tile: its rows, words in a row, and how many k of two bytes it spans."""
 TILE, SPAN = 1024, 64
 """Bytes: of a tile, and of a vector that says what was seen of an operand."""
 ROWS_AHEAD = 3
 """How far on rows are asked for; with it, products of 1024 x 1024 bfloat16 numbers took 0.63 of the time."""
-PAIRS_AHEAD = 8
-"""The same where pairs of rows are interleaved."""
-PAIRS = 16
-"""Pairs of k that are packed for all columns before the next ones: whole tiles. 4 take up to half as long again."""
+WORDS_AHEAD = 8
+"""The same where rows are interleaved, a few for each word."""
+TOGETHER = 16
+"""Words along k that are packed for all columns before the next ones: whole tiles. 4 take up to half as long again."""
 HALVES, FLOATS, FOUR = Type("i16", 32), Type("float", 16), Type("i32", 16)
 
 HIGHEST_SUM = 364
@@ -77,10 +78,19 @@ class Operand(NamedTuple):
     span: Span
 
 
-def area_bytes(shape: tuple[int, ...], right: bool, parts: int) -> int:
+def in_word(dtype: DType) -> int:
+    """How many numbers lie in a word.
+
+    >>> in_word(bfloat16), in_word(int8)
+    (2, 4)
+    """
+    return 4 if dtype in (int8, uint8) else 2
+
+
+def area_bytes(dtype: DType, shape: tuple[int, ...], right: bool, parts: int) -> int:
     """What an operand takes that is packed beforehand: its tiles, and then its span."""
     extent, depth = reversed(shape) if right else shape
-    return -(-extent // ROWS) * -(-depth // DEPTH) * parts * TILE + 2 * SPAN
+    return -(-extent // ROWS) * -(-depth // (WORDS * in_word(dtype))) * parts * TILE + 2 * SPAN
 
 
 class Packer:
@@ -101,16 +111,21 @@ class Packer:
         self._by_rows = right == self.turned  # whether the expression is over (i, k)
         self.parts = parts
         self.ahead = self._even_loads()
-        steps = -(-self.depth // DEPTH)
+        self.group = in_word(self.dtype)
+        self.deep = WORDS * self.group
+        steps = -(-self.depth // self.deep)
         bytes = -(-self.extent // ROWS) * steps * parts * TILE
         to = self.b.allocate(bytes, "right.tiles" if right else "left.tiles") if place is None else place
         self.to = Tiles(to, steps, parts)
         bits = bits_of(self.dtype)
         self.span = Span(constant(0, bits), constant(-1, bits))
-        self._spans = [self.b.offset(to, "i8", constant(bytes + n * SPAN, I64)) for n in range(2)] if place else []
+        noted = self.beforehand and self.dtype.is_float
+        self._spans = [self.b.offset(to, "i8", constant(bytes + n * SPAN, I64)) for n in range(2)] if noted else []
 
     def found(self) -> Operand:
         """What was packed beforehand."""
+        if not self._spans:
+            return Operand(self.to, self.span)
         type = self.span.most.type
         return Operand(
             self.to, Span(*[self.b.instruction(f"load {type}, ptr {at}, align 64", type) for at in self._spans])
@@ -131,13 +146,15 @@ class Packer:
     # --- loops that note the span --------------------------------------------------------------------
 
     def _open(self, hint: str, start: int, stop: int, step: int) -> Loop:
-        loop = self.nests.loop(hint, start, stop, step, list(zip(Span._fields, self.span, strict=True)))
-        self.span = Span(*loop.carried)
+        noted = list(zip(Span._fields, self.span, strict=True)) if self.dtype.is_float else []
+        loop = self.nests.loop(hint, start, stop, step, noted)
+        self.span = Span(*loop.carried) if noted else self.span
         return loop
 
     def _close(self, *loops: Loop) -> None:
         for loop in loops:
-            self.span = Span(*self.b.close_loop(loop, self.span))
+            ends = self.b.close_loop(loop, self.span if loop.carried else ())
+            self.span = Span(*ends) if loop.carried else self.span
         self.e.memo = {}
 
     def _index(self, x: Value, opcode: str, by: int) -> Value:
@@ -149,27 +166,27 @@ class Packer:
         """Left operand along k: row by row."""
         row = self._open("row", 0, self.extent, 1)
         block, line = self._index(row.index, "udiv", ROWS), self._index(row.index, "and", ROWS - 1)
-        whole = self.depth // DEPTH * DEPTH
+        whole = self.depth // self.deep * self.deep
         if whole:
-            along = self._open("k", 0, whole, DEPTH)
-            words = self._row_words(row.index, along.index, DEPTH)
-            self._keep(block, self._index(along.index, "udiv", DEPTH), line, words)
+            along = self._open("k", 0, whole, self.deep)
+            words = self._row_words(row.index, along.index, self.deep)
+            self._keep(block, self._index(along.index, "udiv", self.deep), line, words)
             self._close(along)
         if whole < self.depth:
             words = self._row_words(row.index, constant(whole, I64), self.depth - whole)
-            self._keep(block, constant(whole // DEPTH, I64), line, words)
+            self._keep(block, constant(whole // self.deep, I64), line, words)
         self._close(row)
 
     def _turned_rows(self) -> None:
-        """Right operand along k: squares of 16 rows by 32 k are turned."""
+        """Right operand along k: squares of 16 rows by 16 words are turned."""
         panel = self._open("panel", 0, -(-self.extent // ROWS), 1)
-        whole = self.depth // DEPTH
+        whole = self.depth // self.deep
         if whole:
             along = self._open("step", 0, whole, 1)
-            self._row_square(panel.index, along.index, DEPTH)
+            self._row_square(panel.index, along.index, self.deep)
             self._close(along)
-        if self.depth % DEPTH:
-            self._row_square(panel.index, constant(whole, I64), self.depth % DEPTH)
+        if self.depth % self.deep:
+            self._row_square(panel.index, constant(whole, I64), self.depth % self.deep)
         self._close(panel)
 
     def _row_square(self, block: Value, step: Value, count: int) -> None:
@@ -177,72 +194,72 @@ class Packer:
         row = self.b.op("add", self._index(block, "mul", ROWS), line.index)
         if self.extent % ROWS:
             row = self.b.intrinsic("smin", row, constant(self.extent - 1, I64))
-        self._keep(block, step, line.index, self._row_words(row, self._index(step, "mul", DEPTH), count))
+        self._keep(block, step, line.index, self._row_words(row, self._index(step, "mul", self.deep), count))
         self._close(line)
         self._turn(block, step)
 
     def _columns(self) -> None:
-        """Right operand along its columns: pairs of rows are interleaved."""
-        pairs = self.depth // 2
-        together = pairs // PAIRS * PAIRS
+        """Right operand along its columns: the rows of a word are interleaved."""
+        words, rest = divmod(self.depth, self.group)
+        together = words // TOGETHER * TOGETHER
         if together:
-            outer = self._open("pair", 0, together, PAIRS)
-            self._all_columns(outer.index, PAIRS)
+            outer = self._open("word", 0, together, TOGETHER)
+            self._all_columns(outer.index, TOGETHER, self.group)
             self._close(outer)
-        if together < pairs:
-            self._all_columns(constant(together, I64), pairs - together)
-        if self.depth % 2:
-            self._all_columns(constant(pairs, I64), 1, True)
+        if together < words:
+            self._all_columns(constant(together, I64), words - together, self.group)
+        if rest:
+            self._all_columns(constant(words, I64), 1, rest)
         nothing = [constant(0, FOUR)] * self.parts
-        padded = range(-(-self.depth // 2), self.to.steps * ROWS)
+        padded = range(words + bool(rest), self.to.steps * ROWS)
         if padded:
             loop = self._open("panel", 0, -(-self.extent // ROWS), 1)
-            for pair in padded:
-                self._keep(loop.index, constant(pair // ROWS, I64), constant(pair % ROWS, I64), nothing)
+            for word in padded:
+                self._keep(loop.index, constant(word // ROWS, I64), constant(word % ROWS, I64), nothing)
             self._close(loop)
 
-    def _all_columns(self, first: Value, pairs: int, single: bool = False) -> None:
-        """Some pairs of k of all columns; `single`: the second k of the pair does not exist."""
+    def _all_columns(self, first: Value, words: int, full: int) -> None:
+        """Some words along k of all columns, in each of which so many k exist."""
         wide = 2 if self.dtype is bfloat16 and self.ahead else 1  # tiles side by side that one vector has elements of
         whole = self.extent // (WORDS * wide) * wide
         if whole:
             inner = self._open("panel", 0, whole, wide)
-            self._some_columns(first, pairs, inner.index, WORDS * wide, single)
+            self._some_columns(first, words, inner.index, WORDS * wide, full)
             self._close(inner)
         for block in range(whole, -(-self.extent // WORDS)):
             count = min(WORDS, self.extent - block * WORDS)
-            self._some_columns(first, pairs, constant(block, I64), count, single)
+            self._some_columns(first, words, constant(block, I64), count, full)
 
-    def _some_columns(self, first: Value, pairs: int, block: Value, count: int, single: bool) -> None:
-        loop = self._open("line", 0, pairs, 1)
-        pair = self.b.op("add", first, loop.index)
-        step, line = self._index(pair, "udiv", ROWS), self._index(pair, "and", ROWS - 1)
+    def _some_columns(self, first: Value, words: int, block: Value, count: int, full: int) -> None:
+        loop = self._open("line", 0, words, 1)
+        word = self.b.op("add", first, loop.index)
+        step, line = self._index(word, "udiv", ROWS), self._index(word, "and", ROWS - 1)
         place = self._index(block, "mul", WORDS)
         if count > WORDS:
-            for n, words in enumerate(self._two_columns(pair, place, single)):
-                self._keep(self._index(block, "add", n), step, line, [words])
+            for n, found in enumerate(self._two_columns(word, place, full)):
+                self._keep(self._index(block, "add", n), step, line, [found])
         else:
-            self._keep(block, step, line, self._column_words(pair, place, count, single))
+            self._keep(block, step, line, self._column_words(word, place, count, full))
         self._close(loop)
 
-    def _two_columns(self, pair: Value, place: Value, single: bool) -> list[Value]:
+    def _two_columns(self, word: Value, place: Value, full: int) -> list[Value]:
         """Two k of 32 columns of bfloat16 numbers."""
-        k = self._index(pair, "mul", 2)
+        k = self._index(word, "mul", 2)
         first, second = self._noted(self._read([k, place], DEPTH, DEPTH)), constant(0, HALVES)
-        if not single:
+        if full == 2:
             second = self._noted(self._read([self._index(k, "add", 1), place], DEPTH, DEPTH))
         orders = [[n // 2 + WORDS * half + DEPTH * (n % 2) for n in range(DEPTH)] for half in (0, 1)]
         return [self._word(self.b.shuffle(first, second, order)) for order in orders]
 
     def _turned_columns(self) -> None:
-        """Left operand along its rows: squares of 32 k by 16 are turned."""
-        whole = self.depth // DEPTH
+        """Left operand along its rows: squares of 16 words along k by 16 are turned."""
+        whole = self.depth // self.deep
         if whole:
             along = self._open("step", 0, whole, 1)
-            self._column_squares(along.index, DEPTH)
+            self._column_squares(along.index, self.deep)
             self._close(along)
-        if self.depth % DEPTH:
-            self._column_squares(constant(whole, I64), self.depth % DEPTH)
+        if self.depth % self.deep:
+            self._column_squares(constant(whole, I64), self.depth % self.deep)
 
     def _column_squares(self, step: Value, depth: int) -> None:
         blocks = self.extent // ROWS
@@ -255,17 +272,17 @@ class Packer:
 
     def _column_square(self, step: Value, block: Value, count: int, depth: int) -> None:
         first, place = self._index(step, "mul", ROWS), self._index(block, "mul", ROWS)
-        pairs = depth // 2
-        if pairs:
-            line = self._open("line", 0, pairs, 1)
-            words = self._column_words(self.b.op("add", first, line.index), place, count, False)
+        whole, rest = divmod(depth, self.group)
+        if whole:
+            line = self._open("line", 0, whole, 1)
+            words = self._column_words(self.b.op("add", first, line.index), place, count, self.group)
             self._keep(block, step, line.index, words)
             self._close(line)
-        if depth % 2:
-            words = self._column_words(self._index(first, "add", pairs), place, count, True)
-            self._keep(block, step, constant(pairs, I64), words)
-        for pair in range(-(-depth // 2), ROWS):
-            self._keep(block, step, constant(pair, I64), [constant(0, FOUR)] * self.parts)
+        if rest:
+            words = self._column_words(self._index(first, "add", whole), place, count, rest)
+            self._keep(block, step, constant(whole, I64), words)
+        for n in range(whole + bool(rest), ROWS):
+            self._keep(block, step, constant(n, I64), [constant(0, FOUR)] * self.parts)
         self._turn(block, step)
 
     def _even_loads(self) -> list[ir.Tile]:
@@ -304,7 +321,7 @@ class Packer:
         """Elements along the last axis, of which so many exist; zeros behind them."""
         e, b = self.e, self.b
         e.memo = {}
-        self._fetch(at, ROWS_AHEAD if self._by_rows else PAIRS_AHEAD)
+        self._fetch(at, ROWS_AHEAD if self._by_rows else WORDS_AHEAD)
         e.active = count if count < lanes else None
         value = b.splat(e.of(self.x, at, lanes, self.dtype), lanes)
         e.active = None
@@ -314,7 +331,9 @@ class Packer:
         return value
 
     def _row_words(self, row: Value, k: Value, count: int) -> list[Value]:
-        """32 k of a row, in parts."""
+        """16 words of a row, in parts."""
+        if self.group == 4:
+            return [self._word(self._read([row, k], self.deep, count))]
         if self.dtype is bfloat16:
             return [self._word(self._noted(self._read([row, k], DEPTH, count)))]
         first = self._read([row, k], WORDS, min(count, WORDS))
@@ -323,13 +342,13 @@ class Packer:
             second = self._read([row, self._index(k, "add", WORDS)], WORDS, count - WORDS)
         return self._split(first, second, False)
 
-    def _column_words(self, pair: Value, place: Value, count: int, single: bool) -> list[Value]:
-        """Two k of 16 columns of which so many exist, in parts; `single`: the second does not exist."""
-        k = self._index(pair, "mul", 2)
-        first = self._read([k, place], WORDS, count)
-        second = constant(0, first.type)
-        if not single:
-            second = self._read([self._index(k, "add", 1), place], WORDS, count)
+    def _column_words(self, word: Value, place: Value, count: int, full: int) -> list[Value]:
+        """A word of each of 16 columns of which so many exist, in parts; `full`: how many k of it do."""
+        k = self._index(word, "mul", self.group)
+        first, *others = [self._read([self._index(k, "add", n), place], WORDS, count) for n in range(full)]
+        if self.group == 4:
+            return [self._interleaved([first, *others])]
+        second = others[0] if others else constant(0, first.type)
         if self.dtype is bfloat16:
             mixed = [n // 2 + WORDS * (n % 2) for n in range(DEPTH)]
             return [self._word(self._noted(self.b.shuffle(first, second, mixed)))]
@@ -354,8 +373,16 @@ class Packer:
                 left = [b.op("fsub", x, b.convert("bitcast", y, "float")) for x, y in zip(left, upper, strict=True)]
         return words
 
-    def _word(self, halves: Value) -> Value:
-        return self.b.pure(f"bitcast {HALVES} {halves} to {FOUR}", FOUR, (halves,))
+    def _interleaved(self, rows: list[Value]) -> Value:
+        """One byte of each row in a word."""
+        b = self.b
+        found, *others = [b.convert("zext", row, "i32") for row in rows]
+        for n, row in enumerate(others):
+            found = b.op("or", found, b.op("shl", row, constant(8 * n + 8, FOUR)))
+        return found
+
+    def _word(self, x: Value) -> Value:
+        return self.b.pure(f"bitcast {x.type} {x} to {FOUR}", FOUR, (x,))
 
     def _noted(self, bits: Value) -> Value:
         """0 less 1 is the greatest of all, so that it is not the least."""

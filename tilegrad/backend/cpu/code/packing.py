@@ -34,6 +34,27 @@ class Panels(NamedTuple):
     depth: int
     stride: int
     """More k than there are: a vector may be longer than a panel is wide, and panels should lie in different sets."""
+    pairs: bool = False
+    """Whether an element is two neighbours along k, of 16 bits each."""
+
+    def read(self, e: Elements, x: ir.Tile, k: Value, i: Value, lanes: int) -> Value:
+        """Elements of an expression over (k, i), along i, as they lie in the panels."""
+        if not self.pairs:
+            return e.of(x, [k, i], lanes, self.memory.dtype)
+        b = e.b
+        first = b.op("mul", k, constant(2, I64))
+        low, high = (e.of(x, [b.op("add", first, constant(n, I64)), i], lanes, int32) for n in (0, 1))
+        return b.op("or", b.op("and", low, constant(0xFFFF, low.type)), b.op("shl", high, constant(16, high.type)))
+
+    def read_along(self, e: Elements, x: ir.Tile, i: Value, k: Value, lanes: int) -> Value:
+        """The same of an expression over (i, k), along k."""
+        if not self.pairs:
+            return e.of(x, [i, k], lanes, self.memory.dtype)
+        b = e.b
+        first = b.op("mul", k, constant(2, I64))
+        one, two = (e.of(x, [i, b.op("add", first, constant(n, I64))], lanes, int32) for n in (0, lanes))
+        both = b.shuffle(b.convert("trunc", one, "i16"), b.convert("trunc", two, "i16"), [*range(2 * lanes)])
+        return b.pure(f"bitcast {both.type} {both} to {one.type}", one.type, (both,))
 
     def load(self, e: Elements, block: Value, inside: int, k: Value, lanes: int) -> Value:
         b, element = e.b, self.memory.element
@@ -51,9 +72,11 @@ class Panels(NamedTuple):
         return b.op("add", first, b.op("mul", k, constant(self.width, I64)))
 
 
-def panels(e: Elements, dtype: DType, width: int, depth: int, extent: int, lanes: int, hint: str) -> Panels:
+def panels(
+    e: Elements, dtype: DType, width: int, depth: int, extent: int, lanes: int, hint: str, pairs: bool = False
+) -> Panels:
     stride = _stride(width, depth, lanes)
-    return Panels(e.allocate(dtype, (-(-extent // width) * width * stride,), hint), width, depth, stride)
+    return Panels(e.allocate(dtype, (-(-extent // width) * width * stride,), hint), width, depth, stride, pairs)
 
 
 def panels_at(place: Value, width: int, depth: int, extent: int, lanes: int) -> Panels:
@@ -108,7 +131,8 @@ def _pack(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None
         inner = nests.loop("panel", 0, safe, to.width)
         for n in range(count):
             e.memo = {}
-            _fetch(nests, x, b.op("add", outer.index, constant(n + AHEAD, I64)), inner.index)
+            ahead = b.op("add", outer.index, constant(n + AHEAD, I64))
+            _fetch(nests, x, b.op("mul", ahead, constant(2, I64)) if to.pairs else ahead, inner.index)
             _vectors(nests, to, x, b.op("add", outer.index, constant(n, I64)), inner.index, lanes, to.width)
         b.close_loop(inner)
         b.close_loop(outer)
@@ -140,7 +164,7 @@ def _vectors(nests: Nests, to: Panels, x: ir.Tile, k: Value, block: Value, lanes
     e, b = nests.e, nests.b
     for inside in range(0, count, lanes):
         e.active = count - inside if block.is_constant and count - inside < lanes else None
-        value = e.of(x, [k, b.op("add", block, constant(inside, I64))], lanes, to.memory.dtype)
+        value = to.read(e, x, k, b.op("add", block, constant(inside, I64)), lanes)
         e.active = None
         to.keep(e, block, constant(inside, I64), k, value, lanes)
 
@@ -207,7 +231,7 @@ def pack_turned(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -
             places = [b.intrinsic("smin", place, constant(extent - 1, I64)) for place in places]
         e.active = to.depth if to.depth < lanes else None
         with e.vectors_begin_evenly(to.depth % lanes == 0):
-            rows = [e.of(x, [place, k], lanes, to.memory.dtype) for place in places]
+            rows = [to.read_along(e, x, place, k, lanes) for place in places]
         e.active = None
         for n, row in enumerate(turned_square(nests, rows)[: to.depth]):
             to.keep(e, panel.index, constant(square, I64), b.op("add", k, constant(n, I64)), row, lanes)

@@ -116,9 +116,9 @@ def scan_threads(low: Lowering, fn: str, dtype: DType, name: str, axis: int, lay
         with low.over(layout, start={(axis, low_digit): 1}) as at:
             low.out.add(f"{name}{at} = {combine}::of({name}{scan.shifted(at)}, {name}{at});")
     start = literal(identity(fn, wide(dtype)), wide(dtype))
-    parts, warps, who = scan.lanes(thread, inner) if thread is not None else ("", 1, "")
+    parts, warps, _ = scan.lanes(thread, inner) if thread is not None else ("", 1, "")
     if thread is not None or chunks > 1:
-        scan.chunks(start, parts, warps, who, thread, inner, chunks)
+        scan.chunks(start, parts, warps, thread, inner, chunks)
     if dtype in (float16, bfloat16):
         with low.over(layout) as at:
             low.out.add(f"{name}{at} = {narrowed(Text(f'{name}{at}'), dtype)};")
@@ -175,12 +175,12 @@ class _Scan:
             if warps > 1:
                 lane = f"thread | {(lanes - 1) * thread.stride}" if lanes > 1 else "thread"
                 total = f"from_lane({upto}, {lane})" if lanes > 1 else upto
-                out.add(f"{parts}[{_joined(self._chunk_flat(inner), 'thread')}] = {total};")
+                out.add(f"{parts}[{_joined(self._chunk_flat(), 'thread')}] = {total};")
         if warps > 1:
             low.meet()
         return parts, warps, "thread"
 
-    def _chunk_flat(self, inner: int) -> str:
+    def _chunk_flat(self) -> str:
         return self.low.flat(self.layout, self.low.threads, self._vector())
 
     def _vector(self) -> set[tuple[int, int]]:
@@ -196,9 +196,7 @@ class _Scan:
         with out.block(f"for (int {variable} = 0; {variable} < {inner}; ++{variable})", unrolled=True):
             out.add(f"{self.name}{at} = {self.combine}::of({before}, {self.name}{at});")
 
-    def chunks(
-        self, start: Text, parts: str, warps: int, who: str, thread: Digit | None, inner: int, chunks: int
-    ) -> None:
+    def chunks(self, start: Text, parts: str, warps: int, thread: Digit | None, inner: int, chunks: int) -> None:
         """Goes on from warp to warp and from chunk to chunk."""
         low, out = self.low, self.low.out
         if warps == 1 and chunks == 1:
@@ -219,7 +217,7 @@ class _Scan:
         assert thread.stride is not None
         out, stride = self.low.out, max(thread.stride, WARP)
         mask = (warps - 1) * stride
-        first = _joined(parts, self._chunk_flat(inner), f"(thread & ~{mask})")
+        first = _joined(parts, self._chunk_flat(), f"(thread & ~{mask})")
         call = f"scan_warps<{self.combine}, {stride}, {warps}>"
         done = f"thread / {stride}" if warps * stride == self.low.threads else f"thread / {stride} % {warps}"
         out.add(f"{self.type} here = {call}(before, {first}, {done});")

@@ -274,14 +274,7 @@ class Products:
         self.use(helpers.SHARED)
         match plan:
             case Grouped():
-                left, right = plan.sides
-                self.use(helpers.BARRIERS, helpers.groups(left.memory.dtype.name))
-                if plan.by_registers:
-                    self.use(helpers.NUMBERS)
-                how = (plan.tiling.columns, (left.turned, right.turned), plan.tiling.swapped)
-                self.use(helpers.group_product(left.memory.dtype.name, *how))
-                if any(side.map.anywhere for side in (plan.x, plan.y)):
-                    self.use(helpers.BOXES)
+                self._use_group(plan)
                 pointers = [low.names.of(side.parameter) for side in _sides(plan)]
                 corners = [
                     line
@@ -308,6 +301,16 @@ class Products:
             for line in [*places(plan.tiling), *text]:
                 low.out.add(line)
         return True
+
+    def _use_group(self, plan: Grouped) -> None:
+        left, right = plan.sides
+        dtype = left.memory.dtype.name
+        self.use(helpers.BARRIERS, helpers.groups(dtype))
+        if plan.by_registers:
+            self.use(helpers.NUMBERS)
+        self.use(helpers.group_product(dtype, plan.tiling.columns, (left.turned, right.turned), plan.tiling.swapped))
+        if any(side.map.anywhere for side in (plan.x, plan.y)):
+            self.use(helpers.BOXES)
 
     def _nested(
         self, low: Lowering, loops: list[ir.For], bounds: list[tuple[str, str, str]], lines: list[str]

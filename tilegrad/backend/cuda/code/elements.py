@@ -102,7 +102,7 @@ class Elements:
         t = self.types.of(x)
         match x:
             case ir.Name(name):
-                return self._name(name, x, view, t)
+                return self._name(name, view, t)
             case ir.Apply():
                 return self._address(x, view, t) if t.pointer else self._apply(x, view, t)
             case ir.Arange(start, _):
@@ -145,7 +145,7 @@ class Elements:
 
     # --- names -----------------------------------------------------------------------------------
 
-    def _name(self, name: str, x: ir.Name, view: View, t: TileType) -> Text:
+    def _name(self, name: str, view: View, t: TileType) -> Text:
         if name in self.lazy:
             return self._positional(name, view, t)
         if not t.shape:

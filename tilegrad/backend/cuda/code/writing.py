@@ -121,8 +121,3 @@ class Shared:
         held = self.large if self.apart else 0
         halves = max(self.large, held + self.held)
         return {"large": 0, "held": held, "half_0": halves, "half_1": halves + self.half, "end": halves + 2 * self.half}
-
-    def waited(self) -> None:
-        """All threads have met: nobody reads any more."""
-        self.last = self.last or 0
-        self.dirty = False
