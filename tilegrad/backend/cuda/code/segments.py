@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from ....ir import tile as ir
-from ....ir.dtype import bool_, float32
+from ....ir.dtype import bool_
 from ....ir.tile_access import walk
 from ....ir.tile_types import TileType
 from . import functions
@@ -26,45 +26,11 @@ from .dot_store import Staged, staged, write_staged
 from .elements import Kept, View, fits
 from .functions import MEMORY, TYPES, Text, literal
 from .layout import NUMBER, Layout
+from .missing import missing
 from .writing import Lines
 
 if TYPE_CHECKING:
     from .lower import Lowering
-
-
-def missing(low: Lowering, members: Sequence[ir.Assign | ir.Store], layout: Layout) -> set[str]:
-    """The variables that a loop over a layout cannot read from registers."""
-    elements = low.elements
-    kept, declare, elements.missing = dict(elements.kept), elements.declare, set()
-    elements.declare, copies, elements.copies = None, elements.copies, {}
-    view, _ = low.positions(layout)
-    for member in members:
-        for x in _evaluated(member):
-            shape = elements.shape(x)
-            whole = view[len(view) - len(shape) :] if shape else ()
-            if shape and shape != layout.shape[len(view) - len(shape) :]:
-                elements.part(x, view, layout.shape, float32)
-            else:
-                elements.of(x, whole, float32)
-        if isinstance(member, ir.Assign) and not isinstance(member.value, ir.Reduce | ir.Scan):
-            elements.kept[member.name] = Kept(member.name, layout)
-    found, elements.missing = elements.missing, set()
-    elements.kept, elements.declare, elements.copies = kept, declare, copies
-    return found
-
-
-def _evaluated(member: ir.Assign | ir.Store) -> list[ir.Tile]:
-    """The expressions of a statement that are computed at positions."""
-    match member:
-        case ir.Store(pointer, value, mask):
-            found = [pointer, value, mask]
-        case ir.Assign(_, ir.Load(pointer, mask, other)):
-            found = [pointer, mask, other]
-        case ir.Assign(_, ir.Reduce(_, x, _) | ir.Scan(_, x, _)):
-            found = [x]
-        case ir.Assign(_, value):
-            found = [value]
-    return [x for x in found if x is not None]
 
 
 class Segment:
