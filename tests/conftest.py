@@ -20,12 +20,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in jobs in the background; children would not hear Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+gc.set_threshold(20_000, 10, 10)  # looking for garbage after each 700 objects took an eighth of the time of all tests
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="accept what the code prints now")
-
-
-gc.set_threshold(20_000, 10, 10)  # looking for garbage after each 700 objects took an eighth of the time of all tests
 
 
 def pytest_collection_finish() -> None:

@@ -15,7 +15,8 @@ from ..ir.graph import TensorType
 from .tile_code import TileCode, Tiles, filled, tile_code
 
 Kind = Literal["tanh", "relu", "lstm", "gru"]
-GATES: dict[str, int] = {"tanh": 1, "relu": 1, "lstm": 4, "gru": 3}
+Tangential = Kind | Literal["scan"]
+GATES: dict[str, int] = {"tanh": 1, "relu": 1, "lstm": 4, "gru": 3, "scan": 1}
 KEPT: dict[str, int] = {"tanh": 0, "relu": 0, "lstm": 5, "gru": 4}
 """How many numbers a unit keeps at each step for the gradient: gates, and an LSTM's cells or a GRU's m."""
 GROUP = 16
@@ -40,7 +41,7 @@ class Sizes(NamedTuple):
 class Layer(NamedTuple):
     """What a kernel is written for."""
 
-    kind: Kind
+    kind: Tangential
     sizes: Sizes
     reverse: bool
     given: dict[str, TensorType]
@@ -168,6 +169,39 @@ flow = carry
 
 SLOPE = "tl.store(out + (t * (COUNT * SIZE) + @ * SIZE + place), slope@WRITE)\n"
 CARRY = "flow = tl.dot(tl.load(weight + (place_of_row[:, None] + ((k + @ * UNITS) * GROUP)[None, :])), slope@, flow)\n"
+
+
+FACTOR = "factor@ = tl.load(factors + (t * (MANY * SIZE) + @ * SIZE + place)READ)\n"
+GIVEN = "given@ = tl.load(x + (t * (ROWS * SIZE) + (j + @ * UNITS)[:, None] * BATCH + n[None, :])READ)\n"
+FACTORS: dict[str, int] = {"tanh": 1, "relu": 1, "lstm": 6, "gru": 5, "scan": 1}
+TANGENTS = {
+    "scan": "state = factor0 * state + given0",
+    "tanh": "state = factor0 * (given0 + gate0)",
+    "lstm": """
+cell = cell * factor5 + (given0 + gate0) * factor0 + (given1 + gate1) * factor1 + (given2 + gate2) * factor2
+state = cell * factor4 + (given3 + gate3) * factor3
+tl.store(out + (LENGTH * SIZE + t * SIZE + place), cellWRITE)
+""",
+    "gru": """
+gate2 = (given3 + gate2) * factor3 + (given0 + gate0) * factor0 + given2
+state = gate2 * factor2 + (given1 + gate1) * factor1 + state * factor4
+""",
+}
+TANGENTS["relu"] = TANGENTS["tanh"]
+
+
+def tangent(op: Layer) -> TileCode:
+    """The way forward of what is linear in the gates: see `recurrence_tangent.py`."""
+    rows, count = 4 if op.kind == "gru" else GATES[op.kind], 0 if op.kind == "scan" else GATES[op.kind]
+    dots = "".join(line for line in GATE.splitlines(True) if not line.startswith("given"))
+    gates = "".join(GIVEN.replace("@", str(n)) for n in range(rows))
+    gates += "".join(dots.replace("@", str(n)) for n in range(count))
+    gates += "".join(FACTOR.replace("@", str(n)) for n in range(FACTORS[op.kind]))
+    first = "cell = tl.zeros((UNITS, LANES), DTYPE)\ncell = tl.load(more0 + placeREAD)" if op.kind == "lstm" else ""
+    blocks = {"GATES": gates, "STEP": TANGENTS[op.kind], "FIRST": first, "LAST": ""}
+    words = _words(op) | {"MANY": FACTORS[op.kind], "ROWS": rows, "KIND": f"tangent_{op.kind}"}
+    words["TIME"] = f"{op.sizes.length - 1} - step" if op.reverse else "step"
+    return _code(FORWARD, op, blocks, words)
 
 
 def forward(op: Layer, keeps: bool) -> TileCode:

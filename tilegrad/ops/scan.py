@@ -157,14 +157,14 @@ def _running(x: Value, axis: int, values: type[Running], places: type[Running]) 
     return values(x, n), places(x, n)
 
 
-TOGETHER = 64
+TOGETHER = 16
 """Elements of an axis that are each compared with all before, in `logcumsumexp`."""
 
 
 def logcumsumexp(x: Value, axis: int) -> Value:
     """log of the running sum of exp(x): each sum relative to its own greatest element, so nothing overflows.
 
-    Blocks of 64 elements are done for themselves, and put behind what all before them have.
+    Blocks of 16 elements are done for themselves, and put behind what all before them have.
     """
     n = normal_axis(axis, x.type.rank, "logcumsumexp")
     return cast_value(_running_logs(widened(x), n), x.dtype) if x.shape else x

@@ -183,14 +183,14 @@ def _compiler() -> Finding:
 
 
 def cuda_libraries() -> list[Finding]:
-    """Those that may be used for products, and how they are found unfit."""
+    """Those that may be used for products and convolutions, and how they are found unfit."""
     if cuda.absence():
         return []
     driver = next((d.properties.driver_version for d in devices() if isinstance(d, CudaDevice)), 0)
     lines = []
     for name, found, use in (
         ("cuBLASLt", libraries.cublaslt(), "for products where it is faster"),
-        ("cuDNN", libraries.cudnn(), "nothing calls it"),
+        ("cuDNN", libraries.cudnn(), "for convolutions where it is faster"),
     ):
         if found is None:
             lines.append(Finding(name, "not found"))

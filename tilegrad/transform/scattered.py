@@ -89,11 +89,11 @@ def _last(base: Value, found: Entries, order: Value, starts: Value) -> Value:
 
 
 def _counted(value: Scatter | ScatterAlong, found: Entries, grain: Grain) -> Value | None:
-    """A whole number that is added for each entry: how often that is, times the number."""
+    """One number that is added for each entry: how often that is, times the number."""
     number = found.source
     while isinstance(number, Expand | Reshape):
         number = number.inputs[0]
-    if value.fn != "add" or not isinstance(number, Fill) or not number.dtype.is_integer:
+    if value.fn != "add" or not isinstance(number, Fill):
         return None
     if found.rows <= MOST_COUNTED:
         count: int = found.to.shape[0]  # type: ignore[assignment]
@@ -102,8 +102,9 @@ def _counted(value: Scatter | ScatterAlong, found: Entries, grain: Grain) -> Val
     else:
         starts = RowStarts(order_of(found.to, found.rows), found.rows)
         many = sub(*(narrow(starts, 0, n, found.rows) for n in (1, 0)))
-    total = reshape(mul(cast(many, value.dtype), number.value), (found.rows, 1))
-    return add(_base(value, found), expand(total, (found.rows, found.columns)))
+    base = widened(_base(value, found))
+    total = reshape(mul(cast(many, base.dtype), number.value), (found.rows, 1))
+    return cast(add(base, expand(total, base.shape)), value.dtype)
 
 
 def _base(value: Scatter | ScatterAlong, found: Entries) -> Value:

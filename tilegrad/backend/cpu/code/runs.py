@@ -63,10 +63,13 @@ class Reads:
         self.before: set[str] = set()
         """In what is computed before."""
         self.loads: list[ir.Load] = []
+        self._noted: set[int] = set()
 
     def note(self, x: ir.Tile) -> None:
-        if isinstance(x, ir.Literal):
+        """Once for each expression: expressions share what they consist of."""
+        if isinstance(x, ir.Literal) or id(x) in self._noted:
             return
+        self._noted.add(id(x))
         match x:
             case ir.Name(name):
                 if name in self.e.lazy:
