@@ -19,7 +19,7 @@ from ..ir.location import working_for
 from ..ir.position import flat_position, row_major
 from ..ir.scalar import Expr, Index, Position, Read, Reduce, facts, fresh_index, rebuild, size, substitute
 from ..runtime.grain import Grain
-from .blocks import Extents, quickest
+from .blocks import Extents, blocks, quickest
 from .inline import Element
 from .nests import nest
 from .products import free_indices, operands
@@ -29,6 +29,8 @@ DEEP = 2048
 """A sum from which on it pays to add up pieces of tiles that are large enough."""
 SIDE = 64
 """About the smallest tile that a core computes at its rate."""
+ALONE = 1.4
+"""How much longer a tile takes that could share a multiprocessor with another, and does not."""
 DEPTH = 64
 """Of which the length of a piece is a multiple, where operands are copied."""
 PASSED, LAUNCH = 0.5, 4000.0
@@ -167,7 +169,7 @@ def _shared_out(whole: Extents, grain: Grain) -> int:
     >>> from ..runtime.grain import many_small
     >>> sizes = ((768, 3072, 16384), (768, 2304, 16384), (4096, 4096, 16384), (512, 4096, 4096), (768, 3072, 768))
     >>> [_shared_out(Extents(*size, 1, 16), many_small(132)) for size in sizes]
-    [4, 1, 1, 1, 1]
+    [4, 2, 1, 1, 1]
     """
     assert type(whole.k) is int
     counts = [n for n in (1, 2, 4, 8) if whole.k % n == 0 and (n == 1 or whole.k // n >= DEEP)]
@@ -181,6 +183,9 @@ def _time_in_pieces(whole: Extents, count: int, grain: Grain) -> float:
     assert type(whole.k) is int
     results = whole.m * whole.n * whole.others
     own = quickest(whole._replace(k=whole.k // count, others=whole.others * count), grain)
+    tile = blocks(whole, grain)
+    if count == 1 and tile.size("m") * tile.size("n") <= grain.products.area:
+        own *= ALONE
     return own + (count > 1) * (count * results * PASSED / grain.workers + LAUNCH)
 
 
