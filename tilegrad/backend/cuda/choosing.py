@@ -162,7 +162,8 @@ class _Trial:
     def _launched(self, launched: Launched, buffers: Sequence[int]) -> KernelCall:
         kernel, function, extents = launched
         grid = (*extents, 1, 1, 1)[:3]
-        blocks, values = grid[0] * grid[1] * grid[2], [*[self.buffers[n].address for n in buffers], *grid]
+        blocks = function.blocks(grid[0] * grid[1] * grid[2], self.device.properties.multi_processor_count)
+        values = [*[self.buffers[n].address for n in buffers], *grid]
         call = KernelCall(
             kernel.name, function.handle, blocks, function.threads, function.shared, values, function.maps
         )

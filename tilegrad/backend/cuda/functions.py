@@ -32,6 +32,12 @@ class Function(NamedTuple):
     shared: int
     registers: int
     maps: tuple[TensorMap, ...]
+    resident: int = 0
+    """Blocks of a multiprocessor that take instance after instance; 0: there is a block for each."""
+
+    def blocks(self, instances: int, multiprocessors: int) -> int:
+        """How many are launched."""
+        return min(instances, self.resident * multiprocessors) if self.resident else instances
 
 
 class Functions:
@@ -81,4 +87,5 @@ class Functions:
             code.shared,
             code.registers,
             tuple(getattr(code, "maps", ())),
+            getattr(code, "resident", 0),
         )

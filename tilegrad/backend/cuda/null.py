@@ -62,7 +62,8 @@ class NullDriver(Driver):
             return super().built(kernel, architecture)
         except DeviceError:
             code = lower(kernel, architecture)
-            return Built(code.name, code.text, b"", code.threads, code.shared, 0, 0, architecture)
+            name, text, threads, shared, maps, resident = code
+            return Built(name, text, b"", threads, shared, 0, 0, architecture, maps, resident)
 
     def device_count(self) -> int:
         return 1

@@ -251,9 +251,10 @@ class _Planner:
             self._copy(str(source), str(target))
             return
         kernel, function, extents = self._launched(step)
-        blocks = math.prod(extents)
-        if blocks == 0:
+        instances = math.prod(extents)
+        if instances == 0:
             return  # nothing to compute: an axis has no elements
+        blocks = function.blocks(instances, self.limits.multi_processor_count)
         check_launch(self.limits, kernel.name, blocks, function.threads, function.shared, 0, kernel.origin)
         numbers = [0 if isinstance(a, str) else known(a, self.sizes) for a in step.arguments]
         values = [*numbers, *(*extents, 1, 1, 1)[:3]]
@@ -266,7 +267,7 @@ class _Planner:
         loaded = [named[name] for name in named if name in found.loaded]
         stored = [named[name] for name in named if name in found.stored]
         slots = [(slot, a) for slot, a in enumerate(step.arguments) if isinstance(a, str)]
-        self._add(call, kernel.origin, slots, loaded, stored, blocks * step.work, step)
+        self._add(call, kernel.origin, slots, loaded, stored, instances * step.work, step)
 
     def _copy(self, source: str, target: str) -> None:
         bytes = min(self._bytes(source), self._bytes(target))
