@@ -167,19 +167,20 @@ class Lowering:
     # --- statements ------------------------------------------------------------------------------
 
     def _block(self, body: Sequence[ir.Statement]) -> None:
-        done = 0
+        done = barren = 0
+        short = len(body) <= LONGEST and not isinstance(self.kernel, Packing)
         for statement, *more in self._together(body):
-            done += 1 + len(more)
+            at, done = done, done + 1 + len(more)
             self.fresh()
             if self.whole and makes(statement, self.whole[0]):
                 rest = self._whole(body[done - 1 :])
                 return self._block(rest)
             if self._begins_a_sum(statement, body[done:]):
                 continue
-            short = len(body) <= LONGEST and not isinstance(self.kernel, Packing)
-            taken = do_run(self, body[done - 1 - len(more) :]) if short else 0
-            if taken:
-                return self._block(body[done - 1 - len(more) + taken :])
+            taken = do_run(self, body[at:]) if short and at >= barren else 0
+            if taken > 0:
+                return self._block(body[at + taken :])
+            barren = max(barren, at - taken)
             for root in (r for s in (statement, *more) for r in roots(s)):
                 self.prepare(root)
             match statement:

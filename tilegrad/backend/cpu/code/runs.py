@@ -105,19 +105,22 @@ class Reads:
 
 
 def do_run(of: Lowering, body: Sequence[ir.Statement]) -> int:
-    """Does the run that some statements begin with, or a product and the run after it; gives how many these are."""
+    """Does the run that some statements begin with, or a product and the run after it; gives how many these are.
+
+    If they begin with none: less one for each of the first ones before which there is no need to look again.
+    """
     product = body[0] if isinstance(body[0], ir.Assign) and _may_be_finished(of, body[0]) else None
     first = 0 if product is None else 1
     run = run_at(of, body[first:], product)
-    if run is None:
-        return 0
+    if isinstance(run, int):
+        return 0 if product is not None else -run
     for s in body[first : first + run.length]:
         if isinstance(s, ir.Assign) and s not in run.members:
             of.assign(s.name, s.value)
     of.fresh()
     for x in (*(factors(product) if product is not None else ()), *(root for s in run.members for root in roots(s))):
         of.prepare(x)
-    for name in run.kept:
+    for name in sorted(run.kept):  # in one order in every process
         t = of.e.types.variables[name]
         of.memory(name, t.dtype, t.shape, False)
     if product is None:
@@ -177,14 +180,20 @@ def _is_dear(of: Lowering, run: Run) -> bool:
     return len(fns) > CHEAP or not DEAR.isdisjoint(fns)
 
 
-def run_at(of: Lowering, body: Sequence[ir.Statement], product: ir.Assign | None = None) -> Run | None:
-    """The run that a block of statements begins with; `product`: the one that would do it for each of its blocks."""
+def run_at(of: Lowering, body: Sequence[ir.Statement], product: ir.Assign | None = None) -> Run | int:
+    """The run that a block of statements begins with; `product`: the one that would do it for each of its blocks.
+
+    Or how many of the statements begin none: the first that would be a member has none to go with, so that it is not
+    looked for again from each of those before it.
+    """
     scan = _Scan(of, product)
     for statement in body:
         if not scan.takes(statement):
             break
-    if not scan.members or (product is None and len(scan.members) < 2):
-        return None
+    if not scan.members:
+        return scan.seen - 1
+    if product is None and len(scan.members) < 2:
+        return scan.length
     shape = scan.space[0]
     return Run(tuple(scan.members), shape, scan.length, tuple(scan.loads), frozenset(scan.kept()))
 
@@ -193,7 +202,7 @@ class _Scan:
     def __init__(self, of: Lowering, product: ir.Assign | None) -> None:
         self.of, self.e, self.product = of, of.e, product
         self.members: list[Member] = []
-        self.length = self._seen = 0
+        self.length = self.seen = 0
         self.space: tuple[tuple[int, ...], int] = ((), 0)
         self.given: set[str] = set()
         """Names that have their values at the present position only."""
@@ -217,37 +226,41 @@ class _Scan:
 
     def takes(self, s: ir.Statement) -> bool:
         """Whether a statement joins the run, or stands between its members without being done there."""
-        self._seen += 1
+        self.seen += 1
         match s:
             case ir.Assign(name, ir.Full()) if name in self.of.summed:
                 return False  # a product follows, which would begin with nothing
             case ir.Assign(name, value):
-                if self._is_member(name, value):
-                    return self._joins(s, self._space(name), name)
-                return self._stands_between(name, value)
+                later, reads = self._is_evaluated_later(name, value), Reads(self.e, self._space(name)[0])
+                if self.given or self.stored or not later:
+                    reads.note(value)
+                if self._is_member(name, value, reads, later):
+                    return self._joins(s, self._space(name), name, reads)
+                return self._stands_between(name, value, reads, later)
             case ir.Store(pointer):
                 t = self.e.types.of(pointer)
-                return self._joins(s, (t.shape, max(4, t.dtype.bytes)), "")
+                reads = Reads(self.e, t.shape)
+                reads.elsewhere |= reads.named(pointer)
+                if s.mask is not None:
+                    reads.note(s.mask)
+                reads.note(s.value)
+                return self._joins(s, (t.shape, max(4, t.dtype.bytes)), "", reads)
         return False
 
-    def _is_member(self, name: str, value: ir.Tile) -> bool:
+    def _is_member(self, name: str, value: ir.Tile, reads: Reads, later: bool) -> bool:
         t = self.e.types.variables[name]
         if not t.shape or t.pointer or not (t.dtype.is_float or t.dtype is bool_) or isinstance(value, ALONE):
             return False
-        named = Reads(self.e, t.shape)
-        named.note(value)
-        return bool((named.here | named.elsewhere) & self.given) or not self._is_evaluated_later(name, value)
+        return not later or not self.given.isdisjoint(reads.here | reads.elsewhere)
 
     def _is_evaluated_later(self, name: str, value: ir.Tile) -> bool:
         return self.of.assigned[name] == 1 and self.of.is_lazy(name, value)
 
-    def _stands_between(self, name: str, value: ir.Tile) -> bool:
+    def _stands_between(self, name: str, value: ir.Tile, reads: Reads, later: bool) -> bool:
         """A number, which is computed before the run, or a tile that is evaluated where it is used."""
         t = self.e.types.variables[name]
-        if self.of.assigned[name] != 1 or (t.shape and not self._is_evaluated_later(name, value)):
+        if self.of.assigned[name] != 1 or (t.shape and not later):
             return False
-        reads = Reads(self.e, t.shape)
-        reads.note(value)
         if (reads.here | reads.elsewhere | reads.before) & self.given:
             return False
         if not t.shape and any(isinstance(x, ALONE) for x in walk(value)):
@@ -261,15 +274,9 @@ class _Scan:
     def _now(self) -> set[str]:
         return {s.name for s in self.members if isinstance(s, ir.Assign)}
 
-    def _joins(self, s: Member, space: tuple[tuple[int, ...], int], name: str) -> bool:
+    def _joins(self, s: Member, space: tuple[tuple[int, ...], int], name: str, reads: Reads) -> bool:
         if space != (self.space if self.space[1] else space) or not space[0]:
             return False
-        reads = Reads(self.e, space[0])
-        if isinstance(s, ir.Store):
-            reads.elsewhere |= reads.named(s.pointer)
-            if s.mask is not None:
-                reads.note(s.mask)
-        reads.note(s.value)
         elsewhere = self.elsewhere | reads.elsewhere
         if (reads.elsewhere | reads.before) & self.given or name in elsewhere:
             return False
@@ -282,7 +289,7 @@ class _Scan:
         self.stored += [s.pointer] if isinstance(s, ir.Store) else []
         self.given |= {name} if name else set()
         self.members.append(s)
-        self.length = self._seen
+        self.length = self.seen
         return True
 
     def _meets(self, one: ir.Tile, other: ir.Tile) -> bool:
