@@ -197,7 +197,7 @@ def test_sums_in_pieces(gpu: CudaDevice) -> None:
 def test_bias_and_relu(gpu: CudaDevice) -> None:
     fn = lambda x, w, b: (tg.relu(F.conv1d(x, w, b)),)  # noqa: E731
     check(gpu, fn, tg.bfloat16, 2e-2, (3, 16, 10), (16, 16, 3), (16,))
-    assert chosen(gpu) == ["3 x 16 x 10, 16 x 3 f16 + bias, relu"]
+    assert chosen(gpu) == ["3 x 16 x 10, 16 x 3 bf16 + bias, relu"]
 
 
 def test_groups(gpu: CudaDevice) -> None:
