@@ -15,7 +15,7 @@ import statistics
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,6 +53,12 @@ class Launcher:
         self.cuda = ctypes.CDLL("libcuda.so.1")
         self.architecture = architecture
         self.functions: dict[str, tuple[ctypes.c_void_p, Built]] = {}
+
+    @cached_property
+    def multiprocessors(self) -> int:
+        found = ctypes.c_int()
+        self.checked(self.cuda.cuDeviceGetAttribute(ctypes.byref(found), 16, 0))
+        return found.value
 
     def load(self, kernels: Sequence[Kernel]) -> None:
         new = {k.digest(): k for k in kernels if k.digest() not in self.functions}
@@ -93,7 +99,7 @@ class Launcher:
             self.checked(self.cuda.cuTensorMapEncodeTiled(ctypes.c_void_p(place), *given))
             cells.append((ctypes.c_char * 128).from_buffer(words, place - ctypes.addressof(words)))
         pointers = (ctypes.c_void_p * len(cells))(*[ctypes.addressof(c) for c in cells])
-        blocks = extents[0] * extents[1] * extents[2]
+        blocks = made.blocks(extents[0] * extents[1] * extents[2], self.multiprocessors)
         self.checked(
             self.cuda.cuLaunchKernel(
                 function, blocks, 1, 1, made.threads, 1, 1, made.shared, ctypes.c_void_p(stream), pointers, None

@@ -1,7 +1,9 @@
-"""Training steps on one GPU against PyTorch: python -m bench.gpu_networks [names] [--out file.json]
+"""Training steps on one GPU against PyTorch and JAX: python -m bench.gpu_networks [names] [--out file.json]
 
-PyTorch is eager, captured as a CUDA graph, and compiled (`COMPILED` says how: each way takes it a minute); both may use
-tensor cores for float32 (`high`, tf32), as people allow it to.
+PyTorch is eager, channels-last where there are images, each captured as a CUDA graph, and compiled (`COMPILED` says
+how: each way takes it a minute; `--compile mode,mode` has others, `--compile none` none); JAX is jitted. All may use
+tensor cores for float32 (`high`, tf32), as people allow it to. We are there twice: as used, and with
+TILEGRAD_LIBRARIES=off. `--limit N`: seconds for a row.
 Contenders take turns; the losses of the first steps are compared before any time counts. Each row is measured by a
 process of its own: a fault takes the device away from the process, not from the other rows.
 """
@@ -16,16 +18,21 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+
 import tilegrad as tg
 from bench import networks
+from tilegrad.config import changed
 
 ROUNDS, STEPS = 7, 20
 LONGEST = 300
 """Seconds for a row."""
+ALONE = "tilegrad alone"
+"""With TILEGRAD_LIBRARIES=off."""
 ERROR = re.compile(r"[\w.]+(Error|Fault|Exception)\b")
 """How the last lines of a traceback begin."""
 
@@ -43,10 +50,20 @@ class Task(NamedTuple):
         network = f"{self.network}_inference" if self.inference else self.network
         return f"{network} {'x'.join(map(str, self.size))}{' bfloat16' if self.low else ''}"
 
-    def step(self, library: Any, inputs: networks.Inputs, ready: networks.Ready) -> networks.Call:
+    def step(
+        self,
+        library: Any,
+        inputs: networks.Inputs,
+        ready: networks.Ready,
+        laid: Callable[[Any], Any] = networks.same,
+    ) -> networks.Call:
         """The work that is measured."""
         made = networks.inference if self.inference else networks.training
-        return made(library, self.network, inputs, ready, self.low, "cuda")
+        return made(library, self.network, inputs, ready, self.low, "cuda", laid)
+
+    @property
+    def has_images(self) -> bool:
+        return len(networks.SHAPES.get(self.network, ())) > 1
 
 
 TASKS = (
@@ -64,7 +81,7 @@ COMPILED: dict[str, tuple[str, ...]] = {
     "gpt": ("default",),
     "gpt2": ("default",),
 }
-"""The modes of torch.compile that are tried for a network; `--compile mode,mode` has others, `--compile none` none."""
+"""The modes of torch.compile that are tried for a network."""
 
 
 def graphed(torch: Any, step: Callable[[], Any]) -> Callable[[], Any]:
@@ -88,37 +105,74 @@ def graphed(torch: Any, step: Callable[[], Any]) -> Callable[[], Any]:
 
 def contenders(torch: Any, task: Task) -> dict[str, Callable[[], Any]]:
     inputs = networks.batch(task.network, task.size)
+    last = {"memory_format": torch.channels_last}
 
-    def theirs(ready: networks.Ready) -> Callable[[], Any]:
-        return task.step(torch, inputs, ready)
+    def theirs(laid: Callable[[Any], Any] = networks.same) -> Callable[[], Any]:
+        return task.step(torch, inputs, lambda f: f, laid)
 
-    made: dict[str, Callable[[], Any]] = {
-        "tilegrad": task.step(tg, inputs, tg.jit),
-        "torch": theirs(lambda f: f),
-    }
+    def in_last(x: Any) -> Any:
+        return x.to(**last)
+
+    made: dict[str, Callable[[], Any]] = {"tilegrad": task.step(tg, inputs, tg.jit), ALONE: alone_with_it(task, inputs)}
+    made["torch"] = theirs()
+    if task.has_images:
+        made["torch channels-last"] = theirs(in_last)
     if task.network not in ("gpt", "gpt2"):  # AdamW counts its steps on the host
-        made["torch-graph"] = graphed(torch, theirs(lambda f: f))
+        made["torch-graph"] = graphed(torch, theirs())
+        if task.has_images:
+            made["torch-graph channels-last"] = graphed(torch, theirs(in_last))
     return made
 
 
-def compiled(torch: Any, task: Task, modes: tuple[str, ...]) -> dict[str, float]:
-    """Seconds of a step that torch.compile has made. They come last: what it leaves in the process slows others."""
-    found = {}
-    for mode in modes:
+def alone_with_it(task: Task, inputs: networks.Inputs) -> Callable[[], Any]:
+    """Our step with no library: what was chosen when it was first run stays."""
+    step = task.step(tg, inputs, tg.jit)
+    with changed(libraries="off"):
+        for _ in range(4):
+            step()
+    return step
+
+
+def jitted(task: Task, wanted: Any) -> dict[str, float]:
+    """Seconds of a step of JAX's, if it is here, and computes the losses (or scores) that are wanted."""
+    try:
+        from bench import gpu_jax
+
         inputs = networks.batch(task.network, task.size)
-        try:
-            ready = partial(torch.compile, mode=mode)
-            step = task.step(torch, inputs, ready)
-            for _ in range(3):
-                step()
-            times = [seconds(torch, step) for _ in range(ROUNDS)]
-        except Exception as e:  # the others count all the same, and who is missing is said
-            print(f"{task.name}: torch.compile {mode}: {type(e).__name__}: {str(e)[:200]}", flush=True)
-        else:
-            found[f"torch-compile {mode}"] = statistics.median(times)
-    gc.collect()
-    gc.freeze()
-    return found
+        step = (gpu_jax.inference if task.inference else gpu_jax.training)(task.network, inputs, task.low)
+        found = [np.asarray(gpu_jax.wait(step())).astype(np.float32) for _ in range(3)]
+        apart = abs((found[0] if task.inference else np.array(found)) - wanted).max() / abs(wanted).max()
+        if not apart < allowed(task):
+            raise RuntimeError(f"its results differ: {found}")
+        times = []
+        for _ in range(ROUNDS):
+            start = time.perf_counter()
+            for _ in range(STEPS):
+                made = step()
+            gpu_jax.wait(made)
+            times.append((time.perf_counter() - start) / STEPS)
+    except Exception as e:  # the others count all the same, and who is missing is said
+        print(f"{task.name}: jax: {type(e).__name__}: {str(e)[:200]}", flush=True)
+        return {}
+    return {"jax": statistics.median(times)}
+
+
+def compiled(torch: Any, task: Task, mode: str) -> dict[str, float]:
+    """Seconds of a step that torch.compile has made. They come last: what it leaves in the process slows others."""
+    inputs = networks.batch(task.network, task.size)
+    try:
+        ready = partial(torch.compile, mode=mode)
+        step = task.step(torch, inputs, ready)
+        for _ in range(3):
+            step()
+        times = [seconds(torch, step) for _ in range(ROUNDS)]
+    except Exception as e:  # the others count all the same, and who is missing is said
+        print(f"{task.name}: torch.compile {mode}: {type(e).__name__}: {str(e)[:200]}", flush=True)
+        return {}
+    finally:
+        gc.collect()
+        gc.freeze()
+    return {f"torch-compile {mode}": statistics.median(times)}
 
 
 def seconds(torch: Any, step: Callable[[], Any]) -> float:
@@ -134,19 +188,25 @@ def seconds(torch: Any, step: Callable[[], Any]) -> float:
     return (time.perf_counter() - start) / STEPS
 
 
-def different(task: Task, steps: dict[str, Callable[[], Any]]) -> tuple[float, Any]:
-    """How far our results are from PyTorch's: the losses of the first steps, or all scores."""
+def allowed(task: Task) -> float:
+    """How far results may be apart."""
+    return 0.05 if task.low else 0.01
+
+
+def different(task: Task, steps: dict[str, Callable[[], Any]]) -> tuple[float, Any, Any]:
+    """How far our results are from PyTorch's: the losses of the first steps, or all scores; and PyTorch's."""
     if task.inference:
         ours, theirs = (steps[who]().float().cpu().numpy() for who in ("tilegrad", "torch"))
-        return float(abs(ours - theirs).max() / abs(theirs).max()), (ours[0], theirs[0])
-    losses = {who: [steps[who]()[0].item() for _ in range(3)] for who in ("tilegrad", "torch")}
-    return max(abs(a - b) / abs(b) for a, b in zip(losses["tilegrad"], losses["torch"], strict=True)), losses
+        return float(abs(ours - theirs).max() / abs(theirs).max()), (ours[0], theirs[0]), theirs
+    losses = {who: np.array([steps[who]()[0].item() for _ in range(3)]) for who in ("tilegrad", "torch")}
+    return float((abs(losses["tilegrad"] / losses["torch"] - 1)).max()), losses, losses["torch"]
 
 
-def measured(torch: Any, task: Task, modes: tuple[str, ...]) -> dict[str, Any]:
+def measured(torch: Any, task: Task, modes: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """A row, again with every contender that takes no turns with the others but comes last."""
     all_steps = contenders(torch, task)
-    apart, losses = different(task, all_steps)
-    if not apart < (0.05 if task.low else 0.01):
+    apart, losses, wanted = different(task, all_steps)
+    if not apart < allowed(task):
         raise RuntimeError(f"{task.name}: {'scores' if task.inference else 'losses'} differ: {losses}")
     times: dict[str, list[float]] = {who: [] for who in all_steps}
     for _ in range(ROUNDS):
@@ -154,27 +214,42 @@ def measured(torch: Any, task: Task, modes: tuple[str, ...]) -> dict[str, Any]:
             times[who].append(seconds(torch, step))
     medians = {who: statistics.median(found) for who, found in times.items()}
     del all_steps
-    medians |= compiled(torch, task, modes)
-    best = min(t for who, t in medians.items() if who != "tilegrad")
+    yield _row(task, medians)
+    medians |= jitted(task, wanted)
+    yield _row(task, medians)
+    for mode in modes:
+        medians |= compiled(torch, task, mode)
+        yield _row(task, medians)
+
+
+def _row(task: Task, medians: dict[str, float]) -> dict[str, Any]:
+    best = min(t for who, t in medians.items() if who not in ("tilegrad", ALONE))
     return {"name": task.name, "us": {w: 1e6 * t for w, t in medians.items()}, "ratio": best / medians["tilegrad"]}
 
 
-def alone(number: int, modes: tuple[str, ...]) -> dict[str, Any]:
-    """A row, measured by a process of its own."""
-    task = TASKS[number]
+def alone(number: int, modes: tuple[str, ...], limit: int) -> dict[str, Any]:
+    """A row, measured by a process of its own; if it is stopped, what it had found by then."""
+    task, stopped = TASKS[number], {}
     command = [sys.executable, "-m", "bench.gpu_networks", "--row", str(number), *modes]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)
+        output, errors = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
-        return {"name": task.name, "failed": f"took longer than {LONGEST} s"}
-    *notes, last = done.stdout.splitlines() or [""]
+        process.kill()
+        output, errors = process.communicate()
+        stopped = {"stopped": f"after {limit} s"}
+    lines = output.splitlines()
+    notes = [line for line in lines if not line.startswith("{")]
     if notes:
         print("\n".join(notes), flush=True)
-    if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit status {done.returncode}"]
-        fault = next((n for n, line in enumerate(said) if ERROR.match(line)), len(said) - 1)
-        return {"name": task.name, "failed": "\n".join(said[fault:])[:600]}
-    return json.loads(last)  # type: ignore[no-any-return]
+    rows = [line for line in lines if line.startswith("{")]
+    if rows and (stopped or not process.returncode):
+        return json.loads(rows[-1]) | stopped  # type: ignore[no-any-return]
+    if stopped:
+        return {"name": task.name, "failed": f"took longer than {limit} s"}
+    said = [line for line in errors.splitlines() if line.strip()] or [f"exit status {process.returncode}"]
+    fault = next((n for n, line in enumerate(said) if ERROR.match(line)), len(said) - 1)
+    return {"name": task.name, "failed": "\n".join(said[fault:])[:600]}
 
 
 def row(number: int, modes: tuple[str, ...]) -> None:
@@ -186,8 +261,9 @@ def row(number: int, modes: tuple[str, ...]) -> None:
     torch._logging.set_logs(all=logging.ERROR)  # what its compiler thinks of its own work
     torch.set_float32_matmul_precision("high")
     tg.set_float32_matmul_precision("high")
-    found = measured(torch, TASKS[number], modes)
-    print(json.dumps(found | {"device": torch.cuda.get_device_name(), "torch": torch.__version__}))
+    about = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
+    for found in measured(torch, TASKS[number], modes):
+        print(json.dumps(found | about), flush=True)
 
 
 def main(arguments: list[str]) -> None:
@@ -196,13 +272,14 @@ def main(arguments: list[str]) -> None:
         return
     named = arguments[arguments.index("--compile") + 1].split(",") if "--compile" in arguments else None
     out = arguments[arguments.index("--out") + 1] if "--out" in arguments else None
+    limit = int(arguments[arguments.index("--limit") + 1]) if "--limit" in arguments else LONGEST
     wanted = [a for a in arguments if a in {t.network for t in TASKS} | {t.name for t in TASKS}]
     record: dict[str, Any] = {"date": datetime.date.today().isoformat(), "rows": []}
     for number, task in enumerate(TASKS):
         if wanted and not {task.network, task.name} & set(wanted):
             continue
         modes = COMPILED[task.network] if named is None else tuple([m for m in named if m != "none"])
-        found = alone(number, modes)
+        found = alone(number, modes, limit)
         record |= {what: found.pop(what) for what in ("device", "torch") if what in found}
         record["rows"].append(found)
         if "failed" in found:

@@ -157,10 +157,22 @@ def filled(library: Any, name: str) -> Any:
     return model
 
 
-def training(library: Any, name: str, inputs: Inputs, ready: Ready, low: bool = False, device: str = "cpu") -> Call:
-    """A whole step; `low`: products in bfloat16."""
+def same(x: Any) -> Any:
+    return x
+
+
+def training(
+    library: Any,
+    name: str,
+    inputs: Inputs,
+    ready: Ready,
+    low: bool = False,
+    device: str = "cpu",
+    laid: Callable[[Any], Any] = same,
+) -> Call:
+    """A whole step; `low`: products in bfloat16; `laid`: how images and networks for them lie in memory."""
     x, labels = (library.tensor(a).to(device) for a in inputs.values())
-    model = filled(library, name).to(device)
+    x, model = laid(x), laid(filled(library, name).to(device))
     parameters = list(model.parameters())
     adam = name in ("gpt", "gpt2", "lstm")
     optimizer = library.optim.AdamW(parameters, lr=1e-3) if adam else library.optim.SGD(parameters, lr=1e-3)
@@ -178,9 +190,17 @@ def training(library: Any, name: str, inputs: Inputs, ready: Ready, low: bool = 
     return lambda: (quick(x, labels), *([] if adam else parameters))
 
 
-def inference(library: Any, name: str, inputs: Inputs, ready: Ready, low: bool = False, device: str = "cpu") -> Call:
+def inference(
+    library: Any,
+    name: str,
+    inputs: Inputs,
+    ready: Ready,
+    low: bool = False,
+    device: str = "cpu",
+    laid: Callable[[Any], Any] = same,
+) -> Call:
     """The scores of a batch; `low`: everything in bfloat16."""
-    x, model = library.tensor(inputs["x"]).to(device), filled(library, name).eval().to(device)
+    x, model = laid(library.tensor(inputs["x"]).to(device)), laid(filled(library, name).eval().to(device))
     if low:
         x, model = x.to(library.bfloat16), model.to(library.bfloat16)
     quick = ready(lambda x: model(x))

@@ -15,6 +15,19 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), str(path))
 
 
+def inside(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements that stand directly in another."""
+    for part in ("body", "handlers", "orelse", "finalbody", "cases"):
+        yield from getattr(node, part, ())
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and the statements in it, at any depth."""
+    yield node
+    for child in inside(node):
+        yield from statements(child)
+
+
 def module_name(path: Path) -> str:
     """`tilegrad/ir/node.py` is tilegrad.ir.node, `tilegrad/ir/__init__.py` tilegrad.ir."""
     parts = path.relative_to(ROOT).with_suffix("").parts
@@ -24,6 +37,7 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(path): path for path in FILES}
 
 
+@cache
 def imported(path: Path) -> set[str]:
     """The package's modules that a file imports, at its top or inside functions, but not for types alone."""
     found: set[str] = set()
@@ -46,9 +60,9 @@ def _absolute(path: Path, module: str, level: int) -> str:
 
 
 def _running(node: ast.AST) -> Iterator[ast.AST]:
-    """Every node but those under `if TYPE_CHECKING:`."""
+    """Every statement but those under `if TYPE_CHECKING:`."""
     yield node
-    for child in ast.iter_child_nodes(node):
+    for child in inside(node):
         if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
             for other in child.orelse:
                 yield from _running(other)

@@ -37,11 +37,10 @@ def own_names(path: Path) -> Iterator[tuple[str, int]]:
 
 @pytest.mark.parametrize("path", FILES, ids=module_name)
 def test_names(path: Path) -> None:
+    forbidden = FORBIDDEN - GIVEN.get(module_name(path), set())
     wrong = [
         f"line {line}: {name}"
         for name, line in own_names(path)
-        if name.strip("_") in FORBIDDEN - GIVEN.get(module_name(path), set())
-        or name.startswith("pm_")
-        or "Manager" in name
+        if name.strip("_") in forbidden or name.startswith("pm_") or "Manager" in name
     ]
     assert not wrong, f"{module_name(path)}: {'; '.join(wrong)}"

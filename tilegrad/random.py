@@ -18,7 +18,7 @@ from .functions.views import in_one_piece, sizes_of
 from .ir.dtype import DType, int64
 from .ir.graph import Value
 from .ir.size import Dim, product
-from .lazy.evaluation import array_of
+from .lazy.evaluation import SMALL, array_of
 from .lazy.handle import Handle, one_writer, state, wrap
 from .ops import random as ops
 from .ops.cast import cast
@@ -298,8 +298,18 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     x = input.value
     if p is None and not x.dtype.is_float:
         raise DTypeError(f"bernoulli takes floating-point probabilities, not {x.dtype.name}; convert them: x.float()")
+    known = _seen(input) if p is None else None
+    if known is not None and not ((known >= 0) & (known <= 1)).all():
+        raise ArgumentError("bernoulli: probabilities are numbers from 0 to 1, and some of these are not")
     found = _drawn(x.type.count, generator, x.device)
     return wrap(cast(ops.bernoulli(found, x if p is None else _probability(p), x.shape), x.dtype))
+
+
+def _seen(x: Tensor) -> Any:
+    """Few numbers that are there: to be looked at without computing anything."""
+    if state.trace is not None or x.value.buffer is None or not 0 < x.numel() <= SMALL:
+        return None
+    return array_of(x)
 
 
 def _probability(p: float) -> float:
@@ -325,6 +335,9 @@ def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
 ) -> Tensor:
     """Indices drawn with the probabilities (or weights) that stand in each row."""
+    known = _seen(input)
+    if known is not None and not ((known >= 0).all() and np.isfinite(known).all() and (known.sum(-1) > 0).all()):
+        raise ArgumentError("multinomial: weights are finite, 0 or more, and in each row at least one is more than 0")
     if replacement:
         steps = input.cumsum(-1)
         drawn = (
@@ -353,6 +366,8 @@ def dropout(input: Tensor, p: float = 0.5, train: bool = True) -> Tensor:
 
 def uniform_(self: Tensor, from_: float = 0, to: float = 1, *, generator: Generator | None = None) -> Tensor:
     """Every element is replaced by a number uniform in [from, to)."""
+    if from_ > to:
+        raise ArgumentError(f"uniform_: from {from_} to {to}: the first number must not be more than the second")
     x = self.value
     drawn = rand(x.shape, dtype=x.dtype, device=x.device, generator=generator)
     self.write((drawn * (to - from_) + from_).value, "uniform_")
@@ -361,6 +376,8 @@ def uniform_(self: Tensor, from_: float = 0, to: float = 1, *, generator: Genera
 
 def normal_(self: Tensor, mean: float = 0, std: float = 1, *, generator: Generator | None = None) -> Tensor:
     """Every element is replaced by a normally distributed number."""
+    if std < 0:
+        raise ArgumentError(f"normal_: std={std}: a standard deviation is 0 or more")
     x = self.value
     drawn = randn(x.shape, dtype=x.dtype, device=x.device, generator=generator)
     self.write((drawn * std + mean).value, "normal_")

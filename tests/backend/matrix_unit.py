@@ -45,6 +45,7 @@ class Unit:
             "tilerelease": (self._release, ()),
             "tilezero": (self._zero, (ctypes.c_int8,)),
             "tileloadd64": (self._load, (ctypes.c_int8, ctypes.c_int64, ctypes.c_int64)),
+            "tileloaddt164": (self._load, (ctypes.c_int8, ctypes.c_int64, ctypes.c_int64)),
             "tilestored64": (self._store, (ctypes.c_int8, ctypes.c_int64, ctypes.c_int64)),
             "tdpbf16ps": (self._multiply, (ctypes.c_int8,) * 3),
             "tdpbssd": (partial(self._multiply_integers, np.int8), (ctypes.c_int8,) * 3),

@@ -21,6 +21,7 @@ from tilegrad.backend.cpu.target import Target
 from tilegrad.config import changed
 from tilegrad.ir.program import Launch
 from tilegrad.runtime import grain
+from tilegrad.runtime.device import device
 
 pytestmark = pytest.mark.skipif(
     platform.machine().lower() not in ("x86_64", "amd64"), reason="a unit of x86 processors"
@@ -206,6 +207,27 @@ def test_integers_on_and_off(dtype: str, way: str) -> None:
             with changed(amx=amx):
                 found = tg.jit(lambda x, y: integer_product(x, y, way))(*map(tg.tensor, laid(x, y, way)))
             np.testing.assert_array_equal(found.numpy(), x.astype(np.int32) @ y.astype(np.int32))
+
+
+COMPUTED: dict[str, tuple[Callable[..., tg.Tensor], list[tuple[int, ...]], str]] = {
+    "layers": (lambda x, w: tg.relu(x) @ (w * 2), [(40, 64), (64, 48)], "bfloat16"),
+    "autocast": (lambda x, w: x.bfloat16() @ w.bfloat16().T, [(40, 64), (48, 64)], "float32"),
+    "convolution": (lambda x, w: tg.nn.functional.conv2d(x, w, padding=1), [(2, 16, 9, 9), (24, 16, 3, 3)], "bfloat16"),
+}
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_computed_bfloat16_operands_are_no_float32(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One product makes them, not six of parts."""
+    monkeypatch.setitem(device("cpu").__dict__, "grain", device("cpu").grain._replace(unit=grain.MATRIX_UNIT))
+    fn, shapes, dtype = COMPUTED[name]
+    arrays = [rng.standard_normal(shape).astype(NUMPY[dtype]) for shape in shapes]
+    program = tg.explain(fn, *map(tg.tensor, arrays)).compiled.program
+    found = UNIT.run_program(program, arrays).astype(np.float64)
+    steps = [step for step in program.steps if isinstance(step, Launch) and "tl.dot" in str(step.kernel)]
+    assert [len(re.findall("@llvm.x86.tdpbf16ps\\(i8 0", lower(step.kernel, TARGET))) for step in steps] in ([1], [2])
+    exact = fn(*[tg.tensor(x.astype(ml_dtypes.bfloat16).astype(np.float64)) for x in arrays]).double().numpy()
+    assert np.sqrt(np.mean((found - exact) ** 2) / np.mean(exact**2)) < 4e-3
 
 
 def test_small_products_are_left_to_vectors() -> None:

@@ -184,10 +184,13 @@ def test_training_steps_come_from_the_newest_record_that_has_them(tmp_path: Any)
     newer = [rows[0] | {"ratio": 1.4}, {"name": "gpt2 16x1024 bfloat16", "failed": "out of memory"}]
     (tmp_path / "h200-networks-2026-11-22.json").write_text(json.dumps({"rows": newer}))
     found = networks_part(tmp_path)
-    assert "| mlp 64 | 1.3 | 1.40 | 100 µs | torch-graph 50 µs |  |" in found
+    assert "| mlp 64 | 1.3 | 1.40 |  | 100 µs | torch-graph 50 µs | 2 |  |" in found
     assert "gpt2" not in found
     (tmp_path / "h200-networks-2026-11-22.json").unlink()
     assert "missed" in networks_part(tmp_path)
+    rows[0]["us"]["tilegrad alone"] = 125.0
+    (tmp_path / "h200-networks-2026-11-22.json").write_text(json.dumps({"rows": rows}))
+    assert "| 0.50 | 0.40 | 100 µs | torch-graph 50 µs | 2 | missed" in networks_part(tmp_path)
 
 
 def test_tuned_rows() -> None:

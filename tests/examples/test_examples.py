@@ -63,9 +63,15 @@ def test_it_learns_to_read(digits: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "learned from 160, after 12 epochs (120 steps); 109,386 parameters; training " in last
 
 
-def test_reading_goes_on_as_if_it_had_not_stopped(digits: Path, tmp_path: Path) -> None:
-    """With dropout, images in another order in each epoch, and a learning rate that falls."""
-    settings = ["--model", "cnn", "--train", "32", "--epochs", "3", "--checkpoint", str(tmp_path / "file.pt")]
+@pytest.mark.parametrize("model", ["logistic", "cnn"])
+def test_reading_goes_on_as_if_it_had_not_stopped(
+    model: str, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With dropout or running statistics, images in another order in each epoch, and a learning rate that falls."""
+    nn = tg.nn
+    small = mnist.Recipe(lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.BatchNorm1d(10)), mnist.sgd, 0.1)
+    monkeypatch.setitem(mnist.RECIPES, "logistic", small)
+    settings = ["--model", model, "--train", "32", "--epochs", "3", "--checkpoint", str(tmp_path / "file.pt")]
     whole = read(digits, *settings)
     read(digits, *settings, "--stop", "1")
     tg.rand(5)  # whatever has happened in between

@@ -26,8 +26,9 @@ CHOICES = st.lists(st.integers(0, 9999), min_size=60, max_size=120)
 MADE = {"Batched", "JointOutput", "Again", "Laid", "LineProduct", "LineWeight", "Stored", "Transformed"}
 MADE |= {"RowStarts", "SummedRows"}
 """Made by transforms, not by users: tests/transform and tests/test_autograd.py have graphs with them."""
-OWN_KERNELS = {"Attention", "AttentionGradient", "Recurrence", "RecurrenceGradient"}
+OWN_KERNELS = {"Attention", "AttentionGradient", "Recurrence", "RecurrenceGradient", "RecurrenceTangent"}
 OWN_KERNELS |= {"TiledAttention", "TiledQueryGradient", "TiledKeyGradient"}
+OWN_KERNELS |= {"Counts", "Searched", "DigitCounts", "ByDigit", "OfRanges"}
 """Each is one kernel, written by hand, that no neighbour is fused with: tests/ops and tests/nn draw its shapes."""
 OF_USERS = {"Declared", "Outside"}
 """What they mean is a user's: tests/custom and tests/test_outside.py."""

@@ -1,4 +1,4 @@
-"""Products by libraries on a GPU: what comes out, also from graphs, and that they can be done without."""
+"""Products and convolutions by libraries on a GPU: what comes out, also from graphs, and that one can do without."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ import pytest
 import tilegrad as tg
 from tilegrad import config
 from tilegrad.backend.cuda import choosing
+from tilegrad.backend.cuda.convolutions import Convolution
 from tilegrad.backend.cuda.device import CudaDevice
 
 CASES: dict[str, tuple[Any, tuple[tuple[int, ...], ...]]] = {
@@ -27,7 +28,7 @@ def always(gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> CudaDevice:
     """A GPU for which any product is one for the library, if that is here."""
     gpu.start()
     with gpu.entered():
-        if gpu.driver.products() is None:
+        if gpu.driver.opened("cuBLASLt") is None:
             pytest.skip("cuBLASLt is not here")
     monkeypatch.setattr(choosing, "LEAST", 0.0)
     monkeypatch.setattr(choosing, "BETTER", 1e9)
@@ -81,3 +82,55 @@ def test_other_addresses_in_a_graph(always: CudaDevice) -> None:
             found = quick(x.cuda(), y.cuda()).cpu().numpy()
             np.testing.assert_allclose(found, ((x @ y) @ y).numpy(), rtol=1e-4, atol=1e-1)
             del kept
+
+
+F = tg.nn.functional
+CONVOLUTIONS: dict[str, tuple[Any, tuple[tuple[int, ...], ...]]] = {
+    "a plane": (lambda x, w, b: F.conv2d(x, w), ((5, 40, 20, 19), (48, 40, 3, 3), (48,))),
+    "strides": (lambda x, w, b: F.conv2d(x, w, stride=4), ((4, 1, 88, 88), (48, 1, 11, 11), (48,))),
+    "groups": (lambda x, w, b: F.conv2d(x, w, groups=2), ((6, 64, 14, 14), (64, 32, 3, 3), (64,))),
+    "a line": (lambda x, w, b: F.conv1d(x, w), ((4, 64, 301), (96, 64, 3), (96,))),
+    "bias and relu": (lambda x, w, b: tg.relu(F.conv2d(x, w, b)), ((5, 40, 21, 20), (48, 40, 3, 3), (48,))),
+    "padded": (lambda x, w, b: F.conv2d(x, w, padding=1), ((32, 64, 24, 24), (64, 64, 3, 3), (64,))),
+}
+
+
+@pytest.fixture
+def always_cudnn(gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> CudaDevice:
+    gpu.start()
+    with gpu.entered():
+        if gpu.driver.opened("cuDNN") is None:
+            pytest.skip("cuDNN is not here")
+    monkeypatch.setattr(choosing, "LEAST", 0.0)
+    monkeypatch.setattr(choosing, "BETTER", 1e9)
+    return gpu
+
+
+@pytest.mark.parametrize("dtype", [tg.float32, tg.bfloat16, tg.float16], ids=str)
+@pytest.mark.parametrize("case", CONVOLUTIONS)
+def test_convolutions(always_cudnn: CudaDevice, case: str, dtype: Any) -> None:
+    fn, shapes = CONVOLUTIONS[case]
+    random = np.random.default_rng(0)
+    given = [tg.tensor(random.standard_normal(s).astype(np.float32) / 4).to(dtype) for s in shapes]
+    given.append(tg.ones_like(fn(*given)))
+
+    def step(x: Any, w: Any, b: Any, y: Any) -> Any:
+        x, w = (v.detach().requires_grad_() for v in (x, w))
+        made = fn(x, w, b)
+        return (made, *tg.autograd.grad(made, (x, w), y))
+
+    def chosen() -> int:
+        made = always_cudnn.choices.made.items()
+        return sum(bool(choice.algorithm) for (_, task), choice in made if isinstance(task, Convolution))
+
+    with config.changed(cache="off", libraries="all"):
+        before = chosen()
+        quick = tg.jit(step)
+        runs = [[v.float().cpu().numpy() for v in quick(*[x.cuda() for x in given])] for _ in range(4)]
+        assert chosen() > before or dtype is not tg.bfloat16, "it is not asked for float16, and may lack float32"
+    exact = [v.detach().numpy() for v in step(*[x.double() for x in given])]
+    allowed = {tg.float32: 1e-4, tg.bfloat16: 2e-2, tg.float16: 4e-3}[dtype]
+    for run in runs:
+        for found, first, wanted in zip(run, runs[0], exact, strict=True):
+            np.testing.assert_array_equal(found, first)
+            np.testing.assert_allclose(found, wanted, rtol=allowed, atol=allowed * np.abs(wanted).max())

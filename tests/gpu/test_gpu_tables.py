@@ -51,3 +51,46 @@ def test_gradient_of_long_rows(gpu: CudaDevice) -> None:
 
     for found, wanted in zip(gradients(gpu.name), gradients("cpu"), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-3)
+
+
+LONG = {
+    "cumsum": (lambda l, x, i: l.cumsum(x.astype(np.int64) if l is np else x.long(), 0), 1_000_003),
+    "argsort": (lambda l, x, i: np.argsort(x, kind="stable") if l is np else x.argsort(), 300_001),
+    "sort of 64 bits": (lambda l, x, i: np.sort(i) if l is np else i.sort().values, 200_003),
+    "least": (lambda l, x, i: np.sort(x)[:7] if l is np else x.topk(7, largest=False).values, 1_000_003),
+    "unique": (lambda l, x, i: l.unique(i), 300_001),
+    "counts": (lambda l, x, i: l.bincount(i % 1000), 1_000_003),
+    "counts of many": (lambda l, x, i: l.bincount(i % 100_000), 1_000_003),
+    "places": (lambda l, x, i: l.searchsorted(np.arange(999.0, dtype=np.float32), x) if l is np
+               else tg.searchsorted(tg.arange(999.0, device="cuda"), x), 1_000_003),
+}  # fmt: skip
+"""What all instances do together, with numpy and with tensors."""
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_one_long_row(name: str) -> None:
+    function, length = LONG[name]
+    random = np.random.default_rng(length)
+    x, i = random.integers(-500, 1500, length).astype(np.float32), random.integers(0, 1 << 40, length)
+    found = function(tg, tg.tensor(x, device="cuda"), tg.tensor(i, device="cuda"))
+    np.testing.assert_array_equal(found.cpu().numpy(), function(np, x, i))
+
+
+@pytest.mark.parametrize("fn", ["sum", "prod", "amax", "amin", "put"])
+@pytest.mark.parametrize("rows", [3, 100_003])
+def test_what_is_scattered_far_and_wide(fn: str, rows: int) -> None:
+    """Whole numbers: their sums are exact, in any order. Twice it is the same."""
+    random = np.random.default_rng(rows)
+    index, source = random.integers(0, rows, 300_001), random.integers(1, 9, 300_001).astype(np.float32)
+    if fn == "prod":
+        source = np.sign(source - 4.5)
+    wanted = np.ones(rows, np.float32)
+    at = {"sum": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
+    if fn == "put":
+        wanted[index] = source
+    else:
+        at[fn].at(wanted, index, source)
+    base, i, x = (tg.tensor(a, device="cuda") for a in (np.ones(rows, np.float32), index, source))
+    for _ in range(2):
+        found = base.scatter(0, i, x) if fn == "put" else base.scatter_reduce(0, i, x, fn)
+        np.testing.assert_array_equal(found.cpu().numpy(), wanted)

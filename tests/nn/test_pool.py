@@ -152,6 +152,8 @@ BAD: list[tuple[Any, type[TilegradError], str]] = [
     (lambda: F.adaptive_avg_pool2d(IMAGE, (1, 2, 3)), ArgumentError, "2 axes"),
     (lambda: F.adaptive_avg_pool2d(IMAGE, -1), ArgumentError, "-1"),
     (lambda: F.adaptive_max_pool1d(tg.ones(1, 2, 0), 2), ShapeError, "without elements"),
+    (lambda: F.avg_pool3d(tg.ones(1, 2, 4, 4, 4), 9, ceil_mode=True), ShapeError, r"\(9, 9, 9\) are larger"),
+    (lambda: F.avg_pool3d(tg.ones(1, 2, 4, 4, 4), 5, padding=2), ShapeError, r"\(5, 5, 5\) are larger"),
     (lambda: tg.nn.AvgPool1d((2, 2)), ArgumentError, "has 2 numbers"),
 ]
 

@@ -41,3 +41,14 @@ def test_gradient_of_a_gradient(made: str, shape: tuple[int, ...]) -> None:
         if x is not None and y is not None:
             scale = max(1.0, float(np.abs(y.numpy()).max()))
             np.testing.assert_allclose(x.numpy() / scale, y.numpy() / scale, rtol=1e-3, atol=2e-4)
+
+
+def test_gradients_divided_by_how_often_rows_are_used() -> None:
+    """The gradient is linear in what arrives, with the factor 1 / uses: PyTorch forgets the factor in the second."""
+    weight = tg.ones(4, 2, requires_grad=True)
+    upstream = tg.ones(3, 2, requires_grad=True)
+    rows = nn.functional.embedding(tg.tensor([1, 3, 1]), weight, scale_grad_by_freq=True)
+    (first,) = tg.autograd.grad((rows * upstream).sum(), [weight], create_graph=True)
+    np.testing.assert_array_equal(first.detach().numpy()[:, 0], [0, 1, 0, 1])
+    (second,) = tg.autograd.grad(first.sum(), [upstream])
+    np.testing.assert_array_equal(second.numpy()[:, 0], [0.5, 1, 0.5])

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from tests.ops.registry import bools, example, floats, ints
-from tilegrad.ir.dtype import float64
+from tilegrad.ir.dtype import float64, int64
+from tilegrad.ir.functions import identity
 from tilegrad.ir.graph import Input, Value
-from tilegrad.ops import arithmetic, batched, indexing, joint, movement, random, selection, sorting, tables
+from tilegrad.ops import (
+    arithmetic,
+    batched,
+    counting,
+    digits,
+    indexing,
+    joint,
+    movement,
+    random,
+    ranges,
+    searching,
+    selection,
+    sorting,
+    tables,
+)
 from tilegrad.ops.broadcasting import reduce_sum
 from tilegrad.transform.batch import batch
+from tilegrad.transform.sorts import in_order, places
 
 ROWS = ints(4, 3, low=-5, high=5)  # indices into an axis of 5, some counted from the end
 
@@ -262,6 +279,53 @@ example(
     ints(2, 4, 5, dtype=np.float32),
     numpy=lambda x, y: np.stack([y.reshape(8, 5)[x == n].sum(0) for n in range(7)]),
 )
+example(
+    digits.DigitCounts,
+    lambda x: digits.DigitCounts(x, 60),
+    np.int64([[5, -1, 1 << 60, 3 << 60, -(1 << 60)] * 100, [7] * 500]),
+    numpy=lambda x: (
+        np.stack([[(half >> 60 & 15 == n).sum(1) for half in (x[:, :256], x[:, 256:])] for n in range(16)])
+        .transpose(2, 0, 1)
+        .astype(np.int32)
+    ),
+)
+example(
+    digits.ByDigit,
+    lambda x: places(in_order(x, 8)),
+    np.concatenate([ints(2, 700, low=0, high=200, dtype=np.int32), np.full((2, 400), 15, np.int32)], 1),
+    numpy=lambda x: np.argsort(x, -1, kind="stable"),
+)
+example(
+    counting.Counts,
+    lambda x: reduce_sum(counting.Counts(x, 7, 3), 0),
+    ints(5000, low=0, high=7, dtype=np.int32),
+    numpy=lambda x: np.bincount(x, minlength=7).astype(np.int32),
+)
+for right in (False, True):
+    example(
+        searching.Searched,
+        lambda x, y, right=right: searching.searched(x, y, right),
+        np.arange(70) // 3.0,
+        np.append(ints(5, 7, low=-1, high=30).astype(np.float64), np.full((1, 7), np.nan), 0),
+        torch=lambda t, x, y, right=right: t.searchsorted(x, y, right=right),
+    )
+    example(
+        searching.Searched,
+        lambda x, y, right=right: searching.searched(x, y, right),
+        np.sort(ints(3, 65, low=0, high=40), -1),
+        ints(3, 9, low=-1, high=41),
+        torch=lambda t, x, y, right=right: t.searchsorted(x, y, right=right),
+    )
+for fn in ranges.FUNCTIONS:
+    example(
+        ranges.OfRanges,
+        lambda x, y, fn=fn: ranges.OfRanges(x, ranges.levels_of(y, fn), fn),
+        np.int64([0, 3, 3, 64, 200, 4170]),
+        ints(4170, 2, low=1, high=3, dtype=np.int64),
+        numpy=lambda x, y, fn=fn: np.stack(
+            [ranges.FUNCTIONS[fn].reduce(y[i:j], 0, initial=identity(fn, int64)) for i, j in pairwise(x)]
+        ),
+    )
 
 # --- random -----------------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ from tilegrad.ir.graph import Value
 from tilegrad.ops.arithmetic import add
 from tilegrad.ops.broadcasting import reduce_sum
 from tilegrad.ops.recurrence import Kind, Recurrence, RecurrenceGradient, recurrence
+from tilegrad.ops.recurrence_code import FACTORS, GATES, Tangential
+from tilegrad.ops.recurrence_tangent import RecurrenceTangent
 from tilegrad.transform.autodiff import gradients
 
 UNITS = 3
@@ -62,6 +64,25 @@ def arrays(kind: Kind, batch: int) -> list[Any]:
     return [floats(4, rows, batch), floats(rows, UNITS, seed=1), floats(UNITS, batch, seed=2), *more]
 
 
+def forth(kind: Tangential, reverse: bool) -> Any:
+    def run(x: Value, factors: Value, hidden: Value, *rest: Value) -> Value:
+        weight, more = (rest[:1], rest[1:]) if kind != "scan" else ((), ())
+        return RecurrenceTangent(x, factors, hidden, weight, more, kind, reverse, "highest")
+
+    return run
+
+
+def arrays_forth(kind: Tangential, units: int, batch: int) -> list[Any]:
+    rows = 4 if kind == "gru" else GATES[kind]
+    made = [
+        floats(2, rows * units, batch),
+        floats(2, FACTORS[kind] * units, batch, seed=1),
+        floats(units, batch, seed=2),
+    ]
+    made += [floats(GATES[kind] * units, units, seed=3)] if kind != "scan" else []
+    return made + ([floats(units, batch, seed=4)] if kind == "lstm" else [])
+
+
 KINDS: tuple[Kind, ...] = ("tanh", "relu", "lstm", "gru")
 for kind in KINDS:
     for reverse in (False, True):
@@ -69,3 +90,7 @@ for kind in KINDS:
         given = arrays(kind, 5 if reverse else 18)
         example(Recurrence, steps(kind, reverse), *given, torch=torch, gradient="torch")
     example(RecurrenceGradient, gradient_of_weight(kind), *arrays(kind, 8), gradient=False)
+
+example(RecurrenceTangent, forth("scan", True), *arrays_forth("scan", 2, 3))
+for kind in KINDS:
+    example(RecurrenceTangent, forth(kind, kind == "tanh"), *arrays_forth(kind, 2, 3))

@@ -8,6 +8,7 @@ import numpy as np
 
 from tests.ops.registry import example, floats
 from tilegrad.ops.lines import Laid, LineProduct, LineWeight, Stored
+from tilegrad.ops.odd_tiles import OddTiles, Restored
 from tilegrad.ops.transformed import Places, Transformed
 
 example(Laid, Laid, floats(2, 3, 4), numpy=lambda x: x.reshape(2, 12))
@@ -91,5 +92,58 @@ example(
     ),
     floats(5, 7, 5),
     numpy=squares,
+    gradient=False,
+)
+
+
+def odd(sums: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Squares of 3 x 3, 2 apart, with windows of 2 x 2."""
+    found = np.zeros((1, 2, 2, 3), np.int32)
+    for n, i, j in itertools.product(range(2), range(2), range(3)):
+        tile = sums[0, n, 2 * i : 2 * i + 3, 2 * j : 2 * j + 3]
+        windows = [tile[p : p + 2, q : q + 2].sum() for p, q in itertools.product(range(2), repeat=2)]
+        least = min([w for w in windows if w > 0] or [0])
+        found[0, n, i, j] = not (least * 128 >= tile.sum() and tile.sum() < 2.0**50 and weight < 2.0**50)
+    return found
+
+
+SUMS = floats(1, 2, 5, 7, low=0.5)
+SUMS[0, 0, 4, 6] = 1e7
+SUMS[0, 1, :3, :3] = 0
+SUMS[0, 1, 0, 6] = np.inf
+for name, most in {"weights": 1.0, "weights that are too large": 1e30}.items():
+    example(
+        OddTiles,
+        lambda sums, weight: OddTiles(sums, weight, (1, 2, 2, 3), Places((70, 35, 14, 2), 7, 1, 1), 3, 2),
+        SUMS,
+        np.array(most),
+        numpy=odd,
+        gradient=False,
+        name=name,
+    )
+
+
+def restored(x: np.ndarray, odd: np.ndarray, lying: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Squares of 3 x 3 to 2 x 2 by a matrix; or, where they are odd, windows of 2 x 2 elements times weights."""
+    matrix, found = np.array(MATRIX), np.zeros((1, 1, 2, 6, 5))
+    for j in range(3):
+        tile = lying[0, 0, :, 2 * j : 2 * j + 3]
+        direct = [np.einsum("ijc,ocij->o", tile[p : p + 2, q : q + 2], w[0]) for p in range(2) for q in range(2)]
+        by_matrix = np.einsum("ai,bj,ijl->abl", matrix, matrix, x[:, :, 0, 0, 0, j])
+        found[0, 0, :, 2 * j : 2 * j + 2] = np.reshape(direct, (2, 2, 5)) if odd[0, 0, 0, j] else by_matrix
+    return found
+
+
+example(
+    Restored,
+    lambda x, odd, lying, w: Restored(
+        *(x, odd, lying, w, MATRIX, (1, 1, 1, 3), 5, Places((15, 15, 15, 5), 45, 15, 1)),
+        *(Places((60, 60, 60, 10), 30, 5, 1), Places((84, 84, 84, 8), 28, 4, 1), (1, 1, 2, 6, 5), 2),
+    ),
+    floats(3, 3, 1, 1, 1, 3, 5),
+    np.array([[[[0, 1, 0]]]], np.int32),
+    floats(1, 1, 3, 7, 4, seed=1),
+    floats(1, 5, 4, 2, 2, seed=2),
+    numpy=restored,
     gradient=False,
 )

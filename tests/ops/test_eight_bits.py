@@ -26,6 +26,8 @@ def drawn() -> Any:
 def test_conversions_are_those_of_pytorch(dtype: tg.DType, place: str) -> None:
     torch = pytest.importorskip("torch")
     other = getattr(torch, dtype.name)
+    if dtype is tg.float8_e4m3fn and torch.tensor(1e9).to(other).float().isnan():
+        pytest.skip("this PyTorch makes NaN of what is too large, as before 2.13; since then, the largest number")
     x = drawn()
     short = tg.tensor(x, device=place).to(dtype)
     wanted = torch.tensor(x).to(other)

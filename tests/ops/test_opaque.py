@@ -19,16 +19,18 @@ from tilegrad.ops.attention import Attention
 from tilegrad.ops.attention_gradient import AttentionGradient
 from tilegrad.ops.batched import Batched
 from tilegrad.ops.indexing import index_add
+from tilegrad.ops.odd_tiles import Restored
 from tilegrad.ops.opaque import Opaque, settled
 from tilegrad.ops.outside import Outside
 from tilegrad.ops.recurrence import Recurrence, RecurrenceGradient
+from tilegrad.ops.recurrence_tangent import RecurrenceTangent
 from tilegrad.ops.sorting import SortedKeys
 from tilegrad.transform.batch import batch
 
 GRAPHS = [(e, e.graph()) for e in all_examples()] + [(e, backward(e.graph())) for e in DIFFERENTIABLE]
 OPAQUE = [(e, g) for e, g in GRAPHS if e.op is not Outside and any(v.opaque for v in g.values())]
 """Without calls of foreign work: their code is their meaning, and their examples say what it computes."""
-ROUNDING = (Attention, AttentionGradient, Recurrence, RecurrenceGradient)
+ROUNDING = (Attention, AttentionGradient, Recurrence, RecurrenceGradient, RecurrenceTangent, Restored)
 """Sums of these are taken in another order than in their references."""
 
 

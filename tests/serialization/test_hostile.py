@@ -19,8 +19,6 @@ import tilegrad as tg
 from tilegrad.errors import CheckpointError, DTypeError, MissingFileError, TilegradError, UnsafeFileError
 from tilegrad.serialization import load, safetensors, save
 
-Pickled = bytes | list[tuple[str, bytes]]
-
 
 def zipped(data: bytes, *entries: tuple[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
     file = io.BytesIO()

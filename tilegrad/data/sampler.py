@@ -56,6 +56,8 @@ class RandomSampler(Sampler):
         self.replacement = replacement
         self.num_samples = len(data_source) if num_samples is None else num_samples
         self.generator = generator
+        if num_samples is not None and (type(num_samples) is not int or num_samples < 1):
+            raise ArgumentError(f"RandomSampler: num_samples={num_samples!r}: give a whole number of at least 1")
         if self.num_samples > len(data_source) and not replacement:
             raise ArgumentError(
                 f"RandomSampler: {num_samples} samples of {len(data_source)} can only be drawn with replacement=True"

@@ -8,7 +8,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.dtype import bool_, int32, int64
 from ..ir.functions import identity
 from ..ir.graph import Value
-from ..lazy.evaluation import array_of, check_index
+from ..lazy.evaluation import array_of, check_index, compute
 from ..lazy.handle import Handle, wrap
 from ..ops import control, selection, sorting
 from ..ops import indexing as ops
@@ -123,9 +123,11 @@ def argwhere(input: Tensor) -> Tensor:
     return nonzero(input)  # type: ignore[return-value]
 
 
-def _count(x: Value) -> int:
-    """How many elements are not zero: this waits for the values."""
-    return int(array_of(wrap(count_nonzero(x))))
+def _count(x: Value, *others: Value) -> int:
+    """How many elements are not zero: this waits for the values. They are kept, and others, for what follows."""
+    count = wrap(count_nonzero(x))
+    compute(count, wrap(x), *map(wrap, others))
+    return int(array_of(count))
 
 
 def _mask(mask: Tensor, op: str) -> Value:
@@ -301,7 +303,7 @@ def unique(
         raise ArgumentError("unique: along a dimension it is not there; unique of all elements is")
     x = value_of(input, "unique")
     values, starts, order = sorting.sorted_runs(x)
-    count = _count(starts)
+    count = _count(starts, values, order)
     found = [wrap(selection.masked_select(values, starts, count))]
     if return_inverse:
         run = wrap(starts).long().cumsum(0) - 1
@@ -316,8 +318,10 @@ def unique(
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """Rows with a 1 where the index says."""
     x = value_of(input, "one_hot")
+    if num_classes < 0 and not x.type.count:
+        raise ArgumentError("one_hot: nothing says how many classes there are: give num_classes")
     if num_classes < 0:
-        num_classes = int(array_of(wrap(cast(x, int64)).max())) + 1 if x.type.count else 0  # type: ignore[arg-type]
+        num_classes = int(array_of(wrap(cast(x, int64)).max())) + 1  # type: ignore[arg-type]
     if x.type.count:
         check_index(x, num_classes, -1, "one_hot", from_end=False)
     return wrap(selection.one_hot(x, num_classes))
@@ -325,9 +329,15 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
 
 def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """The interval between sorted boundaries into which each element falls."""
-    x, edges = pair(input.unsqueeze(-1) if isinstance(input, Handle) else input, boundaries, "bucketize")
-    below = wrap(x) >= wrap(edges) if right else wrap(x) > wrap(edges)
-    return below.to(int32 if out_int32 else int64).sum(-1, dtype=int32 if out_int32 else int64)
+    return _searched(boundaries, input, right, out_int32, "bucketize")
+
+
+def _searched(edges: Tensor, values: Tensor | Number, right: bool, short: bool, op: str) -> Tensor:
+    from ..ops.searching import searched
+
+    x, e = pair(values, edges, op)
+    found = searched(e, x, right)
+    return wrap(cast(found, int32) if short else found)
 
 
 def searchsorted(
@@ -355,8 +365,7 @@ def searchsorted(
                 f"searchsorted: rows of {shown(edges.shape)} and values {met}; all dimensions but the last are equal, "
                 "or the sorted sequence is one vector"
             )
-        edges = edges.unsqueeze(-2)
-    return bucketize(values, edges, out_int32=out_int32, right=right or side == "right")
+    return _searched(edges, values, right or side == "right", out_int32, "searchsorted")
 
 
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Self
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, DTypeError
 from ..functions.creation import DeviceLike
+from ..ir.dtype import DType
 from ..lazy.handle import state
 from ..tensor import Tensor
 from .hooks import Hooked
@@ -288,6 +289,9 @@ class Module(Hooked):
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Moves everything to a device, or casts the floating-point part to a dtype; `x.to`'s arguments."""
+        for dtype in (*args, *kwargs.values()):
+            if isinstance(dtype, DType) and not dtype.is_float:
+                raise DTypeError(f"{type(self).__name__}.to: parameters are floating-point numbers, no {dtype.name}")
         return self._converted(lambda x: x.to(*args, **kwargs))
 
     def type(self, dst_type: Any) -> Self:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ..errors import ArgumentError, ShapeError
 from ..functions.creation import arange, full, tensor
 from ..functions.joining import cat, stack
+from ..functions.promotion import kind_of
 from ..ir.dtype import int64
 from ..ops.broadcasting import shown
 from ..tensor import Tensor
@@ -130,6 +131,10 @@ def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """The padded tensor of packed sequences, and their lengths."""
+    if not isinstance(sequence, PackedSequence):
+        raise ArgumentError(
+            f"pad_packed_sequence takes what pack_padded_sequence or pack_sequence gave, not {kind_of(sequence)}"
+        )
     x, lengths = padded(sequence, padding_value), tensor(sequence.lengths(), dtype=int64)
     if sequence.unsorted_indices is not None:
         back = sequence.unsorted_indices

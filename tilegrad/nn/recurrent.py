@@ -75,7 +75,7 @@ class RNNBase(Module):
     joined: ClassVar[bool] = True
     """Whether the biases of input and hidden state are just added."""
     unrolled = False
-    """Set to True, each step is made of ordinary operations, all of which are compiled: as second gradients are."""
+    """Set to True, each step is made of ordinary operations, all of which are compiled."""
 
     def __init__(
         self,

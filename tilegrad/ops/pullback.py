@@ -1,4 +1,4 @@
-"""The gradients of a formula, for ops whose own gradient is that of a formula.
+"""The gradients of formulas, for ops whose own gradient is that of a formula.
 
 `transform/autodiff.py` differentiates what users recorded; this walks a few ordinary values that an op has just made.
 """
@@ -11,8 +11,8 @@ from ..ir.graph import Value, topological
 from .arithmetic import add
 
 
-def pullback(result: Value, upstream: Value, inputs: Sequence[Value]) -> list[Value | None]:
-    """The gradients of the values that a formula begins with; None where nothing flows.
+def pullback(results: Sequence[Value], upstreams: Sequence[Value], inputs: Sequence[Value]) -> list[Value | None]:
+    """The gradients of the values that formulas begin with; None where nothing flows.
 
     Of a value that is given twice, the first place gets all.
 
@@ -21,7 +21,7 @@ def pullback(result: Value, upstream: Value, inputs: Sequence[Value]) -> list[Va
     >>> from .arithmetic import mul
     >>> x, u = Input(TensorType(float32, (3,)), "x"), Input(TensorType(float32, (3,)), "u")
     >>> x.__dict__["tracked"] = True
-    >>> (share,) = pullback(mul(x, x), u, [x])
+    >>> (share,) = pullback([mul(x, x)], [u], [x])
     >>> print(Graph((x, u), (share,)))
     graph(x: f32[3], u: f32[3])
       %0: f32[3] = mul u x
@@ -29,11 +29,15 @@ def pullback(result: Value, upstream: Value, inputs: Sequence[Value]) -> list[Va
       return %1
     """
     given = set(inputs)
-    total: dict[Value, Value] = {result: upstream}
-    for value in reversed(topological([result], given.__contains__)):
-        if value in given or value not in total or not value.inputs:
-            continue
-        for x, share in zip(value.inputs, value.gradient(total.pop(value)), strict=True):
-            if share is not None and x.tracked:
-                total[x] = add(total[x], share) if x in total else share
+    total: dict[Value, Value] = {}
+    _add(total, results, upstreams)
+    for value in reversed(topological(results, given.__contains__)):
+        if value not in given and value in total and value.inputs:
+            _add(total, value.inputs, value.gradient(total.pop(value)))
     return [total.pop(x, None) for x in inputs]
+
+
+def _add(total: dict[Value, Value], values: Sequence[Value], shares: Sequence[Value | None]) -> None:
+    for x, share in zip(values, shares, strict=True):
+        if share is not None and x.tracked:
+            total[x] = add(total[x], share) if x in total else share

@@ -21,15 +21,14 @@ from ..errors import ShapeError
 from ..ir.graph import TensorType, Value
 from ..ir.precision import Precision
 from ..ir.size import Shape, Size, known, product
-from .arithmetic import Add
+from .arithmetic import Add, add
 from .broadcasting import reduce_sum, reshape, shown
 from .cast import cast, widened
 from .contraction import contract
 from .movement import Pad, cat, narrow, transpose
 from .opaque import Opaque
-from .pullback import pullback
 from .recurrence_code import GATES, KEPT, Kind, Layer, Sizes, backward, forward
-from .recurrence_steps import before, in_groups, slopes, states
+from .recurrence_second import Way, before, in_groups, of_kept, pieces, second
 from .tile_code import TileCode, with_precision
 
 
@@ -123,28 +122,28 @@ class Recurrence(_Recurrent):
         return with_precision(forward(layer, self.keeps), self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        if "kept" in self.layout and _reaches(upstream, known(self.shape[0] - product(self.layout["kept"]), {})):
-            return self._gradient_by_steps(upstream)
         arriving, own = _pieces(upstream, self.layout), self.parts()
-        earlier = before(own["hidden"], self.hidden, self.reverse)
-        extra = (*self.more[:1], arriving["cell"]) if self.kind == "lstm" else ()
-        back = (arriving["hidden"], in_groups(transpose(self.weight)), self, self.hidden, extra)
-        made = RecurrenceGradient(*back, self.kind, self.reverse, self.precision)
-        shares = made.parts()
-        to_gates = shares["gates"]
-        of_hidden = to_gates
+        way, more, extra = Way(self.kind, self.reverse, self.precision), self.more[:1], None
+        if "kept" in own and _reaches(upstream, known(self.shape[0] - product(self.layout["kept"]), {})):
+            count = KEPT[self.kind]
+            kept = (pieces(arriving["kept"], count), pieces(own["kept"], count))
+            extra = of_kept(way, *kept, self.weight, self.hidden, more)
+        of_states = arriving["hidden"] if extra is None else add(arriving["hidden"], extra.upstream)
+        last = (*more, arriving["cell"]) if self.kind == "lstm" else ()
+        given = (of_states, in_groups(transpose(self.weight)), self, self.hidden, last)
+        shares = RecurrenceGradient(*given, *way).parts()
+        if extra is not None:
+            name = "cell" if self.kind == "lstm" else "m"
+            added = {"gates": extra.gates, "first": extra.first, name: extra.more}
+            shares = {name: add(share, added[name]) for name, share in shares.items()}
+        to_gates = of_hidden = shares["gates"]
         if self.kind == "gru":
             of_hidden = cat([narrow(to_gates, 1, 0, 2 * self.sizes.units), shares["m"]], 1)
+        earlier = before(own["hidden"], self.hidden, self.reverse)
         to_weight = contract(of_hidden, earlier, "lgn,lhn->gh", self.precision)
         to_more = [shares["cell"]] if self.kind == "lstm" else []
         to_more = [reduce_sum(shares["m"], (0, 2))] if self.kind == "gru" else to_more
         return [to_gates, to_weight, shares["first"], *to_more]
-
-    def _gradient_by_steps(self, upstream: Value) -> Sequence[Value | None]:
-        """For second gradients, which flow through what is kept too."""
-        given = (self.x, self.weight, self.hidden)
-        whole = states(given, self.more, self.kind, self.reverse, self.keeps, self.precision)
-        return pullback(whole, upstream, self.inputs)
 
 
 def _ungrouped(weight: Any) -> Any:
@@ -225,9 +224,8 @@ class RecurrenceGradient(_Recurrent):
         return with_precision(backward(Layer(self.kind, self.sizes, self.reverse, given, self.type)), self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        """By ordinary operations, step by step: second gradients are rare."""
-        given = (self.upstream, self.weight, self.made, self.hidden)
-        return pullback(slopes(given, self.more, self.kind, self.reverse, self.precision), upstream, self.inputs)
+        way, given = Way(self.kind, self.reverse, self.precision), self.inputs[:4]
+        return second(way, given, self.more, self.parts(), _pieces(upstream, self.layout))
 
 
 def _logistic(x: Any) -> Any:

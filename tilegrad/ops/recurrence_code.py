@@ -15,7 +15,8 @@ from ..ir.graph import TensorType
 from .tile_code import TileCode, Tiles, filled, tile_code
 
 Kind = Literal["tanh", "relu", "lstm", "gru"]
-GATES: dict[str, int] = {"tanh": 1, "relu": 1, "lstm": 4, "gru": 3}
+Tangential = Kind | Literal["scan"]
+GATES: dict[str, int] = {"tanh": 1, "relu": 1, "lstm": 4, "gru": 3, "scan": 1}
 KEPT: dict[str, int] = {"tanh": 0, "relu": 0, "lstm": 5, "gru": 4}
 """How many numbers a unit keeps at each step for the gradient: gates, and an LSTM's cells or a GRU's m."""
 GROUP = 16
@@ -40,7 +41,7 @@ class Sizes(NamedTuple):
 class Layer(NamedTuple):
     """What a kernel is written for."""
 
-    kind: Kind
+    kind: Tangential
     sizes: Sizes
     reverse: bool
     given: dict[str, TensorType]
@@ -73,6 +74,10 @@ gate@ = tl.dot(tl.load(weight + ((j + @ * UNITS)[:, None] * UNITS + k[None, :]))
 """
 """What is given is read where it is added: a product that begins with nothing is not read before it is written."""
 
+LEVELS: dict[str, tuple[str, ...]] = {"lstm": ("sigmoid", "sigmoid", "tanh", "sigmoid"), "gru": ("sigmoid", "sigmoid")}
+"""What becomes of the gates, just behind the product: of each block of it, while that is in the first cache."""
+LEVEL = "gate@ = tl.FN(given@ + gate@)\n"
+
 M = """
 m = tl.zeros((UNITS, LANES), DTYPE) + tl.load(more0 + j)[:, None]
 m = tl.dot(tl.load(weight + ((j + 2 * UNITS)[:, None] * UNITS + k[None, :])), state, m)
@@ -82,16 +87,10 @@ STEPS = {
     "tanh": "state = tl.tanh(given0 + gate0)",
     "relu": "state = tl.maximum(given0 + gate0, 0.0)",
     "lstm": """
-gate0 = tl.sigmoid(given0 + gate0)
-gate1 = tl.sigmoid(given1 + gate1)
-gate2 = tl.tanh(given2 + gate2)
-gate3 = tl.sigmoid(given3 + gate3)
 cell = gate1 * cell + gate0 * gate2
 state = gate3 * tl.tanh(cell)
 """,
     "gru": """
-gate0 = tl.sigmoid(given0 + gate0)
-gate1 = tl.sigmoid(given1 + gate1)
 gate2 = tl.tanh(tl.load(x + (t * (COUNT * SIZE) + (j + 2 * UNITS)[:, None] * BATCH + n[None, :])READ) + gate0 * m)
 state = gate2 + gate1 * (state - gate2)
 """,
@@ -172,21 +171,61 @@ SLOPE = "tl.store(out + (t * (COUNT * SIZE) + @ * SIZE + place), slope@WRITE)\n"
 CARRY = "flow = tl.dot(tl.load(weight + (place_of_row[:, None] + ((k + @ * UNITS) * GROUP)[None, :])), slope@, flow)\n"
 
 
+FACTOR = "factor@ = tl.load(factors + (t * (MANY * SIZE) + @ * SIZE + place)READ)\n"
+GIVEN = "given@ = tl.load(x + (t * (ROWS * SIZE) + (j + @ * UNITS)[:, None] * BATCH + n[None, :])READ)\n"
+FACTORS: dict[str, int] = {"tanh": 1, "relu": 1, "lstm": 6, "gru": 5, "scan": 1}
+TANGENTS = {
+    "scan": "state = factor0 * state + given0",
+    "tanh": "state = factor0 * (given0 + gate0)",
+    "lstm": """
+cell = cell * factor5 + (given0 + gate0) * factor0 + (given1 + gate1) * factor1 + (given2 + gate2) * factor2
+state = cell * factor4 + (given3 + gate3) * factor3
+tl.store(out + (LENGTH * SIZE + t * SIZE + place), cellWRITE)
+""",
+    "gru": """
+gate2 = (given3 + gate2) * factor3 + (given0 + gate0) * factor0 + given2
+state = gate2 * factor2 + (given1 + gate1) * factor1 + state * factor4
+""",
+}
+TANGENTS["relu"] = TANGENTS["tanh"]
+
+
+def tangent(op: Layer) -> TileCode:
+    """The way forward of what is linear in the gates: see `recurrence_tangent.py`."""
+    rows, count = 4 if op.kind == "gru" else GATES[op.kind], 0 if op.kind == "scan" else GATES[op.kind]
+    dots = "".join(line for line in GATE.splitlines(True) if not line.startswith("given"))
+    gates = "".join(GIVEN.replace("@", str(n)) for n in range(rows))
+    gates += "".join(dots.replace("@", str(n)) for n in range(count))
+    gates += "".join(FACTOR.replace("@", str(n)) for n in range(FACTORS[op.kind]))
+    first = "cell = tl.zeros((UNITS, LANES), DTYPE)\ncell = tl.load(more0 + placeREAD)" if op.kind == "lstm" else ""
+    blocks = {"GATES": gates, "STEP": TANGENTS[op.kind], "FIRST": first, "LAST": ""}
+    words = _words(op) | {"MANY": FACTORS[op.kind], "ROWS": rows, "KIND": f"tangent_{op.kind}"}
+    words["TIME"] = f"{op.sizes.length - 1} - step" if op.reverse else "step"
+    return _code(FORWARD, op, blocks, words)
+
+
 def forward(op: Layer, keeps: bool) -> TileCode:
     length, units, batch = op.sizes
     count = GATES[op.kind]
-    gates = "".join(GATE.replace("@", str(n)) for n in range(2 if op.kind == "gru" else count))
-    blocks = {"GATES": gates + (M if op.kind == "gru" else ""), "STEP": STEPS[op.kind], "FIRST": "", "LAST": ""}
-    many: list[str] = []
+    many: dict[str, list[str]] = {
+        "lstm": ["gate0", "gate1", "gate2", "gate3", "cell"],
+        "gru": ["gate0", "gate1", "gate2", "m"],
+    }
+    kept = [
+        KEEP.replace("@", str(n)).replace("NAME", name) for n, name in enumerate(many.get(op.kind, []) if keeps else [])
+    ]
+    levels = LEVELS.get(op.kind, ())
+    gates = ""
+    for n in range(2 if op.kind == "gru" else count):
+        gates += GATE.replace("@", str(n))
+        if levels:
+            gates += LEVEL.replace("@", str(n)).replace("FN", levels[n]) + "".join(kept[n : n + 1])
+    gates += M if op.kind == "gru" else ""
+    blocks = {"GATES": gates, "STEP": STEPS[op.kind] + "\n" + "".join(kept[len(levels) :]), "FIRST": "", "LAST": ""}
     if op.kind == "lstm":
         blocks["FIRST"] = "cell = tl.zeros((UNITS, LANES), DTYPE)\ncell = tl.load(more0 + placeREAD)"
         blocks["LAST"] = "tl.store(out + (LENGTH * SIZE + place), cellWRITE)"
-    if keeps:
-        many = {"lstm": ["gate0", "gate1", "gate2", "gate3", "cell"], "gru": ["gate0", "gate1", "gate2", "m"]}.get(
-            op.kind, []
-        )
-    blocks["STEP"] += "\n" + "".join(KEEP.replace("@", str(n)).replace("NAME", x) for n, x in enumerate(many))
-    words = _words(op) | {"MANY": len(many)}
+    words = _words(op) | {"MANY": len(kept)}
     words["TIME"] = f"{length - 1} - step" if op.reverse else "step"
     return _code(FORWARD, op, blocks, words)
 

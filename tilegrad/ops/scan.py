@@ -9,7 +9,7 @@ from ..ir.dtype import DType, bool_, int64, uint8
 from ..ir.graph import Reader, TensorType, Value
 from ..ir.scalar import Expr, Position, cast, fresh_index, scan
 from ..ir.size import Dim, Shape
-from .arithmetic import add, mul, sub
+from .arithmetic import add, maximum, mul, sub
 from .broadcasting import accumulator, normal_axis, reduce_sum, require, reshape
 from .cast import cast as cast_value
 from .cast import detach, widened
@@ -17,7 +17,7 @@ from .comparison import eq, isfinite, le
 from .control import masked, where
 from .creation import positions, zeros
 from .exponential import exp, log
-from .movement import flip, replaced, unsqueeze
+from .movement import flip, narrow, pad, replaced, select, unsqueeze
 
 
 class Running(Value):
@@ -157,22 +157,53 @@ def _running(x: Value, axis: int, values: type[Running], places: type[Running]) 
     return values(x, n), places(x, n)
 
 
+TOGETHER = 16
+"""Elements of an axis that are each compared with all before, in `logcumsumexp`."""
+
+
 def logcumsumexp(x: Value, axis: int) -> Value:
     """log of the running sum of exp(x): each sum relative to its own greatest element, so nothing overflows.
 
-    It takes n * n exponentials along an axis of n elements.
+    Blocks of 16 elements are done for themselves, and put behind what all before them have.
     """
     n = normal_axis(axis, x.type.rank, "logcumsumexp")
-    if not x.shape:
-        return x
-    wide = widened(x)
-    greatest = detach(cummax(wide, n)[0])
+    return cast_value(_running_logs(widened(x), n), x.dtype) if x.shape else x
+
+
+def _running_logs(x: Value, n: int) -> Value:
+    extent = x.shape[n]
+    if not isinstance(extent, int) or extent <= 2 * TOGETHER:
+        return _compared_logs(x, n)
+    blocks, nothing = -(-extent // TOGETHER), float("-inf")
+    behind = [(0, blocks * TOGETHER - extent) if k == n else (0, 0) for k in range(x.type.rank)]
+    whole = pad(x, behind, nothing)
+    inner = _compared_logs(reshape(whole, (*x.shape[:n], blocks, TOGETHER, *x.shape[n + 1 :])), n + 1)
+    upto = _running_logs(select(inner, n + 1, TOGETHER - 1), n)
+    first = [(1, 0) if k == n else (0, 0) for k in range(x.type.rank)]
+    before = unsqueeze(pad(narrow(upto, n, 0, blocks - 1), first, nothing), n + 1)
+    made = _log_of_both(before, inner)
+    return narrow(reshape(made, whole.shape), n, 0, extent)
+
+
+def _log_of_both(x: Value, y: Value) -> Value:
+    """log(exp(x) + exp(y)), with no gradient where both are of nothing."""
+    greatest = detach(maximum(x, y))
+    shift = where(isfinite(greatest), greatest, 0.0)
+    return _shifted_log(add(exp(sub(x, shift)), exp(sub(y, shift))), shift)
+
+
+def _shifted_log(total: Value, shift: Value) -> Value:
+    none = eq(total, 0.0)
+    return add(where(none, float("-inf"), log(where(none, 1.0, total))), shift)
+
+
+def _compared_logs(x: Value, n: int) -> Value:
+    """The same with n * n exponentials along an axis of n elements."""
+    greatest = detach(cummax(x, n)[0])
     shift = where(isfinite(greatest), greatest, 0.0)
     extent, rank = x.shape[n], x.type.rank + 1
     upto = reshape(positions(extent, x.device), _along(n, rank, extent))
     own = reshape(positions(extent, x.device), _along(n + 1, rank, extent))
     earlier = le(own, upto)
-    powers = exp(where(earlier, sub(unsqueeze(wide, n), unsqueeze(shift, n + 1)), float("-inf")))
-    total = reduce_sum(powers, n + 1)
-    none = eq(total, 0.0)
-    return cast_value(add(where(none, float("-inf"), log(where(none, 1.0, total))), shift), x.dtype)
+    powers = exp(where(earlier, sub(unsqueeze(x, n), unsqueeze(shift, n + 1)), float("-inf")))
+    return _shifted_log(reduce_sum(powers, n + 1), shift)

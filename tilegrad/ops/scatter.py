@@ -22,6 +22,8 @@ from .tile_code import TileCode, Tiles, offset, tile_code, where_is, written
 BLOCKS = (16, 32, 64)
 """Columns of an instance: at least a cache line of each row, more if that leaves instances enough."""
 INSTANCES = 16
+EACH = 4
+"""Instances of a core that takes many: wide ones read rows on."""
 FEWEST_ROWS, MOST_PARTS = 64, 32
 """Where instances share rows: the fewest of one, and how many there are at most for some columns."""
 COPIED = 512
@@ -97,7 +99,7 @@ PLACES
 SHARED = """\
     lower = tl.program_id(1).to(tl.int64) * SPAN
     upper = tl.minimum(lower + SPAN, ROWS)
-    inside ="""
+    out_at ="""
 
 PLACE = """
         to = tl.load(INDEX).to(tl.int64)
@@ -114,10 +116,10 @@ MEETING = {
 }
 
 
-def _block(columns: Dim) -> int:
+def _block(columns: Dim, instances: int) -> int:
     if not isinstance(columns, int):
         return BLOCKS[-1]
-    fitting = [block for block in BLOCKS if block * INSTANCES <= columns]
+    fitting = [block for block in BLOCKS if block * instances <= columns]
     return max(1, min(columns, fitting[-1] if fitting else BLOCKS[0]))
 
 
@@ -125,12 +127,15 @@ def scatter_kernel(work: Scattering, inputs: dict[str, TensorType], output: Tens
     """The kernel; the inputs are called `base`, `source` and as the rows say."""
     columns, rows = product(c.extent for c in work.columns), product(r.extent for r in work.rows)
     beside = not work.columns or work.columns[-1].out == 1  # in memory; if not, tiles would only gather
-    block = _block(columns) if beside else 1
+    grain = device(output.device).grain
+    block = _block(columns, INSTANCES if grain.powers else EACH * grain.workers) if beside else 1
     step = max(1, COPIED // block)
     step = max(1, min(step, rows)) if isinstance(rows, int) else step
     column = where_is("column", tuple(c.extent for c in work.columns))
     row = where_is("row", tuple(r.extent for r in work.rows))
     limits = [f"({p} < {written(c.limit)})" for p, c in zip(column, work.columns, strict=True) if c.limit is not None]
+    whole = isinstance(columns, int) and columns % block == 0
+    mask = "" if whole and not limits else ", mask=reached, other=0"
     parts = {
         "BLOCK": str(block),
         "COLUMNS": written(columns),
@@ -140,27 +145,34 @@ def scatter_kernel(work: Scattering, inputs: dict[str, TensorType], output: Tens
         "STEP": str(step),
         "BASE_ROW": offset(row, [r.base for r in work.rows], "row * 0"),
         "OUT_ROW": offset(row, [r.out for r in work.rows], "row * 0"),
-        "LIMITS": " & ".join(["inside", *limits]),
+        "LIMITS": " & ".join(limits if whole else ["inside", *limits]),
         "INDEX_COLUMN": offset(column, [c.index for c in work.columns], "column * 0"),
         "SOURCE_COLUMN": offset(column, [c.source for c in work.columns], "column * 0"),
         "COUNT": written(work.count),
-        "PLACES": "".join(_place(work, n) for n in range(len(work.rows))),
+        "PLACES": "".join(_place(work, n, mask) for n in range(len(work.rows))),
         "OUT_PLACE": offset([f"to{n}" for n in range(len(work.rows))], [r.out for r in work.rows]),
         "SOURCE_STEP": written(work.source_step),
-        "NEW": MEETING[work.fn],
+        "NEW": MEETING[work.fn].replace(", mask=reached", "") if whole and not limits else MEETING[work.fn],
     }
-    text = re.sub("|".join(rf"\b{name}\b" for name in parts), lambda m: parts[m[0]], SCATTER)
+    text = _unmasked(SCATTER, not limits) if whole else SCATTER
+    text = re.sub("|".join(rf"\b{name}\b" for name in parts), lambda m: parts[m[0]], text)
     text = text.replace("scatter(", f"scatter_{work.fn}(" if work.fn else "scatter(")
     span = _span(work, rows, output)
     if not span:
         text = re.sub(r"\bLOWER\b", "(0).to(tl.int64)", text).replace("UPPER", written(rows))
         return tile_code(text, inputs, output, (Tiles(columns, block),))
-    text = re.sub(r"\bLOWER\b", "lower", text).replace("UPPER", "upper").replace("    inside =", SHARED, 1)
+    text = re.sub(r"\bLOWER\b", "lower", text).replace("UPPER", "upper").replace("    out_at =", SHARED, 1)
     text = text.replace("SPAN", str(span)).replace("ROWS", written(rows))
     head, own = text.split("        place = out_at")
     own = "            place = out_at" + own.replace("\n        ", "\n            ")
     text = f"{head}        if (to0 >= lower) & (to0 < upper):\n{own}"
     return tile_code(text, inputs, output, (Tiles(columns, block), Tiles(rows, span)))
+
+
+def _unmasked(text: str, everywhere: bool) -> str:
+    """The kernel where all columns of an instance exist; `everywhere`: and all have as many entries."""
+    text = text.replace("    inside = column < COLUMNS\n", "").replace(" & inside[None, :]", "")
+    return text.replace("    reached = LIMITS\n", "").replace(", mask=reached", "") if everywhere else text
 
 
 def _span(work: Scattering, rows: Dim, output: TensorType) -> int:
@@ -173,12 +185,10 @@ def _span(work: Scattering, rows: Dim, output: TensorType) -> int:
     return max(FEWEST_ROWS, -(-rows // MOST_PARTS))
 
 
-def _place(work: Scattering, n: int) -> str:
+def _place(work: Scattering, n: int, mask: str) -> str:
     """The statements that find where an entry goes along the n-th axis."""
     row, here = work.rows[n], f"entry * {written(work.index_step)}"
-    pointer = (
-        f"{row.index} + (index_at + {here}), mask=reached, other=0" if work.per_column else f"{row.index} + {here}"
-    )
+    pointer = f"{row.index} + (index_at + {here}){mask}" if work.per_column else f"{row.index} + {here}"
     return re.sub(r"\bto\b(?!\()", f"to{n}", PLACE.replace("INDEX", pointer).replace("EXTENT", written(row.extent)))
 
 

@@ -79,12 +79,9 @@ class Transformed(Opaque):
 
     def reference(self, x: Any) -> Any:
         rows, side = len(self.matrix), len(self.matrix[0])
-        read = _view(np.ascontiguousarray(x), self.given, (*self.squares, side, side, self.lanes))
-        matrix = np.array(self.matrix, x.dtype)
+        read = view_of(np.ascontiguousarray(x), self.given, (*self.squares, side, side, self.lanes))
         out = np.zeros(self.shape_made, x.dtype)
-        _view(out, self.made, (*self.squares, rows, rows, self.lanes))[...] = np.einsum(
-            "ai,bj,...ijl->...abl", matrix, matrix, read, optimize=True
-        )
+        view_of(out, self.made, (*self.squares, rows, rows, self.lanes))[...] = transformed_by(self.matrix, read)
         return out
 
     def kernel(self) -> TileCode:
@@ -100,26 +97,27 @@ class Transformed(Opaque):
             "READ": self.given.lane,
             "STORED": self.made.lane,
         }
-        text = filled(CODE, {"LINES": "\n".join(self._lines())}, words)
+        text = filled(CODE, {"LINES": "\n".join(lines_of(self.matrix, self.given, self.made))}, words)
         grid = (Tiles(self.lanes, block), Tiles(product(self.squares), 1))
         return tile_code(text, {"x": self.x.type}, self.type, grid)
 
-    def _lines(self) -> list[str]:
-        """First along columns, as far as they are needed for a row; then along rows."""
-        side, rows, lines = len(self.matrix[0]), len(self.matrix), []
-        for j in range(side):
-            for i in range(side):
-                lines.append(f"x{i} = tl.load(x + (given + {i * self.given.row + j * self.given.column}))")
-            for a, row in enumerate(self.matrix):
-                lines.append(f"t{a}_{j} = {_sum(row, [f'x{i}' for i in range(side)])}")
-        for a in range(rows):
-            for b, row in enumerate(self.matrix):
-                y = _sum(row, [f"t{a}_{j}" for j in range(side)])
-                lines.append(f"tl.store(out + (made + {a * self.made.row + b * self.made.column}), {y})")
-        return lines
-
     def __str__(self) -> str:
         return f"transformed[{len(self.matrix[0])} to {len(self.matrix)}]"
+
+
+def lines_of(matrix: Matrix, given: Places, made: Places) -> list[str]:
+    """Tile code: first along columns, as far as they are needed for a row; then along rows."""
+    side, rows, lines = len(matrix[0]), len(matrix), []
+    for j in range(side):
+        for i in range(side):
+            lines.append(f"x{i} = tl.load(x + (given + {i * given.row + j * given.column}))")
+        for a, row in enumerate(matrix):
+            lines.append(f"t{a}_{j} = {_sum(row, [f'x{i}' for i in range(side)])}")
+    for a in range(rows):
+        for b, row in enumerate(matrix):
+            y = _sum(row, [f"t{a}_{j}" for j in range(side)])
+            lines.append(f"tl.store(out + (made + {a * made.row + b * made.column}), {y})")
+    return lines
 
 
 def _sum(factors: Sequence[float], names: Sequence[str]) -> str:
@@ -132,7 +130,13 @@ def _sum(factors: Sequence[float], names: Sequence[str]) -> str:
     return " + ".join(terms)
 
 
-def _view(array: Any, places: Places, shape: tuple[int, ...]) -> Any:
+def transformed_by(matrix: Matrix, squares: Any) -> Any:
+    """The same in numpy: squares (..., side, side, lanes)."""
+    factors = np.array(matrix, squares.dtype)
+    return np.einsum("ai,bj,...ijl->...abl", factors, factors, squares, optimize=True)
+
+
+def view_of(array: Any, places: Places, shape: tuple[int, ...]) -> Any:
     """The squares of an array: (*squares, side, side, lanes)."""
     strides = (*places.squares, places.row, places.column, places.lane)
     return np.lib.stride_tricks.as_strided(array, shape, [n * array.itemsize for n in strides])

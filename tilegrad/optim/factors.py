@@ -131,6 +131,8 @@ class PolynomialLR(FactorLR):
     """Multiplied by a power of what is left of `total_iters` epochs."""
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
+        if total_iters < 1:
+            raise ArgumentError(f"PolynomialLR: total_iters is {total_iters}: it must be at least 1")
         self.total_iters = total_iters
         self.power = power
         super().__init__(optimizer, last_epoch)

@@ -60,6 +60,8 @@ class Optimizer(Hooked, ABC):
 
     def add_param_group(self, param_group: Mapping[str, Any]) -> None:
         """Updates some more tensors, with settings of their own where the group has them."""
+        if not isinstance(param_group, Mapping):
+            raise ArgumentError(f"{self.name}: a group is a dict with 'params': tensors, not {kind_of(param_group)}")
         params = param_group.get("params")
         if not isinstance(params, Iterable):
             raise ArgumentError(f"{self.name}: a group is a dict with 'params': tensors, not {kind_of(params)}")
@@ -228,12 +230,26 @@ class Optimizer(Hooked, ABC):
             raise ArgumentError(
                 f"{self.name}.load_state_dict: the groups here have {sizes} parameters, those given {given}"
             )
+        self._check_settings(groups)
         states = [[state_dict["state"].get(n, {}) for n in group["params"]] for group in groups]
         self._check_shapes(states)
         for own, other, found in zip(self.param_groups, groups, states, strict=True):
             own.update({k: v for k, v in other.items() if k != "params" and k not in HINTS})
             with no_grad():
                 self._load(own, found)
+
+    def _check_settings(self, groups: Sequence[Mapping[str, Any]]) -> None:
+        """Numbers must be there; a switch that an older version did not have stays as it is."""
+        for own, other in zip(self.param_groups, groups, strict=True):
+            numbers = [name for name in self.defaults if not isinstance(own[name], (bool, type(None)))]
+            missing = [name for name in numbers if name not in other]
+            strange = sorted(set(other) - set(own) - {"params", "initial_lr", *HINTS})
+            if missing:
+                has = f" but {', '.join(strange)}" if strange else ""
+                raise ArgumentError(
+                    f"{self.name}.load_state_dict: a group has no {', '.join(missing)}{has}: is it the state of "
+                    "another optimizer?"
+                )
 
     def _check_shapes(self, states: Sequence[Sequence[Mapping[str, Any]]]) -> None:
         wrong = [

@@ -183,19 +183,21 @@ def _compiler() -> Finding:
 
 
 def cuda_libraries() -> list[Finding]:
-    """Those that may be used for products, and how they are found unfit."""
+    """Those that may be used for products and convolutions, and how they are found unfit."""
     if cuda.absence():
         return []
     driver = next((d.properties.driver_version for d in devices() if isinstance(d, CudaDevice)), 0)
     lines = []
     for name, found, use in (
         ("cuBLASLt", libraries.cublaslt(), "for products where it is faster"),
-        ("cuDNN", libraries.cudnn(), "nothing calls it"),
+        ("cuDNN", libraries.cudnn(), "for convolutions where it is faster"),
     ):
         if found is None:
             lines.append(Finding(name, "not found"))
             continue
-        why = found.unfit(driver) or ("" if libraries.allowed() else "TILEGRAD_LIBRARIES=off")
+        why = found.unfit(driver)
+        if not why and not libraries.asked(name):
+            why = "TILEGRAD_LIBRARIES=all is needed for it" if libraries.allowed() else "TILEGRAD_LIBRARIES=off"
         lines.append(
             Finding(name, f"{'.'.join(map(str, found.version))} ({found.path}): {f'not used: {why}' if why else use}")
         )

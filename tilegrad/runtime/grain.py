@@ -35,6 +35,8 @@ class Products(NamedTuple):
     """Elements of a result of 32 bits that an instance keeps at most."""
     fill: int = 0
     """Tiles up to which long sums are cut, so that every core has some; 0: they are not."""
+    stay: int = 0
+    """Rows up to which tiles of more than `area` numbers follow each other on a worker without a pause."""
     least_depth: int = 128
     """How long the pieces of such a sum of 32-bit numbers are at least; narrower ones are summed faster."""
     most_pieces: int = 128
@@ -42,8 +44,8 @@ class Products(NamedTuple):
     """Bytes in whose multiples operands lie that are copied while products are computed, without a look at each
     element: convolutions are laid out for it; 0: operands are computed as they are packed."""
     transformed: int = 0
-    """Channels from which on convolutions with 3 x 3 taps may be products of transformed tiles, where less than
-    float32 is asked for; 0: they are not."""
+    """Channels from which on convolutions with 3 x 3 or 5 x 5 taps may be products of transformed tiles; 0: they are
+    not."""
 
 
 class Grain(NamedTuple):
@@ -169,6 +171,7 @@ def many_small(workers: int, shared: int = 228 << 10) -> Grain:
         start=2000.0,
         area=1 << 14,
         fill=2 * workers,
+        stay=128,
         piece=16,
     )
     return Grain(

@@ -138,7 +138,8 @@ def refusal(extents: Extents, choice: Choice, grain: Grain) -> str:
     """Why a choice, from wherever it came, is none for a product; empty if it is."""
     if choice.way or sorted(choice.names) != ["k", "m", "n"]:
         return "a product has the sizes m=... n=... k=..."
-    if grain.powers and any(size != power(size) or size < SMALLEST for _, size in choice.sizes):
+    known = grain.powers and (choice.size("m"), choice.size("n")) in _powers(extents, limits_of(extents, grain))
+    if grain.powers and not known and any(size != power(size) or size < SMALLEST for _, size in choice.sizes):
         return f"sizes are powers of two here, and at least {SMALLEST}"
     for name, extent in zip("mnk", extents, strict=False):
         if not grain.powers and type(extent) is int and choice.size(name) > extent:
@@ -163,7 +164,10 @@ def _equal_pieces(m: int, n: int, limits: Products, sums: int) -> list[tuple[int
 
 
 def _powers(extents: Extents, limits: Products) -> list[tuple[int, int]]:
-    """Tiles whose sides are powers of two, no larger than need be, that an instance can keep."""
+    """Tiles whose sides are powers of two, no larger than need be, that an instance can keep.
+
+    Wide ones of 16-bit numbers may have all columns, or 192 where these fit: 96 tiles are shared out better than 72.
+    """
     bits = extents.bits if extents.across is None else 64 if all(extents.across) else 16
     if extents.bits == 8:
         bits = 16 if extents.across == (False, False) else 32
@@ -179,6 +183,9 @@ def _powers(extents: Extents, limits: Products) -> list[tuple[int, int]]:
     pairs = [(h, w) for h in heights for w in widths]
     if type(extents.n) is int and extents.n % SMALLEST == 0 and SMALLEST * 4 < extents.n <= columns:
         pairs += [(h, extents.n) for h in heights if h >= 128]
+    between = columns * 3 // 4
+    if type(extents.n) is int and extents.bits == 16 and extents.n % between == 0 and extents.n > columns:
+        pairs += [(h, between) for h in heights if h >= 128]
     return [(h, w) for h, w in pairs if h * w <= area] or [(SMALLEST, SMALLEST)]
 
 
@@ -238,6 +245,8 @@ def _time(extents: Sized, grain: Grain, height: int, width: int) -> float:
         products = rows * columns / limits.rate
         products *= 1.03 if width > limits.columns / 2 else 1.0  # operands and result no longer share the second cache
     around = height * width / 4 + limits.start
-    if limits.load and height * width <= limits.area:  # two share a worker: while one stores, the other multiplies
+    if limits.load and height * width > limits.area and height <= limits.stay:
+        around *= 0.45  # operands of the next one come meanwhile
+    elif limits.load and height * width <= limits.area:  # two share a worker: while one stores, the other multiplies
         around *= 0.8
     return (most + limits.late) * (k * (products + (width + height) * limits.pack) + around)

@@ -47,7 +47,7 @@ class Sides(NamedTuple):
     extents: Extents
 
 
-def sides(flat: FlatGroup) -> Sides:
+def sides(flat: FlatGroup, grain: Grain) -> Sides:
     """What is what in a contraction."""
     sums = [e for e in walk(*flat.roots) if isinstance(e, Reduce) and e.index is flat.columns[0]]
     factors = [found for e in sums if (found := operands(e, flat.rows, flat.columns))]
@@ -57,7 +57,7 @@ def sides(flat: FlatGroup) -> Sides:
     n = [i for i in flat.rows if i in in_y and i not in in_x][-1]
     k = flat.columns[-1]
     others = number_of(product(i.extent for i in flat.rows if i not in (m, n)))
-    dtypes = [e.dtype for e in _narrow(*factors[0])]
+    dtypes = [e.dtype for e in _narrow(*factors[0], grain)]
     bits = max(dtype.bits for dtype in dtypes)
     precision = precision_of(sums[0])
     parts, products = _in_unit(dtypes, precision)
@@ -79,13 +79,13 @@ def _in_unit(dtypes: list[DType], precision: Precision) -> tuple[int, int]:
 def lower_contraction(
     group: Group, flat: FlatGroup, names: Mapping[Value, str], grain: Grain, choice: Choice | None
 ) -> Lowered:
-    m, n, k, sums, factors, extents = sides(flat)
+    m, n, k, sums, factors, extents = sides(flat, grain)
     choice = choice or blocks(extents, grain)
     block = {m: choice.size("m"), n: choice.size("n"), k: choice.size("k")}
     rows = tuple(i for i in flat.rows if i not in (m, n)) + (m, n)
     emitter = Emitter((m, k, n), block, kernel_names(flat, names), flat.roots)
     grid = declare_programs(emitter, rows, {m: block[m], n: block[n]}, overlapping=not grain.powers)
-    accumulators = _accumulate(emitter, flat, factors, (m, k, n), sums, grain.powers)
+    accumulators = _accumulate(emitter, flat, factors, (m, k, n), sums, grain)
     emitter.accumulated |= {e: (name, (m, n)) for e, name in zip(sums, accumulators, strict=True)}
     emitter.store(flat.stores, flat.exists)
     depth = number_of(product(i.extent for i in flat.columns))
@@ -99,7 +99,7 @@ def _accumulate(
     factors: list[tuple[Expr, Expr]],
     axes: tuple[Index, Index, Index],
     sums: list[Reduce],
-    overhanging: bool,
+    grain: Grain,
 ) -> list[Name]:
     """Writes the loop over k (and over further columns around it) and gives the accumulators."""
     m, k, n = axes
@@ -109,8 +109,9 @@ def _accumulate(
     outer = [(column, emitter.fresh("k")) for column in flat.columns[:-1]]
     emitter.variables |= outer
     single = not outer and k.extent == emitter.block[k]
-    products = [Product(*found) for found in zip(names, factors, map(precision_of, sums), strict=True)]
-    body = _along(emitter, products, axes, overhanging)
+    narrow = [_narrow(*pair, grain) for pair in factors]
+    products = [Product(*found) for found in zip(names, narrow, map(precision_of, sums), strict=True)]
+    body = _along(emitter, products, axes, grain.powers)
     for column, variable in reversed(outer):
         body = [For(variable, Literal(0), extent_of(emitter, column.extent), Literal(1), tuple(body))]
     emitter.body = before + body
@@ -133,7 +134,7 @@ def _along(
         lanes: Tile = tile.Arange(0, width)
         emitter.variables[k] = emitter.assign("ks", lanes if start is None else tile.Apply("add", (start, lanes))).name
         for name, pair, precision in products:
-            x, y = (_operand(emitter, e, at) for e, at in zip(_narrow(*pair), ((m, k), (k, n)), strict=True))
+            x, y = (_operand(emitter, e, at) for e, at in zip(pair, ((m, k), (k, n)), strict=True))
             emitter.body.append(Assign(name.name, tile.Dot(x, y, name, precision)))
         return emitter.body
 
@@ -151,13 +152,22 @@ def _along(
     return [loop, *turn(Literal(whole), k.extent - whole)] if whole < k.extent else [loop]
 
 
-def _narrow(x: Expr, y: Expr) -> tuple[Expr, Expr]:
-    """The factors as they are read, if both are widened from a short type: the dot widens them itself."""
+def _narrow(x: Expr, y: Expr, grain: Grain) -> tuple[Expr, Expr]:
+    """The factors as they are before both are widened from a short type: the dot widens them itself.
+
+    Where there is a unit that is fed by packing, they may be computed; elsewhere they are read.
+    """
     match x, y:
-        case Apply("cast", (Read() as a,), to), Apply("cast", (Read() as b,), _):
-            if a.dtype is b.dtype and a.dtype in SHORT.get(to, ()):
+        case Apply("cast", (a,), to), Apply("cast", (b,), _):
+            read = isinstance(a, Read) and isinstance(b, Read)
+            if a.dtype is b.dtype and a.dtype in SHORT.get(to, ()) and (read or _is_for(grain, a.dtype)):
                 return a, b
     return x, y
+
+
+def _is_for(grain: Grain, dtype: DType) -> bool:
+    """Whether numbers of a type are multiplied in a unit that is fed by packing."""
+    return grain.unit is not None and dtype in (bfloat16, *SHORT[int32])
 
 
 def _zero(e: Expr) -> Literal:

@@ -34,7 +34,7 @@ def usual(group: Group, grain: Grain) -> Choice | None:
         return None
     flat = flatten(group, not grain.powers)
     if group.kind == "contraction":
-        return blocks.blocks(sides(as_matrix(flat, grain)).extents, grain)
+        return blocks.blocks(sides(as_matrix(flat, grain), grain).extents, grain)
     return ways.usual(flat, grain)
 
 
@@ -44,7 +44,7 @@ def candidates(group: Group, grain: Grain) -> list[Choice]:
         return []
     flat = flatten(group, not grain.powers)
     if group.kind == "contraction":
-        return blocks.candidates(sides(as_matrix(flat, grain)).extents, grain)
+        return blocks.candidates(sides(as_matrix(flat, grain), grain).extents, grain)
     return ways.candidates(flat, grain)
 
 
@@ -54,7 +54,7 @@ def refusal(group: Group, choice: Choice, grain: Grain) -> str:
         return "the kernel is as its op brings it"
     flat = flatten(group, not grain.powers)
     if group.kind == "contraction":
-        return blocks.refusal(sides(as_matrix(flat, grain)).extents, choice, grain)
+        return blocks.refusal(sides(as_matrix(flat, grain), grain).extents, choice, grain)
     return ways.refusal(flat, choice, grain)
 
 

@@ -19,7 +19,7 @@ from ..ir.location import working_for
 from ..ir.position import flat_position, row_major
 from ..ir.scalar import Expr, Index, Position, Read, Reduce, facts, fresh_index, rebuild, size, substitute
 from ..runtime.grain import Grain
-from .blocks import Extents, quickest
+from .blocks import Extents, blocks, quickest
 from .inline import Element
 from .nests import nest
 from .products import free_indices, operands
@@ -29,6 +29,8 @@ DEEP = 2048
 """A sum from which on it pays to add up pieces of tiles that are large enough."""
 SIDE = 64
 """About the smallest tile that a core computes at its rate."""
+ALONE = 1.4
+"""How much longer a tile takes that could share a multiprocessor with another, where there are too few of them."""
 DEPTH = 64
 """Of which the length of a piece is a multiple, where operands are copied."""
 PASSED, LAUNCH = 0.5, 4000.0
@@ -134,8 +136,7 @@ def _longest(position: Position, expr: Expr, grain: Grain) -> tuple[list[Reduce]
         best, count = columns[-1], _quickest(Extents(m, n, _count(columns), others, bits, nested=True), least, grain)
         return (sums, best, count) if count > 1 else None
     if wanted < 2 and grain.powers:
-        large = both * min(-(-x // 128) * -(-y // 256), -(-x // 256) * -(-y // 128))
-        wanted = _evenly(large, grain.workers, _count(columns))
+        wanted = _shared_out(Extents(x, y, _count(columns), both, bits), grain)
     best = max(columns, key=lambda i: _divisor(_count([i]), wanted))
     count = _divisor(_count([best]), wanted, DEPTH if limits.piece else 1)
     return (sums, best, count) if count > 1 else None
@@ -144,15 +145,11 @@ def _longest(position: Position, expr: Expr, grain: Grain) -> tuple[list[Reduce]
 def _quickest(whole: Extents, least: int, grain: Grain) -> int:
     """Into how many pieces a sum is cut that operands are copied for: such that no core waits for long."""
     assert type(whole.k) is int
-    assert type(whole.m) is int
-    assert type(whole.n) is int
     counts = [
         n for n in range(1, grain.products.most_pieces + 1) if n == 1 or (whole.k % n == 0 and whole.k // n >= least)
     ]
     even = [n for n in counts if whole.k // n % DEPTH == 0 or n == 1]
-    results = whole.m * whole.n * whole.others
-    times = {n: quickest(whole._replace(k=whole.k // n, others=whole.others * n), grain) for n in even}
-    return min(even or [1], key=lambda n: times[n] + (n > 1) * (n * results * PASSED / grain.workers + LAUNCH))
+    return min(even or [1], key=lambda n: _time_in_pieces(whole, n, grain))
 
 
 def _as_one(rows: list[Index], factor: Expr) -> int:
@@ -166,16 +163,37 @@ def _as_one(rows: list[Index], factor: Expr) -> int:
     return most
 
 
-def _evenly(tiles: int, workers: int, depth: int) -> int:
+def _shared_out(whole: Extents, grain: Grain) -> int:
     """In how many pieces few large tiles are shared out best: so that no worker has much more than others.
 
-    >>> _evenly(72, 132, 16384), _evenly(1024, 132, 16384), _evenly(72, 132, 768)
-    (8, 1, 1)
+    >>> from ..runtime.grain import many_small
+    >>> sizes = ((768, 3072, 16384), (768, 2304, 16384), (4096, 4096, 16384), (512, 4096, 4096), (768, 3072, 768))
+    >>> [_shared_out(Extents(*size, 1, 16), many_small(132)) for size in sizes]
+    [4, 2, 1, 1, 1]
+    >>> _shared_out(Extents(4096, 4096, 4096, 1, 32), many_small(132))
+    1
     """
-    choices = [n for n in (1, 2, 4, 8) if depth % n == 0 and (n == 1 or depth // n >= DEEP)]
-    rounds = {n: -(-tiles * n // workers) / n + n / 50 for n in choices}
-    best = min(choices, key=rounds.__getitem__)
-    return best if rounds[best] < 0.8 * rounds[1] else 1
+    assert type(whole.m) is int
+    assert type(whole.n) is int
+    assert type(whole.k) is int
+    counts = [n for n in (1, 2, 4, 8) if whole.k % n == 0 and (n == 1 or whole.k // n >= DEEP)]
+    times = {n: _time_in_pieces(whole, n, grain) for n in counts}
+    tile = blocks(whole, grain)
+    height, width = tile.size("m"), tile.size("n")
+    tiles = -(-whole.m // height) * -(-whole.n // width) * whole.others
+    if height * width <= grain.products.area and tiles <= grain.workers:
+        times[1] *= ALONE
+    return min(counts, key=times.__getitem__)
+
+
+def _time_in_pieces(whole: Extents, count: int, grain: Grain) -> float:
+    """About how many cycles a product takes whose sums are cut, with those that add up the pieces."""
+    assert type(whole.m) is int
+    assert type(whole.n) is int
+    assert type(whole.k) is int
+    results = whole.m * whole.n * whole.others
+    own = quickest(whole._replace(k=whole.k // count, others=whole.others * count), grain)
+    return own + (count > 1) * (count * results * PASSED / grain.workers + LAUNCH)
 
 
 def _count(indices: Iterable[Index]) -> int:

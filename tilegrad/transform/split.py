@@ -1,6 +1,9 @@
-"""Long reductions to few results are cut into parts, so that every core has some."""
+"""Long reductions to few results are cut into parts, so that every core has some; on devices of many instances running
+results, sorts and what is written where an index says, too."""
 
 from __future__ import annotations
+
+from functools import partial
 
 from ..ir.functions import identity
 from ..ir.graph import Graph, Value
@@ -10,7 +13,11 @@ from ..ops.base import Elementwise
 from ..ops.broadcasting import Reduction, reshape
 from ..ops.movement import pad
 from ..runtime.grain import Grain
+from .rewrite import rewrite
+from .scans import in_parts
+from .scattered import by_place
 from .share import moved
+from .sorts import by_digits, first_in_parts
 
 DEEPEST = 24
 """How many values are looked at to find out what a reduction is made of."""
@@ -25,11 +32,13 @@ def split(graph: Graph, grain: Grain = Grain()) -> Graph:
     >>> x = Input(TensorType(float32, (1048576,)), "x")
     >>> print(split(Graph((x,), (reduce_sum(x),))))
     graph(x: f32[1048576])
-      %0: f32[32,32768] = reshape[sizes=(32, 32768)] x
-      %1: f32[32] = sum[axes=(1), keepdim=False] %0
+      %0: f32[64,16384] = reshape[sizes=(64, 16384)] x
+      %1: f32[64] = sum[axes=(1), keepdim=False] %0
       %2: f32[] = sum[axes=(0), keepdim=False] %1
       return %2
     """
+    if grain.powers:
+        graph = rewrite(graph, partial(_shared, grain))
     given = set(graph.inputs)
     new: dict[Value, Value] = {}
     for value in graph.values():
@@ -46,6 +55,11 @@ def split(graph: Graph, grain: Grain = Grain()) -> Graph:
     if all(x is y for x, y in new.items()):
         return graph
     return Graph(graph.inputs, tuple(new[v] for v in graph.outputs))
+
+
+def _shared(grain: Grain, value: Value, busy: set[Value]) -> Value | None:
+    """What one instance would do alone as something that all do together, or None."""
+    return in_parts(value, grain) or by_digits(value) or first_in_parts(value, grain) or by_place(value, grain)
 
 
 def parts_of(value: Reduction, grain: Grain) -> int:
@@ -66,7 +80,10 @@ def parts_of(value: Reduction, grain: Grain) -> int:
     assert type(extent) is int
     along = value.x.type.rank - 1 in value.axes
     if results <= (min(grain.few_results, grain.few_rows * grain.workers) if along else grain.few_results):
-        return grain.parts if count >= grain.long and extent >= 2 * grain.parts else 1
+        if count < grain.long or extent < 2 * grain.parts:
+            return 1
+        streams = -(-count // grain.longest_row) if along and grain.streams > 1 else 1
+        return max(grain.parts, min(1 << (streams - 1).bit_length(), extent // 2))
     beside = 1 if along else min(results, grain.beside)
     if count * beside < grain.long:
         return 1

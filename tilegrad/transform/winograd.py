@@ -1,16 +1,18 @@
-"""Convolutions with 3 x 3 taps as products of fewer numbers, where that is faster and less than float32 will do.
+"""Convolutions with 3 x 3 or 5 x 5 taps as products of fewer numbers, where that is faster.
 
 Windows that overlap have products in common (Winograd, 1980; Lavin and Gray, 2016). Of 6 x 6 elements and 9 taps, 4 x 4
-results take 36 products instead of 144, if both are transformed before and the products after them: they are values of
-polynomials at six points, of which products are those of the values. So a convolution becomes 36 products of matrices,
-(tiles, channels) times (channels, outputs), and the two others of `ops/convolution.py` in the same way:
+results take 36 products instead of 144, of 25 taps, 2 x 2 results take 36 instead of 100, if both are transformed
+before and the products after them: they are values of polynomials at six points, of which products are those of the
+values. So a convolution becomes 36 products of matrices, (tiles, channels) times (channels, outputs), and the two
+others of `ops/convolution.py` in the same way:
 
     Convolve        y = R' (L x L' * U w U') R        with 4 results of 6 elements and 3 taps
     ConvolveBack    the same of turned weights
     ConvolveWeight  w of x and y: as above with 3 results of 6 elements and 4 "taps", summed over tiles
 
-The points 0, 3/4, -3/4, 3/2, -3/2 and infinity have half the error of 0, 1, -1, 2, -2 and infinity. What elements of
-different sizes, or infinities, do to each other within a tile is why products at `highest` are left alone.
+The points 0, 3/4, -3/4, 3/2, -3/2 and infinity have half the error of 0, 1, -1, 2, -2 and infinity. Elements of a tile
+share their errors: at `highest`, tiles whose elements are not of a size, or not finite, are summed directly
+(`ops/odd_tiles.py`), and weights' gradients, to which all tiles are added, are as they were.
 """
 
 from __future__ import annotations
@@ -21,18 +23,21 @@ from math import prod
 
 from ..ir.dtype import float32
 from ..ir.graph import Value
-from ..ops.broadcasting import reshape
+from ..ops.arithmetic import absolute
+from ..ops.broadcasting import reduce_sum, reshape
 from ..ops.contraction import contract
 from ..ops.convolution import Convolve, ConvolveBack, ConvolveWeight, Windows
 from ..ops.movement import flip, narrow, pad, permute
+from ..ops.odd_tiles import OddTiles, Restored
 from ..ops.sliding import Sliding
 from ..ops.transformed import Matrix, Places, Transformed
 from ..runtime.grain import Products
 
 POINTS = tuple([Fraction(n, 4) for n in (0, 3, -3, 6, -6)])
 """And infinity."""
-SIDE, RESULTS, TAPS = 6, 4, 3
-"""Elements, results and taps of a tile along an axis."""
+SIDE = 6
+"""Elements of a tile along an axis: with 3 taps it has 4 results, with 5 it has 2."""
+TAPS = (3, 5)
 
 INTO, BACK, WEIGHTS = 3.5, 4.0, 4.0
 """Cycles that an element takes to be transformed, that a product takes to be transformed back, and that a weight takes
@@ -41,6 +46,8 @@ RATE = 16
 """Products that a core adds up in a cycle, about: there also where vectors of 512 bits could do twice as many."""
 GAIN = 0.85
 """The share of the time up to which it is worth the memory."""
+ROOM = 320 << 20
+"""Bytes that the tiles of a convolution may take."""
 
 
 def values_at(terms: int) -> Matrix:
@@ -83,27 +90,28 @@ def turned(matrix: Matrix) -> Matrix:
 
 
 def by_fewer_products(value: Value, products: Products) -> Value | None:
-    """A convolution as products of transformed tiles, if it has 3 x 3 taps, that is allowed, and it pays."""
-    if not isinstance(value, Convolve | ConvolveBack | ConvolveWeight) or value.precision == "highest":
+    """A convolution as products of transformed tiles, if it has 3 x 3 or 5 x 5 taps, that is allowed, and it pays."""
+    if not isinstance(value, Convolve | ConvolveBack | ConvolveWeight):
         return None
-    axes = value.axes
-    if value.dtype is not float32 or len(axes) != 2 or not all(map(_is_plain, axes)):
+    axes, exact = value.axes, value.precision == "highest"
+    if value.dtype is not float32 or len(axes) != 2 or not all(_is_plain(a, axes[0].taps) for a in axes):
         return None
     dims = (*value.shape, *(n for x in value.inputs for n in x.shape))
     if not all(type(n) is int and n > 0 for n in dims):
         return None
     match value:
         case Convolve(x, w, axes) if _pays(x.shape, w.shape, axes, products):
-            return _convolved(x, w, axes)
+            return _convolved(x, w, axes, exact)
         case ConvolveBack(y, w, axes) if _pays(y.shape, w.shape, _ways_back(axes), products):
-            return reshape(_convolved(y, flip(w, (3, 4)), _ways_back(axes)), value.shape)
-        case ConvolveWeight(x, y, axes) if _pays(x.shape, value.shape, axes, products):
+            return reshape(_convolved(y, flip(w, (3, 4)), _ways_back(axes), exact), value.shape)
+        case ConvolveWeight(x, y, axes) if not exact and _pays(x.shape, value.shape, axes, products):
             return _weight(x, y, axes)
     return None
 
 
-def _is_plain(axis: Sliding) -> bool:
-    return axis.taps == TAPS and axis.stride == 1 and axis.dilation == 1 and 0 <= axis.padding < TAPS
+def _is_plain(axis: Sliding, taps: int) -> bool:
+    plain = axis.stride == 1 and axis.dilation == 1 and 0 <= axis.padding < taps
+    return plain and axis.taps == taps and taps in TAPS
 
 
 def _ways_back(axes: Windows) -> Windows:
@@ -114,11 +122,12 @@ def _ways_back(axes: Windows) -> Windows:
 def _pays(x: Sequence[object], w: Sequence[object], axes: Windows, products: Products) -> bool:
     """Whether it takes fewer cycles: those of products, and those of transforming what goes in and what comes out."""
     (images, _, channels, *_), outputs = map(_number, x), _number(w[1])
-    if min(channels, outputs) < products.transformed:
-        return False
     results = prod([_number(a.count) for a in axes])
     tiles = images * prod(_tiles(axes))
-    direct = images * results * TAPS**2 * channels * outputs / RATE
+    bytes = SIDE**2 * tiles * _number(x[1]) * (channels + outputs) * 4
+    if min(channels, outputs) < products.transformed or bytes > ROOM:
+        return False
+    direct = images * results * axes[0].taps ** 2 * channels * outputs / RATE
     fewer = SIDE**2 * tiles * (channels * outputs / RATE + INTO * channels + BACK * outputs)
     fewer += SIDE**2 * channels * outputs * WEIGHTS
     return fewer < GAIN * direct
@@ -130,29 +139,52 @@ def _number(extent: object) -> int:
     return extent
 
 
+def _results(axes: Windows) -> int:
+    """Results of a tile along each axis."""
+    return SIDE + 1 - axes[0].taps
+
+
 def _tiles(axes: Windows) -> list[int]:
     """How many tiles there are along each axis."""
-    return [-(-_number(a.count) // RESULTS) for a in axes]
+    return [-(-_number(a.count) // _results(axes)) for a in axes]
 
 
-def _convolved(x: Value, w: Value, axes: Windows) -> Value:
+def _convolved(x: Value, w: Value, axes: Windows, exact: bool) -> Value:
     """x (images, groups, channels, *positions) and w (groups, outputs, channels, *taps): as `Convolve` gives it."""
     images, groups, outputs = _number(x.shape[0]), _number(x.shape[1]), _number(w.shape[1])
-    tall, wide = _tiles(axes)
-    made = contract(_elements(x, axes), _weights(w), "abgitjc,abgoc->abgitjo")
-    given = _beside((groups, images, tall, wide), outputs)
-    results = Places(
-        _row_major((groups, images, tall, RESULTS * RESULTS * wide * outputs))[:3] + (RESULTS * outputs,),
-        RESULTS * wide * outputs,
-        outputs,
-        1,
-    )
-    shape = (groups, images, RESULTS * tall, RESULTS * wide, outputs)
-    whole: Value = Transformed(
-        made, turned(values_at(RESULTS)), (groups, images, tall, wide), outputs, given, results, shape
-    )
+    (tall, wide), side, taps = _tiles(axes), _results(axes), axes[0].taps
+    lying, begins = _lying(x, axes)
+    squares = (groups, images, tall, wide)
+    made = contract(_tiled(lying, begins, interpolated(), squares), _weights(w), "abgitjc,abgoc->abgitjo")
+    given = _beside(squares, outputs)
+    apart = _row_major((groups, images, tall, side * side * wide * outputs))[:3]
+    results = Places((*apart, side * outputs), side * wide * outputs, outputs, 1)
+    back, shape = turned(values_at(side)), (groups, images, side * tall, side * wide, outputs)
+    whole: Value
+    if exact:
+        flags = _odd(lying, w, squares, begins, taps)
+        whole = Restored(
+            made, flags, lying, _as_it_lies(w), back, squares, outputs, given, results, begins, shape, taps
+        )
+    else:
+        whole = Transformed(made, back, squares, outputs, given, results, shape)
     whole = permute(whole, (1, 0, 4, 2, 3))
     return narrow(narrow(whole, 3, 0, axes[0].count), 4, 0, axes[1].count)
+
+
+def _odd(lying: Value, w: Value, squares: tuple[int, ...], begins: Places, taps: int) -> Value:
+    """Which tiles have to be summed directly."""
+    sums, weight = reduce_sum(absolute(lying), (4,)), reduce_sum(absolute(_as_it_lies(w)))
+    channels = _number(lying.shape[4])
+    apart = Places(tuple([n // channels for n in begins.squares]), begins.row // channels, begins.column // channels, 1)
+    return OddTiles(sums, weight, squares, apart, SIDE, taps)
+
+
+def _as_it_lies(w: Value) -> Value:
+    """What a value is in memory, where its shape does not matter."""
+    while w.op == "reshape":
+        (w,) = w.inputs
+    return w
 
 
 def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
@@ -166,36 +198,40 @@ def _beside(squares: tuple[int, ...], lanes: int) -> Places:
     return Places(apart[2:-1], apart[0], apart[1], 1)
 
 
-def _elements(x: Value, axes: Windows) -> Value:
-    """Tiles of the input, transformed: (6, 6, groups, images, tiles, tiles, channels)."""
-    reach = [
-        (a.padding, n * RESULTS + TAPS - 1 - a.padding - _number(a.extent))
-        for a, n in zip(axes, _tiles(axes), strict=True)
-    ]
-    return _tiled(x, reach, interpolated(), _tiles(axes))
+def _lying(x: Value, axes: Windows) -> tuple[Value, Places]:
+    """The input with its padding, channels last, and where tiles are in it."""
+    tiles, results = _tiles(axes), _results(axes)
+    ends = [n * results + a.taps - 1 - a.padding - _number(a.extent) for a, n in zip(axes, tiles, strict=True)]
+    return _laid(x, [(a.padding, end) for a, end in zip(axes, ends, strict=True)], results)
 
 
-def _tiled(x: Value, reach: Sequence[tuple[int, int]], matrix: Matrix, tiles: Sequence[int]) -> Value:
-    """Squares of x, which is padded so far, 4 apart from each other: transformed, (6, 6, groups, images, *tiles,
-    channels)."""
+def _laid(x: Value, reach: Sequence[tuple[int, int]], step: int) -> tuple[Value, Places]:
+    """x padded so far, channels last: (groups, images, rows, columns, channels), and squares `step` apart in it."""
     lying = permute(pad(x, [(0, 0)] * 3 + list(reach)), (1, 0, 3, 4, 2))
-    groups, images, rows, columns, channels = map(_number, lying.shape)
-    apart = _row_major((groups, images, rows, columns, channels))
-    given = Places((*apart[:2], RESULTS * apart[2], RESULTS * apart[3]), apart[2], apart[3], 1)
-    squares = (groups, images, *tiles)
+    apart = _row_major(tuple(map(_number, lying.shape)))
+    return lying, Places((*apart[:2], step * apart[2], step * apart[3]), apart[2], apart[3], 1)
+
+
+def _tiled(lying: Value, given: Places, matrix: Matrix, squares: tuple[int, ...]) -> Value:
+    """Squares, transformed: (6, 6, *squares, channels)."""
+    channels = _number(lying.shape[4])
     made = _beside(squares, channels)
     return Transformed(lying, matrix, squares, channels, given, made, (SIDE, SIDE, *squares, channels))
 
 
 def _weights(w: Value) -> Value:
     """Weights, transformed: (6, 6, groups, outputs, channels)."""
-    groups, outputs, channels = map(_number, w.shape[:3])
-    lanes, taps = outputs * channels, TAPS * TAPS
-    given = Places((lanes * taps,), TAPS, 1, taps)
-    while w.op == "reshape":  # only where they lie matters
-        (w,) = w.inputs
+    groups, outputs, channels, taps = map(_number, w.shape[:4])
+    lanes = outputs * channels
+    given = Places((lanes * taps**2,), taps, 1, taps**2)
     made = Transformed(
-        w, scaled_values_at(TAPS), (groups,), lanes, given, _beside((groups,), lanes), (SIDE, SIDE, groups, lanes)
+        _as_it_lies(w),
+        scaled_values_at(taps),
+        (groups,),
+        lanes,
+        given,
+        _beside((groups,), lanes),
+        (SIDE, SIDE, groups, lanes),
     )
     return reshape(made, (SIDE, SIDE, groups, outputs, channels))
 
@@ -203,11 +239,12 @@ def _weights(w: Value) -> Value:
 def _weight(x: Value, y: Value, axes: Windows) -> Value:
     """The gradient for weights (groups, outputs, channels, *taps)."""
     groups, outputs, channels = _number(x.shape[1]), _number(y.shape[2]), _number(x.shape[2])
-    tiles = _tiles(axes)
-    reach = [(0, n * RESULTS - _number(a.count)) for a, n in zip(axes, tiles, strict=True)]
-    upstream = _tiled(y, reach, scaled_values_at(RESULTS), tiles)
-    made = contract(upstream, _elements(x, axes), "abgitjo,abgitjc->abgoc")
-    lanes, taps = outputs * channels, TAPS * TAPS
-    results = Places((lanes * taps,), TAPS, 1, taps)
-    shape = (groups, outputs, channels, TAPS, TAPS)
-    return Transformed(made, turned(values_at(TAPS)), (groups,), lanes, _beside((groups,), lanes), results, shape)
+    tiles, results, taps = _tiles(axes), _results(axes), axes[0].taps
+    squares = (groups, _number(x.shape[0]), *tiles)
+    ends = [(0, n * results - _number(a.count)) for a, n in zip(axes, tiles, strict=True)]
+    upstream = _tiled(*_laid(y, ends, results), scaled_values_at(results), squares)
+    made = contract(upstream, _tiled(*_lying(x, axes), interpolated(), squares), "abgitjo,abgitjc->abgoc")
+    lanes = outputs * channels
+    given, made_at = _beside((groups,), lanes), Places((lanes * taps**2,), taps, 1, taps**2)
+    shape = (groups, outputs, channels, taps, taps)
+    return Transformed(made, turned(values_at(taps)), (groups,), lanes, given, made_at, shape)

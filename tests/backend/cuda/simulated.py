@@ -11,13 +11,23 @@ import ctypes
 import pickle
 import random
 import threading
+from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilegrad.backend.cuda.driver import ILLEGAL_ADDRESS, OUT_OF_MEMORY, Call, CopyCall, Driver, DriverFault
+from tilegrad.backend.cuda.driver import (
+    ILLEGAL_ADDRESS,
+    OUT_OF_MEMORY,
+    Call,
+    CopyCall,
+    Driver,
+    DriverFault,
+    LibraryCall,
+    NodeCall,
+)
 from tilegrad.backend.cuda.null import RECORDED
 from tilegrad.backend.cuda.tensor_map import TensorMap
 from tilegrad.backend.cuda.watching import number
@@ -256,9 +266,6 @@ class SimulatedDriver(Driver):
         self.host[address] = made
         return address
 
-    def free_host(self, address: int) -> None:
-        del self.host[address]
-
     def is_pinned(self, address: int) -> bool:
         return any(start <= address < start + len(made) for start, made in self.host.items())
 
@@ -310,8 +317,15 @@ class SimulatedDriver(Driver):
         self.called("launch")
         self.put(stream, self.work(call, list(call.slots)))
 
-    def work(self, call: Call, slots: list[int]) -> Callable[[], None]:
+    def work(self, call: NodeCall, slots: list[int]) -> Callable[[], None]:
         """What a call does, with the arguments that it has now."""
+        if isinstance(call, LibraryCall):
+
+            def start() -> None:
+                call.slots[:] = memoryview(array("Q", slots))
+                call.start(self, 0)
+
+            return start
         if isinstance(call, CopyCall):
             source, target = slots
             return lambda: np.copyto(self.at(target, call.bytes), self.at(source, call.bytes))
@@ -339,7 +353,7 @@ class SimulatedDriver(Driver):
         self.called("new_graph")
         return self.new([])
 
-    def add_node(self, graph: int, call: Call, after: Sequence[int], context: int) -> int:
+    def add_node(self, graph: int, call: NodeCall, after: Sequence[int], context: int) -> int:
         self.called("add_node")
         nodes = self.things[graph]
         assert all(n < len(nodes) for n in after)
@@ -350,7 +364,7 @@ class SimulatedDriver(Driver):
         self.called("instantiate")
         return self.new(list(self.things[graph]))
 
-    def renew_node(self, executable: int, node: int, call: Call, context: int) -> None:
+    def renew_node(self, executable: int, node: int, call: NodeCall, context: int) -> None:
         self.called("renew_node")
         nodes = self.things[executable]
         nodes[node] = (call, list(call.slots), nodes[node][2])

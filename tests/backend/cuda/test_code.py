@@ -62,6 +62,28 @@ def test_names_that_mean_something_in_cpp() -> None:
         Emulated([kernel])
 
 
+ROWS_WITH_GAPS = """
+def masked(x: "*f32", y: "*f32", upstream: "*f32", out: "*f32"):
+    i = tl.program_id(0) * 64 + tl.arange(0, 64)
+    row = tl.arange(0, 64)
+    k = tl.arange(0, 32)
+    left = tl.load(x + (row[:, None] * 32 + k[None, :]))
+    right = tl.load(y + (i[None, :] + k[:, None] * 640))
+    acc = tl.dot(left, right, tl.zeros([64, 64], tl.float32))
+    within = i % 13
+    at = row[:, None] * 144 + (i // 13 * 12)[None, :] + within[None, :]
+    there = (within < 12)[None, :]
+    forward = tl.load(upstream + at, mask=there, other=0.0)
+    tl.store(out + at, tl.where(forward > 0.0, acc, 0.0), mask=there)
+"""
+
+
+def test_neighbours_in_memory_are_in_neighbouring_threads_where_rows_have_gaps() -> None:
+    """What lies between the rows of an image is left out: the step along it is 1 mostly, and 144 across it always."""
+    text = lower(parse(ROWS_WITH_GAPS), "sm_90a").text
+    assert "const int at1 = thread % " in text[text.index("float* all_acc") :]
+
+
 @pytest.mark.parametrize("threads", [32, 128, 1024])
 @pytest.mark.parametrize("shape", [(7,), (8192,), (3, 500), (240, 9), (2, 3, 5, 64), (1, 1)])
 def test_layouts_hold_every_element_once(shape: tuple[int, ...], threads: int) -> None:

@@ -71,6 +71,19 @@ def test_sizes_that_vary(gpu: CudaDevice) -> None:
     assert gpu.driver.counts["built"] == 1  # type: ignore[attr-defined]
 
 
+def test_kernels_that_differ_in_names_are_one(gpu: CudaDevice) -> None:
+    """Layers of one shape have kernels of one form: the first is compiled, and errors name each with its own line."""
+    text = str(ADD).replace("y", "other").replace("model.pother", "model.py")
+    same = parse(text).replaced(origin="model.py:8")
+    assert same.digest() != ADD.digest()
+    gpu.start()
+    found = gpu.functions.of([ADD, same])
+    assert gpu.driver.counts["built"] == 1  # type: ignore[attr-defined]
+    assert [found[kernel.digest()].origin for kernel in (ADD, same)] == ["model.py:7", "model.py:8"]
+    assert found[ADD.digest()].handle == found[same.digest()].handle
+    run(gpu, gpu.load(program(20, ADD)), 20)
+
+
 def test_nothing_new_in_the_steady_state(gpu: CudaDevice) -> None:
     executable = gpu.load(program(64))
     given = [gpu.from_host(np.ones(64, np.float32)) for _ in range(2)]

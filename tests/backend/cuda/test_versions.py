@@ -7,7 +7,7 @@ import pytest
 
 from tests.backend.cuda.some_kernels import SCHEDULED
 from tilegrad.backend.cuda import build, libraries, native, nvrtc
-from tilegrad.backend.cuda.libraries import CUBLASLT, judged
+from tilegrad.backend.cuda.libraries import CUBLASLT, CUDNN, judged
 from tilegrad.backend.cuda.null import NullDriver
 from tilegrad.backend.cuda.properties import check_compiler, properties
 from tilegrad.config import changed
@@ -69,10 +69,39 @@ def test_a_library_of_another_version(number: int, knob: str, said: str, monkeyp
     assert found.fact.endswith(f"(libcublasLt.so): {said}")
 
 
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (8907, "8.9.7 (libcudnn.so): not used: 9 is wanted"),
+        (91400, "9.14.0 (libcudnn.so): for convolutions where it is faster"),
+        (100000, "10.0.0 (libcudnn.so): not used: 9 is wanted"),
+    ],
+)
+def test_cudnn_of_another_version(number: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libraries, "cublaslt", lambda: None)
+    monkeypatch.setattr(libraries, "cudnn", lambda: judged(CUDNN, "libcudnn.so", number, 13000))
+    monkeypatch.setattr(doctor.cuda, "absence", lambda: "")
+    monkeypatch.setattr(doctor, "devices", list)
+    with changed(libraries="all"):
+        (_, found) = doctor.cuda_libraries()
+    assert (found.name, found.fact) == ("cuDNN", said)
+    with changed(libraries=""):
+        (_, found) = doctor.cuda_libraries()
+    assert number != 91400 or found.fact.endswith("not used: TILEGRAD_LIBRARIES=all is needed for it")
+
+
 def test_a_library_for_another_driver() -> None:
-    library = judged(CUBLASLT, "libcublasLt.so.13", 130100)
-    assert library.unfit(12040) == "it is for CUDA 13, and the driver for 12.4"
-    assert library.unfit(13000) == ""
+    for library in (judged(CUBLASLT, "libcublasLt.so.13", 130100), judged(CUDNN, "libcudnn.so.9", 91400, 13000)):
+        assert library.unfit(12040) == "it is for CUDA 13, and the driver for 12.4"
+        assert library.unfit(13000) == ""
+
+
+@pytest.mark.parametrize("name", ["cuBLASLt", "cuDNN"])
+def test_what_lacks_functions_is_not_opened(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libraries, "cublaslt", lambda: judged(CUBLASLT, "libcublasLt.so", 130100))
+    monkeypatch.setattr(libraries, "cudnn", lambda: judged(CUDNN, "libcudnn.so", 91400, 13000))
+    monkeypatch.setattr(ctypes, "CDLL", lambda path: object())
+    assert libraries.opened(name, 13000) is None
 
 
 @pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not here")

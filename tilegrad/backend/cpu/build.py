@@ -105,11 +105,14 @@ def kernel_ir(kernel: Kernel) -> str:
     return lower(kernel, target())
 
 
-def takes_matrix_unit(kernel: Kernel) -> bool:
-    """Whether products of a kernel are made in the matrix unit."""
+def in_matrix_unit(kernel: Kernel) -> str:
+    """What is to be said of products that are made in the matrix unit; nothing if none is."""
     from .target import target
 
-    return target().matrix_unit and "llvm.x86.ldtilecfg" in kernel_ir(kernel)
+    made = kernel_ir(kernel) if target().matrix_unit else ""
+    if "llvm.x86.tdpbf16ps" in made:
+        return "products in the matrix unit (AMX); in float32 where numbers are odd"
+    return "products of integers in the matrix unit (AMX)" if "llvm.x86.ldtilecfg" in made else ""
 
 
 def kernel_assembly(kernel: Kernel) -> str:

@@ -134,7 +134,7 @@ class CpuDevice(Device):
         usual = few_large(threads(), second, machine.first_cache, machine.lanes(4), machine.registers)
         if machine.matrix_unit:
             return usual._replace(unit=MATRIX_UNIT)
-        # no unit computes less exact products faster, but convolutions with 3 x 3 taps can do with fewer of them
+        # no unit computes less exact products faster, but some convolutions can do with fewer of them
         return usual._replace(products=usual.products._replace(transformed=48))
 
     @property
@@ -145,10 +145,11 @@ class CpuDevice(Device):
 
     def arithmetic(self, kernel: Kernel) -> list[str]:
         from ...ir.tile_access import precisions
-        from .build import takes_matrix_unit  # loads LLVM
+        from .build import in_matrix_unit  # loads LLVM
 
-        if takes_matrix_unit(kernel):
-            return ["products in the matrix unit (AMX); in float32 where numbers are odd", *super().arithmetic(kernel)]
+        said = in_matrix_unit(kernel)
+        if said:
+            return [said, *super().arithmetic(kernel)]
         return [f'input_precision="{word}": float32 on {self.name}' for word in precisions(kernel)]
 
     @property

@@ -37,6 +37,12 @@ class Built(Node):
     architecture: str
     maps: tuple[TensorMap, ...] = ()
     """What the copy engine is told about tensors: further parameters, after the grid."""
+    resident: int = 0
+    """Blocks of a multiprocessor that take instance after instance; 0: there is a block for each."""
+
+    def blocks(self, instances: int, multiprocessors: int) -> int:
+        """How many are launched."""
+        return min(instances, self.resident * multiprocessors) if self.resident else instances
 
     @property
     def ptx(self) -> str:
@@ -94,7 +100,16 @@ def _compiled(kernel: Kernel, architecture: str) -> Built:
         raise CompileError(f"{e}\n{blamed(str(e), kernel)}".rstrip()) from e
     registers, spills = report(log)
     return Built(
-        source.name, source.text, image, source.threads, source.shared, registers, spills, architecture, source.maps
+        source.name,
+        source.text,
+        image,
+        source.threads,
+        source.shared,
+        registers,
+        spills,
+        architecture,
+        source.maps,
+        source.resident,
     )
 
 

@@ -1,4 +1,4 @@
-"""Who computes a matrix product: the kernel that was generated, or a library that is on the machine.
+"""Who computes a matrix product or a convolution: the kernel that was generated, or a library that is on the machine.
 
 Both are timed once, in turns, on random numbers; what comes out is compared first. What was found is kept on disk.
 """
@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from statistics import median
 from threading import RLock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,13 +19,15 @@ from ...ir.dtype import bfloat16, float16, float32
 from ...ir.tile import Kernel
 from ...runtime import events
 from ...runtime.cache import key, shared, sources
-from .driver import KernelCall, LibraryCall
-from .functions import Function
-from .libraries import allowed, cublaslt
+from . import libraries
+from .adding import added_by
+from .convolutions import Convolution, convolution_of
+from .driver import KernelCall, LibraryCall, OpenLibrary
+from .libraries import CUBLASLT, CUDNN, Library, allowed, asked
+from .plan import Launched
 from .products import Product, product_of
 
 if TYPE_CHECKING:
-    from .cublaslt import ProductCall
     from .device import CudaDevice
     from .memory import CudaBuffer
 
@@ -35,6 +37,8 @@ BETTER = 0.99
 """A library is taken if it needs at most so much of the kernel's time,"""
 DEARER = 1.5
 """and saves so many microseconds besides: to start it takes the host longer, and so do other addresses in a graph."""
+SLOW = 2.0
+"""How many times the kernel's time tells enough of an algorithm."""
 ALGORITHMS, ROUNDS, BURST = 6, 5, 600.0
 """Of a library; turns of each side, of so many microseconds."""
 SAMPLE = 1 << 20
@@ -51,53 +55,85 @@ class Choice(NamedTuple):
     theirs: float
 
 
+Task: TypeAlias = Product | Convolution
+
+
+def _separate(kernel: Kernel, extents: Sequence[int]) -> Convolution | None:
+    """A convolution as cuDNN wants it: of rows that do not overlap."""
+    found = convolution_of(kernel, extents)
+    return found if found is not None and (found.of_weights or not found.overlaps) else None
+
+
+ASKED: dict[str, Callable[[Kernel, Sequence[int]], Task | None]] = {CUBLASLT.name: product_of, CUDNN.name: _separate}
+"""What libraries are asked for."""
+NOT_TAKEN = Choice(b"", 0.0, 0.0)
+
+
 class Choices:
     """Those of one device."""
 
     def __init__(self, device: CudaDevice) -> None:
         self.device = device
-        self.made: dict[tuple[str, Product], Choice] = {}
-        self.absent = False
-        """Whether there is no library here, as is known once one was looked for."""
+        self.made: dict[tuple[str, Task], Choice] = {}
+        self.absent: set[str] = set()
+        """The libraries that are not here, as is known once they were looked for."""
         self._lock = RLock()
 
-    def instead(self, kernel: Kernel, function: Function, extents: Sequence[int]) -> LibraryCall | None:
-        """The call of a library that is faster than the kernel on this grid, if there is one."""
-        if self.absent or not allowed() or settings().cuda == "checked":
+    def instead(self, launched: Launched, after: Launched | None = None) -> LibraryCall | None:
+        """The call of a library that is faster than the kernel on its grid, if there is one; or than that kernel and
+        the one after it, if they make a sum in pieces."""
+        if len(self.absent) == len(ASKED) or not allowed() or settings().cuda == "checked":
             return None
-        product = product_of(kernel, extents)
-        if product is None or product.operations < LEAST:
-            return None
-        with self.device.entered():
-            lt = self.device.driver.products()
-            if lt is None:
-                self.absent = True
-                return None
-            from .cublaslt import Problem, ProductCall
+        kernel, _, extents = launched
+        for name, recognised in ASKED.items():
+            task = recognised(kernel, extents) if name not in self.absent and asked(name) else None
+            if task is None or task.operations < LEAST:
+                continue
+            added = added_by(after[0], after[2]) if after is not None and isinstance(task, Convolution) else None
+            whole = task.whole(added) if added is not None and isinstance(task, Convolution) else None
+            if whole is None or after is None:
+                return self._call(name, [launched], task)
+            call = self._call(name, [launched, after], whole)
+            if call is not None:
+                call.adds_up = True
+            return call
+        return None
 
-            with self._lock:
-                choice = self._choice(kernel, function, tuple(extents), product)
-            if not choice.algorithm:
+    def _call(self, name: str, kernels: Sequence[Launched], task: Task) -> LibraryCall | None:
+        driver = self.device.driver
+        with self.device.entered(), self._lock:
+            found = libraries.cublaslt() if name == CUBLASLT.name else libraries.cudnn()
+            if found is None or found.unfit(driver.version):
+                self.absent.add(name)
                 return None
-            return ProductCall(kernel.name, Problem(lt, product), choice.algorithm, len(kernel.parameters))
+            choice = self._choice(found, kernels, task)
+            library = driver.opened(name) if choice.algorithm else None
+            if library is None:
+                return None
+            kernel = kernels[0][0]
+            return library.problem(task).call(kernel.name, choice.algorithm, len(kernel.parameters))
 
-    def _choice(self, kernel: Kernel, function: Function, extents: tuple[int, ...], product: Product) -> Choice:
-        device, library = self.device, cublaslt()
-        assert library is not None
-        known = (kernel.digest(), product)
+    def _choice(self, found: Library, kernels: Sequence[Launched], task: Task) -> Choice:
+        """What is known of it; a library is opened when nothing is, for that takes its time."""
+        device, kernel = self.device, kernels[0][0]
+        known = (kernel.digest(), task)
         if known not in self.made:
             store, limits = shared("choices"), device.properties
-            who = (sources("backend/cuda"), *library.version, limits.name, limits.driver_version)
-            name = key("product", *map(str, who), kernel.digest(), repr(product))
+            who = (sources("backend/cuda"), found.name, *found.version, limits.name, limits.driver_version)
+            name = key("library", *map(str, who), kernel.digest(), repr(task))
             choice = _unpacked(store.read(name))
             if choice is None:
+                library = device.driver.opened(found.name)
+                if library is None:
+                    self.absent.add(found.name)
+                    return NOT_TAKEN
                 try:
                     with events.timed("compile", f"choice of {kernel.name}", device.name):
-                        choice = _Trial(device, kernel, function, extents, product).choice()
+                        choice = _Trial(device, library, kernels, task).choice()
                 except TilegradError:  # there is no memory for it now
                     if device.broken:
                         raise
-                    return Choice(b"", 0.0, 0.0)
+                    return NOT_TAKEN
                 store.write(name, _packed(choice))
             self.made[known] = choice
         return self.made[known]
@@ -106,58 +142,61 @@ class Choices:
 class _Trial:
     """Both sides at work on the same memory."""
 
-    def __init__(
-        self, device: CudaDevice, kernel: Kernel, function: Function, extents: tuple[int, ...], product: Product
-    ) -> None:
-        self.device, self.kernel, self.product = device, kernel, product
-        self.queue = device.queue
-        self.buffers: list[CudaBuffer] = [device.memory.take(self.queue, n) for n in _sizes(product)]
-        count = len(kernel.parameters)
+    def __init__(self, device: CudaDevice, library: OpenLibrary, kernels: Sequence[Launched], task: Task) -> None:
+        self.device, self.library, self.task = device, library, task
+        self.queue, (self.kernel, *_) = device.queue, kernels[0]
+        self.count = len(self.kernel.parameters)
+        types, elements = [p.dtype for p in self.kernel.parameters], task.elements()
+        sizes = [*(elements[n] * types[n].bytes for n in range(self.count)), library.workspace]
+        made = task.made.argument
+        self.final = made if len(kernels) == 1 else len(sizes)
+        """The buffer with the result of our kernels."""
+        sizes += [sizes[made]] * (len(kernels) - 1)
+        self.buffers: list[CudaBuffer] = [device.memory.take(self.queue, n) for n in sizes]
+        places = (range(self.count), (made, self.final))
+        self.ours = [self._launched(kernel, at) for kernel, at in zip(kernels, places, strict=False)]
+        for n in range(self.count):
+            if n != made:
+                self._fill(self.buffers[n], types[n].numpy, n)
+
+    def _launched(self, launched: Launched, buffers: Sequence[int]) -> KernelCall:
+        kernel, function, extents = launched
         grid = (*extents, 1, 1, 1)[:3]
-        values = [*(b.address for b in self.buffers[:count]), *grid]
-        blocks = grid[0] * grid[1] * grid[2]
-        self.ours = KernelCall(
+        blocks = function.blocks(grid[0] * grid[1] * grid[2], self.device.properties.multi_processor_count)
+        values = [*[self.buffers[n].address for n in buffers], *grid]
+        call = KernelCall(
             kernel.name, function.handle, blocks, function.threads, function.shared, values, function.maps
         )
-        for map, place in self.ours.maps:
-            device.driver.encode(place, map, values[map.parameter])
-        given = (product.x, product.y) if product.bias < 0 else (product.x, product.y, product.out)
-        places = [product.x.argument, product.y.argument, product.bias]
-        for n, matrix in zip(places, given, strict=False):
-            self._fill(self.buffers[n], matrix.dtype.numpy, n)
+        for map, place in call.maps:
+            self.device.driver.encode(place, map, values[map.parameter])
+        return call
+
+    def _start(self) -> None:
+        for call in self.ours:
+            self.device.driver.launch(call, self.queue.handle)
 
     def choice(self) -> Choice:
         """Who is faster, and right."""
-        from .cublaslt import Problem
-
-        lt = self.device.driver.products()
-        assert lt is not None
-        ours = self._timed(lambda: self.device.driver.launch(self.ours, self.queue.handle))
-        wanted = self._result()
+        ours = self._timed(self._start)
+        wanted = self._result(self.final)
         best, how = float("inf"), b""
         try:
-            problem = Problem(lt, self.product)
+            problem = self.library.problem(self.task)
             for algorithm in problem.algorithms(ALGORITHMS):
-                call = self._call(problem, algorithm)
+                call = problem.call(self.kernel.name, algorithm, self.count)
+                for n in range(self.count + 1):
+                    call.slots[n] = self.buffers[n].address
                 call.start(self.device.driver, self.queue.handle)
                 if self._agrees(wanted):
-                    taken = self._timed(lambda call=call: call.start(self.device.driver, self.queue.handle))  # type: ignore[misc]
+                    start = lambda call=call: call.start(self.device.driver, self.queue.handle)  # noqa: E731
+                    taken = self._timed(start, SLOW * ours)
                     best, how = min((best, how), (taken, algorithm))
         except TilegradError:  # what it cannot do, it is not asked for
             if self.device.broken:
                 raise
             return Choice(b"", ours, best)
-        ours = min(ours, self._timed(lambda: self.device.driver.launch(self.ours, self.queue.handle)))
+        ours = min(ours, self._timed(self._start))
         return Choice(how if best <= BETTER * ours - DEARER else b"", ours, best)
-
-    def _call(self, problem: object, algorithm: bytes) -> ProductCall:
-        from .cublaslt import Problem, ProductCall
-
-        assert isinstance(problem, Problem)
-        call = ProductCall(self.kernel.name, problem, algorithm, len(self.kernel.parameters))
-        for n, buffer in enumerate(self.buffers):
-            call.slots[n] = buffer.address
-        return call
 
     def _fill(self, buffer: CudaBuffer, dtype: np.dtype, seed: int) -> None:
         """Random numbers, the same megabyte again and again; the first is NaN, which must not get lost."""
@@ -169,12 +208,12 @@ class _Trial:
             more = min(done, buffer.bytes - done)
             driver.copy(buffer.address + done, buffer.address, more, stream)
             done += more
-        if seed == self.product.x.argument:
+        if seed == self.task.given[0].argument:
             numbers[:1] = np.nan
             self.device.staging.upload(buffer.address, int(numbers.ctypes.data), dtype.itemsize, self.queue)
 
-    def _timed(self, start: Callable[[], None]) -> float:
-        """Microseconds."""
+    def _timed(self, start: Callable[[], None], enough: float = float("inf")) -> float:
+        """Microseconds; what takes more than `enough` is not looked at twice."""
         driver, stream = self.device.driver, self.queue.handle
         marks = [self.device.event(timed=True) for _ in range(2)]
 
@@ -187,40 +226,28 @@ class _Trial:
             return 1e3 * driver.elapsed(marks[0], marks[1]) / count
 
         start()
-        count = max(1, min(100, int(BURST / max(1.0, burst(2)))))
-        found = median(burst(count) for _ in range(ROUNDS))
+        found = burst(2)
+        if found <= enough:
+            count = max(1, min(100, int(BURST / max(1.0, found))))
+            found = median(burst(count) for _ in range(ROUNDS))
         self.device.timed_events += marks
         return found
 
-    def _result(self) -> np.ndarray:
-        """The beginning and the end of what was made."""
-        out = self.product.out
-        buffer = self.buffers[out.argument]
-        size = min(SAMPLE, buffer.bytes) // out.dtype.bytes
-        parts = [np.empty(size, out.dtype.numpy) for _ in range(2)]
-        for part, at in zip(parts, (0, buffer.bytes - size * out.dtype.bytes), strict=True):
+    def _result(self, at: int) -> np.ndarray:
+        """The beginning and the end of what was made in a buffer."""
+        made, buffer = self.task.made, self.buffers[at]
+        whole = min(buffer.bytes, self.task.results * made.dtype.bytes)
+        size = min(SAMPLE, whole) // made.dtype.bytes
+        parts = [np.empty(size, made.dtype.numpy) for _ in range(2)]
+        for part, at in zip(parts, (0, whole - size * made.dtype.bytes), strict=True):
             self.device.staging.download(int(part.ctypes.data), buffer.address + at, part.nbytes, self.queue)
         return np.concatenate(parts).astype(np.float32)
 
     def _agrees(self, wanted: np.ndarray) -> bool:
-        found, product = self._result(), self.product
-        allowed = max(CLOSE[product.out.dtype], CLOSE[product.x.dtype], LESS_CLOSE[product.precision])
+        found, task = self._result(self.task.made.argument), self.task
+        allowed = max(CLOSE[task.made.dtype], CLOSE[task.x.dtype], LESS_CLOSE[task.precision])
         scale = float(np.nanmax(np.abs(wanted), initial=1e-30))
         return bool(np.allclose(found, wanted, rtol=allowed, atol=allowed * scale / 8, equal_nan=True))
-
-
-def _sizes(product: Product) -> list[int]:
-    """The bytes of each argument, and of the workspace."""
-    from .cublaslt import WORKSPACE
-
-    m, n, k = product.m, product.n, product.k
-    found: dict[int, int] = {}
-    for matrix, (lines, columns) in ((product.x, (m, k)), (product.y, (k, n)), (product.out, (m, n))):
-        last = (lines - 1) * matrix.line + (columns - 1) * matrix.column + (product.batch - 1) * matrix.apart
-        found[matrix.argument] = max(found.get(matrix.argument, 0), (last + 1) * matrix.dtype.bytes)
-    if product.bias >= 0:
-        found[product.bias] = n * product.out.dtype.bytes
-    return [*(found[argument] for argument in range(len(found))), WORKSPACE]
 
 
 def _packed(choice: Choice) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from ...errors import RuntimeFault
 from ...ir.dtype import bfloat16, float16, float32
-from .driver import Driver, LibraryCall
+from .driver import Driver, LibraryCall, LibraryProblem, OpenLibrary
 from .products import Matrix, Product
 
 WORKSPACE = 32 << 20
@@ -66,13 +66,15 @@ class Algorithm(ctypes.Structure):
     )
 
 
-class CublasLt:
+class CublasLt(OpenLibrary):
     """The library, for the context in which this is made."""
 
-    def __init__(self, path: str) -> None:
-        self.library = ctypes.CDLL(path)
+    workspace = WORKSPACE
+
+    def __init__(self, library: Any) -> None:
+        self.library = library
         for name, arguments in TABLE.items():
-            function = getattr(self.library, name)
+            function = getattr(library, name)
             function.argtypes, function.restype = arguments, c_int
         self.handle = self.made("cublasLtCreate")
 
@@ -86,8 +88,11 @@ class CublasLt:
         self.call(name, byref(place), *arguments)
         return place.value or 0
 
+    def problem(self, task: Product) -> Problem:
+        return Problem(self, task)
 
-class Problem:
+
+class Problem(LibraryProblem):
     """A product as the library knows it."""
 
     def __init__(self, lt: CublasLt, product: Product) -> None:
@@ -142,6 +147,9 @@ class Problem:
         lt.call("cublasLtMatmulPreferenceDestroy", preference)
         usable = [a for a in found[: count.value] if not a.state] if not status else []
         return [bytes(a.how) for a in usable]
+
+    def call(self, name: str, algorithm: bytes, arguments: int) -> ProductCall:
+        return ProductCall(name, self, algorithm, arguments)
 
     def __del__(self) -> None:
         for layout in getattr(self, "layouts", ()):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...errors import RuntimeFault, TilegradError
 from .outside import ForeignCall
@@ -18,7 +18,6 @@ from .tensor_map import ALIGNED, BYTES, TensorMap
 if TYPE_CHECKING:
     from ...ir.tile import Kernel
     from .build import Built
-    from .cublaslt import CublasLt
 
 OLDEST = 12000
 """The first driver that has everything in the table of `native.py`: CUDA 12.0."""
@@ -120,9 +119,33 @@ class LibraryCall(ABC):
     slots: memoryview
     workspace: int
     maps: tuple[tuple[TensorMap, int], ...] = ()
+    adds_up = False
+    """Whether the result, where the kernel would put pieces of it, is what the next kernel makes of them."""
 
     @abstractmethod
     def start(self, driver: Driver, stream: int) -> None: ...
+
+
+class LibraryProblem(ABC):
+    """Something that a library can compute, as it is told of it."""
+
+    @abstractmethod
+    def algorithms(self, most: int) -> list[bytes]:
+        """How it may be done, as the library thinks: the best first."""
+
+    @abstractmethod
+    def call(self, name: str, algorithm: bytes, arguments: int) -> LibraryCall:
+        """The call that does it in place of a kernel with so many arguments."""
+
+
+class OpenLibrary(ABC):
+    """A library of NVIDIA's, for one context."""
+
+    workspace: int
+    """What a call may need at most, in bytes."""
+
+    @abstractmethod
+    def problem(self, task: Any) -> LibraryProblem: ...
 
 
 Call = KernelCall | CopyCall
@@ -240,10 +263,7 @@ class Driver(ABC):
 
     @abstractmethod
     def allocate_host(self, bytes: int) -> int:
-        """Pinned memory of the host."""
-
-    @abstractmethod
-    def free_host(self, address: int) -> None: ...
+        """Pinned memory of the host: who asks for it keeps it, and uses it again."""
 
     @abstractmethod
     def to_device(self, target: int, source: int, bytes: int, stream: int) -> None: ...
@@ -287,8 +307,8 @@ class Driver(ABC):
         else:
             self.launch(call, stream)
 
-    def products(self) -> CublasLt | None:
-        """The library for matrix products, for the context that the thread has entered; None: there is none."""
+    def opened(self, name: str) -> OpenLibrary | None:
+        """The library of this name (`libraries.py`), for the context that the thread has entered, if it is here."""
         return None
 
     # --- graphs --------------------------------------------------------------------------------

@@ -81,7 +81,8 @@ class Launcher:
         key = (grid, tuple(words))
         call = self.calls.get(key)
         if call is None:
-            made, blocks = self.function, prod(grid)
+            made = self.function
+            blocks = made.blocks(prod(grid), self.device.properties.multi_processor_count)
             check_launch(
                 self.device.properties, made.name, blocks, made.threads, made.shared, made.registers, made.origin
             )

@@ -13,23 +13,25 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...config import settings
-from ...errors import ArgumentError
+from ...errors import ArgumentError, RuntimeFault
 from ...runtime.once import once
+from .driver import OpenLibrary
 
 
 class Library(NamedTuple):
-    """A library of this machine; `refused` says why it is not used."""
+    """A library of this machine, made for a version of CUDA (0: not known); `refused` says why it is not used."""
 
     name: str
     path: str
     version: tuple[int, ...]
     refused: str = ""
+    cuda: int = 0
 
     def unfit(self, driver: int) -> str:
         """Why it is not used with a driver of this version, if so."""
-        if self.refused or not driver or self.name != CUBLASLT.name or self.version[0] <= driver // 1000:
+        if self.refused or not driver or self.cuda <= driver // 1000:
             return self.refused
-        return f"it is for CUDA {self.version[0]}, and the driver for {driver // 1000}.{driver % 1000 // 10}"
+        return f"it is for CUDA {self.cuda}, and the driver for {driver // 1000}.{driver % 1000 // 10}"
 
     def __str__(self) -> str:
         said = f"{self.name} {'.'.join(map(str, self.version))} ({self.path})"
@@ -48,18 +50,25 @@ class Kind(NamedTuple):
     """What the version counts in a major and in a minor number."""
     oldest: int
     newest: int
+    runtime: str = ""
+    """Says for which CUDA it was made, in thousands; if there is no such function, its major number does."""
 
 
 CUBLASLT = Kind("cuBLASLt", "libcublasLt", (13, 12, 11), "cublasLtGetVersion", (10000, 100), 12, 13)
-CUDNN = Kind("cuDNN", "libcudnn", (9, 8), "cudnnGetVersion", (10000, 100), 9, 9)
+CUDNN = Kind("cuDNN", "libcudnn", (9, 8), "cudnnGetVersion", (10000, 100), 9, 9, "cudnnGetCudartVersion")
 
 
 def allowed() -> bool:
     """Whether libraries may be used at all: TILEGRAD_LIBRARIES=off says no."""
     said = settings().libraries
-    if said not in ("", "on", "off"):
-        raise ArgumentError(f"TILEGRAD_LIBRARIES={said!r}: on or off is wanted")
+    if said not in ("", "on", "off", "all"):
+        raise ArgumentError(f"TILEGRAD_LIBRARIES={said!r}: on, off or all is wanted")
     return said != "off"
+
+
+def asked(library: str) -> bool:
+    """Whether a library is tried: cuDNN only where TILEGRAD_LIBRARIES=all says so."""
+    return allowed() and (library != CUDNN.name or settings().libraries == "all")
 
 
 @once
@@ -78,28 +87,48 @@ def found(kind: Kind) -> Library | None:
     for path in candidates(kind):
         try:
             library = ctypes.CDLL(path)
-            ask = getattr(library, kind.function)
+            asked = [getattr(library, name) for name in (kind.function, kind.runtime) if name]
         except (OSError, AttributeError):
             continue
-        ask.restype, ask.argtypes = ctypes.c_size_t, ()
-        made = judged(kind, path, ask())
+        for ask in asked:
+            ask.restype, ask.argtypes = ctypes.c_size_t, ()
+        made = judged(kind, path, *[ask() for ask in asked])
         if not made.refused:
             return made
         first = first or made
     return first
 
 
-def judged(kind: Kind, path: str, number: int) -> Library:
-    """A library with this version number.
+def judged(kind: Kind, path: str, number: int, runtime: int = 0) -> Library:
+    """A library with this version number, made for this CUDA.
 
     >>> print(judged(CUBLASLT, "libcublasLt.so.11", 111103))
     cuBLASLt 11.11.3 (libcublasLt.so.11): not used: 12 to 13 is wanted
     """
-    major, minor = kind.units
+    major, minor = kind.units if number >= kind.units[0] else (1000, 100)  # cuDNN before 9
     version = (number // major, number % major // minor, number % minor)
     fits = kind.oldest <= version[0] <= kind.newest
     wanted = f"{kind.oldest} to {kind.newest}" if kind.oldest < kind.newest else str(kind.oldest)
-    return Library(kind.name, path, version, "" if fits else f"{wanted} is wanted")
+    cuda = runtime // 1000 if kind.runtime else version[0]
+    return Library(kind.name, path, version, "" if fits else f"{wanted} is wanted", cuda)
+
+
+def opened(name: str, driver: int) -> OpenLibrary | None:
+    """The library of this name, for the context that the thread has entered, if it is here and may be used."""
+    if name == CUBLASLT.name:
+        from .cublaslt import CublasLt as made
+
+        library = cublaslt()
+    else:
+        from .cudnn import CuDnn as made  # type: ignore[assignment]
+
+        library = cudnn()
+    if library is None or library.unfit(driver):
+        return None
+    try:
+        return made(ctypes.CDLL(library.path))
+    except (OSError, AttributeError, RuntimeFault):  # of another kind than its version says
+        return None
 
 
 def candidates(kind: Kind) -> Iterator[str]:

@@ -6,9 +6,10 @@ import ctypes
 import sys
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from ...errors import DeviceError, RuntimeFault
+from ...errors import DeviceError
+from . import libraries
 from .driver import (
     ATTRIBUTES,
     NOT_READY,
@@ -20,11 +21,9 @@ from .driver import (
     KernelCall,
     LibraryCall,
     NodeCall,
+    OpenLibrary,
 )
 from .tensor_map import TensorMap
-
-if TYPE_CHECKING:
-    from .cublaslt import CublasLt
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
@@ -63,7 +62,6 @@ TABLE: dict[str, tuple[Any, ...]] = {
     "cuMemAllocAsync": (POINTER(c_uint64), words, handle),
     "cuMemFreeAsync": (c_uint64, handle),
     "cuMemHostAlloc": (out, words, word),
-    "cuMemFreeHost": (c_void_p,),
     "cuMemcpyHtoDAsync_v2": (c_uint64, c_void_p, words, handle),
     "cuMemcpyDtoHAsync_v2": (c_void_p, c_uint64, words, handle),
     "cuMemcpyDtoDAsync_v2": (c_uint64, c_uint64, words, handle),
@@ -149,7 +147,9 @@ class NativeDriver(Driver):
         try:
             self.library = ctypes.CDLL(LIBRARY)
         except OSError:
-            raise DeviceError(f"there is no NVIDIA driver here ({LIBRARY} is not found)") from None
+            raise DeviceError(
+                f"there is no NVIDIA driver here ({LIBRARY} is not found; TILEGRAD_CUDA=null compiles without one)"
+            ) from None
         asked = c_int()
         self.library.cuDriverGetVersion(byref(asked))
         self.version = asked.value
@@ -169,7 +169,7 @@ class NativeDriver(Driver):
         if code:
             raise DeviceError(f"the NVIDIA driver finds no GPU: {self._fault(code, 'cuInit').reason}")
         self.pools: dict[int, int] = {}
-        self._products: dict[int, CublasLt | None] = {}
+        self._libraries: dict[tuple[int, str], OpenLibrary | None] = {}
 
     def call(self, name: str, *arguments: Any) -> None:
         """Calls a function, and raises what it returns unless that is success."""
@@ -299,9 +299,6 @@ class NativeDriver(Driver):
     def allocate_host(self, bytes: int) -> int:
         return self.made("cuMemHostAlloc", bytes, PORTABLE)
 
-    def free_host(self, address: int) -> None:
-        self.call("cuMemFreeHost", address)
-
     def to_device(self, target: int, source: int, bytes: int, stream: int) -> None:
         self.call("cuMemcpyHtoDAsync_v2", target, source, bytes, stream)
 
@@ -343,25 +340,13 @@ class NativeDriver(Driver):
         if code:
             raise self.explained(self._fault(code, f"the launch of {call.name}"))
 
-    def products(self) -> CublasLt | None:
+    def opened(self, name: str) -> OpenLibrary | None:
         context = c_void_p()
         self.call("cuCtxGetCurrent", byref(context))
-        key = context.value or 0
-        if key not in self._products:
-            self._products[key] = self._opened()
-        return self._products[key]
-
-    def _opened(self) -> CublasLt | None:
-        from .cublaslt import CublasLt
-        from .libraries import cublaslt
-
-        found = cublaslt()
-        if found is None or found.unfit(self.version):
-            return None
-        try:
-            return CublasLt(found.path)
-        except (OSError, AttributeError, RuntimeFault):  # of another kind than its version says
-            return None
+        key = (context.value or 0, name)
+        if key not in self._libraries:
+            self._libraries[key] = libraries.opened(name, self.version)
+        return self._libraries[key]
 
     # --- graphs --------------------------------------------------------------------------------
 

@@ -62,7 +62,8 @@ class NullDriver(Driver):
             return super().built(kernel, architecture)
         except DeviceError:
             code = lower(kernel, architecture)
-            return Built(code.name, code.text, b"", code.threads, code.shared, 0, 0, architecture)
+            name, text, threads, shared, maps, resident = code
+            return Built(name, text, b"", threads, shared, 0, 0, architecture, maps, resident)
 
     def device_count(self) -> int:
         return 1
@@ -141,9 +142,6 @@ class NullDriver(Driver):
         address = ctypes.addressof(made)
         self._host[address] = made
         return address
-
-    def free_host(self, address: int) -> None:
-        del self._host[address]
 
     def to_device(self, target: int, source: int, bytes: int, stream: int) -> None:
         pass

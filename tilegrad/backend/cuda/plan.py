@@ -22,7 +22,10 @@ from .outside import ForeignCall
 from .properties import Properties, check_launch
 
 ALIGNMENT = 256
-Instead: TypeAlias = Callable[[Kernel, Function, Sequence[int]], LibraryCall | None]
+Launched: TypeAlias = tuple[Kernel, Function, Sequence[int]]
+"""A kernel, compiled, and its grid."""
+Instead: TypeAlias = Callable[[Launched, Launched | None], LibraryCall | None]
+"""What may be called for a kernel, and for the one after it that alone reads its result."""
 INPUTS = -1
 """The memory of all inputs, as one: the caller may give the same buffer twice."""
 
@@ -166,6 +169,8 @@ class _Planner:
         data = len(program.inputs) + len(self.made) + 1
         self.patches: list[list[Patch]] = [[] for _ in range(data)]
         self.updated: set[int] = set()
+        self.copied: list[Launch | None] = []
+        """Steps of which the work has been done before, but for a copy."""
 
     def plan(self) -> Plan:
         for step in self.program.steps:
@@ -206,29 +211,66 @@ class _Planner:
                 places.setdefault(b.name, places[b.alias])
         return places
 
+    def _launched(self, step: Launch) -> Launched:
+        return step.kernel, self.functions[step.kernel.digest()], [tiles.count(self.sizes) for tiles in step.grid]
+
+    def _instead(self, step: Launch) -> LibraryCall | None:
+        """What is called for a kernel. If it does the work of the next one too, that becomes a copy."""
+        if self.instead is None or step.users:
+            return None
+        after = self._only_reader(step)
+        call = self.instead(self._launched(step), self._launched(after) if after is not None else None)
+        if call is not None and call.adds_up:
+            self.copied.append(after)
+        return call
+
+    def _only_reader(self, step: Launch) -> Launch | None:
+        """The next kernel, if it reads one buffer, which the step writes, and nobody else does."""
+        made = written(step.kernel, step.arguments)
+        if len(made) != 1 or made & {*self.program.inputs, *self.program.outputs}:
+            return None
+        readers = [s for s in self.program.steps if s is not step and made & self._used(s)]
+        match readers:
+            case [Launch(arguments=(source, _)) as found] if source in made and not found.users:
+                return found
+        return None
+
+    def _used(self, step: object) -> set[object]:
+        match step:
+            case Launch():
+                return set(step.arguments)
+            case Copy():
+                return {step.source, step.target}
+            case Foreign():
+                return {*step.inputs, *step.outputs}
+        return set()
+
     def _launch(self, step: Launch) -> None:
-        kernel, function = step.kernel, self.functions[step.kernel.digest()]
-        extents = [tiles.count(self.sizes) for tiles in step.grid]
-        blocks = math.prod(extents)
-        if blocks == 0:
+        if any(step is s for s in self.copied):
+            source, target = step.arguments
+            self._copy(str(source), str(target))
+            return
+        kernel, function, extents = self._launched(step)
+        instances = math.prod(extents)
+        if instances == 0:
             return  # nothing to compute: an axis has no elements
+        blocks = function.blocks(instances, self.limits.multi_processor_count)
         check_launch(self.limits, kernel.name, blocks, function.threads, function.shared, 0, kernel.origin)
         numbers = [0 if isinstance(a, str) else known(a, self.sizes) for a in step.arguments]
         values = [*numbers, *(*extents, 1, 1, 1)[:3]]
         call: NodeCall = KernelCall(
             kernel.name, function.handle, blocks, function.threads, function.shared, values, function.maps
         )
-        if self.instead is not None and not step.users:
-            call = self.instead(kernel, function, extents) or call
+        call = self._instead(step) or call
         found = self._accesses(kernel)
         named = {p.name: a for p, a in zip(kernel.parameters, step.arguments, strict=True) if isinstance(a, str)}
         loaded = [named[name] for name in named if name in found.loaded]
         stored = [named[name] for name in named if name in found.stored]
         slots = [(slot, a) for slot, a in enumerate(step.arguments) if isinstance(a, str)]
-        self._add(call, kernel.origin, slots, loaded, stored, blocks * step.work, step)
+        self._add(call, kernel.origin, slots, loaded, stored, instances * step.work, step)
 
     def _copy(self, source: str, target: str) -> None:
-        bytes = self._bytes(source)
+        bytes = min(self._bytes(source), self._bytes(target))
         if bytes:
             self._add(CopyCall(bytes), f"to {target}", [(0, source), (1, target)], [source], [target], 0.0, None)
 
@@ -266,8 +308,8 @@ class _Planner:
         if self.workspace is None:
             self.arena = -(-self.arena // ALIGNMENT) * ALIGNMENT
             self.workspace = Place(len(self.program.inputs) + len(self.made), self.arena)
-            self.arena += call.workspace
         datum, offset = self.workspace
+        self.arena = max(self.arena, offset + call.workspace)
         self.patches[datum].append(Patch(len(self.steps), len(call.slots) - 1, offset))
         return Span(datum, offset, offset + call.workspace)
 

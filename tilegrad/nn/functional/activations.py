@@ -130,6 +130,8 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """The identity between two limits; nothing flows back at the limits themselves, unlike in `clamp`."""
+    if min_val > max_val:
+        raise ArgumentError(f"hardtanh: min_val={min_val} is more than max_val={max_val}")
     inside = (input > min_val) & (input < max_val)
     return _placed(input, where(inside, input, input.detach().clamp(min_val, max_val)), inplace)
 

@@ -10,6 +10,8 @@ from ...functions.arithmetic import where
 from ...functions.creation import arange, as_tensor
 from ...functions.joining import pad, stack
 from ...ir.dtype import int64
+from ...jitted.function import tracing
+from ...lazy.evaluation import SMALL, array_of
 from ...tensor import Tensor
 from .losses import reduced
 
@@ -42,6 +44,8 @@ def ctc_loss(
         raise ArgumentError(f"ctc_loss: blank={blank} is no class: there are {classes}, 0 to {classes - 1}")
     wanted = _lengths("target_lengths", target_lengths, batch).to(targets.device)
     given = _lengths("input_lengths", input_lengths, batch).to(targets.device)
+    _check_lengths("input_lengths", given, steps)
+    _check_lengths("target_lengths", wanted, targets.shape[1] if targets.dim() == 2 else None)
     labels = _rows(targets, wanted, batch, single)
     losses = _negative_log_likelihood(likelihood, _with_blanks(labels, blank), given, wanted, blank)
     impossible = losses > -NEVER / 2
@@ -59,6 +63,15 @@ def _lengths(name: str, given: Tensor | Sequence[int], batch: int) -> Tensor:
     if lengths.shape[0] != batch:
         raise ShapeError(f"ctc_loss: {name} has {lengths.shape[0]} numbers for {batch} sequences")
     return lengths.to(int64)
+
+
+def _check_lengths(name: str, lengths: Tensor, most: int | None) -> None:
+    """Raises for what cannot be a length, where that can be seen without computing anything."""
+    if tracing() or lengths.value.buffer is None or not 0 < lengths.numel() <= SMALL:
+        return
+    numbers = array_of(lengths).tolist()
+    if min(numbers) < 0 or (type(most) is int and max(numbers) > most):
+        raise ArgumentError(f"ctc_loss: {name} are {numbers}: they must be from 0 to {'any' if most is None else most}")
 
 
 def _rows(targets: Tensor, lengths: Tensor, batch: int, single: bool) -> Tensor:

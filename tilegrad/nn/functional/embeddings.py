@@ -29,7 +29,8 @@ def embedding(
     """The rows of `weight` with the numbers `input`; no gradient goes to the row `padding_idx`.
 
     `max_norm` shortens in place the rows that are used and longer; `scale_grad_by_freq` divides the gradient of a row
-    by how often it is used. `sparse` is accepted; gradients are dense.
+    by how often it is used (in second gradients too, where PyTorch leaves that out). `sparse` is accepted; gradients
+    are dense.
     """
     if weight.dim() != 2:
         raise ShapeError(f"embedding: the table needs two axes, but its shape is {tuple(weight.shape)}")

@@ -83,6 +83,9 @@ class Heads(NamedTuple):
         known = tuple([w.shape[-1] for w in self.weights]) if separate else (self.embed_dim,) * 3
         if (query.shape[-1], key.shape[-1], value.shape[-1]) != known:
             raise ShapeError(f"{self.op}: {given}: their last axes must be {known[0]}, {known[1]} and {known[2]}")
+        batch = 0 if self.batch_first else 1
+        if query.dim() == 3 and query.shape[batch] != key.shape[batch]:
+            raise ShapeError(f"{self.op}: {given}: the batches of queries and keys must be equal")
         if key.shape[:-1] != value.shape[:-1]:
             raise ShapeError(f"{self.op}: {given}: there must be as many keys as values")
 

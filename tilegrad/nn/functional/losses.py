@@ -56,6 +56,11 @@ def cross_entropy(
     likelihood = input.log_softmax(axis)
     if target.dtype.is_floating_point:
         same_shape("cross_entropy", input, target)
+        if ignore_index >= 0:
+            raise ArgumentError(
+                f"cross_entropy: ignore_index={ignore_index} is for targets that are numbers of classes; these are "
+                "probabilities: give weights, or leave out the samples"
+            )
         wanted = target * (1 - label_smoothing) + label_smoothing / input.shape[axis] if label_smoothing else target
         losses = -(_weighted(likelihood * wanted, weight, axis)).sum(axis)
         return losses.sum() / (losses.numel() if axis else 1) if reduction == "mean" else reduced(losses, reduction)
@@ -240,6 +245,8 @@ def smooth_l1_loss(
 ) -> Tensor:
     """Half the square (over beta) where the difference is below beta, linear beyond it."""
     reduction = reduction_of(size_average, reduce, reduction)
+    if beta < 0:
+        raise ArgumentError(f"smooth_l1_loss: beta={beta}: the distance where the loss becomes linear is 0 or more")
     if beta == 0:
         return l1_loss(input, target, reduction=reduction)
     return huber_loss(input, target, reduction, beta) / beta
@@ -251,6 +258,8 @@ def huber_loss(
 ) -> Tensor:
     """Half the square where the difference is below delta, linear beyond it."""
     same_shape("huber_loss", input, target)
+    if delta <= 0:
+        raise ArgumentError(f"huber_loss: delta={delta}: the distance where the loss becomes linear is more than 0")
     distance = (input - target).abs()
     small = distance.clamp(max=delta)
     losses = small * (distance - 0.5 * small)

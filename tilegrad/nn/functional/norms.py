@@ -125,6 +125,11 @@ def group_norm(
             f"{num_groups} groups"
         )
     _checked("group_norm", input.shape[1], weight=weight, bias=bias)
+    if input.numel() == num_groups:
+        raise ShapeError(
+            f"group_norm: an input of the shape {tuple(input.shape)} has one value for each of {num_groups} groups: "
+            "its variance is 0; take fewer groups"
+        )
     grouped = _wide(input).reshape(input.shape[0], num_groups, input.shape[1] // num_groups, *input.shape[2:])
     result = _standard(grouped, tuple(range(2, grouped.dim())), eps).reshape(input.shape)
     return _affine(result, weight, bias, input.dim() - 2).to(input.dtype)

@@ -119,6 +119,11 @@ def _average(
         raise ArgumentError(f"{op}: divisor_override={divisor_override!r}: give a whole number other than 0")
     x, had_batch = batched(value_of(input, op), rank, op)
     axes = _sliding(op, x, rank, kernel_size, stride, padding, 1, ceil_mode)
+    if rank == 3 and any(isinstance(a.extent, int) and a.taps > a.extent for a in axes):
+        raise ShapeError(  # as in PyTorch, which allows it in one and two dimensions
+            f"{op}: windows of {shown(tuple([a.taps for a in axes]))} are larger than the input of shape "
+            f"{shown(x.shape)}; take a smaller kernel_size"
+        )
     return wrap(unbatched(average_pool(x, axes, count_include_pad, divisor_override), had_batch))
 
 

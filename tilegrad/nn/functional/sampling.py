@@ -28,6 +28,8 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         raise ShapeError(
             f"affine_grid: maps {shown(theta.shape)} for images {shown(tuple(size))}: (N, 2, 3) or (N, 3, 4)"
         )
+    if any(isinstance(extent, int) and extent < 1 for extent in size):
+        raise ShapeError(f"affine_grid: images {shown(tuple(size))} have an axis without elements")
     axes = []
     for n, extent in enumerate(size[2:]):
         place = arange(extent, dtype=theta.dtype, device=theta.device)

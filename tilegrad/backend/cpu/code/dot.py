@@ -16,10 +16,11 @@ from typing import NamedTuple, TypeAlias
 from ....ir import tile as ir
 from ....ir.dtype import DType, int8, int32, uint8
 from .. import vectors
-from ..emit import I64, Type, Value, constant
+from ..emit import I64, PTR, Type, Value, constant
 from ..target import Target
 from . import amx
-from .elements import Memory, defined
+from .ahead import ask, wanted
+from .elements import At, Memory, defined
 from .nests import Nests
 from .packing import Panels, across, pack, pack_turned, panels, panels_at
 
@@ -37,8 +38,13 @@ BETWEEN = 0.15
 """What going from one block to the next takes, in rows of a block."""
 STREAMS = 10
 """Rows that are read from where they lie at a time: each takes a register for its address."""
+APART = 64
+"""Turns from which on a sum begins with nothing, and what it is added to comes last: errors grow with the number of
+products that are added up one after another."""
 AHEAD, FETCHED = 128, 64
 """Turns in which the next block of the result comes to the first cache, at least; and how many bytes come at a time."""
+SOON = 32
+"""Turns in which what finishes a block comes to the first cache, at least."""
 MANY = 16
 """Vectors of a row among which one that is computed in vain does not matter."""
 SIDE = 16
@@ -63,6 +69,17 @@ class Block(NamedTuple):
     rows: int
     wide: int
     tail: int = 0
+
+
+class Finish(NamedTuple):
+    """What is done with a product, block by block, instead of keeping it."""
+
+    at: Callable[[At, int, Value], None]
+    """Takes a vector of it, at a position."""
+    dear: bool
+    """Whether that is too much to be written out for all vectors of a block."""
+    loads: tuple[ir.Load, ...]
+    """What it reads."""
 
 
 def block_of(target: Target, dtype: DType, shape: tuple[int, ...]) -> Block:
@@ -123,6 +140,13 @@ def dot(nests: Nests, out: Memory, x: ir.Dot) -> None:
         amx.dot(nests, out, (y, z), form, not fresh, lambda: _Dot(nests, out, y, z).write(fresh))
 
 
+def finished(nests: Nests, x: ir.Dot, finish: Finish) -> None:
+    """The product, from nothing, of which each block is finished as soon as it is computed."""
+    t = nests.e.types.of(x)
+    nowhere = Memory(Value("null", PTR), t.dtype, t.shape)
+    _Dot(nests, nowhere, x.x, x.y).finish(finish)
+
+
 class _Dot:
     def __init__(self, nests: Nests, out: Memory, x: ir.Tile, y: ir.Tile) -> None:
         self.nests, self.e, self.b, self.out = nests, nests.e, nests.b, out
@@ -136,6 +160,9 @@ class _Dot:
         self.few = self.m <= nests.target.registers - 4
         self.left = self._laid(x, False) or self._packed_left(x)
         straight = self._own(y) or y if self._is_straight(y) else None
+        # with vectors of 64 bytes, asking made such products 1.05 to 1.4 times as slow: their caches are large
+        asks = self.k >= AHEAD and nests.target.vector_bytes < 64
+        self.soon = wanted(self.e, (x, y)) if asks else []
         self.right = self._laid(y, True) or straight or self._packed_right(y)
 
     def _multiplies_pairs(self, x: ir.Tile, y: ir.Tile) -> str:
@@ -259,10 +286,102 @@ class _Dot:
         first, width = e.place(self.out, [row, column]), (self.out.room or self.out.shape)[1]
         steps = [r * width + v * self.lanes for r in range(rows) for v in range(wide)]
         places = [b.offset(first, self.out.element, constant(step, I64)) for step in steps]
-        zero = constant(0.0 if self.dtype.is_float else 0, vectors.lanes_type(self.dtype, self.lanes))
-        sums = [zero if fresh else self._result(at) for at in places]
+        apart = not fresh and self.k >= APART
+        sums = [self._zero if fresh or apart else self._result(at) for at in places]
+        self._ask_ahead(row, column)
         if self.k >= AHEAD:
             self._fetch(first, [step + rows * width for step in steps])
+        sums = self._sums(row, column, rows, wide, sums)
+        e.begin()
+        for at, value in zip(places, sums, strict=True):
+            if apart:
+                value = b.op("fadd" if self.dtype.is_float else "add", self._result(at), value)
+            e.write(at, vectors.to_memory(b, value, self.dtype), self.dtype.bytes, None)
+
+    def _ask_ahead(self, row: Value, column: Value) -> None:
+        """Has some of what the next turn takes brought to the second cache."""
+        if not self.soon:
+            return
+        b, width = self.b, self.block.wide * self.lanes
+        rows, columns = -(-self.m // self.block.rows), -(-self.n // width)
+        number = b.op("mul", b.op("udiv", column, constant(width, I64)), constant(rows, I64))
+        number = b.op("add", number, b.op("udiv", row, constant(self.block.rows, I64)))
+        ask(self.e, self.soon, number, rows * columns)
+
+    @property
+    def _zero(self) -> Value:
+        return constant(0.0 if self.dtype.is_float else 0, vectors.lanes_type(self.dtype, self.lanes))
+
+    def finish(self, finish: Finish) -> None:
+        """The blocks of the result, none of which reaches beyond it."""
+        rows, wide, _ = self.block
+        width = wide * self.lanes
+        self.buffer = self.e.allocate(self.dtype, (rows, width), "block") if finish.dear else None
+        end = self.n // width * width
+        if end:
+            outer = self.nests.loop("n", 0, end, width)
+            self._down(finish, outer.index, wide, None)
+            self.b.close_loop(outer)
+        if self.n > end:
+            left = self.n - end
+            self._down(finish, constant(end, I64), -(-left // self.lanes), left % self.lanes or None)
+
+    def _down(self, finish: Finish, column: Value, wide: int, short: int | None) -> None:
+        """The blocks below each other; of the last vector of each only some lanes may exist."""
+        rows = self.block.rows
+        end = self.m // rows * rows
+        if end:
+            inner = self.nests.loop("m", 0, end, rows)
+            self._finished(finish, (inner.index, column), (rows, wide), short)
+            self.b.close_loop(inner)
+        if self.m > end:
+            self._finished(finish, (constant(end, I64), column), (self.m - end, wide), short)
+
+    def _finished(self, finish: Finish, at: tuple[Value, Value], size: tuple[int, int], short: int | None) -> None:
+        b, e, (row, column), (rows, wide) = self.b, self.e, at, size
+        e.begin()
+        if self.k >= SOON:
+            self._ask(finish, row, column, rows)
+        sums = self._sums(row, column, rows, wide, [self._zero] * (rows * wide))
+        e.begin()
+
+        def one(row: Value, v: int, value: Value) -> None:
+            e.active = short if v == wide - 1 else None
+            finish.at([row, b.op("add", column, constant(v * self.lanes, I64))], self.lanes, value)
+            e.active = None
+
+        with e.vectors_begin_evenly():
+            if self.buffer is None:
+                for n, value in enumerate(sums):
+                    one(b.op("add", row, constant(n // wide, I64)), n % wide, value)
+            else:
+                for n, value in enumerate(sums):
+                    e.keep(
+                        self.buffer, [constant(n // wide, I64), constant(n % wide * self.lanes, I64)], value, self.lanes
+                    )
+                e.begin()
+                loop = self.nests.loop("r", 0, rows, 1)
+                for v in range(wide):
+                    value = e.load(self.buffer, [loop.index, constant(v * self.lanes, I64)], self.lanes)
+                    one(b.op("add", row, loop.index), v, value)
+                b.close_loop(loop)
+        e.begin()
+
+    def _ask(self, finish: Finish, row: Value, column: Value, rows: int) -> None:
+        """Has what is read when a block is finished brought to the first cache, while it is computed."""
+        name = "llvm.prefetch.p0"
+        self.b.declarations.setdefault(name, f"declare void @{name}(ptr, i32, i32, i32)")
+        for x in finish.loads:
+            if self.e.step(x.pointer) == 1 and self.e.step(x.pointer, -2) != 0:
+                for r in range(rows):
+                    place = [self.b.op("add", row, constant(r, I64)), column]
+                    self.b.effect(
+                        f"call void @{name}(ptr {self.e.of(x.pointer, place, 0, self.dtype)}, i32 0, i32 3, i32 1)"
+                    )
+
+    def _sums(self, row: Value, column: Value, rows: int, wide: int, sums: list[Value]) -> list[Value]:
+        """The sums of a block, after all k."""
+        b, e = self.b, self.e
         lines = [self._line(row, r) for r in range(rows)]
         beside = [self._right(column, v * self.lanes) for v in range(wide)]
         together = self.k // UNROLLED * UNROLLED
@@ -277,9 +396,7 @@ class _Dot:
         for u in range(together, self.k):
             e.memo = {}
             sums = self._step_on(lines, beside, constant(u, I64), sums)
-        e.begin()
-        for at, value in zip(places, sums, strict=True):
-            e.write(at, vectors.to_memory(b, value, self.dtype), self.dtype.bytes, None)
+        return sums
 
     def _fetch(self, first: Value, steps: list[int]) -> None:
         """Has the next block of the result brought to the first cache, while this one is computed."""

@@ -72,6 +72,8 @@ class Elements:
         """Whether vectors begin at multiples of their length."""
         self.multiples: dict[str, int] = {}
         """Of what the counters of loops are multiples."""
+        self.following: tuple[str, Value] | None = None
+        """The counter of the innermost loop, and what it is in the next turn."""
         self.ids: list[Value] = []
         self.grid: list[Value] = []
 

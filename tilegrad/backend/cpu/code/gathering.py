@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 def gather(e: Elements, address: Value, type: Type, mask: Value, default: Value, bytes: int) -> Value:
     """Only vectors of 512 bits are gathered at once: for others LLVM would make a branch for every lane."""
     b = e.b
+    address = b.splat(address, type.lanes)
     if bytes < 4 or type.lanes * bytes < 64:
         return _pick(e, address, type, mask, default, bytes)
     name = f"llvm.masked.gather.{type.short}.{address.type.short}"

@@ -29,14 +29,13 @@ from .elements import Elements, Memory
 from .nests import Nests
 from .packing import lay
 from .parts import Part, in_parts, turns
+from .runs import DEAR, do_run
 from .sums import added_in_place
 
 LOOPS = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
 """Expressions that need loops of their own."""
-DEAR = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sigmoid sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf "
-    "erfc pow div sqrt rsqrt mod floordiv fmod truncdiv".split()
-)
+LONGEST = 50
+"""Statements of a block in which runs are looked for: each statement is compared with those before it."""
 CHEAP = 6
 """Functions of an expression that is rather evaluated twice than kept."""
 MOST_STACK = 4 << 20
@@ -48,7 +47,7 @@ def lower(kernel: ir.Kernel, target: Target) -> str:
     declared: dict[str, str] = {}
     parts = in_parts(kernel)
     for part in parts:
-        made = _Lowering(part.kernel, target)
+        made = Lowering(part.kernel, target)
         functions += made.function(part)
         declared |= made.b.declarations
     head = [f"; {line}" for line in [*kernel.origin.splitlines(), f"kernel {kernel.name}"]]
@@ -61,7 +60,7 @@ def lower(kernel: ir.Kernel, target: Target) -> str:
     return "\n".join([*head, *declared.values(), *functions, *attributes, ""])
 
 
-class _Lowering:
+class Lowering:
     def __init__(self, kernel: ir.Kernel, target: Target) -> None:
         self.kernel, self.target = kernel, target
         self.b = Builder()
@@ -99,13 +98,13 @@ class _Lowering:
         if isinstance(statement, ir.Assign):
             self.assigned[statement.name] = self.assigned.get(statement.name, 0) + 1
             if self.e.types.variables[statement.name].pointer:
-                self.points.setdefault(statement.name, set()).update(self._pointed(statement.value))
+                self.points.setdefault(statement.name, set()).update(self.pointed(statement.value))
         elif isinstance(statement, ir.Store | ir.Atomic):
-            self.stored |= self._pointed(statement.pointer)
+            self.stored |= self.pointed(statement.pointer)
             if isinstance(statement, ir.Atomic) and statement.name:
                 self.assigned[statement.name] = self.assigned.get(statement.name, 0) + 1
 
-    def _pointed(self, pointer: ir.Tile) -> set[str]:
+    def pointed(self, pointer: ir.Tile) -> set[str]:
         """The names that a pointer is made from, and those that these are made from."""
         names = {x.name for x in walk(pointer) if isinstance(x, ir.Name) and self.e.types.variables[x.name].pointer}
         return names.union(*(self.points.get(name, ()) for name in names))
@@ -140,7 +139,7 @@ class _Lowering:
 
     def _leave_unless(self, condition: ir.Tile, instance: Value) -> None:
         """Returns the number of an instance if a condition does not hold for it."""
-        self._prepare(condition)
+        self.prepare(condition)
         chosen = self.e.of(condition, [], 0, bool_)
         self.b.open_branch("inside")
         inside = self.b.close_branch()
@@ -154,12 +153,12 @@ class _Lowering:
         raw = b.instruction(f"load {element}, ptr {slot}, align 8", Type(element), p.name)
         value = raw if p.pointer else vectors.from_memory(b, raw, p.dtype)
         if p.name in self.assigned:
-            self._memory(p.name, p.dtype, (), p.pointer)
+            self.memory(p.name, p.dtype, (), p.pointer)
             self.e.keep(self.e.memory[p.name], [], value, 0)
         else:
             self.e.registers[p.name] = value
 
-    def _memory(self, name: str, dtype: DType, shape: tuple[int, ...], pointer: bool) -> Memory:
+    def memory(self, name: str, dtype: DType, shape: tuple[int, ...], pointer: bool) -> Memory:
         if name not in self.e.memory:
             room = room_for(self.target, dtype, shape) if name in self.summed and len(shape) == 2 else ()
             self.e.memory[name] = self.e.allocate(dtype, shape, name, pointer, room)
@@ -171,22 +170,26 @@ class _Lowering:
         done = 0
         for statement, *more in self._together(body):
             done += 1 + len(more)
-            self._fresh()
+            self.fresh()
             if self.whole and makes(statement, self.whole[0]):
                 rest = self._whole(body[done - 1 :])
                 return self._block(rest)
             if self._begins_a_sum(statement, body[done:]):
                 continue
+            short = len(body) <= LONGEST and not isinstance(self.kernel, Packing)
+            taken = do_run(self, body[done - 1 - len(more) :]) if short else 0
+            if taken:
+                return self._block(body[done - 1 - len(more) + taken :])
             for root in (r for s in (statement, *more) for r in roots(s)):
-                self._prepare(root)
+                self.prepare(root)
             match statement:
                 case ir.Assign(name, value):
-                    self._assign(name, value)
+                    self.assign(name, value)
                 case ir.Store():
                     self.nests.store([s for s in (statement, *more) if isinstance(s, ir.Store)])
                 case ir.Atomic(_, pointer, _, _, _, name):
                     t = self.e.types.of(pointer)
-                    atomic(self.nests, statement, self._memory(name, t.dtype, t.shape, False) if name else None)
+                    atomic(self.nests, statement, self.memory(name, t.dtype, t.shape, False) if name else None)
                 case ir.Print():
                     show(self.nests, statement)
                 case ir.For():
@@ -195,7 +198,7 @@ class _Lowering:
                     self._while(condition, inner)
                 case ir.If(condition, then, other):
                     self._if(condition, then, other)
-        self._fresh()
+        self.fresh()
 
     def _whole(self, body: Sequence[ir.Statement]) -> Sequence[ir.Statement]:
         """A sum of products from packed operands, or by its statements where numbers are odd; gives what is left."""
@@ -205,7 +208,7 @@ class _Lowering:
         self._block([s for s in region if not any(makes(s, turn) for turn in turns)])
         (name,) = self.summed
         t = self.e.types.variables[name]
-        memory = self._memory(name, t.dtype, t.shape, False)
+        memory = self.memory(name, t.dtype, t.shape, False)
 
         def otherwise() -> None:
             self.nests.plain = True
@@ -224,9 +227,9 @@ class _Lowering:
             if not isinstance(statement, ir.Store):
                 groups.append([statement])
                 continue
-            writes = self._pointed(statement.pointer)
+            writes = self.pointed(statement.pointer)
             loads = [x.pointer for root in roots(statement) for x in walk(root) if isinstance(x, ir.Load)]
-            reads = set().union(*map(self._pointed, loads))
+            reads = set().union(*map(self.pointed, loads))
             first = groups[-1][0] if groups else None
             alike = isinstance(first, ir.Store) and self._space(first) == self._space(statement)
             if alike and not (writes | reads) & stored and not writes & loaded:
@@ -246,7 +249,7 @@ class _Lowering:
     def _begins_a_sum(self, statement: ir.Statement, following: Sequence[ir.Statement]) -> bool:
         """Whether a tile of zeros is only there for a product to be added to: that one starts without it."""
         match statement:
-            case ir.Assign(name, ir.Full((_, _), ir.Literal(value)) as zeros) if str(value) in ("0", "0.0"):
+            case ir.Assign(name, ir.Full((_, _), ir.Literal(value))) if str(value) in ("0", "0.0"):
                 pass
             case _:
                 return False
@@ -256,18 +259,17 @@ class _Lowering:
         match after:
             case ir.Assign(other, ir.Dot(x, y, ir.Name(added)) as product) if other == added == name:
                 if name not in {part.name for part in walk(x, y) if isinstance(part, ir.Name)}:
-                    self._memory(name, zeros.dtype, zeros.shape, False)
                     self.first.add(id(product))
                     return True
         return False
 
-    def _fresh(self) -> None:
+    def fresh(self) -> None:
         """Before a statement: nothing is known of memory."""
         self.e.made = {}
         self.prepared = set()
         self.e.begin()
 
-    def _assign(self, name: str, value: ir.Tile) -> None:
+    def assign(self, name: str, value: ir.Tile) -> None:
         if isinstance(self.kernel, Packing) and name in self.kernel.names:
             place = self.e.of(self.kernel.place, [], 0, uint8)
             if self.kernel.width:
@@ -281,10 +283,10 @@ class _Lowering:
             self.e.registers[name] = found
             self.e.ranges.values[name] = value
             return
-        if self.assigned[name] == 1 and self._is_lazy(name, value):
+        if self.assigned[name] == 1 and self.is_lazy(name, value):
             self.e.lazy[name] = self.e.ranges.values[name] = value
             return
-        memory = self._memory(name, t.dtype, t.shape, t.pointer)
+        memory = self.memory(name, t.dtype, t.shape, t.pointer)
         if isinstance(value, ir.Dot) and self.e.made.get(id(value)) == memory:
             return
         if self._moves(value, name):
@@ -294,7 +296,7 @@ class _Lowering:
         else:
             self.nests.keep(memory, value)
 
-    def _is_lazy(self, name: str, value: ir.Tile) -> bool:
+    def is_lazy(self, name: str, value: ir.Tile) -> bool:
         """Whether a tile is evaluated where it is used."""
         cost = 0
         elements = prod(self.e.types.of(value).shape)
@@ -305,7 +307,7 @@ class _Lowering:
                 case ir.Name(other) if self._changes(other):
                     return False
                 case ir.Load(pointer):
-                    if self._pointed(pointer) & self.stored:
+                    if self.pointed(pointer) & self.stored:
                         return False
                 case ir.Apply(fn) if prod(self.e.types.of(x).shape) == elements:
                     cost += 10 if fn in DEAR and self.e.types.of(x).dtype.is_float else 1
@@ -345,13 +347,17 @@ class _Lowering:
         match loop.start, loop.stop:
             case ir.Literal(int() as first), ir.Literal(int() as end) if loop.index not in self.assigned:
                 e.ranges.counts(loop.index, first, end)
+        before, e.following = e.following, None
+        if loop.index not in self.assigned:
+            e.following = (loop.index, b.op("add", opened.index, step))
         self._block(loop.body)
+        e.following = before
         b.close_loop(opened)
 
     def _while(self, condition: ir.Tile, body: Sequence[ir.Statement]) -> None:
         label, _ = self.b.open_while([])
-        self._fresh()
-        self._prepare(condition)
+        self.fresh()
+        self.prepare(condition)
         self.b.enter_while(self.e.of(condition, [], 0, bool_))
         self._block(body)
         self.b.close_while(label, (), (), ())
@@ -376,15 +382,15 @@ class _Lowering:
 
     # --- what needs loops of its own -------------------------------------------------------------
 
-    def _prepare(self, x: ir.Tile) -> None:
+    def prepare(self, x: ir.Tile) -> None:
         """Computes the reductions, scans, products and reshapes in an expression."""
         if isinstance(x, ir.Name):
             if x.name in self.e.lazy and x.name not in self.prepared:
                 self.prepared.add(x.name)
-                self._prepare(self.e.lazy[x.name])
+                self.prepare(self.e.lazy[x.name])
             return
         for part in ir.parts(x):
-            self._prepare(part)
+            self.prepare(part)
         if isinstance(x, ir.Gather):
             self._keep_source(x.x)
         if not isinstance(x, LOOPS) or id(x) in self.e.made:
@@ -393,7 +399,7 @@ class _Lowering:
         match x:
             case ir.Dot(_, _, accumulator):
                 added = accumulator.name if isinstance(accumulator, ir.Name) and id(x) in self.in_place else ""
-                out = self.e.memory.get(added)
+                out = self.memory(added, t.dtype, t.shape, False) if id(x) in self.first else self.e.memory.get(added)
                 out = out or self.e.allocate(t.dtype, t.shape, "dot", room=room_for(self.target, t.dtype, t.shape))
                 dot(self.nests, out, ir.Dot(x.x, x.y, None, x.precision) if id(x) in self.first else x)
             case ir.Reduce(fn, y, axis):

@@ -145,12 +145,12 @@ class Nests:
         shape = self.e.types.of(stores[0].pointer).shape
 
         def write(at: At, lanes: int) -> None:
-            for finish in [self._stored(s, at, lanes) for s in stores]:
+            for finish in [self.stored(s, at, lanes) for s in stores]:
                 finish()
 
         self.over(shape, write, self.e.types.of(stores[0].pointer).dtype)
 
-    def _stored(self, store: ir.Store, at: At, lanes: int) -> Callable[[], None]:
+    def stored(self, store: ir.Store, at: At, lanes: int) -> Callable[[], None]:
         """Computes what is stored at a position, and gives what stores it."""
         e, b = self.e, self.b
         t = e.types.of(store.pointer)

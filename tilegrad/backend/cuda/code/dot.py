@@ -24,6 +24,7 @@ from .dot_flow import Flow, flow, is_early
 from .dot_group import Grouped, beginning, copies, corner, grouped, inside, parted, products
 from .dot_loop import Copied, copied_loop, copied_text
 from .dot_operands import Definitions, Strided
+from .dot_stay import stays, write_staying
 from .dot_text import Operand, Turn, places, thread_products, warp_products
 from .dot_thread import Threaded, threaded_loop, threaded_text
 from .dot_tiling import Tiling, fewest_warps, operand_dtype, tiling
@@ -41,7 +42,7 @@ OWN = set(
     "plane within first_row rows_here in_rows lane warp row column operands full empty turns copy at turn part place "
     "stage phase before group x_map y_map x_place y_place x_from y_from x_first y_first x_column y_column x_line "
     "y_line x_spot y_spot x_own y_own x_start y_start x_at y_at x_tile y_tile values a b i j p q pp qq n step line "
-    "piece multiply tiles ready packed".split()
+    "piece multiply tile tiles ready packed".split()
 ) | set(re.findall(r"(\w+)\((?:uint32|int|const|float|uint64)", helpers.ALL))
 """Names that these texts use."""
 TILE_NAMES = (("map_", ""), ("tile", "_first"), ("tile", "_column"), ("tile", "_line"))
@@ -56,7 +57,14 @@ TOGETHER = 16
 class Products:
     """The products of one kernel, and how each is done."""
 
-    def __init__(self, kernel: ir.Kernel, body: Sequence[ir.Statement], types: Types, architecture: str) -> None:
+    def __init__(
+        self,
+        kernel: ir.Kernel,
+        body: Sequence[ir.Statement],
+        types: Types,
+        architecture: str,
+        may_stay: bool = True,
+    ) -> None:
         self.types = types
         found = re.match(r"sm_(\d+)", architecture)
         self.capability = int(found[1]) if found else 0
@@ -67,6 +75,8 @@ class Products:
         self.tilings: dict[str, Tiling] = {}
         self.loops: dict[int, Grouped | Copied | Threaded | Ahead] = {}
         self.group: Grouped | None = None
+        self.stays = False
+        """Whether a block takes one tile after the other."""
         self.flow: Flow | None = None
         self.parted = 0
         """The line from which on not all threads are there any more."""
@@ -74,7 +84,7 @@ class Products:
         if not self.dots:
             return
         if architecture == "sm_90a" and len(self.dots) == 1:
-            self._find_group(body)
+            self._find_group(body, may_stay)
         elif architecture == "sm_90a":
             self.flow = flow(self.definitions, body, self.stored)
         if self.flow is not None:
@@ -96,7 +106,7 @@ class Products:
         """What tensor cores multiply the operands of a product as, if they do."""
         return operand_dtype(self.types.of(dot.x).dtype, dot.precision, self.capability)
 
-    def _find_group(self, body: Sequence[ir.Statement]) -> None:
+    def _find_group(self, body: Sequence[ir.Statement], may_stay: bool) -> None:
         """The one loop of a kernel, if four warps can do its products together."""
         for at, s in enumerate(body):
             if not isinstance(s, ir.For):
@@ -109,6 +119,7 @@ class Products:
                 if plan is not None and not self._is_overwritten(plan):
                     self.group = self.loops[id(s)] = plan
                     self.tilings[product.name] = plan.tiling
+                    self.stays = may_stay and stays(plan)
 
     def _is_early(self, s: ir.Statement) -> bool:
         """Whether the warps that only copy may do a statement too."""
@@ -209,13 +220,18 @@ class Products:
         blocks = next((plan.blocks for plan in (self.flow, self.group) if plan is not None), blocks)
         return f"{self.threads + self.copying}, {blocks}" if self.dots else ""
 
-    def ids(self) -> list[str]:
+    @property
+    def resident(self) -> int:
+        """Blocks of a multiprocessor that stay."""
+        return self.group.blocks if self.group is not None and self.stays else 0
+
+    def ids(self, tile: str = "blockIdx.x") -> list[str]:
         """The program ids: sixteen rows of tiles at a time, so that operands are found in the second cache."""
         return [
-            "const int plane = grid_0 * grid_1, within = blockIdx.x % plane, first_row = within / (16 * grid_0) * 16;",
+            f"const int plane = grid_0 * grid_1, within = {tile} % plane, first_row = within / (16 * grid_0) * 16;",
             "const int rows_here = min(grid_1 - first_row, 16), in_rows = within % (16 * grid_0);",
             "const int program_0 = in_rows / rows_here, program_1 = first_row + in_rows % rows_here;",
-            "const int program_2 = blockIdx.x / plane;",
+            f"const int program_2 = {tile} / plane;",
         ]
 
     # --- loops -----------------------------------------------------------------------------------
@@ -258,14 +274,7 @@ class Products:
         self.use(helpers.SHARED)
         match plan:
             case Grouped():
-                left, right = plan.sides
-                self.use(helpers.BARRIERS, helpers.groups(left.memory.dtype.name))
-                if plan.by_registers:
-                    self.use(helpers.NUMBERS)
-                how = (plan.tiling.columns, (left.turned, right.turned), plan.tiling.swapped)
-                self.use(helpers.group_product(left.memory.dtype.name, *how))
-                if any(side.map.anywhere for side in (plan.x, plan.y)):
-                    self.use(helpers.BOXES)
+                self._use_group(plan)
                 pointers = [low.names.of(side.parameter) for side in _sides(plan)]
                 corners = [
                     line
@@ -277,6 +286,9 @@ class Products:
                 guard = inside(plan, low.names.of(last), bounds[-1])
                 inner = [[*numbers, *corners, *copies(plan)], products(plan, sums, guard)]
                 both = [self._nested(low, loops, bounds, lines) for lines in inner]
+                if self.stays:
+                    write_staying(self, low, plan, place, sums, (both[0], both[1]))
+                    return True
                 text = [*beginning(plan, place), *parted(plan, sums, *both)]
             case Copied():
                 dtype = _sides(plan)[0].dtype.name
@@ -289,6 +301,16 @@ class Products:
             for line in [*places(plan.tiling), *text]:
                 low.out.add(line)
         return True
+
+    def _use_group(self, plan: Grouped) -> None:
+        left, right = plan.sides
+        dtype = left.memory.dtype.name
+        self.use(helpers.BARRIERS, helpers.groups(dtype))
+        if plan.by_registers:
+            self.use(helpers.NUMBERS)
+        self.use(helpers.group_product(dtype, plan.tiling.columns, (left.turned, right.turned), plan.tiling.swapped))
+        if any(side.map.anywhere for side in (plan.x, plan.y)):
+            self.use(helpers.BOXES)
 
     def _nested(
         self, low: Lowering, loops: list[ir.For], bounds: list[tuple[str, str, str]], lines: list[str]

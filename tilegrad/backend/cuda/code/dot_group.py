@@ -70,12 +70,21 @@ class Grouped(NamedTuple):
     def blocks(self) -> int:
         """Of a multiprocessor: small tiles leave registers for some, and one multiplies while another stores."""
         narrow = self.tiling.columns <= 128 and self.x.memory.dtype.bytes <= 2
-        return (2 if self.tiling.down == 1 else 1) + narrow
+        return 2 if self.tiling.down == 1 or narrow else 1
 
     @property
     def copying(self) -> int:
         """Threads that copy. Only four warps can give registers away; where blocks share them, one warp copies."""
         return 32 if self.blocks > 1 else 128
+
+    @property
+    def limits(self) -> tuple[str, str]:
+        """Those that multiply get registers of the others, if these are four warps."""
+        if self.tiling.down == 1 or self.blocks > 1:
+            return "", ""
+        changes = (("dec", 40), ("inc", 232))
+        text = [f'asm volatile("setmaxnreg.{change}.sync.aligned.u32 {count};");' for change, count in changes]
+        return text[0], text[1]
 
     @property
     def sides(self) -> tuple[Side, Side]:
@@ -278,10 +287,7 @@ def beginning(plan: Grouped, shared: str) -> list[str]:
 
 def parted(plan: Grouped, sums: str, copying: list[str], multiplying: list[str]) -> list[str]:
     """The two roles, each with its loop, after which the copying warps are done."""
-    limits = ["", ""]
-    if plan.tiling.down > 1 and plan.blocks == 1:  # those that multiply get registers of the others
-        changes = (("dec", 40), ("inc", 232))
-        limits = [f'asm volatile("setmaxnreg.{change}.sync.aligned.u32 {count};");' for change, count in changes]
+    limits = plan.limits
     return [
         f"if (threadIdx.x >= {plan.tiling.threads}) {{  // these warps copy",
         f"    {limits[0]}",

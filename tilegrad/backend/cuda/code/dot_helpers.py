@@ -129,6 +129,26 @@ template <int m, int n> __device__ __forceinline__ void settle(float (&sums)[m][
 }
 """
 
+EXCHANGE = """\
+// Four neighbouring lanes each have a word of each of four pieces of 16 bytes; then each has the words of one piece.
+__device__ __forceinline__ void exchange(uint32 (&words)[4]) {
+  const bool odd = threadIdx.x & 1, far = threadIdx.x & 2;
+  #pragma unroll
+  for (int n = 0; n < 4; n += 2) {
+    const uint32 other = __shfl_xor_sync(0xFFFFFFFF, odd ? words[n] : words[n + 1], 1);
+    if (odd) words[n] = other; else words[n + 1] = other;
+  }
+  #pragma unroll
+  for (int n = 0; n < 2; ++n) {
+    const uint32 other = __shfl_xor_sync(0xFFFFFFFF, far ? words[n] : words[n + 2], 2);
+    if (far) words[n] = other; else words[n + 2] = other;
+  }
+}
+__device__ __forceinline__ void write_words(void* to, const uint32 (&words)[4]) {
+  *reinterpret_cast<Pack<uint32, 4>*>(to) = *reinterpret_cast<const Pack<uint32, 4>*>(words);
+}
+"""
+
 FLOW = """\
 __device__ __forceinline__ float quick_exp2(float x) {
   float y;
@@ -139,7 +159,7 @@ __device__ __forceinline__ float quick_exp2(float x) {
 __device__ __forceinline__ void meet_among(int threads) { asm volatile("bar.sync 1, %0;" :: "r"(threads) : "memory"); }
 """
 
-ALL = "".join((SHARED, COPIES, FRAGMENTS, NUMBERS, BARRIERS, BOXES, GROUPS, FLOW))
+ALL = "".join((SHARED, COPIES, FRAGMENTS, NUMBERS, BARRIERS, BOXES, GROUPS, EXCHANGE, FLOW))
 WORDS = {
     "bfloat16": "bf16",
     "float16": "f16",
@@ -256,19 +276,28 @@ __device__ __forceinline__ void {product.function}(float (&sums)[2][{pairs}][2],
 """
 
 
-def packing(dtype: str) -> str:
-    """Sums as left operands: pairs of them in a register, rounded."""
+def pairs(dtype: str) -> str:
+    """Two numbers, rounded, in one register."""
     return f"""\
 __device__ __forceinline__ uint32 pair_of(float first, float second) {{
   uint32 both;
   asm("cvt.rn.{WORDS[dtype]}x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
   return both;
 }}
-template <int steps> __device__ __forceinline__ void pack(uint32 (&to)[steps][4], float (&from)[2][2 * steps][2]) {{
+"""
+
+
+PACK = """\
+template <int steps> __device__ __forceinline__ void pack(uint32 (&to)[steps][4], float (&from)[2][2 * steps][2]) {
   #pragma unroll
   for (int step = 0; step < steps; ++step)
     #pragma unroll
     for (int n = 0; n < 4; ++n)
       to[step][n] = pair_of(from[n % 2][2 * step + n / 2][0], from[n % 2][2 * step + n / 2][1]);
-}}
+}
 """
+
+
+def packing(dtype: str) -> str:
+    """Sums as left operands: pairs of them in a register, rounded."""
+    return pairs(dtype) + PACK

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 PIECE = 16
 """Bytes that a thread writes at a time, and by which lines in shared memory are longer than they need be."""
 MOST = 96 * 1024
+SECTOR = 32
+"""Bytes of memory that are written at once."""
 
 
 class Staged(NamedTuple):
@@ -84,20 +86,25 @@ def _along(low: Lowering, store: ir.Store, layout: Layout) -> int | None:
     bytes, definitions = low.types.of(store.pointer).dtype.bytes, low.products.definitions
     if len(layout.shape) != 2 or layout.width == 1 or layout.width * bytes >= PIECE:
         return None
-    target = definitions.parameter(store.pointer)
-    if target is None or low.guard.is_shared(target):
-        return None  # what is read there must be read before any of it is written
-    if not low.products.is_pairs(layout) or not low.is_positional(store.pointer):
+    if not low.products.is_pairs(layout) or not may_wait(low, store):
         return None
-    if store.mask is not None and not low.is_positional(store.mask):
-        return None
-    if _in_pieces(low, store, layout.shape[1], bytes):
+    if low.products.stays and layout.width * bytes == SECTOR // 4:
+        return None  # the pairs of four lanes fill a sector of memory
+    if in_pieces(low, store, layout.shape[1], bytes):
         return -1
     down, across = definitions.step(store.pointer, -2), definitions.step(store.pointer, -1)
     return 0 if down == 1 else 1 if across in (1, None) else None
 
 
-def _in_pieces(low: Lowering, store: ir.Store, columns: int, bytes: int) -> bool:
+def may_wait(low: Lowering, store: ir.Store) -> bool:
+    """Whether other threads may write the tile, a little later."""
+    target = low.products.definitions.parameter(store.pointer)
+    if target is None or low.guard.is_shared(target):
+        return False  # what is read there must be read before any of it is written
+    return low.is_positional(store.pointer) and (store.mask is None or low.is_positional(store.mask))
+
+
+def in_pieces(low: Lowering, store: ir.Store, columns: int, bytes: int) -> bool:
     """Whether all of a tile can be written in pieces of 16 bytes."""
     definitions = low.products.definitions
     line = definitions.step(store.pointer, -2)
@@ -122,7 +129,7 @@ def write_staged(low: Lowering, store: ir.Store, stage: Staged) -> None:
         low.out.add(f"const int row = n / {columns // each}, column = n % {columns // each} * {each};")
         pointer = low.elements.of(store.pointer, _VIEW, t.dtype)
         low.out.add(
-            f"{_guard(low, store)}*reinterpret_cast<{pack}*>({pointer}) = "
+            f"{guard(low, store)}*reinterpret_cast<{pack}*>({pointer}) = "
             f"*reinterpret_cast<const {pack}*>({stage.name} + row * {stage.pitch} + column);"
         )
 
@@ -130,10 +137,11 @@ def write_staged(low: Lowering, store: ir.Store, stage: Staged) -> None:
 _VIEW = (Axis(Text("row"), None), Axis(Text("column"), None))
 
 
-def _guard(low: Lowering, store: ir.Store) -> str:
+def guard(low: Lowering, store: ir.Store, view: View = _VIEW) -> str:
+    """Whether elements are written."""
     if store.mask is None:
         return ""
-    return f"if ({low.elements.part(store.mask, _VIEW, low.types.of(store.pointer).shape, bool_)}) "
+    return f"if ({low.elements.part(store.mask, view, low.types.of(store.pointer).shape, bool_)}) "
 
 
 def _write_elements(low: Lowering, store: ir.Store, stage: Staged) -> None:
@@ -143,10 +151,10 @@ def _write_elements(low: Lowering, store: ir.Store, stage: Staged) -> None:
     each, type = stage.each, MEMORY[low.types.of(store.pointer).dtype.name]
     length, others = shape[stage.along] // each, shape[1 - stage.along]
     to, place = low.elements.memory(store.pointer, _VIEW), f"{stage.name}[row * {stage.pitch} + column]"
-    line = f"{_guard(low, store)}{to} = {place};"
+    line = f"{guard(low, store)}{to} = {place};"
     if each > 1:
         pack = f"Pack<{type}, {each}>"
-        line = f"{_guard(low, store)}*reinterpret_cast<{pack}*>(&{to}) = *reinterpret_cast<{pack}*>(&{place});"
+        line = f"{guard(low, store)}*reinterpret_cast<{pack}*>(&{to}) = *reinterpret_cast<{pack}*>(&{place});"
     times = f" * {each}" if each > 1 else ""
     if length % threads and threads % length:
         with low.out.block(f"for (int n = thread; n < {length * others}; n += {threads})"):

@@ -15,7 +15,7 @@ from ....ir.dtype import bool_, int32, int64
 from .elements import Kept, View
 from .functions import AND, TYPES, Text, call, cast
 from .layout import Layout
-from .segments import missing
+from .missing import missing
 
 if TYPE_CHECKING:
     from .lower import Lowering

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from ....ir import tile as ir
 from ....ir.tile_access import roots, walk
 from .layout import Layout
-from .segments import Segment, missing
+from .missing import missing
+from .segments import Segment
 
 if TYPE_CHECKING:
     from .lower import Lowering

@@ -48,6 +48,8 @@ class Source(NamedTuple):
     threads: int
     shared: int
     maps: tuple[TensorMap, ...] = ()
+    resident: int = 0
+    """Blocks of a multiprocessor that take tile after tile; 0: there is a block for each instance."""
 
 
 def most_shared(architecture: str) -> int:
@@ -57,7 +59,10 @@ def most_shared(architecture: str) -> int:
 
 def lower(kernel: ir.Kernel, architecture: str = "sm_90a") -> Source:
     """The source of a kernel for an architecture."""
-    source = Lowering(kernel, architecture).source()
+    lowering = Lowering(kernel, architecture)
+    source = lowering.source()
+    if lowering.products.stays and lowering.meets:
+        source = Lowering(kernel, architecture, may_stay=False).source()
     most = most_shared(architecture)
     if source.shared > most:
         raise CompileError(
@@ -70,7 +75,7 @@ def lower(kernel: ir.Kernel, architecture: str = "sm_90a") -> Source:
 class Lowering(Registers):
     """Writes one kernel."""
 
-    def __init__(self, kernel: ir.Kernel, architecture: str) -> None:
+    def __init__(self, kernel: ir.Kernel, architecture: str, may_stay: bool = True) -> None:
         self.kernel, self.architecture = kernel, architecture
         self.types = check(kernel)
         self.counts = assignments(kernel)
@@ -78,7 +83,7 @@ class Lowering(Registers):
         named = deferred(self.named.block(kernel.body), self.types, self.counts)
         body = lone_product_in_loop(operands_named(named, self.types, self.counts), self.types)
         self.body = tiles_last(body, self.types)
-        self.products = Products(kernel, self.body, self.types, architecture)
+        self.products = Products(kernel, self.body, self.types, architecture, may_stay)
         self.meanings: dict[str, ir.Tile] = {}
         self.strides: dict[str, tuple[ir.Tile, ir.Tile]] = {}
         self._find_positions(self.body)
@@ -166,7 +171,10 @@ class Lowering(Registers):
             self.names.taken.add(bound)
         self.block(self.body, top=True)
         name = f"{self.kernel.name}_kernel"
-        if products.parted:  # those who copy are not among those who meet
+        if products.stays:
+            self.out.depth -= 1
+            self.out.add("}")
+        elif products.parted:  # those who copy are not among those who meet
             rest = [line.replace("__syncthreads()", f"meet_among({self.threads})") for line in self.out.lines]
             self.out.lines[products.parted :] = rest[products.parted :]
         body = "\n".join([*self._head(), *self.out.lines])
@@ -180,7 +188,12 @@ class Lowering(Registers):
         own = "\n".join([*comment, head, body, "}"])
         text = "\n\n".join([prelude(own, products.texts), *products.texts, own]).lstrip() + "\n"
         threads, shared = self.threads + products.copying, self.memory.places["end"]
-        return Source(name, text, threads, shared, products.maps)
+        return Source(name, text, threads, shared, products.maps, products.resident)
+
+    @property
+    def meets(self) -> bool:
+        """Whether threads wait for each other after their roles have parted."""
+        return any("__syncthreads" in line for line in self.out.lines[self.products.parted :])
 
     def _head(self) -> list[str]:
         """The lines that every kernel begins with, as far as this one needs them."""
@@ -194,7 +207,7 @@ class Lowering(Registers):
             "blockIdx.x / grid_0 / grid_1",
         )
         if self.products.dots and "program_" in text:
-            lines += self.products.ids()
+            lines += self.products.ids() if not self.products.stays else []
         else:
             lines += [f"const int program_{n} = {id};" for n, id in enumerate(ids) if f"program_{n}" in text]
         for p in self.kernel.parameters:

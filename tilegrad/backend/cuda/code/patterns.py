@@ -73,6 +73,45 @@ class Patterns:
                 return CONSTANT
         return UNKNOWN if along else CONSTANT
 
+    def mostly(self, x: ir.Tile, axis: int) -> int | None:
+        """By how much a value grows from most elements to the next: also where it jumps at the end of a row.
+
+        `i // 13 * 24 + i % 13` grows by 1; what cannot be told is None.
+        """
+        even = self.of(x, axis).step
+        if even is not None:
+            return even
+        shape = self.types.of(x).shape
+        match x:
+            case ir.Name(name) if name in self.meanings:
+                return self.mostly(self.meanings[name], axis)
+            case ir.Cast(y) | ir.Full(_, y):
+                return self.mostly(y, axis)
+            case ir.Expand(y, axes):
+                return self.mostly(y, axis - sum(a < axis for a in axes))
+            case ir.BroadcastTo(y, wide):
+                return self.mostly(y, self._inner(y, wide, axis))
+            case ir.Apply("floordiv" | "mod" as fn, (y, ir.Literal(divisor))):
+                step = self.mostly(y, self._inner(y, shape, axis))
+                if step is None or 2 * abs(step) > abs(int(divisor)):
+                    return None
+                return step if fn == "mod" else 0
+            case ir.Apply("add" | "sub" | "mul" as fn, args):
+                steps = [self.mostly(a, self._inner(a, shape, axis)) for a in args]
+                return self._together(fn, args, steps)
+        return None
+
+    def _together(self, fn: str, args: tuple[ir.Tile, ...], steps: list[int | None]) -> int | None:
+        first, second = steps
+        if first is None or second is None:
+            return None
+        if fn != "mul":
+            return first + second if fn == "add" else first - second
+        for factor, step in ((args[0], second), (args[1], first)):
+            if isinstance(factor, ir.Literal):
+                return step * int(factor.value)
+        return None
+
     def _inner(self, y: ir.Tile, shape: tuple[int, ...], axis: int) -> int:
         """Where an axis of a whole is in a part that is broadcast to it."""
         if isinstance(y, ir.Literal) or not 0 <= axis < len(shape):

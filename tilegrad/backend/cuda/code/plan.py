@@ -168,11 +168,11 @@ class Plan:
         shape = self.types.of(pointer).shape
         axes = list(reversed(range(len(shape))))
         self.patterns.width = 2
-        steps = {n: self.patterns.of(pointer, n).step if shape[n] > 1 else None for n in axes}
+        steps = {n: self.patterns.mostly(pointer, n) if shape[n] > 1 else None for n in axes}
         known = {n: abs(step) for n, step in steps.items() if step}
         if not known:
             return tuple(axes)
-        first = min(known, key=lambda n: (known[n], -n))
+        first = min(known, key=lambda n: (known[n], self.patterns.of(pointer, n).step is None, -n))
         return (first, *[n for n in axes if n != first])
 
     def usual(self, shape: tuple[int, ...]) -> Layout:

@@ -16,54 +16,21 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from ....ir import tile as ir
-from ....ir.dtype import bool_, float32
+from ....ir.dtype import bool_
 from ....ir.tile_access import walk
 from ....ir.tile_types import TileType
 from . import functions
 from .across import COMBINE, neutral, reduce_threads, scan_threads, wide
+from .dot_exchange import begin_exchange, exchanged, is_exchanged, unrounded
 from .dot_store import Staged, staged, write_staged
 from .elements import Kept, View, fits
 from .functions import MEMORY, TYPES, Text, literal
 from .layout import NUMBER, Layout
+from .missing import missing
 from .writing import Lines
 
 if TYPE_CHECKING:
     from .lower import Lowering
-
-
-def missing(low: Lowering, members: Sequence[ir.Assign | ir.Store], layout: Layout) -> set[str]:
-    """The variables that a loop over a layout cannot read from registers."""
-    elements = low.elements
-    kept, declare, elements.missing = dict(elements.kept), elements.declare, set()
-    elements.declare, copies, elements.copies = None, elements.copies, {}
-    view, _ = low.positions(layout)
-    for member in members:
-        for x in _evaluated(member):
-            shape = elements.shape(x)
-            whole = view[len(view) - len(shape) :] if shape else ()
-            if shape and shape != layout.shape[len(view) - len(shape) :]:
-                elements.part(x, view, layout.shape, float32)
-            else:
-                elements.of(x, whole, float32)
-        if isinstance(member, ir.Assign) and not isinstance(member.value, ir.Reduce | ir.Scan):
-            elements.kept[member.name] = Kept(member.name, layout)
-    found, elements.missing = elements.missing, set()
-    elements.kept, elements.declare, elements.copies = kept, declare, copies
-    return found
-
-
-def _evaluated(member: ir.Assign | ir.Store) -> list[ir.Tile]:
-    """The expressions of a statement that are computed at positions."""
-    match member:
-        case ir.Store(pointer, value, mask):
-            found = [pointer, value, mask]
-        case ir.Assign(_, ir.Load(pointer, mask, other)):
-            found = [pointer, mask, other]
-        case ir.Assign(_, ir.Reduce(_, x, _) | ir.Scan(_, x, _)):
-            found = [x]
-        case ir.Assign(_, value):
-            found = [value]
-    return [x for x in found if x is not None]
 
 
 class Segment:
@@ -79,6 +46,8 @@ class Segment:
         self.indices = low.indices(layout)
         self.totals: dict[str, str] = {}
         self.staged: dict[int, Staged] = {}
+        self.words: dict[int, str] = {}
+        """Of stores whose values are exchanged by lanes: where these are kept for it."""
 
     def write(self) -> None:
         low = self.low
@@ -96,7 +65,8 @@ class Segment:
                 self._declare(m)
         stores = [m for m in self.members if isinstance(m, ir.Store)]
         if not copied:  # what this loop reads would lie where it puts what it stores
-            self.staged = staged(low, stores, self.layout)
+            self.words = {id(m): begin_exchange(low, m) for m in stores if is_exchanged(low, m, self.layout)}
+            self.staged = staged(low, [m for m in stores if id(m) not in self.words], self.layout)
         self._loop()
         if self.staged:
             low.meet()
@@ -390,6 +360,11 @@ class Segment:
         if id(store) in self.staged:
             self._store_staged(store, t, owners, self.staged[id(store)])
             return
+        if id(store) in self.words:
+            values = self._values(store, t, rounded=False)
+            for line in exchanged(self.low, store, self.layout, self.words[id(store)], values, self.view):
+                self.stores.add(line)
+            return
         if self._is_vector(store.pointer):
             self._store_vector(store, t, owners)
             return
@@ -433,7 +408,7 @@ class Segment:
         self.lanes.add(f"{called}[v] = {self._at(store.mask, TileType(bool_))};")
         self.stores.add(f"{guard}write_masked({pointer}, {values}, {called});")
 
-    def _values(self, store: ir.Store, t: TileType) -> str:
+    def _values(self, store: ir.Store, t: TileType, rounded: bool = True) -> str:
         """An array with what a vector of memory becomes."""
         if isinstance(store.value, ir.Name):
             kept = self.elements.kept.get(store.value.name)
@@ -445,7 +420,8 @@ class Segment:
         )
         called = self.low.names.fresh(f"{base}_out".replace("__", "_"))
         self.loads.add(f"{TYPES[t.dtype.name]} {called}[{self.layout.width}];")
-        self.lanes.add(f"{called}[v] = {self._at(store.value, t)};")
+        value = self._at(store.value, t)
+        self.lanes.add(f"{called}[v] = {value if rounded else unrounded(value)};")
         return called
 
     # --- reductions ------------------------------------------------------------------------------

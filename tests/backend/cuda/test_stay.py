@@ -1,0 +1,79 @@
+"""Blocks that stay and take tile after tile: when they do, what is launched, and what the compiler makes of them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.backend.cuda.test_code import own_text
+from tests.backend.cuda.test_dot import ORDERS, compiled, product
+from tilegrad.backend.cuda.build import built
+from tilegrad.backend.cuda.code.lower import lower
+from tilegrad.backend.cuda.functions import Function
+from tilegrad.ir.tile import Kernel
+from tilegrad.ir.tile_parser import parse
+
+
+def with_bias(m: int, n: int, k: int, tile: tuple[int, int, int]) -> Kernel:
+    """A product to which a number is added for each column."""
+    text = str(product(m, n, k, tile, "MK,NK"))
+    before, store, after = text.partition("    tl.store(")
+    assert store
+    bias = "    sums = acc.to(tl.bfloat16) + tl.load(bias + i)[None, :]\n"
+    after = after.replace("acc.to(tl.bfloat16)", "sums")
+    return parse(before.replace('out: "*bf16"', 'out: "*bf16", bias: "*bf16"') + bias + store + after)
+
+
+def test_the_source(golden: Callable[[object], None]) -> None:
+    golden(own_text(with_bias(16384, 3072, 768, (128, 256, 64))))
+
+
+def test_only_blocks_with_a_multiprocessor_of_their_own_stay() -> None:
+    large = lower(product(1024, 1024, 768, (128, 256, 64)))
+    assert large.resident == 1
+    assert "for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x)" in large.text
+    for tile in ((128, 128, 64), (64, 256, 64), (256, 128, 64)):
+        small = lower(product(1024, 1024, 768, tile))
+        assert small.resident == 0
+        assert "blockIdx.x % plane" in small.text
+    for architecture in ("sm_80", "sm_120"):
+        assert lower(product(1024, 1024, 768, (128, 256, 64)), architecture).resident == 0
+
+
+def test_those_who_stay_meet_nobody() -> None:
+    for kernel in (product(1024, 1024, 768, (128, 256, 64)), with_bias(1000, 1024, 768, (128, 256, 64))):
+        assert own_text(kernel).count("__syncthreads()") == 1, "when barriers have been made"
+
+
+def test_what_needs_a_barrier_has_a_block_for_each_tile() -> None:
+    plain = str(product(1024, 1024, 768, (128, 256, 64)))
+    before, store, after = plain.partition("    tl.store(")
+    sums = "    tl.store(total + i, tl.sum(acc, axis=0))\n"
+    text = lower(parse(before.replace('out: "*bf16"', 'out: "*bf16", total: "*f32"') + sums + store + after))
+    assert text.resident == 0
+    assert "tile < tiles" not in text.text
+    odd = lower(product(1000, 1004, 768, (128, 256, 64), masked=True))
+    assert odd.resident == 0, "rows of 1004 do not begin at multiples of 16 bytes"
+
+
+def test_pairs_of_four_lanes_become_pieces_of_sixteen_bytes() -> None:
+    for kernel in (product(1000, 1000, 768, (128, 256, 64), masked=True), product(1024, 1024, 768, (64, 128, 64))):
+        text = own_text(kernel)
+        assert "exchange(words[c0])" in text
+        assert "staged" not in text
+    assert "exchange(" not in own_text(product(1024, 1024, 768, (128, 256, 64), "MK,NK", "f32", "high"))
+    assert "exchange(" not in lower(product(1024, 1024, 768, (128, 256, 64)), "sm_80").text
+
+
+def test_how_many_are_launched() -> None:
+    stays = Function(0, "contract", "", 384, 215088, 168, (), resident=1)
+    assert [stays.blocks(instances, 132) for instances in (1, 131, 132, 6144)] == [1, 131, 132, 132]
+    assert stays._replace(resident=2).blocks(6144, 132) == 264
+    assert stays._replace(resident=0).blocks(6144, 132) == 6144
+
+
+@compiled
+@pytest.mark.parametrize("order", [ORDERS[0], ORDERS[2]])
+def test_they_compile_without_spills(order: str) -> None:
+    made = built(product(4096, 4096, 768, (128, 256, 64), order), "sm_90a")
+    assert (made.spills, made.registers, made.resident) == (0, 168, 1)
+    assert not made.sass or {"STG", "SHFL", "UTMALDG", "HGMMA"} <= {w.split(".")[0] for w in made.sass.split()}

@@ -1,0 +1,154 @@
+"""Running results, sorts and scatters on a device of many instances: the same results, by what all do together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from tilegrad.backend.reference.graph import interpret
+from tilegrad.ir.dtype import DType, float16, float32, float64, int32, int64
+from tilegrad.ir.graph import Graph, Input, TensorType, Value
+from tilegrad.ops.broadcasting import expand, fill
+from tilegrad.ops.indexing import Scatter, ScatterAlong, scatter_along
+from tilegrad.ops.scan import CumArgmax, CumArgmin, Cummax, Cummin, Cumprod, Cumsum, Running
+from tilegrad.ops.sorting import argsort, median, sort, topk
+from tilegrad.runtime.grain import Grain, many_small
+from tilegrad.transform import scans, scattered, sorts
+from tilegrad.transform.split import split
+
+GPU = many_small(4)
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits such that what takes no time is cut already."""
+    for place, name, limit in (
+        (scans, "LEAST", 64),
+        (scans, "ALONG", (8, 16)),
+        (scans, "ACROSS", (4, 8)),
+        (sorts, "LEAST_ROW", 100),
+        (sorts, "LEAST_COMPARED", 100_000),
+        (sorts, "LEAST_CHOSEN", 200),
+        (sorts, "CHOSEN_FROM", 32),
+        (scattered, "LEAST", 100),
+    ):
+        monkeypatch.setattr(place, name, limit)
+
+
+def given(dtype: DType, *shape: int, name: str = "x") -> Input:
+    return Input(TensorType(dtype, shape), name)
+
+
+def ops(graph: Graph) -> set[str]:
+    return {v.op for v in graph.values()}
+
+
+def agree(inputs: Sequence[Input], outputs: Sequence[Value], *arrays: np.ndarray, tolerance: float = 0.0) -> Graph:
+    whole = Graph(tuple(inputs), tuple(outputs))
+    made = split(whole, GPU)
+    assert made is not whole
+    with np.errstate(all="ignore"):
+        both = [interpret(graph, list(arrays)) for graph in (made, whole)]
+    for found, wanted in zip(*both, strict=True):
+        assert found.dtype == wanted.dtype
+        np.testing.assert_allclose(found.astype(np.float64), wanted.astype(np.float64), rtol=tolerance)
+    return made
+
+
+@pytest.mark.parametrize("dtype", [float32, float16, int64])
+@pytest.mark.parametrize("op", [Cumsum, Cumprod, Cummax, Cummin, CumArgmax, CumArgmin])
+def test_running_results(op: type[Running], dtype: DType) -> None:
+    rng = np.random.default_rng(0)
+    for shape, axis in (((128,), 0), ((131,), 0), ((2, 100), 1), ((1500,), 0), ((2, 65, 3), 1)):
+        x = rng.integers(-3, 4, shape) if op is not Cumprod else rng.choice([-1, 1], shape)
+        array = x.astype(dtype.numpy)
+        if dtype.is_float and op not in (Cumsum, Cumprod):
+            array.flat[40] = np.nan
+        v = given(dtype, *shape)
+        agree((v,), (op(v, axis),), array)
+
+
+def test_sums_of_halves_are_rounded_once() -> None:
+    x = given(float16, 4096)
+    agree((x,), (Cumsum(x, 0),), np.full(4096, 0.3, np.float16), tolerance=1e-3)
+
+
+SORTS: dict[str, Callable[[Value], Sequence[Value]]] = {
+    "sort": lambda x: tuple(sort(x)),
+    "argsort": lambda x: (argsort(x, -1, True),),
+    "topk": lambda x: tuple(topk(x, 3)),
+    "median": lambda x: tuple(median(x)),
+}
+
+
+@pytest.mark.parametrize("dtype", [float32, float16, int32, int64, float64])
+@pytest.mark.parametrize("name", SORTS)
+def test_sorts(name: str, dtype: DType) -> None:
+    rng = np.random.default_rng(1)
+    for shape in ((1500,), (3, 700)):
+        array = (rng.standard_normal(shape) * 50).astype(dtype.numpy)
+        if dtype.is_float:
+            array = np.round(array)
+            array.flat[7:9] = np.nan, -np.inf
+        x = given(dtype, *shape)
+        made = agree((x,), SORTS[name](x), array)
+        if name != "topk" or dtype.bits == 64:
+            assert "by_digit" in ops(made)
+            assert "sorted_keys" not in ops(made)
+
+
+@pytest.mark.parametrize("dtype", [float32, float16, int32])
+@pytest.mark.parametrize("fn", ["", "add", "mul", "maximum", "minimum"])
+def test_scatters(fn: str, dtype: DType) -> None:
+    rng = np.random.default_rng(2)
+
+    def drawn(*shape: int) -> np.ndarray:
+        return (rng.integers(-3, 4, shape) if fn != "mul" else rng.choice([-1, 1], shape)).astype(dtype.numpy)
+
+    for entries, rows, rest in ((900, 50, ()), (300, 9, (3,)), (700, 4000, ())):
+        base, source = given(dtype, rows, *rest), given(dtype, entries, *rest)
+        index = given(int64, entries)
+        made = [Scatter(base, (index,), source, (0,), base.shape, fn)]
+        if not rest:
+            made.append(ScatterAlong(base, index, source, 0, base.shape, fn))
+            made.append(ScatterAlong(base, index, expand(fill(2, (), dtype), (entries,)), 0, base.shape, fn))
+        arrays = drawn(rows, *rest), rng.integers(-rows, rows, entries), drawn(entries, *rest)
+        graph = agree((base, index, source), made, *arrays)
+        assert not {"scatter", "scatter_along"} & ops(graph)
+
+
+def test_scatters_of_several_axes() -> None:
+    rng = np.random.default_rng(3)
+    x, y, i, j = given(float32, 40, 30), given(float32, 700, 20), given(int64, 700, 20), given(int64, 700)
+    arrays = [rng.integers(-3, 4, s).astype(np.float32) for s in ((40, 30), (700, 20))]
+    index = rng.integers(0, 40, (700, 20))
+    for fn in ("", "add"):
+        agree((x, i, y), (scatter_along(x, i, y, 0, fn),), arrays[0], index, arrays[1])
+        both = Scatter(x, (i, i), y, (0, 1), (40, 30), fn)
+        agree((x, i, y), (both,), arrays[0], index % 30, arrays[1])
+    other = Graph((x, j, y), (Scatter(x, (j,), given(float32, 40, 700), (1,), (40, 30)),))
+    assert split(other, GPU) is other
+
+
+def test_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = given(int64, 5000)
+    zeros, ones = fill(0, (10,), int64), expand(fill(1, (), int64), (5000,))
+    made = (ScatterAlong(zeros, index, ones, 0, (10,), "add"),)
+    graph = agree((index,), made, np.arange(5000) % 7)
+    assert {"of_ranges", "by_digit"}.isdisjoint(ops(graph))
+    monkeypatch.setattr(scattered, "MOST_COUNTED", 5)
+    graph = agree((index,), made, np.arange(5000) % 7)
+    assert "row_starts" in ops(graph)
+    assert {"of_ranges", "counts"}.isdisjoint(ops(graph))
+
+
+def test_what_stays_as_it_is() -> None:
+    """Few entries, many rows, and devices of few cores."""
+    x, index = given(float32, 5000), given(int64, 5000)
+    many = given(float32, 5000, 70)
+    whole = Graph((x, index), (Cumsum(x, 0), argsort(x), ScatterAlong(x, index, x, 0, (5000,), "add")))
+    assert split(whole, Grain()) is whole
+    other = Graph((many,), (Cumsum(many, 1),))
+    assert split(other, GPU) is other

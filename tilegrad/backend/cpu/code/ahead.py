@@ -1,0 +1,102 @@
+"""What the next turn of a sum takes from memory is asked for while this one is computed, some lines at each block.
+
+Rows of a tile that lie apart from each other in memory do not come by themselves, and packing them waits for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ....ir import tile as ir
+from ....ir.tile_access import walk
+from ..emit import I64, Value, constant
+from .elements import defined
+
+if TYPE_CHECKING:
+    from .elements import Elements
+
+LINE = 64
+"""Bytes that come at a time."""
+LEAST = 64
+"""Lines of a tile that are worth asking for."""
+
+
+class Wanted(NamedTuple):
+    """A tile that the next turn loads: its rows lie along an axis, and consist of so many lines of memory."""
+
+    load: ir.Load
+    along: int
+    rows: int
+    lines: int
+
+
+def wanted(e: Elements, operands: Sequence[ir.Tile]) -> list[Wanted]:
+    """What the next turn of the innermost loop loads for a product."""
+    found = []
+    for x in _loads(e, operands):
+        shape = e.types.of(x).shape
+        if e.following is None or len(shape) != 2 or not _depends(e, x.pointer, e.following[0]):
+            continue
+        along = next((axis for axis in (1, 0) if e.step(x.pointer, axis - 2, local=True) == 1), None)
+        if along is not None:
+            lines = -(-shape[along] * e.types.of(x).dtype.bytes // LINE)
+            found += [Wanted(x, along, shape[1 - along], lines)] if lines * shape[1 - along] >= LEAST else []
+    return found
+
+
+def ask(e: Elements, tiles: Sequence[Wanted], block: Value, blocks: int) -> None:
+    """Asks for the share of one block in these tiles, of so many blocks."""
+    b, name = e.b, "llvm.prefetch.p0"
+    assert e.following is not None
+    counter, following = e.following
+    memo, e.memo = e.memo, {}
+    now, e.registers[counter] = e.registers[counter], following
+    b.declarations.setdefault(name, f"declare void @{name}(ptr, i32, i32, i32)")
+    for tile in tiles:
+        share = _share(tile, blocks)
+        rows = max(1, share // tile.lines)
+        parts = max(1, tile.lines // share)
+        first = b.op("mul", b.op("udiv", block, constant(parts, I64)), constant(rows, I64))
+        start = b.op("mul", b.op("urem", block, constant(parts, I64)), constant(share, I64))
+        each = LINE // e.types.of(tile.load).dtype.bytes
+        for row in range(rows):
+            at = b.intrinsic("smin", b.op("add", first, constant(row, I64)), constant(tile.rows - 1, I64))
+            for n in range(min(share, tile.lines)):
+                place = b.op("mul", b.op("add", start, constant(n, I64)), constant(each, I64))
+                pointer = e.of(
+                    tile.load.pointer, [at, place] if tile.along else [place, at], 0, e.types.of(tile.load).dtype
+                )
+                b.effect(f"call void @{name}(ptr {pointer}, i32 0, i32 2, i32 1)")
+    e.registers[counter], e.memo = now, memo
+
+
+def _share(tile: Wanted, blocks: int) -> int:
+    """How many lines a block asks for: a part of a row that divides it, or whole rows."""
+    least = -(-tile.rows * tile.lines // blocks)
+    if least >= tile.lines:
+        return -(-least // tile.lines) * tile.lines
+    return next(n for n in range(least, tile.lines + 1) if tile.lines % n == 0)
+
+
+def _loads(e: Elements, operands: Sequence[ir.Tile]) -> list[ir.Load]:
+    """The loads in expressions, through names that stand for expressions; not those inside addresses."""
+    found, stack = list[ir.Load](), list(operands)
+    while stack:
+        x = defined(e, stack.pop())
+        if isinstance(x, ir.Load):
+            found.append(x)
+        else:
+            stack.extend(ir.parts(x))
+    return found
+
+
+def _depends(e: Elements, x: ir.Tile, name: str) -> bool:
+    """Whether an expression is made from a name."""
+    seen, stack = set[str](), [x]
+    while stack:
+        for part in walk(stack.pop()):
+            if isinstance(part, ir.Name) and part.name not in seen:
+                seen.add(part.name)
+                stack += [e.lazy[part.name]] if part.name in e.lazy else []
+    return name in seen

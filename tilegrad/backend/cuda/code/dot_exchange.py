@@ -1,0 +1,78 @@
+"""Results of products that go to memory from registers (sm_90a), in pieces of 16 bytes.
+
+Four neighbouring lanes hold the pairs of a row: two numbers each of every eight. They exchange what they have of four
+such pieces, and then each lane has one of the pieces, which lie side by side in memory: 64 bytes for a row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....ir import tile as ir
+from ....ir.dtype import bfloat16, float16
+from . import dot_helpers as helpers
+from .dot_store import guard, in_pieces, may_wait
+from .elements import Axis, View
+from .functions import Text
+from .layout import Layout
+
+if TYPE_CHECKING:
+    from .lower import Lowering
+
+AT_ONCE = 32
+"""Columns of four pieces."""
+
+
+def is_exchanged(low: Lowering, store: ir.Store, layout: Layout) -> bool:
+    """Whether a store takes this way: of a tile of 16-bit sums whose columns lie side by side in memory."""
+    t = low.types.of(store.pointer)
+    plan = low.products.group
+    if plan is None or plan.tiling.swapped or plan.tiling.layout != layout or t.dtype not in (bfloat16, float16):
+        return False
+    return t.shape[1] % AT_ONCE == 0 and may_wait(low, store) and in_pieces(low, store, t.shape[1], t.dtype.bytes)
+
+
+def begin_exchange(low: Lowering, store: ir.Store) -> str:
+    """Before the loop over registers: room for the pairs of four pieces."""
+    low.products.use(helpers.pairs(low.types.of(store.pointer).dtype.name), helpers.EXCHANGE)
+    name = low.names.fresh("words")
+    low.out.add(f"uint32 {name}[2][4];")
+    return name
+
+
+def exchanged(low: Lowering, store: ir.Store, layout: Layout, words: str, values: str, view: View) -> list[str]:
+    """In that loop: `values` are a pair; with the last one of four pieces, these are stored."""
+    row, column = low.variable(layout, 0, 1), low.variable(layout, 1, 2)
+    elements = low.elements
+    kept = elements.declare, elements.known
+    elements.declare, elements.known = None, {}
+    of_piece = (view[0], Axis(Text("column"), None))
+    pointer = elements.of(store.pointer, of_piece, low.types.of(store.pointer).dtype)
+    condition = guard(low, store, of_piece)
+    elements.declare, elements.known = kept
+    return [
+        f"{words}[{row}][{column} % 4] = pair_of({values}[0], {values}[1]);",
+        f"if ({column} % 4 == 3) {{",
+        f"    exchange({words}[{row}]);",
+        f"    const int column = {column} / 4 * {AT_ONCE} + thread % 4 * 8;",
+        f"    {condition}write_words({pointer}, {words}[{row}]);",
+        "}",
+    ]
+
+
+def unrounded(value: Text) -> Text:
+    """A number without its rounding, where it is rounded to pairs of such numbers anyway.
+
+    >>> unrounded(Text("as_half(x + 1.0f)")), unrounded(Text("as_half(x) + as_half(y)"))
+    ('x + 1.0f', 'as_half(x) + as_half(y)')
+    """
+    text = str(value)
+    for head in ("as_bfloat16(", "as_half("):
+        if text.startswith(head) and text.endswith(")"):
+            inner, depth = text[len(head) : -1], 0
+            for c in inner:
+                depth += (c == "(") - (c == ")")
+                if depth < 0:
+                    return value
+            return Text(inner)
+    return value

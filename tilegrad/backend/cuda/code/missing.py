@@ -1,0 +1,49 @@
+"""Which variables a loop over registers would have to take from other threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ....ir import tile as ir
+from ....ir.dtype import float32
+from .elements import Kept
+from .layout import Layout
+
+if TYPE_CHECKING:
+    from .lower import Lowering
+
+
+def missing(low: Lowering, members: Sequence[ir.Assign | ir.Store], layout: Layout) -> set[str]:
+    """The variables that a loop over a layout cannot read from registers."""
+    elements = low.elements
+    kept, declare, elements.missing = dict(elements.kept), elements.declare, set()
+    elements.declare, copies, elements.copies = None, elements.copies, {}
+    view, _ = low.positions(layout)
+    for member in members:
+        for x in _evaluated(member):
+            shape = elements.shape(x)
+            whole = view[len(view) - len(shape) :] if shape else ()
+            if shape and shape != layout.shape[len(view) - len(shape) :]:
+                elements.part(x, view, layout.shape, float32)
+            else:
+                elements.of(x, whole, float32)
+        if isinstance(member, ir.Assign) and not isinstance(member.value, ir.Reduce | ir.Scan):
+            elements.kept[member.name] = Kept(member.name, layout)
+    found, elements.missing = elements.missing, set()
+    elements.kept, elements.declare, elements.copies = kept, declare, copies
+    return found
+
+
+def _evaluated(member: ir.Assign | ir.Store) -> list[ir.Tile]:
+    """The expressions of a statement that are computed at positions."""
+    match member:
+        case ir.Store(pointer, value, mask):
+            found = [pointer, value, mask]
+        case ir.Assign(_, ir.Load(pointer, mask, other)):
+            found = [pointer, mask, other]
+        case ir.Assign(_, ir.Reduce(_, x, _) | ir.Scan(_, x, _)):
+            found = [x]
+        case ir.Assign(_, value):
+            found = [value]
+    return [x for x in found if x is not None]

@@ -1,0 +1,425 @@
+"""Kernels that are a convolution with little more: what a library that has convolutions could do in their place.
+
+Such a kernel multiplies two matrices of which one has lines that overlap (`transform/laid.py`): windows of an input
+whose padding and strides are in memory already. So there is neither here, and an axis of the input may be longer than
+it is far to the next one. Gradients for an input have the form of a convolution, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ...ir import tile as ir
+from ...ir.dtype import DType, float32
+from .adding import Added
+from .sums import Other, Sums, Terms, need
+
+MOST_AXES = 3
+
+
+class Lying(NamedTuple):
+    """A tensor in memory: which argument of the kernel, where its first element is in it, how far it is to the next
+    image, channel, along each axis, and to the tensor of the next part. The kernel touches so many elements."""
+
+    argument: int
+    dtype: DType
+    first: int
+    steps: tuple[int, ...]
+    apart: int
+    elements: int
+
+
+class Convolution(NamedTuple):
+    """y[n, o, q] = sum of x[n, c, q + t * dilation] * w[o, t, c], then perhaps a bias for each o is added, and what is
+    negative 0; or w from x and y, summed over n and q. `w` has no gaps. So for each of some `parts`."""
+
+    of_weights: bool
+    images: int
+    channels: int
+    outputs: int
+    windows: tuple[int, ...]
+    taps: tuple[int, ...]
+    dilation: tuple[int, ...]
+    parts: int
+    x: Lying
+    w: Lying
+    y: Lying
+    bias: int = -1
+    """The argument with the bias."""
+    relu: bool = False
+    precision: str = "highest"
+
+    @property
+    def operations(self) -> float:
+        return 2.0 * self.parts * self.images * self.channels * self.outputs * math.prod((*self.windows, *self.taps))
+
+    @property
+    def made(self) -> Lying:
+        return self.w if self.of_weights else self.y
+
+    @property
+    def given(self) -> tuple[Lying, Lying]:
+        return (self.x, self.y) if self.of_weights else (self.x, self.w)
+
+    @property
+    def results(self) -> int:
+        if self.of_weights:
+            return self.parts * self.outputs * self.channels * math.prod(self.taps)
+        return self.y.elements
+
+    def elements(self) -> dict[int, int]:
+        """How many each argument has."""
+        found = {lying.argument: lying.elements for lying in (self.x, self.w, self.y)}
+        return found if self.bias < 0 else {**found, self.bias: self.outputs}
+
+    def whole(self, added: Added) -> Convolution | None:
+        """The gradient for weights of which the parts are pieces that are added up."""
+        consecutive = (self.x.apart, self.y.apart, self.w.apart) == (self.x.steps[0], self.y.steps[0], added.elements)
+        if not (self.of_weights and added.pieces == self.parts > 1 and consecutive):
+            return None
+        windows = (*self.windows[:-1], self.windows[-1] * self.parts)
+        w = self.w._replace(dtype=added.dtype, apart=0)
+        x, y = (t._replace(steps=(t.steps[0] * self.parts, *t.steps[1:]), apart=0) for t in (self.x, self.y))
+        return self._replace(windows=windows, parts=1, x=x, w=w, y=y)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether a position of x is in two rows, or images, which padding between them makes so."""
+        outer = (self.x.steps[0] if self.images > 1 else None, *self.x.steps[2:])
+        inner = zip(outer, self.x.steps[2:], self.extents, strict=False)
+        return any(apart is not None and step * extent > apart for apart, step, extent in inner)
+
+    @property
+    def rows(self) -> list[int]:
+        """Where x begins for each row of weights, of which each is a sum over lines of its own: x has an axis for all
+        taps but those of a line then, of rows that overlap."""
+        found = [0]
+        outer = zip(self.taps[:-1], self.x.steps[2:-1], strict=True) if self.of_weights else ()
+        for taps, step in outer:
+            found = [first + tap * step for first in found for tap in range(taps)]
+        return found
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Of the axes of x."""
+        return tuple([q + (t - 1) * d for q, t, d in zip(self.windows, self.taps, self.dilation, strict=True)])
+
+    def __str__(self) -> str:
+        more = (" + bias" if self.bias >= 0 else "") + (", relu" if self.relu else "")
+        sides, taps = ("x".join(map(str, n)) for n in (self.extents, self.taps))
+        what = "weights of " if self.of_weights else ""
+        parts = f"{self.parts} x " if self.parts > 1 else ""
+        size = f"{self.images} x {self.channels} x {sides}, {self.outputs} x {taps}"
+        return f"{parts}{what}{size} {self.x.dtype}{more}"
+
+
+class Digit(NamedTuple):
+    """`of // divisor % modulus`; without the remainder if the modulus is 0."""
+
+    of: ir.Tile
+    divisor: int = 1
+    modulus: int = 0
+
+
+class Moves(NamedTuple):
+    """By how much the left operand, the right one and the result go on with an index that has so many values."""
+
+    operands: tuple[int, int]
+    out: int
+    extent: int
+
+
+ONE = Digit(ir.Literal(1))
+
+
+def convolution_of(kernel: ir.Kernel, extents: Sequence[int]) -> Convolution | None:
+    """What the kernel computes when its grid has these extents, if that is a convolution.
+
+    >>> from ...ir.tile_parser import parse
+    >>> kernel = parse('''
+    ... def line_product(w: "*bf16", x: "*bf16", y: "*bf16"):
+    ...     i = tl.program_id(0) * 64 + tl.arange(0, 64)
+    ...     o = tl.program_id(1) * 16 + tl.arange(0, 16)
+    ...     acc = tl.zeros([16, 64], tl.float32)
+    ...     for k in range(3):
+    ...         ks = tl.arange(0, 64)
+    ...         mask = ks < 48
+    ...         ws = tl.load(w + ((o * 144 + k * 48)[:, None] + ks[None, :]), mask=mask[None, :], other=0.0)
+    ...         xs = tl.load(x + ((i * 16 + k * 128)[None, :] + ks[:, None]), mask=mask[:, None], other=0.0)
+    ...         acc = tl.dot(ws, xs, acc)
+    ...     row = i // 8 % 8
+    ...     at = i % 8
+    ...     place = (i // 64 * 1152 + row * 6 + at)[None, :] + (o * 36)[:, None]
+    ...     tl.store(y + place, acc.to(tl.bfloat16), mask=((row < 6) & (at < 6))[None, :])
+    ... ''')
+    >>> print(convolution_of(kernel, (5, 2)))
+    5 x 16 x 8x8, 32 x 3x3 bf16
+    """
+    try:
+        return _Finder(kernel, extents).found()
+    except Other:
+        return None
+
+
+class _Finder(Sums):
+    """Where operands and result are is a sum: of a free index of each operand, the one that is summed over, those of
+    loops and those of the grid, each times a number. What is in `firsts` has not been understood yet."""
+
+    def __init__(self, kernel: ir.Kernel, extents: Sequence[int]) -> None:
+        super().__init__(kernel, extents)
+        x, y, pointer = self.operand(self.dot.x), self.operand(self.dot.y), self.store.pointer
+        self.operands = x, y
+        (rows, self.depth), columns = x.shape, y.shape[1]
+        self.tile = rows, columns
+        self.free, self.deep = (x.steps[0], y.steps[1]), (x.steps[1], y.steps[0])
+        made = self.definitions.types.of(pointer)
+        target = self.definitions.parameter(pointer)
+        need(target is not None and made.shape == self.tile and made.dtype in (x.dtype, float32))
+        self.target, self.dtype = str(target), made.dtype
+        self.out = self._even(pointer, -2), self._even(pointer, -1)
+        self.firsts = [self._sum(p) for p in (x.pointer, y.pointer, pointer)]
+        self.starts = [first.pop(ONE, 0) for first in self.firsts]
+        need(min(self.starts) >= 0)
+        self.touched = [
+            1 + start + (tile - 1) * free + (self.depth - 1) * deep
+            for start, tile, free, deep in zip(self.starts, self.tile, self.free, self.deep, strict=False)
+        ]
+        self.totals, self.counted = self._tiles()
+        self.run = self._run()
+        self.grid = self._grid()
+        self.bounds, self.limits = self._stored()
+
+    def found(self) -> Convolution:
+        digits = {d: n for d, n in self.firsts[2].items() if d.divisor > 1 or d.modulus}
+        made = self._of_windows(digits) if digits else self._of_weights()
+        need(max(made.taps) > 1 and not any(self.firsts) and not self.grid and not self.limits)
+        read = {x.argument for x in made.given} | ({made.bias} if made.bias >= 0 else set())
+        self.check_places(read, self.target)
+        return made
+
+    # --- the form of the kernel ----------------------------------------------------------------
+
+    def _sum(self, x: ir.Tile) -> dict[Digit, int]:
+        found: dict[Digit, int] = {}
+        for term, factor in self.first(x).items():
+            digit = self._digit(term)
+            found[digit] = found.get(digit, 0) + factor
+        return found
+
+    def _digit(self, x: ir.Tile) -> Digit:
+        x = self.definitions.resolved(x)
+        match x:
+            case ir.Cast(y) | ir.Expand(y) | ir.BroadcastTo(y):
+                return self._digit(y)
+            case ir.Apply("floordiv" | "mod" as fn, (y, ir.Literal(int(by)))) if by > 0:
+                found = self._digit(y)
+                if not found.modulus:
+                    return Digit(found.of, found.divisor * by) if fn == "floordiv" else found._replace(modulus=by)
+        return Digit(x)
+
+    def _even(self, x: ir.Tile, axis: int) -> int:
+        """By how much a sum grows along an axis, but for terms that do so unevenly."""
+        step = self.definitions.step(x, axis)
+        if step is not None:
+            return step
+        x = self.definitions.resolved(x)
+        match x:
+            case ir.Apply("add", args):
+                return sum(self._even(y, axis) for y in args)
+            case ir.Cast(y) | ir.BroadcastTo(y):
+                return self._even(y, axis)
+            case ir.Expand(y, axes):
+                at = len(self.definitions.types.of(x).shape) + axis
+                return self._even(y, axis + sum(1 for a in axes if a > at))
+        return 0
+
+    def _moves(self, digit: Digit, extent: int) -> Moves:
+        """What an index does, which is then understood."""
+        x, y, out = (first.pop(digit, 0) for first in self.firsts)
+        for n, step in enumerate((x, y)):
+            need(step >= 0)
+            self.touched[n] += (extent - 1) * step
+        return Moves((x, y), out, extent)
+
+    def _tiles(self) -> tuple[list[int], list[Terms]]:
+        """How many elements the free axes have in all tiles, and what they are counted by."""
+        totals, counted = list(self.tile), [Terms(), Terms()]
+        for n, extent in enumerate(self.extents):
+            id = ir.ProgramId(n)
+            moves = [first.get(Digit(id), 0) for first in self.firsts]
+            for axis, tile in enumerate(self.tile):
+                wanted = [0, 0, self.out[axis] * tile]
+                wanted[axis] = self.free[axis] * tile
+                if not counted[axis] and moves == wanted and any(moves):
+                    self._moves(Digit(id), extent)
+                    totals[axis], counted[axis] = tile * extent, {id: tile}
+                    break
+        return totals, counted
+
+    def _run(self) -> int:
+        """How much is summed by the innermost loop, which the tile is for."""
+        run, counted = self.depth, Terms()
+        match self.loops[-1:]:
+            case [ir.For(name, ir.Literal(0), ir.Literal(int(stop)), ir.Literal(int(step)))] if step == run > 1:
+                self.loops = self.loops[:-1]
+                run = -(-stop // step) * step
+                moves = self._moves(Digit(ir.Name(name)), run - step + 1)
+                need(moves.operands == self.deep and not moves.out)
+                counted = {ir.Name(name): 1}
+        for operand, axis in zip(self.operands, (1, 0), strict=True):
+            bound = operand.bounds[axis]
+            need(bound is None or self.first(bound.at) == counted)
+            run = run if bound is None else min(run, bound.extent)
+        return run
+
+    def _grid(self) -> list[Moves]:
+        """The other indices of the grid."""
+        found = []
+        for n, extent in enumerate(self.extents):
+            digits = {d for first in self.firsts for d in first if d.of == ir.ProgramId(n)}
+            if any(ir.ProgramId(n) in counted for counted in self.counted):
+                need(not digits)
+                continue
+            covered = 1
+            for digit in sorted(digits, key=lambda d: d.divisor):
+                need(digit.divisor == covered)
+                each = digit.modulus or -(-extent // covered)
+                covered *= each
+                found.append(self._moves(digit, each))
+            need(covered == extent)
+        return found
+
+    def _stored(self) -> tuple[list[int], dict[Digit, int]]:
+        """How far free axes go, and digits of their indices."""
+        bounds, limits = list(self.totals), dict[Digit, int]()
+        for index, extent in self.definitions.comparisons(self.store.mask) if self.store.mask is not None else ():
+            need(extent >= 0)
+            digit = self._digit(index)
+            if digit.divisor > 1 or digit.modulus:
+                limits[digit] = min(extent, limits.get(digit, extent))
+            else:
+                axis = self._axis(digit.of)
+                bounds[axis] = min(bounds[axis], extent)
+        for axis, operand in enumerate(self.operands):
+            bound = operand.bounds[axis]
+            need(bound is None or (self.first(bound.at) == self.counted[axis] and bound.extent >= bounds[axis]))
+        return bounds, limits
+
+    def _axis(self, index: ir.Tile) -> int:
+        """Of which free axis this is the index."""
+        need(self.definitions.step(index, -1) == 1)
+        shape, first = self.definitions.types.of(index).shape, self.first(index)
+        fits = [n for n in (0, 1) if first == self.counted[n] and shape == self.tile[n : n + 1]]
+        need(len(fits) == 1)
+        return fits[0]
+
+    # --- what it computes ----------------------------------------------------------------------
+
+    def _of_windows(self, digits: Mapping[Digit, int]) -> Convolution:
+        """The result lies by digits of the index of a window: which image, which row, which place in it."""
+        axes = {self._axis(d.of) for d in digits}
+        need(len(axes) == 1 and self.deep == (1, 1))
+        (across,) = axes
+        of_w = 1 - across
+        channels, outputs = self.free[across], self.bounds[of_w]
+        need(not self.out[across] and channels > 0 and self.run % channels == 0)
+        places = sorted(digits, key=lambda d: -d.divisor)
+        moves = {d: self.firsts[2].pop(d) for d in places}
+        loops = [self._loop(loop) for loop in self.loops]
+        inside = all(m.operands[across] < places[0].divisor * channels for m in loops)
+        rows = places[1:] if inside else places
+        periods = [self.bounds[across], *[d.divisor for d in places]]
+        counts = [outer // d.divisor for d, outer in zip(places, periods, strict=False)]
+        need(places[-1].divisor == 1 and not places[0].modulus and 1 <= len(rows) <= MOST_AXES)
+        need(all(d.divisor * n == outer for d, n, outer in zip(places, counts, periods, strict=False)))
+        need(all(d.modulus == n for d, n in zip(places[1:], counts[1:], strict=True)))
+        images = counts[0] if inside else 1
+        need(not (inside and places[0] in self.limits))
+        windows = tuple([min(n, self.limits.pop(d, n)) for d, n in zip(places, counts, strict=True)][-len(rows) :])
+        taps, dilation = self._taps([d.divisor * channels for d in rows], loops, across)
+        parts, apart = self._parts(self.free[of_w] * outputs, self.free[of_w] * outputs, of_w)
+        bias, relu = self.rest(of_w - 2, self.counted[of_w], outputs, self.dtype)
+        lines = periods[1] * channels if inside else self.bounds[across] * channels
+        x = self._lying(across, (lines, 1, *[d.divisor * channels for d in rows]), apart[across])
+        w = self._lying(of_w, (), apart[of_w])
+        steps = (moves[places[0]] if inside else 0, self.out[of_w], *[moves[d] for d in rows])
+        y = self._made(steps, (images, outputs, *windows), apart[2], parts)
+        shape = (images, channels, outputs, windows, taps, dilation)
+        return Convolution(False, *shape, parts, x, w, y, bias, relu, self._precision())
+
+    def _loop(self, loop: ir.For) -> Moves:
+        match loop:
+            case ir.For(name, ir.Literal(0), ir.Literal(int(stop)), ir.Literal(1)):
+                found = self._moves(Digit(ir.Name(name)), stop)
+                need(not found.out and all(found.operands))
+                return found
+        raise Other
+
+    def _taps(self, steps: Sequence[int], loops: Sequence[Moves], across: int) -> tuple[tuple[int, ...], ...]:
+        """Taps along each axis, on which an operand goes on by `steps`, and how far apart they are. Weights are read in
+        their order."""
+        channels, last = steps[-1], len(steps)
+        taps, dilation, inner = [1] * last, [1] * last, self.run
+        for loop in reversed(loops):
+            move = loop.operands[across]
+            axis = next((n for n, step in enumerate(steps) if move % step == 0), last)
+            need(axis < last and loop.operands[1 - across] == inner)
+            taps[axis], dilation[axis], last = loop.extent, move // steps[axis], axis
+            inner *= loop.extent
+        if taps[-1] == 1:
+            taps[-1] = self.run // channels
+        else:
+            need(self.run == channels)
+        need(self.free[1 - across] == inner)
+        return tuple(taps), tuple(dilation)
+
+    def _of_weights(self) -> Convolution:
+        """The result lies by taps, outermost first, and what runs along a row of the input: more taps, and channels."""
+        across = self.out.index(1) if 1 in self.out else 0
+        of_y = 1 - across
+        channels, run, outputs = self.deep[across], self.bounds[across], self.bounds[of_y]
+        need(self.out[across] == 1 == self.free[across] and not self.loops)
+        need(channels > 0 and self.free[of_y] > 0 and self.deep[of_y] > 0 and run % channels == 0)
+        of_taps = sorted([m for m in self.grid if not m.operands[of_y]], key=lambda m: m.out)
+        inner = run
+        for m in of_taps:
+            need(m.out == inner and m.operands[across] > 0)
+            inner *= m.extent
+        need(self.out[of_y] == inner and len(of_taps) < MOST_AXES)
+        self.grid = [m for m in self.grid if m not in of_taps]
+        parts, apart = self._parts(inner * outputs, 0, of_y)
+        need(self.rest(of_y - 2, {}, outputs, self.dtype) == (-1, False))
+        of_taps.reverse()
+        whole = self.run * channels
+        x = self._lying(across, (whole, 1, *[m.operands[across] for m in of_taps], channels), apart[across])
+        whole = self.run * self.deep[of_y]
+        y = self._lying(of_y, (whole, self.free[of_y], *[whole] * len(of_taps), self.deep[of_y]), apart[of_y])
+        w = self._made((), (parts * inner * outputs,), 0, 1)._replace(apart=apart[2])
+        windows = (*[1] * len(of_taps), self.run)
+        taps = (*[m.extent for m in of_taps], run // channels)
+        shape = (1, channels, outputs, windows, taps, (1,) * len(taps))
+        return Convolution(True, *shape, parts, x, w, y, precision=self._precision())
+
+    def _parts(self, out: int, of_weights: int, weights: int) -> tuple[int, tuple[int, int, int]]:
+        """How many sums of their own there are, and how far apart they are."""
+        if not self.grid:
+            return 1, (0, 0, 0)
+        need(len(self.grid) == 1)
+        moves = self.grid.pop()
+        need(all(moves.operands) and moves.out > 0)
+        need(moves.operands[weights] == of_weights if of_weights else moves.out == out)
+        return moves.extent, (*moves.operands, moves.out)
+
+    def _lying(self, operand: int, steps: tuple[int, ...], apart: int) -> Lying:
+        memory = self.operands[operand]
+        place = self.places[memory.parameter]
+        return Lying(place, memory.dtype, self.starts[operand], steps, apart, self.touched[operand])
+
+    def _made(self, steps: tuple[int, ...], extents: tuple[int, ...], apart: int, parts: int) -> Lying:
+        last = sum((n - 1) * step for n, step in zip(extents, steps or (1,), strict=True)) + (parts - 1) * apart
+        return Lying(self.places[self.target], self.dtype, self.starts[2], steps, apart, self.starts[2] + last + 1)
+
+    def _precision(self) -> str:
+        return self.dot.precision if self.operands[0].dtype is float32 else "highest"

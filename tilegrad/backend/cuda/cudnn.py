@@ -1,0 +1,309 @@
+"""Convolutions by cuDNN, called through ctypes: its graph interface, for its older functions want tensors without gaps.
+
+A graph is made of descriptors: tensors with the strides that they have, the convolution, what follows it. The library
+proposes engines for it; a plan is one of them, ready to run.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator, Sequence
+from ctypes import POINTER, byref, c_bool, c_float, c_int, c_int64, c_void_p
+from threading import Lock
+from typing import Any
+
+from ...errors import RuntimeFault
+from ...ir.dtype import bfloat16, float16, float32
+from .convolutions import Convolution, Lying
+from .driver import Driver, LibraryCall, LibraryProblem, OpenLibrary
+
+WORKSPACE = 128 << 20
+"""Bytes at most, for operands in another order and parts of sums."""
+ALIGNED = 16
+"""Bytes of which every tensor begins at a multiple."""
+EVEN = 256
+"""Bytes of which a workspace begins at a multiple."""
+LEAST_AXES = 2
+"""Which the library wants."""
+X, W, Y, BIAS = 1, 2, 3, 4
+"""Names of tensors."""
+
+_CODES = {float32: 0, float16: 2, bfloat16: 9}
+"""`cudnnDataType_t`."""
+_POINTWISE, _CONVOLUTION, _ENGINE, _CONFIGURATION, _HEURISTIC, _PLAN = 0, 1, 2, 3, 4, 5
+_FORWARD, _OF_WEIGHTS, _ELEMENTWISE, _GRAPH, _PACK, _TENSOR = 10, 11, 13, 15, 16, 17
+"""Kinds of descriptors."""
+_HANDLE, _TYPE, _BOOLEAN, _LONG, _FLOAT, _ADDRESS, _MODE, _WAY = 0, 1, 2, 3, 4, 6, 7, 8
+_NAN, _NOTE, _FUNCTION, _THING = 10, 11, 14, 15
+"""Types of attributes."""
+_STORED: dict[int, Any] = {_LONG: c_int64, _FLOAT: c_float, _BOOLEAN: c_bool}
+_STORED |= dict.fromkeys((_HANDLE, _ADDRESS, _THING), c_void_p)
+_CROSS_CORRELATION, _KEEP_NAN, _ADD, _RELU = 1, 1, 0, 100
+_WAYS = (3, 2)
+"""Who proposes engines: what knows most, and what is left if that knows nothing."""
+_TENSOR_CORES, _ROUNDS_INPUTS, _ROUNDS_SUMS, _ANY_ORDER = 0, 1, 2, 4
+"""Notes on engines."""
+
+handle, out = c_void_p, POINTER(c_void_p)
+TABLE: dict[str, tuple[Any, ...]] = {
+    "cudnnCreate": (out,),
+    "cudnnSetStream": (handle, handle),
+    "cudnnBackendCreateDescriptor": (c_int, out),
+    "cudnnBackendDestroyDescriptor": (handle,),
+    "cudnnBackendSetAttribute": (handle, c_int, c_int, c_int64, c_void_p),
+    "cudnnBackendGetAttribute": (handle, c_int, c_int, c_int64, POINTER(c_int64), c_void_p),
+    "cudnnBackendFinalize": (handle,),
+    "cudnnBackendExecute": (handle, handle, handle),
+    "cudnnCreateTensorDescriptor": (out,),
+    "cudnnSetTensorNdDescriptor": (handle, c_int, c_int, c_void_p, c_void_p),
+    "cudnnDestroyTensorDescriptor": (handle,),
+    "cudnnTransformTensor": (handle, *[c_void_p, handle, c_void_p] * 2),
+}
+"""Every function that is used, and what it takes. All return a `cudnnStatus_t`."""
+Attribute = tuple[int, int, Sequence[Any]]
+"""Its name, its type and what it is."""
+
+
+class CuDnn(OpenLibrary):
+    """The library, for the context in which this is made."""
+
+    workspace = WORKSPACE
+
+    def __init__(self, library: Any) -> None:
+        self.library = library
+        for name, arguments in TABLE.items():
+            function = getattr(library, name)
+            function.argtypes, function.restype = arguments, c_int
+        place = c_void_p()
+        self.call("cudnnCreate", byref(place))
+        self.handle = place.value or 0
+        self.lock = Lock()
+        """The stream belongs to the handle: one call at a time."""
+
+    def call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self.library, name)(*arguments)
+        if status:
+            raise RuntimeFault(f"cuDNN: {name} answers {status}: TILEGRAD_LIBRARIES=off does without the library")
+
+    def problem(self, task: Convolution) -> Problem:
+        return Problem(self, task)
+
+
+class Thing:
+    """A descriptor."""
+
+    def __init__(self, dnn: CuDnn, kind: int, *attributes: Attribute) -> None:
+        self.dnn, self.handle = dnn, 0
+        self.needs = [x for _, _, values in attributes for x in values if isinstance(x, Thing)]
+        place = c_void_p()
+        dnn.call("cudnnBackendCreateDescriptor", kind, byref(place))
+        self.handle = place.value or 0
+        for name, type, values in attributes:
+            array = _array(type, [x.handle if isinstance(x, Thing) else x for x in values])
+            dnn.call("cudnnBackendSetAttribute", self.handle, name, type, len(values), array)
+        if attributes:
+            dnn.call("cudnnBackendFinalize", self.handle)
+
+    def get(self, name: int, type: int, most: int) -> list[Any]:
+        """An attribute that has several values."""
+        count, found = c_int64(), _array(type, [0] * most)
+        self.dnn.call("cudnnBackendGetAttribute", self.handle, name, type, most, byref(count), found)
+        return list(found[: min(most, count.value)])
+
+    def parts(self, name: int, kind: int, most: int) -> list[Thing]:
+        """An attribute that is other descriptors."""
+        made = [Thing(self.dnn, kind) for _ in range(most)]
+        count, found = c_int64(), _array(_THING, [x.handle for x in made])
+        self.dnn.call("cudnnBackendGetAttribute", self.handle, name, _THING, most, byref(count), found)
+        return made[: count.value]
+
+    def __del__(self) -> None:
+        if self.handle:
+            self.dnn.library.cudnnBackendDestroyDescriptor(self.handle)
+
+
+class Plain:
+    """The older descriptor of a tensor, for functions that want it."""
+
+    def __init__(self, dnn: CuDnn, type: int, extents: Sequence[int], steps: Sequence[int]) -> None:
+        self.dnn, self.handle, place = dnn, 0, c_void_p()
+        dnn.call("cudnnCreateTensorDescriptor", byref(place))
+        self.handle = place.value or 0
+        sizes = [_array(_TYPE, values) for values in (extents, steps)]
+        dnn.call("cudnnSetTensorNdDescriptor", self.handle, type, len(extents), *sizes)
+
+    def __del__(self) -> None:
+        if self.handle:
+            self.dnn.library.cudnnDestroyTensorDescriptor(self.handle)
+
+
+class Problem(LibraryProblem):
+    """A convolution as the library knows it."""
+
+    def __init__(self, dnn: CuDnn, convolution: Convolution) -> None:
+        self.dnn, self.convolution = dnn, convolution
+        c = _of_a_row(convolution) if convolution.of_weights else convolution
+        more = (1,) * (LEAST_AXES - len(c.windows))
+        self.rank = len(more) + len(c.windows)
+        extents, taps, windows = (*more, *c.extents), (*more, *c.taps), (*more, *c.windows)
+        steps = [c.channels * math.prod(taps[n:]) for n in range(self.rank + 1)]
+        x = self._tensor(X, c.x, (c.images, c.channels, *extents), _steps(c.x, c.images, extents))
+        w = self._tensor(W, c.w, (c.outputs, c.channels, *taps), (steps[0], 1, *steps[1:]))
+        self.row = c.outputs * steps[0]
+        """Elements of the weights, or of a row of them."""
+        each = self.row * c.w.dtype.bytes
+        self.gathered = -(-each * len(convolution.rows) // EVEN) * EVEN if len(convolution.rows) > 1 else 0
+        """Bytes that rows of weights take until all are there."""
+        if self.gathered:
+            shape = (len(convolution.rows), c.outputs, 1, steps[0])
+            lines = (self.row, steps[0], steps[0], 1), (steps[0], steps[0] * shape[0], steps[0], 1)
+            self.apart, self.together = (Plain(dnn, _CODES[c.w.dtype], shape, at) for at in lines)
+        self.shape = (c.images, c.outputs, *windows), _steps(c.y, c.images, windows)
+        y = self._tensor(Y, c.y, *self.shape)
+        even, zeros = (1,) * self.rank, (0,) * self.rank
+        how = ((102, (*more, *c.dilation)), (103, even), (104, zeros), (105, zeros), (106, (self.rank,)))
+        kind = (100, _TYPE, (_CODES[float32],)), (101, _MODE, (_CROSS_CORRELATION,))
+        description = Thing(dnn, _CONVOLUTION, *kind, *[(name, _LONG, values) for name, values in how])
+        following = [] if c.of_weights else [*[_ADD] * (c.bias >= 0), *[_RELU] * c.relu]
+        made = [*[self._between(n) for n in range(len(following))], y]
+        kind_of, first = (_OF_WEIGHTS, 712) if c.of_weights else (_FORWARD, 700)
+        sides = (w, x, y) if c.of_weights else (w, x, made[0])
+        factors = (first, _FLOAT, (1.0,)), (first + 1, _FLOAT, (0.0,)), (first + 2, _THING, (description,))
+        work = Thing(dnn, kind_of, *factors, *[(first + 3 + n, _THING, (side,)) for n, side in enumerate(sides)])
+        pairs = zip(following, made, made[1:], strict=False)
+        steps_of_graph = [work, *[self._follows(*pair) for pair in pairs]]
+        self.graph = Thing(dnn, _GRAPH, (800, _HANDLE, (dnn.handle,)), (801, _THING, steps_of_graph))
+
+    def _follows(self, function: int, x: Thing, y: Thing) -> Thing:
+        """What is done with each sum."""
+        c = self.convolution
+        nans = [(2, _NAN, (_KEEP_NAN,))] if function == _RELU else []
+        kind = Thing(self.dnn, _POINTWISE, (0, _FUNCTION, (function,)), (1, _TYPE, (_CODES[float32],)), *nans)
+        sides = [(750, _THING, (kind,)), (751, _THING, (x,)), (753, _THING, (y,))]
+        if function == _ADD:
+            ones = (1,) * self.rank
+            bias = self._tensor(BIAS, c.y._replace(first=0), (1, c.outputs, *ones), (c.outputs, 1, *ones))
+            sides.append((752, _THING, (bias,)))
+        return Thing(self.dnn, _ELEMENTWISE, *sides)
+
+    def _tensor(self, name: int, lying: Lying, extents: Sequence[int], steps: Sequence[int]) -> Thing:
+        evenly = math.gcd(ALIGNED, lying.first * lying.dtype.bytes, lying.apart * lying.dtype.bytes)
+        numbers = ((902, _LONG, extents), (903, _LONG, steps), (906, _LONG, (name,)), (900, _LONG, (evenly,)))
+        return Thing(self.dnn, _TENSOR, (901, _TYPE, (_CODES[lying.dtype],)), *numbers)
+
+    def _between(self, number: int) -> Thing:
+        """A tensor that is never in memory."""
+        numbers = ((902, _LONG, self.shape[0]), (903, _LONG, self.shape[1]), (906, _LONG, (BIAS + 1 + number,)))
+        more = (900, _LONG, (ALIGNED,)), (907, _BOOLEAN, (True,))
+        return Thing(self.dnn, _TENSOR, (901, _TYPE, (_CODES[float32],)), *numbers, *more)
+
+    def _configurations(self, most: int) -> Iterator[tuple[int, int, Thing]]:
+        """What the library proposes, with who does so."""
+        for way in _WAYS:
+            try:
+                proposer = Thing(self.dnn, _HEURISTIC, (200, _WAY, (way,)), (201, _THING, (self.graph,)))
+                found = proposer.parts(202, _CONFIGURATION, most)
+            except RuntimeFault:  # it knows nothing
+                continue
+            for n, configuration in enumerate(found):
+                yield way, n, configuration
+
+    def _plan(self, configuration: Thing) -> Thing:
+        return Thing(self.dnn, _PLAN, (400, _HANDLE, (self.dnn.handle,)), (401, _THING, (configuration,)))
+
+    def algorithms(self, most: int) -> list[bytes]:
+        """What the library would try first of what gives the same in each run, in the arithmetic that is asked for."""
+        found: list[bytes] = []
+        if self.convolution.x.dtype is float16:  # on an H200 sums of two shapes were wrong, though not when compared
+            return found
+        for way, n, configuration in self._configurations(most):
+            try:
+                (engine,) = configuration.parts(300, _ENGINE, 1)
+                notes, (which,) = set(engine.get(1303, _NOTE, 32)), engine.get(1301, _LONG, 1)
+                if notes & self._unwanted() or len(found) == most:
+                    continue
+                (workspace,) = self._plan(configuration).get(402, _LONG, 1)
+            except RuntimeFault:  # it cannot do that after all
+                continue
+            if workspace + self.gathered <= WORKSPACE:
+                found.append(struct.pack("<5q", way, most, n, which, workspace))
+        return found
+
+    def _unwanted(self) -> set[int]:
+        c = self.convolution
+        exact = c.x.dtype is float32 and c.precision == "highest"
+        return {_ROUNDS_INPUTS, _ROUNDS_SUMS, _ANY_ORDER} | ({_TENSOR_CORES} if exact else set())
+
+    def call(self, name: str, algorithm: bytes, arguments: int) -> ConvolutionCall:
+        way, most, number, which, workspace = struct.unpack("<5q", algorithm)
+        for found, n, configuration in self._configurations(most):
+            if (found, n) == (way, number):
+                (engine,) = configuration.parts(300, _ENGINE, 1)
+                if engine.get(1301, _LONG, 1) == [which]:
+                    return ConvolutionCall(name, self, self._plan(configuration), workspace, arguments)
+        raise RuntimeFault("cuDNN: other engines than before: TILEGRAD_LIBRARIES=off does without the library")
+
+
+class ConvolutionCall(LibraryCall):
+    """A convolution by the library in place of a kernel; `slots` are the addresses of the kernel's arguments, and then
+    of the workspace."""
+
+    def __init__(self, name: str, problem: Problem, plan: Thing, workspace: int, arguments: int) -> None:
+        self.name = f"{name} by cuDNN"
+        self.problem, self.plan, self.workspace = problem, plan, workspace + problem.gathered
+        self.one, self.zero = byref(c_float(1.0)), byref(c_float(0.0))
+        self.slots = memoryview(bytearray(8 * (arguments + 1))).cast("Q")
+        self.packs: list[tuple[tuple[int, ...], Thing]] = []
+        """For each execution where everything is, as the library was told last."""
+
+    def start(self, driver: Driver, stream: int) -> None:
+        problem, dnn, c = self.problem, self.problem.dnn, self.problem.convolution
+        rows = len(c.rows)
+        with dnn.lock:
+            dnn.call("cudnnSetStream", dnn.handle, stream)
+            for n, pack in enumerate(self._told(c.rows)):
+                dnn.call("cudnnBackendExecute", dnn.handle, self.plan.handle, pack.handle)
+                if problem.gathered and n % rows == rows - 1:
+                    given, made = (problem.apart.handle, self.slots[-1]), self._at(c.w, n // rows)
+                    to = (problem.together.handle, made)
+                    dnn.call("cudnnTransformTensor", dnn.handle, self.one, *given, self.zero, *to)
+
+    def _at(self, lying: Lying, part: int, more: int = 0) -> int:
+        return self.slots[lying.argument] + (lying.first + part * lying.apart + more) * lying.dtype.bytes
+
+    def _told(self, rows: Sequence[int]) -> Iterator[Thing]:
+        """Where everything is, for each row of weights of each part."""
+        c, slots, gathered = self.problem.convolution, self.slots, self.problem.gathered
+        bias = (slots[c.bias],) if c.bias >= 0 else ()
+        names, each = (X, W, Y, BIAS)[: 3 + len(bias)], self.problem.row * c.w.dtype.bytes
+        for n, (part, row) in enumerate((part, row) for part in range(c.parts) for row in range(len(rows))):
+            w = slots[-1] + row * each if gathered else self._at(c.w, part)
+            places = (self._at(c.x, part, rows[row]), w, self._at(c.y, part), *bias, slots[-1] + gathered)
+            if len(self.packs) == n:
+                self.packs.append(((), self.plan))
+            if self.packs[n][0] != places:
+                told = (1000, _LONG, names), (1001, _ADDRESS, places[:-1]), (1003, _ADDRESS, places[-1:])
+                self.packs[n] = places, Thing(self.problem.dnn, _PACK, *told)
+            yield self.packs[n][1]
+
+
+def _of_a_row(c: Convolution) -> Convolution:
+    """For the first row of weights, which have to be without gaps: then no rows overlap."""
+    x, y = (t._replace(steps=(*t.steps[:2], t.steps[-1])) for t in (c.x, c.y))
+    x = x._replace(apart=math.gcd(x.apart, *c.rows))  # as far as that divides, tensors are aligned
+    if len(c.rows) > 1:
+        c = c._replace(w=c.w._replace(first=0, apart=c.outputs * c.channels * c.taps[-1]))
+    return c._replace(windows=c.windows[-1:], taps=c.taps[-1:], dilation=c.dilation[-1:], x=x, y=y)
+
+
+def _steps(lying: Lying, images: int, extents: Sequence[int]) -> tuple[int, ...]:
+    """How far it is to the next image, if there is one, channel and along each axis, of which the first may have one
+    element alone."""
+    image, channel, *axes = lying.steps
+    whole = extents[-len(axes)] * axes[0]
+    return (image if images > 1 else whole, channel, *[whole] * (len(extents) - len(axes)), *axes)
+
+
+def _array(type: int, values: Sequence[Any]) -> Any:
+    return (_STORED.get(type, c_int) * len(values))(*values)

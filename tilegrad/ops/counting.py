@@ -1,0 +1,74 @@
+"""How often each number is there: many instances count for themselves, and what they have is added up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from ..ir.dtype import int32
+from ..ir.graph import TensorType, Value
+from .opaque import Opaque
+
+if TYPE_CHECKING:
+    from .tile_code import TileCode
+
+BLOCK = 1024
+
+
+@final
+class Counts(Opaque):
+    """For each part of a list of int32 numbers how often each of 0, 1, ... is there.
+
+    >>> from ..ir.graph import Input
+    >>> Counts(Input(TensorType(int32, (4,))), 3, 2).reference(np.array([0, 2, 2, 1])).sum(0).tolist()
+    [1, 1, 2]
+    """
+
+    differentiable = False
+    numbers: Value
+    most: int
+    """Numbers are less than that, and not negative."""
+    parts: int
+
+    def infer(self) -> TensorType:
+        return self.numbers.type.with_dtype(int32).with_shape((self.parts, self.most))
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (None,)
+
+    @property
+    def length(self) -> int:
+        """Of a part, about: whole blocks."""
+        (count,) = self.numbers.shape
+        assert isinstance(count, int)
+        return -(-count // (self.parts * BLOCK)) * BLOCK
+
+    def reference(self, numbers: Any) -> Any:
+        starts = [n * self.length for n in range(self.parts)]
+        parts = [numbers[start : start + self.length] for start in starts]
+        return np.stack([np.bincount(part, minlength=self.most) for part in parts]).astype(np.int32)
+
+    def kernel(self) -> TileCode:
+        from .tile_code import Tiles, filled, tile_code
+
+        words = {"BLOCK": BLOCK, "LENGTH": self.length, "COUNT": self.numbers.shape[0], "MOST": self.most}
+        text = filled(COUNTS, {}, words)
+        return tile_code(text, {"numbers": self.numbers.type}, self.type, (Tiles(self.parts, 1),))
+
+
+COUNTS = """
+@tg.kernel
+def counts(PARAMETERS):
+    # Whole numbers: whichever is added first, the sum is the same.
+    part = tl.program_id(0).to(tl.int64)
+    own = part * MOST
+    for first in range(0, MOST, BLOCK):
+        number = first + tl.arange(0, BLOCK)
+        tl.store(out + (own + number), tl.zeros((BLOCK,), dtype=tl.int32), mask=number < MOST)
+    for begin in range(part * LENGTH, tl.minimum((part + 1) * LENGTH, (COUNT).to(tl.int64)), BLOCK):
+        place = begin + tl.arange(0, BLOCK)
+        met = tl.load(numbers + place, mask=place < COUNT, other=0)
+        tl.atomic_add(out + (own + met), 1, mask=place < COUNT)
+"""

@@ -1,0 +1,212 @@
+"""Tiles of a convolution that are not even enough to be transformed, and results that know of them.
+
+What a transformed tile gives is exact in units of its largest element. That is as exact as a sum of float32 products
+where the elements of a tile are of a size. Where they are not, and where some are infinite, NaN or near the ends of
+the range, results are summed directly, product by product:
+
+    OddTiles   which tiles these are, from the sums of magnitudes at each position, and of the weights
+    Restored   results of all tiles: transformed back (`transformed.py`), or summed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product as pairs
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from ..errors import GradientError, ShapeError
+from ..ir.dtype import int32
+from ..ir.graph import TensorType, Value
+from ..ir.size import product
+from .opaque import Opaque
+from .transformed import BLOCK, Matrix, Places, lines_of, transformed_by, view_of
+
+if TYPE_CHECKING:
+    from .tile_code import TileCode
+
+UNEVEN = 128.0
+"""How many times as much as the sum of magnitudes under a window that of all of its tile may be. Windows of nothing but
+zeros do not count."""
+LARGE, SMALL = 2.0**50, 2.0**-50
+"""Sums of magnitudes above or below which products and transforms might leave the range of float32."""
+
+TILES = 8
+"""Of an instance of `odd_tiles`: it keeps several numbers of each of their elements."""
+
+FLAGS = """
+@tg.kernel
+def odd_tiles(PARAMETERS):
+    square = tl.minimum(tl.program_id(0) * BLOCK, LAST) + tl.arange(0, BLOCK)
+    given = sums + (GIVEN)
+    weights = tl.load(weight)
+    usual = (weights <= LARGE) & ((weights >= SMALL) | (weights == 0.0))
+    LINES
+    even = usual & (total <= LARGE) & ((total >= SMALL) | (total == 0.0)) & (least * UNEVEN >= total)
+    tl.store(out + square, tl.where(even, 0, 1))
+"""
+
+RESTORED = """
+@tg.kernel
+def restored(PARAMETERS):
+    lane = tl.minimum(tl.program_id(0) * BLOCK, LAST) + tl.arange(0, BLOCK)
+    square = tl.program_id(1).to(tl.int64)
+    made = MADE + lane * STORED
+    if tl.load(odd + square) == 0:
+        given = GIVEN + lane * READ
+        LINES
+    else:
+        place = tl.arange(0, COUNT)
+        begin = BEGIN + (place // SIDE) * ROW + (place % SIDE) * COLUMN
+        total = tl.zeros((COUNT, BLOCK), DTYPE)
+        for n in range(0, TERMS):
+            at = (n % AREA) // TAPS * ROW + n % TAPS * COLUMN + n // AREA
+            elements = tl.load(lying + (begin + at))
+            total += elements[:, None] * tl.load(w + (WEIGHTS + lane * TERMS + n))[None, :]
+        results = (place // SIDE) * MADE_ROW + (place % SIDE) * MADE_COLUMN
+        tl.store(out + (results[:, None] + made[None, :]), total)
+"""
+
+
+@final
+class OddTiles(Opaque):
+    """1 for tiles that are odd, else 0.
+
+    `sums` (groups, images, rows, columns) are those of magnitudes, `weight` is that of all weights; `squares` are
+    (groups, images, tiles, tiles) of `side` elements, with windows of `taps`.
+    """
+
+    differentiable = False
+    sums: Value
+    weight: Value
+    squares: tuple[int, ...]
+    given: Places
+    side: int
+    taps: int
+
+    def infer(self) -> TensorType:
+        return self.sums.type.with_shape(self.squares).with_dtype(int32)
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        raise GradientError("odd_tiles: there is no slope")
+
+    def reference(self, sums: Any, weight: Any) -> Any:
+        tiles = view_of(np.ascontiguousarray(sums), self.given, (*self.squares, self.side, self.side, 1))[..., 0]
+        windows = np.lib.stride_tricks.sliding_window_view(tiles, (self.taps, self.taps), (-2, -1)).sum((-2, -1))
+        total = tiles.sum((-2, -1))
+        least = np.where(windows > 0, windows, total[..., None, None]).min((-2, -1))
+        even = (total <= LARGE) & ((total >= SMALL) | (total == 0)) & (least * UNEVEN >= total)
+        even = even & (weight <= LARGE) & ((weight >= SMALL) | (weight == 0))
+        return (~even).astype(np.int32)
+
+    def kernel(self) -> TileCode:
+        from .tile_code import Tiles, filled, offset, tile_code, where_is
+
+        count = product(self.squares)
+        assert isinstance(count, int)
+        block = min(TILES, count)
+        given = offset(where_is("square", self.squares), self.given.squares, "square * 0")
+        limits = {"LARGE": LARGE, "SMALL": SMALL, "UNEVEN": UNEVEN}
+        words = {"BLOCK": block, "LAST": count - block, "GIVEN": given, **limits}
+        text = filled(FLAGS, {"LINES": "\n".join(self._lines())}, words)
+        types = {"sums": self.sums.type, "weight": self.weight.type}
+        return tile_code(text, types, self.type, (Tiles(count, block),))
+
+    def _lines(self) -> list[str]:
+        """`total` of all elements of a tile, and `least`, that of a window that has least, though not nothing."""
+        side, taps = self.side, self.taps
+        first = range(side - taps + 1)
+        lines = [
+            f"m{i}_{j} = tl.load(given + {i * self.given.row + j * self.given.column})"
+            for i, j in pairs(range(side), repeat=2)
+        ]
+        for i in range(side):
+            lines += [f"h{i}_{q} = " + " + ".join(f"m{i}_{q + t}" for t in range(taps)) for q in first]
+            lines.append(f"h{i} = " + " + ".join(f"m{i}_{j}" for j in range(side)))
+        lines += ["total = " + " + ".join(f"h{i}" for i in range(side)), "least = total"]
+        for p, q in pairs(first, repeat=2):
+            lines.append(f"s{p}_{q} = " + " + ".join(f"h{p + t}_{q}" for t in range(taps)))
+            lines.append(f"least = tl.minimum(least, tl.where(s{p}_{q} > 0.0, s{p}_{q}, total))")
+        return lines
+
+    def __str__(self) -> str:
+        return "odd_tiles"
+
+
+@final
+class Restored(Opaque):
+    """Squares of products, transformed back; where a tile is `odd`, sums of elements times weights.
+
+    `x`, `matrix`, `squares`, `lanes`, `given`, `made` and `shape_made` are those of `Transformed`; `lying` has the
+    elements, channels last, `begins` where those of a tile are, `w` is (groups, outputs, channels, taps, taps).
+    """
+
+    differentiable = False
+    x: Value
+    odd: Value
+    lying: Value
+    w: Value
+    matrix: Matrix
+    squares: tuple[int, ...]
+    lanes: int
+    given: Places
+    made: Places
+    begins: Places
+    shape_made: tuple[int, ...]
+    taps: int
+
+    def infer(self) -> TensorType:
+        if self.w.type.count != self.squares[0] * self.lanes * self._terms():
+            raise ShapeError(f"restored: {self.w.type.count} weights for {self.lanes} outputs of {self._terms()}")
+        return self.x.type.with_shape(self.shape_made)
+
+    def _terms(self) -> int:
+        channels = self.lying.shape[-1]
+        assert isinstance(channels, int)
+        return channels * self.taps**2
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        raise GradientError("restored: gradients are taken before convolutions are transformed")
+
+    def reference(self, x: Any, odd: Any, lying: Any, w: Any) -> Any:
+        rows, side = len(self.matrix), len(self.matrix[0])
+        made = transformed_by(self.matrix, view_of(x, self.given, (*self.squares, side, side, self.lanes)))
+        elements = view_of(lying, self.begins, (*self.squares, side, side, lying.shape[-1]))
+        weights = w.reshape(self.squares[0], self.lanes, -1, self.taps, self.taps)
+        windows = np.lib.stride_tricks.sliding_window_view(elements, (self.taps, self.taps), (-3, -2))
+        for at in zip(*np.nonzero(odd), strict=True):
+            made[at] = np.einsum("abcij,lcij->abl", windows[at], weights[at[0]])
+        out = np.zeros(self.shape_made, x.dtype)
+        view_of(out, self.made, (*self.squares, rows, rows, self.lanes))[...] = made
+        return out
+
+    def kernel(self) -> TileCode:
+        from .tile_code import Tiles, filled, offset, tile_code, where_is
+
+        where, block = where_is("square", self.squares), min(BLOCK, self.lanes)
+        side, begins = len(self.matrix), self.begins
+        places = {
+            "GIVEN": offset(where, self.given.squares, "square * 0"),
+            "MADE": offset(where, self.made.squares, "square * 0"),
+            "BEGIN": offset(where, begins.squares, "square * 0"),
+            "WEIGHTS": f"({where[0]}) * {self.lanes * self._terms()}",
+        }
+        steps = {
+            "READ": self.given.lane,
+            "STORED": self.made.lane,
+            "ROW": begins.row,
+            "COLUMN": begins.column,
+            "MADE_ROW": self.made.row,
+            "MADE_COLUMN": self.made.column,
+        }
+        counts = {"COUNT": side * side, "SIDE": side, "TAPS": self.taps, "AREA": self.taps**2, "TERMS": self._terms()}
+        lanes = {"BLOCK": block, "LAST": self.lanes - block, "DTYPE": f"tl.{self.x.dtype}"}
+        words = {**places, **steps, **counts, **lanes}
+        text = filled(RESTORED, {"LINES": "\n".join(lines_of(self.matrix, self.given, self.made))}, words)
+        types = {"x": self.x.type, "odd": self.odd.type, "lying": self.lying.type, "w": self.w.type}
+        grid = (Tiles(self.lanes, block), Tiles(product(self.squares), 1))
+        return tile_code(text, types, self.type, grid)
+
+    def __str__(self) -> str:
+        return f"restored[{len(self.matrix[0])} to {len(self.matrix)}]"

@@ -1,0 +1,132 @@
+"""Sums (products, extremes) over ranges of a list, with the sums of its blocks at hand: no range takes long.
+
+A range is some entries before the first whole block, whole blocks, and some entries behind the last; of the blocks the
+same is said one level higher. What is combined, and in which order, follows from the range alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from ..ir.functions import identity
+from ..ir.graph import TensorType, Value
+from ..ir.size import product
+from .broadcasting import reduce_sum, reshape
+from .movement import pad
+from .opaque import Opaque
+from .reduction import amax, amin, reduce_prod
+
+if TYPE_CHECKING:
+    from .tile_code import TileCode
+
+BLOCK = 64
+"""Entries of a block."""
+LANES = 128
+"""Ranges of an instance."""
+WHOLE = {"add": reduce_sum, "mul": reduce_prod, "maximum": amax, "minimum": amin}
+FUNCTIONS = {"add": np.add, "mul": np.multiply, "maximum": np.maximum, "minimum": np.minimum}
+BOTH = {"add": "total + x", "mul": "total * x", "maximum": "tl.maximum(total, x)", "minimum": "tl.minimum(total, x)"}
+
+
+@final
+class OfRanges(Opaque):
+    """For each two neighbours in `starts` what the entries between them make, column by column.
+
+    `levels`: (entries, columns), and what blocks of it make, and blocks of these: see `levels_of`.
+
+    >>> from ..ir.dtype import float32, int64
+    >>> from ..ir.graph import Input
+    >>> given = Input(TensorType(int64, (3,))), levels_of(Input(TensorType(float32, (4, 1))), "add")
+    >>> OfRanges(*given, "add").reference(np.array([0, 1, 4]), np.array([[1], [2], [3], [4]])).tolist()
+    [[1], [9]]
+    """
+
+    differentiable = False
+    starts: Value
+    levels: tuple[Value, ...]
+    fn: str
+
+    def infer(self) -> TensorType:
+        count = self.starts.shape[0]
+        assert isinstance(count, int)
+        return self.levels[0].type.with_shape((count - 1, self.levels[0].shape[1]))
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (None,) * len(self.inputs)
+
+    def reference(self, starts: Any, *levels: Any) -> Any:
+        entries = levels[0]
+        result = np.full((len(starts) - 1, entries.shape[1]), identity(self.fn, self.dtype), entries.dtype)
+        row = np.searchsorted(starts, np.arange(starts[0], starts[-1]), side="right") - 1
+        FUNCTIONS[self.fn].at(result, row, entries[starts[0] : starts[-1]])
+        return result
+
+    def kernel(self) -> TileCode:
+        from .tile_code import Tiles, filled, tile_code
+
+        count, columns = self.type.shape
+        names = [f"level{n}" for n in range(len(self.levels))]
+        steps = "".join([ONE_LEVEL.replace("LEVEL", name) for name in names[:-1]]) + LAST_LEVEL.replace(
+            "LEVEL", names[-1]
+        )
+        words = {"LANES": LANES, "COUNT": product((count, columns)), "COLUMNS": columns, "BLOCK": BLOCK}
+        text = filled(filled(OF_RANGES, {"STEPS": steps}, {}), {}, words | {"BOTH": BOTH[self.fn]})
+        nothing = str(identity(self.fn, self.dtype))
+        text = text.replace("NOTHING", f'float("{nothing}")' if "inf" in nothing else nothing)
+        text = text.replace("DTYPE", f"tl.{self.dtype.name}")
+        inputs = {"starts": self.starts.type, **{n: x.type for n, x in zip(names, self.levels, strict=True)}}
+        return tile_code(text, inputs, self.type, (Tiles(product((count, columns)), LANES),))
+
+
+OF_RANGES = """
+@tg.kernel
+def of_ranges(PARAMETERS):
+    lane = tl.program_id(0).to(tl.int64) * LANES + tl.arange(0, LANES)
+    inside = lane < COUNT
+    row = lane // COLUMNS
+    column = lane % COLUMNS
+    begin = tl.load(starts + row, mask=inside, other=0)
+    end = tl.load(starts + (row + 1), mask=inside, other=0)
+    total = tl.full((LANES,), NOTHING, dtype=DTYPE)
+    STEPS
+    tl.store(out + lane, total, mask=inside)
+"""
+ONE_LEVEL = """
+first = tl.minimum(end, (begin + (BLOCK - 1)) // BLOCK * BLOCK)
+for n in range((0).to(tl.int64), tl.max(first - begin, axis=0)):
+    x = tl.load(LEVEL + ((begin + n) * COLUMNS + column), mask=begin + n < first, other=NOTHING)
+    total = BOTH
+last = tl.maximum(first, end // BLOCK * BLOCK)
+for n in range((0).to(tl.int64), tl.max(end - last, axis=0)):
+    x = tl.load(LEVEL + ((last + n) * COLUMNS + column), mask=last + n < end, other=NOTHING)
+    total = BOTH
+begin = first // BLOCK
+end = last // BLOCK
+"""
+LAST_LEVEL = """
+for n in range((0).to(tl.int64), tl.max(end - begin, axis=0)):
+    x = tl.load(LEVEL + ((begin + n) * COLUMNS + column), mask=begin + n < end, other=NOTHING)
+    total = BOTH
+"""
+
+
+def levels_of(entries: Value, fn: str) -> tuple[Value, ...]:
+    """Entries, what blocks of them make, what blocks of blocks do, until there is about one.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ir.graph import Input
+    >>> [x.shape for x in levels_of(Input(TensorType(float32, (9000, 3))), "add")]
+    [(9000, 3), (141, 3), (3, 3)]
+    """
+    found = [entries]
+    while (count := found[-1].shape[0]) > BLOCK:  # type: ignore[operator]
+        assert isinstance(count, int)
+        x = found[-1]
+        blocks = -(-count // BLOCK)
+        if blocks * BLOCK > count:
+            x = pad(x, [(0, blocks * BLOCK - count), (0, 0)], identity(fn, x.dtype))
+        found.append(WHOLE[fn](reshape(x, (blocks, BLOCK, x.shape[1])), (1,)))
+    return tuple(found)

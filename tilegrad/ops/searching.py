@@ -1,0 +1,99 @@
+"""Where values would be put in sorted rows: each looks in halves of its row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from ..errors import ShapeError
+from ..ir.dtype import int64
+from ..ir.graph import TensorType, Value
+from ..ir.size import product
+from .bits import logical_not
+from .broadcasting import reduce_sum, reshape, shown
+from .cast import cast
+from .comparison import ge, gt
+from .opaque import Opaque
+
+if TYPE_CHECKING:
+    from .tile_code import TileCode
+
+FEW = 64
+"""Edges up to which all are compared: that joins the kernels around it."""
+LANES = 256
+
+
+@final
+class Searched(Opaque):
+    """How many edges of its row are less than a value (or equal to it, if `right`); NaN is greater than all.
+
+    `edges` are one vector, or have the shape of the values but for the last axis.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ir.graph import Input
+    >>> given = Input(TensorType(float32, (3,))), Input(TensorType(float32, (2,)))
+    >>> Searched(*given, False).reference(np.array([1.0, 2.0, 2.0]), np.array([2.0, 5.0])).tolist()
+    [1, 3]
+    """
+
+    differentiable = False
+    edges: Value
+    values: Value
+    right: bool
+
+    def infer(self) -> TensorType:
+        if self.edges.type.rank != 1 and self.edges.shape[:-1] != self.values.shape[:-1]:
+            raise ShapeError(f"searchsorted: edges {shown(self.edges.shape)} for values {shown(self.values.shape)}")
+        return self.values.type.with_dtype(int64)
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return None, None
+
+    def reference(self, edges: Any, values: Any) -> Any:
+        e, x = edges[..., None, :], values[..., None]
+        with np.errstate(invalid="ignore"):
+            return np.sum(~(e > x if self.right else e >= x), -1, dtype=np.int64)
+
+    def kernel(self) -> TileCode:
+        from .tile_code import Tiles, filled, tile_code
+
+        length = self.edges.shape[-1]
+        assert isinstance(length, int)
+        row = f"lane // {self.values.shape[-1]} * {length}" if self.edges.type.rank > 1 else "lane * 0"
+        words = {"LANES": LANES, "COUNT": product(self.values.shape), "LENGTH": length, "ROW": row}
+        words |= {"TURNS": length.bit_length(), "FARTHEST": 1 << length.bit_length() >> 1}
+        text = filled(SEARCHED, {}, words | {"BEYOND": ">" if self.right else ">="})
+        inputs = {"edges": self.edges.type, "values": self.values.type}
+        return tile_code(text, inputs, self.type, (Tiles(product(self.values.shape), LANES),))
+
+
+SEARCHED = """
+@tg.kernel
+def searched(PARAMETERS):
+    lane = tl.program_id(0).to(tl.int64) * LANES + tl.arange(0, LANES)
+    inside = lane < COUNT
+    x = tl.load(values + lane, mask=inside)
+    begin = ROW
+    before = lane * 0
+    step = (FARTHEST).to(tl.int64)
+    for turn in range(0, TURNS):
+        at = before + step
+        there = inside & (at <= LENGTH)
+        edge = tl.load(edges + (begin + at - 1), mask=there)
+        before = tl.where(there, tl.where(edge BEYOND x, before, at), before)
+        step = step // 2
+    tl.store(out + lane, before, mask=inside)
+"""
+
+
+def searched(edges: Value, values: Value, right: bool = False) -> Value:
+    """How many edges are less than each value, or equal to it, as int64; sorted rows, or one for all."""
+    length = edges.shape[-1]
+    known = all(isinstance(d, int) for d in (*edges.shape, *values.shape))
+    if known and isinstance(length, int) and length > FEW and values.type.rank:
+        return Searched(edges, values, right)
+    each = reshape(values, (*values.shape, 1))
+    beside = edges if edges.type.rank == 1 else reshape(edges, (*edges.shape[:-1], 1, length))
+    return reduce_sum(cast(logical_not((gt if right else ge)(beside, each)), int64), -1)
