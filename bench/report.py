@@ -20,8 +20,8 @@ REASONS: dict[str, str] = {
     "import": "some 70 modules of its own are loaded besides numpy (nn, optim and data when they are used): half of "
     "the time is finding and reading their files, a third making classes",
     "matmul_high": "this machine has no matrix unit: products are float32 at all precisions",
-    "gpt": "70 % of the step are products, at 77 to 82 of the 91 to 97 GFLOP/s that a core makes of multiply-adds alone; "
-    "of the rest attention takes 7 %, packing operands 6, gelu 5, and copying heads 2",
+    "gpt": "70 % of the step are products, at 77 to 82 of the 91 to 97 GFLOP/s that a core makes of multiply-adds; of "
+    "the rest attention takes 7 %, packing operands 6, gelu 5, and copying heads 2",
     "lstm": "the products of a recurrence run at 80 to 86 GFLOP/s on a core; a quarter of it is finishing gates, which "
     "waits for memory",
 }
