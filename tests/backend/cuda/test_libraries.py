@@ -65,7 +65,6 @@ LATE = (sliding(12, 3, 1, 1),) * 2
     [
         ("32 x 48 x 54x56, 96 x 1x3 bf16", (False, 32, 1, 1, 96, *FIRST)),
         ("64 x 256 x 14x14, 384 x 3x3 bf16", (False, 64, 1, 256, 384, *LATE)),
-        ("None", (False, 32, 1, 256, 384, *LATE)),  # tiles for half of the GPU: its sums are cut
         ("2 x 32 x 128 x 14x14, 192 x 3x3 bf16", (False, 32, 2, 128, 192, *LATE)),
         ("32 x 128 x 16x16, 192 x 3x3 bf16", (False, 32, 1, 128, 192, *(sliding(12, 3, 1, 2, 2),) * 2)),
         ("32 x 128 x 102, 192 x 3 bf16", (False, 32, 1, 128, 192, sliding(100, 3, 1, 1))),
