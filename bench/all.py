@@ -1,10 +1,10 @@
 """Runs workloads against all peers and writes bench/results/cpu-DATE.json and docs/performance.md.
 
 On a machine with a matrix unit the file is cpu-amx-DATE.json, and the page has a part of its own for it. Each size is
-written when it has been measured.
+written when it has been measured; what was not measured anew goes on into the file of the day, with its own date.
 
 python -m bench.all                         all of them
-python -m bench.all mlp softmax:64x50257    these; what the day's file has of others stays
+python -m bench.all mlp softmax:64x50257    these; what is known of others stays
 """
 
 import json
@@ -44,12 +44,18 @@ def main() -> None:
 
 
 def keep(result: dict[str, Any]) -> None:
-    """Puts records in the day's file and on the page."""
+    """Puts records in the day's file, with what the one before has of others, and on the page."""
     kind = "cpu-amx" if result["machine"]["limits"].get("amx") else "cpu"
-    file = ROOT / "bench" / "results" / f"{kind}-{result['date']}.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    known = json.loads(file.read_text())["workloads"] if file.exists() else {}
-    file.write_text(json.dumps(result | {"workloads": merged(known, result["workloads"])}, indent=1) + "\n")
+    folder = ROOT / "bench" / "results"
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{kind}-{result['date']}.json"
+    found = {name: [{"date": result["date"], **r} for r in records] for name, records in result["workloads"].items()}
+    for older in sorted(folder.glob(f"{kind}-2*.json"))[-1:]:
+        before = json.loads(older.read_text())
+        known = {n: [{"date": before["date"], **r} for r in records] for n, records in before["workloads"].items()}
+        found = merged(known, found)
+        older.unlink()
+    file.write_text(json.dumps(result | {"workloads": found}, indent=1) + "\n")
     report.write(file)
     print(f"wrote {file.relative_to(ROOT)} and {report.PAGE.relative_to(ROOT)}")
 

@@ -68,7 +68,8 @@ ABOUT = {
     "cuda": "off: use no GPU; null: show what one would run; synchronous: wait for each kernel; checked: every access",
     "check": "slow, safe ways to run, separated by commas. foreign: functions in C++ in a process of their own, where "
     "a crash is an error; kernels: launches k[grid](...) in the tile language as k.check[grid](...); race: as k.race",
-    "libraries": "off: NVIDIA's libraries, where they are on the machine, are not even tried for large products",
+    "libraries": "off: NVIDIA's libraries, where they are on the machine, are not even tried for large products; all: "
+    "cuDNN is tried for convolutions besides cuBLASLt for products",
     "lock": "file with the fastest known tiles of kernels; empty: kernels.lock here or beside the script; off: none",
     "use": "kernels to put in place of generated ones: kernel:FILE, several separated by commas",
 }

@@ -24,7 +24,7 @@ from tilegrad.ir.graph import Value
 CHOICES = st.lists(st.integers(0, 9999), min_size=60, max_size=120)
 
 MADE = {"Batched", "JointOutput", "Again", "Laid", "LineProduct", "LineWeight", "Stored", "Transformed"}
-MADE |= {"RowStarts", "SummedRows"}
+MADE |= {"OddTiles", "Restored", "RowStarts", "SummedRows"}
 """Made by transforms, not by users: tests/transform and tests/test_autograd.py have graphs with them."""
 OWN_KERNELS = {"Attention", "AttentionGradient", "Recurrence", "RecurrenceGradient", "RecurrenceTangent"}
 OWN_KERNELS |= {"TiledAttention", "TiledQueryGradient", "TiledKeyGradient"}

@@ -123,11 +123,11 @@ def test_convolutions(always_cudnn: CudaDevice, case: str, dtype: Any) -> None:
         made = always_cudnn.choices.made.items()
         return sum(bool(choice.algorithm) for (_, task), choice in made if isinstance(task, Convolution))
 
-    with config.changed(cache="off"):
+    with config.changed(cache="off", libraries="all"):
         before = chosen()
         quick = tg.jit(step)
         runs = [[v.float().cpu().numpy() for v in quick(*[x.cuda() for x in given])] for _ in range(4)]
-        assert chosen() > before or dtype is tg.float32, "what the library has without tensor cores is its affair"
+        assert chosen() > before or dtype is not tg.bfloat16, "it is not asked for float16, and may lack float32"
     exact = [v.detach().numpy() for v in step(*[x.double() for x in given])]
     allowed = {tg.float32: 1e-4, tg.bfloat16: 2e-2, tg.float16: 4e-3}[dtype]
     for run in runs:

@@ -11,6 +11,7 @@ from tests.ops.registry import Example, all_examples
 from tests.ops.test_examples import DIFFERENTIABLE, backward
 from tilegrad.backend.reference.graph import interpret
 from tilegrad.backend.reference.tile import run
+from tilegrad.errors import ShapeError
 from tilegrad.ir.dtype import bfloat16, float32, int32, int64
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.size import Size, known
@@ -22,6 +23,7 @@ from tilegrad.ops.indexing import index_add
 from tilegrad.ops.odd_tiles import Restored
 from tilegrad.ops.opaque import Opaque, settled
 from tilegrad.ops.outside import Outside
+from tilegrad.ops.ranges import OfRanges, levels_of
 from tilegrad.ops.recurrence import Recurrence, RecurrenceGradient
 from tilegrad.ops.recurrence_tangent import RecurrenceTangent
 from tilegrad.ops.sorting import SortedKeys
@@ -74,6 +76,15 @@ def test_sizes_that_vary_are_parameters() -> None:
     base, source = random.random((5, 70), np.float32), random.random((3, 70), np.float32)
     check_kernel(value, [base, np.array([4, -5, 0]), source], {"n": 5, "m": 70})
     assert [str(size) for size in value.kernel().sizes] == ["m", "n"]  # type: ignore[attr-defined]
+
+
+def test_ranges_whose_number_varies() -> None:
+    starts, entries = given(int64, Size.named("n")), given(float32, 70, Size.named("m"))
+    value = OfRanges(starts, levels_of(entries, "maximum"), "maximum")
+    arrays = [np.array([0, 3, 3, 69, 70]), np.random.default_rng(0).random((70, 3), np.float32)]
+    check_kernel(value, [*arrays, np.stack([arrays[1][:64].max(0), arrays[1][64:].max(0)])], {"n": 5, "m": 3})
+    with pytest.raises(ShapeError, match="n entries, a size that varies"):
+        levels_of(given(float32, Size.named("n"), 3), "maximum")
 
 
 def test_a_batch_of_a_size_that_varies() -> None:

@@ -273,7 +273,7 @@ def test_a_matrix_learns_sum_and_difference() -> None:
         (lambda w: tg.optim.Adam([w], quick=True), "no argument quick"),
         (
             lambda w: tg.optim.Adam([w]).load_state_dict(
-                {"state": {0: {"exp_avg": np.ones(3)}}, "param_groups": [{"params": [0]}]}
+                tg.optim.Adam([w]).state_dict() | {"state": {0: {"exp_avg": np.ones(3)}}}
             ),
             r"exp_avg of parameter 0 has the shape \(3,\) instead of \(1,\)",
         ),

@@ -86,6 +86,7 @@ class OddTiles(Opaque):
     taps: int
 
     def infer(self) -> TensorType:
+        self.given.check("odd_tiles", self.sums, self.squares, self.side, 1)
         return self.sums.type.with_shape(self.squares).with_dtype(int32)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
@@ -157,6 +158,9 @@ class Restored(Opaque):
     taps: int
 
     def infer(self) -> TensorType:
+        side = len(self.matrix[0])
+        self.given.check("restored", self.x, self.squares, side, self.lanes)
+        self.begins.check("restored", self.lying, self.squares, side, self.lying.shape[-1])
         if self.w.type.count != self.squares[0] * self.lanes * self._terms():
             raise ShapeError(f"restored: {self.w.type.count} weights for {self.lanes} outputs of {self._terms()}")
         return self.x.type.with_shape(self.shape_made)

@@ -24,9 +24,10 @@ def pullback(results: Sequence[Value], upstreams: Sequence[Value], inputs: Seque
     >>> (share,) = pullback([mul(x, x)], [u], [x])
     >>> print(Graph((x, u), (share,)))
     graph(x: f32[3], u: f32[3])
-      %0: f32[3] = mul u x
-      %1: f32[3] = add %0 %0
-      return %1
+      %0: f32[] = fill[2]
+      %1: f32[3] = mul x %0
+      %2: f32[3] = mul u %1
+      return %2
     """
     given = set(inputs)
     total: dict[Value, Value] = {}

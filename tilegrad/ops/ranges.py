@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from ..errors import ShapeError
 from ..ir.functions import identity
 from ..ir.graph import TensorType, Value
-from ..ir.size import product
+from ..ir.size import Size, product
 from .broadcasting import reduce_sum, reshape
 from .movement import pad
 from .opaque import Opaque
@@ -50,9 +51,7 @@ class OfRanges(Opaque):
     fn: str
 
     def infer(self) -> TensorType:
-        count = self.starts.shape[0]
-        assert isinstance(count, int)
-        return self.levels[0].type.with_shape((count - 1, self.levels[0].shape[1]))
+        return self.levels[0].type.with_shape((self.starts.shape[0] - 1, self.levels[0].shape[1]))
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return (None,) * len(self.inputs)
@@ -65,20 +64,20 @@ class OfRanges(Opaque):
         return result
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, filled, tile_code
+        from .tile_code import Tiles, filled, tile_code, written
 
-        count, columns = self.type.shape
+        results, columns = product(self.type.shape), self.type.shape[1]
         names = [f"level{n}" for n in range(len(self.levels))]
         steps = "".join([ONE_LEVEL.replace("LEVEL", name) for name in names[:-1]]) + LAST_LEVEL.replace(
             "LEVEL", names[-1]
         )
-        words = {"LANES": LANES, "COUNT": product((count, columns)), "COLUMNS": columns, "BLOCK": BLOCK}
+        words = {"LANES": LANES, "COUNT": written(results), "COLUMNS": written(columns), "BLOCK": BLOCK}
         text = filled(filled(OF_RANGES, {"STEPS": steps}, {}), {}, words | {"BOTH": BOTH[self.fn]})
         nothing = str(identity(self.fn, self.dtype))
         text = text.replace("NOTHING", f'float("{nothing}")' if "inf" in nothing else nothing)
         text = text.replace("DTYPE", f"tl.{self.dtype.name}")
         inputs = {"starts": self.starts.type, **{n: x.type for n, x in zip(names, self.levels, strict=True)}}
-        return tile_code(text, inputs, self.type, (Tiles(product((count, columns)), LANES),))
+        return tile_code(text, inputs, self.type, (Tiles(results, LANES),))
 
 
 OF_RANGES = """
@@ -121,12 +120,14 @@ def levels_of(entries: Value, fn: str) -> tuple[Value, ...]:
     >>> [x.shape for x in levels_of(Input(TensorType(float32, (9000, 3))), "add")]
     [(9000, 3), (141, 3), (3, 3)]
     """
-    found = [entries]
-    while (count := found[-1].shape[0]) > BLOCK:  # type: ignore[operator]
-        assert isinstance(count, int)
+    found, count = [entries], entries.shape[0]
+    if isinstance(count, Size):
+        raise ShapeError(f"of_ranges: {count} entries, a size that varies, are blocks of blocks of no known number")
+    while count > BLOCK:
         x = found[-1]
         blocks = -(-count // BLOCK)
         if blocks * BLOCK > count:
             x = pad(x, [(0, blocks * BLOCK - count), (0, 0)], identity(fn, x.dtype))
         found.append(WHOLE[fn](reshape(x, (blocks, BLOCK, x.shape[1])), (1,)))
+        count = blocks
     return tuple(found)

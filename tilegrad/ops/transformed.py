@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import GradientError, ShapeError
 from ..ir.graph import TensorType, Value
 from ..ir.node import Structure
-from ..ir.size import Size, product
+from ..ir.size import Dim, Size, product
 from .opaque import Opaque
 
 if TYPE_CHECKING:
@@ -53,6 +53,15 @@ class Places(Structure):
         apart = (*self.squares, self.row, self.column, self.lane)
         return 1 + sum((extent - 1) * step for extent, step in zip(extents, apart, strict=True))
 
+    def check(self, op: str, x: Value, squares: tuple[int, ...], side: int, lanes: Dim) -> None:
+        """All squares must be in a tensor of known size."""
+        elements = x.type.count
+        if isinstance(elements, Size) or isinstance(lanes, Size):
+            raise ShapeError(f"{op}: the size of a tensor of {elements} elements must be known")
+        needed = self.reach(squares, side, lanes)
+        if needed > elements:
+            raise ShapeError(f"{op}: {elements} elements, of which squares need {needed}")
+
 
 @final
 class Transformed(Opaque):
@@ -68,10 +77,7 @@ class Transformed(Opaque):
     shape_made: tuple[int, ...]
 
     def infer(self) -> TensorType:
-        elements = self.x.type.count
-        needed = self.given.reach(self.squares, len(self.matrix[0]), self.lanes)
-        if isinstance(elements, Size) or needed > elements:
-            raise ShapeError(f"transformed: {elements} elements, of which squares need {needed}")
+        self.given.check("transformed", self.x, self.squares, len(self.matrix[0]), self.lanes)
         return self.x.type.with_shape(self.shape_made)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:

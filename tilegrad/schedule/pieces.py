@@ -30,7 +30,7 @@ DEEP = 2048
 SIDE = 64
 """About the smallest tile that a core computes at its rate."""
 ALONE = 1.4
-"""How much longer a tile takes that could share a multiprocessor with another, and does not."""
+"""How much longer a tile takes that could share a multiprocessor with another, where there are too few of them."""
 DEPTH = 64
 """Of which the length of a piece is a multiple, where operands are copied."""
 PASSED, LAUNCH = 0.5, 4000.0
@@ -170,10 +170,20 @@ def _shared_out(whole: Extents, grain: Grain) -> int:
     >>> sizes = ((768, 3072, 16384), (768, 2304, 16384), (4096, 4096, 16384), (512, 4096, 4096), (768, 3072, 768))
     >>> [_shared_out(Extents(*size, 1, 16), many_small(132)) for size in sizes]
     [4, 2, 1, 1, 1]
+    >>> _shared_out(Extents(4096, 4096, 4096, 1, 32), many_small(132))
+    1
     """
+    assert type(whole.m) is int
+    assert type(whole.n) is int
     assert type(whole.k) is int
     counts = [n for n in (1, 2, 4, 8) if whole.k % n == 0 and (n == 1 or whole.k // n >= DEEP)]
-    return min(counts, key=lambda n: _time_in_pieces(whole, n, grain))
+    times = {n: _time_in_pieces(whole, n, grain) for n in counts}
+    tile = blocks(whole, grain)
+    height, width = tile.size("m"), tile.size("n")
+    tiles = -(-whole.m // height) * -(-whole.n // width) * whole.others
+    if height * width <= grain.products.area and tiles <= grain.workers:
+        times[1] *= ALONE
+    return min(counts, key=times.__getitem__)
 
 
 def _time_in_pieces(whole: Extents, count: int, grain: Grain) -> float:
@@ -183,9 +193,6 @@ def _time_in_pieces(whole: Extents, count: int, grain: Grain) -> float:
     assert type(whole.k) is int
     results = whole.m * whole.n * whole.others
     own = quickest(whole._replace(k=whole.k // count, others=whole.others * count), grain)
-    tile = blocks(whole, grain)
-    if count == 1 and tile.size("m") * tile.size("n") <= grain.products.area:
-        own *= ALONE
     return own + (count > 1) * (count * results * PASSED / grain.workers + LAUNCH)
 
 

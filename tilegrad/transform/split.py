@@ -32,8 +32,8 @@ def split(graph: Graph, grain: Grain = Grain()) -> Graph:
     >>> x = Input(TensorType(float32, (1048576,)), "x")
     >>> print(split(Graph((x,), (reduce_sum(x),))))
     graph(x: f32[1048576])
-      %0: f32[32,32768] = reshape[sizes=(32, 32768)] x
-      %1: f32[32] = sum[axes=(1), keepdim=False] %0
+      %0: f32[64,16384] = reshape[sizes=(64, 16384)] x
+      %1: f32[64] = sum[axes=(1), keepdim=False] %0
       %2: f32[] = sum[axes=(0), keepdim=False] %1
       return %2
     """

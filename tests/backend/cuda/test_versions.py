@@ -82,9 +82,12 @@ def test_cudnn_of_another_version(number: int, said: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(libraries, "cudnn", lambda: judged(CUDNN, "libcudnn.so", number, 13000))
     monkeypatch.setattr(doctor.cuda, "absence", lambda: "")
     monkeypatch.setattr(doctor, "devices", list)
-    with changed(libraries=""):
+    with changed(libraries="all"):
         (_, found) = doctor.cuda_libraries()
     assert (found.name, found.fact) == ("cuDNN", said)
+    with changed(libraries=""):
+        (_, found) = doctor.cuda_libraries()
+    assert number != 91400 or found.fact.endswith("not used: TILEGRAD_LIBRARIES=all is needed for it")
 
 
 def test_a_library_for_another_driver() -> None:

@@ -23,7 +23,7 @@ from . import libraries
 from .adding import added_by
 from .convolutions import Convolution, convolution_of
 from .driver import KernelCall, LibraryCall, OpenLibrary
-from .libraries import CUBLASLT, CUDNN, Library, allowed
+from .libraries import CUBLASLT, CUDNN, Library, allowed, asked
 from .plan import Launched
 from .products import Product, product_of
 
@@ -86,7 +86,7 @@ class Choices:
             return None
         kernel, _, extents = launched
         for name, recognised in ASKED.items():
-            task = recognised(kernel, extents) if name not in self.absent else None
+            task = recognised(kernel, extents) if name not in self.absent and asked(name) else None
             if task is None or task.operations < LEAST:
                 continue
             added = added_by(after[0], after[2]) if after is not None and isinstance(task, Convolution) else None

@@ -61,9 +61,14 @@ CUDNN = Kind("cuDNN", "libcudnn", (9, 8), "cudnnGetVersion", (10000, 100), 9, 9,
 def allowed() -> bool:
     """Whether libraries may be used at all: TILEGRAD_LIBRARIES=off says no."""
     said = settings().libraries
-    if said not in ("", "on", "off"):
-        raise ArgumentError(f"TILEGRAD_LIBRARIES={said!r}: on or off is wanted")
+    if said not in ("", "on", "off", "all"):
+        raise ArgumentError(f"TILEGRAD_LIBRARIES={said!r}: on, off or all is wanted")
     return said != "off"
+
+
+def asked(library: str) -> bool:
+    """Whether a library is tried: cuDNN only where TILEGRAD_LIBRARIES=all says so."""
+    return allowed() and (library != CUDNN.name or settings().libraries == "all")
 
 
 @once

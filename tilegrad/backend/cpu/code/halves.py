@@ -28,6 +28,8 @@ def are_halves(e: Elements, x: ir.Tile) -> bool:
             return e.types.of(y).dtype is bfloat16 and e.step(y.pointer) == 1
         case ir.Apply(fn, args) if fn in PLAIN:
             return e.types.of(x).dtype is float32 and all(are_halves(e, y) for y in args)
+        case ir.Expand(y, axes):  # the same for all rows
+            return len(e.types.of(x).shape) - 1 not in axes and are_halves(e, y)
     return False
 
 
@@ -45,6 +47,8 @@ def half(e: Elements, x: ir.Tile, at: At, lanes: int, odd: bool) -> Value:
             else:
                 bits = b.op("shl", words, constant(16, words.type))
             return b.convert("bitcast", bits, "float")
+        case ir.Expand(y, axes):
+            return half(e, y, [place for n, place in enumerate(at) if n not in axes], lanes, odd)
         case ir.Apply(fn, args):
             return vectors.apply(b, fn, float32, tuple([half(e, y, at, lanes, odd) for y in args]))
     raise NotImplementedError(type(x).__name__)

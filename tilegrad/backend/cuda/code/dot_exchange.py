@@ -60,7 +60,7 @@ def exchanged(low: Lowering, store: ir.Store, layout: Layout, words: str, values
     ]
 
 
-def unrounded(value: Text) -> Text:
+def unrounded(value: Text) -> str:
     """A number without its rounding, where it is rounded to pairs of such numbers anyway.
 
     >>> unrounded(Text("as_half(x + 1.0f)")), unrounded(Text("as_half(x) + as_half(y)"))
@@ -73,6 +73,6 @@ def unrounded(value: Text) -> Text:
             for c in inner:
                 depth += (c == "(") - (c == ")")
                 if depth < 0:
-                    return value
-            return Text(inner)
-    return value
+                    return text
+            return inner
+    return text
