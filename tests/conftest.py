@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
-settings.register_profile("ci", derandomize=True, deadline=None, max_examples=25, suppress_health_check=SLOW)
+settings.register_profile("ci", derandomize=True, deadline=None, max_examples=16, suppress_health_check=SLOW)
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=10, suppress_health_check=SLOW)
 settings.register_profile("thorough", deadline=None, max_examples=1000, suppress_health_check=SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
