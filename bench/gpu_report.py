@@ -37,7 +37,6 @@ REASONS = {
     "epilogues that read across rows were mended after this row (145 µs at 128). `max-autotune` was not done in 76 s",
     "alexnet_inference": "by less than those sums cost that were cut in this run",
     "mlp": "eight kernels take the GPU 19 µs; the rest is Python between two steps, other on each machine",
-    "gpt2": "tiles of 128 x 128 multiply at 500 TFLOP/s, and products that are cut into pieces at 550",
 }
 
 

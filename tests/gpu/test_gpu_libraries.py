@@ -26,10 +26,15 @@ CASES: dict[str, tuple[Any, tuple[tuple[int, ...], ...]]] = {
 @pytest.fixture
 def always(gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> CudaDevice:
     """A GPU for which any product is one for the library, if that is here."""
+    return eager(gpu, "cuBLASLt", monkeypatch)
+
+
+def eager(gpu: CudaDevice, library: str, monkeypatch: pytest.MonkeyPatch) -> CudaDevice:
+    """A GPU that takes whatever a library offers."""
     gpu.start()
     with gpu.entered():
-        if gpu.driver.opened("cuBLASLt") is None:
-            pytest.skip("cuBLASLt is not here")
+        if gpu.driver.opened(library) is None:
+            pytest.skip(f"{library} is not here")
     monkeypatch.setattr(choosing, "LEAST", 0.0)
     monkeypatch.setattr(choosing, "BETTER", 1e9)
     return gpu
@@ -97,13 +102,7 @@ CONVOLUTIONS: dict[str, tuple[Any, tuple[tuple[int, ...], ...]]] = {
 
 @pytest.fixture
 def always_cudnn(gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> CudaDevice:
-    gpu.start()
-    with gpu.entered():
-        if gpu.driver.opened("cuDNN") is None:
-            pytest.skip("cuDNN is not here")
-    monkeypatch.setattr(choosing, "LEAST", 0.0)
-    monkeypatch.setattr(choosing, "BETTER", 1e9)
-    return gpu
+    return eager(gpu, "cuDNN", monkeypatch)
 
 
 @pytest.mark.parametrize("dtype", [tg.float32, tg.bfloat16, tg.float16], ids=str)

@@ -245,12 +245,10 @@ def test_the_matrix_units_are_used() -> None:
     high = product(256, 256, 256, (64, 64, 32), "MK,NK", dtype="f32", precision="high")
     assert {"HMMA", "LDGSTS", "LDSM"} <= instructions(built(high, "sm_80"))
     assert {"HGMMA", "UTMALDG"} <= instructions(built(high, "sm_90a"))
-    for dtype, unit, other in (("i8", "IGMMA", "IMMA"), ("f8e4m3", "QGMMA", ""), ("f8e5m2", "", "QMMA")):
+    for dtype, unit in (("i8", "IGMMA"), ("f8e4m3", "QGMMA"), ("f8e5m2", "QGMMA")):
         short = product(256, 256, 256, (128, 128, 128), "MK,NK", dtype, "medium")
-        if unit:
-            assert {unit, "UTMALDG"} <= instructions(built(short, "sm_90a"))
-        if other:
-            assert {other, "LDGSTS"} <= instructions(built(short, "sm_120"))
+        assert {unit, "UTMALDG"} <= instructions(built(short, "sm_90a"))
+        assert {"IMMA" if dtype == "i8" else "QMMA", "LDGSTS"} <= instructions(built(short, "sm_120"))
     exact = instructions(built(product(256, 256, 256, (128, 128, 128), "MK,NK", "f8e4m3"), "sm_90a"))
     assert "HMMA" in exact, "as float16, with sums in float32"
     whole = instructions(built(product(256, 256, 256, (32, 32, 128), "MK,NK", "i8"), "sm_80"))

@@ -10,7 +10,6 @@ import ctypes
 from ctypes import POINTER, byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any, ClassVar
 
-from ...errors import RuntimeFault
 from ...ir.dtype import bfloat16, float16, float32
 from .driver import Driver, LibraryCall, LibraryProblem, OpenLibrary
 from .products import Matrix, Product
@@ -69,19 +68,11 @@ class Algorithm(ctypes.Structure):
 class CublasLt(OpenLibrary):
     """The library, for the context in which this is made."""
 
-    workspace = WORKSPACE
+    name, workspace, table = "cuBLASLt", WORKSPACE, TABLE
 
     def __init__(self, library: Any) -> None:
-        self.library = library
-        for name, arguments in TABLE.items():
-            function = getattr(library, name)
-            function.argtypes, function.restype = arguments, c_int
+        super().__init__(library)
         self.handle = self.made("cublasLtCreate")
-
-    def call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self.library, name)(*arguments)
-        if status:
-            raise RuntimeFault(f"cuBLASLt: {name} answers {status}: TILEGRAD_LIBRARIES=off does without the library")
 
     def made(self, name: str, *arguments: Any) -> int:
         place = c_void_p()

@@ -68,23 +68,15 @@ Attribute = tuple[int, int, Sequence[Any]]
 class CuDnn(OpenLibrary):
     """The library, for the context in which this is made."""
 
-    workspace = WORKSPACE
+    name, workspace, table = "cuDNN", WORKSPACE, TABLE
 
     def __init__(self, library: Any) -> None:
-        self.library = library
-        for name, arguments in TABLE.items():
-            function = getattr(library, name)
-            function.argtypes, function.restype = arguments, c_int
+        super().__init__(library)
         place = c_void_p()
         self.call("cudnnCreate", byref(place))
         self.handle = place.value or 0
         self.lock = Lock()
         """The stream belongs to the handle: one call at a time."""
-
-    def call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self.library, name)(*arguments)
-        if status:
-            raise RuntimeFault(f"cuDNN: {name} answers {status}: TILEGRAD_LIBRARIES=off does without the library")
 
     def problem(self, task: Convolution) -> Problem:
         return Problem(self, task)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import RuntimeFault, TilegradError
@@ -141,8 +141,22 @@ class LibraryProblem(ABC):
 class OpenLibrary(ABC):
     """A library of NVIDIA's, for one context."""
 
+    name: str
     workspace: int
     """What a call may need at most, in bytes."""
+    table: Mapping[str, tuple[Any, ...]]
+    """Every function that is used, and what it takes. All return a number, which is 0 if nothing went wrong."""
+
+    def __init__(self, library: Any) -> None:
+        self.library = library
+        for name, arguments in self.table.items():
+            function = getattr(library, name)
+            function.argtypes, function.restype = arguments, ctypes.c_int
+
+    def call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self.library, name)(*arguments)
+        if status:
+            raise RuntimeFault(f"{self.name}: {name} answers {status}: TILEGRAD_LIBRARIES=off does without the library")
 
     @abstractmethod
     def problem(self, task: Any) -> LibraryProblem: ...
