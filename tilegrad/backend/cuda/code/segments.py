@@ -21,13 +21,13 @@ from ....ir.tile_access import walk
 from ....ir.tile_types import TileType
 from . import functions
 from .across import COMBINE, neutral, reduce_threads, scan_threads, wide
+from .at_once import at_once_at, is_early, load_early, read, turns_at_once, write_at_once
 from .dot_exchange import begin_exchange, exchanged, is_exchanged, unrounded
 from .dot_store import Staged, staged, write_staged
 from .elements import Kept, View, fits
 from .functions import MEMORY, TYPES, Text, literal
 from .layout import NUMBER, Layout
 from .missing import missing
-from .together import is_early, load_early, read, together_at, turns_together, write_together
 from .writing import Lines
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ class Segment:
         self.staged: dict[int, Staged] = {}
         self.words: dict[int, str] = {}
         """Of stores whose values are exchanged by lanes: where these are kept for it."""
-        self.together = 1
-        """Turns of the loop whose loads are made together (`together.py`)."""
+        self.at_once = 1
+        """Turns of the loop whose loads are made together (`at_once.py`)."""
         self.arrays: list[str] = []
         """What they are kept in."""
         self.fetches = self.loads
@@ -73,7 +73,7 @@ class Segment:
         if not copied:  # what this loop reads would lie where it puts what it stores
             self.words = {id(m): begin_exchange(low, m) for m in stores if is_exchanged(low, m, self.layout)}
             self.staged = staged(low, [m for m in stores if id(m) not in self.words], self.layout)
-        self.together = turns_together(self) if copied else 1
+        self.at_once = turns_at_once(self) if copied else 1
         self._loop()
         if self.staged:
             low.meet()
@@ -144,9 +144,9 @@ class Segment:
         heads = low.loops(self.layout, {(self.layout.vector, 0)})
         if low.products.is_pairs(self.layout):
             heads.reverse()  # a column has its position computed once for its rows, not kept for another time
-        depth = out.depth + max(1, len(heads)) + (self.together > 1)
+        depth = out.depth + max(1, len(heads)) + (self.at_once > 1)
         wide = self.layout.width > 1
-        if self.together > 1:
+        if self.at_once > 1:
             self.fetches = Lines()
         for lines in (self.heads, self.loads, self.fetches, self.stores):
             lines.depth = depth
@@ -159,8 +159,8 @@ class Segment:
         self.elements.declare = None
         low.out = out
         lanes = self._over_lanes(depth) if self.lanes.lines and wide else self.lanes.lines
-        if self.together > 1:
-            write_together(self, heads[1:], lanes)
+        if self.at_once > 1:
+            write_at_once(self, heads[1:], lanes)
             return
         for n, head in enumerate(heads):
             out.lines += ["    " * (out.depth + n) + "#pragma unroll", "    " * (out.depth + n) + head + " {"]
@@ -237,8 +237,8 @@ class Segment:
     def vector_target(self, name: str, type: str) -> str:
         """A vector of the turn: one of those that are loaded together, or its own."""
         called, width = self.low.names.of(name), self.layout.width
-        if self.together > 1:
-            extents, at = together_at(self)
+        if self.at_once > 1:
+            extents, at = at_once_at(self)
             self.arrays.append(f"{type} {called}{extents};")
             called += at
         else:
@@ -286,7 +286,7 @@ class Segment:
         if each > 1 and other is not None:
             self._load_pieces(name, load, t, each, other)
             return
-        if self.together > 1 and is_early(self.low, load) and other is not None:
+        if self.at_once > 1 and is_early(self.low, load) and other is not None:
             load_early(self, name, load, t, other)
             return
         self.elements.lane = "v" if self.layout.width > 1 else None

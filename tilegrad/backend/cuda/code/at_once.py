@@ -44,14 +44,14 @@ def outermost(low: Lowering, layout: Layout) -> tuple[str, int]:
     return low.variable(layout, axis, place), layout.axes[axis][place].extent
 
 
-def together_at(segment: Segment) -> tuple[str, str]:
+def at_once_at(segment: Segment) -> tuple[str, str]:
     """Of an array with what some turns load: its extents, and the indices of the vector at hand."""
     low, layout = segment.low, segment.layout
     first, _ = outermost(low, layout)
     extents = at = ""
     for axis, place in layout.registers():
         index, extent = low.variable(layout, axis, place), layout.axes[axis][place].extent
-        extents += f"[{segment.together if index == first else extent}]"
+        extents += f"[{segment.at_once if index == first else extent}]"
         if (axis, place) != (layout.vector, 0):
             at += "[n]" if index == first else f"[{index}]"
     return extents, at
@@ -62,7 +62,7 @@ def is_early(low: Lowering, load: ir.Load) -> bool:
     return all(low.is_positional(x) for x in (load.pointer, load.mask, load.other))
 
 
-def turns_together(segment: Segment) -> int:
+def turns_at_once(segment: Segment) -> int:
     """For how many turns of its outermost loop a segment loads together; 1: each turn loads for itself.
 
     That is done when sums have left their registers for shared memory, so that there are registers enough.
@@ -104,7 +104,7 @@ def read(segment: Segment, load: ir.Load, function: str, target: str, pointer: T
     add, source = segment.fetches.add, segment.low.products.definitions.parameter(load.pointer)
     if not met:
         add(f"{function}({target}, {pointer});")
-    elif segment.together > 1 and source is not None:
+    elif segment.at_once > 1 and source is not None:
         add(f"{function}({target}, {met} ? {pointer} : {segment.low.names.of(source)});")
         add(f"if (!({met})) fill({target}, {other});")
     else:
@@ -112,11 +112,11 @@ def read(segment: Segment, load: ir.Load, function: str, target: str, pointer: T
         add(f"else fill({target}, {other});")
 
 
-def write_together(segment: Segment, heads: list[str], lanes: list[str]) -> None:
+def write_at_once(segment: Segment, heads: list[str], lanes: list[str]) -> None:
     """Writes the loop of a segment whose lines are known; `heads`: of the loops within the outermost one."""
     out, low = segment.low.out, segment.low
     variable, turns = outermost(low, segment.layout)
-    count = segment.together
+    count = segment.at_once
     with out.block(f"for (int first = 0; first < {turns}; first += {count})", unrolled=True):
         for array in segment.arrays:
             out.add(array)
