@@ -205,7 +205,7 @@ class _Splitter:
             self.grid.append(1)
         others = [axis for axis in range(len(self.grid)) if axis not in axes]
         repeats = prod(self.grid[axis] for axis in others)
-        enough = repeats >= REPEATS if parts else repeats >= PANEL_REPEATS and not right
+        enough = repeats >= REPEATS if parts else repeats >= PANEL_REPEATS
         if not others or not (enough or constant) or not self._can_be_moved(ways, needed):
             return None
         name = "right" if right else "left"
