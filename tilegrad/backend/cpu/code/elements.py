@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import copysign, prod
+from math import copysign, prod, sqrt
 from typing import Any, NamedTuple
 
 from ....ir import tile as ir
-from ....ir.dtype import DType, bool_, int32, int64
+from ....ir.dtype import DType, bool_, float32, int32, int64
 from ....ir.tile_types import TileType, Types, literal_dtype
 from .. import vectors
 from ..emit import I32, I64, Builder, Type, Value, constant, dtype_constant, element_type, lane_constants
@@ -238,7 +238,7 @@ class Elements:
         return vectors.apply(self.b, x.fn, meeting, tuple(args))
 
     def _easier(self, x: ir.Apply, at: At, lanes: int, t: TileType) -> Value | None:
-        """Divisions of natural numbers, ranges asked for at once, masks that were heeded before."""
+        """Divisions of natural numbers, a part of gelu, ranges asked for at once, masks that were heeded before."""
         b = self.b
         match x:
             case ir.Apply("floordiv" | "mod" as fn, (y, ir.Literal(int() as divisor))) if divisor > 0:
@@ -249,6 +249,11 @@ class Elements:
                 common, apart = self._parted(x, at, lanes)
                 if apart is not None and apart.type.element == "i32":
                     return b.op("add", b.splat(b.convert("trunc", common, "i32"), lanes), apart)
+            case ir.Apply("add", (ir.Apply("erf", (ir.Apply("mul", (y, ir.Literal(factor))),)), ir.Literal(1))):
+                if t.dtype is float32 and factor == sqrt(0.5):
+                    from ..special import twice_normal
+
+                    return twice_normal(b, self.part(y, at, t.shape, lanes, float32))
             case ir.Apply("bitand"):
                 between = self.ranges.is_between(x)
                 if between is not None:
