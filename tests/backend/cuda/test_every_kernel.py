@@ -23,7 +23,7 @@ PARTS = 8
 
 
 def kernels(part: int) -> tuple[Kernel, ...]:
-    """Those of an eighth of the examples: neighbours become kernels that differ in names only, of which one is enough."""
+    """Those of an eighth of the examples: of neighbours, many become kernels that differ in names only."""
     found: dict[str, Kernel] = {}
     grain = many_small(132)
     examples = all_examples()
