@@ -57,7 +57,8 @@ def sides(flat: FlatGroup, grain: Grain) -> Sides:
     n = [i for i in flat.rows if i in in_y and i not in in_x][-1]
     k = flat.columns[-1]
     others = number_of(product(i.extent for i in flat.rows if i not in (m, n)))
-    dtypes = [e.dtype for e in _narrow(*factors[0], grain)]
+    pair = _narrow(*factors[0], grain)
+    dtypes = [e.dtype for e in pair]
     bits = max(dtype.bits for dtype in dtypes)
     precision = precision_of(sums[0])
     parts, products = _in_unit(dtypes, precision)
@@ -65,6 +66,7 @@ def sides(flat: FlatGroup, grain: Grain) -> Sides:
     across = lying_across(factors[0], k) if (bits == 32 and precision == "high") or narrow else None
     turns = number_of(product(i.extent for i in flat.columns[:-1]))
     extents = Extents(m.extent, n.extent, k.extent, others, bits, len(sums), parts, products, across, turns)
+    extents = extents._replace(computed=not isinstance(pair[1], Read))
     return Sides(m, n, k, sums, factors, extents)
 
 
