@@ -84,7 +84,13 @@ def limits_of(extents: Extents | Sized, grain: Grain) -> Products:
 
 
 def _room(extents: Extents, grain: Grain) -> Products:
-    """The same; what is dear to pack is packed once if tiles have all rows."""
+    """The same; what is dear to pack is packed once if tiles have all rows.
+
+    >>> from ..runtime.grain import MATRIX_UNIT
+    >>> windows = Extents(384, 144, 3456, 16, parts=3, products=6)
+    >>> print(*[blocks(windows._replace(computed=c), Grain(unit=MATRIX_UNIT)) for c in (False, True)], sep="; ")
+    m=192 n=144 k=384; m=384 n=144 k=384
+    """
     limits = limits_of(extents, grain)
     return limits._replace(rows=max(limits.rows, TALL)) if extents.computed and limits is not grain.products else limits
 
