@@ -253,4 +253,7 @@ def test_a_jitted_function_tunes_itself_before_it_runs(
         tried.clear()
         tg.jit(tune="100s")(lambda x: x.softmax(-1))(x)
         assert not tried, "what is settled is not tuned again"
+    with config.changed(lock=str(tmp_path / "nowhere" / "kernels.lock")):
+        tg.jit(tune="100s")(lambda x: x.softmax(-1))(x)
+        assert "not kept, since" in capsys.readouterr().err
     compiler._locks.clear()

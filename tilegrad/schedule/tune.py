@@ -50,6 +50,8 @@ class Tuned(NamedTuple):
     jobs: int
     faster: int
     interrupted: bool
+    kept: str = ""
+    """Where it is written down, or why it is not."""
 
 
 def jobs_of(schedule: Schedule, sizes: Mapping[str, int], place: Device) -> list[Job]:
