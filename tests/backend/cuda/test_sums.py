@@ -23,7 +23,11 @@ def convolution(w: "*f16", x: "*f16", out: "*f16"):
             mask2 = (i < 1900)[None, :] & (ks < 120)[:, None]
             xs = tl.load(x + ((k * 760 + i * 40)[None, :] + ks[:, None]), mask=mask2, other=0.0)
             acc = tl.dot(ws, xs, acc)
-    tl.store(out + ((i2 * 1920)[:, None] + i[None, :]), acc.to(tl.float16), mask=(i2 < 48)[:, None])
+    i3 = i // 19 % 20
+    i4 = i % 19
+    mask3 = (i < 1900)[None, :] & (i2 < 48)[:, None]
+    place = (i // 380 * 14688)[None, :] + (i2 * 306)[:, None] + (i3 * 17)[None, :] + i4[None, :]
+    tl.store(out + place, acc.to(tl.float16), mask=mask3 & ((i4 < 17) & (i3 < 18))[None, :])
 """)
 STAYING = product(4096, 4096, 4096, (128, 256, 64), dtype="f16")
 
