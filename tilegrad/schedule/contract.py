@@ -17,7 +17,7 @@ from ..ir import tile
 from ..ir.dtype import DType, bfloat16, float32, int32
 from ..ir.graph import Value
 from ..ir.precision import BFLOAT16_PARTS, Precision
-from ..ir.scalar import Apply, Expr, Index, Read, Reduce, walk
+from ..ir.scalar import TRUE, Apply, Expr, Index, Read, Reduce, walk
 from ..ir.size import product
 from ..ir.tile import Assign, For, Literal, Name, Statement, Tile
 from ..runtime.choice import Choice
@@ -57,14 +57,17 @@ def sides(flat: FlatGroup, grain: Grain) -> Sides:
     n = [i for i in flat.rows if i in in_y and i not in in_x][-1]
     k = flat.columns[-1]
     others = number_of(product(i.extent for i in flat.rows if i not in (m, n)))
-    dtypes = [e.dtype for e in _narrow(*factors[0], grain)]
+    pair = _narrow(*factors[0], grain)
+    dtypes = [e.dtype for e in pair]
     bits = max(dtype.bits for dtype in dtypes)
     precision = precision_of(sums[0])
     parts, products = _in_unit(dtypes, precision)
     narrow = bits == 8 and (precision != "highest" or dtypes[0].is_integer)
     across = lying_across(factors[0], k) if (bits == 32 and precision == "high") or narrow else None
     turns = number_of(product(i.extent for i in flat.columns[:-1]))
-    extents = Extents(m.extent, n.extent, k.extent, others, bits, len(sums), parts, products, across, turns)
+    gaps, computed = flat.exists is not TRUE, not isinstance(pair[1], Read)
+    known = Extents(m.extent, n.extent, k.extent, others, bits, len(sums), parts, products, across, turns)
+    extents = known._replace(gaps=gaps, computed=computed)
     return Sides(m, n, k, sums, factors, extents)
 
 
