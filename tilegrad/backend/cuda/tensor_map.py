@@ -15,7 +15,10 @@ BYTES = 128
 ALIGNED = 64
 _CODES = {float16: 6, bfloat16: 9, float32: 11, **dict.fromkeys((uint8, int8, *FLOAT8), 0)}
 """Numbers of float32 are rounded to tf32 on their way: those that are copied are for products only."""
-_SWIZZLE_128, _PROMOTE_256 = 3, 3
+_SWIZZLE_128 = 3
+_PROMOTE_128, _PROMOTE_256 = 2, 3
+"""How much the second cache fetches for a piece: where lines do not begin at 128 bytes, the longer one took products a
+seventh longer."""
 _FAR, _MOST = 1 << 40, (1 << 31) - 1
 START = 16
 """Bytes of which the beginning of a matrix is a multiple, where it may be anywhere."""
@@ -52,10 +55,15 @@ class TensorMap(NamedTuple):
         return cls(parameter, dtype_named(dtype), pitch, (box[0], box[1]), columns, lines, bool(anywhere))
 
     def arguments(self, address: int) -> tuple[Any, ...]:
-        """What cuTensorMapEncodeTiled takes after the place that it writes to."""
+        """What cuTensorMapEncodeTiled takes after the place that it writes to.
+
+        >>> [TensorMap(0, bfloat16, pitch, (64, 64)).arguments(0)[-2] for pitch in (1024, 1000)]
+        [3, 2]
+        """
         pitch = self.pitch * self.dtype.bytes
         lines = self.lines or min(_MOST, _FAR // pitch)
         rank = 3 if self.anywhere else 2
+        promoted = _PROMOTE_256 if self.anywhere or pitch % 128 == 0 else _PROMOTE_128
         return (
             _CODES[self.dtype],
             rank,
@@ -66,6 +74,6 @@ class TensorMap(NamedTuple):
             (ctypes.c_uint32 * 3)(1, 1, 1),
             0,  # not interleaved
             _SWIZZLE_128,
-            _PROMOTE_256,
+            promoted,
             0,  # zeros where a box leaves the matrix
         )
