@@ -58,6 +58,8 @@ class Elements:
         """Where reductions, scans, products and reshapes of the present statement were put."""
         self.memo: dict[Any, Value] = {}
         """What is known in the present turn of the innermost loop."""
+        self.steps: dict[tuple[int, int, bool, int], tuple[int | None, ir.Tile]] = {}
+        """What `step` has found for the present nest, and for what (which is kept alive here)."""
         self.least_masked = 4
         """Bytes of the smallest elements of which a vector is loaded in part at once."""
         self.active: int | None = None
@@ -108,6 +110,7 @@ class Elements:
         self.nest += 1
         self.base = self.b.level
         self.memo = {}
+        self.steps = {}
 
     def keep(self, memory: Memory, at: At, value: Value, lanes: int) -> None:
         """Puts elements in memory of our own; lanes that do not exist are left out."""
@@ -286,11 +289,20 @@ class Elements:
         b = self.b
         own = self.shape(x)
         at = _aligned(at, own, shape)
+        if isinstance(x, ir.Literal):
+            return constant(int(x.value), I64)
+        key = (id(x), -1, *[i.text for i in at])
+        found = self.memo.get(key)
+        if found is None or found.level > b.level:
+            found = self._offset_of(x, at, own)
+            self.memo[key] = found
+        return found
+
+    def _offset_of(self, x: ir.Tile, at: At, own: tuple[int, ...]) -> Value:
+        b = self.b
         if id(x) in self.made:
-            return self.b.convert("sext", self.of(x, at, 0, int32), "i64")
+            return b.convert("sext", self.of(x, at, 0, int32), "i64")
         match x:
-            case ir.Literal(number):
-                return constant(int(number), I64)
             case ir.Name(name) if name in self.lazy:
                 return self._offset(self.lazy[name], at, own)
             case ir.Arange(start, _):
@@ -453,7 +465,10 @@ class Elements:
 
     def step(self, x: ir.Tile, axis: int = -1, local: bool = False, lanes: int = 0) -> int | None:
         """By how much an integer or an address grows from element to element along an axis, if it does so evenly."""
-        return step(self, x, axis, local, lanes)
+        key = (id(x), axis, local, lanes)
+        if key not in self.steps:
+            self.steps[key] = step(self, x, axis, local, lanes), x
+        return self.steps[key][0]
 
     @contextmanager
     def vectors_begin_evenly(self, holds: bool = True) -> Iterator[None]:
