@@ -71,6 +71,20 @@ def test_what_only_one_instance_needs_is_packed_by_it() -> None:
     assert beforehand(program, TARGET._replace(matrix_unit=False)) is program
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_columns_that_four_instances_need_are_packed_for_multiply_adds(turned: bool) -> None:
+    x, y = numbers(96, 150), numbers(41, 150) if turned else numbers(150, 41)
+
+    def multiply(x: tg.Tensor, y: tg.Tensor) -> tg.Tensor:
+        return x @ (y.T if turned else y)
+
+    program = tg.explain(multiply, tg.tensor(x), tg.tensor(y)).compiled.program
+    made = launches(beforehand(program, TARGET._replace(matrix_unit=False)))
+    assert [step.kernel.name for step in made] == ["contract_right", "contract"]
+    expected = x.astype(np.float64) @ (y.T if turned else y)
+    np.testing.assert_allclose(multiply(tg.tensor(x), tg.tensor(y)).numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("way", ["nn", "nt", "tn"])
 @pytest.mark.parametrize("m, k, n", [(48, 150, 120), (25, 64, 41)])
 @pytest.mark.parametrize("precision", ["medium", "high", "highest"])

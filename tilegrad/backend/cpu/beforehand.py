@@ -62,8 +62,8 @@ REPEATS = 2
 """Instances that need an operand, from which on it is packed for all of them."""
 PANEL_REPEATS = 4
 """The same for multiply-adds. Read from where they lie, rows come in short pieces from many places: filters of 16
-images took 5 % longer. Columns that each instance packed for itself cost products of 1000 x 1000 an eighth; with two
-instances there is no difference."""
+images took 5 % longer. Columns that each instance packed for itself cost products of 1000 x 1000 3 to 9 %; with
+two instances there is no difference."""
 MOST_PANELS = 16 << 20
 """Bytes of such panels."""
 MOST, FREE = 4, 1 << 20
