@@ -16,6 +16,8 @@ WIDEST = 512
 """The longest side of a tile that is tried where they fit extents."""
 LOWEST = 64
 """The rows that four warps of a GPU multiply: those of the tile, or, if there are more of these, its columns."""
+DEEP = 1024
+"""The least sum for which that is done: results leave such tiles more slowly."""
 SMALLEST = 16
 """The least side of a tile whose sides are powers of two."""
 TALL = 384
@@ -210,7 +212,8 @@ def _powers(extents: Extents, limits: Products) -> list[tuple[int, int]]:
         between = (w for w in (columns * 3 // 4, columns - SMALLEST) if extents.n % w == 0)
         pairs += [(h, w) for w in between for h in heights if h >= 128]
     grouped = extents.bits == 16 or extents.across == (False, False)
-    if type(extents.m) is int and grouped and extents.m % SMALLEST == 0 and LOWEST < extents.m < rows:
+    deep = number_of(extents.k) * extents.turns >= DEEP
+    if type(extents.m) is int and grouped and deep and extents.m % SMALLEST == 0 and LOWEST < extents.m < rows:
         pairs += [(extents.m, w) for w in widths if w in (LOWEST, 2 * LOWEST) and extents.m not in heights]
     return [(h, w) for h, w in pairs if h * w <= area] or [(SMALLEST, SMALLEST)]
 

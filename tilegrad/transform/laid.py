@@ -210,8 +210,8 @@ def _more(lines: int, pieces: int = EVENLY // DEPTH) -> int:
     return -lines % (DEPTH * pieces) if lines >= MANY else 0
 
 
-def _pieces(lines: int, outputs: int, run: int, taps: int, workers: int) -> int:
-    """Into how many pieces lines can be cut so that workers share the tiles of all sums over them evenly.
+def _pieces(lines: int, outputs: int, run: int, sums: int, workers: int) -> int:
+    """Into how many pieces lines can be cut so that workers share the tiles of so many matrices of sums evenly.
 
     >>> _pieces(128 * 784, 256, 480, 5, 132), _pieces(128 * 169, 384, 768, 3, 132), _pieces(128 * 3024, 96, 144, 1, 132)
     (6, 7, 8)
@@ -219,7 +219,7 @@ def _pieces(lines: int, outputs: int, run: int, taps: int, workers: int) -> int:
 
     def rounds(pieces: int, width: int) -> int:
         """Columns that the worker with most tiles computes, times lines."""
-        tiles = -(-outputs // HIGH) * -(-run // width) * taps * pieces
+        tiles = -(-outputs // HIGH) * -(-run // width) * sums * pieces
         return -(-tiles // workers) * width * -(-lines // (DEPTH * pieces))
 
     return min(range(1, MOST_PIECES + 1), key=lambda pieces: min(rounds(pieces, width) for width in WIDTHS))
@@ -317,7 +317,8 @@ def _weight(x: Value, y: Value, axes: Windows, grain: Grain, precision: Precisio
     taps, run = _taps(axes, grids, rows.channels)
     lines = _number(x.shape[0]) * math.prod(rows.grid)
     if pitch == 1:
-        pieces = _pieces(lines, _number(y.shape[2]), run, math.prod(taps), grain.workers)
+        sums = _number(x.shape[1]) * math.prod(taps)
+        pieces = _pieces(lines, _number(y.shape[2]), run, sums, grain.workers)
     made: Value = LineWeight(
         rows.value,
         upstream.value,

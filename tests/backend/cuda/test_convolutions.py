@@ -105,9 +105,11 @@ def test_convolutions_compile_elsewhere() -> None:
         assert built(KERNELS["late"](), architecture).spills <= 256
 
 
-@pytest.mark.parametrize(("outputs", "wanted"), [(64, (1, 256, 2, 160)), (96, (2, 96, 2, 288)), (192, (2, 192, 1, 384))])
+@pytest.mark.parametrize(
+    ("outputs", "wanted"), [(64, (1, 256, 2, 160)), (96, (2, 96, 2, 288)), (192, (2, 192, 1, 384))]
+)
 def test_a_tile_has_all_rows(outputs: int, wanted: tuple[int, ...]) -> None:
-    """Of few rows two tiles share a multiprocessor; what is no multiple of 64 rows are columns of what is multiplied."""
+    """Of few rows two tiles share a multiprocessor; those that are no power of two are columns when multiplied."""
     plan = Lowering(forward(MIDDLE, 64, outputs), "sm_90a").products.group
     assert plan is not None
     assert (plan.tiling.down, plan.tiling.columns, plan.blocks, plan.threads) == wanted
