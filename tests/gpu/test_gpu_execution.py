@@ -15,7 +15,7 @@ from tilegrad import cuda
 from tilegrad.backend.cuda.device import CudaDevice
 from tilegrad.config import changed
 from tilegrad.errors import DeviceError, KernelError, LaunchError, OutOfMemoryError
-from tilegrad.ir.dtype import float32
+from tilegrad.ir.dtype import float32, int8, int64
 from tilegrad.ir.graph import TensorType
 from tilegrad.ir.program import Buffer, Launch, Program, Tiles
 from tilegrad.ir.tile_parser import parse
@@ -283,3 +283,11 @@ def test_branches_run_at_once(gpu: CudaDevice, record_property: Record) -> None:
         times.append((time.perf_counter() - start) * 1e3)
     record_property("four kernels in a row, and as a graph, ms", [times[1], times[4]])
     assert times[4] < 0.4 * times[1]
+
+
+def test_more_elements_than_int32_counts(gpu: CudaDevice) -> None:
+    n = 2**31 + 16
+    x = tg.ones(n, dtype=int8, device="cuda").realize()
+    x[-1] = 5
+    assert x.sum(dtype=int64).item() == n + 4
+    assert [int(y.item()) for y in (x[-1], (x + 1)[-1], x.flip(0)[0], x.argmax())] == [5, 6, 5, n - 1]

@@ -8,6 +8,12 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
+from tilegrad.ir.dtype import int8
+from tilegrad.ir.graph import Graph, Input, TensorType
+from tilegrad.ir.program import Launch
+from tilegrad.ops.arithmetic import add
+from tilegrad.schedule.assemble import assemble
+from tilegrad.schedule.fuse import fuse
 
 FAR = 2**40
 
@@ -32,3 +38,11 @@ def test_positions_as_data(case: str) -> None:
     known = tg.tensor([0, 1, 2, 3, 4, 5])
     found, wanted = CASES[case](tg.arange(6), mask), CASES[case](known, mask)
     np.testing.assert_array_equal(found.numpy(), wanted.numpy(), strict=True)
+
+
+@pytest.mark.parametrize(("extent", "wide"), [(2**31 - 1, False), (2**31 + 16, True), (2**32, True)])
+def test_positions_that_int32_does_not_hold(extent: int, wide: bool) -> None:
+    x = Input(TensorType(int8, (extent,)))
+    (launch,) = assemble(fuse(Graph((x,), (add(x, x),)))).steps
+    assert isinstance(launch, Launch)
+    assert ("tl.program_id(0).to(tl.int64) *" in str(launch.kernel)) == wide
