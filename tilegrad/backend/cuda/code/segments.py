@@ -27,6 +27,7 @@ from .elements import Kept, View, fits
 from .functions import MEMORY, TYPES, Text, literal
 from .layout import NUMBER, Layout
 from .missing import missing
+from .together import Together, together
 from .writing import Lines
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ class Segment:
         self.elements = low.elements
         self.own = {id(m) for m in members}
         self.heads, self.loads, self.lanes, self.stores = Lines(), Lines(), Lines(), Lines()
+        self.together: Together | None = None
+        self.places, self.early = list[str](), Lines()
+        """Arrays for what several turns load together, and these loads."""
         self.view: View = ()
         self.inside: list[str] = []
         self.indices = low.indices(layout)
@@ -137,9 +141,12 @@ class Segment:
         heads = low.loops(self.layout, {(self.layout.vector, 0)})
         if low.products.is_pairs(self.layout):
             heads.reverse()  # a column has its position computed once for its rows, not kept for another time
+        plan = self.together = together(low, self.layout, self.members)
+        if plan is not None:
+            heads = [plan.outer, *plan.inner]
         depth = out.depth + max(1, len(heads))
         wide = self.layout.width > 1
-        for lines in (self.heads, self.loads, self.stores):
+        for lines in (self.heads, self.early, self.loads, self.stores):
             lines.depth = depth
         self.lanes.depth = depth + wide
         low.out = self.heads
@@ -150,6 +157,8 @@ class Segment:
         self.elements.declare = None
         low.out = out
         for n, head in enumerate(heads):
+            if n == 1 and plan is not None:
+                self._load_together(plan)
             out.lines += ["    " * (out.depth + n) + "#pragma unroll", "    " * (out.depth + n) + head + " {"]
         if not heads:
             out.add("{")
@@ -165,7 +174,17 @@ class Segment:
         else:
             out.lines += self.lanes.lines
         out.lines += self.stores.lines
-        out.lines += ["    " * (depth - 1 - n) + "}" for n in range(max(1, len(heads)))]
+        out.lines += ["    " * (depth - 1 - n) + "}" for n in range(depth - out.depth)]
+
+    def _load_together(self, plan: Together) -> None:
+        """At the beginning of a piece: all that it loads."""
+        out = self.low.out
+        out.depth += 1
+        for line in self.places:
+            out.add(line)
+        with out.nested(plan.inner):
+            out.lines += [*self.heads.lines, *self.early.lines]
+        out.depth -= 1
 
     def _name(self, type: str, stem: str, value: Text) -> str:
         """Gives a position a name at the head of the loop."""
@@ -213,6 +232,11 @@ class Segment:
         kept = self.elements.kept.get(name)
         if kept is not None and not kept.element:
             return f"{called}{self.indices}"
+        if vector and self.together is not None and name in self.together.loads:
+            plan = self.together
+            self.places.append(f"{low.register_type(t, name)} {called}{plan.extents}[{self.layout.width}];")
+            self.elements.kept[name] = Kept(called, self.layout, f"{called}{plan.indices}[v]")
+            return f"{called}{plan.indices}[v]"
         if vector:
             self.loads.add(f"{low.register_type(t, name)} {called}[{self.layout.width}];")
             self.elements.kept[name] = Kept(called, self.layout, f"{called}[v]")
@@ -316,7 +340,8 @@ class Segment:
             if load.mask is not None:
                 conditions.append(self._base(load.mask, TileType(bool_)).within(functions.AND))
             if not conditions:
-                self.loads.add(f"{read}({target}, {pointer});")
+                lines = self.early if self.together is not None and name in self.together.loads else self.loads
+                lines.add(f"{read}({target}, {pointer});")
                 return
             self.loads.add(f"if ({self._all(conditions)}) {read}({target}, {pointer});")
             self.loads.add(f"else fill({target}, {other});")
