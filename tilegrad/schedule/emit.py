@@ -224,7 +224,7 @@ class Emitter:
         raise NotImplementedError(str(e))
 
     def _is_masked(self, condition: Expr, read: Read) -> bool:
-        """Whether a read has its zeros by its mask where a condition on indices does not hold: it is not asked twice."""
+        """Whether a read has its zeros by its mask, where a condition on indices does not hold: it is asked once."""
         known = facts(condition).data or read.dtype is bool_
         return self.masked and self._reads_outside(read) and not known
 

@@ -9,9 +9,8 @@ from ..ir.scalar import TRUE, Expr, Index, Read, Reduce, Scan, facts, fresh_inde
 from .group import Group
 from .phases import in_phases
 
-
 PIECE, LONGEST_PIECE = 16, 1024
-"""Elements of a piece of memory from which on it is worth reading, and up to which it is short for a block of threads."""
+"""Elements of a piece of memory from which on it is read well, and up to which it is little for many threads."""
 LEAST_AT_ONCE = 512
 """Elements of a row that many threads sum."""
 
@@ -87,7 +86,8 @@ def _are_pieces(group: FlatGroup, outer: Index, inner: Index) -> bool:
                     return False
             case Read(_, (offset,)) if pair & facts(offset).indices:
                 steps = linear(offset)
-                if steps.get((inner,)) != 1 or not all(steps.get((i,), 0) >= inner.extent for i in (outer, *group.rows)):
+                apart = all(steps.get((i,), 0) >= inner.extent for i in (outer, *group.rows))
+                if steps.get((inner,)) != 1 or not apart:
                     return False
             case Scan():
                 return False

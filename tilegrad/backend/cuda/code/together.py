@@ -1,7 +1,7 @@
-"""What follows a product loads some vectors together, before it computes and stores anything from them.
+"""Where a kernel renews what it reads, some vectors are loaded together, before anything is stored.
 
-Where a kernel renews what it reads (weights, beside their gradients), a load must not move above the store before it,
-and a thread would have one vector of memory under way at a time.
+A load must not move above the store before it (weights, beside their gradients), and a thread would have one vector of
+memory under way at a time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 VECTORS = 8
-"""Pairs of a thread that are under way at a time."""
+"""Of a thread, under way at a time."""
 
 
 class Together(NamedTuple):
@@ -40,9 +40,11 @@ class Together(NamedTuple):
     @property
     def inner(self) -> list[str]:
         """The heads of the loops of a piece."""
-        name = self.loops[0][0]
-        outer = [f"for (int {name} = {self.first}; {name} < {self.first} + {self.piece}; ++{name})"] if self.piece > 1 else []
-        return outer + [f"for (int {name} = 0; {name} < {extent}; ++{name})" for name, extent in self.loops[1:]]
+        inner = [f"for (int {name} = 0; {name} < {extent}; ++{name})" for name, extent in self.loops[1:]]
+        if self.piece == 1:
+            return inner
+        name, first = self.loops[0][0], self.first
+        return [f"for (int {name} = {first}; {name} < {first} + {self.piece}; ++{name})", *inner]
 
     @property
     def extents(self) -> str:
@@ -52,8 +54,8 @@ class Together(NamedTuple):
     @property
     def indices(self) -> str:
         """Of the vector at hand."""
-        name = self.loops[0][0]
-        return (f"[{name} - {self.first}]" if self.piece > 1 else "") + "".join(f"[{name}]" for name, _ in self.loops[1:])
+        first = f"[{self.loops[0][0]} - {self.first}]" if self.piece > 1 else ""
+        return first + "".join(f"[{name}]" for name, _ in self.loops[1:])
 
 
 def together(low: Lowering, layout: Layout, members: Sequence[ir.Assign | ir.Store]) -> Together | None:
