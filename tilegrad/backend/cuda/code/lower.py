@@ -129,12 +129,13 @@ class Lowering(Registers):
 
     def _renewed(self) -> set[str]:
         """The variables that are loaded from tensors that this kernel stores to."""
-        products = self.products
-        loads = [s for s in self.body if isinstance(s, ir.Assign) and isinstance(s.value, ir.Load)]
-        if not products.dots:
-            return set()
-        parameter = products.definitions.parameter
-        return {s.name for s in loads if s.value.mask is None and parameter(s.value.pointer) in products.stored}  # type: ignore[union-attr]
+        found = set()
+        for s in self.body if self.products.dots else ():
+            match s:
+                case ir.Assign(name, ir.Load(pointer, None)):
+                    source = self.products.definitions.parameter(pointer)
+                    found |= {name} if source is not None and source in self.products.stored else set()
+        return found
 
     def _is_position(self, value: ir.Tile) -> bool:
         """Whether an expression of integers, cheap enough to be computed again, needs nothing that is kept."""
