@@ -16,6 +16,7 @@ from tilegrad.errors import ArgumentError, CheckpointError, NaNError, TilegradEr
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+CHECKPOINT = {"model", "optimizer", "random", "order", "settings", "losses", "epochs", "seconds"}
 Predict = Callable[[Any], Any]
 """From inputs to scores, through the model."""
 
@@ -97,7 +98,7 @@ class Training:
     def resume(self, path: Path) -> None:
         """Goes on from where a checkpoint was written."""
         state = tg.load(path)
-        if not isinstance(state, dict) or not {"model", "order", "settings", "losses"} <= set(state):
+        if not isinstance(state, dict) or not CHECKPOINT <= set(state):
             raise CheckpointError(f"{path} is no checkpoint of this program")
         then = state["settings"]
         other = [f"{k} {then.get(k)!r}, not {v!r}" for k, v in self.settings.items() if then.get(k) != v]

@@ -227,6 +227,16 @@ def tail(degree: int) -> Fit:
     return Fit("erf tail", meaning, lambda x: mp.log(mp.erfc(x), 2), 0.875, 3.93, degree, weight=lambda x: mp.erfc(x))
 
 
+def normal_tail(degree: int) -> Fit:
+    """Weighted so that the error is one of the tail, not of what it is divided by."""
+
+    def f(x: Real) -> Real:
+        return mp.erfc(x * mp.sqrt(mpf("0.5"))) * mp.exp(x * x / 2)
+
+    meaning = "erfc(x sqrt(1/2)) = e^(-x²/2) q(x / (x + 4)), x >= 0"
+    return Fit("normal tail", meaning, f, 0, 5.6, degree, 24, lambda x: x / (x + 4), lambda x: mp.exp(-x * x / 2))
+
+
 SINGLE = (
     exponential(24, 4),
     exp2_fit("exp2", 5),
@@ -240,6 +250,7 @@ SINGLE = (
     arc_sine(24, 4),
     error_function(24, 5, 0.875),
     tail(6),
+    normal_tail(6),
 )
 DOUBLE = (
     exponential(53, 10),

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+import tilegrad as tg
 from tests.backend.maths_accuracy import BINARY, ORACLES, computed, errors, floats, greatest_error
 from tilegrad.backend.cpu import maths
 from tilegrad.backend.cpu.emit import Builder, Type, Value
@@ -148,3 +149,19 @@ def test_no_function_of_a_library_is_called() -> None:
             maths.emit(b, fn, tuple(Value(f"%x{n}", type) for n in range(2 if fn in BINARY else 1)))
             outside = [text for text in b.declarations.values() if text.startswith("declare")]
             assert all("@llvm." in text for text in outside), (fn, outside)
+
+
+def test_gelu_is_as_exact_as_the_sum_that_it_is_made_of() -> None:
+    """The normal distribution comes from one exponential here, which the slope shares."""
+    x = np.concatenate([np.linspace(-20, 20, 40_001), np.linspace(-0.1, 0.1, 999), [np.inf, np.nan]]).astype(np.float32)
+    wide = x[:-2].astype(np.float64)
+    below = np.array([math.erfc(-n * math.sqrt(0.5)) / 2 for n in wide])
+    tensor = tg.tensor(x, requires_grad=True)
+    made = tg.nn.functional.gelu(tensor)
+    made.sum().backward()
+    found = made.detach().numpy()
+    assert found[-2] == np.inf
+    assert np.isnan(found[-1])
+    assert np.all(np.abs(found[:-2] - wide * below) <= 1.2e-7 * np.abs(wide))
+    slope = below + wide * np.exp(-wide * wide / 2) / math.sqrt(2 * math.pi)
+    assert np.all(np.abs(tensor.grad.numpy()[:-2] - slope) <= 1.5e-7)

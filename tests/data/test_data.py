@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+import sys
 import threading
 import time
 from pathlib import Path
@@ -141,6 +142,25 @@ def test_an_error_in_a_sample_reaches_the_loop(workers: int) -> None:
 
     with pytest.raises(KeyError, match="sample 0"):
         list(DataLoader(Bad(), num_workers=workers))
+
+
+def test_who_leaves_in_a_thread_leaves() -> None:
+    class Leaving(Squares):
+        def __getitem__(self, index: int) -> dict[str, Any]:
+            sys.exit(3)
+
+    with pytest.raises(SystemExit, match="3"):  # and the loop does not wait for a thread that has ended
+        list(DataLoader(Leaving(), num_workers=2, timeout=20))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_data_set_with_a_length_does_not_end_early(workers: int) -> None:
+    class Short(Squares):
+        def __getitem__(self, index: int) -> dict[str, Any]:
+            return next(iter([]))  # type: ignore[no-any-return]
+
+    with pytest.raises(DataError, match="raised StopIteration"):
+        list(DataLoader(Short(), num_workers=workers))
 
 
 def test_samplers() -> None:

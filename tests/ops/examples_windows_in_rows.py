@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.ops.registry import example, floats
 from tilegrad.ops.lines import Laid, LineProduct, LineWeight, Stored
-from tilegrad.ops.odd_tiles import OddTiles, Restored
+from tilegrad.ops.odd_tiles import Filters, OddTiles, Restored
 from tilegrad.ops.transformed import Places, Transformed
 
 example(Laid, Laid, floats(2, 3, 4), numpy=lambda x: x.reshape(2, 12))
@@ -134,16 +134,26 @@ def restored(x: np.ndarray, odd: np.ndarray, lying: np.ndarray, w: np.ndarray) -
     return found
 
 
-example(
-    Restored,
-    lambda x, odd, lying, w: Restored(
-        *(x, odd, lying, w, MATRIX, (1, 1, 1, 3), 5, Places((15, 15, 15, 5), 45, 15, 1)),
-        *(Places((60, 60, 60, 10), 30, 5, 1), Places((84, 84, 84, 8), 28, 4, 1), (1, 1, 2, 6, 5), 2),
-    ),
-    floats(3, 3, 1, 1, 1, 3, 5),
-    np.array([[[[0, 1, 0]]]], np.int32),
-    floats(1, 1, 3, 7, 4, seed=1),
-    floats(1, 5, 4, 2, 2, seed=2),
-    numpy=restored,
-    gradient=False,
-)
+def restored_back(x: np.ndarray, odd: np.ndarray, lying: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """The same of weights (1, channels, outputs, 2, 2), taps in reverse order."""
+    return restored(x, odd, lying, w.swapaxes(1, 2)[..., ::-1, ::-1])
+
+
+for filters, weights, meaning in (
+    (Filters(2), (1, 5, 4, 2, 2), restored),
+    (Filters(2, across=True, reverse=True), (1, 4, 5, 2, 2), restored_back),
+):
+    example(
+        Restored,
+        lambda x, odd, lying, w, filters=filters: Restored(
+            *(x, odd, lying, w, MATRIX, (1, 1, 1, 3), 5, Places((15, 15, 15, 5), 45, 15, 1)),
+            *(Places((60, 60, 60, 10), 30, 5, 1), Places((84, 84, 84, 8), 28, 4, 1), (1, 1, 2, 6, 5), filters),
+        ),
+        floats(3, 3, 1, 1, 1, 3, 5),
+        np.array([[[[0, 1, 0]]]], np.int32),
+        floats(1, 1, 3, 7, 4, seed=1),
+        floats(*weights, seed=2),
+        numpy=meaning,
+        gradient=False,
+        name="the way back" if filters.across else "",
+    )

@@ -242,6 +242,17 @@ def test_groups_that_come_later() -> None:
     assert [optimizer.state[x]["step"].item() for x in (w, b, s)] == [2, 1, 0]
 
 
+def test_groups_may_have_names() -> None:
+    optimizer = tg.optim.SGD([{"params": [tg.ones(1)], "name": "bias"}, {"params": []}], lr=0.1)
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert optimizer.param_groups[0]["name"] == "bias"
+    optimizer.step()
+
+
+def loaded(w: Any, **parts: Any) -> None:
+    tg.optim.Adam([w]).load_state_dict(tg.optim.Adam([w]).state_dict() | parts)
+
+
 @checklist(104)
 def test_a_matrix_learns_sum_and_difference() -> None:
     """The test that was commented out upstream: W learns [x0 + x1, x0 - x1] under the L1 loss."""
@@ -266,6 +277,11 @@ def test_a_matrix_learns_sum_and_difference() -> None:
         (lambda w: tg.optim.SGD([w, w]), "in another group already"),
         (lambda w: tg.optim.SGD([3]), "parameter 0 is a int"),
         (lambda w: tg.optim.SGD([{"params": [w], "momentun": 1}]), "has no momentun"),
+        (lambda w: loaded(w, param_groups=None), "'param_groups' is a list of dicts"),
+        (lambda w: loaded(w, state=[1]), "'state' a dict of dicts"),
+        (lambda w: loaded(w, state={0: {"exp_avg": "x"}}), r"has the shape str instead of \(1,\)"),
+        (lambda w: loaded(w, state={0: {"step": "x"}}), "step of parameter 0 is 'x', no number"),
+        (lambda w: loaded(w, param_groups=[{**tg.optim.Adam([w]).state_dict()["param_groups"][0], "lr": -1}]), "-1"),
         (lambda w: tg.optim.Adam([w], betas=(0.9, 1.0)), "betas"),
         (lambda w: tg.optim.SGD([w]).load_state_dict({"state": {}, "param_groups": []}), "groups here have"),
         (lambda w: tg.optim.SGD([w], differentiable=True), "tilegrad.grad"),

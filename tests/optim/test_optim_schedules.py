@@ -112,6 +112,7 @@ def test_a_schedule_of_pytorch_goes_on_here(name: str) -> None:
     ours.load_state_dict(theirs.state_dict())
     other.load_state_dict(schedule.state_dict())
     np.testing.assert_allclose(flat(course(ours, other, 10)), flat(course(theirs, schedule, 10)), rtol=1e-9, atol=1e-12)
+    schedule.load_state_dict(other.state_dict())
 
 
 @pytest.mark.parametrize(
@@ -229,6 +230,13 @@ def test_a_tensor_as_learning_rate() -> None:
         (lambda s, o: s.ChainedScheduler([]), "at least one scheduler"),
         (lambda s, o: s.ChainedScheduler([s.StepLR(o, 1), s.StepLR(optimizer(tg), 1)]), "another optimizer"),
         (lambda s, o: s.ReduceLROnPlateau(o, "least"), "mode='least'"),
+        (lambda s, o: s.LambdaLR(o, None), "lr_lambda"),
+        (lambda s, o: s.StepLR(o, 1).load_state_dict(None), "takes a dict"),
+        (lambda s, o: s.StepLR(o, 1).load_state_dict(s.ExponentialLR(o, 1.0).state_dict()), "has no step_size"),
+        (
+            lambda s, o: s.ChainedScheduler([s.StepLR(o, 1)]).load_state_dict({"_schedulers": []}),
+            "of 0 schedulers; there are 1",
+        ),
         (lambda s, o: s.SWALR(o, 0.1, anneal_strategy="sine"), "'cos' or 'linear'"),
     ],
 )

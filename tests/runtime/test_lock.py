@@ -133,6 +133,20 @@ def test_a_lock_of_another_machine_or_version_is_ignored_with_one_line(
     assert not capsys.readouterr().err
 
 
+def test_what_other_versions_write_is_not_looked_at(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder / "here" / "kernels.lock"
+    path.write_text(TEXT + "[tilegrad 9.0 on other]\nin another way: {m: 3}\n", encoding="utf-8-sig")
+    assert lock_of("1.0", lambda: "other").digest
+    keep(path, "1.0", "other", {"0123456789ac": Entry("add", chosen("along", width=8))})
+    text = path.read_text()
+    assert (text[:6], text[-23:]) == ("# ours", "in another way: {m: 3}\n")
+    with pytest.raises(ArgumentError, match="line 11.*in another way"):
+        lock_of("9.0", lambda: "other")
+    path.write_text("# nothing is settled\n")
+    assert not lock_of("1.0", lambda: "other").digest
+    assert not capsys.readouterr().err
+
+
 def test_a_file_that_is_not_there_or_no_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = []
     assert lock_of("1.0", lambda: str(asked.append(1))) == Lock(folder / "scripts" / "kernels.lock")

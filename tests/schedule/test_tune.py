@@ -78,7 +78,7 @@ def of_product(graph: Graph) -> list[Choice]:
 
 @pytest.mark.parametrize(
     ("seconds", "taken"),
-    [(0.5, True), (0.96, True), (0.98, False), (1.0, False), (2.0, False)],
+    [(0.5, True), (0.94, True), (0.96, False), (1.0, False), (2.0, False)],
     ids=lambda x: str(x),
 )
 def test_another_choice_is_taken_if_it_is_faster_by_more_than_noise(seconds: float, taken: bool) -> None:
@@ -253,4 +253,7 @@ def test_a_jitted_function_tunes_itself_before_it_runs(
         tried.clear()
         tg.jit(tune="100s")(lambda x: x.softmax(-1))(x)
         assert not tried, "what is settled is not tuned again"
+    with config.changed(lock=str(tmp_path / "nowhere" / "kernels.lock")):
+        tg.jit(tune="100s")(lambda x: x.softmax(-1))(x)
+        assert "not kept, since" in capsys.readouterr().err
     compiler._locks.clear()

@@ -96,7 +96,7 @@ def test_the_numbers_are_the_same() -> None:
         np.testing.assert_allclose(ours, wanted, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("fit", ["2 apples", "", "0GB", 0, -5, True, float("nan")])
+@pytest.mark.parametrize("fit", ["2 apples", "", "0GB", "0.1B", 0, -5, True, float("nan")])
 def test_amounts_that_are_none(fit: Any) -> None:
     with pytest.raises(ArgumentError, match="an amount of memory is wanted, such as '2GB'"):
         tg.jit(lambda x: x, fit=fit)

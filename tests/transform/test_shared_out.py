@@ -12,6 +12,7 @@ from tilegrad.ir.dtype import DType, float16, float32, float64, int32, int64
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ops.broadcasting import expand, fill
 from tilegrad.ops.indexing import Scatter, ScatterAlong, scatter_along
+from tilegrad.ops.reduction import argmax, argmin
 from tilegrad.ops.scan import CumArgmax, CumArgmin, Cummax, Cummin, Cumprod, Cumsum, Running
 from tilegrad.ops.sorting import argsort, median, sort, topk
 from tilegrad.runtime.grain import Grain, many_small
@@ -55,6 +56,28 @@ def agree(inputs: Sequence[Input], outputs: Sequence[Value], *arrays: np.ndarray
         assert found.dtype == wanted.dtype
         np.testing.assert_allclose(found.astype(np.float64), wanted.astype(np.float64), rtol=tolerance)
     return made
+
+
+@pytest.mark.parametrize("place", [argmax, argmin])
+@pytest.mark.parametrize("dtype", [float32, float16, int64])
+def test_the_place_of_an_extreme(dtype: DType, place: Callable[..., Value]) -> None:
+    """Among all elements, along rows and columns: the first of equal ones, in whichever part, and the first NaN."""
+    small = GPU._replace(long=64, parts=8, tile=16)
+    random = np.random.default_rng(0)
+    for shape, axis in (((1003,), 0), ((2, 517), 1), ((517, 2), 0)):
+        x = given(dtype, *shape)
+        whole = Graph((x,), (place(x, axis), place(x, axis, True)))
+        made = split(whole, small)
+        assert made is not whole
+        a = random.integers(-3, 4, shape).astype(dtype.numpy)
+        same = np.full(shape, -np.inf if dtype.is_float else dtype.min, dtype.numpy)
+        odd = a.copy()
+        odd[tuple(n // 2 for n in shape)] = np.nan if dtype.is_float else dtype.max
+        last = same.copy()
+        last[tuple(n - 1 for n in shape)] = 1
+        for array in (a, same, odd, last, -last):
+            for found, wanted in zip(interpret(made, [array]), interpret(whole, [array]), strict=True):
+                np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("dtype", [float32, float16, int64])

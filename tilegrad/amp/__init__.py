@@ -44,7 +44,7 @@ class autocast:
         self.device_type = device_type.partition(":")[0]
         low = device(self.device_type).low  # or the error that lists the devices
         self.dtype = dtype or low
-        if self.dtype not in NARROW:
+        if enabled and self.dtype not in NARROW:
             raise DTypeError(f"autocast computes in bfloat16 or float16, not in {self.dtype!r}; leave it out for that")
         self.enabled = enabled
         self.before: list[tuple[tuple[str, DType], ...]] = []

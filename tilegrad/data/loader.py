@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ArgumentError, check_callable
+from ..errors import ArgumentError, DataError, check_callable
 from ..random import initial_seed
 from .collate import as_tensors, joined, pinned
 from .dataset import Dataset, IterableDataset
@@ -171,7 +172,7 @@ class Maker:
 
     def __call__(self) -> Callable[[Any], Any]:
         if not self.iterable:
-            return self.sample if self.single else self.batch
+            return partial(_lasting, self.sample if self.single else self.batch)
         samples = iter(self.dataset)
         return lambda _: self.collated(next(samples)) if self.single else self.next_batch(samples)
 
@@ -200,6 +201,17 @@ class Maker:
         return joined(batch) if self.collate is None else self.collate(batch)
 
 
+def _lasting(make: Callable[[Any], Any], item: Any) -> Any:
+    """What is made; a data set with a length does not end early: a StopIteration out of it would end the loop."""
+    try:
+        return make(item)
+    except StopIteration as stop:
+        raise DataError(
+            f"DataLoader: making {item!s:.60} of the data set raised StopIteration, though it has a length: was next() "
+            "called once too often in it?"
+        ) from stop
+
+
 def _check_choices(collate_fn: Any, sampler: Any, batch_sampler: Any) -> None:
     if collate_fn is not None:
         check_callable(collate_fn, "DataLoader: collate_fn")
@@ -209,9 +221,13 @@ def _check_choices(collate_fn: Any, sampler: Any, batch_sampler: Any) -> None:
 
 
 def _check_workers(count: int, ahead: int, timeout: float, persistent: bool) -> None:
-    if count < 0 or ahead < 1 or timeout < 0:
-        given = f"num_workers={count}, prefetch_factor={ahead}, timeout={timeout}"
-        raise ArgumentError(f"DataLoader: {given}: the first and last must be at least 0, the second at least 1")
+    numbers = hasattr(count, "__index__") and hasattr(ahead, "__index__") and hasattr(timeout, "__float__")
+    if not numbers or count < 0 or ahead < 1 or timeout < 0:
+        given = f"num_workers={count!r}, prefetch_factor={ahead!r}, timeout={timeout!r}"
+        raise ArgumentError(
+            f"DataLoader: {given}: the first is a whole number of at least 0, the second of at least 1, the last "
+            "seconds"
+        )
     if persistent and not count:
         raise ArgumentError("DataLoader: persistent_workers=True needs num_workers of at least 1")
 

@@ -98,7 +98,7 @@ class Link(Protocol):
         """Waits until the worker has ended, or sees to it."""
 
 
-def work(number: int, job: Job, next_task: Callable[[], Any], answer: Callable[[Any], None], seeds: bool) -> None:
+def work(number: int, job: Job, next_task: Callable[[], Any], answer: Callable[[Any], None], in_thread: bool) -> None:
     """What a worker does: it answers tasks until it is stopped."""
     epoch, make, started = -1, None, False
     while (task := next_task()) is not STOP:
@@ -106,7 +106,7 @@ def work(number: int, job: Job, next_task: Callable[[], Any], answer: Callable[[
             if isinstance(task, Begin):
                 epoch = task.epoch
                 _current.info = WorkerInfo(number, job.workers, task.seed + number, job.dataset)
-                if seeds:
+                if not in_thread:
                     _seed(task.seed + number)
                 if job.start is not None and not started:
                     job.start(number)
@@ -117,7 +117,10 @@ def work(number: int, job: Job, next_task: Callable[[], Any], answer: Callable[[
             result = make(task.wanted)
         except StopIteration:
             result = Ended()
-        except Exception as error:
+        except BaseException as error:
+            if not (in_thread or isinstance(error, Exception)):
+                raise
+            # who waits for a thread would never hear that it has ended, as after sys.exit() in a data set
             result = Failure(error, traceback.format_exc())
         answer((epoch, result))
 
@@ -143,7 +146,7 @@ class ThreadLink:
         self.answers: SimpleQueue[Any] = SimpleQueue()
         self.stopped = False
         name = f"tilegrad-data-{number}"
-        arguments = (number, job, self._next, self.answers.put, False)
+        arguments = (number, job, self._next, self.answers.put, True)
         self.thread = threading.Thread(target=work, args=arguments, name=name, daemon=True)
         self.thread.start()
 
@@ -227,7 +230,7 @@ def _serve(number: int, job: Job, pipe: Any) -> None:
     tasks: SimpleQueue[Any] = SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, tasks), daemon=True).start()
     with suppress(EOFError, OSError):
-        work(number, job, tasks.get, lambda answer: _sent(pipe, answer), seeds=True)
+        work(number, job, tasks.get, lambda answer: _sent(pipe, answer), in_thread=False)
 
 
 def _listen(pipe: Any, tasks: SimpleQueue[Any]) -> None:

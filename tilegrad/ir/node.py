@@ -125,8 +125,8 @@ class Structure(Node):
         return own["_hash"]  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: not the hash, since in another process words have other ones."""
-        return {name: x for name, x in self.__dict__.items() if name != "_hash"}
+        """What is pickled: not the hash, since in another process words have other ones, nor what is quickly made."""
+        return {name: x for name, x in self.__dict__.items() if name not in ("_hash", "_parts")}
 
 
 class _Interning(type):

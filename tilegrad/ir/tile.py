@@ -217,14 +217,19 @@ def parts(x: Tile) -> tuple[Tile, ...]:
     >>> parts(Load(Name("x") + Name("i"), Name("m")))
     (Apply(fn='add', args=(Name(name='x'), Name(name='i'))), Name(name='m'))
     """
+    own = x.__dict__
+    known: tuple[Tile, ...] | None = own.get("_parts")
+    if known is not None:
+        return known
     found: list[Tile] = []
     for name in x.children:
-        value = x.__dict__[name]
+        value = own[name]
         if isinstance(value, tuple):
             found.extend(value)
         elif value is not None:
             found.append(value)
-    return tuple(found)
+    made = own["_parts"] = tuple(found)
+    return made
 
 
 class Assign(Structure):

@@ -50,7 +50,9 @@ def walk(*tiles: Tile) -> Iterator[Tile]:
         if id(x) not in seen:
             seen.add(id(x))
             yield x
-            stack.extend(reversed(parts(x)))
+            inside = parts(x)
+            if inside:
+                stack += inside[::-1]
 
 
 class Accesses(NamedTuple):

@@ -25,10 +25,9 @@ def bytes_of(amount: str | float, what: str = "fit") -> int:
     (2000000000, 536870912, 4096)
     """
     found = AMOUNT.fullmatch(amount.strip()) if isinstance(amount, str) else None
-    if found is not None and float(found[1]) > 0:
-        return int(float(found[1]) * (1024 if found[3] else 1000) ** POWERS[found[2]])
-    if isinstance(amount, int | float) and not isinstance(amount, bool) and 0 < amount < float("inf"):
-        return int(amount)
+    count = amount if found is None else float(found[1]) * (1024 if found[3] else 1000) ** POWERS[found[2]]
+    if isinstance(count, int | float) and not isinstance(count, bool) and 1 <= count < float("inf"):
+        return int(count)
     raise ArgumentError(
         f"{what}={amount!r}: an amount of memory is wanted, such as '2GB', '512MiB' or a number of bytes"
     )

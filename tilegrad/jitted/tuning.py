@@ -51,15 +51,20 @@ def tune_programs(programs: Sequence[Running], seconds: float, path: Path | None
     jobs = [job for job in together(_jobs(programs)) if job.digest not in lock_for(job.place).entries]
     line = Line()
     target = path or place()
+    kept = "" if target is None else f"; kept in {target}"
 
     def note(job: Job, entry: Entry) -> None:
+        nonlocal kept
         settle(job.place, {job.digest: entry})
         if target is not None:
-            keep(target, VERSION, job.place.machine, {job.digest: entry})
+            try:
+                keep(target, VERSION, job.place.machine, {job.digest: entry})
+            except OSError as problem:  # it holds for this process
+                kept = f"; not kept, since {target} cannot be written: {problem.strerror}"
 
     tuned = tune(jobs, seconds, line.show, measured, keep=note)
     line.end()
-    return tuned
+    return tuned._replace(kept=kept if tuned.finished else "")
 
 
 def _jobs(programs: Sequence[Running]) -> list[Job]:
@@ -71,16 +76,16 @@ def _jobs(programs: Sequence[Running]) -> list[Job]:
     return found
 
 
-def told(tuned: Tuned, seconds: float, path: Path | None = None) -> str:
+def told(tuned: Tuned, seconds: float) -> str:
     """What came of it, in one line."""
     if not tuned.jobs:
         return "nothing to tune: there is no kernel with a choice that is not settled"
-    target = path or place()
-    where = f"; kept in {target}" if target is not None and tuned.finished else ""
     left = tuned.jobs - tuned.finished
     reason = "interrupted" if tuned.interrupted else f"the {shown(seconds)} were over"
     rest = f"; {left} left as they are: {reason}" if left else ""
-    return f"{tuned.finished} of {tuned.jobs} kernels tuned, {tuned.faster} of them faster than before{where}{rest}"
+    return (
+        f"{tuned.finished} of {tuned.jobs} kernels tuned, {tuned.faster} of them faster than before{tuned.kept}{rest}"
+    )
 
 
 class Line:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..autograd.modes import no_grad
-from ..errors import ArgumentError
+from ..errors import ArgumentError, TilegradError
 from ..functions.creation import as_tensor
 from ..functions.promotion import kind_of
 from ..tensor import Tensor
@@ -50,13 +50,14 @@ def load(module: Module, given: Mapping[str, Any], strict: bool, assign: bool) -
         [key for key in wanted if key not in state] + noted[0],
         [key for key in state if key not in own and key not in extra] + noted[1],
     )
-    _refuse(name, own, state, result, noted[2], strict)
+    found, wrong = _converted(own, state)
+    _refuse(name, wrong + noted[2], result, strict)
     with no_grad():
-        for key, tensor in own.items():
-            if key in state and assign:
-                tensor.data = as_tensor(state[key]).detach()
-            elif key in state:
-                tensor.copy_(as_tensor(state[key]))
+        for key, tensor in found.items():
+            if assign:
+                own[key].data = tensor.detach()
+            else:
+                own[key].copy_(tensor)
     for key, part in extra.items():
         if key in state:
             part.set_extra_state(state[key])
@@ -71,23 +72,33 @@ def _overrides(module: Module, method: str) -> bool:
     return not getattr(type(module), method).__qualname__.startswith("Module.")
 
 
-def _refuse(
-    name: str, own: Mapping[str, Tensor], state: Mapping[str, Any], result: LoadResult, noted: list[str], strict: bool
-) -> None:
+def _converted(own: Mapping[str, Tensor], state: Mapping[str, Any]) -> tuple[dict[str, Tensor], list[str]]:
+    """What the state has for the tensors of the module, and what of it is wrong, before anything is changed."""
+    found: dict[str, Tensor] = {}
+    wrong: list[str] = []
+    for key, tensor in own.items():
+        if key not in state:
+            continue
+        value = state[key]
+        if not hasattr(value, "shape"):
+            wrong.append(f"{key}: {kind_of(value)} is no tensor")
+        elif tuple(value.shape) != tuple(tensor.shape):
+            wrong.append(f"{key}: the module has the shape {tuple(tensor.shape)}, the state {tuple(value.shape)}")
+        else:
+            try:
+                found[key] = as_tensor(value)
+            except TilegradError as problem:
+                wrong.append(f"{key}: {problem.args[0]}")
+    return found, wrong
+
+
+def _refuse(name: str, wrong: list[str], result: LoadResult, strict: bool) -> None:
     """Raises with all that does not fit, if something does not."""
-    no_tensors = [
-        f"{key}: {kind_of(state[key])} is no tensor" for key in own if key in state and not hasattr(state[key], "shape")
-    ]
-    wrong = no_tensors or [
-        f"{key}: the module has the shape {tuple(own[key].shape)}, the state {tuple(state[key].shape)}"
-        for key in own
-        if key in state and tuple(own[key].shape) != tuple(state[key].shape)
-    ]
-    problems = [*wrong, *noted]
+    problems = [*wrong]
     if strict:
         missing, unexpected = result
-        problems += [f"{key}: missing in the state{_hint(key, unexpected)}" for key in missing]
-        problems += [f"{key}: not in the module{_hint(key, missing)}" for key in unexpected]
+        problems += [f"{key}: missing in the state{_hint(key, [*map(str, unexpected)])}" for key in missing]
+        problems += [f"{key}: not in the module{_hint(str(key), missing)}" for key in unexpected]
     if problems:
         count = f"{len(problems)} things do" if len(problems) > 1 else "one thing does"
         advice = "" if wrong or not strict else "\nGive strict=False to load what fits."

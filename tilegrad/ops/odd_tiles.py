@@ -19,6 +19,7 @@ import numpy as np
 from ..errors import GradientError, ShapeError
 from ..ir.dtype import int32
 from ..ir.graph import TensorType, Value
+from ..ir.node import Structure
 from ..ir.size import product
 from .opaque import Opaque
 from .transformed import BLOCK, Matrix, Places, lines_of, transformed_by, view_of
@@ -63,7 +64,7 @@ def restored(PARAMETERS):
         for n in range(0, TERMS):
             at = (n % AREA) // TAPS * ROW + n % TAPS * COLUMN + n // AREA
             elements = tl.load(lying + (begin + at))
-            total += elements[:, None] * tl.load(w + (WEIGHTS + lane * TERMS + n))[None, :]
+            total += elements[:, None] * tl.load(w + (WEIGHTS + lane * FILTER + WEIGHT))[None, :]
         results = (place // SIDE) * MADE_ROW + (place % SIDE) * MADE_COLUMN
         tl.store(out + (results[:, None] + made[None, :]), total)
 """
@@ -136,11 +137,21 @@ class OddTiles(Opaque):
 
 
 @final
+class Filters(Structure):
+    """How weights lie: (groups, outputs, channels, taps, taps), with channels before outputs if `across`; whether their
+    taps meet elements in `reverse` order."""
+
+    taps: int
+    across: bool = False
+    reverse: bool = False
+
+
+@final
 class Restored(Opaque):
     """Squares of products, transformed back; where a tile is `odd`, sums of elements times weights.
 
     `x`, `matrix`, `squares`, `lanes`, `given`, `made` and `shape_made` are those of `Transformed`; `lying` has the
-    elements, channels last, `begins` where those of a tile are, `w` is (groups, outputs, channels, taps, taps).
+    elements, channels last, `begins` where those of a tile are, `w` the weights.
     """
 
     differentiable = False
@@ -155,7 +166,7 @@ class Restored(Opaque):
     made: Places
     begins: Places
     shape_made: tuple[int, ...]
-    taps: int
+    filters: Filters
 
     def infer(self) -> TensorType:
         side = len(self.matrix[0])
@@ -168,7 +179,7 @@ class Restored(Opaque):
     def _terms(self) -> int:
         channels = self.lying.shape[-1]
         assert isinstance(channels, int)
-        return channels * self.taps**2
+        return channels * self.filters.taps**2
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         raise GradientError("restored: gradients are taken before convolutions are transformed")
@@ -177,8 +188,13 @@ class Restored(Opaque):
         rows, side = len(self.matrix), len(self.matrix[0])
         made = transformed_by(self.matrix, view_of(x, self.given, (*self.squares, side, side, self.lanes)))
         elements = view_of(lying, self.begins, (*self.squares, side, side, lying.shape[-1]))
-        weights = w.reshape(self.squares[0], self.lanes, -1, self.taps, self.taps)
-        windows = np.lib.stride_tricks.sliding_window_view(elements, (self.taps, self.taps), (-3, -2))
+        taps, (groups, lanes, channels) = self.filters.taps, (self.squares[0], self.lanes, lying.shape[-1])
+        if self.filters.across:
+            weights = w.reshape(groups, channels, lanes, taps, taps).swapaxes(1, 2)
+        else:
+            weights = w.reshape(groups, lanes, channels, taps, taps)
+        weights = weights[..., ::-1, ::-1] if self.filters.reverse else weights
+        windows = np.lib.stride_tricks.sliding_window_view(elements, (taps, taps), (-3, -2))
         for at in zip(*np.nonzero(odd), strict=True):
             made[at] = np.einsum("abcij,lcij->abl", windows[at], weights[at[0]])
         out = np.zeros(self.shape_made, x.dtype)
@@ -204,13 +220,23 @@ class Restored(Opaque):
             "MADE_ROW": self.made.row,
             "MADE_COLUMN": self.made.column,
         }
-        counts = {"COUNT": side * side, "SIDE": side, "TAPS": self.taps, "AREA": self.taps**2, "TERMS": self._terms()}
+        taps = self.filters.taps
+        counts = {"COUNT": side * side, "SIDE": side, "TAPS": taps, "AREA": taps**2, "TERMS": self._terms()}
+        filters = self._places_of_weights()
         lanes = {"BLOCK": block, "LAST": self.lanes - block, "DTYPE": f"tl.{self.x.dtype}"}
-        words = {**places, **steps, **counts, **lanes}
+        words = {**places, **steps, **filters, **counts, **lanes}
         text = filled(RESTORED, {"LINES": "\n".join(lines_of(self.matrix, self.given, self.made))}, words)
         types = {"x": self.x.type, "odd": self.odd.type, "lying": self.lying.type, "w": self.w.type}
         grid = (Tiles(self.lanes, block), Tiles(product(self.squares), 1))
         return tile_code(text, types, self.type, grid)
+
+    def _places_of_weights(self) -> dict[str, str | int]:
+        """How far apart filters are, and where weight n of one is: as elements under a window, taps after channels."""
+        area = self.filters.taps**2
+        tap = f"{area - 1} - n % {area}" if self.filters.reverse else f"n % {area}"
+        if self.filters.across:
+            return {"FILTER": area, "WEIGHT": f"n // {area} * {area * self.lanes} + ({tap})"}
+        return {"FILTER": self._terms(), "WEIGHT": f"n // {area} * {area} + ({tap})" if self.filters.reverse else "n"}
 
     def __str__(self) -> str:
         return f"restored[{len(self.matrix[0])} to {len(self.matrix)}]"

@@ -43,6 +43,16 @@ class CombinedLR(LRScheduler):
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {"_schedulers": [s.state_dict() for s in self._schedulers]}
 
+    def check_state(self, given: Any) -> None:
+        super().check_state(given)
+        count, own = len(given.get("_schedulers", ())), len(self._schedulers)
+        if count != own:
+            raise ArgumentError(
+                f"{self.name}.load_state_dict: the state is that of {count} schedulers; there are {own}"
+            )
+        for scheduler, state in zip(self._schedulers, given["_schedulers"], strict=True):
+            scheduler.check_state(state)
+
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         super().load_state_dict(state_dict)
         for scheduler, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):

@@ -167,6 +167,9 @@ class CyclicLR(MomentumLR):
             self.prepare_momentum(base_momentum, max_momentum, last_epoch)
         super().__init__(optimizer, last_epoch)
 
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"_scale_fn_custom": None}  # which PyTorch looks for
+
     def scale_fn(self, x: float) -> float:
         """The height of a cycle, or at a step."""
         if self._scale_fn_custom is not None:
@@ -188,6 +191,8 @@ class CyclicLR(MomentumLR):
 
 class OneCycleLR(MomentumLR):
     """Up to `max_lr` in the first part of all steps, then down far below where it began (Smith, 2018)."""
+
+    optional = ("pct_start", "three_phase")
 
     def __init__(
         self,
@@ -261,4 +266,5 @@ class OneCycleLR(MomentumLR):
         return [curve(group[from_rate], group[to_rate], way) for group in groups]
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        super().load_state_dict({k: v for k, v in state_dict.items() if k != "_schedule_phases"})
+        super().load_state_dict(state_dict)
+        self.__dict__.pop("_schedule_phases", None)  # PyTorch's form of `phases`

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, check_callable
 from .optimizer import Optimizer
 from .schedule import LRScheduler, for_each_group
 
@@ -148,6 +148,8 @@ class LambdaLR(LRScheduler):
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Factor | Sequence[Factor], last_epoch: int = -1) -> None:
         self.lr_lambdas: list[Factor] = for_each_group(optimizer, lr_lambda, f"{self.name}: lr_lambda")
+        for fn in self.lr_lambdas:
+            check_callable(fn, f"{self.name}: lr_lambda")
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> Sequence[float]:

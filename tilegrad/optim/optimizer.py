@@ -71,8 +71,13 @@ class Optimizer(Hooked, ABC):
             self._check_parameter(n, parameter, known)
             known.add(id(parameter))
         unknown = sorted(set(param_group) - set(self.defaults) - {"params", "initial_lr", *HINTS})
+        # a text is no setting with a slip in its name, but a label of the group
+        unknown = [name for name in unknown if not isinstance(param_group[name], str)]
         if unknown:
-            raise ArgumentError(f"{self.name} has no {', '.join(unknown)}; it has {', '.join(self.defaults)}")
+            raise ArgumentError(
+                f"{self.name} has no {', '.join(unknown)}; it has {', '.join(self.defaults)}. What is only your own "
+                "goes into optimizer.param_groups afterwards"
+            )
         own = {name: value for name, value in param_group.items() if name not in HINTS}
         group = {**self.defaults, **own, "params": members}
         self.check(group)
@@ -95,7 +100,7 @@ class Optimizer(Hooked, ABC):
                 "give those, or detach() it"
             )
         if id(parameter) in known:
-            raise ArgumentError(f"{self.name}: parameter {n} is in another group already")
+            raise ArgumentError(f"{self.name}: parameter {n} is in another group already, or twice in this one")
 
     @property
     def name(self) -> str:
@@ -225,6 +230,7 @@ class Optimizer(Hooked, ABC):
 
     def _take_over(self, state_dict: Mapping[str, Any]) -> None:
         groups = state_dict["param_groups"]
+        self._check_form(groups, state_dict["state"])
         sizes, given = [len(g["params"]) for g in self.param_groups], [len(g["params"]) for g in groups]
         if sizes != given:
             raise ArgumentError(
@@ -238,6 +244,16 @@ class Optimizer(Hooked, ABC):
             with no_grad():
                 self._load(own, found)
 
+    def _check_form(self, groups: Any, state: Any) -> None:
+        lists = isinstance(groups, Sequence) and all(
+            isinstance(g, Mapping) and isinstance(g.get("params"), Sequence) for g in groups
+        )
+        if not (lists and isinstance(state, Mapping) and all(isinstance(s, Mapping) for s in state.values())):
+            raise ArgumentError(
+                f"{self.name}.load_state_dict: 'param_groups' is a list of dicts with 'params', 'state' a dict of "
+                f"dicts, as state_dict() gives; these are {groups!r:.60} and {state!r:.60}"
+            )
+
     def _check_settings(self, groups: Sequence[Mapping[str, Any]]) -> None:
         """Numbers must be there; a switch that an older version did not have stays as it is."""
         for own, other in zip(self.param_groups, groups, strict=True):
@@ -250,14 +266,22 @@ class Optimizer(Hooked, ABC):
                     f"{self.name}.load_state_dict: a group has no {', '.join(missing)}{has}: is it the state of "
                     "another optimizer?"
                 )
+            self.check({**own, **other})
 
     def _check_shapes(self, states: Sequence[Sequence[Mapping[str, Any]]]) -> None:
         wrong = [
-            f"{name} of parameter {n} has the shape {tuple(value.shape)} instead of {tuple(parameter.shape)}"
+            f"{name} of parameter {n} has the shape {_shape(value)} instead of {tuple(parameter.shape)}"
             for group, found in zip(self.param_groups, states, strict=True)
             for n, (parameter, given) in enumerate(zip(group["params"], found, strict=True))
             for name, value in given.items()
-            if name in self.kept(group) and value is not None and tuple(value.shape) != tuple(parameter.shape)
+            if name in self.kept(group) and value is not None and _shape(value) != tuple(parameter.shape)
+        ]
+        wrong += [
+            f"{name} of parameter {n} is {given[name]!r:.40}, no number"
+            for group, found in zip(self.param_groups, states, strict=True)
+            for n, given in enumerate(found)
+            for name in self.counted(group)
+            if name in given and not hasattr(given[name], "__float__")
         ]
         if wrong:
             raise ArgumentError(f"{self.name}.load_state_dict: {'; '.join(wrong)}")
@@ -289,3 +313,7 @@ class Optimizer(Hooked, ABC):
             settings = [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
             lines += [f"Parameter Group {n}", *settings]
         return "\n".join([*lines, ")"])
+
+
+def _shape(value: Any) -> Any:
+    return tuple(value.shape) if hasattr(value, "shape") else type(value).__name__

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..autograd.modes import no_grad
 from ..errors import ArgumentError, TraceError
+from ..functions.promotion import kind_of
 from ..jitted.function import tracing
 from ..tensor import Tensor
 from .optimizer import Optimizer
@@ -23,6 +24,8 @@ class LRScheduler(ABC):
 
     unsaved: tuple[str, ...] = ("optimizer",)
     """The attributes that are no part of the state."""
+    optional: tuple[str, ...] = ()
+    """Parts of the state that PyTorch's may lack."""
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         check_optimizer(self, optimizer)
@@ -87,7 +90,21 @@ class LRScheduler(ABC):
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Takes over what `state_dict` gave, here or in PyTorch. The rates themselves are state of the optimizer."""
+        self.check_state(state_dict)
         self.__dict__.update({k: v for k, v in state_dict.items() if k not in self.unsaved})
+
+    def check_state(self, given: Any) -> None:
+        """Raises if a state is that of another scheduler: PyTorch has all these names, too."""
+        if not isinstance(given, Mapping):
+            raise ArgumentError(
+                f"{self.name}.load_state_dict: takes a dict, as state_dict() gives, not {kind_of(given)}"
+            )
+        needed = (name for name in self.state_dict() if name[0] != "_" and name not in self.optional)
+        missing = [name for name in needed if name not in given]
+        if missing:
+            raise ArgumentError(
+                f"{self.name}.load_state_dict: the state has no {', '.join(missing)}: is it that of another scheduler?"
+            )
 
 
 def set_rate(group: Group, rate: float) -> None:

@@ -34,7 +34,7 @@ def tune_script(script: Path, arguments: Sequence[str], budget: str, lock: Path 
         if not programs:
             raise ArgumentError(f"{script} compiled nothing: there is nothing to tune" + _ended(status))
         tuned = tune_programs(programs, seconds, target)
-        print(told(tuned, seconds, target))
+        print(told(tuned, seconds))
     return status
 
 

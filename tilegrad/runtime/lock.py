@@ -23,6 +23,8 @@ from ..errors import ArgumentError
 from .choice import Choice, parse_choice
 
 FILE = "kernels.lock"
+ENCODING = "utf-8-sig"
+"""Some editors put a mark before the first letter."""
 HEAD = re.compile(r"\[tilegrad (?P<version>\S+) on (?P<machine>.+)\]")
 LINE = re.compile(r"(?P<name>\w+) (?P<digest>[0-9a-f]{12}) *= *(?P<choice>[^#]*?) *(?:# *(?P<note>.*))?")
 COMMENT = """\
@@ -62,8 +64,11 @@ class Lock(NamedTuple):
 Section = dict[str, Entry]
 
 
-def read(text: str, path: Path) -> dict[tuple[str, str], Section]:
+def read(text: str, path: Path, own: tuple[str, str] | None = None) -> dict[tuple[str, str], Section]:
     """The sections of a file by version and machine; what is wrong with a line is an error.
+
+    With `own`, the version and machine that matter, what other sections say is not looked at: other versions may write
+    other lines.
 
     >>> lock = read("[tilegrad 1.0 on toy, 2 threads]\\nmatmul 0123456789ab = m=64 n=32 k=64  # 3 us", Path("k.lock"))
     >>> print(lock["1.0", "toy, 2 threads"]["0123456789ab"].choice)
@@ -71,6 +76,7 @@ def read(text: str, path: Path) -> dict[tuple[str, str], Section]:
     """
     sections: dict[tuple[str, str], Section] = {}
     section: Section | None = None
+    foreign = False
     for number, full in enumerate(text.splitlines(), 1):
         line = full.strip()
         if not line or line.startswith("#"):
@@ -79,7 +85,10 @@ def read(text: str, path: Path) -> dict[tuple[str, str], Section]:
             head = HEAD.fullmatch(line)
             if head is None:
                 raise _error(path, number, full, "a section begins with [tilegrad VERSION on MACHINE]")
-            section = sections.setdefault((head["version"], head["machine"]), {})
+            key = head["version"], head["machine"]
+            section, foreign = sections.setdefault(key, {}), own not in (None, key)
+            continue
+        if foreign:
             continue
         if section is None:
             raise _error(path, number, full, "it stands before the first [tilegrad VERSION on MACHINE]")
@@ -132,22 +141,23 @@ def lock_of(version: str, machine_of: Callable[[], str]) -> Lock:
             _say(f"{path} does not exist: no choices are settled. `python -m tilegrad tune SCRIPT` makes it")
         return Lock(path)
     try:
-        sections = read(path.read_text(encoding="utf-8"), path)
+        text = path.read_text(encoding=ENCODING)
     except (OSError, UnicodeDecodeError) as problem:
         raise ArgumentError(
             f"{path}: the file cannot be read: {problem}. Correct it, or set TILEGRAD_LOCK=off"
         ) from None
     machine = machine_of()
+    sections = read(text, path, (version, machine))
     section = sections.get((version, machine))
-    if section is None:
-        others = "; ".join(f"{v} on {m}" for v, m in sections) or "nothing"
+    if section is None and sections:
+        others = "; ".join(f"{v} on {m}" for v, m in sections)
         _say(f"{path} is ignored: it is for tilegrad {others}; this is {version} on {machine}")
     return Lock(path, section or {})
 
 
 def keep(path: Path, version: str, machine: str, found: Mapping[str, Entry]) -> None:
     """Writes what was found for a machine into the file; all else in it stays as it is."""
-    text = path.read_text(encoding="utf-8") if path.is_file() else COMMENT
+    text = path.read_text(encoding=ENCODING) if path.is_file() else COMMENT
     aside = path.with_name(path.name + ".new")
     aside.write_text(changed_text(text, path, version, machine, found), encoding="utf-8")
     aside.replace(path)
@@ -155,7 +165,7 @@ def keep(path: Path, version: str, machine: str, found: Mapping[str, Entry]) -> 
 
 def changed_text(text: str, path: Path, version: str, machine: str, found: Mapping[str, Entry]) -> str:
     """The text of a file with some lines of a section replaced or added at its end."""
-    lines, section = text.splitlines(), read(text, path).get((version, machine))
+    lines, section = text.splitlines(), read(text, path, (version, machine)).get((version, machine))
     added = []
     for digest, entry in found.items():
         line = f"{entry.name} {digest} = {entry.choice}" + (f"  # {entry.note}" if entry.note else "")

@@ -14,6 +14,8 @@ LEAST_WIDTH = 128
 """Columns of the tiles of a kernel with many sums there."""
 WIDEST = 512
 """The longest side of a tile that is tried where they fit extents."""
+LOWEST = 64
+"""The rows that four warps of a GPU multiply: those of the tile, or, if there are more of these, its columns."""
 SMALLEST = 16
 """The least side of a tile whose sides are powers of two."""
 TOGETHER, WAIT = 64, 1.0
@@ -51,6 +53,9 @@ class Extents(NamedTuple):
     """Whether k is gone through in loops, one in the other, as convolutions do."""
     beside: int = 0
     """Bytes that are read for each result besides, and written."""
+    gaps: bool = False
+    """Whether lines of tiles are gathered before they are stored, as some numbers of them are left out: nothing of the
+    next tile comes meanwhile."""
 
 
 class Sized(NamedTuple):
@@ -66,6 +71,7 @@ class Sized(NamedTuple):
     products: int = 0
     wait: float = 0.0
     """Cycles at least for each k, in tiles that four warps cannot multiply together."""
+    gaps: bool = False
 
 
 def limits_of(extents: Extents | Sized, grain: Grain) -> Products:
@@ -134,7 +140,7 @@ def _sized(extents: Extents, grain: Grain) -> Sized:
     m, k, n = number_of(extents.m), number_of(extents.k), number_of(extents.n)
     few = m * n * extents.others <= grain.workers * TOGETHER * TOGETHER  # there is nothing else to do meanwhile
     wait = WAIT * extents.bits if few and (extents.nested or extents.turns > 1) else 0.0
-    return Sized(m, n, k * extents.turns, *extents[3:8], wait)
+    return Sized(m, n, k * extents.turns, *extents[3:8], wait, extents.gaps)
 
 
 def candidates(extents: Extents, grain: Grain, most: int = 16) -> list[Choice]:
@@ -186,7 +192,8 @@ def _equal_pieces(m: int, n: int, limits: Products, sums: int) -> list[tuple[int
 def _powers(extents: Extents, limits: Products) -> list[tuple[int, int]]:
     """Tiles whose sides are powers of two, no larger than need be, that an instance can keep.
 
-    Wide ones of 16-bit numbers may have all columns, or 192 where these fit: 96 tiles are shared out better than 72.
+    Those of 16-bit numbers may also have all rows, or all columns; or a width that columns are a multiple of: 96 tiles
+    of 192 are shared out better than 72 of 256, and two of 240 are 480.
     """
     bits = extents.bits if extents.across is None else 64 if all(extents.across) else 16
     if extents.bits == 8:
@@ -203,9 +210,12 @@ def _powers(extents: Extents, limits: Products) -> list[tuple[int, int]]:
     pairs = [(h, w) for h in heights for w in widths]
     if type(extents.n) is int and extents.n % SMALLEST == 0 and SMALLEST * 4 < extents.n <= columns:
         pairs += [(h, extents.n) for h in heights if h >= 128]
-    between = columns * 3 // 4
-    if type(extents.n) is int and extents.bits == 16 and extents.n % between == 0 and extents.n > columns:
-        pairs += [(h, between) for h in heights if h >= 128]
+    if type(extents.n) is int and extents.bits == 16 and extents.n > columns:
+        between = (w for w in (columns * 3 // 4, columns - SMALLEST) if extents.n % w == 0)
+        pairs += [(h, w) for w in between for h in heights if h >= 128]
+    grouped = extents.bits == 16 or extents.across == (False, False)
+    if type(extents.m) is int and grouped and extents.m % SMALLEST == 0 and LOWEST < extents.m < rows:
+        pairs += [(extents.m, w) for w in widths if w in (LOWEST, 2 * LOWEST) and extents.m not in heights]
     return [(h, w) for h, w in pairs if h * w <= area] or [(SMALLEST, SMALLEST)]
 
 
@@ -265,7 +275,7 @@ def _time(extents: Sized, grain: Grain, height: int, width: int) -> float:
         products = rows * columns / limits.rate
         products *= 1.03 if width > limits.columns / 2 else 1.0  # operands and result no longer share the second cache
     around = height * width / 4 + limits.start
-    if limits.load and height * width > limits.area and height <= limits.stay:
+    if limits.load and height * width > limits.area and height <= limits.stay and not extents.gaps:
         around *= 0.45  # operands of the next one come meanwhile
     elif limits.load and height * width <= limits.area:  # two share a worker: while one stores, the other multiplies
         around *= 0.8

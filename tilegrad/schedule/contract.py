@@ -17,7 +17,7 @@ from ..ir import tile
 from ..ir.dtype import DType, bfloat16, float32, int32
 from ..ir.graph import Value
 from ..ir.precision import BFLOAT16_PARTS, Precision
-from ..ir.scalar import Apply, Expr, Index, Read, Reduce, walk
+from ..ir.scalar import TRUE, Apply, Expr, Index, Read, Reduce, walk
 from ..ir.size import product
 from ..ir.tile import Assign, For, Literal, Name, Statement, Tile
 from ..runtime.choice import Choice
@@ -64,7 +64,8 @@ def sides(flat: FlatGroup, grain: Grain) -> Sides:
     narrow = bits == 8 and (precision != "highest" or dtypes[0].is_integer)
     across = lying_across(factors[0], k) if (bits == 32 and precision == "high") or narrow else None
     turns = number_of(product(i.extent for i in flat.columns[:-1]))
-    extents = Extents(m.extent, n.extent, k.extent, others, bits, len(sums), parts, products, across, turns)
+    gaps = flat.exists is not TRUE
+    extents = Extents(m.extent, n.extent, k.extent, others, bits, len(sums), parts, products, across, turns, gaps=gaps)
     extents = extents._replace(beside=_beside(flat, m, n, k))
     return Sides(m, n, k, sums, factors, extents)
 

@@ -68,13 +68,13 @@ def _summed_at_once(group: FlatGroup) -> FlatGroup:
     outer, inner = group.columns
     if type(outer.extent) is not int or type(inner.extent) is not int or not PIECE <= inner.extent <= LONGEST_PIECE:
         return group
-    if outer.extent * inner.extent < LEAST_AT_ONCE or not _are_pieces(group, outer, inner):
+    if outer.extent * inner.extent < LEAST_AT_ONCE or not _are_pieces(group, outer, inner, inner.extent):
         return group
     both = fresh_index(outer.extent * inner.extent)
     return replaced_by_one(group, outer, inner, both).replaced(columns=(both,))  # type: ignore[no-any-return]
 
 
-def _are_pieces(group: FlatGroup, outer: Index, inner: Index) -> bool:
+def _are_pieces(group: FlatGroup, outer: Index, inner: Index, length: int) -> bool:
     """Whether all that is done along two indices is to sum, over both, what lies in pieces along the inner one."""
     data, pair = _data(group), {outer, inner}
     if pair & data or any(pair & facts(s.offset).indices for s in group.stores):
@@ -86,7 +86,7 @@ def _are_pieces(group: FlatGroup, outer: Index, inner: Index) -> bool:
                     return False
             case Read(_, (offset,)) if pair & facts(offset).indices:
                 steps = linear(offset)
-                apart = all(steps.get((i,), 0) >= inner.extent for i in (outer, *group.rows))
+                apart = all(steps.get((i,), 0) >= length for i in (outer, *group.rows))
                 if steps.get((inner,)) != 1 or not apart:
                     return False
             case Scan():

@@ -88,6 +88,9 @@ def _declare(
     width = block.get(index)
     stem = "row" if index not in emitter.axes else "i"
     name = emitter.fresh(stem)
+    if not fits(width or 1, index.extent):
+        program = tile.Cast(program, int64)
+        emitter.long.add(name)
     value: Tile = program
     if width is not None:
         start: Tile | None = None if single else tile.Apply("mul", (program, Literal(width))) if width > 1 else program
@@ -114,6 +117,15 @@ def extent_of(emitter: Emitter, extent: Dim) -> Tile:
 def divides(block: int, extent: Dim) -> bool:
     """Whether no block sticks out, whatever the sizes."""
     return type(extent) is int and extent % block == 0
+
+
+def fits(block: int, extent: Dim) -> bool:
+    """Whether int32 has all positions in whole blocks; sizes that vary are below that.
+
+    >>> fits(1024, 2**31 - 1), fits(1000, 2**31 - 1)
+    (True, False)
+    """
+    return type(extent) is not int or -(-extent // block) * block <= 1 << 31
 
 
 def at_most(extent: Dim, most: int) -> int:

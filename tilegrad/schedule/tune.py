@@ -24,7 +24,7 @@ ROUNDS = 7
 """Times that what is left in the end is measured, one after the other."""
 LEFT = 1.25
 """How much longer than the fastest something may have taken at first to be measured again."""
-FASTER = 0.97
+FASTER = 0.95
 """The part of the usual kernel's time that another must stay under to be taken."""
 
 Measure = Callable[[Contender], float]
@@ -50,6 +50,8 @@ class Tuned(NamedTuple):
     jobs: int
     faster: int
     interrupted: bool
+    kept: str = ""
+    """Where it is written down, or why it is not."""
 
 
 def jobs_of(schedule: Schedule, sizes: Mapping[str, int], place: Device) -> list[Job]:

@@ -38,6 +38,10 @@ FEW_BYTES = 64
 """Of the channels of a position, up to which those of neighbouring rows are put beside them."""
 EVENLY, MANY = 512, 8192
 """Of which the number of lines is a multiple where there are many: sums over them are cut into pieces."""
+DEPTH, MOST_PIECES = 64, 8
+"""Lines of which such a piece has a multiple, and how many pieces lines are made even for."""
+HIGH, WIDTHS = 128, (256, 240, 192)
+"""The tiles of gradients for weights."""
 FEWEST = 8
 """Channels of a group, where there are several: products with fewer are mostly zeros."""
 
@@ -68,16 +72,17 @@ def laid(graph: Graph, grain: Grain = Grain()) -> Graph:
             continue
         made = moved(value, tuple([new[x] for x in value.inputs]))
         with working_for(value.location):
-            other = _laid_out(made, products.piece) if products.piece else by_fewer_products(made, products)
+            other = _laid_out(made, grain) if products.piece else by_fewer_products(made, products)
             new[value] = other or made
     if all(x is y for x, y in new.items()):
         return graph
     return Graph(graph.inputs, tuple([new[v] for v in graph.outputs]))
 
 
-def _laid_out(value: Value, piece: int) -> Value | None:
+def _laid_out(value: Value, grain: Grain) -> Value | None:
     """A convolution as products of lines, if it is one, and all of its extents are known; other products `along`, and
     gradients of tables `by_rows`."""
+    piece = grain.products.piece
     match value:
         case Convolve(x, w, axes) if _fits(value, w, axes):
             return _product(x, w, axes, piece, value.precision)
@@ -88,7 +93,7 @@ def _laid_out(value: Value, piece: int) -> Value | None:
             made = _product(y, flipped, tuple(map(_turned, axes)), piece, value.precision)
             return reshape(made, value.shape)
         case ConvolveWeight(x, y, axes) if _fits(value, value, axes):
-            return _weight(x, y, axes, piece, value.precision)
+            return _weight(x, y, axes, grain, value.precision)
     return laid_along(value) or by_rows(value)
 
 
@@ -167,7 +172,7 @@ class Rows(NamedTuple):
 def _rows(x: Value, axes: Sequence[Grid], slack: int, piece: int) -> Rows:
     """x (images, groups, channels, *positions) in rows, at least `slack` lines longer than its images."""
     grid = tuple([a.steps for a in axes])
-    images = -(-(slack + _more(_number(x.shape[0]), grid)) // math.prod(grid))
+    images = -(-(slack + _spare(_number(x.shape[0]), grid)) // math.prod(grid))
     widths = [(0, images), (0, 0), (0, 0)]
     for a, extent in zip(axes, x.shape[3:], strict=True):
         assert isinstance(extent, int)
@@ -187,14 +192,37 @@ def _rows(x: Value, axes: Sequence[Grid], slack: int, piece: int) -> Rows:
     return Rows(Laid(x), grid, channels)
 
 
-def _more(images: int, grid: tuple[int, ...]) -> int:
-    """Lines of zeros behind those of all images, which make their number even.
+def _spare(images: int, grid: tuple[int, ...]) -> int:
+    """Lines of zeros behind those of all images: room for `_more`.
 
-    >>> _more(128, (13, 13)), _more(2, (13, 13))
-    (384, 0)
+    >>> _spare(128, (13, 13)), _spare(2, (13, 13))
+    (512, 0)
     """
-    lines = images * math.prod(grid)
-    return -lines % EVENLY if lines >= MANY else 0
+    return EVENLY if images * math.prod(grid) >= MANY else 0
+
+
+def _more(lines: int, pieces: int = EVENLY // DEPTH) -> int:
+    """Lines of zeros behind those of all images, which make their number even: a multiple of whole pieces.
+
+    >>> _more(128 * 169), _more(128 * 169, 7), _more(2 * 169)
+    (384, 320, 0)
+    """
+    return -lines % (DEPTH * pieces) if lines >= MANY else 0
+
+
+def _pieces(lines: int, outputs: int, run: int, taps: int, workers: int) -> int:
+    """Into how many pieces lines can be cut so that workers share the tiles of all sums over them evenly.
+
+    >>> _pieces(128 * 784, 256, 480, 5, 132), _pieces(128 * 169, 384, 768, 3, 132), _pieces(128 * 3024, 96, 144, 1, 132)
+    (6, 7, 8)
+    """
+
+    def rounds(pieces: int, width: int) -> int:
+        """Columns that the worker with most tiles computes, times lines."""
+        tiles = -(-outputs // HIGH) * -(-run // width) * taps * pieces
+        return -(-tiles // workers) * width * -(-lines // (DEPTH * pieces))
+
+    return min(range(1, MOST_PIECES + 1), key=lambda pieces: min(rounds(pieces, width) for width in WIDTHS))
 
 
 def _in_steps(x: Value, axes: Sequence[Grid]) -> tuple[Value, list[str]]:
@@ -270,8 +298,9 @@ def _weights(w: Value, axes: Windows, grids: Sequence[Grid], piece: int) -> Valu
     return Laid(_filled(_ordered(w, names, ["group", "outer", *steps], grids), piece))
 
 
-def _weight(x: Value, y: Value, axes: Windows, piece: int, precision: Precision) -> Value:
+def _weight(x: Value, y: Value, axes: Windows, grain: Grain, precision: Precision) -> Value:
     """The gradient for weights (groups, outputs, channels, *taps)."""
+    piece, pieces = grain.products.piece, EVENLY // DEPTH
     grids = _grids(axes, _number(x.shape[2]), FEW_BYTES // x.dtype.bytes)
     rows = _rows_of_input(x, axes, grids, piece)
     back = [_grid(_turned(a)) if a.stride == 1 and _behind(a) >= 0 else Grid(0, 0, 0) for a in axes]
@@ -286,11 +315,13 @@ def _weight(x: Value, y: Value, axes: Windows, piece: int, precision: Precision)
     else:
         upstream, first = _rows(y, [Grid(0, steps, 1) for steps in rows.grid], 0, piece), 0
     taps, run = _taps(axes, grids, rows.channels)
-    images = _number(x.shape[0])
+    lines = _number(x.shape[0]) * math.prod(rows.grid)
+    if pitch == 1:
+        pieces = _pieces(lines, _number(y.shape[2]), run, math.prod(taps), grain.workers)
     made: Value = LineWeight(
         rows.value,
         upstream.value,
-        images * math.prod(rows.grid) + _more(images, rows.grid),
+        lines + _more(lines, pieces),
         rows.grid,
         (rows.channels, upstream.channels),
         _number(y.shape[2]),
@@ -308,7 +339,7 @@ def _lines(y: Value, grid: tuple[int, ...]) -> Rows:
     """y (images, groups, channels, *positions) with a row of lines for each channel: numbers of 32 bits are multiplied
     so, along what is summed."""
     images, lines = _number(y.shape[0]), math.prod(grid)
-    least = -(-_more(images, grid) // lines)
+    least = -(-_more(images * lines) // lines)
     more = next(n for n in range(least, least + EVEN) if (images + n) * lines % EVEN == 0)
     y = pad(y, [(0, more), (0, 0), (0, 0), *[(0, n - _number(e)) for n, e in zip(grid, y.shape[3:], strict=True)]])
     y = permute(y, [1, 2, 0, *range(3, y.type.rank)])

@@ -5,13 +5,20 @@ from __future__ import annotations
 
 from functools import partial
 
+from ..ir.dtype import int64
 from ..ir.functions import identity
 from ..ir.graph import Graph, Value
 from ..ir.location import working_for
 from ..ir.size import product
+from ..ops.arithmetic import add, mul
 from ..ops.base import Elementwise
+from ..ops.bits import bitwise_or
 from ..ops.broadcasting import Reduction, reshape
+from ..ops.comparison import eq, isnan
+from ..ops.control import where
+from ..ops.creation import positions
 from ..ops.movement import pad
+from ..ops.reduction import Argmax, Max, Min, Place
 from ..runtime.grain import Grain
 from .rewrite import rewrite
 from .scans import in_parts
@@ -19,6 +26,7 @@ from .scattered import by_place
 from .share import moved
 from .sorts import by_digits, first_in_parts
 
+OF_PLACES = {"argmax": "maximum", "argmin": "minimum"}
 DEEPEST = 24
 """How many values are looked at to find out what a reduction is made of."""
 
@@ -106,13 +114,31 @@ def _in_parts(value: Reduction, count: int) -> Value:
         x = value.x
         if extent % count:
             widths = [(0, count * length - extent) if n == axis else (0, 0) for n in range(x.type.rank)]
-            x = pad(x, widths, identity(value.fn, x.dtype))
+            x = pad(x, widths, identity(OF_PLACES.get(value.fn, value.fn), x.dtype))
         cut = reshape(x, (*x.shape[:axis], count, length, *x.shape[axis + 1 :]))
+        if isinstance(value, Place):
+            return reshape(_place(value, cut, axis), value.shape)
         inner = tuple(a + (a >= axis) for a in value.axes)
         parts = type(value)(cut, inner, False)
         left = sum(a not in value.axes for a in range(axis))
         whole = type(value)(parts, (left,), False)
         return reshape(whole, value.shape)
+
+
+def _place(value: Place, cut: Value, axis: int) -> Value:
+    """The first place in any part that has the extreme of all, or NaN if there is one; `cut` has parts along an axis,
+    and their elements along the next."""
+    places = type(value)(cut, (axis + 1,), False)
+    extreme = Max if isinstance(value, Argmax) else Min
+    ends = extreme(cut, (axis + 1,), False)
+    chosen = eq(ends, extreme(ends, (axis,), True))
+    if cut.dtype.is_float:
+        chosen = bitwise_or(chosen, isnan(ends))
+    count, length = cut.shape[axis : axis + 2]
+    assert type(length) is int
+    along = [count if n == axis else 1 for n in range(places.type.rank)]
+    begins = reshape(mul(positions(count, cut.device), length), along)
+    return Min(where(chosen, add(places, begins), int64.max), (axis,), False)
 
 
 def _follows_rows(value: Reduction) -> bool:

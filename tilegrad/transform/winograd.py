@@ -23,12 +23,13 @@ from math import prod
 
 from ..ir.dtype import float32
 from ..ir.graph import Value
+from ..ir.precision import Precision
 from ..ops.arithmetic import absolute
 from ..ops.broadcasting import reduce_sum, reshape
 from ..ops.contraction import contract
 from ..ops.convolution import Convolve, ConvolveBack, ConvolveWeight, Windows
-from ..ops.movement import flip, narrow, pad, permute
-from ..ops.odd_tiles import OddTiles, Restored
+from ..ops.movement import Permute, narrow, pad, permute
+from ..ops.odd_tiles import Filters, OddTiles, Restored
 from ..ops.sliding import Sliding
 from ..ops.transformed import Matrix, Places, Transformed
 from ..runtime.grain import Products
@@ -93,7 +94,7 @@ def by_fewer_products(value: Value, products: Products) -> Value | None:
     """A convolution as products of transformed tiles, if it has 3 x 3 or 5 x 5 taps, that is allowed, and it pays."""
     if not isinstance(value, Convolve | ConvolveBack | ConvolveWeight):
         return None
-    axes, exact = value.axes, value.precision == "highest"
+    axes, precision = value.axes, value.precision
     if value.dtype is not float32 or len(axes) != 2 or not all(_is_plain(a, axes[0].taps) for a in axes):
         return None
     dims = (*value.shape, *(n for x in value.inputs for n in x.shape))
@@ -101,11 +102,11 @@ def by_fewer_products(value: Value, products: Products) -> Value | None:
         return None
     match value:
         case Convolve(x, w, axes) if _pays(x.shape, w.shape, axes, products):
-            return _convolved(x, w, axes, exact)
+            return _convolved(x, w, axes, precision)
         case ConvolveBack(y, w, axes) if _pays(y.shape, w.shape, _ways_back(axes), products):
-            return reshape(_convolved(y, flip(w, (3, 4)), _ways_back(axes), exact), value.shape)
-        case ConvolveWeight(x, y, axes) if not exact and _pays(x.shape, value.shape, axes, products):
-            return _weight(x, y, axes)
+            return reshape(_convolved(y, w, _ways_back(axes), precision, back=True), value.shape)
+        case ConvolveWeight(x, y, axes) if precision != "highest" and _pays(x.shape, value.shape, axes, products):
+            return _weight(x, y, axes, precision)
     return None
 
 
@@ -149,32 +150,44 @@ def _tiles(axes: Windows) -> list[int]:
     return [-(-_number(a.count) // _results(axes)) for a in axes]
 
 
-def _convolved(x: Value, w: Value, axes: Windows, exact: bool) -> Value:
-    """x (images, groups, channels, *positions) and w (groups, outputs, channels, *taps): as `Convolve` gives it."""
+def _convolved(x: Value, w: Value, axes: Windows, precision: Precision, back: bool = False) -> Value:
+    """x (images, groups, channels, *positions) and w (groups, outputs, channels, *taps): as `Convolve` gives it.
+
+    On the way back taps are in reverse order.
+    """
     images, groups, outputs = _number(x.shape[0]), _number(x.shape[1]), _number(w.shape[1])
     (tall, wide), side, taps = _tiles(axes), _results(axes), axes[0].taps
     lying, begins = _lying(x, axes)
     squares = (groups, images, tall, wide)
-    made = contract(_tiled(lying, begins, interpolated(), squares), _weights(w), "abgitjc,abgoc->abgitjo")
+    weights, axis = _as_filters_lie(w)
+    equation = "abgitjc,abgoc->abgitjo" if axis == 1 else "abgitjc,abgco->abgitjo"
+    made = contract(_tiled(lying, begins, interpolated(), squares), _weights(weights, back), equation, precision)
     given = _beside(squares, outputs)
     apart = _row_major((groups, images, tall, side * side * wide * outputs))[:3]
     results = Places((*apart, side * outputs), side * wide * outputs, outputs, 1)
-    back, shape = turned(values_at(side)), (groups, images, side * tall, side * wide, outputs)
+    matrix, shape = turned(values_at(side)), (groups, images, side * tall, side * wide, outputs)
     whole: Value
-    if exact:
-        flags = _odd(lying, w, squares, begins, taps)
-        whole = Restored(
-            made, flags, lying, _as_it_lies(w), back, squares, outputs, given, results, begins, shape, taps
-        )
+    if precision == "highest":
+        w = _as_it_lies(weights)
+        flags, how = _odd(lying, w, squares, begins, taps), Filters(taps, axis == 2, back)
+        whole = Restored(made, flags, lying, w, matrix, squares, outputs, given, results, begins, shape, how)
     else:
-        whole = Transformed(made, back, squares, outputs, given, results, shape)
+        whole = Transformed(made, matrix, squares, outputs, given, results, shape)
     whole = permute(whole, (1, 0, 4, 2, 3))
     return narrow(narrow(whole, 3, 0, axes[0].count), 4, 0, axes[1].count)
 
 
+def _as_filters_lie(w: Value) -> tuple[Value, int]:
+    """Weights (groups, outputs, channels, *taps) as they are in memory, and which axis of these has the outputs."""
+    match w:
+        case Permute(x, (0, 2, 1, 3, 4)):
+            return x, 2
+    return w, 1
+
+
 def _odd(lying: Value, w: Value, squares: tuple[int, ...], begins: Places, taps: int) -> Value:
     """Which tiles have to be summed directly."""
-    sums, weight = reduce_sum(absolute(lying), (4,)), reduce_sum(absolute(_as_it_lies(w)))
+    sums, weight = reduce_sum(absolute(lying), (4,)), reduce_sum(absolute(w))
     channels = _number(lying.shape[4])
     apart = Places(tuple([n // channels for n in begins.squares]), begins.row // channels, begins.column // channels, 1)
     return OddTiles(sums, weight, squares, apart, SIDE, taps)
@@ -219,31 +232,32 @@ def _tiled(lying: Value, given: Places, matrix: Matrix, squares: tuple[int, ...]
     return Transformed(lying, matrix, squares, channels, given, made, (SIDE, SIDE, *squares, channels))
 
 
-def _weights(w: Value) -> Value:
-    """Weights, transformed: (6, 6, groups, outputs, channels)."""
-    groups, outputs, channels, taps = map(_number, w.shape[:4])
-    lanes = outputs * channels
-    given = Places((lanes * taps**2,), taps, 1, taps**2)
+def _weights(w: Value, back: bool) -> Value:
+    """Weights, transformed: (6, 6, groups, outputs, channels), or whatever their axes before taps are."""
+    groups, one, other, taps = map(_number, w.shape[:4])
+    lanes = one * other
+    matrix = scaled_values_at(taps)
     made = Transformed(
         _as_it_lies(w),
-        scaled_values_at(taps),
+        tuple([row[::-1] for row in matrix]) if back else matrix,
         (groups,),
         lanes,
-        given,
+        Places((lanes * taps**2,), taps, 1, taps**2),
         _beside((groups,), lanes),
         (SIDE, SIDE, groups, lanes),
     )
-    return reshape(made, (SIDE, SIDE, groups, outputs, channels))
+    return reshape(made, (SIDE, SIDE, groups, one, other))
 
 
-def _weight(x: Value, y: Value, axes: Windows) -> Value:
+def _weight(x: Value, y: Value, axes: Windows, precision: Precision) -> Value:
     """The gradient for weights (groups, outputs, channels, *taps)."""
     groups, outputs, channels = _number(x.shape[1]), _number(y.shape[2]), _number(x.shape[2])
     tiles, results, taps = _tiles(axes), _results(axes), axes[0].taps
     squares = (groups, _number(x.shape[0]), *tiles)
     ends = [(0, n * results - _number(a.count)) for a, n in zip(axes, tiles, strict=True)]
     upstream = _tiled(*_laid(y, ends, results), scaled_values_at(results), squares)
-    made = contract(upstream, _tiled(*_lying(x, axes), interpolated(), squares), "abgitjo,abgitjc->abgoc")
+    lying = _tiled(*_lying(x, axes), interpolated(), squares)
+    made = contract(upstream, lying, "abgitjo,abgitjc->abgoc", precision)
     lanes = outputs * channels
     given, made_at = _beside((groups,), lanes), Places((lanes * taps**2,), taps, 1, taps**2)
     shape = (groups, outputs, channels, taps, taps)

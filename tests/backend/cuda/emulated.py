@@ -195,6 +195,8 @@ ASM = {
     'asm volatile("prefetch.global.L2 [%0];" :: "l"(p));': "",
     'asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));': "y = tanhf(x);",
     'asm volatile("cp.async.commit_group;" ::: "memory");': "",
+    'asm volatile("" : "+f"(x) :: "memory");': "",
+    'asm volatile("" : "+r"(x) :: "memory");': "",
     'asm volatile("cp.async.wait_group %0;" :: "n"(left) : "memory");': "",
     'asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));': "z = greatest(x, y);",
     'asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));': "z = least(x, y);",

@@ -84,6 +84,28 @@ def test_neighbours_in_memory_are_in_neighbouring_threads_where_rows_have_gaps()
     assert "const int at1 = thread % " in text[text.index("float* all_acc") :]
 
 
+def test_what_meets_a_product_is_loaded_for_some_turns_together() -> None:
+    """All loads are begun before the first of them is waited for."""
+    text = lower(parse(ROWS_WITH_GAPS), "sm_90a").text
+    loads, rest = text[text.index("float forward[8][4];") :].split("loaded(forward);")
+    assert "? &upstream[" in loads
+    assert "out[" in rest
+    assert "upstream[" not in rest
+    if has_compiler():
+        kernel = parse(ROWS_WITH_GAPS)
+        rng = np.random.default_rng(1)
+        x, y, upstream = (rng.standard_normal(n).astype(np.float32) for n in (2048, 64 * 20 + 640 * 32, 9216))
+        out = np.full(9216, 7.0, np.float32)
+        Emulated([kernel]).run(0, [x, y, upstream, out], (2, 1, 1))
+        wanted = out.copy()
+        sums = x.reshape(64, 32) @ np.stack([y[640 * k : 640 * k + 128] for k in range(32)])
+        for i in range(128):
+            if i % 13 < 12:
+                at = np.arange(64) * 144 + i // 13 * 12 + i % 13
+                wanted[at] = np.where(upstream[at] > 0, sums[:, i], 0)
+        np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("threads", [32, 128, 1024])
 @pytest.mark.parametrize("shape", [(7,), (8192,), (3, 500), (240, 9), (2, 3, 5, 64), (1, 1)])
 def test_layouts_hold_every_element_once(shape: tuple[int, ...], threads: int) -> None:

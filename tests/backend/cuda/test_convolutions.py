@@ -105,10 +105,13 @@ def test_convolutions_compile_elsewhere() -> None:
         assert built(KERNELS["late"](), architecture).spills <= 256
 
 
-def test_few_rows_share_a_multiprocessor() -> None:
-    plan = Lowering(forward(MIDDLE, 64, 192), "sm_90a").products.group
+@pytest.mark.parametrize(("outputs", "wanted"), [(64, (1, 256, 2, 160)), (96, (2, 96, 2, 288)), (192, (2, 192, 1, 384))])
+def test_a_tile_has_all_rows(outputs: int, wanted: tuple[int, ...]) -> None:
+    """Of few rows two tiles share a multiprocessor; what is no multiple of 64 rows are columns of what is multiplied."""
+    plan = Lowering(forward(MIDDLE, 64, outputs), "sm_90a").products.group
     assert plan is not None
-    assert (plan.tiling.down, plan.tiling.columns, plan.blocks, plan.threads) == (1, 256, 2, 160)
+    assert (plan.tiling.down, plan.tiling.columns, plan.blocks, plan.threads) == wanted
+    assert plan.tiling.swapped == (outputs > 64)
 
 
 def test_weights_of_tf32_have_an_operand_along_what_is_summed() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import ml_dtypes
@@ -98,11 +99,17 @@ def constant(value: float | int | bool, type: Type) -> Value:
     if type.element == "i1":
         text = "true" if value else "false"
     elif type.is_float:
-        text = _float_text(float(value), type.element)
+        text = _float_text(struct.pack("<d", value), type.element)
     else:
-        bits = type.bits
-        wrapped = int(value) & ((1 << bits) - 1)
-        text = str(wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped)
+        return _integer(int(value), type)
+    return Value(f"splat ({type.element} {text})" if type.lanes else text, type, 0)
+
+
+@lru_cache(4096)
+def _integer(value: int, type: Type) -> Value:
+    bits = type.bits
+    wrapped = value & ((1 << bits) - 1)
+    text = str(wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped)
     return Value(f"splat ({type.element} {text})" if type.lanes else text, type, 0)
 
 
@@ -116,7 +123,10 @@ def dtype_constant(value: float | int | bool, dtype: DType, lanes: int = 0) -> V
     return constant(value, Type(element_type(dtype), lanes))
 
 
-def _float_text(value: float, element: str) -> str:
+@lru_cache(4096)
+def _float_text(double: bytes, element: str) -> str:
+    """By the bits of the number: 0.0 is not -0.0."""
+    (value,) = struct.unpack("<d", double)
     with np.errstate(over="ignore"):
         if element == "half":
             return f"0xH{int(np.float16(value).view(np.uint16)):04X}"
@@ -202,7 +212,7 @@ class Builder:
 
     def op(self, opcode: str, x: Value, y: Value, hint: str = "v") -> Value:
         """A binary instruction."""
-        return self.pure(f"{opcode} {x.type} {x}, {y}", x.type, (x, y), hint)
+        return self.pure(f"{opcode} {x.type} {x.text}, {y.text}", x.type, (x, y), hint)
 
     def compare(self, predicate: str, x: Value, y: Value, hint: str = "is") -> Value:
         opcode = "fcmp" if x.type.is_float else "icmp"

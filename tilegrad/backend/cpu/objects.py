@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -128,7 +129,9 @@ def linker() -> Any:
     return llvm.create_lljit_compiler(suppress_errors=True)
 
 
+@cache
 def _machine(host: Host) -> Any:
+    """What generates code, made once: that, and its first use, take a quarter of the time of a small kernel."""
     # Level 2 of code generation: at level 0 LLVM aborts the process on AVX-512 code.
     target = llvm.Target.from_triple(host.triple)
     return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, jit=True)

@@ -158,6 +158,7 @@ leave:
   ret void
 }
 
+; Notes the time where no later one stands.
 define private void @stamp(ptr %at) {
   %now = alloca [2 x i64]
   %_ = call i32 @clock_gettime(i32 1, ptr %now)
@@ -166,7 +167,7 @@ define private void @stamp(ptr %at) {
   %nanoseconds = load i64, ptr %nanoseconds.at
   %scaled = mul i64 %seconds, 1000000000
   %time = add i64 %scaled, %nanoseconds
-  store i64 %time, ptr %at
+  %before = atomicrmw umax ptr %at, i64 %time monotonic, align 8
   ret void
 }
 
@@ -271,7 +272,9 @@ none:
   ret ptr null
 }
 
-; Takes part in run `run` of a program: returns when all of its segments are done. Only the caller has `times`.
+; Takes part in run `run` of a program: returns when all of its segments are done. With `times`, who has done a chunk
+; notes when, before it counts as done. (If only the caller did, segments would seem to take no time that a worker did
+; while the caller had lost its core.)
 define private void @participate(ptr %program, i64 %thread, i64 %run, i64 %spins, ptr %times) {
 entry:
   %count.at = getelementptr %program, ptr %program, i64 0, i32 2
@@ -281,7 +284,7 @@ entry:
   %timed = icmp ne ptr %times, null
   br label %next_segment
 next_segment:
-  %n = phi i64 [ 0, %entry ], [ %n.next, %finished ]
+  %n = phi i64 [ 0, %entry ], [ %n.next, %settle ]
   %more = icmp ult i64 %n, %count
   br i1 %more, label %enter, label %leave
 enter:
@@ -297,6 +300,12 @@ do:
   %tasks.at = getelementptr %chunk, ptr %chunk, i64 0, i32 1
   %tasks = load i64, ptr %tasks.at
   call void @run_tasks(ptr %first, i64 %tasks)
+  br i1 %timed, label %note, label %did
+note:
+  %time.at = getelementptr i64, ptr %times, i64 %n
+  call void @stamp(ptr %time.at)
+  br label %did
+did:
   %_ = atomicrmw add ptr %segment, i64 1 release, align 64
   br label %work
 settle:
@@ -304,12 +313,6 @@ settle:
   %chunks = load i64, ptr %chunks.at
   %all = mul i64 %chunks, %run
   call void @wait_for(ptr %segment, i64 %all, i64 %spins)
-  br i1 %timed, label %note, label %finished
-note:
-  %time.at = getelementptr i64, ptr %times, i64 %n
-  call void @stamp(ptr %time.at)
-  br label %finished
-finished:
   %n.next = add i64 %n, 1
   br label %next_segment
 leave:
@@ -362,6 +365,16 @@ finished:
   br label %next_segment
 leave:
   ret void
+}
+
+; Where the times of a program's segments are noted, behind that of its start; null if they are not.
+define private ptr @times_of(ptr %program) {
+  %at = getelementptr %program, ptr %program, i64 0, i32 10
+  %first = load ptr, ptr %at
+  %timed = icmp ne ptr %first, null
+  %second = getelementptr i64, ptr %first, i64 1
+  %times = select i1 %timed, ptr %second, ptr null
+  ret ptr %times
 }
 
 ; -------------------------------------------------------------------------------------------------- workers
@@ -418,7 +431,8 @@ announce:
   br i1 %some, label %help, label %retreat
 help:
   %run = load atomic i64, ptr %program acquire, align 64
-  call void @participate(ptr %program, i64 %number, i64 %run, i64 %spins, ptr null)
+  %times = call ptr @times_of(ptr %program)
+  call void @participate(ptr %program, i64 %number, i64 %run, i64 %spins, ptr %times)
   br label %retreat
 retreat:
   store atomic i64 0, ptr %worker seq_cst, align 64
@@ -597,16 +611,14 @@ body:
   %next = getelementptr %patch, ptr %patch, i64 1
   br label %test
 patched:
-  %times.at = getelementptr %program, ptr %program, i64 0, i32 10
-  %times.first = load ptr, ptr %times.at
-  %timed = icmp ne ptr %times.first, null
+  %times = call ptr @times_of(ptr %program)
+  %timed = icmp ne ptr %times, null
   br i1 %timed, label %start, label %choose
 start:
-  call void @stamp(ptr %times.first)
+  %begun.at = getelementptr i64, ptr %times, i64 -1
+  call void @stamp(ptr %begun.at)
   br label %choose
 choose:
-  %times.rest = getelementptr i64, ptr %times.first, i64 1
-  %times = select i1 %timed, ptr %times.rest, ptr null
   %alone.at = getelementptr %program, ptr %program, i64 0, i32 8
   %alone = load i64, ptr %alone.at
   %is_alone = icmp ne i64 %alone, 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import maths
 from .emit import Builder, Type, Value
+from .maths.vector import Vector
 
 
 def special(b: Builder, fn: str, args: tuple[Value, ...]) -> Value:
@@ -11,6 +12,11 @@ def special(b: Builder, fn: str, args: tuple[Value, ...]) -> Value:
     if maths.has(fn, args[0].type):
         return maths.emit(b, fn, args)
     return _by_lane(b, fn, args)
+
+
+def twice_normal(b: Builder, x: Value) -> Value:
+    """1 + erf(x sqrt(1/2)) of a float32."""
+    return maths.error.twice_normal(Vector(b, x)).value
 
 
 def _by_lane(b: Builder, fn: str, args: tuple[Value, ...]) -> Value:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import copysign, prod
+from math import copysign, prod, sqrt
 from typing import Any, NamedTuple
 
 from ....ir import tile as ir
-from ....ir.dtype import DType, bool_, int32, int64
+from ....ir.dtype import DType, bool_, float32, int32, int64
 from ....ir.tile_types import TileType, Types, literal_dtype
 from .. import vectors
 from ..emit import I32, I64, Builder, Type, Value, constant, dtype_constant, element_type, lane_constants
@@ -58,6 +58,8 @@ class Elements:
         """Where reductions, scans, products and reshapes of the present statement were put."""
         self.memo: dict[Any, Value] = {}
         """What is known in the present turn of the innermost loop."""
+        self.steps: dict[tuple[int, int, bool, int], tuple[int | None, ir.Tile]] = {}
+        """What `step` has found for the present nest, and for what (which is kept alive here)."""
         self.least_masked = 4
         """Bytes of the smallest elements of which a vector is loaded in part at once."""
         self.active: int | None = None
@@ -108,6 +110,7 @@ class Elements:
         self.nest += 1
         self.base = self.b.level
         self.memo = {}
+        self.steps = {}
 
     def keep(self, memory: Memory, at: At, value: Value, lanes: int) -> None:
         """Puts elements in memory of our own; lanes that do not exist are left out."""
@@ -238,7 +241,7 @@ class Elements:
         return vectors.apply(self.b, x.fn, meeting, tuple(args))
 
     def _easier(self, x: ir.Apply, at: At, lanes: int, t: TileType) -> Value | None:
-        """Divisions of natural numbers, ranges asked for at once, masks that were heeded before."""
+        """Divisions of natural numbers, a part of gelu, ranges asked for at once, masks that were heeded before."""
         b = self.b
         match x:
             case ir.Apply("floordiv" | "mod" as fn, (y, ir.Literal(int() as divisor))) if divisor > 0:
@@ -249,6 +252,11 @@ class Elements:
                 common, apart = self._parted(x, at, lanes)
                 if apart is not None and apart.type.element == "i32":
                     return b.op("add", b.splat(b.convert("trunc", common, "i32"), lanes), apart)
+            case ir.Apply("add", (ir.Apply("erf", (ir.Apply("mul", (y, ir.Literal(factor))),)), ir.Literal(1))):
+                if t.dtype is float32 and factor == sqrt(0.5):
+                    from ..special import twice_normal
+
+                    return twice_normal(b, self.part(y, at, t.shape, lanes, float32))
             case ir.Apply("bitand"):
                 between = self.ranges.is_between(x)
                 if between is not None:
@@ -281,11 +289,20 @@ class Elements:
         b = self.b
         own = self.shape(x)
         at = _aligned(at, own, shape)
+        if isinstance(x, ir.Literal):
+            return constant(int(x.value), I64)
+        key = (id(x), -1, *[i.text for i in at])
+        found = self.memo.get(key)
+        if found is None or found.level > b.level:
+            found = self._offset_of(x, at, own)
+            self.memo[key] = found
+        return found
+
+    def _offset_of(self, x: ir.Tile, at: At, own: tuple[int, ...]) -> Value:
+        b = self.b
         if id(x) in self.made:
-            return self.b.convert("sext", self.of(x, at, 0, int32), "i64")
+            return b.convert("sext", self.of(x, at, 0, int32), "i64")
         match x:
-            case ir.Literal(number):
-                return constant(int(number), I64)
             case ir.Name(name) if name in self.lazy:
                 return self._offset(self.lazy[name], at, own)
             case ir.Arange(start, _):
@@ -448,7 +465,10 @@ class Elements:
 
     def step(self, x: ir.Tile, axis: int = -1, local: bool = False, lanes: int = 0) -> int | None:
         """By how much an integer or an address grows from element to element along an axis, if it does so evenly."""
-        return step(self, x, axis, local, lanes)
+        key = (id(x), axis, local, lanes)
+        if key not in self.steps:
+            self.steps[key] = step(self, x, axis, local, lanes), x
+        return self.steps[key][0]
 
     @contextmanager
     def vectors_begin_evenly(self, holds: bool = True) -> Iterator[None]:

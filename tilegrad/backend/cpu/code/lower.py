@@ -87,8 +87,11 @@ class Lowering:
         self.first: set[int] = set()
         """The products that begin a sum."""
         self.in_place = added_in_place(kernel)
+        self._pointed: dict[int, tuple[set[str], ir.Tile]] = {}
+        self._lazy: dict[tuple[str, int], tuple[bool, ir.Tile]] = {}
         for statement in statements(kernel.body):
             self._note(statement)
+            self._pointed = {}  # what comes later may give pointers more to come from
 
     def _note(self, statement: ir.Statement) -> None:
         for name in {x.name for root in roots(statement) for x in walk(root) if isinstance(x, ir.Name)}:
@@ -106,8 +109,12 @@ class Lowering:
 
     def pointed(self, pointer: ir.Tile) -> set[str]:
         """The names that a pointer is made from, and those that these are made from."""
-        names = {x.name for x in walk(pointer) if isinstance(x, ir.Name) and self.e.types.variables[x.name].pointer}
-        return names.union(*(self.points.get(name, ()) for name in names))
+        known = self._pointed.get(id(pointer))
+        if known is None:
+            named = {x.name for x in walk(pointer) if isinstance(x, ir.Name)}
+            names = {name for name in named if self.e.types.variables[name].pointer}
+            known = self._pointed[id(pointer)] = names.union(*(self.points.get(name, ()) for name in names)), pointer
+        return known[0]
 
     def function(self, part: Part) -> list[str]:
         """The lines of the function of a part of the kernel, or of the whole."""
@@ -299,6 +306,12 @@ class Lowering:
 
     def is_lazy(self, name: str, value: ir.Tile) -> bool:
         """Whether a tile is evaluated where it is used."""
+        key = name, id(value)
+        if key not in self._lazy:
+            self._lazy[key] = self._is_evaluated_later(name, value), value
+        return self._lazy[key][0]
+
+    def _is_evaluated_later(self, name: str, value: ir.Tile) -> bool:
         cost = 0
         elements = prod(self.e.types.of(value).shape)
         for x in walk(value):

@@ -100,7 +100,8 @@ class Nests:
         def write(at: At, lanes: int) -> None:
             self.e.keep(memory, at, self.e.of(value, at, lanes, memory.dtype), lanes)
 
-        if isinstance(value, ir.Trans) and self._is_turned(memory, value):
+        if self.is_turned(memory.dtype, memory.shape, value):
+            assert isinstance(value, ir.Trans)
             self._keep_turned(memory, value)
         elif shape is None or shape == memory.shape:
             self.over(memory.shape, write, memory.dtype)
@@ -113,11 +114,11 @@ class Nests:
                 memory.dtype,
             )
 
-    def _is_turned(self, memory: Memory, value: ir.Trans) -> bool:
+    def is_turned(self, dtype: DType, shape: Sequence[int], value: ir.Tile) -> bool:
         """Whether a tile lies across the one it is made from, and consists of whole squares of vectors."""
-        lanes = self.target.lanes(memory.dtype.bytes)
-        wide = value.permutation == (1, 0) and memory.dtype.bytes >= 4 and lanes > 1
-        return wide and all(extent % lanes == 0 for extent in memory.shape)
+        lanes = self.target.lanes(dtype.bytes)
+        across = isinstance(value, ir.Trans) and value.permutation == (1, 0)
+        return across and dtype.bytes >= 4 and lanes > 1 and all(extent % lanes == 0 for extent in shape)
 
     def _keep_turned(self, memory: Memory, value: ir.Trans) -> None:
         """Squares of vectors are turned in registers."""

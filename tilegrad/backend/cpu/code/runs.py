@@ -251,6 +251,8 @@ class _Scan:
         t = self.e.types.variables[name]
         if not t.shape or t.pointer or not (t.dtype.is_float or t.dtype is bool_) or isinstance(value, ALONE):
             return False
+        if self.of.nests.is_turned(t.dtype, t.shape, value):
+            return False  # by squares, not number by number
         return not later or not self.given.isdisjoint(reads.here | reads.elsewhere)
 
     def _is_evaluated_later(self, name: str, value: ir.Tile) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .exponential import bias, exp_core, power_of_two, rounded, table
+from .exponential import bias, exp, exp_core, power_of_two, rounded, table
 from .vector import Vector, absolute, at_most, copysign, fma, polynomial, where
 
 
@@ -24,6 +24,16 @@ def erfc(x: Vector) -> Vector:
     size = absolute(x)
     tail = _tail(size)
     return where(size < 0.75, 1.0 - copysign(_near(size), x), where(x < 0.0, 2.0 - tail, tail))
+
+
+def twice_normal(x: Vector) -> Vector:
+    """1 + erf(x sqrt(1/2)) in float32, to 1e-7: as exact as the sum would be, in half the instructions.
+
+    Beside the slope of gelu the exponential is there already.
+    """
+    size = at_most(absolute(x), 16.0)
+    tail = exp(x * x * -0.5) * polynomial(size / (size + 4.0), table(x)["normal tail"])
+    return where(x < 0.0, tail, 2.0 - tail)
 
 
 def _near(size: Vector) -> Vector:

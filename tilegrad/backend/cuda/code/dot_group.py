@@ -18,9 +18,11 @@ from .dot_tiling import Tiling, operand_dtype
 SHARED = 218 * 1024
 """Bytes that a block may have, 227 KiB, without what reductions after the loop may want."""
 MOST_STAGES = 8
-FEW = 4
-"""Turns of a loop that the compiler writes out."""
+FEW = 16
+"""Turns of a loop whose last one the compiler writes out."""
 LINE = 128
+HEIGHTS = (64, 128)
+"""Rows of a tile: those of one group of warps, or of two."""
 
 
 class Side(NamedTuple):
@@ -115,9 +117,9 @@ def grouped(definitions: Definitions, product: ir.Dot, shared: int = SHARED, tur
     if x.dtype.bytes == 1 and (any(turned) or (x.dtype.is_float and product.precision == "highest")):
         return None  # sums of floats of 8 bits keep fewer digits than those of float32 have
     m, n, depth = x.shape[0], y.shape[1], x.shape[1]
-    swapped = turned[1] if x.dtype is float32 and any(turned) else m > 128
+    swapped = turned[1] if x.dtype is float32 and any(turned) else m > 128 or m not in HEIGHTS
     high, wide = (n, m) if swapped else (m, n)
-    if high not in (64, 128) or wide % 16 or wide > 256 or depth % (LINE // x.dtype.bytes):
+    if high not in HEIGHTS or wide % 16 or wide > 256 or depth % (LINE // x.dtype.bytes):
         return None
     sides = (_side(definitions, x, turned[0], m), _side(definitions, y, turned[1], n))
     if sides[0] is None or sides[1] is None:
@@ -201,7 +203,7 @@ def copies(plan: Grouped) -> list[str]:
 def inside(plan: Grouped, index: str, bounds: tuple[str, str, str]) -> str:
     """Whether a step has numbers to multiply, where a loop of few turns ends within the last.
 
-    Its turns are written out by the compiler, and steps beyond its end are then left out.
+    That turn is written out by the compiler, and steps beyond its end are then left out; in longer loops they are few.
     """
     start, stop, step = bounds
     if plan.depth != plan.piece or step != str(plan.depth) or not (start.isdigit() and stop.isdigit()):

@@ -72,6 +72,8 @@ class Elements:
         self.more_positions: list[ir.Tile] = []
         self.missing: set[str] = set()
         """Variables that were asked for where they are not."""
+        self.asked: dict[tuple[int, View], Text] | None = None
+        """What has been evaluated, while nothing but `missing` is wanted: once is enough."""
 
     def take_position(self, x: ir.Tile) -> None:
         """Another expression computes a position; it is kept, so that no other gets its identity."""
@@ -99,7 +101,15 @@ class Elements:
         """The element of an expression at a view; a literal takes the dtype."""
         if isinstance(x, ir.Literal):
             return literal(x.value, dtype)
-        t = self.types.of(x)
+        if self.asked is None:
+            return self._of(x, view, self.types.of(x))
+        key = (id(x), view)
+        found = self.asked.get(key)
+        if found is None:
+            found = self.asked[key] = self._of(x, view, self.types.of(x))
+        return found
+
+    def _of(self, x: ir.Tile, view: View, t: TileType) -> Text:
         match x:
             case ir.Name(name):
                 return self._name(name, view, t)

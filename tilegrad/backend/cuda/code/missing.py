@@ -19,6 +19,7 @@ def missing(low: Lowering, members: Sequence[ir.Assign | ir.Store], layout: Layo
     elements = low.elements
     kept, declare, elements.missing = dict(elements.kept), elements.declare, set()
     elements.declare, copies, elements.copies = None, elements.copies, {}
+    elements.asked = {}
     view, _ = low.positions(layout)
     for member in members:
         for x in _evaluated(member):
@@ -30,7 +31,7 @@ def missing(low: Lowering, members: Sequence[ir.Assign | ir.Store], layout: Layo
                 elements.of(x, whole, float32)
         if isinstance(member, ir.Assign) and not isinstance(member.value, ir.Reduce | ir.Scan):
             elements.kept[member.name] = Kept(member.name, layout)
-    found, elements.missing = elements.missing, set()
+    found, elements.missing, elements.asked = elements.missing, set(), None
     elements.kept, elements.declare, elements.copies = kept, declare, copies
     return found
 

@@ -43,11 +43,20 @@ class Patterns:
         """Where the indices of loops start, and their steps."""
         self.width = 1
         """Elements of the vectors that are asked about."""
+        self._known: dict[tuple[str | int, int, int], tuple[Pattern, ir.Tile]] = {}
+        """By the identity of the expression, which is kept alive here."""
 
     def of(self, x: ir.Tile, axis: int) -> Pattern:
         """Along an axis of the expression; -1 - n counts from the last."""
         if isinstance(x, ir.Literal):
             return Pattern(0, power_of_two(int(x.value)) if float(x.value).is_integer() else 1)
+        key = (x.name if isinstance(x, ir.Name) else id(x), axis, self.width)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._of(x, axis), x
+        return known[0]
+
+    def _of(self, x: ir.Tile, axis: int) -> Pattern:
         shape = self.types.of(x).shape
         along = 0 <= axis < len(shape) and shape[axis] > 1
         match x:

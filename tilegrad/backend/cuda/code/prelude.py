@@ -304,6 +304,15 @@ template <class T, int n> __device__ void fill(T (&x)[n], T value) {
     for (int v = 0; v < n; ++v) x[v] = value;
 }
 
+// loaded: what was loaded so far is in registers before anything that follows; the compiler would load it later.
+template <class T> __device__ void loaded(T&) {}
+__device__ void loaded(float& x) { asm volatile("" : "+f"(x) :: "memory"); }
+__device__ void loaded(int& x) { asm volatile("" : "+r"(x) :: "memory"); }
+template <class T, int n> __device__ void loaded(T (&x)[n]) {
+    #pragma unroll
+    for (int v = 0; v < n; ++v) loaded(x[v]);
+}
+
 // exchanged: x of the thread of this warp whose lane differs in these bits; from_lane: x of a lane.
 template <class T> __device__ T from_lane(T x, int lane) {
     uint32 words[(sizeof(T) + 3) / 4] = {};

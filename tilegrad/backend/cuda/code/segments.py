@@ -21,6 +21,7 @@ from ....ir.tile_access import walk
 from ....ir.tile_types import TileType
 from . import functions
 from .across import COMBINE, neutral, reduce_threads, scan_threads, wide
+from .at_once import at_once_at, is_early, load_early, read, turns_at_once, write_at_once
 from .dot_exchange import begin_exchange, exchanged, is_exchanged, unrounded
 from .dot_store import Staged, staged, write_staged
 from .elements import Kept, View, fits
@@ -28,7 +29,6 @@ from .functions import MEMORY, TYPES, Text, literal
 from .layout import NUMBER, Layout
 from .missing import missing
 from .neighbours import in_one_piece, is_one
-from .together import Together, together
 from .writing import Lines
 
 if TYPE_CHECKING:
@@ -43,9 +43,6 @@ class Segment:
         self.elements = low.elements
         self.own = {id(m) for m in members}
         self.heads, self.loads, self.lanes, self.stores = Lines(), Lines(), Lines(), Lines()
-        self.together: Together | None = None
-        self.places, self.early = list[str](), Lines()
-        """Arrays for what several turns load together, and these loads."""
         self.view: View = ()
         self.inside: list[str] = []
         self.indices = low.indices(layout)
@@ -53,6 +50,11 @@ class Segment:
         self.staged: dict[int, Staged] = {}
         self.words: dict[int, str] = {}
         """Of stores whose values are exchanged by lanes: where these are kept for it."""
+        self.at_once = 1
+        """Turns of the loop whose loads are made together (`at_once.py`)."""
+        self.arrays: list[str] = []
+        """What they are kept in."""
+        self.fetches = self.loads
 
     def write(self) -> None:
         low = self.low
@@ -72,6 +74,7 @@ class Segment:
         if not copied:  # what this loop reads would lie where it puts what it stores
             self.words = {id(m): begin_exchange(low, m) for m in stores if is_exchanged(low, m, self.layout)}
             self.staged = staged(low, [m for m in stores if id(m) not in self.words], self.layout)
+        self.at_once = turns_at_once(self) if copied else 1
         self._loop()
         if self.staged:
             low.meet()
@@ -142,12 +145,11 @@ class Segment:
         heads = low.loops(self.layout, {(self.layout.vector, 0)})
         if low.products.is_pairs(self.layout):
             heads.reverse()  # a column has its position computed once for its rows, not kept for another time
-        plan = self.together = together(low, self.layout, self.members)
-        if plan is not None:
-            heads = [plan.outer, *plan.inner]
-        depth = out.depth + max(1, len(heads))
+        depth = out.depth + max(1, len(heads)) + (self.at_once > 1)
         wide = self.layout.width > 1
-        for lines in (self.heads, self.early, self.loads, self.stores):
+        if self.at_once > 1:
+            self.fetches = Lines()
+        for lines in (self.heads, self.loads, self.fetches, self.stores):
             lines.depth = depth
         self.lanes.depth = depth + wide
         low.out = self.heads
@@ -157,35 +159,23 @@ class Segment:
             self._member(m)
         self.elements.declare = None
         low.out = out
+        lanes = self._over_lanes(depth) if self.lanes.lines and wide else self.lanes.lines
+        if self.at_once > 1:
+            write_at_once(self, heads[1:], lanes)
+            return
         for n, head in enumerate(heads):
-            if n == 1 and plan is not None:
-                self._load_together(plan)
             out.lines += ["    " * (out.depth + n) + "#pragma unroll", "    " * (out.depth + n) + head + " {"]
         if not heads:
             out.add("{")
-        out.lines += [*self.heads.lines, *self.loads.lines]
-        if self.lanes.lines and wide:
-            index = "    " * depth
-            alone = len(self.lanes.lines) == 1 and not self.lanes.lines[0].strip().startswith("const")
-            out.lines += [
-                f"{index}#pragma unroll",
-                f"{index}for (int v = 0; v < {self.layout.width}; ++v){'' if alone else ' {'}",
-            ]
-            out.lines += [*self.lanes.lines, *([] if alone else [index + "}"])]
-        else:
-            out.lines += self.lanes.lines
-        out.lines += self.stores.lines
-        out.lines += ["    " * (depth - 1 - n) + "}" for n in range(depth - out.depth)]
+        out.lines += [*self.heads.lines, *self.loads.lines, *lanes, *self.stores.lines]
+        out.lines += ["    " * (depth - 1 - n) + "}" for n in range(max(1, len(heads)))]
 
-    def _load_together(self, plan: Together) -> None:
-        """At the beginning of a piece: all that it loads."""
-        out = self.low.out
-        out.depth += 1
-        for line in self.places:
-            out.add(line)
-        with out.nested(plan.inner):
-            out.lines += [*self.heads.lines, *self.early.lines]
-        out.depth -= 1
+    def _over_lanes(self, depth: int) -> list[str]:
+        """The lines for each element of a vector, in their loop."""
+        index = "    " * depth
+        alone = len(self.lanes.lines) == 1 and not self.lanes.lines[0].strip().startswith("const")
+        head = f"{index}for (int v = 0; v < {self.layout.width}; ++v){'' if alone else ' {'}"
+        return [f"{index}#pragma unroll", head, *self.lanes.lines, *([] if alone else [index + "}"])]
 
     def _name(self, type: str, stem: str, value: Text) -> str:
         """Gives a position a name at the head of the loop."""
@@ -226,6 +216,13 @@ class Segment:
     def _all(self, conditions: Sequence[str]) -> str:
         return " && ".join(conditions)
 
+    def met(self, mask: ir.Tile | None, first: bool = False) -> str:
+        """Whether the element at hand is one of the tile, and its mask true; `first`: that where the vector begins."""
+        if mask is None:
+            return self._all(self.inside)
+        made = (self._base if first else self._at)(mask, TileType(bool_))
+        return self._all([*self.inside, str(made.within(functions.AND))])
+
     def _target(self, name: str, vector: bool) -> str:
         """Where an element is put: an array that lives on, or something local to the turn (which is declared)."""
         low, t = self.low, self.low.types.variables[name]
@@ -233,17 +230,23 @@ class Segment:
         kept = self.elements.kept.get(name)
         if kept is not None and not kept.element:
             return f"{called}{self.indices}"
-        if vector and self.together is not None and name in self.together.loads:
-            plan = self.together
-            self.places.append(f"{low.register_type(t, name)} {called}{plan.extents}[{self.layout.width}];")
-            self.elements.kept[name] = Kept(called, self.layout, f"{called}{plan.indices}[v]")
-            return f"{called}{plan.indices}[v]"
         if vector:
-            self.loads.add(f"{low.register_type(t, name)} {called}[{self.layout.width}];")
-            self.elements.kept[name] = Kept(called, self.layout, f"{called}[v]")
-            return f"{called}[v]"
+            return self.vector_target(name, low.register_type(t, name))
         self.elements.kept[name] = Kept(called, self.layout, called)
         return f"const {low.register_type(t) if not t.pointer else 'auto'} {called}"
+
+    def vector_target(self, name: str, type: str) -> str:
+        """A vector of the turn: one of those that are loaded together, or its own."""
+        called, width = self.low.names.of(name), self.layout.width
+        if self.at_once > 1:
+            extents, at = at_once_at(self)
+            self.arrays.append(f"{type} {called}{extents};")
+            called += at
+        else:
+            self.loads.add(f"{type} {called}[{width}];")
+        element = f"{called}[v]" if width > 1 else called
+        self.elements.kept[name] = Kept(called, self.layout, element)
+        return element
 
     def _set(self, name: str, value: Text) -> None:
         self.lanes.add(f"{self._target(name, False)} = {value};")
@@ -284,17 +287,18 @@ class Segment:
         if each > 1 and other is not None:
             self._load_pieces(name, load, t, each, other)
             return
+        if self.at_once > 1 and is_early(self.low, load) and other is not None:
+            load_early(self, name, load, t, other)
+            return
         once = is_one(self.low, load, self.layout.width, self._axis(load.pointer), self._even) and self._is_local(name)
-        at, self.elements.lane = (self._base, None) if once else (self._at, "v" if self.layout.width > 1 else None)
+        self.elements.lane = "v" if self.layout.width > 1 and not once else None
         value = functions.from_memory(self.elements.memory(load.pointer, self._seen(load.pointer)), t.dtype)
         self.elements.lane = None
-        conditions = list(self.inside)
-        if load.mask is not None:
-            conditions.append(at(load.mask, TileType(bool_)).within(functions.AND))
-        if conditions:
-            other = literal(0, t.dtype) if load.other is None else at(load.other, t)
+        met = self.met(load.mask, first=once)
+        if met:
+            other = literal(0, t.dtype) if load.other is None else (self._base if once else self._at)(load.other, t)
             other = other if t.dtype is not bool_ else Text("false") if load.other is None else other
-            value = Text(f"{self._all(conditions)} ? {value.within(3)} : {other.within(3)}", 0)
+            value = Text(f"{met} ? {value.within(3)} : {other.within(3)}", 0)
             if TYPES[t.dtype.name] not in ("float", "double", "int", "int64"):
                 value = Text(f"{TYPES[t.dtype.name]}({value})")
         if once:
@@ -304,15 +308,9 @@ class Segment:
 
     def _load_pieces(self, name: str, load: ir.Load, t: TileType, each: int, other: Text) -> None:
         target = self._target(name, True).removesuffix("[v]")
-        pointer = self._at(load.pointer, t)
-        conditions = list(self.inside)
-        if load.mask is not None:
-            conditions.append(self._at(load.mask, TileType(bool_)).within(functions.AND))
-        with self.loads.block(f"for (int v = 0; v < {self.layout.width}; v += {each})", unrolled=True):
-            guard = f"if ({self._all(conditions)}) " if conditions else ""
-            self.loads.add(f"{guard}read(some<{each}>({target} + v), {pointer});")
-            if guard:
-                self.loads.add(f"else fill(some<{each}>({target} + v), {other});")
+        pointer, met = self._at(load.pointer, t), self.met(load.mask)
+        with self.fetches.block(f"for (int v = 0; v < {self.layout.width}; v += {each})", unrolled=True):
+            read(self, load, "read", f"some<{each}>({target} + v)", pointer, met, other)
 
     def _seen(self, pointer: ir.Tile) -> View:
         shape = self.elements.shape(pointer)
@@ -322,26 +320,18 @@ class Segment:
     def _load_vector(self, name: str, load: ir.Load, t: TileType) -> None:
         target = self._target(name, True).removesuffix("[v]")
         pointer = self._base(load.pointer, t)
-        read = "read" if self._is_aligned(load.pointer, t) else "read_anywhere"
+        function = "read" if self._is_aligned(load.pointer, t) else "read_anywhere"
         if name in self.low.fetched:
             pointer = Text(self.low.fetched[name])
         other = self._filling(load, t)
         if self._even(load.mask) and other is not None:
-            conditions = list(self.inside)
-            if load.mask is not None:
-                conditions.append(self._base(load.mask, TileType(bool_)).within(functions.AND))
-            if not conditions:
-                lines = self.early if self.together is not None and name in self.together.loads else self.loads
-                lines.add(f"{read}({target}, {pointer});")
-                return
-            self.loads.add(f"if ({self._all(conditions)}) {read}({target}, {pointer});")
-            self.loads.add(f"else fill({target}, {other});")
+            read(self, load, function, target, pointer, self.met(load.mask, first=True), other)
             return
-        mask = self._mask(self.loads, name, load.mask)
-        with self._each(self.loads):
+        mask = self._mask(self.fetches, name, load.mask)
+        with self._each(self.fetches):
             start = literal(0, t.dtype) if load.other is None else self._at(load.other, t)
-            self.loads.add(f"{target}[v] = {start};")
-        self.loads.add(f"read_masked({target}, {pointer}, {mask});")
+            self.fetches.add(f"{target}[v] = {start};")
+        self.fetches.add(f"read_masked({target}, {pointer}, {mask});")
 
     def _filling(self, load: ir.Load, t: TileType) -> Text | None:
         """What stands for elements that are not read, if it is one number."""
@@ -362,12 +352,9 @@ class Segment:
     def _mask(self, lines: Lines, name: str, mask: ir.Tile | None) -> str:
         """Which elements of a vector are accessed."""
         called = self.low.names.fresh(f"{name}_mask".replace("__", "_"))
-        conditions = list(self.inside)
-        if mask is not None:
-            conditions.append(self._at(mask, TileType(bool_)).within(functions.AND))
         lines.add(f"bool {called}[{self.layout.width}];")
         with self._each(lines):
-            lines.add(f"{called}[v] = {self._all(conditions) or 'true'};")
+            lines.add(f"{called}[v] = {self.met(mask) or 'true'};")
         return called
 
     def _store(self, store: ir.Store) -> None:

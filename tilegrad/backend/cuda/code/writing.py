@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from .prelude import NAMES
 
@@ -68,14 +68,6 @@ class Lines:
             self.lines[start - 1] = self.lines[start - 1][:-2]  # one statement needs no braces
         else:
             self.add("}")
-
-    @contextmanager
-    def nested(self, heads: Sequence[str]) -> Iterator[None]:
-        """Loops that are written out, one in the other."""
-        with ExitStack() as stack:
-            for head in heads:
-                stack.enter_context(self.block(head, unrolled=True))
-            yield
 
 
 def _opens(line: str) -> bool:
