@@ -34,8 +34,6 @@ PRODUCTS = ("contract", "convolve", "convolve_back", "convolve_weight", "line_pr
 """Ops that read each element many times, whatever the sizes of operands and result."""
 LAID_OUT = ("convolve_back",)
 """Those of them that want a permuted operand to lie in memory in its new order: they read straight on along it."""
-WINDOWED = ("max_pool", "greatest")
-"""Ops that read elements once for each window that covers them."""
 MOVING = ("permute", "slice", "reshape", "expand")
 """Ops that only say where an element is."""
 SLOPES = ("gelu_slope",)
@@ -87,8 +85,7 @@ def elements(graph: Graph, grain: Grain = Grain()) -> dict[Value, Element]:
             element = Element(element.position, picked(element.expr))
         known = facts(element.expr)
         weight = WEIGHTS[value.cost] + sum(weights.get(x, 0) for x in value.inputs)
-        several = grain.powers and weight > 0 and _is_for_windows(value, consumers)
-        if value in kept or known.loops or several or _is_kept(value, weight, known.reads, consumers):
+        if value in kept or known.loops or _is_kept(value, weight, known.reads, consumers):
             nodes[value] = element
         else:
             inlined[value] = element
@@ -164,20 +161,6 @@ def _is_kept(value: Value, weight: int, reads: Sequence[Read], consumers: Mappin
         return True
     repeats = max((_repeats(value, reader) for reader in readers), default=1)
     return (repeats > 1 and weight > RECOMPUTED) or weight > LONGEST
-
-
-def _is_for_windows(value: Value, consumers: Mapping[Value, list[Value]]) -> bool:
-    """Whether windows that overlap read what follows a product, which its kernel computes once for each element."""
-    if not any(reader.op in WINDOWED for reader in consumers[value]):
-        return False
-    stack = [value]
-    while stack:
-        for x in stack.pop().inputs:
-            if typical(x.type.count) == typical(value.type.count):
-                if x.op in PRODUCTS:
-                    return True
-                stack.append(x)
-    return False
 
 
 def _repeats(value: Value, reader: Value) -> float:
