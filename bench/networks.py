@@ -178,12 +178,12 @@ def training(
     optimizer = library.optim.AdamW(parameters, lr=1e-3) if adam else library.optim.SGD(parameters, lr=1e-3)
 
     def step(x: Any, labels: Any) -> Any:
-        optimizer.zero_grad()
         with library.autocast(device, library.bfloat16, enabled=low):
             scores = model(x)
         loss = library.nn.functional.cross_entropy(scores.float(), labels)
         loss.backward()
         optimizer.step()
+        optimizer.zero_grad()  # a step leaves weights and a loss, with every library: JAX's has no gradients to keep
         return loss
 
     quick = ready(step)

@@ -16,6 +16,7 @@ from tilegrad.ir.program import Launch, Program
 from tilegrad.ops.activation import softmax
 from tilegrad.ops.arithmetic import add
 from tilegrad.ops.broadcasting import reduce_sum
+from tilegrad.ops.cast import cast
 from tilegrad.ops.contraction import matmul
 from tilegrad.ops.convolution import ConvolveWeight
 from tilegrad.ops.exponential import exp
@@ -74,8 +75,33 @@ def test_gradient(example: Example) -> None:
         check(Graph(graph.inputs, tuple(made)), list(example.arrays), SMALL, example.tolerance)
 
 
+@pytest.mark.parametrize(
+    "example", [e for e in all_examples() if e.name.startswith(("MaxPool", "Returned"))], ids=lambda e: e.name
+)
+def test_windows_under_masks(example: Example) -> None:
+    test_op(example)
+    test_gradient(example)
+
+
 def given(*shape: int, dtype: DType = float32) -> Input:
     return Input(TensorType(dtype, shape), "x")
+
+
+def test_short_pieces_are_summed_as_one_row() -> None:
+    x = given(16, 3, 40)
+    graph = Graph((x,), (reduce_sum(x, (0, 2)),))
+    numbers = np.random.default_rng(0).standard_normal((16, 3, 40), dtype=np.float32)
+    check(graph, [numbers], SMALL, 1e-5)
+    (launch,) = program_of(graph.outputs[0], GPU).steps
+    assert isinstance(launch, Launch)
+    assert "k // 40 * 120 + row * 40 + k % 40" in str(launch.kernel)
+
+
+def test_weights_that_are_renewed_meet_small_tiles() -> None:
+    x, y, w = given(32, 512, dtype=bfloat16), given(32, 1024, dtype=bfloat16), given(512, 1024)
+    (launch,) = program_of(add(w, cast(matmul(permute(x, (1, 0)), y), float32)), GPU).steps
+    assert isinstance(launch, Launch)
+    assert [part.tile for part in launch.grid] == [128, 64]
 
 
 def program_of(value: Value, grain: Grain) -> Program:

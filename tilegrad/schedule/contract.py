@@ -67,8 +67,15 @@ def sides(flat: FlatGroup, grain: Grain) -> Sides:
     turns = number_of(product(i.extent for i in flat.columns[:-1]))
     gaps, computed = flat.exists is not TRUE, not isinstance(pair[1], Read)
     known = Extents(m.extent, n.extent, k.extent, others, bits, len(sums), parts, products, across, turns)
-    extents = known._replace(gaps=gaps, computed=computed)
+    extents = known._replace(gaps=gaps, computed=computed, beside=_beside(flat, m, n, k))
     return Sides(m, n, k, sums, factors, extents)
+
+
+def _beside(flat: FlatGroup, m: Index, n: Index, k: Index) -> int:
+    """Bytes that are read and written for each result, where something is read."""
+    reads = {e for e in walk(*flat.roots) if isinstance(e, Read) and {m, n} <= free_indices(e) - {k}}
+    own = sum(e.dtype.bytes for e in reads if k not in free_indices(e))
+    return own + sum(s.value.dtype.bytes for s in flat.stores) if own else 0
 
 
 def _in_unit(dtypes: list[DType], precision: Precision) -> tuple[int, int]:

@@ -66,6 +66,21 @@ def beyond(guard: Expr, index: Index) -> Expr:
     return apply("gt", reduce("maximum", index, cast(guard, float32)), const(0, float32))
 
 
+def keeps_below(condition: Expr, index: Index, extent: Dim) -> bool:
+    """Whether a condition only holds where an index is below an extent.
+
+    >>> i = Index("i", 26)
+    >>> keeps_below(i // 2 < 12, i, 26), keeps_below(i // 2 < 14, i, 26)
+    (True, False)
+    """
+    match condition:
+        case Apply("bitand", (x, y)):
+            return keeps_below(x, index, extent) or keeps_below(y, index, extent)
+        case Apply("lt", (Apply("floordiv", (x, Const(c))), Const(limit))):
+            return x is index and type(extent) is int and limit * c <= extent
+    return False
+
+
 class Emitter:
     """Writes the body of a kernel. `axes` are the indices that run along tile axes, in their order."""
 
@@ -90,6 +105,8 @@ class Emitter:
         self.unsafe: dict[Expr, bool] = {}
         self.bare: dict[Expr, frozenset[Read]] = {}
         self.symbols: set[str] = set()
+        self.masked = False
+        """Whether masks are as cheap as any other condition."""
         self.accumulated: dict[Expr, tuple[Tile, Axes]] = {}
         for e in walk(*roots):
             for part in parts(e):
@@ -185,6 +202,9 @@ class Emitter:
             case Apply("bitcast", (x,), dtype):
                 value, axes = self.emit(x, guard)
                 return self._deep(tile.Bitcast(self.strong(self.wide(x, value), x.dtype), dtype), value), axes
+            case Apply("where", (condition, Read() as x, Const(0) as zero)) if self._is_masked(condition, x):
+                load, axes = self._load(x.source, x.position[0], apply("bitand", guard, condition), Literal(zero.value))
+                return self.assign(self.names[x.source] + "_", load), axes
             case Apply("where", (condition, x, y)):
                 inside, outside = guard, guard
                 if not facts(condition).data or not (self._bare(x) | self._bare(y)).issubset(facts(condition).reads):
@@ -202,6 +222,11 @@ class Emitter:
                 assert at is index
                 return self._scanned(fn, index, body, *self.emit(body, beyond(guard, index)))
         raise NotImplementedError(str(e))
+
+    def _is_masked(self, condition: Expr, read: Read) -> bool:
+        """Whether a read has its zeros by its mask, where a condition on indices does not hold: it is asked once."""
+        known = facts(condition).data or read.dtype is bool_
+        return self.masked and self._reads_outside(read) and not known
 
     def _scanned(self, fn: str, index: Index, body: Expr, value: Tile, axes: Axes) -> tuple[Tile, Axes]:
         """A scan along an axis; the places of running extremes by scanning the places where they are met."""
@@ -338,6 +363,8 @@ class Emitter:
         """Where the elements over some axes exist, if not everywhere."""
         condition, condition_axes = (None, ()) if guard is TRUE else self._holds(guard)
         overhanging = tuple(i for i in self.bound if i in (*axes, *condition_axes) or i not in self.axes)
+        if self.masked and condition is not None:
+            overhanging = tuple(i for i in overhanging if not keeps_below(guard, i, self.bound[i]))
         if not overhanging:
             return condition, condition_axes
         mask, every = self._all_bounds(overhanging)

@@ -5,9 +5,14 @@ from __future__ import annotations
 from ..ir.graph import Value
 from ..ir.node import Node
 from ..ir.position import flat_position, linear, row_major
-from ..ir.scalar import TRUE, Expr, Index, Read, Reduce, Scan, fresh_index, parts, rebuild, remade, size, walk
+from ..ir.scalar import TRUE, Expr, Index, Read, Reduce, Scan, facts, fresh_index, parts, rebuild, remade, size, walk
 from .group import Group
 from .phases import in_phases
+
+PIECE, LONGEST_PIECE = 16, 1024
+"""Elements of a piece of memory from which on it is read well, and up to which it is little for many threads."""
+LEAST_AT_ONCE = 512
+"""Elements of a row that many threads sum."""
 
 
 class FlatStore(Node):
@@ -47,7 +52,47 @@ def flatten(group: Group, apart: bool = True) -> FlatGroup:
     result = FlatGroup(group.rows, group.columns, made)
     for kind in ("rows", "columns"):
         result = _collapsed(result, kind)
-    return _taken_apart(result) if apart and group.kind == "map" else result
+    if apart:
+        return _taken_apart(result) if group.kind == "map" else result
+    return _summed_at_once(result) if group.kind == "rows" else result
+
+
+def _summed_at_once(group: FlatGroup) -> FlatGroup:
+    """Short pieces of rows that are summed one after the other (a channel of an image, of each image) as one row.
+
+    Many threads then have some of it each, where few would go through piece after piece: sums over (128, 25) for each
+    of 256 channels took 52 us on an H200, for 1.6 MB.
+    """
+    if len(group.columns) != 2:
+        return group
+    outer, inner = group.columns
+    if type(outer.extent) is not int or type(inner.extent) is not int or not PIECE <= inner.extent <= LONGEST_PIECE:
+        return group
+    if outer.extent * inner.extent < LEAST_AT_ONCE or not _are_pieces(group, outer, inner, inner.extent):
+        return group
+    both = fresh_index(outer.extent * inner.extent)
+    return replaced_by_one(group, outer, inner, both).replaced(columns=(both,))  # type: ignore[no-any-return]
+
+
+def _are_pieces(group: FlatGroup, outer: Index, inner: Index, length: int) -> bool:
+    """Whether all that is done along two indices is to sum, over both, what lies in pieces along the inner one."""
+    data, pair = _data(group), {outer, inner}
+    if pair & data or any(pair & facts(s.offset).indices for s in group.stores):
+        return False
+    for e in data:
+        match e:
+            case Reduce(fn, index, body) if index is outer:
+                if fn.startswith("arg") or not (isinstance(body, Reduce) and body.index is inner and body.fn == fn):
+                    return False
+            case Read(_, (offset,)) if pair & facts(offset).indices:
+                steps = linear(offset)
+                apart = all(steps.get((i,), 0) >= length for i in (outer, *group.rows))
+                if steps.get((inner,)) != 1 or not apart:
+                    return False
+            case Scan():
+                return False
+    whole = [e.body for e in data if isinstance(e, Reduce) and e.index is outer]
+    return all(e in whole for e in data if isinstance(e, Reduce) and e.index is inner)
 
 
 def _taken_apart(group: FlatGroup) -> FlatGroup:

@@ -38,8 +38,10 @@ MOVING = ("permute", "slice", "reshape", "expand")
 """Ops that only say where an element is."""
 SLOPES = ("gelu_slope",)
 """Derivatives that are dear to compute: made beside what they belong to, where that is computed by few strong cores."""
-LARGE_OPERAND = 1 << 18
-"""Elements from which on an operand of a product is worth a kernel of its own."""
+LARGE_OPERAND, SMALL_OPERAND = 1 << 18, 1 << 15
+"""Elements from which on an operand of a product is worth a kernel of its own, and where the other one is long."""
+LONG_OPERAND = 1 << 22
+"""Elements of an operand that take as long to read as a kernel takes."""
 TYPICAL_SIZE = 64
 """What a size that varies is taken for where sizes are compared."""
 
@@ -94,19 +96,27 @@ def elements(graph: Graph, grain: Grain = Grain()) -> dict[Value, Element]:
 def _operands(graph: Graph, consumers: Mapping[Value, list[Value]]) -> set[Value]:
     """What large matrix products read, if it is more than memory as it lies: units that fetch tiles by themselves
     compute nothing on the way, and threads that would compute it again for each tile are many times slower."""
-    read: set[Value] = set()
+    read: dict[Value, int] = {}  # with the elements of the largest operand that it meets
     found: set[Value] = set()
     widened = _widened(consumers)
     for value in reversed(list(graph.values())):
-        readers = consumers.get(value, ())
-        if not any(r.op == "contract" or ((r.op in MOVING or r in widened) and r in read) for r in readers):
+        met = [_met(r, read, widened) for r in consumers.get(value, ())]
+        if not any(met):
             continue
-        read.add(value)
+        read[value] = max(met)
         turned = value.op == "reshape" and value.inputs[0].op in ("permute", "slice")
         moves = (value.op in MOVING and not turned) or value in widened
-        if not moves and typical(value.type.count) >= LARGE_OPERAND:
+        least = SMALL_OPERAND if read[value] >= LONG_OPERAND else LARGE_OPERAND
+        if not moves and typical(value.type.count) >= least:
             found.add(value)
     return found
+
+
+def _met(reader: Value, read: Mapping[Value, int], widened: set[Value]) -> int:
+    """Elements of the largest operand of the products that read what a reader reads, through it or themselves."""
+    if reader.op == "contract":
+        return max(typical(x.type.count) for x in reader.inputs)
+    return read.get(reader, 0) if reader.op in MOVING or reader in widened else 0
 
 
 def _widened(values: Iterable[Value]) -> set[Value]:

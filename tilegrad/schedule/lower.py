@@ -71,6 +71,7 @@ class _Plan:
     def lowered(self) -> Lowered:
         flat = self.flat
         emitter = Emitter(self.axes, self.block, self.names, flat.roots)
+        emitter.masked = self.masked
         grid = self._programs(emitter)
         for column in flat.columns:
             if column not in self.looped:

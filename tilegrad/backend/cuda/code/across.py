@@ -241,7 +241,8 @@ def copy_tiles(low: Lowering, names: Sequence[str]) -> dict[str, Copy]:
     for name in names:
         t = low.types.variables[name]
         inner = t.shape[-1]
-        pitch = inner + (1 if len(t.shape) > 1 and inner % 2 == 0 else 0)  # columns in different banks
+        apart = 4 if low.plan.renews and inner % 4 == 0 else 1 if inner % 2 == 0 else 0
+        pitch = inner + (apart if len(t.shape) > 1 else 0)  # columns in different banks; vectors at multiples of theirs
         type = low.register_type(t, name)
         bytes = math.prod(t.shape[:-1]) * pitch * low.bytes_of(type)
         sizes.append((name, type, pitch, -(-bytes // 16) * 16))

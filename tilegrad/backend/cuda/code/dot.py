@@ -115,7 +115,7 @@ class Products:
             product = self.product_of(inner)
             if product is not None and self._is_plain(inner) and all(map(self._is_early, body[:at])):
                 assert isinstance(product.value, ir.Dot)
-                plan = grouped(self.definitions, product.value)
+                plan = grouped(self.definitions, product.value, turns=_turns(nest(s)))
                 if plan is not None and not self._is_overwritten(plan):
                     self.group = self.loops[id(s)] = plan
                     self.tilings[product.name] = plan.tiling
@@ -435,6 +435,18 @@ def nest(loop: ir.For) -> list[ir.For]:
     while len(found[-1].body) == 1 and isinstance(found[-1].body[0], ir.For):
         found.append(found[-1].body[0])
     return found
+
+
+def _turns(loops: list[ir.For]) -> int:
+    """How many turns loops have in all, one in the other; 0 where that is not written there."""
+    count = 1
+    for loop in loops:
+        match loop.start, loop.stop, loop.step:
+            case ir.Literal(start), ir.Literal(stop), ir.Literal(step):
+                count *= max(0, -(-(int(stop) - int(start)) // int(step)))
+            case _:
+                return 0
+    return count
 
 
 def _holds(value: ir.Tile) -> bool:

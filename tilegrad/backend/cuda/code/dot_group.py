@@ -104,8 +104,8 @@ class Grouped(NamedTuple):
         return self.tiling.threads + self.copying
 
 
-def grouped(definitions: Definitions, product: ir.Dot, shared: int = SHARED) -> Grouped | None:
-    """How a product in a loop is done, if it can be done so."""
+def grouped(definitions: Definitions, product: ir.Dot, shared: int = SHARED, turns: int = 0) -> Grouped | None:
+    """How a product in a loop is done, if it can be done so; 0 turns: it is not known how many there are."""
     x, y = definitions.strided(product.x), definitions.strided(product.y)
     if x is None or y is None or x.dtype is not y.dtype:
         return None
@@ -125,7 +125,8 @@ def grouped(definitions: Definitions, product: ir.Dot, shared: int = SHARED) -> 
     if sides[0] is None or sides[1] is None:
         return None
     made = Grouped(Tiling("group", m, n, high // 64, 1, 64, wide, swapped), sides[0], sides[1], depth, 0)
-    return made._replace(stages=min(MOST_STAGES, shared // made.blocks // (made.stage + 16)))
+    stages = min(MOST_STAGES, shared // made.blocks // (made.stage + 16))
+    return made._replace(stages=min(stages, max(2, turns * depth * x.dtype.bytes // LINE)) if turns else stages)
 
 
 def _side(definitions: Definitions, memory: Strided, turned: bool, extent: int) -> Side | None:

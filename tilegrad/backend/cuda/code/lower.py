@@ -90,7 +90,8 @@ class Lowering(Registers):
         self.patterns = Patterns(self.types, self.meanings, self.strides)
         self.plan = Plan(self.body, self.types, self.patterns, self.products.threads)
         self.plan.layouts |= self.products.layouts
-        self.plan.follow([t.layout for t in self.products.tilings.values() if t.kind != "thread"], self.body)
+        sums = [t.layout for t in self.products.tilings.values() if t.kind != "thread"]
+        self.plan.follow(sums, self.body, self._renewed())
         self.threads = self.plan.threads
         self.names = Names()
         self.elements = Elements(self.types, self.patterns, position_parts(self.body), self.names.of)
@@ -125,6 +126,16 @@ class Lowering(Registers):
                 case ir.If(_, then, otherwise):
                     self._find_positions(then)
                     self._find_positions(otherwise)
+
+    def _renewed(self) -> set[str]:
+        """The variables that are loaded from tensors that this kernel stores to."""
+        found = set()
+        for s in self.body if self.products.dots else ():
+            match s:
+                case ir.Assign(name, ir.Load(pointer, None)):
+                    source = self.products.definitions.parameter(pointer)
+                    found |= {name} if source is not None and source in self.products.stored else set()
+        return found
 
     def _is_position(self, value: ir.Tile) -> bool:
         """Whether an expression of integers, cheap enough to be computed again, needs nothing that is kept."""

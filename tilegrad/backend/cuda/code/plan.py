@@ -7,7 +7,7 @@ computed from a tile stays where that is. A tile that comes from nowhere (zeros)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from ....ir import tile as ir
 from ....ir.tile_access import roots, statements, walk
@@ -44,6 +44,8 @@ class Plan:
         """The layouts of sums on tensor cores."""
         self.scattered = False
         """Whether tiles that meet sums lie in memory element by element: sums change hands then, positions are many."""
+        self.renews = False
+        """Whether tiles that meet sums are renewed in memory."""
         self._asked: set[str] = set()
 
     # --- the kernel as a whole -------------------------------------------------------------------
@@ -139,9 +141,18 @@ class Plan:
 
     # --- layouts ---------------------------------------------------------------------------------
 
-    def follow(self, sums: Sequence[Layout], body: Sequence[ir.Statement]) -> None:
-        """What is loaded to meet sums of tensor cores lies as they do: four threads side by side have pairs."""
+    def follow(self, sums: Sequence[Layout], body: Sequence[ir.Statement], renewed: Set[str]) -> None:
+        """What is loaded to meet sums of tensor cores lies as they do: four threads side by side have pairs.
+
+        Where tiles in 32 bits are `renewed` (variables that are loaded from where others are stored), memory is all
+        that takes time, and whole lines of it are gone through; the sums change hands for it.
+        """
         self.sums = tuple(sums)
+        for name in renewed:
+            shape, bytes = self.types.variables[name].shape, self.types.variables[name].dtype.bytes
+            if bytes == 4 and any(layout.shape == shape for layout in self.sums):
+                self.scattered = self.renews = True
+                self.widths |= dict.fromkeys(shape, VECTOR // bytes)
         shapes = {layout.shape: layout for layout in self.sums}
         dots = [v for values in self.values.values() for v in values if isinstance(v, ir.Dot)]
         operands = {x.name for dot in dots for x in (dot.x, dot.y) if isinstance(x, ir.Name)}

@@ -28,6 +28,7 @@ from .elements import Kept, View, fits
 from .functions import MEMORY, TYPES, Text, literal
 from .layout import NUMBER, Layout
 from .missing import missing
+from .neighbours import in_one_piece, is_one
 from .writing import Lines
 
 if TYPE_CHECKING:
@@ -282,38 +283,28 @@ class Segment:
         if self._is_vector(load.pointer) and self.low.is_positional(load.mask) and self.low.is_positional(load.other):
             self._load_vector(name, load, t)
             return
-        each, other = self._in_one_piece(load), self._filling(load, t)
+        each, other = in_one_piece(self.low, load, self.layout.width, self._axis), self._filling(load, t)
         if each > 1 and other is not None:
             self._load_pieces(name, load, t, each, other)
             return
         if self.at_once > 1 and is_early(self.low, load) and other is not None:
             load_early(self, name, load, t, other)
             return
-        self.elements.lane = "v" if self.layout.width > 1 else None
+        once = is_one(self.low, load, self.layout.width, self._axis(load.pointer), self._even) and self._is_local(name)
+        self.elements.lane = "v" if self.layout.width > 1 and not once else None
         value = functions.from_memory(self.elements.memory(load.pointer, self._seen(load.pointer)), t.dtype)
         self.elements.lane = None
-        met = self.met(load.mask)
+        met = self.met(load.mask, first=once)
         if met:
-            other = literal(0, t.dtype) if load.other is None else self._at(load.other, t)
+            other = literal(0, t.dtype) if load.other is None else (self._base if once else self._at)(load.other, t)
             other = other if t.dtype is not bool_ else Text("false") if load.other is None else other
             value = Text(f"{met} ? {value.within(3)} : {other.within(3)}", 0)
             if TYPES[t.dtype.name] not in ("float", "double", "int", "int64"):
                 value = Text(f"{TYPES[t.dtype.name]}({value})")
-        self._set(name, value)
-
-    def _in_one_piece(self, load: ir.Load) -> int:
-        """How many neighbours of a vector that memory has in several pieces are one of them."""
-        axis, bytes = self._axis(load.pointer), self.low.types.of(load.pointer).dtype.bytes
-        each, found = self.layout.width // 2, 1
-        while found == 1 and each * bytes >= 4 and each > 1 and axis >= 0 and self.low.is_positional(load.pointer):
-            self.low.patterns.width = each
-            pattern = self.low.patterns.of(load.pointer, axis)
-            masked = load.mask is not None and self.low.patterns.of(load.mask, self._axis(load.mask)).step != 0
-            if pattern.step == 1 and pattern.multiple >= each and not masked and self.low.is_positional(load.mask):
-                found = each
-            each //= 2
-        self.low.patterns.width = self.layout.width
-        return found
+        if once:
+            self.loads.add(f"{self._target(name, False)} = {value};")
+        else:
+            self._set(name, value)
 
     def _load_pieces(self, name: str, load: ir.Load, t: TileType, each: int, other: Text) -> None:
         target = self._target(name, True).removesuffix("[v]")
