@@ -27,8 +27,6 @@ from tilegrad.runtime.device import device
 ROUNDS = 7
 BURST_US = 3000.0
 """How long a burst takes, about."""
-AHEAD = 3
-"""Runs before those that are timed: Python is slower to start one than some kernels are to end."""
 SIZES = (2048, 4096, 8192)
 
 
@@ -245,19 +243,44 @@ class AsUsed:
         got = torch.tensor(self.made.float().cpu().numpy(), device="cuda").double()
         return float((got - wanted.double()).norm() / wanted.double().norm())
 
-    def burst(self, count: int) -> float:
-        """Microseconds of a run, after a pause; the host is ahead of the GPU when that begins."""
+    def repeat(self, count: int) -> None:
+        """Makes one graph of some runs, as PyTorch's are: a program of one kernel is launched without, and Python is
+        slower to start such a run than some kernels are to end."""
+        gpu = device("cuda:0")
+        assert isinstance(gpu, CudaDevice)
+        (program,) = self.quick.programs
+        runner = program.compiled.executable.bound()
+        driver, graph, last = gpu.driver, gpu.driver.new_graph(), list[int]()
+        for step in runner.plan.steps * count:
+            last = [driver.add_node(graph, step.call, last, gpu.context)]
+        executable, self.count = driver.instantiate(graph), count
+        self.replay = lambda: driver.launch_graph(executable, gpu.queue.handle)
+        self.burst()
+
+    def burst(self) -> float:
+        """Microseconds of a run, after a pause."""
         start, end = (tg.cuda.Event(enable_timing=True) for _ in range(2))
         tg.cuda.synchronize()
         time.sleep(0.01)
-        for _ in range(AHEAD):
-            self.quick(*self.inputs)
         start.record()
-        for _ in range(count):
-            self.quick(*self.inputs)
+        self.replay()
         end.record()
         tg.cuda.synchronize()
-        return 1e3 * float(start.elapsed_time(end)) / count
+        return 1e3 * float(start.elapsed_time(end)) / self.count
+
+    def record(self, us: float) -> dict[str, Any]:
+        """What is kept of it."""
+        return {"used_us": us, "by": self.by, "compared_us": self.compared, "host_us": self.host()}
+
+    def host(self, count: int = 200) -> float:
+        """Microseconds in which Python starts a run of it alone."""
+        tg.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(count):
+            self.quick(*self.inputs)
+        taken = time.perf_counter() - begin
+        tg.cuda.synchronize()
+        return 1e6 * taken / count
 
 
 def measured(torch: Any, launcher: Launcher, w: Workload) -> dict[str, Any]:
@@ -295,12 +318,13 @@ def measured(torch: Any, launcher: Launcher, w: Workload) -> dict[str, Any]:
     used = None if w.backward else AsUsed(w, [x.detach() for x in inputs])
     if used is not None:
         assert used.error(torch, wanted) <= w.tolerance, f"{w.name}, as users run it: wrong"
+        used.repeat(count)
     times = []
     for _ in range(ROUNDS):
         pair = [burst(torch, graph, count) for graph in graphs]
-        times.append([*pair, used.burst(count) if used is not None else 0.0])
+        times.append([*pair, used.burst() if used is not None else 0.0])
     mine, peer, third = (statistics.median(t) for t in zip(*times, strict=True))
-    return ({} if used is None else {"used_us": third, "by": used.by, "compared_us": used.compared}) | {
+    return ({} if used is None else used.record(third)) | {
         "name": w.name,
         "us": mine,
         "torch_us": peer,
@@ -317,7 +341,8 @@ def used_as(row: dict[str, Any]) -> str:
         return ""
     found = ", ".join(" and ".join("none" if us is None else f"{us:.1f}" for us in pair) for pair in row["compared_us"])
     return (
-        f"as used {row['used_us']:.1f} us by {row['by']}: {row['torch_us'] / row['used_us']:.3f} (compared: {found})  "
+        f"as used {row['used_us']:.1f} us by {row['by']}: {row['torch_us'] / row['used_us']:.3f} (compared: {found}; "
+        f"host {row['host_us']:.1f})  "
     )
 
 

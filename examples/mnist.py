@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tilegrad as tg
+from tilegrad.errors import ArgumentError
 from tilegrad.nn import models
 
-from .training import Training, command, data_folder, options, results, run
+from .training import Training, command, count, data_folder, options, results, run
 
 
 class Recipe(NamedTuple):
@@ -44,8 +45,8 @@ def parser() -> argparse.ArgumentParser:
     """What can be typed."""
     made = argparse.ArgumentParser(prog="python -m examples.mnist", description=__doc__)
     made.add_argument("--model", choices=list(RECIPES), default="lenet")
-    made.add_argument("--train", type=int, default=60_000, help="how many images to learn from")
-    made.add_argument("--test", type=int, default=10_000, help="how many images to test with")
+    made.add_argument("--train", type=count, default=60_000, help="how many images to learn from")
+    made.add_argument("--test", type=count, default=10_000, help="how many images to test with")
     options(made)
     return made
 
@@ -60,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> Training:
     learned, tested = (
         first(tg.data.MNIST(folder, train=t), n) for t, n in ((True, chosen.train), (False, chosen.test))
     )
+    if batch > len(learned):
+        raise ArgumentError(f"--batch {batch} is more than there are images to learn from: {len(learned)}")
     order = tg.random.Generator().manual_seed(chosen.seed)
     loader = tg.data.DataLoader(learned, batch, shuffle=True, drop_last=True, generator=order)
     model = recipe.make().to(chosen.device)
@@ -80,17 +83,17 @@ def main(arguments: Sequence[str] | None = None) -> Training:
 
     def evaluate() -> str:
         model.eval()
-        count = sum(right(x.to(chosen.device), wanted.to(chosen.device)).item() for x, wanted in held_out)
-        return f"{100 * count / len(tested):.2f} % of {len(tested):,} test images"
+        found = sum(right(x.to(chosen.device), wanted.to(chosen.device)).item() for x, wanted in held_out)
+        return f"{100 * found / len(tested):.2f} % of {len(tested):,} test images"
 
     found = run(training, chosen, epochs, evaluate)
     print(results(training, f"{chosen.model} on MNIST", f"{found}, learned from {len(learned):,},"))
     return training
 
 
-def first(dataset: Any, count: int) -> Any:
+def first(dataset: Any, wanted: int) -> Any:
     """The first images: the files of MNIST have them in no particular order."""
-    return dataset if count >= len(dataset) else tg.data.Subset(dataset, range(count))
+    return dataset if wanted >= len(dataset) else tg.data.Subset(dataset, range(wanted))
 
 
 def reader(training: Training) -> Callable[[Any, Any], Any]:

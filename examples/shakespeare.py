@@ -14,7 +14,7 @@ import tilegrad as tg
 from tilegrad.errors import DataError
 from tilegrad.nn import models
 
-from .training import Training, command, data_folder, options, results, run
+from .training import Training, command, count, data_folder, options, results, run
 
 DOWNLOAD = (
     "curl -fL --create-dirs -O "
@@ -92,12 +92,12 @@ def parser() -> argparse.ArgumentParser:
     """What can be typed."""
     made = argparse.ArgumentParser(prog="python -m examples.shakespeare", description=__doc__)
     made.add_argument("--model", choices=list(RECIPES), default="gpt")
-    made.add_argument("--steps", type=int, default=250, help="steps in an epoch, after which is evaluated")
-    made.add_argument("--context", type=int, help="letters that are seen at once")
-    made.add_argument("--width", type=int)
-    made.add_argument("--layers", type=int)
+    made.add_argument("--steps", type=count, default=250, help="steps in an epoch, after which is evaluated")
+    made.add_argument("--context", type=count, help="letters that are seen at once")
+    made.add_argument("--width", type=count)
+    made.add_argument("--layers", type=count)
     made.add_argument("--letters", type=int, default=300, help="how many letters to write at the end")
-    made.add_argument("--test", type=int, default=400, help="pieces of the held-out text to test with")
+    made.add_argument("--test", type=count, default=400, help="pieces of the held-out text to test with")
     options(made)
     return made
 
@@ -162,7 +162,7 @@ def evaluation(training: Training, text: Text, chosen: argparse.Namespace) -> Ca
     return evaluate
 
 
-def continued(training: Training, count: int) -> list[int]:
+def continued(training: Training, letters: int) -> list[int]:
     """What the network writes after the first letter. It always sees as many: what is not yet written is ignored."""
     training.model.eval()
     length = training.settings["context"]
@@ -174,7 +174,7 @@ def continued(training: Training, count: int) -> list[int]:
 
     written = [0]
     generator = np.random.default_rng(training.settings["seed"])
-    for _ in range(count):
+    for _ in range(letters):
         seen = written[-length:]
         padded = np.array([seen + [0] * (length - len(seen))], np.int64)
         asked = [tg.from_numpy(x).to(training.device) for x in (padded, np.array([len(seen) - 1]))]

@@ -112,17 +112,31 @@ class Training:
         self.schedule.load_state_dict({**self.schedule.state_dict(), "last_epoch": len(self.losses)})
 
 
+def count(text: str) -> int:
+    """A whole number of at least 1, as it was typed."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return int(text)
+
+
+def rate(text: str) -> float:
+    """A number above 0, as it was typed."""
+    if not float(text) > 0:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return float(text)
+
+
 def options(parser: argparse.ArgumentParser) -> None:
     """What every example can be told."""
-    parser.add_argument("--epochs", type=int, help="times that the training data are gone through")
-    parser.add_argument("--batch", type=int, help="samples in a step")
-    parser.add_argument("--lr", type=float, help="the learning rate to begin with")
+    parser.add_argument("--epochs", type=count, help="times that the training data are gone through")
+    parser.add_argument("--batch", type=count, help="samples in a step")
+    parser.add_argument("--lr", type=rate, help="the learning rate to begin with")
     parser.add_argument("--device", default="cpu", help="where it is trained: cpu, cuda, cuda:1")
     parser.add_argument("--seed", type=int, default=0, help="of all random numbers: the same seed, the same losses")
     parser.add_argument("--data", type=Path, help="the folder with the data")
     parser.add_argument("--checkpoint", type=Path, help="a file to write after each epoch")
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint")
-    parser.add_argument("--stop", type=int, help="end after this epoch, to be resumed")
+    parser.add_argument("--stop", type=count, help="end after this epoch, to be resumed")
 
 
 def data_folder(given: Path | None, name: str) -> Path:
@@ -139,6 +153,8 @@ def run(training: Training, chosen: argparse.Namespace, epochs: int, evaluate: C
 
     if chosen.resume and chosen.checkpoint is None:
         raise ArgumentError("--resume needs --checkpoint FILE")
+    if chosen.checkpoint is not None and not chosen.checkpoint.parent.is_dir():
+        raise ArgumentError(f"--checkpoint {chosen.checkpoint}: there is no folder {chosen.checkpoint.parent}")
     if chosen.resume:
         training.resume(chosen.checkpoint)
     look = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -164,12 +180,14 @@ def _one_epoch(training: Training, progress: Progress, number: int) -> float:
 
 def results(training: Training, name: str, found: str) -> str:
     """One line: what was trained, how well, how long."""
-    count = sum(p.numel() for p in training.model.parameters())
-    where = f"{tg.device('cpu').limits['threads']} threads" if training.device == "cpu" else tg.cuda.get_device_name()
+    parameters = sum(p.numel() for p in training.model.parameters())
+    threads = tg.device("cpu").limits["threads"]
+    of_cpu = f"{threads} threads" if threads > 1 else "1 thread"
+    where = of_cpu if training.device == "cpu" else tg.cuda.get_device_name()
     epochs = "epoch" if training.epochs == 1 else "epochs"
     return (
-        f"{name}: {found} after {training.epochs} {epochs} ({len(training.losses):,} steps); {count:,} parameters; "
-        f"training {training.seconds:.0f} s on {where}"
+        f"{name}: {found} after {training.epochs} {epochs} ({len(training.losses):,} steps); "
+        f"{parameters:,} parameters; training {training.seconds:.0f} s on {where}"
     )
 
 

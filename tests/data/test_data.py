@@ -153,6 +153,12 @@ def test_who_leaves_in_a_thread_leaves() -> None:
         list(DataLoader(Leaving(), num_workers=2, timeout=20))
 
 
+def test_a_loop_within_a_loop() -> None:
+    loader = DataLoader(range(6), 3, num_workers=1, persistent_workers=True, timeout=20)  # type: ignore[arg-type]
+    for _ in range(2):
+        assert [(x.tolist()[0], y.tolist()[0]) for x in loader for y in loader] == [(0, 0), (0, 3), (3, 0), (3, 3)]
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_data_set_with_a_length_does_not_end_early(workers: int) -> None:
     class Short(Squares):

@@ -117,6 +117,20 @@ def test_data_that_are_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str
         shakespeare.main(["--data", str(tmp_path)])
 
 
+@pytest.mark.parametrize("wrong", ["--epochs 0", "--batch -2", "--train 0", "--stop 0", "--lr 0", "--test x"])
+def test_numbers_that_make_no_sense(wrong: str, digits: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        read(digits, *wrong.split())
+    assert f"argument {wrong.split()[0]}" in capsys.readouterr().err
+
+
+def test_what_cannot_be_trained(digits: Path, tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="--batch 16 is more than there are images to learn from: 8"):
+        read(digits, "--train", "8")
+    with pytest.raises(ArgumentError, match="there is no folder"):
+        read(digits, "--model", "logistic", "--checkpoint", str(tmp_path / "none" / "file.pt"))
+
+
 def test_what_is_wrong_is_said_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On the command line, without a traceback."""
     (tmp_path / "input.txt").write_text("too short")

@@ -28,7 +28,7 @@ MADE |= {"OddTiles", "Restored", "RowStarts", "SummedRows"}
 """Made by transforms, not by users: tests/transform and tests/test_autograd.py have graphs with them."""
 OWN_KERNELS = {"Attention", "AttentionGradient", "Recurrence", "RecurrenceGradient", "RecurrenceTangent"}
 OWN_KERNELS |= {"TiledAttention", "TiledQueryGradient", "TiledKeyGradient"}
-OWN_KERNELS |= {"Counts", "Searched", "DigitCounts", "ByDigit", "OfRanges"}
+OWN_KERNELS |= {"Counts", "PowerSums", "Searched", "DigitCounts", "ByDigit", "OfRanges"}
 """Each is one kernel, written by hand, that no neighbour is fused with: tests/ops and tests/nn draw its shapes."""
 OF_USERS = {"Declared", "Outside"}
 """What they mean is a user's: tests/custom and tests/test_outside.py."""

@@ -239,3 +239,7 @@ BAD: list[tuple[str, str, Any, type[TilegradError]]] = [
 def test_bad_input(says: str, name: str, given: tuple[Any, ...], kind: type[TilegradError]) -> None:
     with pytest.raises(kind, match=says):
         getattr(F, name)(*given)
+
+
+def test_a_variance_that_is_known_later() -> None:
+    assert np.isnan(F.gaussian_nll_loss(tg.ones(2), tg.ones(2), -tg.ones(2)).item())

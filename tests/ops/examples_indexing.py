@@ -20,6 +20,7 @@ from tilegrad.ops import (
     indexing,
     joint,
     movement,
+    powers,
     random,
     ranges,
     searching,
@@ -300,6 +301,13 @@ example(
     lambda x: reduce_sum(counting.Counts(x, 7, 3), 0),
     ints(5000, low=0, high=7, dtype=np.int32),
     numpy=lambda x: np.bincount(x, minlength=7).astype(np.int32),
+)
+example(
+    powers.PowerSums,
+    lambda x, y: powers.total_of(powers.PowerSums(x, y, 7, 3)),
+    ints(5000, low=0, high=7, dtype=np.int32),
+    np.append(np.exp2(ints(4996, low=-20, high=20)) * 1.25, [np.inf, 0.0, -1e-40, 3e38]).astype(np.float32),
+    numpy=lambda x, y: np.bincount(x, y.astype(np.float64), 7),
 )
 for right in (False, True):
     example(

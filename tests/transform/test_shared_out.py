@@ -167,6 +167,23 @@ def test_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"of_ranges", "counts"}.isdisjoint(ops(graph))
 
 
+def test_sums_by_powers_of_two() -> None:
+    """As exact as in float64, also where large numbers cancel; what is not finite stays so."""
+    rng = np.random.default_rng(4)
+    index, x = given(int64, 4000), given(float32, 4000)
+    drawn = (rng.standard_normal(4000) * np.exp2(rng.integers(-140, 120, 4000))).astype(np.float32)
+    drawn[:6] = np.inf, -np.inf, np.nan, np.inf, -np.inf, 3e38
+    at = rng.integers(5, 40, 4000)
+    at[:7] = 0, 1, 2, 3, 3, 4, 4
+    drawn[6] = 3e38
+    total = ScatterAlong(fill(0.0, (), float32), index, x, 0, (40,), "add")
+    with np.errstate(over="ignore", invalid="ignore"):
+        (found,) = interpret(made := split(Graph((index, x), (total,)), GPU), [at, drawn])
+        exact = np.bincount(at, drawn.astype(np.float64), 40).astype(np.float32)
+    assert "power_sums" in ops(made)
+    np.testing.assert_array_equal(found, exact)
+
+
 def test_what_stays_as_it_is() -> None:
     """Few entries, many rows, and devices of few cores."""
     x, index = given(float32, 5000), given(int64, 5000)

@@ -122,7 +122,10 @@ class DataLoader:
             yield as_tensors(made) if self.collate_fn is None else made
 
     def _ahead(self, wanted: Iterator[Any]) -> Iterator[Any]:
-        pool = self._pool if self._pool is not None and self._pool.open else self._new_pool()
+        kept = self._pool
+        # a loop within a loop over the same loader has workers of its own
+        pool = kept if kept is not None and kept.open and not kept.busy else self._new_pool()
+        pool.busy = True
         seed = initial_seed() if self.generator is None else self.generator.initial_seed()
         finished = False
         try:
@@ -131,7 +134,8 @@ class DataLoader:
                 yield as_tensors(made) if self.collate_fn is None else made
             finished = True
         finally:
-            if not self.persistent_workers or not finished:
+            pool.busy = False
+            if pool is not self._pool or not finished:
                 pool.close()
 
     def _new_pool(self) -> Pool:

@@ -290,6 +290,8 @@ class Pool:
         self.epoch = 0
         self.links: list[Link] = []
         self.open = True
+        self.busy = False
+        """Whether a loop over its batches has begun and not ended."""
         try:
             for n in range(job.workers):
                 self.links.append(ThreadLink(n, job) if context is None else ProcessLink(n, job, context))

@@ -218,8 +218,9 @@ def _into(x: Tensor, edges: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def _counted(place: Tensor, inside: Tensor, bins: int, x: Tensor, weight: Tensor | None) -> Tensor:
+    """What is outside is counted too, behind all bins."""
     amount = x.new_ones(place.shape) if weight is None else weight.reshape(-1).to(x.dtype)
-    return x.new_zeros(bins).scatter_add(0, place.clamp(0, bins - 1), amount * inside)
+    return x.new_zeros(bins + 1).scatter_add(0, place.clamp(0, bins - 1).where(inside, bins), amount)[:bins]
 
 
 # --- of several variables --------------------------------------------------------------------------

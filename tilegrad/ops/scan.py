@@ -8,7 +8,7 @@ from typing import ClassVar, final
 from ..ir.dtype import DType, bool_, int64, uint8
 from ..ir.graph import Reader, TensorType, Value
 from ..ir.scalar import Expr, Position, cast, fresh_index, scan
-from ..ir.size import Dim, Shape
+from ..ir.size import Dim, Shape, product
 from .arithmetic import add, maximum, mul, sub
 from .broadcasting import accumulator, normal_axis, reduce_sum, require, reshape
 from .cast import cast as cast_value
@@ -206,4 +206,7 @@ def _compared_logs(x: Value, n: int) -> Value:
     own = reshape(positions(extent, x.device), _along(n + 1, rank, extent))
     earlier = le(own, upto)
     powers = exp(where(earlier, sub(unsqueeze(x, n), unsqueeze(shift, n + 1)), float("-inf")))
-    return _shifted_log(reduce_sum(powers, n + 1), shift)
+    if n + 1 < x.type.rank:
+        return _shifted_log(reduce_sum(powers, n + 1), shift)
+    rows = reshape(powers, (product(x.shape), extent))  # one axis: of short ones a GPU would take one at a time
+    return _shifted_log(reshape(reduce_sum(rows, 1), x.shape), shift)

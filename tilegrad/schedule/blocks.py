@@ -18,6 +18,8 @@ LOWEST = 64
 """The rows that four warps of a GPU multiply: those of the tile, or, if there are more of these, its columns."""
 SMALLEST = 16
 """The least side of a tile whose sides are powers of two."""
+TALL = 384
+"""Rows of a tile in a matrix unit whose right operand is computed: windows of a convolution, say."""
 TOGETHER, WAIT = 64, 1.0
 """The least side of a tile for which operands are brought some turns ahead; without, a turn takes 1000 cycles: so many
 for each bit and k."""
@@ -44,6 +46,8 @@ class Extents(NamedTuple):
     """How often k is gone through."""
     nested: bool = False
     """Whether k is gone through in loops, one in the other, as convolutions do."""
+    computed: bool = False
+    """Whether the right operand is computed while it is packed for a matrix unit, by each instance that needs it."""
     gaps: bool = False
     """Whether lines of tiles are gathered before they are stored, as some numbers of them are left out: nothing of the
     next tile comes meanwhile."""
@@ -85,6 +89,18 @@ def limits_of(extents: Extents | Sized, grain: Grain) -> Products:
     )
 
 
+def _room(extents: Extents, grain: Grain) -> Products:
+    """The same; what is dear to pack is packed once if tiles have all rows.
+
+    >>> from ..runtime.grain import MATRIX_UNIT
+    >>> windows = Extents(384, 144, 3456, 16, parts=3, products=6)
+    >>> print(*[blocks(windows._replace(computed=c), Grain(unit=MATRIX_UNIT)) for c in (False, True)], sep="; ")
+    m=192 n=144 k=384; m=384 n=144 k=384
+    """
+    limits = limits_of(extents, grain)
+    return limits._replace(rows=max(limits.rows, TALL)) if extents.computed and limits is not grain.products else limits
+
+
 def blocks(extents: Extents, grain: Grain) -> Choice:
     """Rows, columns and depth of the tiles of a product.
 
@@ -95,7 +111,7 @@ def blocks(extents: Extents, grain: Grain) -> Choice:
     m=128 n=256 k=64
     """
     m, n, k, others, *_ = extents
-    limits = limits_of(extents, grain)
+    limits = _room(extents, grain)
     if grain.powers:
         known = _sized(extents, grain)
         sized = [(_time(known, grain, *c), -c[0] * c[1], -c[1], c) for c in _powers(extents, limits)]
@@ -129,7 +145,7 @@ def candidates(extents: Extents, grain: Grain, most: int = 16) -> list[Choice]:
     usual = blocks(extents, grain)
     if type(m) is not int or type(n) is not int or type(k) is not int:
         return [usual]
-    limits = limits_of(extents, grain)
+    limits = _room(extents, grain)
     wide = limits._replace(rows=min(WIDEST, 2 * limits.rows), columns=min(WIDEST, 2 * limits.columns))
     pairs = _powers(extents, limits) if grain.powers else _equal_pieces(m, n, wide, extents.sums)
     known = Sized(m, n, k, *extents[3:8])

@@ -57,15 +57,17 @@ def sides(flat: FlatGroup, grain: Grain) -> Sides:
     n = [i for i in flat.rows if i in in_y and i not in in_x][-1]
     k = flat.columns[-1]
     others = number_of(product(i.extent for i in flat.rows if i not in (m, n)))
-    dtypes = [e.dtype for e in _narrow(*factors[0], grain)]
+    pair = _narrow(*factors[0], grain)
+    dtypes = [e.dtype for e in pair]
     bits = max(dtype.bits for dtype in dtypes)
     precision = precision_of(sums[0])
     parts, products = _in_unit(dtypes, precision)
     narrow = bits == 8 and (precision != "highest" or dtypes[0].is_integer)
     across = lying_across(factors[0], k) if (bits == 32 and precision == "high") or narrow else None
     turns = number_of(product(i.extent for i in flat.columns[:-1]))
-    gaps = flat.exists is not TRUE
-    extents = Extents(m.extent, n.extent, k.extent, others, bits, len(sums), parts, products, across, turns, gaps=gaps)
+    gaps, computed = flat.exists is not TRUE, not isinstance(pair[1], Read)
+    known = Extents(m.extent, n.extent, k.extent, others, bits, len(sums), parts, products, across, turns)
+    extents = known._replace(gaps=gaps, computed=computed)
     return Sides(m, n, k, sums, factors, extents)
 
 

@@ -18,6 +18,8 @@ LEAST = 1 << 16
 """Elements from which on it matters how often memory is gone through."""
 FEWEST, MOST = 8, 32
 """Rows of a part: the more, the less is left to sum."""
+MOST_OF_MANY = 128
+"""The same where there are many workers, and enough for all."""
 DEEPEST = 48
 """How many values are looked at to find out what a reduction is made of."""
 
@@ -72,9 +74,28 @@ def _rows_of_a_part(value: Sum, grain: Grain) -> int:
     if type(count) is not int or count < LEAST or shape[-1] > grain.longest_row:  # type: ignore[operator]
         return 0
     last, all_rows = shape[-2], count // shape[-1]  # type: ignore[operator]
+    if grain.powers:
+        wanted = max(min(MOST, all_rows // grain.blocks), min(MOST_OF_MANY, all_rows // grain.instances))
+        return _evenly(last, all_rows, grain) if shape[-1] > grain.loop else _divisor(last, wanted)  # type: ignore[operator,arg-type]
     wanted = all_rows // grain.blocks if shape[-1] <= grain.loop else -(-all_rows // grain.blocks)  # type: ignore[operator]
-    most = min(MOST, wanted)
-    return next((n for n in range(most, FEWEST - 1, -1) if last % n == 0), 0)
+    return _divisor(last, min(MOST, wanted))  # type: ignore[arg-type]
+
+
+def _divisor(extent: int, most: int) -> int:
+    """The largest divisor that is not above a number, if it is no less than `FEWEST`; else 0."""
+    return next((n for n in range(most, FEWEST - 1, -1) if extent % n == 0), 0)
+
+
+def _evenly(extent: int, all_rows: int, grain: Grain) -> int:
+    """How many of such long rows a part has that a worker has room for one part only: such that all are done soonest,
+    and then as many as possible.
+
+    >>> from ..runtime.grain import many_small
+    >>> _evenly(8192, 8192, many_small(132)), _evenly(2048, 2048, many_small(132)), _evenly(1000, 1000, many_small(132))
+    (64, 16, 8)
+    """
+    counts = [n for n in range(FEWEST, MOST_OF_MANY + 1) if extent % n == 0]
+    return min(counts, key=lambda n: (-(-all_rows // n // grain.workers) * n, -n), default=0)
 
 
 def _has_company(value: Sum, along: list[Reduction]) -> bool:

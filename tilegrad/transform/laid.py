@@ -72,7 +72,7 @@ def laid(graph: Graph, grain: Grain = Grain()) -> Graph:
             continue
         made = moved(value, tuple([new[x] for x in value.inputs]))
         with working_for(value.location):
-            other = _laid_out(made, grain) if products.piece else by_fewer_products(made, products)
+            other = _laid_out(made, grain) if products.piece else by_fewer_products(made, grain)
             new[value] = other or made
     if all(x is y for x, y in new.items()):
         return graph

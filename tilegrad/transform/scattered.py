@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ..ir.dtype import bool_, int32, int64
+from ..ir.dtype import bfloat16, bool_, float16, float32, float64, int32, int64
 from ..ir.graph import Value
 from ..ir.node import Node
 from ..ops.arithmetic import add, maximum, minimum, mul, sub
@@ -20,6 +20,7 @@ from ..ops.counting import Counts
 from ..ops.creation import positions
 from ..ops.indexing import Index, Scatter, ScatterAlong
 from ..ops.movement import narrow, select
+from ..ops.powers import WORDS, PowerSums, total_of
 from ..ops.ranges import OfRanges, levels_of
 from ..ops.tables import RowStarts
 from ..runtime.grain import Grain
@@ -31,6 +32,8 @@ STEP = 512
 """Nanoseconds of an entry that is written after another."""
 MOST_COUNTED, PART, ROOM = 1 << 14, 1 << 12, 1 << 22
 """Places that each instance keeps a count of, entries of an instance, and counts of all."""
+MOST_SUMMED = 1 << 12
+"""Places of sums in a word for each few powers of two: with more, too few instances have room for their own."""
 BOTH = {"add": add, "mul": mul, "maximum": maximum, "minimum": minimum}
 
 
@@ -69,9 +72,9 @@ def by_place(value: Value, grain: Grain) -> Value | None:
     count: int = found.to.shape[0]  # type: ignore[assignment]
     if found.in_turn * STEP < LEAST + count * found.columns:
         return None
-    counted = _counted(value, found, grain)
-    if counted is not None:
-        return reshape(counted, value.sizes)
+    made = _counted(value, found, grain) or _by_powers(value, found, grain)
+    if made is not None:
+        return reshape(made, value.sizes)
     order = order_of(found.to, found.rows)
     starts = RowStarts(order, found.rows)
     base = _base(value, found)
@@ -105,6 +108,19 @@ def _counted(value: Scatter | ScatterAlong, found: Entries, grain: Grain) -> Val
     base = widened(_base(value, found))
     total = reshape(mul(cast(many, base.dtype), number.value), (found.rows, 1))
     return cast(add(base, expand(total, base.shape)), value.dtype)
+
+
+def _by_powers(value: Scatter | ScatterAlong, found: Entries, grain: Grain) -> Value | None:
+    """Sums of numbers at few places, that all instances add to as to whole numbers."""
+    if value.fn != "add" or value.dtype not in (float32, float16, bfloat16) or found.columns > 1:
+        return None
+    if found.rows > MOST_SUMMED:
+        return None
+    count: int = found.to.shape[0]  # type: ignore[assignment]
+    parts = max(1, min(grain.instances, count // PART, ROOM // (WORDS * found.rows)))
+    source = value.source if value.source.shape == (count,) else reshape(found.source, (count,))
+    total = reshape(total_of(PowerSums(found.to, widened(source), found.rows, parts)), (found.rows, 1))
+    return cast(add(cast(_base(value, found), float64), total), value.dtype)
 
 
 def _base(value: Scatter | ScatterAlong, found: Entries) -> Value:

@@ -32,7 +32,7 @@ from ..ops.movement import Permute, narrow, pad, permute
 from ..ops.odd_tiles import Filters, OddTiles, Restored
 from ..ops.sliding import Sliding
 from ..ops.transformed import Matrix, Places, Transformed
-from ..runtime.grain import Products
+from ..runtime.grain import Grain
 
 POINTS = tuple([Fraction(n, 4) for n in (0, 3, -3, 6, -6)])
 """And infinity."""
@@ -44,7 +44,10 @@ INTO, BACK, WEIGHTS = 3.5, 4.0, 4.0
 """Cycles that an element takes to be transformed, that a product takes to be transformed back, and that a weight takes
 (measured on one core of a Zen 3 and of a Sapphire Rapids, from 4 x 48 channels of 32 x 32 to 16 x 512 of 7 x 7)."""
 RATE = 16
-"""Products that a core adds up in a cycle, about: there also where vectors of 512 bits could do twice as many."""
+"""Products that a core adds up in a cycle, about: there also where vectors of 512 bits could do twice as many, and in
+six products of parts in a matrix unit, which must be packed."""
+RATE_IN_UNIT = 29
+"""The same at `high`, of three products of parts."""
 GAIN = 0.85
 """The share of the time up to which it is worth the memory."""
 ROOM = 320 << 20
@@ -90,23 +93,25 @@ def turned(matrix: Matrix) -> Matrix:
     return tuple(zip(*matrix, strict=True))
 
 
-def by_fewer_products(value: Value, products: Products) -> Value | None:
+def by_fewer_products(value: Value, grain: Grain) -> Value | None:
     """A convolution as products of transformed tiles, if it has 3 x 3 or 5 x 5 taps, that is allowed, and it pays."""
     if not isinstance(value, Convolve | ConvolveBack | ConvolveWeight):
         return None
     axes, precision = value.axes, value.precision
+    if grain.unit is not None and precision == "medium":
+        return None  # products of rounded numbers take no time there, and transforms would make their errors larger
     if value.dtype is not float32 or len(axes) != 2 or not all(_is_plain(a, axes[0].taps) for a in axes):
         return None
     dims = (*value.shape, *(n for x in value.inputs for n in x.shape))
     if not all(type(n) is int and n > 0 for n in dims):
         return None
     match value:
-        case Convolve(x, w, axes) if _pays(x.shape, w.shape, axes, products):
+        case Convolve(x, w, axes) if _pays(x.shape, w.shape, axes, precision, grain):
             return _convolved(x, w, axes, precision)
-        case ConvolveBack(y, w, axes) if _pays(y.shape, w.shape, _ways_back(axes), products):
+        case ConvolveBack(y, w, axes) if _pays(y.shape, w.shape, _ways_back(axes), precision, grain):
             return reshape(_convolved(y, w, _ways_back(axes), precision, back=True), value.shape)
-        case ConvolveWeight(x, y, axes) if precision != "highest" and _pays(x.shape, value.shape, axes, products):
-            return _weight(x, y, axes, precision)
+        case ConvolveWeight(x, y, axes) if precision != "highest":
+            return _weight(x, y, axes, precision) if _pays(x.shape, value.shape, axes, precision, grain) else None
     return None
 
 
@@ -120,16 +125,18 @@ def _ways_back(axes: Windows) -> Windows:
     return tuple([Sliding(a.count, a.extent, a.taps, 1, a.taps - 1 - a.padding) for a in axes])
 
 
-def _pays(x: Sequence[object], w: Sequence[object], axes: Windows, products: Products) -> bool:
+def _pays(x: Sequence[object], w: Sequence[object], axes: Windows, precision: Precision, grain: Grain) -> bool:
     """Whether it takes fewer cycles: those of products, and those of transforming what goes in and what comes out."""
     (images, _, channels, *_), outputs = map(_number, x), _number(w[1])
     results = prod([_number(a.count) for a in axes])
     tiles = images * prod(_tiles(axes))
     bytes = SIDE**2 * tiles * _number(x[1]) * (channels + outputs) * 4
-    if min(channels, outputs) < products.transformed or bytes > ROOM:
+    least = grain.products.transformed
+    if not least or min(channels, outputs) < least or bytes > ROOM:
         return False
-    direct = images * results * axes[0].taps ** 2 * channels * outputs / RATE
-    fewer = SIDE**2 * tiles * (channels * outputs / RATE + INTO * channels + BACK * outputs)
+    rate = RATE if grain.unit is None or precision == "highest" else RATE_IN_UNIT
+    direct = images * results * axes[0].taps ** 2 * channels * outputs / rate
+    fewer = SIDE**2 * tiles * (channels * outputs / rate + INTO * channels + BACK * outputs)
     fewer += SIDE**2 * channels * outputs * WEIGHTS
     return fewer < GAIN * direct
 

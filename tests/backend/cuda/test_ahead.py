@@ -40,7 +40,10 @@ def test_only_where_there_is_room() -> None:
 
 @pytest.mark.skipif(not has_compiler(), reason="needs a C++ compiler")
 @pytest.mark.parametrize("turns", [0, 1, 2, 5])
-def test_rows_are_those_of_the_turn(turns: int) -> None:
+@pytest.mark.parametrize("places", [2, 3])
+def test_rows_are_those_of_the_turn(turns: int, places: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "ALONE", 4 if places == 2 else 1000)
+    assert f"wait_for_copies<{places - 2}>()" in lower(ROWS, "sm_80").text
     random = np.random.default_rng(turns)
     x, y = (random.standard_normal((16, 2048)).astype(np.float32) for _ in range(2))
     emulated = Emulated([ROWS], "sm_80")

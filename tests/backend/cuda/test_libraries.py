@@ -200,6 +200,11 @@ def test_bias_and_relu(gpu: CudaDevice) -> None:
     assert chosen(gpu) == ["3 x 16 x 10, 16 x 3 bf16 + bias, relu"]
 
 
+def test_float16(gpu: CudaDevice) -> None:
+    check(gpu, lambda x, w: (F.conv1d(x, w),), tg.float16, 2e-3, (3, 16, 10), (16, 16, 3))
+    assert chosen(gpu) == ["3 x 16 x 10, 16 x 3 f16"]
+
+
 def test_groups(gpu: CudaDevice) -> None:
     fn = lambda x, w: (F.conv1d(x, w, groups=2),)  # noqa: E731
     check(gpu, fn, tg.float32, 1e-5, (2, 16, 9), (16, 8, 2))
@@ -219,13 +224,6 @@ def test_it_is_tried_only_where_that_is_said(gpu: CudaDevice, said: str) -> None
     with config.changed(cache="off", libraries=said):
         tg.jit(lambda x, w: F.conv1d(x, w))(tg.ones(3, 16, 10, device=gpu), tg.ones(16, 16, 3, device=gpu)).cpu()
     assert not gpu.choices.made
-
-
-def test_sums_of_float16_are_left_to_kernels(gpu: CudaDevice) -> None:
-    with config.changed(cache="off"):
-        x, w = tg.ones(3, 16, 10, device=gpu).half(), tg.ones(16, 16, 3, device=gpu).half()
-        tg.jit(lambda x, w: F.conv1d(x, w))(x, w).cpu()
-    assert not chosen(gpu)
 
 
 def test_what_is_unfit_is_not_asked_again(gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:

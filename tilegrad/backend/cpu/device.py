@@ -132,10 +132,8 @@ class CpuDevice(Device):
         machine = target()
         second = cache_sizes().get("L2", 512 << 10)
         usual = few_large(threads(), second, machine.first_cache, machine.lanes(4), machine.registers)
-        if machine.matrix_unit:
-            return usual._replace(unit=MATRIX_UNIT)
-        # no unit computes less exact products faster, but some convolutions can do with fewer of them
-        return usual._replace(products=usual.products._replace(transformed=48))
+        products = usual.products._replace(transformed=48)
+        return usual._replace(products=products, unit=MATRIX_UNIT if machine.matrix_unit else None)
 
     @property
     def products(self) -> Mapping[Precision, str]:

@@ -19,6 +19,7 @@ from ...runtime.buffer import Buffer
 from ...runtime.device import Executable, Runner
 from ...runtime.executable import Steady
 from ..steady import parted
+from .driver import LibraryCall
 from .graphs import ProgramGraph
 from .memory import CudaBuffer, class_bytes
 from .plan import planned, written
@@ -69,7 +70,9 @@ class Binding:
         self.plan = planned(executable.program, executable.functions, device.properties, sizes, device.choices.instead)
         self.work = Work(self.name, tuple([(step.call.name, step.origin) for step in self.plan.steps]))
         self.made = [(bytes, class_bytes(bytes)) for bytes in self.plan.made]
-        self.is_graph = len(self.plan.steps) > 1 and not self.plan.calls_outside
+        self.is_single = len(self.plan.steps) == 1
+        by_library = any(isinstance(step.call, LibraryCall) for step in self.plan.steps)
+        self.is_graph = (not self.is_single or by_library) and not self.plan.calls_outside
         self.runs = 0
         self.graph: ProgramGraph | None = None
         self.data: list[int] = [0] * len(self.plan.patches)
@@ -181,6 +184,9 @@ class Binding:
         graph = self.graph
         if graph is not None and graph.distinct and not distinct:
             self._direct(queue, data)  # what ran at once would now write what the other reads
+            return
+        if self.is_single and data != self.data:
+            self._direct(queue, data)  # to call a library takes less than to renew a graph for one run
             return
         self.patch(data)
         if graph is None:

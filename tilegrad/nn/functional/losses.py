@@ -275,7 +275,10 @@ def binary_cross_entropy(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """Of probabilities; logarithms end at -100, so that a wrong certainty has a finite price."""
+    """Of probabilities; logarithms end at -100, so that a wrong certainty has a finite price.
+
+    A number that is no probability, outside 0..1, gives a loss of NaN.
+    """
     reduction = reduction_of(size_average, reduce, reduction)
     same_shape("binary_cross_entropy", input, target)
     losses = wrap(likelihood.binary_cross_entropy(*pair(input, target, "binary_cross_entropy")))

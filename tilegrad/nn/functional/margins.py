@@ -236,7 +236,10 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Tensor:
-    """Of values under normal distributions with these means and variances; `full` adds the constant term."""
+    """Of values under normal distributions with these means and variances; `full` adds the constant term.
+
+    A negative variance raises, or gives a loss of NaN where the numbers are not known yet.
+    """
     variance = var if isinstance(var, Tensor) else input * 0 + var
     shape, own = tuple(input.shape), tuple(variance.shape)
     if own != shape:
@@ -246,7 +249,8 @@ def gaussian_nll_loss(
             raise ShapeError(f"gaussian_nll_loss: var has the shape {own}, which does not go with the input's {shape}")
     _check_variance(variance)
     # the smallest variance is no wall for the gradient, as in PyTorch
-    variance = variance + (variance.detach().clamp(min=eps) - variance.detach())
+    known = variance.detach()
+    variance = variance + (where(known < 0, float("nan"), known.clamp(min=eps)) - known)
     losses = 0.5 * (variance.log() + (input - target) ** 2 / variance)
     return reduced(losses + 0.5 * log(2 * pi) if full else losses, reduction)
 

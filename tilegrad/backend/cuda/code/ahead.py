@@ -25,7 +25,11 @@ takes 224 us in place of 261 on an H200. In rows of 1024, blocks have 128 thread
 PIECE = 16
 """Bytes that a thread has copied at a time."""
 MOST = 160 * 1024
-"""Bytes of shared memory for two turns."""
+"""Bytes of shared memory for two turns. There are places for three where a block is alone on its multiprocessor anyway:
+with two, nothing is under way from when a turn's elements are there until the next ones are asked for."""
+
+ALONE = 4
+"""So many turns do not fit if a block is alone: two of each of two blocks."""
 
 
 class Wanted(NamedTuple):
@@ -44,8 +48,8 @@ class Ahead:
     def __init__(self, low: Lowering, loop: ir.For, stop: str) -> None:
         self.low, self.loop, self.stop = low, loop, stop
         self.wanted = _wanted(low, loop)
-        self.bytes = 0
-        """Of the elements of a turn."""
+        self.bytes, self.turns = 0, 2
+        """Of the elements of a turn; and how many turns have a place."""
         copies = int(low.architecture.strip("sm_af")) >= 80 and not low.products.dots
         if copies and all(_in_pieces(low, w) for w in self.wanted):
             placed = []
@@ -54,47 +58,70 @@ class Ahead:
                 self.bytes += _count(w.layout) * low.threads * PIECE
             if 2 * self.bytes <= min(MOST, low.most_shared - 8192):
                 self.wanted = placed
+                alone = ALONE * self.bytes > low.most_shared
+                self.turns = 3 if alone and 3 * self.bytes <= low.most_shared - 8192 else 2
             else:
                 self.bytes = 0
 
-    def begin(self, start: str) -> None:
-        """Before the loop: the elements of its first turn."""
+    def begin(self) -> None:
+        """Before the loop: the elements of its first turns."""
         if not self.bytes or not self.wanted:
             return
         low = self.low
         low.products.texts |= dict.fromkeys([SHARED, COPIES])
-        low.memory.held, low.memory.apart = max(low.memory.held, 2 * self.bytes), True
+        low.memory.held, low.memory.apart = max(low.memory.held, self.turns * self.bytes), True
         self.turn, self.here = low.names.fresh("turn_"), low.names.fresh("here_")
         low.out.add(f"int {self.turn} = 0;")
-        with low.out.block(f"if ({start} < {self.stop})"):
-            self._copy(self.loop.start)
-        low.out.add("commit_copies();")
+        for n in range(self.turns - 1):
+            self._ask(self._later(self.loop.start, n), str(n))
 
     def next(self) -> None:
-        """At the beginning of a turn: takes what was copied for it, and asks for what the next one needs."""
+        """At the beginning of a turn: takes what was copied for it, and asks for what a later one needs."""
         if not self.wanted:
             return
-        low = self.low
-        following = ir.Apply("add", (ir.Name(self.loop.index), self.loop.step))
-        low.elements.take_position(following)
+        low, place, last = self.low, "", self.turns - 1
         if self.bytes:
-            low.out.add("wait_for_copies<0>();")
-            low.out.add(
-                f"const unsigned char* const {self.here} = held + {self.turn} * {self.bytes} + thread * {PIECE};"
+            place = turn = self.turn
+            low.out.add(f"wait_for_copies<{last - 1}>();")
+            low.out.add(f"const unsigned char* const {self.here} = held + {turn} * {self.bytes} + thread * {PIECE};")
+            if last == 1:
+                low.out.add(f"{turn} ^= 1;")
+            else:
+                place = low.names.fresh("free_")
+                low.out.add(f"const int {place} = {turn} == 0 ? {last} : {turn} - 1;")
+                low.out.add(f"{turn} = {turn} == {last} ? 0 : {turn} + 1;")
+        self._ask(self._later(ir.Name(self.loop.index), last), place)
+        if self.bytes:
+            low.fetched |= {w.name: self._place(w) for w in self.wanted}
+
+    def _later(self, index: ir.Tile, turns: int) -> ir.Tile:
+        """The index some turns later."""
+        step = self.loop.step
+        if turns > 1:
+            step = (
+                ir.Literal(turns * step.value)
+                if isinstance(step, ir.Literal)
+                else ir.Apply("mul", (step, ir.Literal(turns)))
             )
-            low.out.add(f"{self.turn} ^= 1;")
-        index = low.elements.of(following, (), low.types.variables[self.loop.index].dtype)
-        with low.out.block(f"if ({index} < {self.stop})"):
-            self._copy(following)
+        if turns == 0 or index == ir.Literal(0):
+            return step if turns else index
+        return ir.Apply("add", (index, step))
+
+    def _ask(self, index: ir.Tile, place: str) -> None:
+        """Has the elements of a turn copied to a place, if the loop comes there."""
+        low = self.low
+        low.elements.take_position(index)
+        at = low.elements.of(index, (), low.types.variables[self.loop.index].dtype)
+        with low.out.block(f"if ({at.within(8)} < {self.stop})"):
+            self._copy(index, place)
         if self.bytes:
             low.out.add("commit_copies();")
-            low.fetched |= {w.name: self._place(w) for w in self.wanted}
 
     def end(self) -> None:
         for w in self.wanted:
             self.low.fetched.pop(w.name, None)
 
-    def _copy(self, index: ir.Tile) -> None:
+    def _copy(self, index: ir.Tile, place: str) -> None:
         low = self.low
         for w in self.wanted:
             pointer = _replaced(w.pointer, self.loop.index, index)
@@ -107,7 +134,7 @@ class Ahead:
                 if not self.bytes:
                     low.out.add(f"{guard}ask_for({there});")
                     continue
-                own = f"{self.turn} * {self.bytes} + {w.offset} + {self._piece(w)} + thread * {PIECE}"
+                own = f"{place} * {self.bytes} + {w.offset} + {self._piece(w)} + thread * {PIECE}"
                 low.out.add(f"{guard}copy_16(address_of(held + {own}), {there});")
 
     def _piece(self, w: Wanted) -> str:

@@ -305,7 +305,6 @@ def parted(plan: Grouped, sums: str, copying: list[str], multiplying: list[str])
         "    const int group = threadIdx.x / 128;",
         f"    settle({sums});",
         *[f"    {line}" for line in multiplying],
-        "    wait_for_products<0>();",
-        f"    settle({sums});",
+        f"    finish_products({sums});",
         "}",
     ]

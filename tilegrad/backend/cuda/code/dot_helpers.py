@@ -127,6 +127,14 @@ template <int m, int n> __device__ __forceinline__ void settle(float (&sums)[m][
     #pragma unroll
     for (int j = 0; j < n; ++j) asm volatile("" : "+f"(sums[i][j][0]), "+f"(sums[i][j][1]) :: "memory");
 }
+// All products are done. The assembler lets what only uses registers pass a wait that it stands beside, but not a loop:
+// this one has one turn, which it cannot know.
+template <int m, int n> __device__ __forceinline__ void finish_products(float (&sums)[m][n][2]) {
+  uint32 turn = 0;
+  #pragma unroll 1
+  do wait_for_products<0>(); while (++turn < gridDim.z);
+  settle(sums);
+}
 """
 
 EXCHANGE = """\

@@ -47,7 +47,7 @@ def write_staying(
     out.lines += [f"    {line}" for line in before]
     last = "if (before >= 0 && threadIdx.x % 128 == 0) arrive(empty + before * 8);"
     head = ("int before = -1;", f"settle({sums});")
-    for line in (*head, *multiplying, "wait_for_products<0>();", f"settle({sums});", last):
+    for line in (*head, *multiplying, f"finish_products({sums});", last):
         out.add(line)
     products.parted = len(out.lines)
 

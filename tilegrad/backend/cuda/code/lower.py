@@ -330,7 +330,7 @@ class Lowering(Registers):
         )
         forward = f"++{index}" if step.text == "1" else f"{index} += {step}"
         ahead = Ahead(self, loop, stop.within(8))
-        ahead.begin(start.within(8))
+        ahead.begin()
         with self.repeated(loop):
             if _only_gathers(loop):
                 self.out.add(f"#pragma unroll {8 if self.threads <= 64 else 4}")  # more loads are under way
