@@ -184,7 +184,7 @@ class Stream:
 
     def wait_stream(self, stream: Stream) -> None:
         """What comes here from now on starts after what is on another stream now."""
-        self._queue.follow(stream._queue)
+        self.wait_event(stream.record_event())  # also for what others than tilegrad have put there
 
     def wait_event(self, event: Event) -> None:
         """What comes here from now on starts after an event."""
@@ -208,7 +208,7 @@ class Stream:
 
 @contextmanager
 def stream(stream: Stream | None) -> Iterator[None]:
-    """Within the block this thread's work goes on a stream. None: where it goes anyway."""
+    """Within the block "cuda" is the GPU of a stream, and this thread's work goes on it. None: where it goes anyway."""
     from .backend.cuda.queues import here
 
     if stream is None:
@@ -217,11 +217,12 @@ def stream(stream: Stream | None) -> Iterator[None]:
     if not isinstance(stream, Stream):
         raise ArgumentError(f"cuda.stream takes a tilegrad.cuda.Stream, not {type(stream).__name__}")
     queue = stream._queue
-    before = here.queues.get(queue.device)
+    before, chosen = here.queues.get(queue.device), choose("cuda", queue.device)
     here.queues[queue.device] = queue
     try:
         yield
     finally:
+        choose("cuda", chosen)
         if before is None:
             del here.queues[queue.device]
         else:
@@ -229,9 +230,10 @@ def stream(stream: Stream | None) -> Iterator[None]:
 
 
 def set_stream(stream: Stream) -> None:
-    """From now on this thread's work goes on a stream."""
+    """From now on "cuda" is the GPU of a stream, and this thread's work goes on it."""
     from .backend.cuda.queues import here
 
+    choose("cuda", stream._queue.device)
     here.queues[stream._queue.device] = stream._queue
 
 

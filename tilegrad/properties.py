@@ -433,6 +433,9 @@ class Properties(Handle):
         """A copy in pinned memory of the CPU, from which GPUs copy while others work; as it is if there is no GPU."""
         return conversion.pinned(self)  # type: ignore[arg-type]
 
+    def record_stream(self, stream: Any) -> None:
+        """Nothing: memory remembers by itself on which streams it is read."""
+
     def is_pinned(self, device: Device | str | None = None) -> bool:
         """Whether it is in pinned memory."""
         return conversion.is_pinned(self)  # type: ignore[arg-type]

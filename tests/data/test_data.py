@@ -5,6 +5,7 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tilegrad.data import (
     Dataset,
     Digits,
     RandomSampler,
+    Sampler,
     SequentialSampler,
     Subset,
     SubsetRandomSampler,
@@ -151,6 +153,17 @@ def test_who_leaves_in_a_thread_leaves() -> None:
 
     with pytest.raises(SystemExit, match="3"):  # and the loop does not wait for a thread that has ended
         list(DataLoader(Leaving(), num_workers=2, timeout=20))
+
+
+def test_a_sampler_of_ones_own() -> None:
+    class Odd(Sampler[int]):  # type: ignore[type-arg]
+        def __iter__(self) -> Iterator[int]:
+            return iter([1, 3, 5])
+
+    loader = DataLoader(range(6), 2, sampler=Odd())  # type: ignore[arg-type]
+    assert [x.tolist() for x in loader] == [[1, 3], [5]]
+    with pytest.raises(TypeError, match="Odd has no __len__"):
+        len(loader)
 
 
 def test_a_loop_within_a_loop() -> None:

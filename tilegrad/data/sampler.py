@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence, Sized
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError
 
@@ -16,13 +16,17 @@ if TYPE_CHECKING:
 
 
 class Sampler(ABC):
-    """Gives sample numbers in some order."""
+    """Gives sample numbers in some order. One of your own needs a `__len__` only if somebody asks for its length."""
+
+    def __class_getitem__(cls, kind: Any) -> type[Sampler]:
+        """As PyTorch's samplers, which may say what they give: `Sampler[int]`."""
+        return cls
 
     @abstractmethod
     def __iter__(self) -> Iterator[int]: ...
 
-    @abstractmethod
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        raise TypeError(f"{type(self).__name__} has no __len__: define it, so that its length is known")
 
 
 class SequentialSampler(Sampler):

@@ -54,10 +54,11 @@ def tensor(
 ) -> Tensor:
     """A tensor with a copy of numbers, nested lists of them, or an array."""
     if isinstance(data, Handle):
-        made: Tensor = data.detach().clone()  # type: ignore[attr-defined]
-        return _asked(made.to(device=device, dtype=dtype), requires_grad)
-    array = _array(data, typed(dtype))
-    return _asked(from_array(array, place(device)), requires_grad)
+        copy: Tensor = data.detach().clone()  # type: ignore[attr-defined]
+        made: Tensor = copy.to(device=device, dtype=dtype)
+    else:
+        made = from_array(_array(data, typed(dtype)), place(device))
+    return _asked(made.pin_memory() if pin_memory else made, requires_grad)
 
 
 def _array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:

@@ -59,6 +59,17 @@ class Device(ABC):
         """The name without its number: `cuda` for `cuda:1`."""
         return self.name.partition(":")[0]
 
+    @property
+    def type(self) -> str:
+        """The same, as PyTorch calls it."""
+        return self.kind
+
+    @property
+    def index(self) -> int | None:
+        """Its number among those of its kind; None where there is one alone, without a number."""
+        number = self.name.partition(":")[2]
+        return int(number) if number else None
+
     @abstractmethod
     def allocate(self, bytes: int) -> Buffer:
         """Memory with any contents."""

@@ -12,6 +12,7 @@ directory, or beside the script.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -158,9 +159,12 @@ def lock_of(version: str, machine_of: Callable[[], str]) -> Lock:
 def keep(path: Path, version: str, machine: str, found: Mapping[str, Entry]) -> None:
     """Writes what was found for a machine into the file; all else in it stays as it is."""
     text = path.read_text(encoding=ENCODING) if path.is_file() else COMMENT
-    aside = path.with_name(path.name + ".new")
-    aside.write_text(changed_text(text, path, version, machine, found), encoding="utf-8")
-    aside.replace(path)
+    aside = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        aside.write_text(changed_text(text, path, version, machine, found), encoding="utf-8")
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def changed_text(text: str, path: Path, version: str, machine: str, found: Mapping[str, Entry]) -> str:

@@ -1,12 +1,14 @@
 """Which GPU is meant: by number, by name, by what a thread has chosen; and what is said where there is none such."""
 
 import threading
+from functools import partial
 
 import pytest
 
 import tilegrad as tg
 from tests.backend.cuda.conftest import Maker
 from tilegrad import cuda
+from tilegrad.backend.cuda.driver import ILLEGAL_ADDRESS, DriverFault
 from tilegrad.errors import ArgumentError, DeviceError
 
 
@@ -45,11 +47,62 @@ def test_numbers_and_names(make_gpus: Maker) -> None:
 def test_streams_are_set(make_gpus: Maker) -> None:
     (gpu,) = make_gpus(1)
     before, side = cuda.current_stream(gpu), cuda.Stream(gpu)
-    cuda.set_stream(side)
-    try:
+    with cuda.device(gpu):
+        cuda.set_stream(side)
         assert cuda.current_stream(gpu) == side
-    finally:
         cuda.set_stream(before)
+
+
+def test_a_stream_brings_its_device(make_gpus: Maker) -> None:
+    first, second = make_gpus(2)
+    side = cuda.Stream(second)
+    with cuda.device(first):
+        with cuda.stream(side):
+            assert tg.ones(3, device="cuda").device is second
+            assert cuda.current_stream() == side
+        assert tg.ones(3, device="cuda").device is first
+        before = cuda.current_stream(second)
+        cuda.set_stream(side)
+        assert cuda.current_device() == second.number
+        cuda.set_stream(before)  # the device is that of before at the end of the block
+
+
+def test_types_and_numbers(make_gpus: Maker) -> None:
+    (gpu,) = make_gpus(1)
+    assert (gpu.type, gpu.index) == ("cuda", gpu.number)
+    assert (tg.device("cpu").type, tg.device("cpu").index) == ("cpu", None)
+
+
+def test_work_of_others_on_a_stream_is_waited_for(make_gpus: Maker) -> None:
+    """What did not come from here is not counted: a wait that is asked for is made all the same."""
+    (gpu,) = make_gpus(1)
+    side, done = cuda.Stream(gpu), []
+    with gpu.entered():
+        gpu.driver.put(side.cuda_stream, lambda: done.append(1))  # type: ignore[attr-defined]
+    cuda.current_stream(gpu).wait_stream(side)
+    cuda.current_stream(gpu).synchronize()
+    assert done
+    tg.ones(3, device=gpu).record_stream(side)
+
+
+def test_a_fork_is_told_what_to_do(make_gpus: Maker) -> None:
+    first, second = make_gpus(2)
+    tg.ones(3, device=first).realize()
+    for gpu in (first, second):  # as in the child: one was used, one only asked for
+        gpu._forked()
+        for ask in (partial(cuda.mem_get_info, gpu), partial(cuda.Stream, gpu), tg.ones(3, device=gpu).realize):
+            with pytest.raises(DeviceError, match="a fork cannot use it: start processes with multiprocessing"):
+                ask()
+
+
+def test_a_failure_is_told_of_its_own_device(make_gpus: Maker) -> None:
+    first, second = make_gpus(2)
+    for gpu in (first, second):
+        gpu.start()
+    first.broken = "the first failed"
+    second.queue  # noqa: B018 - enters it
+    fault = DriverFault(ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal access", "cuStreamSynchronize")
+    assert str(second.driver.explained(fault)).startswith(f"{second.name} failed: an illegal access")
 
 
 def test_what_is_not_there(make_gpus: Maker) -> None:

@@ -32,6 +32,35 @@ def test_a_driver_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\n" not in str(caught.value)
 
 
+class BrokenDriver:
+    """A library that answers everything with a number: a stub, or a driver that sees nothing."""
+
+    def __init__(self, codes: dict[str, int]) -> None:
+        self.codes = codes
+
+    def __getattr__(self, name: str) -> Any:
+        def answer(*arguments: Any) -> int:
+            if name == "cuDriverGetVersion":
+                arguments[0]._obj.value = 13000
+            return self.codes.get(name, 0)
+
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("codes", "said"),
+    [
+        ({"cuDriverGetVersion": 34}, "the NVIDIA driver does not work: unknown error"),
+        ({"cuInit": 100}, r"finds no GPU: unknown error \(CUDA_VISIBLE_DEVICES='7' says which it may find\)"),
+    ],
+)
+def test_a_driver_that_does_not_work(codes: dict[str, int], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: BrokenDriver(codes))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    with pytest.raises(DeviceError, match=said):
+        native.NativeDriver()
+
+
 def test_a_compiler_that_is_newer_than_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = properties(NullDriver(), 0)
     monkeypatch.setattr(nvrtc, "is_available", lambda: True)

@@ -54,12 +54,16 @@ class CudaDevice(Device):
         self._lock = lock()
         self._started = False
         self._numbers: dict[bytes, CudaBuffer] = {}
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forked)
 
     def start(self) -> None:
         """Makes the context, and what every program needs; nothing of this happens until the device is used."""
         with self._lock:
             if self._started:
                 return
+            if self.broken:
+                raise DeviceError(self.broken)
             self.context = self.driver.context(self.number)
             self._started = True
             for other in known_devices():
@@ -79,12 +83,10 @@ class CudaDevice(Device):
             self.queues: list[Queue] = []
             self.default = self.new_queue()
             self.driver.explainers.append(self.explained)
-            if hasattr(os, "register_at_fork"):
-                os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
         self.broken = (
-            f"{self.name} was used before this process was forked, and a fork cannot use it: start processes with "
+            f"{self.name} was asked for before this process was forked, and a fork cannot use it: start processes with "
             "multiprocessing.get_context('spawn')"
         )
 
@@ -100,7 +102,7 @@ class CudaDevice(Device):
     def entered(self) -> Iterator[None]:
         """Within the block the thread's calls are for this device."""
         before = here.device
-        if before is not self:
+        if before is not self or self.broken:
             if not self._started:
                 self.start()
             self._enter()
@@ -316,10 +318,10 @@ class CudaDevice(Device):
 
     def explained(self, fault: DriverFault) -> TilegradError | None:
         """Who is to blame for a failure that shows now, but happened some time ago."""
-        if self.broken:
-            return DeviceError(self.broken)
         if here.device is not self:
             return None
+        if self.broken:
+            return DeviceError(self.broken)
         text = f"{self.name} failed: {fault.reason}{accused([queue.suspects() for queue in self.queues])}"
         if settings().cuda != "checked":
             text += (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
@@ -151,7 +152,8 @@ class NativeDriver(Driver):
                 f"there is no NVIDIA driver here ({LIBRARY} is not found; TILEGRAD_CUDA=null compiles without one)"
             ) from None
         asked = c_int()
-        self.library.cuDriverGetVersion(byref(asked))
+        if code := self.library.cuDriverGetVersion(byref(asked)):
+            raise DeviceError(f"the NVIDIA driver does not work: {self._fault(code, 'cuDriverGetVersion').reason}")
         self.version = asked.value
         if self.version < OLDEST:
             raise DeviceError(
@@ -167,7 +169,9 @@ class NativeDriver(Driver):
         self._launch_graph = self.library.cuGraphLaunch
         code = self.library.cuInit(0)
         if code:
-            raise DeviceError(f"the NVIDIA driver finds no GPU: {self._fault(code, 'cuInit').reason}")
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+            more = "" if visible is None else f" (CUDA_VISIBLE_DEVICES={visible!r} says which it may find)"
+            raise DeviceError(f"the NVIDIA driver finds no GPU: {self._fault(code, 'cuInit').reason}{more}")
         self.pools: dict[int, int] = {}
         self._libraries: dict[tuple[int, str], OpenLibrary | None] = {}
 
