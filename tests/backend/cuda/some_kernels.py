@@ -145,3 +145,9 @@ GREATEST = parse("""
         tl.store(out, tl.argmax(tl.load(x + i), axis=0))
         tl.store(out + 1, tl.argmin(tl.where(i > 7, tl.load(x + i), 7.0), axis=0))
 """)
+
+
+def together(texts: list[str]) -> str:
+    """Kernels in one source, which takes less than half the time of as many sources."""
+    plain = [text.replace('extern "C" ', "") for text in texts]
+    return "\n".join(f"namespace kernel_{n} {{\n{text}\n}}" for n, text in enumerate(plain))

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.backend.cuda import emulated
-from tilegrad.backend.cuda.build import ARCHITECTURES, Built, built, kernel_source
+from tests.backend.cuda.some_kernels import together
+from tilegrad.backend.cuda.build import ARCHITECTURES, built, kernel_source
 from tilegrad.backend.cuda.code.dot import Products
 from tilegrad.backend.cuda.code.dot_ahead import Ahead
 from tilegrad.backend.cuda.code.dot_group import Grouped
@@ -15,7 +16,7 @@ from tilegrad.backend.cuda.code.dot_operands import Definitions
 from tilegrad.backend.cuda.code.dot_thread import Threaded
 from tilegrad.backend.cuda.code.dot_tiling import tiling
 from tilegrad.backend.cuda.code.lower import Lowering
-from tilegrad.backend.cuda.nvrtc import version
+from tilegrad.backend.cuda.nvrtc import compile, disassembled, version
 from tilegrad.backend.reference.tile import run
 from tilegrad.errors import DeviceError
 from tilegrad.ir.tile import Kernel, Name
@@ -226,34 +227,49 @@ def test_products_compile_without_spills(architecture: str, order: str) -> None:
     assert single.spills == 0
 
 
-def instructions(made: Built) -> set[str]:
-    return set(re.findall(r"\b(HGMMA|IGMMA|QGMMA|UTMALDG|HMMA|QMMA|IMMA|DFMA|FFMA|LDGSTS|LDSM|LDL)\b", made.sass))
+def instructions(kernels: dict[str, Kernel], architecture: str) -> dict[str, set[str]]:
+    """What kernels use, compiled and disassembled together: the disassembler takes most of a second to start."""
+    source = together([kernel_source(kernel, architecture) for kernel in kernels.values()])
+    text = disassembled(compile(source, architecture).image)
+    if not text:
+        pytest.skip("no disassembler")
+    sections = re.split(r"\.section\s+\.text\._ZN8kernel_(\d)", text)[1:]
+    units = r"\b(HGMMA|IGMMA|QGMMA|UTMALDG|HMMA|QMMA|IMMA|DFMA|FFMA|LDGSTS|LDSM|LDL)\b"
+    made = {int(n): set(re.findall(units, text)) for n, text in zip(sections[::2], sections[1::2], strict=True)}
+    assert len(made) == len(kernels)
+    return {name: made[n] for n, name in enumerate(kernels)}
+
+
+KERNEL = product(512, 512, 512, (128, 256, 64))
+HIGH = product(256, 256, 256, (64, 64, 32), "MK,NK", dtype="f32", precision="high")
+SHORT = {t: product(256, 256, 256, (128, 128, 128), "MK,NK", t, "medium") for t in ("i8", "f8e4m3", "f8e5m2")}
+
+
+@compiled
+def test_the_matrix_units_of_hopper_are_used() -> None:
+    exact = product(256, 256, 256, (128, 128, 128), "MK,NK", "f8e4m3")
+    plain = product(256, 256, 256, (32, 32, 16), dtype="f32")
+    found = instructions({"bf16": KERNEL, "high": HIGH, **SHORT, "exact": exact, "plain": plain}, "sm_90a")
+    assert {"HGMMA", "UTMALDG"} <= found["bf16"]
+    assert "LDL" not in found["bf16"]
+    assert {"HGMMA", "UTMALDG"} <= found["high"]
+    assert {"IGMMA", "UTMALDG"} <= found["i8"]
+    assert {"QGMMA", "UTMALDG"} <= found["f8e4m3"] & found["f8e5m2"]
+    assert "HMMA" in found["exact"], "as float16, with sums in float32"
+    assert "HMMA" not in found["plain"]
 
 
 @compiled
 def test_the_matrix_units_are_used() -> None:
-    kernel = product(512, 512, 512, (128, 256, 64))
-    hopper = built(kernel, "sm_90a")
-    if not hopper.sass:
-        pytest.skip("no disassembler")
-    found = instructions(hopper)
-    assert {"HGMMA", "UTMALDG"} <= found
-    assert "LDL" not in found
-    assert {"HMMA", "LDGSTS", "LDSM"} <= instructions(built(kernel, "sm_80"))
     medium = product(256, 256, 256, (32, 32, 32), dtype="f32", precision="medium")
-    assert {"HMMA", "LDSM"} <= instructions(built(medium, "sm_80"))
-    high = product(256, 256, 256, (64, 64, 32), "MK,NK", dtype="f32", precision="high")
-    assert {"HMMA", "LDGSTS", "LDSM"} <= instructions(built(high, "sm_80"))
-    assert {"HGMMA", "UTMALDG"} <= instructions(built(high, "sm_90a"))
-    for dtype, unit in (("i8", "IGMMA"), ("f8e4m3", "QGMMA"), ("f8e5m2", "QGMMA")):
-        short = product(256, 256, 256, (128, 128, 128), "MK,NK", dtype, "medium")
-        assert {unit, "UTMALDG"} <= instructions(built(short, "sm_90a"))
-        assert {"IMMA" if dtype == "i8" else "QMMA", "LDGSTS"} <= instructions(built(short, "sm_120"))
-    exact = instructions(built(product(256, 256, 256, (128, 128, 128), "MK,NK", "f8e4m3"), "sm_90a"))
-    assert "HMMA" in exact, "as float16, with sums in float32"
-    whole = instructions(built(product(256, 256, 256, (32, 32, 128), "MK,NK", "i8"), "sm_80"))
-    assert {"IMMA", "LDGSTS"} <= whole
-    assert "HMMA" not in instructions(built(product(256, 256, 256, (32, 32, 16), dtype="f32"), "sm_90a"))
+    whole = product(256, 256, 256, (32, 32, 128), "MK,NK", "i8")
+    ampere = instructions({"bf16": KERNEL, "high": HIGH, "medium": medium, "whole": whole}, "sm_80")
+    assert {"HMMA", "LDGSTS", "LDSM"} <= ampere["bf16"] & ampere["high"]
+    assert {"HMMA", "LDSM"} <= ampere["medium"]
+    assert {"IMMA", "LDGSTS"} <= ampere["whole"]
+    blackwell = instructions(SHORT, "sm_120")
+    assert {"IMMA", "LDGSTS"} <= blackwell["i8"]
+    assert {"QMMA", "LDGSTS"} <= blackwell["f8e4m3"] & blackwell["f8e5m2"]
 
 
 # --- emulated ------------------------------------------------------------------------------------

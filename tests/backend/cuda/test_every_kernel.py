@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from tests.backend.cuda.some_kernels import together
 from tests.ops.registry import all_examples
 from tilegrad.backend.cuda import build, nvrtc
 from tilegrad.backend.cuda.build import ARCHITECTURES
@@ -40,12 +41,6 @@ def multiplies(kernel: Kernel) -> bool:
     """Whether there are matrix products in a kernel."""
     assigned = [s.value for s in statements(kernel.body) if isinstance(s, Assign)]
     return any(isinstance(x, Dot) for value in assigned for x in walk(value))
-
-
-def together(texts: list[str]) -> str:
-    """Kernels in one source, which takes less than half the time of as many sources."""
-    plain = [text.replace('extern "C" ', "") for text in texts]
-    return "\n".join(f"namespace kernel_{n} {{\n{text}\n}}" for n, text in enumerate(plain))
 
 
 def texts(kernel: Kernel, turn: int) -> dict[str, str]:
