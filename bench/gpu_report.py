@@ -33,8 +33,8 @@ GOALS = {"mlp": 1.3, "alexnet bfloat16": 1.5, "alexnet": 1.2, "gpt2 bfloat16": 0
 GOALS |= {"alexnet_inference": 1.0, "alexnet_inference bfloat16": 1.0}
 GOALS |= {"alexnet_inference 1": 1.3, "alexnet_inference 1 bfloat16": 1.3}
 REASONS = {
-    "mlp": "fourteen kernels follow each other: three add pieces of sums, four make the loss and its gradient, and what "
-    "they compute takes less than their starts. In another run of this day JAX took 71 µs here, and we 48",
+    "mlp": "fourteen kernels follow each other: three add pieces of sums, four make the loss and its gradient, and "
+    "what they compute takes less than their starts. In another run of this day JAX took 71 µs here, and we 48",
 }
 
 
