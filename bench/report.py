@@ -41,7 +41,7 @@ Written by `make bench` from `{source}`; do not edit. Ratios are the best peer's
 that tilegrad is faster**. All contenders of a line ran in one run, each in a process of its own with {threads}
 threads, in alternating slices of 50 ms, the others stopped meanwhile. A ratio is the median of the ratios within each
 round, quartiles in brackets; who is four times slower than the fastest sits out after three rounds; a row that was not
-measured anew has its older date in the file. Steps of LeNet and all after it drop gradients after the update, with every
+measured anew has its older date in the file. Steps of LeNet and all after it drop gradients after an update, with every
 library. Results were compared before any time counted, and a time above the machine's limit is refused; that of
 products is float32 multiply-adds, which convolutions in tiles and a matrix unit may pass. *Tuned* peers are PyTorch
 with malloc settings that keep memory (`bench/contenders/__init__.py`).
