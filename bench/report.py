@@ -20,8 +20,8 @@ REASONS: dict[str, str] = {
     "import": "some 70 modules of its own are loaded besides numpy (nn, optim and data when they are used): half of "
     "the time is finding and reading their files, a third making classes",
     "matmul_high": "this machine has no matrix unit: products are float32 at all precisions",
-    "gpt": "70 % of the step are products, at 77 to 82 of the 91 to 97 GFLOP/s that a core makes of multiply-adds; of "
-    "the rest attention takes 7 %, packing operands 6, gelu 5, and copying heads 2",
+    "gpt": "70 % of the step are products, at 77 to 86 of the 91 to 97 GFLOP/s that a core makes of multiply-adds; of "
+    "the rest attention takes 6 %, packing operands 6, gelu 4, and copying heads 2",
     "lstm": "the products of a recurrence run at 80 to 86 GFLOP/s on a core; a quarter of it is finishing gates, which "
     "waits for memory",
 }
@@ -41,9 +41,10 @@ Written by `make bench` from `{source}`; do not edit. Ratios are the best peer's
 that tilegrad is faster**. All contenders of a line ran in one run, each in a process of its own with {threads}
 threads, in alternating slices of 50 ms, the others stopped meanwhile. A ratio is the median of the ratios within each
 round, quartiles in brackets; who is four times slower than the fastest sits out after three rounds; a row that was not
-measured anew has its older date in the file. Results were compared before any time counted, and a time above the
-machine's limit is refused. *Tuned* peers are PyTorch with malloc settings that keep memory
-(`bench/contenders/__init__.py`).
+measured anew has its older date in the file. Steps of LeNet and all after it drop gradients after an update, with every
+library. Results were compared before any time counted, and a time above the machine's limit is refused; that of
+products is float32 multiply-adds, which convolutions in tiles and a matrix unit may pass. *Tuned* peers are PyTorch
+with malloc settings that keep memory (`bench/contenders/__init__.py`).
 
 {machine}
 
