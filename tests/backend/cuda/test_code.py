@@ -106,6 +106,14 @@ def test_what_meets_a_product_is_loaded_for_some_turns_together() -> None:
         np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-4)
 
 
+def test_what_has_no_known_beginning_is_read_under_its_mask_alone() -> None:
+    """Where a mask is false, the beginning of the tensor is read instead: of a pointer that moves it is not known."""
+    moving = "    p = upstream\n    for n in range(3):\n        p = p + 64\n    forward = tl.load(p + at"
+    text = lower(parse(ROWS_WITH_GAPS.replace("    forward = tl.load(upstream + at", moving)), "sm_90a").text
+    (line,) = [line for line in text.splitlines() if re.search(r" p\w*\[", line)]
+    assert re.search(r"< 12 \? p\w*\[", line)
+
+
 @pytest.mark.parametrize("threads", [32, 128, 1024])
 @pytest.mark.parametrize("shape", [(7,), (8192,), (3, 500), (240, 9), (2, 3, 5, 64), (1, 1)])
 def test_layouts_hold_every_element_once(shape: tuple[int, ...], threads: int) -> None:

@@ -227,6 +227,11 @@ def test_products_compile_without_spills(architecture: str, order: str) -> None:
     assert single.spills == 0
 
 
+def units(sass: str) -> set[str]:
+    """Which instructions machine code has that say what computes and what copies."""
+    return set(re.findall(r"\b(HGMMA|IGMMA|QGMMA|UTMALDG|HMMA|QMMA|IMMA|DFMA|FFMA|LDGSTS|LDSM|LDL)\b", sass))
+
+
 def instructions(kernels: dict[str, Kernel], architecture: str) -> dict[str, set[str]]:
     """What kernels use, compiled and disassembled together: the disassembler takes most of a second to start."""
     source = together([kernel_source(kernel, architecture) for kernel in kernels.values()])
@@ -234,8 +239,7 @@ def instructions(kernels: dict[str, Kernel], architecture: str) -> dict[str, set
     if not text:
         pytest.skip("no disassembler")
     sections = re.split(r"\.section\s+\.text\._ZN8kernel_(\d)", text)[1:]
-    units = r"\b(HGMMA|IGMMA|QGMMA|UTMALDG|HMMA|QMMA|IMMA|DFMA|FFMA|LDGSTS|LDSM|LDL)\b"
-    made = {int(n): set(re.findall(units, text)) for n, text in zip(sections[::2], sections[1::2], strict=True)}
+    made = {int(n): units(text) for n, text in zip(sections[::2], sections[1::2], strict=True)}
     assert len(made) == len(kernels)
     return {name: made[n] for n, name in enumerate(kernels)}
 

@@ -58,8 +58,9 @@ def at_once_at(segment: Segment) -> tuple[str, str]:
 
 
 def is_early(low: Lowering, load: ir.Load) -> bool:
-    """Whether what a load reads is known by its position."""
-    return all(low.is_positional(x) for x in (load.pointer, load.mask, load.other))
+    """Whether what a load reads is known by its position, and so is the tensor that it is from."""
+    known = low.products.definitions.parameter(load.pointer) is not None
+    return known and all(low.is_positional(x) for x in (load.pointer, load.mask, load.other))
 
 
 def turns_at_once(segment: Segment) -> int:
@@ -90,7 +91,8 @@ def load_early(segment: Segment, name: str, load: ir.Load, t: TileType, other: T
     elements.lane = "v" if wide else None
     memory = elements.memory(load.pointer, segment.view)
     elements.lane = None
-    if met and source is not None:
+    if met:
+        assert source is not None
         memory = Text(f"*({met} ? &{memory} : {low.names.of(source)})", functions.UNARY)
     head = f"for (int v = 0; v < {segment.layout.width}; ++v)"
     with segment.fetches.block(head, unrolled=True) if wide else nullcontext():
