@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -109,6 +110,14 @@ def test_nothing_is_measured_where_nothing_runs(tmp_path: Path) -> None:
     assert "null runs nothing here: there are no times" in str(e.measured)
     assert "a run" not in e.summary()
     assert "null runs nothing here" in e.save(tmp_path / "nothing.html").read_text()
+
+
+def test_a_module_is_called_by_its_class() -> None:
+    net, x = tg.nn.Linear(2, 2), tg.ones(1, 2)
+    for thing in (net, tg.jit(net), tg.jit(partial(net))):
+        e = explain(thing, x)
+        assert e.name == "Linear"
+        assert str(e["program"]).startswith("program Linear(")
 
 
 def test_a_recorded_tensor_is_explained() -> None:

@@ -31,7 +31,7 @@ from ..tensor import Tensor
 from ..tree import flatten
 from .shortcut import MISS, Shortcut, shortcut
 from .specialised import Call, Kind, Specialised
-from .watched import Outside, outside
+from .watched import Outside, outside, title
 
 if TYPE_CHECKING:
     from .fitting import Memory
@@ -281,10 +281,9 @@ class Jitted(Generic[P, R]):
         for n, (new, old, both) in enumerate(zip(now, before, symbolic, strict=True)):
             for axis, extent in enumerate(() if both is None else both.shape):
                 if isinstance(extent, Size) and not isinstance(old.shape[axis], Size):
-                    name = getattr(self.fn, "__name__", "function")
                     sizes = f"{old.shape[axis]}, {new.shape[axis]}"
-                    line = f"tilegrad: {name}: axis {axis} of argument {n} varies ({sizes}): compiled for all sizes"
-                    print(line, file=sys.stderr)
+                    where = f"{title(self.fn)}: axis {axis} of argument {n}"
+                    print(f"tilegrad: {where} varies ({sizes}): compiled for all sizes", file=sys.stderr)
                     return
 
 

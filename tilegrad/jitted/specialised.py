@@ -29,7 +29,7 @@ from ..tree import Tree, flatten, unflatten
 from .kept import Kept
 from .straight import Look, look_at, others_hold
 from .tracing import HostNumber, Trace
-from .watched import Outside, same, unchanged
+from .watched import Outside, same, title, unchanged
 
 MOST_LOOKS = 4
 
@@ -115,7 +115,7 @@ class Specialised:
     ) -> None:
         self.kind = kind
         self.outside = outside.others
-        self.name = getattr(fn, "__name__", "function")
+        self.name = title(fn)
         self.fit = fit
         self.runners: dict[tuple[tuple[str, int], ...], Runner] = {}
         self._look: Look | None = None

@@ -220,3 +220,11 @@ def _mentioned(code: CodeType) -> tuple[list[str], set[str]]:
             names |= dict.fromkeys(inner)
             attributes |= more
     return list(names), attributes
+
+
+def title(fn: Callable[..., Any]) -> str:
+    """What a function is called where people read of it; a module by its class."""
+    if isinstance(fn, functools.partial):
+        return title(fn.func)
+    name: str = getattr(fn, "__name__", type(fn).__name__)
+    return type(fn.__self__).__name__ if name == "__call__" and isinstance(fn, MethodType) else name

@@ -22,6 +22,7 @@ from ..ir.program import Foreign, Launch, Program, name_of, uses
 from ..ir.program_printer import peak, show_program, show_step
 from ..jitted.fitting import memory, shown_bytes
 from ..jitted.function import Jitted, Prepared, jit
+from ..jitted.watched import title
 from ..lazy.realize import plain_graph
 from ..runtime.buffer import Buffer
 from ..runtime.device import Device, device
@@ -298,8 +299,7 @@ def explain(thing: Any, *args: Any, **kwargs: Any) -> Explanation:
 def of_prepared(prepared: Prepared) -> Explanation:
     """The explanation of a program of a jitted function."""
     function = prepared.function.fn
-    name = getattr(function, "__name__", "function")
-    return Explanation(name, prepared.program.compiled, prepared.buffers, prepared.sizes, function)
+    return Explanation(title(function), prepared.program.compiled, prepared.buffers, prepared.sizes, function)
 
 
 def of_tensors(tensors: Sequence[Tensor]) -> Explanation:
