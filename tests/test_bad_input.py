@@ -269,6 +269,9 @@ PLACES: list[Row] = [
     ("no such device", lambda: tg.device("cpu:99"), DeviceError, ("cpu:99", "This machine has")),
     ("dtype by name", lambda: A.to("float64"), DTypeError, ("tilegrad.float64",)),
     ("dtype as a string", lambda: tg.ones(3, dtype="float32"), DTypeError, ("'float32'", "tilegrad.float32")),  # type: ignore[arg-type]
+    ("dtype of random numbers", lambda: tg.randn(3, dtype="float32"), DTypeError, ("'float32'", "tilegrad.float32")),  # type: ignore[arg-type]
+    ("dtype of a sum", lambda: A.sum(dtype="float64"), DTypeError, ("'float64'", "tilegrad.float32")),  # type: ignore[arg-type]
+    ("dtype of a range", lambda: tg.arange(3, dtype="int32"), DTypeError, ("'int32'", "tilegrad.float32")),  # type: ignore[arg-type]
     ("dtype of numpy", lambda: tg.tensor([1], dtype=np.int8), DTypeError, ("int8", "tilegrad.")),  # type: ignore[arg-type]
     ("larger than memory", lambda: tg.rand(1 << 62, 2).realize(), RuntimeFault, ("bytes", "smaller")),
     ("more than can be counted", lambda: tg.eye(1 << 40).realize(), RuntimeFault, ("smaller",)),
@@ -332,8 +335,9 @@ NETWORKS: list[Row] = [
     ("targets", lambda: F.cross_entropy(A, TARGET[:2]), ShapeError, ("(3, 4)", "(3,)", "(2,)")),
     ("class too large", lambda: F.cross_entropy(A, tg.tensor([0, 1, 4])), IndexRangeError, ("class 4", "0 to 3")),
     ("classes of floats", lambda: F.nll_loss(A, tg.ones(3)), DTypeError, ("float32", "integers")),
+    ("classes of floats in logits", lambda: F.cross_entropy(A, tg.ones(3)), DTypeError, ("float32", "target.long()")),
     ("classes of bools", lambda: F.cross_entropy(A, TARGET > 0), DTypeError, ("bool", "integers")),
-    ("probabilities", lambda: F.cross_entropy(A, tg.ones(3)), ShapeError, ("(3, 4)", "(3,)")),
+    ("probabilities", lambda: F.cross_entropy(A, tg.ones(3, 5)), ShapeError, ("(3, 4)", "(3, 5)")),
     ("list of classes", lambda: F.cross_entropy(A, [0, 1, 2]), ArgumentError, ("list", "tilegrad.tensor")),  # type: ignore[arg-type]
     ("class weights", lambda: F.cross_entropy(A, TARGET, tg.ones(3)), ShapeError, ("(3,)", "4")),
     ("reduction", lambda: F.mse_loss(A, A, "avg"), ArgumentError, ("'avg'", "'mean'")),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .errors import ArgumentError, DTypeError
-from .functions.creation import DeviceLike, from_array, place
+from .functions.creation import DeviceLike, from_array, place, typed
 from .functions.promotion import Number, get_default_dtype, kind_of
 from .functions.views import in_one_piece, sizes_of
 from .ir.dtype import DType, int64
@@ -190,7 +190,7 @@ def rand(
     """Uniform in [0, 1)."""
     shape = sizes_of(size, "rand")
     return _asked(
-        ops.rand(_drawn(product(shape), generator, device), shape, dtype or get_default_dtype()), requires_grad
+        ops.rand(_drawn(product(shape), generator, device), shape, typed(dtype) or get_default_dtype()), requires_grad
     )
 
 
@@ -205,7 +205,7 @@ def randn(
     """Normal, with mean 0 and standard deviation 1."""
     shape = sizes_of(size, "randn")
     return _asked(
-        ops.randn(_drawn(product(shape), generator, device), shape, dtype or get_default_dtype()), requires_grad
+        ops.randn(_drawn(product(shape), generator, device), shape, typed(dtype) or get_default_dtype()), requires_grad
     )
 
 
@@ -225,7 +225,7 @@ def randint(
             raise ArgumentError("randint: the size is missing, as in randint(10, (3, 4))")
         low, high, size = 0, low, high
     shape = sizes_of((size,), "randint")
-    made = ops.randint(_drawn(product(shape), generator, device), int(low), int(high), shape, dtype or int64)
+    made = ops.randint(_drawn(product(shape), generator, device), int(low), int(high), shape, typed(dtype) or int64)
     return _asked(made, requires_grad)
 
 
@@ -238,7 +238,7 @@ def randperm(
     requires_grad: bool = False,
 ) -> Tensor:
     """The numbers 0 to n - 1 in random order."""
-    return _asked(ops.randperm(_drawn(n, generator, device), n, dtype or int64), requires_grad)
+    return _asked(ops.randperm(_drawn(n, generator, device), n, typed(dtype) or int64), requires_grad)
 
 
 def _asked(value: Value, requires_grad: bool) -> Tensor:

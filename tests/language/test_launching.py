@@ -214,7 +214,7 @@ def test_the_cuda_source_needs_no_gpu() -> None:
 
 
 def test_print(capfd: pytest.CaptureFixture[str]) -> None:
-    k = made("tl.static_print('reading', N)\ntl.device_print('x', tl.load(x + tl.arange(0, 2)))", "x, N: tl.constexpr")
+    k = made("tl.static_print('reading', N)\nprint('x', tl.load(x + tl.arange(0, 2)))", "x, N: tl.constexpr")
     for run in (k, k.check):
         run[(2,)](tg.tensor([1.5, 2.5]), 7)
         gc.collect()

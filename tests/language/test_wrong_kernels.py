@@ -12,6 +12,7 @@ from tilegrad.errors import DeviceError, InPlaceError, KernelError, KernelLaunch
 SOURCE: dict[str, tuple[str, str]] = {
     "an unknown function": ("tl.laod(x + i)", "there is no tl.laod; did you mean tl.load?"),
     "an unknown function of math": ("tl.math.expp(v)", "there is no tl.math.expp; did you mean tl.math.exp"),
+    "a function of tl.math": ("y = tl.tanh(v)", "there is no tl.tanh; did you mean tl.math.tanh?"),
     "an unknown name": ("y = w + 1", "there is no `w`"),
     "a name with a typing error": ("y = BLOK + 1", "there is no `BLOK`; did you mean `BLOCK`?"),
     "a name before its value": ("y = later + 1\nlater = 2", "`later` has no value yet: it is assigned further down"),
@@ -106,6 +107,7 @@ SOURCE: dict[str, tuple[str, str]] = {
     "a static assertion": ("tl.static_assert(BLOCK > 8, 'too small')", "tl.static_assert failed: too small"),
     "a static assertion of a tile": ("tl.static_assert(n > 8)", "tl.device_assert takes tiles"),
     "a print without text": ("tl.device_print(v)", "tl.device_print begins with a text"),
+    "Python's print without text": ("print(v)", "tl.device_print begins with a text"),
     "values for too few names": ("a, b = 1, 2, 3", "3 values cannot be given to 2 names"),
     "a tile for two names": ("a, b = v", "float32[8] cannot be given to 2 names"),
     "a mask for a block pointer": (
@@ -148,6 +150,12 @@ def test_the_caret_stands_below_what_is_wrong() -> None:
     assert lines[1].strip() == "y = v + tl.exp(w) + 1"
     assert lines[1].index("w") == lines[2].index("^")
     assert lines[2].strip().split(" ")[0] == "^"
+
+
+def test_the_caret_stands_below_what_is_returned() -> None:
+    with pytest.raises(KernelSourceError) as raised:
+        launched("return v")
+    assert str(raised.value).split("\n")[1].strip() == "return v"
 
 
 def test_who_called_is_told() -> None:

@@ -270,7 +270,7 @@ def test_a_matrix_learns_sum_and_difference() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda w: tg.optim.SGD([], lr=1), "got no parameters"),
+        (lambda w: tg.optim.SGD([], lr=1), "layers in a plain list?"),
         (lambda w: tg.optim.SGD([w], lr=-1), "lr is -1"),
         (lambda w: tg.optim.SGD([w], nesterov=True), "needs a momentum"),
         (lambda w: tg.optim.SGD([w * 2]), "computed from other tensors"),

@@ -95,6 +95,22 @@ def test_a_jitted_training_step_is_not_run() -> None:
     assert w.tolist() == [0.5] * 4
 
 
+def test_what_is_faster_than_the_machine_is_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first use on a busy machine measures limits that are too low, and they are kept."""
+    cpu = tg.device("cpu")
+    slow = {**cpu.limits, **{name: 1.0 for name in cpu.limits if name.endswith("_read")}}
+    monkeypatch.setattr(type(cpu), "limits", property(lambda self: slow))
+    said = str(explain(lambda x: x + 1, tg.ones(8)).measured)
+    assert "doctor --measure" in said.splitlines()[-1]
+
+
+def test_nothing_is_measured_where_nothing_runs(tmp_path: Path) -> None:
+    e = explain(lambda x: x + 1, tg.ones(8, device="null"))
+    assert "null runs nothing here: there are no times" in str(e.measured)
+    assert "a run" not in e.summary()
+    assert "null runs nothing here" in e.save(tmp_path / "nothing.html").read_text()
+
+
 def test_a_recorded_tensor_is_explained() -> None:
     e = explain(ones(4, 8).exp().sum())
     assert "exp" in str(e["graph"])

@@ -65,10 +65,10 @@ def to(
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """In another dtype, on another device, or both: x.to(dtype), x.to(device), x.to(device, dtype), x.to(other)."""
-    typed(dtype)
+    dtype = typed(dtype)
     for given in args:
-        if isinstance(given, DType):
-            dtype = given
+        if isinstance(given, (DType, type)):
+            dtype = typed(given)
         elif isinstance(given, Handle):
             dtype, device = given.value.dtype, given.value.device
         elif isinstance(given, str) and given in NAMES_OF_DTYPES:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..config import settings
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..ir.dtype import DType, bool_, from_numpy_dtype, int64
+from ..ir.dtype import DType, bool_, float64, from_numpy_dtype, int64
 from ..ir.size import Dim
 from ..lazy.handle import Handle, wrap
 from ..ops import creation as ops
@@ -34,10 +34,16 @@ def place(name: DeviceLike) -> str:
     return device(name).name if not isinstance(name, Device) else name.name
 
 
+PYTHONS_TYPES: dict[Any, DType] = {float: float64, int: int64, builtins.bool: bool_}
+"""What Python's types mean as dtypes, as in PyTorch."""
+
+
 def typed(dtype: Any) -> DType | None:
     """A dtype as it was given, or None."""
     if dtype is None or isinstance(dtype, DType):
         return dtype
+    if isinstance(dtype, type) and dtype in PYTHONS_TYPES:
+        return PYTHONS_TYPES[dtype]
     raise DTypeError(f"a dtype is wanted, such as tilegrad.float32, not {dtype!r} ({type(dtype).__name__})")
 
 
@@ -284,7 +290,7 @@ def arange(
     given: tuple[Any, ...] = (first, last, step)
     numbers: list[Any] = [x.item() if hasattr(x, "item") else x for x in given]
     whole = builtins.all(isinstance(x, int) for x in numbers)
-    made = dtype or (int64 if whole else get_default_dtype())
+    made = typed(dtype) or (int64 if whole else get_default_dtype())
     low, high, apart = numbers
     return _asked(wrap(ops.arange(low, high, apart, made, place(device))), requires_grad)
 
@@ -299,7 +305,7 @@ def linspace(
     requires_grad: bool = False,
 ) -> Tensor:
     """So many numbers from start to end, both included, equally far apart."""
-    made = dtype or get_default_dtype()
+    made = typed(dtype) or get_default_dtype()
     return _asked(wrap(ops.linspace(float(start), float(end), steps, made, place(device))), requires_grad)
 
 
@@ -314,7 +320,7 @@ def logspace(
     requires_grad: bool = False,
 ) -> Tensor:
     """base to the powers from start to end."""
-    made = dtype or get_default_dtype()
+    made = typed(dtype) or get_default_dtype()
     return _asked(wrap(ops.logspace(float(start), float(end), steps, base, made, place(device))), requires_grad)
 
 
@@ -326,7 +332,7 @@ def eye(
         raise ShapeError(
             f"eye: {n if m is None else (n, m)} is negative; a matrix has as many rows and columns, or none"
         )
-    return _asked(wrap(ops.eye(n, m, dtype or get_default_dtype(), place(device))), requires_grad)
+    return _asked(wrap(ops.eye(n, m, typed(dtype) or get_default_dtype(), place(device))), requires_grad)
 
 
 def tril_indices(

@@ -13,6 +13,7 @@ from ..lazy.handle import Handle, wrap
 from ..ops import broadcasting, reduction, scan, statistics
 from ..ops.cast import cast
 from .autocasting import widened
+from .creation import typed
 from .promotion import Number, floating, kind_of, value_of
 from .views import numpy_names, sizes_of
 
@@ -50,13 +51,14 @@ def _axes(dim: Dims, op: str) -> Dims:
 
 def _summed(x: Value, dtype: DType | None) -> Value:
     """The elements in the type in which they are summed: int64 for bools and integers."""
-    if dtype is not None:
-        return cast(x, dtype)
+    wanted = typed(dtype)
+    if wanted is not None:
+        return cast(x, wanted)
     return widened(x) if x.type.dtype.kind == "float" else cast(x, int64)
 
 
 def _averaged(x: Value, dtype: DType | None, op: str) -> Value:
-    x = x if dtype is None else cast(x, dtype)
+    x = cast(x, typed(dtype) or x.dtype)
     if not x.dtype.is_float:
         raise DTypeError(
             f"{op} takes floating-point elements, not {x.dtype.name}; convert them: x.float().{op}(), or "

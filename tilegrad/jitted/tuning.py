@@ -82,7 +82,7 @@ def told(tuned: Tuned, seconds: float) -> str:
         return "nothing to tune: there is no kernel with a choice that is not settled"
     left = tuned.jobs - tuned.finished
     reason = "interrupted" if tuned.interrupted else f"the {shown(seconds)} were over"
-    rest = f"; {left} left as they are: {reason}" if left else ""
+    rest = f"; {left} left as {'it is' if left == 1 else 'they are'}: {reason}" if left else ""
     return (
         f"{tuned.finished} of {tuned.jobs} kernels tuned, {tuned.faster} of them faster than before{tuned.kept}{rest}"
     )

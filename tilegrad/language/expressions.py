@@ -19,8 +19,9 @@ from ..ir.tile_types import Refused
 from ..jitted.function import Jitted
 from .arithmetic import binary, choose, common_dtype, compare, inverted, negative, to, truth
 from .builtin import METHODS, Builtin, Method
+from .debugging import device_print
 from .frames import Frame, KernelBase
-from .mathematics import maximum, minimum
+from .mathematics import math, maximum, minimum
 from .memory import load_tensor_descriptor, store_tensor_descriptor
 from .reducing import _Xor as Xor
 from .shaping import permute
@@ -202,13 +203,14 @@ class ExpressionReader(Writer):
     def of_module(self, module: Any, name: str) -> Any:
         found = getattr(module, name, None)
         if found is None:
-            close = get_close_matches(name, [n for n in dir(module) if not n.startswith("_")], 1)
             where = (
                 getattr(module, "__name__", "tl.math")
                 .replace("tilegrad.language.core", "tl")
                 .replace("tilegrad.language", "tl")
             )
-            raise Refused(f"there is no {where}.{name}" + (f"; did you mean {where}.{close[0]}?" if close else ""))
+            close = get_close_matches(name, [n for n in dir(module) if not n.startswith("_")], 1)
+            near = [f"tl.math.{name}"] if hasattr(math, name) else [f"{where}.{n}" for n in close]
+            raise Refused(f"there is no {where}.{name}" + (f"; did you mean {near[0]}?" if near else ""))
         return self.captured(name, found)
 
     def of_tile(self, x: Any, name: str) -> Any:
@@ -393,7 +395,7 @@ class ExpressionReader(Writer):
         if fn is constexpr:
             return args[0] if args else None
         if fn is builtins.print:
-            return METHODS["device_print"].run(self, args, kwargs)
+            return device_print.run(self, args, kwargs)
         if inspect.isbuiltin(fn) or fn in (
             builtins.float,
             builtins.int,

@@ -63,7 +63,8 @@ class Reader(FlowReader):
         self.block_of(source.tree.body)
         result = self.frame.names.get("return")
         if result is not None:
-            raise self.wrong(source.tree.args, "a kernel that is launched returns nothing: store what it computes")
+            returns = [x for x in ast.walk(source.tree) if isinstance(x, ast.Return) and x.value is not None]
+            raise self.wrong(returns[0], "a kernel that is launched returns nothing: store what it computes")
         origin = str(source.place(source.tree))
         hidden = tuple(self.hidden.values())
         kernel = Kernel(fn.fn.__name__, (*parameters, *hidden), tuple(self.open[0]), origin)

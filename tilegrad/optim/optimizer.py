@@ -54,7 +54,10 @@ class Optimizer(Hooked, ABC):
             raise ArgumentError(f"{self.name} takes tensors, as model.parameters() gives, not {kind_of(params)}")
         given: list[Any] = [params] if isinstance(params, Tensor) else list(params)
         if not given:
-            raise ArgumentError(f"{self.name} got no parameters: was the generator of parameters used before?")
+            raise ArgumentError(
+                f"{self.name} got no parameters: was their generator used before, or are layers in a plain list? "
+                "(tilegrad.nn.ModuleList is one that a module sees)"
+            )
         for group in given if isinstance(given[0], dict) else [{"params": given}]:
             self.add_param_group(group)
 

@@ -239,6 +239,7 @@ class Explanation:
         temporaries, rest = peak(self.program)
         whole = self.measured.whole
         kernels = f"{len(self.kernels)} kernel{'' if len(self.kernels) == 1 else 's'}"
+        time = f", {duration(whole.seconds)} a run" if whole.seconds else ""
         share = f", {100 * whole.share:.0f} % of this machine's limit" if whole.share else ""
         taken = memory(self.compiled)
         again = f", {taken.values} values computed again ({taken.share:.1%} more work)" if taken.values else ""
@@ -246,7 +247,7 @@ class Explanation:
             again += f", {shown_bytes(taken.kept)} made of weights kept from call to call"
         return (
             f"{self.name}: {operations} operations in {kernels}{again}, "
-            f"{temporaries + rest} bytes ({temporaries} for temporaries), {duration(whole.seconds)} a run{share}"
+            f"{temporaries + rest} bytes ({temporaries} for temporaries){time}{share}"
         )
 
     def text(self, full: bool = False) -> str:

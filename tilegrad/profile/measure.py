@@ -20,6 +20,8 @@ from .limit import Limit, limit_of
 ENOUGH = 0.3
 """Seconds for which a program is measured."""
 MOST_RUNS = 200
+POSSIBLE = 1.2
+"""A share of the machine's limit, more than which is a mistake in the limit."""
 SETTLING_RUNS = 5
 """Runs before: the first meet fresh memory, and the CPU deals its work anew by what they took."""
 
@@ -40,11 +42,16 @@ class Row(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """All launches of a program, and the whole: `seconds` is the time of a run from Python."""
+    """All launches of a program, and the whole: `seconds` is the time of a run from Python.
+
+    Where nothing was run `runs` is 0, and so are all times.
+    """
 
     rows: tuple[Row, ...]
     whole: Row
     runs: int
+    advice: str = ""
+    """Why the figures are not what they should be."""
 
     def __str__(self) -> str:
         lines = [f"{'kernel':31} {'time':>9} {'GB/s':>7} {'GFLOP/s':>8} {'of limit':>9}  bound by"]
@@ -52,7 +59,9 @@ class Measured(NamedTuple):
             number = f"{row.number:2}" if row is not self.whole else "  "
             shown = [f"{cell:{form}}" for cell, form in zip(cells(row), FORMS, strict=True)]
             lines.append(" ".join([number, *shown]).rstrip())
-        lines.append(f"{self.runs} runs, medians; bytes and operations are those needed at least")
+        if self.runs:
+            lines.append(f"{self.runs} runs, medians; bytes and operations are those needed at least")
+        lines.extend([self.advice] if self.advice else [])
         return "\n".join(lines)
 
 
@@ -93,23 +102,8 @@ def measure(
     runs: int | None = None,
 ) -> Measured:
     """Times each launch. The inputs are copied first: a training step may be measured without training."""
+    wholes, launches = _timed(executable, device, inputs, sizes, runs) if device.runs else ([0.0], [])
     program = executable.program
-    runner = executable.bound(sizes)
-    copies = [device.copy(b) for b in inputs]
-    launches: list[list[float]] = []
-    wholes: list[float] = []
-    least, most = (1, runs) if runs is not None else (3, MOST_RUNS)
-    for _ in range(SETTLING_RUNS if runs is None else 0):
-        runner(copies)
-        if len(program.steps) and runs is None:
-            device.synchronize()
-    end = time.perf_counter() + ENOUGH
-    while len(wholes) < least or (len(wholes) < most and time.perf_counter() < end):
-        start = time.perf_counter()
-        runner(copies)
-        device.synchronize()
-        wholes.append(time.perf_counter() - start)
-        launches.append(_launch_times(runner, copies))
     works = works_of(program, groups, sizes)
     steps = [s for s in program.steps if isinstance(s, Launch | Copy | Foreign)]
     times = [median(column) for column in zip(*launches, strict=True)]
@@ -120,7 +114,41 @@ def measure(
         Row(n, _name(s), show_step(s), work, seconds, limit_of(work, limits))
         for n, (s, work, seconds) in enumerate(zip(steps, works, times, strict=True))
     )
-    return Measured(rows, _whole(rows, median(wholes)), len(wholes))
+    return Measured(rows, _whole(rows, median(wholes)), len(launches), _advice(device, rows))
+
+
+def _advice(device: Device, rows: Sequence[Row]) -> str:
+    if not device.runs:
+        return f"{device.name} runs nothing here: there are no times"
+    if device.kind == "cpu" and any(row.share > POSSIBLE for row in rows):
+        return (
+            "Nothing is faster than the machine: what it can do was measured while it was busy. "
+            "`python -m tilegrad doctor --measure` does so again, and keeps the best"
+        )
+    return ""
+
+
+def _timed(
+    executable: Executable, device: Device, inputs: Sequence[Buffer], sizes: Mapping[str, int], runs: int | None
+) -> tuple[list[float], list[list[float]]]:
+    """The seconds of each run, and those of its launches."""
+    runner = executable.bound(sizes)
+    copies = [device.copy(b) for b in inputs]
+    launches: list[list[float]] = []
+    wholes: list[float] = []
+    least, most = (1, runs) if runs is not None else (3, MOST_RUNS)
+    for _ in range(SETTLING_RUNS if runs is None else 0):
+        runner(copies)
+        if len(executable.program.steps) and runs is None:
+            device.synchronize()
+    end = time.perf_counter() + ENOUGH
+    while len(wholes) < least or (len(wholes) < most and time.perf_counter() < end):
+        start = time.perf_counter()
+        runner(copies)
+        device.synchronize()
+        wholes.append(time.perf_counter() - start)
+        launches.append(_launch_times(runner, copies))
+    return wholes, launches
 
 
 def _launch_times(runner: object, inputs: Sequence[Buffer]) -> list[float]:

@@ -46,8 +46,9 @@ def heading(e: Explanation) -> str:
         "operations recorded": str(len(e.differentiated.values()) - len(e.differentiated.inputs)),
         "kernels": str(len(e.kernels)),
         "memory at its peak": _bytes(sum(_number(x) for x in peak(e.program))),
-        "a run": duration(whole.seconds),
     }
+    if whole.seconds:
+        facts["a run"] = duration(whole.seconds)
     if whole.share:
         facts["of the machine's limit"] = f"{100 * whole.share:.0f} %"
     return f"<h1>{escape(e.name)} <small>on {escape(e.device.name)}</small></h1>{html.cards(facts)}"
@@ -158,7 +159,8 @@ def measured(e: Explanation, place: str) -> str:
         f"Medians of {e.measured.runs} runs on copies of the arguments. Bytes and operations are those that are needed "
         "at least; the limit is the shorter of what memory and arithmetic units were measured to allow."
     )
-    return html.table(head, rows, (2, 3, 4, 5)) + f'<p class="soft">{note}</p>'
+    note = e.measured.advice if not e.measured.runs else f"{note} {e.measured.advice}"
+    return html.table(head, rows, (2, 3, 4, 5)) + f'<p class="soft">{escape(note)}</p>'
 
 
 def _row(row: Row, sign: str) -> tuple[str, ...]:

@@ -44,6 +44,8 @@ class Device(ABC):
 
     low: DType = bfloat16
     """The type of products in mixed precision, where none is named."""
+    runs = True
+    """Whether kernels are carried out, so that times mean something."""
     shows_source = False
     """Whether `source` is written for people, as one stage that `explain` prints."""
 

@@ -66,11 +66,13 @@ def test_what_a_gpu_would_run(tmp_path: Path) -> None:
     assert "0.0 NVIDIA H200 1\n" in made.stdout
     assert "=== source ===" in made.stdout
     assert 'extern "C" __global__' in made.stdout
+    assert "cuda:0 runs nothing here: there are no times" in made.stdout
+    assert "a run" not in made.stdout
     assert "scores.py:6" in made.stdout
     if has_compiler():
         assert "registers, 0 bytes spilled, " in made.stdout
     else:
-        assert "// mul_kernel: not compiled, " in made.stdout
+        assert "// mul_kernel: not compiled (there is no NVRTC: " in made.stdout
 
 
 def test_without_a_compiler_there_is_the_source(tmp_path: Path) -> None:
@@ -85,5 +87,5 @@ def test_without_a_compiler_there_is_the_source(tmp_path: Path) -> None:
     )
     environment = os.environ | {"TILEGRAD_CUDA": "null", "PYTHONPATH": str(ROOT), "TILEGRAD_CACHE": str(tmp_path)}
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120)
-    assert "// mul_kernel: not compiled, " in made.stdout, made.stderr
+    assert "// mul_kernel: not compiled (there is no NVRTC: " in made.stdout, made.stderr
     assert made.stdout.endswith("}\n 0\n")

@@ -1,5 +1,6 @@
 """Loops of several products on GPUs: attention and its gradient, as groups of warps do them and as others do."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,59 @@ def test_what_else_is_asked_of_a_tile_is_not_overlooked() -> None:
 def test_what_is_stored_is_not_brought() -> None:
     text = str(kernel(ops(4, 512, 64)[0])).replace("tl.store(out", "tl.store(key")
     assert Lowering(parse(text), "sm_90a").products.flow is None
+
+
+LINEAR = """
+def linear(q: "*f16", k: "*f16", v: "*f16", powers: "*f32", out: "*f16"):
+    i = tl.program_id(0) * 128 + tl.arange(0, 128)
+    d = tl.arange(0, 64)
+    queries = tl.load(q + ((i * 64)[:, None] + d[None, :]))
+    mean = tl.zeros([128, 64], tl.float32)
+    for start in range(0, 512, 64):
+        j = start + tl.arange(0, 64)
+        keys = tl.load(k + ((j * 64)[:, None] + d[None, :]))
+        values = tl.load(v + ((j * 64)[:, None] + d[None, :]))
+        scores = tl.dot(queries, tl.trans(keys))
+        rounded = scores.to(tl.float16)
+        mean = tl.dot(rounded, values, mean)
+    tl.store(out + ((i * 64)[:, None] + d[None, :]), mean.to(tl.float16))
+"""
+LAST = "        mean = tl.dot(rounded, values, mean)\n"
+
+
+def test_sums_that_the_next_product_takes_are_waited_for() -> None:
+    text = lower(parse(LINEAR), "sm_90a").text
+    (between,) = re.findall(r"\bmultiply_64ss\(scores, (.*?)pack\(packed, scores\)", text, re.DOTALL)
+    assert "wait_for_products<0>();" in between
+    assert "settle(scores);" in between
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        f"        scores *= 3.0\n{LAST}        tl.store(powers + ((i * 512)[:, None] + j[None, :]), scores)\n",
+        f"        scores = tl.dot(queries, tl.trans(values), scores)\n{LAST}",
+        f"{LAST}        tripled = scores * 3.0\n        rounded = tripled.to(tl.float16)\n{LAST}",
+    ],
+    ids=["changed", "summed", "twice"],
+)
+def test_a_product_takes_what_was_rounded(more: str) -> None:
+    """Registers of sums are taken for a rounded copy of them; those may have changed since, or copies be several."""
+    assert Lowering(parse(LINEAR), "sm_90a").products.flow is not None
+    assert Lowering(parse(LINEAR.replace(LAST, more)), "sm_90a").products.flow is None
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "        tl.atomic_add(powers + ((i * 512)[:, None] + j[None, :]), scores)\n",
+        "        if start > 64:\n            mean *= 2.0\n",
+        "        for n in range(start):\n            mean *= 2.0\n",
+    ],
+    ids=["atomic", "if", "for"],
+)
+def test_loops_that_do_more_than_assign_and_store_are_compiled(more: str) -> None:
+    assert "mma.sync" in lower(parse(LINEAR.replace(LAST, LAST + more)), "sm_90a").text
 
 
 @compiled

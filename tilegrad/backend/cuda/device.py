@@ -47,6 +47,7 @@ class CudaDevice(Device):
         super().__init__(f"cuda:{number}")
         self.usage: Tally = Tally()
         self.driver = driver
+        self.runs = driver.runs
         self.number = number
         self.properties = properties(driver, number)
         self.broken = ""

@@ -176,6 +176,8 @@ class Driver(ABC):
 
     version: int
     """1000 times the CUDA version, plus 10 times the minor one."""
+    runs = True
+    """Whether there is a GPU that carries out what it is given."""
 
     def built(self, kernel: Kernel, architecture: str) -> Built:
         """A kernel compiled to what `load` takes."""

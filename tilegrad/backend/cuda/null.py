@@ -44,6 +44,7 @@ class NullDriver(Driver):
     """One H200 that has done everything as soon as it is asked for."""
 
     version = 13000
+    runs = False
 
     def __init__(self) -> None:
         super().__init__()

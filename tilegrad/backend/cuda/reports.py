@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 ADDRESS = re.compile(r"/\*[0-9a-fx]+\*/")
 SHOWN = 12
+UNCOMPILED = "not compiled (there is no NVRTC: pip install 'tilegrad[cuda]'), "
 TARGET = re.compile(r"`\((\.?[\w$]+)\)")
 
 
@@ -22,7 +23,7 @@ def summary(made: Built, limits: Properties) -> str:
     blocks = blocks_at_once(limits, made.threads, made.shared, made.registers)
     warps = blocks * -(-made.threads // limits.warp_size)
     most = limits.max_threads_per_multi_processor // limits.warp_size
-    code = f"{made.registers} registers, {made.spills} bytes spilled, " if made.image else "not compiled, "
+    code = f"{made.registers} registers, {made.spills} bytes spilled, " if made.image else UNCOMPILED
     return (
         f"{made.name}: {code}{made.threads} threads, {made.shared} bytes of shared memory; {blocks} blocks at a time "
         f"on a multiprocessor ({100 * warps // most} % of its warps)"

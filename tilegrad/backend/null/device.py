@@ -36,6 +36,8 @@ class Counts(NamedTuple):
 class NullDevice(Device):
     """`counts` grow with every run; set them to `Counts()` to start anew."""
 
+    runs = False
+
     def __init__(self, name: str = "null") -> None:
         super().__init__(name)
         self.counts = Counts()

@@ -55,6 +55,11 @@ def cross_entropy(
     axis = 0 if input.dim() == 1 else 1
     likelihood = input.log_softmax(axis)
     if target.dtype.is_floating_point:
+        if target.dim() == input.dim() - 1:
+            raise DTypeError(
+                f"cross_entropy: the numbers of classes are {target.dtype.name}; convert them: target.long(). (Floats "
+                f"are probabilities of all classes, of the shape {tuple(input.shape)} of the input)"
+            )
         same_shape("cross_entropy", input, target)
         if ignore_index >= 0:
             raise ArgumentError(

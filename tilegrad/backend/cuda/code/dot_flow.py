@@ -176,10 +176,11 @@ class _Finder:
         for loop in loops:
             own = {s.name: s for s in loop.body if isinstance(s, ir.Assign)}
             staged: list[str] = []
-            for before, s in zip((None, *loop.body), loop.body, strict=False):
+            for at, s in enumerate(loop.body):
+                _need(isinstance(s, ir.Assign | ir.Store))
                 if is_dot(s):
                     assert isinstance(s, ir.Assign)
-                    self._product(s, before, own, outside, staged)
+                    self._product(s, loop.body[:at], own, outside, staged)
             turns.append(Turns(loop, tuple([self.brought[name] for name in staged])))
         _need(loops and len(self.products) == count)
         self._nobody_else_uses_them()
@@ -215,7 +216,7 @@ class _Finder:
     def _product(
         self,
         s: ir.Assign,
-        before: ir.Statement | None,
+        earlier: Sequence[ir.Statement],
         own: dict[str, ir.Assign],
         outside: set[str],
         staged: list[str],
@@ -228,23 +229,26 @@ class _Finder:
         _need(m in (64, 128, 192) and n % 16 == 0 and n <= 256 and depth % PIECE == 0)
         left: Side | str | None = self._side(dot.x, 0, own, outside, staged)
         if left is None:
-            left = self._registers(dot.x, own)
+            left = self._registers(dot.x, earlier, own)
         right = self._side(dot.y, 1, own, outside, staged)
         _need(right is not None and right.place >= 0)
         assert right is not None
+        before = earlier[-1] if earlier else None
         fresh = isinstance(before, ir.Assign) and before.name == s.name and _is_zero(before.value)
         if fresh:
             self.skipped[f"{s.name} {id(s)}"] = id(before)
         tiling = Tiling("group", m, n, m // 64, 1, 64, n)
         self.products[id(s)] = Multiplied(s.name, tiling, dtype, depth, left, right, fresh)
 
-    def _registers(self, x: ir.Tile, own: dict[str, ir.Assign]) -> str:
-        """The variable that an operand is a rounded copy of."""
-        _need(isinstance(x, ir.Name) and x.name in own)
+    def _registers(self, x: ir.Tile, earlier: Sequence[ir.Statement], own: dict[str, ir.Assign]) -> str:
+        """The variable that an operand is a rounded copy of, and which has not changed since."""
+        _need(isinstance(x, ir.Name) and x.name in own and x.name in self.definitions.values)
         assert isinstance(x, ir.Name)
         rounded = own[x.name]
         match rounded.value:
             case ir.Cast(ir.Name(name)) if name in own and self.definitions.types.variables[name].dtype is float32:
+                since = earlier[next(n for n, s in enumerate(earlier) if s is rounded) :]
+                _need(not any(_assigns(s, name) for s in since))
                 self.skipped[x.name] = id(rounded)
                 return name
         raise _Unfit

@@ -143,7 +143,8 @@ class _Turn:
         low, out = self.low, self.low.out
         self.products.use(helpers.flow_product(product))
         sums = self._declared(product)
-        if sums in self.running:
+        held = low.elements.kept[product.left].text if isinstance(product.left, str) else ""
+        if {sums, held} & set(self.running):
             self._wait()
         for side in (product.left, product.right):
             if isinstance(side, Side) and side.place >= 0 and side.place not in self.arrived:
@@ -153,7 +154,6 @@ class _Turn:
         with out.block(""):
             if isinstance(product.left, str):
                 self.products.use(helpers.packing(product.dtype.name))
-                held = low.elements.kept[product.left].text
                 out.add(f"uint32 packed[{product.depth // 16}][4];")
                 out.add(f"pack(packed, {held});")
             out.add("begin_products();")
