@@ -126,6 +126,17 @@ def test_state_of_pytorch_is_ours() -> None:
     )
 
 
+def test_what_others_cannot_give_is_said_with_its_name() -> None:
+    class Sparse:
+        shape = (2,)
+
+        def __array__(self, *_: Any) -> Any:
+            raise TypeError("no numbers here")
+
+    with pytest.raises(ArgumentError, match="bias: no numbers here"):
+        tg.nn.Linear(3, 2).load_state_dict({"bias": Sparse()}, strict=False)
+
+
 def test_all_that_does_not_fit_is_said_at_once_and_nothing_is_changed() -> None:
     module = Block()
     before = {k: v.numpy().copy() for k, v in module.state_dict().items()}

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
-from tilegrad.ir.dtype import int8
+from tilegrad.ir.dtype import int8, int32, int64
 from tilegrad.ir.graph import Graph, Input, TensorType
 from tilegrad.ir.program import Launch
+from tilegrad.ir.tile_checker import check
 from tilegrad.ops.arithmetic import add
+from tilegrad.ops.scan import Cumsum
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 
@@ -46,3 +48,12 @@ def test_positions_that_int32_does_not_hold(extent: int, wide: bool) -> None:
     (launch,) = assemble(fuse(Graph((x,), (add(x, x),)))).steps
     assert isinstance(launch, Launch)
     assert ("tl.program_id(0).to(tl.int64) *" in str(launch.kernel)) == wide
+
+
+@pytest.mark.parametrize(("extent", "wide"), [(2**30, False), (2**31 - 1, True), (2**31 + 16, True)])
+def test_loops_whose_end_int32_does_not_hold(extent: int, wide: bool) -> None:
+    x = Input(TensorType(int8, (extent,)))
+    (launch,) = assemble(fuse(Graph((x,), (Cumsum(x, 0),)))).steps
+    assert isinstance(launch, Launch)
+    types = check(launch.kernel).variables
+    assert {types[name].dtype for name in ("k", "at")} == {int64 if wide else int32}

@@ -87,7 +87,7 @@ def _converted(own: Mapping[str, Tensor], state: Mapping[str, Any]) -> tuple[dic
         else:
             try:
                 found[key] = as_tensor(value)
-            except TilegradError as problem:
+            except (TilegradError, TypeError, RuntimeError) as problem:  # PyTorch's sparse ones, say, have their own
                 wrong.append(f"{key}: {problem.args[0]}")
     return found, wrong
 

@@ -25,7 +25,7 @@ from .emit import Axes, Emitter
 from .flatten import FlatGroup, FlatStore, flatten
 from .group import Group
 from .inline import weight_of
-from .instances import Lowered, declare_programs, divides, extent_of, finished, kernel_names, number_of
+from .instances import Lowered, declare_programs, divides, extent_of, finished, fits, kernel_names, number_of
 from .matrix import as_matrix
 from .ways import cut, usual
 
@@ -142,6 +142,8 @@ class _Plan:
         outer_body, outer_known, outer_masks = emitter.body, dict(emitter.known), dict(emitter.masks)
         emitter.body = []
         indices = [(c, emitter.fresh("k")) for c in self.looped]
+        # the last turn adds a step, too
+        emitter.long |= {name for c, name in indices if not fits(1, c.extent + self.looped[c])}
         inner, start = indices[-1]
         for column, name in indices:
             emitter.variables[column] = name
@@ -162,8 +164,8 @@ class _Plan:
         body = emitter.body
         for column, name in reversed(indices[:-1] if once else indices):
             step = self.looped[column]
-            loop = For(name, Literal(0), extent_of(emitter, column.extent), Literal(step), tuple(body))
-            body = [loop]
+            begin = tile.Full((), Literal(0), int64) if name in emitter.long else Literal(0)
+            body = [For(name, begin, extent_of(emitter, column.extent), Literal(step), tuple(body))]
         emitter.body = outer_body + body
         emitter.known, emitter.masks = outer_known, outer_masks
         emitter.bound.pop(inner, None)
