@@ -98,8 +98,24 @@ def _table(result: dict[str, Any], reasons: dict[str, str]) -> str:
             lines.append(_line(workload, record, primary, bool(reason)))
             if reason:
                 missed.append(f"- **{workload.title}**: {reason}")
-    text = COLUMNS + "\n".join(lines) + "\n" + _streams(result)
+    text = COLUMNS + "\n".join(lines) + "\n" + _streams(result) + _absent(result)
     return text + ("\n### Goals that are missed\n\n" + "\n".join(missed) + "\n" if missed else "")
+
+
+def _absent(result: dict[str, Any]) -> str:
+    """What has no row.
+
+    >>> sizes = [{"size": size} for size in WORKLOADS["wide"].sizes[1:]]
+    >>> "`lenet`, " in (text := _absent({"workloads": {"wide": sizes}})), "`wide` 64, " in text
+    (True, True)
+    """
+    found = []
+    for name, workload in WORKLOADS.items():
+        there = {tuple(record["size"]) for record in result["workloads"].get(name, ())}
+        lacking = [workload.label(size) for size in workload.sizes if size not in there]
+        if lacking:
+            found.append(f"`{name}` {', '.join(lacking)}" if there else f"`{name}`")
+    return f"\nNot measured on this machine: {', '.join(found)}.\n" if found else ""
 
 
 def tuned_rows(result: dict[str, Any]) -> str:
