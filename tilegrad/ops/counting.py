@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 BLOCK = 1024
 
 
+def part_length(listed: Value, parts: int) -> int:
+    """How many numbers of a list an instance takes, about its share: whole blocks."""
+    (count,) = listed.shape
+    assert isinstance(count, int)
+    return -(-count // (parts * BLOCK)) * BLOCK
+
+
 @final
 class Counts(Opaque):
     """For each part of a list of int32 numbers how often each of 0, 1, ... is there.
@@ -40,10 +47,7 @@ class Counts(Opaque):
 
     @property
     def length(self) -> int:
-        """Of a part, about: whole blocks."""
-        (count,) = self.numbers.shape
-        assert isinstance(count, int)
-        return -(-count // (self.parts * BLOCK)) * BLOCK
+        return part_length(self.numbers, self.parts)
 
     def reference(self, numbers: Any) -> Any:
         starts = [n * self.length for n in range(self.parts)]

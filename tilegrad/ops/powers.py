@@ -20,6 +20,7 @@ from .broadcasting import fill, reduce_sum, reshape
 from .cast import cast
 from .comparison import gt
 from .control import where
+from .counting import BLOCK, part_length
 from .creation import positions
 from .exponential import exp2
 from .movement import narrow, select
@@ -28,7 +29,6 @@ from .opaque import Opaque
 if TYPE_CHECKING:
     from .tile_code import TileCode
 
-BLOCK = 1024
 POWERS, WORDS = 32, 33
 """Words of a place: of powers, and last how often there was infinity (1), minus infinity (2^31) or NaN (both)."""
 LEAST = -149
@@ -62,10 +62,7 @@ class PowerSums(Opaque):
 
     @property
     def length(self) -> int:
-        """Of a part, about: whole blocks."""
-        (count,) = self.places.shape
-        assert isinstance(count, int)
-        return -(-count // (self.parts * BLOCK)) * BLOCK
+        return part_length(self.places, self.parts)
 
     def reference(self, places: Any, amounts: Any) -> Any:
         bits = np.ascontiguousarray(amounts, np.float32).view(np.int32).astype(np.int64)
