@@ -72,8 +72,10 @@ def test_transformed_convolutions(
     exact = precision == "highest"
     assert (kinds.count(Transformed), kinds.count(Restored)) == ((4, 2) if exact else (9, 0))
     assert {Convolve, ConvolveBack, ConvolveWeight} & set(kinds) == ({ConvolveWeight} if exact else set())
+    # at `high` products of tiles are made of bfloat16 parts, whose error tiles enlarge: up to 1.4e-3 here
+    allowed = 2e-3 if not exact else 3e-4 if name == "wide" else 1e-4
     for a, b in zip(interpret(graph, arrays), interpret(other, arrays), strict=True):
-        np.testing.assert_allclose(b, a, rtol=1e-4, atol=2e-3 if not exact else 3e-4 if name == "wide" else 1e-4)
+        np.testing.assert_allclose(b, a, rtol=1e-4, atol=allowed)
 
 
 def _odd(x: np.ndarray, w: np.ndarray, kind: str) -> None:
