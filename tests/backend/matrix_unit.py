@@ -1,4 +1,5 @@
-"""Kernels for the matrix unit (AMX) where there is none: its instructions as Python functions on eight tiles."""
+"""Kernels for the matrix unit (AMX) where there is none: its instructions as Python functions on eight tiles. And for
+vectors of pairs (`vdpbf16ps`): the instruction as a function of LLVM's."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from tilegrad.backend.cpu import objects
 from tilegrad.backend.cpu.code.lower import lower
+from tilegrad.backend.cpu.code.pairs import INSTRUCTION
 from tilegrad.backend.cpu.objects import Host
 from tilegrad.backend.cpu.target import Target
 from tilegrad.ir.program import Launch, Program
@@ -19,6 +21,38 @@ from tilegrad.ir.tile import Kernel
 TARGET = Target("x86", 64, 32, 49152, 2 << 20, True)
 FEATURES = "avx512f avx512bw avx512cd avx512dq avx512vl amx-tile amx-bf16 amx-int8"
 LEAST = np.float32(2.0**-126)
+PAIRED = TARGET._replace(matrix_unit=False, pairs=True)
+FABS = "declare <16 x float> @llvm.fabs.v16f32(<16 x float>)"
+FMA = "declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)"
+DEFINED = """
+define internal <16 x float> @flushed(<16 x float> %x) {
+  %size = call <16 x float> @llvm.fabs.v16f32(<16 x float> %x)
+  %small = fcmp olt <16 x float> %size, splat (float 0x3810000000000000)
+  %made = select <16 x i1> %small, <16 x float> zeroinitializer, <16 x float> %x
+  ret <16 x float> %made
+}
+define internal <16 x float> @part(<32 x bfloat> %pairs, i32 %up) {
+  %words = bitcast <32 x bfloat> %pairs to <16 x i32>
+  %one = insertelement <16 x i32> poison, i32 %up, i64 0
+  %all = shufflevector <16 x i32> %one, <16 x i32> poison, <16 x i32> zeroinitializer
+  %moved = shl <16 x i32> %words, %all
+  %bits = and <16 x i32> %moved, splat (i32 -65536)
+  %x = bitcast <16 x i32> %bits to <16 x float>
+  %made = call <16 x float> @flushed(<16 x float> %x)
+  ret <16 x float> %made
+}
+define internal <16 x float> @multiplied_pairs(<16 x float> %sum, <32 x bfloat> %x, <32 x bfloat> %y) {
+  %odd.x = call <16 x float> @part(<32 x bfloat> %x, i32 0)
+  %odd.y = call <16 x float> @part(<32 x bfloat> %y, i32 0)
+  %even.x = call <16 x float> @part(<32 x bfloat> %x, i32 16)
+  %even.y = call <16 x float> @part(<32 x bfloat> %y, i32 16)
+  %one = call <16 x float> @llvm.fma.v16f32(<16 x float> %odd.x, <16 x float> %odd.y, <16 x float> %sum)
+  %two = call <16 x float> @llvm.fma.v16f32(<16 x float> %even.x, <16 x float> %even.y, <16 x float> %one)
+  %made = call <16 x float> @flushed(<16 x float> %two)
+  ret <16 x float> %made
+}
+"""
+"""What `vdpbf16ps` does: denormal numbers are 0."""
 
 
 def host() -> Host:
@@ -80,10 +114,8 @@ class Unit:
         if form not in self.codes:
             text = lower(kernel, TARGET).replace("llvm.x86.", "unit_")
             symbols = {name: ctypes.cast(f, ctypes.c_void_p).value or 0 for name, f in self.functions.items()}
-            image = objects.emitted(kernel.name, text, objects.host())
-            self.codes[form] = objects.link([image], [kernel.name], symbols)
-        signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-        return signature(self.codes[form].addresses[kernel.name])
+            self.codes[form] = _linked(kernel, text, symbols)
+        return _callable(self.codes[form], kernel)
 
     def _configure(self, address: int) -> None:
         data = ctypes.string_at(address, 64)
@@ -118,6 +150,32 @@ class Unit:
         self.products += 1
         x, y = (self.tiles[n].view(dtype).reshape(16, 16, 4).astype(np.int32) for n in (a, b))
         self.tiles[c] += np.einsum("iwn,wjn->ij", x, y).view(np.uint32)
+
+
+class Pairs(Unit):
+    """Vectors that multiply bfloat16 numbers, and add two products at a time."""
+
+    def _compiled(self, kernel: Kernel) -> Callable[..., Any]:
+        form = kernel.form()
+        if form not in self.codes:
+            self.codes[form] = _linked(kernel, with_function(lower(kernel, PAIRED)), {})
+        return _callable(self.codes[form], kernel)
+
+
+def with_function(text: str) -> str:
+    """The text of a kernel with a function in place of the instruction."""
+    needed = [line for line in (FABS, FMA) if line not in text]
+    lines = [line for line in text.splitlines() if not (line.startswith("declare") and f"@{INSTRUCTION}(" in line)]
+    return "\n".join([*lines, *needed, DEFINED]).replace(INSTRUCTION, "multiplied_pairs")
+
+
+def _linked(kernel: Kernel, text: str, symbols: dict[str, int]) -> objects.Code:
+    return objects.link([objects.emitted(kernel.name, text, objects.host())], [kernel.name], symbols)
+
+
+def _callable(code: objects.Code, kernel: Kernel) -> Callable[..., Any]:
+    signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    return signature(code.addresses[kernel.name])
 
 
 def _aligned(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:

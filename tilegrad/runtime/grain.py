@@ -46,6 +46,10 @@ class Products(NamedTuple):
     transformed: int = 0
     """Channels from which on convolutions with 3 x 3 or 5 x 5 taps may be products of transformed tiles; 0: they are
     not."""
+    parts: int = 3
+    """The most bfloat16 numbers that a factor is made of for a matrix unit."""
+    integers: bool = True
+    """Whether a matrix unit multiplies integers of 8 bits."""
 
 
 class Grain(NamedTuple):
@@ -116,6 +120,20 @@ MATRIX_UNIT = Products(
 )
 """Of AMX. The depth is in bfloat16 parts. Rows and columns of such a depth are in the second cache with the result;
 each step along k adds to that, which takes as long as four or five steps of 32 k."""
+PAIRS = Products(
+    rows=256,
+    columns=256,
+    depth=512,
+    unit_rows=8,
+    unit_columns=32,
+    unit_depth=32,
+    rate=64.0,
+    pack=0.4,
+    late=0.3,
+    parts=1,
+    integers=False,
+)
+"""Of vectors that add two products of bfloat16 numbers at a time (`vdpbf16ps`)."""
 LEAST_FOR_UNIT = (8, 32, 16)
 """The least rows, depth and columns of a product that is worth such a unit."""
 LEAST_REUSE = {1: 0.0, 2: 32.0, 3: 64.0}

@@ -83,7 +83,7 @@ class Sized(NamedTuple):
 def limits_of(extents: Extents | Sized, grain: Grain) -> Products:
     """What tiles go by: in the matrix unit, if there is one and the product is large enough for it."""
     unit = grain.unit
-    if unit is None or not extents.products:
+    if unit is None or not extents.products or extents.parts > unit.parts or (extents.bits == 8 and not unit.integers):
         return grain.products
     m, k, n = number_of(extents.m), number_of(extents.k), number_of(extents.n)
     if not pays_in_unit(m, k, n, extents.parts):

@@ -177,7 +177,7 @@ def _narrow(x: Expr, y: Expr, grain: Grain) -> tuple[Expr, Expr]:
 
 def _is_for(grain: Grain, dtype: DType) -> bool:
     """Whether numbers of a type are multiplied in a unit that is fed by packing."""
-    return grain.unit is not None and dtype in (bfloat16, *SHORT[int32])
+    return grain.unit is not None and (dtype is bfloat16 or (grain.unit.integers and dtype in SHORT[int32]))
 
 
 def _zero(e: Expr) -> Literal:

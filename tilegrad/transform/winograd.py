@@ -134,7 +134,8 @@ def _pays(x: Sequence[object], w: Sequence[object], axes: Windows, precision: Pr
     least = grain.products.transformed
     if not least or min(channels, outputs) < least or bytes > ROOM:
         return False
-    rate = RATE if grain.unit is None or precision == "highest" else RATE_IN_UNIT
+    in_unit = grain.unit is not None and precision != "highest" and grain.unit.parts > 1
+    rate = RATE_IN_UNIT if in_unit else RATE
     direct = images * results * axes[0].taps ** 2 * channels * outputs / rate
     fewer = SIDE**2 * tiles * (channels * outputs / rate + INTO * channels + BACK * outputs)
     fewer += SIDE**2 * channels * outputs * WEIGHTS

@@ -127,7 +127,7 @@ def _in_steps(
     """What a launch becomes, and the memory for it: behind all other, the same for every launch."""
     grid = [tiles.count({}) for tiles in launch.grid if type(tiles.extent) is int]
     known = {p.name for p, a in zip(launch.kernel.parameters, launch.arguments, strict=True) if a in constants}
-    repeats = REPEATS if target.matrix_unit else PANEL_REPEATS
+    repeats = REPEATS if target.matrix_unit or target.pairs else PANEL_REPEATS
     if len(grid) < len(launch.grid) or (prod(grid) < repeats and not known) or launch.users:
         return None
     splitter = _Splitter(launch.kernel, grid, target, known)

@@ -105,11 +105,15 @@ def kernel_ir(kernel: Kernel) -> str:
     return lower(kernel, target())
 
 
-def in_matrix_unit(kernel: Kernel) -> str:
-    """What is to be said of products that are made in the matrix unit; nothing if none is."""
+def of_parts(kernel: Kernel) -> str:
+    """What is to be said of products of bfloat16 numbers and short integers; nothing if there are none."""
+    from .code.pairs import INSTRUCTION
     from .target import target
 
-    made = kernel_ir(kernel) if target().matrix_unit else ""
+    machine = target()
+    made = kernel_ir(kernel) if machine.matrix_unit or machine.pairs else ""
+    if INSTRUCTION in made:
+        return "products of bfloat16 numbers (AVX-512); in float32 where numbers are odd"
     if "llvm.x86.tdpbf16ps" in made:
         return "products in the matrix unit (AMX); in float32 where numbers are odd"
     return "products of integers in the matrix unit (AMX)" if "llvm.x86.ldtilecfg" in made else ""

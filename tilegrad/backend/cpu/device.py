@@ -16,7 +16,7 @@ from ...ir.program import Program
 from ...ir.tile import Kernel
 from ...runtime.buffer import Buffer, Everything
 from ...runtime.device import CompiledKernel, Device, Executable, Statistics
-from ...runtime.grain import MATRIX_UNIT, Grain, few_large
+from ...runtime.grain import MATRIX_UNIT, PAIRS, Grain, few_large
 from .memory import BorrowedBuffer, PoolBuffer, address_of, copied, fill, view
 from .pool import ALIGNMENT, Pool
 
@@ -25,6 +25,7 @@ UNIT_PRODUCTS: Mapping[Precision, str] = {
     "high": "three products of bfloat16 parts (AMX)",
     "medium": "bfloat16 (AMX)",
 }
+PAIR_PRODUCTS: Mapping[Precision, str] = {"medium": "bfloat16 (AVX-512)"}
 
 
 class CpuDevice(Device):
@@ -133,19 +134,24 @@ class CpuDevice(Device):
         second = cache_sizes().get("L2", 512 << 10)
         usual = few_large(threads(), second, machine.first_cache, machine.lanes(4), machine.registers)
         products = usual.products._replace(transformed=48)
-        return usual._replace(products=products, unit=MATRIX_UNIT if machine.matrix_unit else None)
+        return usual._replace(
+            products=products, unit=MATRIX_UNIT if machine.matrix_unit else PAIRS if machine.pairs else None
+        )
 
     @property
     def products(self) -> Mapping[Precision, str]:
         from .target import target  # loads LLVM
 
-        return UNIT_PRODUCTS if target().matrix_unit else super().products
+        machine = target()
+        if machine.matrix_unit:
+            return UNIT_PRODUCTS
+        return {**super().products, **(PAIR_PRODUCTS if machine.pairs else {})}
 
     def arithmetic(self, kernel: Kernel) -> list[str]:
         from ...ir.tile_access import precisions
-        from .build import in_matrix_unit  # loads LLVM
+        from .build import of_parts  # loads LLVM
 
-        said = in_matrix_unit(kernel)
+        said = of_parts(kernel)
         if said:
             return [said, *super().arithmetic(kernel)]
         return [f'input_precision="{word}": float32 on {self.name}' for word in precisions(kernel)]

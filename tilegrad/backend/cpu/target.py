@@ -25,6 +25,8 @@ class Target(NamedTuple):
     second_cache: int = 524288
     matrix_unit: bool = False
     """Whether products are made by AMX."""
+    pairs: bool = False
+    """Whether vectors multiply bfloat16 numbers, and add two products at a time, twice as fast as float32 ones."""
 
     def lanes(self, element_bytes: int) -> int:
         """How many elements one vector register holds."""
@@ -46,7 +48,8 @@ def _processor() -> Target:
     enabled = {f[1:] for f in host.features.split(",") if f.startswith("+")}
     if platform.machine().lower() in ("x86_64", "amd64"):
         if {"avx512f", "avx512bw", "avx512vl", "avx512dq"} <= enabled:
-            return Target("x86", 64, 32, *_caches())
+            # where there is AMX as well, that is half as fast as float32 multiply-adds
+            return Target("x86", 64, 32, *_caches(), pairs="avx512bf16" in enabled and "amx-bf16" not in enabled)
         if {"avx2", "fma"} <= enabled:
             return Target("x86", 32, 16, *_caches())
         return Target("x86", 16, 16, *_caches())

@@ -22,6 +22,7 @@ from ....ir.tile_types import Types
 from ....runtime.grain import pays_in_unit
 from ..emit import I1, I64, Builder, Loop, Type, Value, constant
 from ..target import Target
+from . import pairs
 from .amx_packing import ROWS, TILE, WORDS, Packer, Span, Tiles, bits_of, fit
 from .elements import Memory
 from .nests import Nests
@@ -105,7 +106,7 @@ def form_of(target: Target, types: Types, product: ir.Dot, goes_on: bool = False
         form = ONE if dtype is bfloat16 else FORMS[product.precision]
     elif total is int32 and dtype is not None:
         form = INTEGERS.get(dtype)
-    if form is None or not target.matrix_unit:
+    if form is None or not (target.matrix_unit or (target.pairs and form is ONE)):
         return None
     return form if goes_on or pays_in_unit(m, k, n, form.parts) else None
 
@@ -132,8 +133,8 @@ def dot(
     left, right = (p.found() if p.beforehand else p.pack() for p in packers)
 
     def by_unit() -> None:
-        with _configured(b):
-            _Products(nests, out, (left.tiles, right.tiles), form, constant(not accumulates, I1)).write()
+        with _configured(nests):
+            _multiply(nests, out, (left.tiles, right.tiles), form, constant(not accumulates, I1))
 
     if not form.looks:
         return by_unit()
@@ -213,14 +214,14 @@ def _all_fit(nests: Nests, turns: Sequence[Turn]) -> Value:
 def _by_unit(nests: Nests, out: Memory, turns: Sequence[Turn]) -> None:
     """The sum of all turns, made in the unit."""
     b = nests.b
-    with _configured(b):
+    with _configured(nests):
         for turn in turns:
             loop = _open(nests, turn)
             left, right = (p.to for p in _packers(nests, turn))
             begins = b.compare("eq", loop.index, constant(0, I64)) if turn.first == 0 else constant(False, I1)
             single = len(turns) == 1 == turn.times
             first = constant(True, I1) if single else begins
-            _Products(nests, out, (left, right), turn.form, first, single).write()
+            _multiply(nests, out, (left, right), turn.form, first, single)
             b.close_loop(loop)
     nests.e.begin()
 
@@ -247,8 +248,21 @@ def _bits(nests: Nests, turn: Turn) -> Type:
     return bits_of(nests.e.types.of(turn.product.x).dtype)
 
 
+def _multiply(
+    nests: Nests, out: Memory, tiles: tuple[Tiles, Tiles], form: Form, begins: Value, single: bool = False
+) -> None:
+    if nests.target.matrix_unit:
+        _Products(nests, out, tiles, form, begins, single).write()
+    else:
+        pairs.Products(nests, out, tiles, begins).write()
+
+
 @contextmanager
-def _configured(b: Builder) -> Iterator[None]:
+def _configured(nests: Nests) -> Iterator[None]:
+    b = nests.b
+    if not nests.target.matrix_unit:
+        yield
+        return
     b.declarations.setdefault(CONFIGURATION, _configuration())
     unit(b, "ldtilecfg", f"ptr {CONFIGURATION}")
     yield

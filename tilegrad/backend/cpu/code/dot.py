@@ -119,7 +119,7 @@ def room_for(target: Target, dtype: DType, shape: tuple[int, ...]) -> tuple[int,
     count = -(-shape[1] // lanes)
     width = (count if tail else -(-count // wide) * wide) * lanes
     height = -(-shape[0] // rows) * rows
-    if target.matrix_unit:  # it computes two tiles by two, or two by one
+    if target.matrix_unit or target.pairs:  # tiles two by two, or two by one
         height = max(height, -(-shape[0] // (2 * SIDE)) * 2 * SIDE)
         width = max(width, -(-shape[1] // SIDE) * SIDE)
     spare = LINE // dtype.bytes if width * dtype.bytes % ALIASED == 0 else 0

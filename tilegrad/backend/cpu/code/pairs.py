@@ -1,0 +1,77 @@
+"""Products of tiles of bfloat16 numbers by vectors of pairs: `vdpbf16ps` adds two products to each sum.
+
+Operands are packed as for a matrix unit (`amx_packing.py`), since a line of such a tile is a vector of pairs. A block
+of the result is held in registers while k runs: some rows by two vectors.
+"""
+
+from __future__ import annotations
+
+from ..emit import I64, Type, Value, constant
+from .amx_packing import ROWS, WORDS, Tiles
+from .elements import Memory
+from .nests import Nests
+
+INSTRUCTION = "llvm.x86.avx512bf16.dpbf16ps.512"
+HEIGHT, WIDE = 8, 2
+"""Of a block: rows, and vectors in each. There are as many sums as hide how long one takes; rows divide a tile's."""
+UNROLLED = 4
+"""Words of the innermost loop that are written out."""
+SUMS, WORD, LINE, PAIRS = Type("float", WORDS), Type("i32"), Type("i32", WORDS), Type("bfloat", 2 * WORDS)
+
+
+class Products:
+    """The blocks of a result. `begins`: whether sums are the first ones, so that nothing is added to."""
+
+    def __init__(self, nests: Nests, out: Memory, tiles: tuple[Tiles, Tiles], begins: Value) -> None:
+        self.nests, self.e, self.b, self.out = nests, nests.e, nests.b, out
+        (self.left, self.right), self.begins = tiles, begins
+        self.m, self.n = out.shape
+
+    def write(self) -> None:
+        """Rows of blocks inside columns of blocks: the tiles of a column stay in the first cache."""
+        vectors = -(-self.n // WORDS)
+        whole = vectors // WIDE * WIDE
+        for start, end, wide in ((0, whole, WIDE), (whole, vectors, 1)):
+            if start < end:
+                outer = self.nests.loop("n", start, end, wide)
+                inner = self.nests.loop("m", 0, self.m, HEIGHT)
+                self._block(inner.index, outer.index, wide)
+                self.b.close_loop(inner)
+                self.b.close_loop(outer)
+
+    def _block(self, row: Value, column: Value, wide: int) -> None:
+        b, e = self.b, self.e
+        e.begin()
+        block, line = b.op("udiv", row, constant(ROWS, I64)), b.op("and", row, constant(ROWS - 1, I64))
+        columns = [b.op("add", column, constant(c, I64)) for c in range(wide)]
+        sums = [constant(0.0, SUMS)] * (HEIGHT * wide)
+        step = self.nests.loop("step", 0, self.left.steps, 1, [(f"c{n}", x) for n, x in enumerate(sums)])
+        word = self.nests.loop("word", 0, WORDS, UNROLLED, [(f"d{n}", x) for n, x in enumerate(step.carried)])
+        sums = list(word.carried)
+        rows = self.left.at(e, block, step.index, 0, line)
+        beside = [self.right.at(e, c, step.index, 0, word.index) for c in columns]
+        for n in range(UNROLLED):
+            ys = [self._pairs(e.once(b.offset(at, "i32", constant(n * WORDS, I64)), LINE, 4)) for at in beside]
+            at = b.offset(rows, "i32", b.op("add", word.index, constant(n, I64)))
+            for r in range(HEIGHT):
+                x = e.once(b.offset(at, "i32", constant(r * WORDS, I64)), WORD, 4)
+                pairs = self._pairs(b.splat(x, WORDS))
+                for c, y in enumerate(ys):
+                    sums[r * wide + c] = b.call(INSTRUCTION, SUMS, sums[r * wide + c], pairs, y)
+        ends = b.close_loop(step, b.close_loop(word, sums))
+        e.begin()
+        self._keep(row, column, ends, wide)
+
+    def _pairs(self, words: Value) -> Value:
+        return self.b.pure(f"bitcast {words.type} {words} to {PAIRS}", PAIRS, (words,))
+
+    def _keep(self, row: Value, column: Value, sums: tuple[Value, ...], wide: int) -> None:
+        b, e, pitch = self.b, self.e, (self.out.room or self.out.shape)[1]
+        first = e.place(self.out, [row, b.op("mul", column, constant(WORDS, I64))])
+        for n, value in enumerate(sums):
+            at = b.offset(first, "float", constant(n // wide * pitch + n % wide * WORDS, I64))
+            if self.begins.text != "true":
+                more = b.op("fadd", e.once(at, SUMS, 4), value)
+                value = more if self.begins.is_constant else b.select(self.begins, value, more)
+            b.effect(f"store {SUMS} {value}, ptr {at}, align 4")
+        e.begin()
