@@ -12,8 +12,9 @@ from .elements import Memory
 from .nests import Nests
 
 INSTRUCTION = "llvm.x86.avx512bf16.dpbf16ps.512"
-HEIGHT, WIDE = 8, 2
-"""Of a block: rows, and vectors in each. There are as many sums as hide how long one takes; rows divide a tile's."""
+HEIGHTS = {1: 16, 2: 8, 3: 8}
+"""Rows of a block that is some vectors wide: they divide a tile's, and there are as many sums as hide how long one
+takes."""
 UNROLLED = 4
 """Words of the innermost loop that are written out."""
 SUMS, WORD, LINE, PAIRS = Type("float", WORDS), Type("i32"), Type("i32", WORDS), Type("bfloat", 2 * WORDS)
@@ -30,12 +31,13 @@ class Products:
     def write(self) -> None:
         """Rows of blocks inside columns of blocks: the tiles of a column stay in the first cache."""
         vectors = -(-self.n // WORDS)
-        whole = vectors // WIDE * WIDE
-        for start, end, wide in ((0, whole, WIDE), (whole, vectors, 1)):
+        wide = 3 if vectors % 2 and vectors % 3 == 0 else 2
+        whole = vectors // wide * wide
+        for start, end, width in ((0, whole, wide), (whole, vectors, 1)):
             if start < end:
-                outer = self.nests.loop("n", start, end, wide)
-                inner = self.nests.loop("m", 0, self.m, HEIGHT)
-                self._block(inner.index, outer.index, wide)
+                outer = self.nests.loop("n", start, end, width)
+                inner = self.nests.loop("m", 0, self.m, HEIGHTS[width])
+                self._block(inner.index, outer.index, width)
                 self.b.close_loop(inner)
                 self.b.close_loop(outer)
 
@@ -44,7 +46,7 @@ class Products:
         e.begin()
         block, line = b.op("udiv", row, constant(ROWS, I64)), b.op("and", row, constant(ROWS - 1, I64))
         columns = [b.op("add", column, constant(c, I64)) for c in range(wide)]
-        sums = [constant(0.0, SUMS)] * (HEIGHT * wide)
+        height, sums = HEIGHTS[wide], [constant(0.0, SUMS)] * (HEIGHTS[wide] * wide)
         step = self.nests.loop("step", 0, self.left.steps, 1, [(f"c{n}", x) for n, x in enumerate(sums)])
         word = self.nests.loop("word", 0, WORDS, UNROLLED, [(f"d{n}", x) for n, x in enumerate(step.carried)])
         sums = list(word.carried)
@@ -53,7 +55,7 @@ class Products:
         for n in range(UNROLLED):
             ys = [self._pairs(e.once(b.offset(at, "i32", constant(n * WORDS, I64)), LINE, 4)) for at in beside]
             at = b.offset(rows, "i32", b.op("add", word.index, constant(n, I64)))
-            for r in range(HEIGHT):
+            for r in range(height):
                 x = e.once(b.offset(at, "i32", constant(r * WORDS, I64)), WORD, 4)
                 pairs = self._pairs(b.splat(x, WORDS))
                 for c, y in enumerate(ys):
