@@ -10,7 +10,8 @@ Integers of 8 bits are packed as pairs along k, of 16 bits each: processors mult
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
 from ....ir import tile as ir
@@ -43,6 +44,8 @@ APART = 64
 products that are added up one after another."""
 AHEAD, FETCHED = 128, 64
 """Turns in which the next block of the result comes to the first cache, at least; and how many bytes come at a time."""
+SHORT = 128
+"""The longest sums that take no longer than memory does, about, if something is read and written for each."""
 SOON = 32
 """Turns in which what finishes a block comes to the first cache, at least."""
 MANY = 16
@@ -69,6 +72,15 @@ class Block(NamedTuple):
     rows: int
     wide: int
     tail: int = 0
+
+
+class Piece(NamedTuple):
+    """Some of the rows or columns of a result, in blocks of a size."""
+
+    hint: str
+    start: int
+    end: int
+    size: int
 
 
 class Finish(NamedTuple):
@@ -145,6 +157,17 @@ def finished(nests: Nests, x: ir.Dot, finish: Finish) -> None:
     t = nests.e.types.of(x)
     nowhere = Memory(Value("null", PTR), t.dtype, t.shape)
     _Dot(nests, nowhere, x.x, x.y).finish(finish)
+
+
+def _pieces(hint: str, extent: int, size: int) -> list[Piece]:
+    """All whole blocks of an axis, and what is left.
+
+    >>> [tuple(piece) for piece in _pieces("m", 20, 6)]
+    [('m', 0, 18, 6), ('m', 18, 20, 2)]
+    """
+    whole = extent // size * size
+    found = [Piece(hint, 0, whole, size), Piece(hint, whole, extent, extent - whole)]
+    return [piece for piece in found if piece.start < piece.end]
 
 
 class _Dot:
@@ -314,29 +337,33 @@ class _Dot:
         return constant(0.0 if self.dtype.is_float else 0, vectors.lanes_type(self.dtype, self.lanes))
 
     def finish(self, finish: Finish) -> None:
-        """The blocks of the result, none of which reaches beyond it."""
+        """The blocks of the result, none of which reaches beyond it.
+
+        Rows of blocks are inside columns of blocks, since a column of y stays in the first cache. Where sums are so
+        short that memory takes longer, it is the other way: what finishes a block comes by in long rows.
+        """
         rows, wide, _ = self.block
         width = wide * self.lanes
         self.buffer = self.e.allocate(self.dtype, (rows, width), "block") if finish.dear else None
-        end = self.n // width * width
-        if end:
-            outer = self.nests.loop("n", 0, end, width)
-            self._down(finish, outer.index, wide, None)
-            self.b.close_loop(outer)
-        if self.n > end:
-            left = self.n - end
-            self._down(finish, constant(end, I64), -(-left // self.lanes), left % self.lanes or None)
+        down, across = _pieces("m", self.m, rows), _pieces("n", self.n, width)
+        by_rows = bool(finish.loads) and self.k <= SHORT
+        for outer in down if by_rows else across:
+            with self._over(outer) as first:
+                for inner in across if by_rows else down:
+                    with self._over(inner) as second:
+                        at = (first, second) if by_rows else (second, first)
+                        m, n = (outer, inner) if by_rows else (inner, outer)
+                        self._finished(finish, at, (m.size, -(-n.size // self.lanes)), n.size % self.lanes or None)
 
-    def _down(self, finish: Finish, column: Value, wide: int, short: int | None) -> None:
-        """The blocks below each other; of the last vector of each only some lanes may exist."""
-        rows = self.block.rows
-        end = self.m // rows * rows
-        if end:
-            inner = self.nests.loop("m", 0, end, rows)
-            self._finished(finish, (inner.index, column), (rows, wide), short)
-            self.b.close_loop(inner)
-        if self.m > end:
-            self._finished(finish, (constant(end, I64), column), (self.m - end, wide), short)
+    @contextmanager
+    def _over(self, piece: Piece) -> Iterator[Value]:
+        """Where blocks begin: in a loop, or at the one place that there is."""
+        if piece.end - piece.start == piece.size:
+            yield constant(piece.start, I64)
+        else:
+            loop = self.nests.loop(piece.hint, piece.start, piece.end, piece.size)
+            yield loop.index
+            self.b.close_loop(loop)
 
     def _finished(self, finish: Finish, at: tuple[Value, Value], size: tuple[int, int], short: int | None) -> None:
         b, e, (row, column), (rows, wide) = self.b, self.e, at, size
