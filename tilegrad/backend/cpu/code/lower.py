@@ -30,6 +30,7 @@ from .nests import Nests
 from .packing import lay
 from .parts import Part, in_parts, turns
 from .runs import DEAR, do_run
+from .squares import store_by_squares
 from .sums import added_in_place
 
 LOOPS = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
@@ -194,7 +195,9 @@ class Lowering:
                 case ir.Assign(name, value):
                     self.assign(name, value)
                 case ir.Store():
-                    self.nests.store([s for s in (statement, *more) if isinstance(s, ir.Store)])
+                    stores = [s for s in (statement, *more) if isinstance(s, ir.Store)]
+                    if not store_by_squares(self.nests, stores):
+                        self.nests.store(stores)
                 case ir.Atomic(_, pointer, _, _, _, name):
                     t = self.e.types.of(pointer)
                     atomic(self.nests, statement, self.memory(name, t.dtype, t.shape, False) if name else None)
