@@ -93,6 +93,19 @@ def _alone(table: tuple[int, ...], entries: tuple[int, ...], dtype: DType = floa
     return Graph((x, i, w), (Contract(Index(x, (i,), (0,)), w, f"{letters}k,kj->{letters}j"),))
 
 
+def test_wide_entries_are_added_up_row_by_row() -> None:
+    y, i = (Input(TensorType(dtype, shape), "yi") for dtype, shape in ((float32, (512, 128)), (int64, (512,))))
+    added = Scatter(fill(0.0, (), float32), (i,), y, (0,), (30, 128), "add")
+    graph = Graph((y, i), (added,))
+    made = looked_up(graph)
+    assert "summed_rows" in [v.op for v in made.values()]
+    rng = np.random.default_rng(3)
+    arrays = [rng.standard_normal((512, 128)).astype(np.float32), rng.integers(-30, 30, 512)]
+    np.testing.assert_allclose(*interpret(made, arrays), *interpret(graph, arrays), atol=1e-4)
+    narrow = Scatter(fill(0.0, (), float32), (i,), Input(TensorType(float32, (512, 64)), "y"), (0,), (30, 64), "add")
+    assert looked_up(Graph((narrow.source, i), (narrow,))).outputs == (narrow,)  # type: ignore[arg-type]
+
+
 def test_it_must_pay() -> None:
     assert looked_up(_alone((100, 128), (256,))).outputs[0].op == "index"
     for graph in (_alone((200, 128), (256,)), _alone((300, 128), (256,)), _alone((8, 32), (4096,))):
