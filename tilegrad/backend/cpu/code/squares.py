@@ -1,7 +1,7 @@
 """What is read across memory and stored along it goes through registers, by squares of vectors.
 
 A core reads the elements of a vector one by one if they lie apart; a square of vectors is read along memory, and
-turned.
+turned. The last squares overlap those before them, unless something is updated in place.
 """
 
 from __future__ import annotations
@@ -15,22 +15,25 @@ from .nests import Nests, turned_square
 from .packing import below, exchanged
 
 
-def store_by_squares(nests: Nests, stores: Sequence[ir.Store]) -> bool:
-    """Stores tiles of one shape, if they are made from what lies across and consist of squares; says whether."""
+def store_by_squares(nests: Nests, stores: Sequence[ir.Store], twice: bool) -> bool:
+    """Stores tiles of one shape, if they are made from what lies across; says whether. `twice`: elements may be."""
     e = nests.e
     t = e.types.of(stores[0].pointer)
     lanes = nests.target.lanes(t.dtype.bytes)
-    if len(t.shape) != 2 or t.dtype.bytes < 4 or lanes < 2 or any(extent % lanes for extent in t.shape):
+    if len(t.shape) != 2 or t.dtype.bytes < 4 or lanes < 2 or any(extent < lanes for extent in t.shape):
         return False
-    if any(s.mask is not None or e.step(s.pointer, lanes=lanes) != 1 for s in stores):
+    even = not any(extent % lanes for extent in t.shape)
+    within = lanes if even else 0
+    if not (even or twice) or any(s.mask is not None or e.step(s.pointer, lanes=within) != 1 for s in stores):
         return False
-    found = [_across(e, s.value, t.shape, lanes) for s in stores]
+    found = [_across(e, s.value, t.shape, within) for s in stores]
     loads = {id(x): (x, turned) for pairs in found if pairs is not None for x, turned in pairs}
     if not loads or any(pairs is None or any(x.mask is not None for x, _ in pairs) for pairs in found):
         return False
     if any(e.types.of(x).dtype is not t.dtype for x, _ in loads.values()):
         return False
-    _store(nests, stores, list(loads.values()), lanes)
+    with e.vectors_begin_evenly(even):
+        _store(nests, stores, list(loads.values()), lanes)
     return True
 
 
@@ -48,24 +51,27 @@ def _across(e: Elements, x: ir.Tile, shape: tuple[int, ...], lanes: int) -> list
 
 def _store(nests: Nests, stores: Sequence[ir.Store], loads: list[tuple[ir.Load, ir.Load]], lanes: int) -> None:
     e, b = nests.e, nests.b
-    t = e.types.of(stores[0].pointer)
     e.begin()
-    along = nests.loop("column", 0, t.shape[1], lanes)
-    down = nests.loop("row", 0, t.shape[0], lanes)
-    with e.vectors_begin_evenly():
-        columns = [_squares(nests, turned, down.index, along.index, lanes) for _, turned in loads]
-        for n in range(lanes):
-            at = [b.op("add", down.index, constant(n, I64)), along.index]
-            for (load, _), column in zip(loads, columns, strict=True):
-                e.memo[(id(load), lanes, *[i.text for i in at])] = column[n]
-            for finish in [nests.stored(s, at, lanes) for s in stores]:
-                finish()
-    b.close_loop(down)
-    b.close_loop(along)
+    down, along = e.types.of(stores[0].pointer).shape
+    outer = nests.loop("column", 0, along, lanes)
+    inner = nests.loop("row", 0, down, lanes)
+    column, row = (
+        b.intrinsic("smin", loop.index, constant(extent - lanes, I64)) if extent % lanes else loop.index
+        for loop, extent in ((outer, along), (inner, down))
+    )
+    squares = [_square(nests, turned, row, column, lanes) for _, turned in loads]
+    for n in range(lanes):
+        at = [b.op("add", row, constant(n, I64)), column]
+        for (load, _), square in zip(loads, squares, strict=True):
+            e.memo[(id(load), lanes, *[i.text for i in at])] = square[n]
+        for finish in [nests.stored(s, at, lanes) for s in stores]:
+            finish()
+    b.close_loop(inner)
+    b.close_loop(outer)
     e.begin()
 
 
-def _squares(nests: Nests, turned: ir.Load, row: Value, column: Value, lanes: int) -> list[Value]:
+def _square(nests: Nests, turned: ir.Load, row: Value, column: Value, lanes: int) -> list[Value]:
     """The rows of a square from a place on, of what is given with its axes exchanged."""
     e, b = nests.e, nests.b
     places = [b.op("add", column, constant(n, I64)) for n in range(lanes)]
