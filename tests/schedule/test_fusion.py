@@ -82,3 +82,15 @@ def test_a_reduction_that_is_used_twice_is_one() -> None:
     graph = Graph(inputs, (Greatest(inputs[0], (Sliding(60, 21, 20, 2, 1),)),))
     assert [group.kind for group in fuse(graph).groups] == ["rows"]
     check(graph, arrays)
+
+
+def test_a_copy_that_turns_is_not_made_in_the_loops_of_a_sum() -> None:
+    """It would be stored element by element, each in another line of memory: 5.3 ms for 0.8."""
+    (x,), arrays = given((16, 128, 32))
+    turned = permute(x, (0, 2, 1))
+    graph = Graph((x,), (turned, reduce_sum(turned, (0, 1))))
+    assert [g.kind for g in fuse(graph).groups] == ["map", "rows"]
+    check(graph, arrays)
+    (x,), _ = given((4, 8, 32))
+    turned = permute(x, (0, 2, 1))
+    assert len(fuse(Graph((x,), (turned, reduce_sum(turned, (0, 1))))).groups) == 1

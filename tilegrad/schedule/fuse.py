@@ -23,6 +23,7 @@ from .outside import call_of
 from .pieces import in_pieces
 from .products import free_indices, operands, side_by_side
 from .waiting import Waits, of_nodes, waiting
+from .ways import stride
 from .whole import in_one_piece
 
 MOST_MEMBERS = 64
@@ -199,6 +200,8 @@ class _Fusion:
             joined = _joined(a, b, dict(mapping), needed, grain.few_rows)
             if grain.powers and not isinstance(joined, str) and needed and _in_short_rows(a, b):
                 joined = "it would be stored in short rows, one after the other"
+            if not grain.powers and not isinstance(joined, str) and needed and _turns(a, b):
+                joined = "it would be stored across memory, element by element"
         if isinstance(joined, str) and not siblings and not blocks:
             joined = in_one_piece(a, b, mapping, grain.whole) or joined
         if isinstance(joined, str):
@@ -396,6 +399,18 @@ def _in_short_rows(a: Group, b: Group) -> bool:
     if a.kind != "map" or len(b.columns) < 2:
         return False
     return typical(product([b.columns[-1].extent])) < SHORT and typical(product(i.extent for i in a.rows)) > SMALL
+
+
+def _turns(a: Group, b: Group) -> bool:
+    """Whether elementwise work puts many elements in another order than the one in which a reduction reads them.
+
+    Done alone it goes by squares: a copy of 64 x 1024 x 32 numbers turned took 5.3 ms beside a sum of them, 0.5 alone.
+    """
+    if a.kind != "map" or not b.columns or typical(product(i.extent for i in a.rows)) <= SMALL:
+        return False
+    reads = [e.position[-1] for m in a.members for e in facts(m.expr).reads]
+    along = {i for at in reads for i in a.rows if stride(at, i) == 1}
+    return any(along and m.position[-1] not in along for m in a.members)
 
 
 def _effort(exprs: Iterable[Expr]) -> int:

@@ -11,6 +11,7 @@ from .across import across
 from .casts import casts
 from .fold import fold
 from .laid import laid
+from .looked_up import looked_up
 from .share import share
 from .simplify import simplify
 from .sooner import sooner
@@ -19,6 +20,7 @@ from .split import split
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     fold,
     simplify,
+    looked_up,
     laid,
     share,
     sooner,
@@ -30,4 +32,4 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 
 def fitted(change: Callable[[Graph], Graph], grain: Grain) -> Callable[[Graph], Graph]:
     """A pass as it is for a device."""
-    return partial(change, grain=grain) if change in (laid, across, split) else change
+    return partial(change, grain=grain) if change in (looked_up, laid, across, split) else change

@@ -24,8 +24,8 @@ LEAST_ENTRIES, MOST_ENTRIES = 256, 1 << 17
 LEAST_COLUMNS = 32
 
 
-def by_rows(value: Value) -> Value | None:
-    """A sum of entries into the rows of a table of zeros, row by row; None if it is anything else.
+def by_rows(value: Value, least_columns: int = LEAST_COLUMNS) -> Value | None:
+    """A sum of entries into the rows of a table of zeros, row by row; None if it is anything else, or too narrow.
 
     >>> from ..ir.graph import Input, TensorType
     >>> from ..ops.broadcasting import fill
@@ -42,7 +42,7 @@ def by_rows(value: Value) -> Value | None:
         return None
     if not isinstance(base, Fill) or base.value != 0 or not 0 < rows < 1 << 31:
         return None
-    if not LEAST_ENTRIES <= entries <= MOST_ENTRIES or columns < LEAST_COLUMNS:
+    if not LEAST_ENTRIES <= entries <= MOST_ENTRIES or columns < least_columns:
         return None
     wide = reshape(cast(index, int64), (entries,))
     wide = where(lt(wide, 0), add(wide, rows), wide)

@@ -27,9 +27,10 @@ from .dot import dot, room_for
 from .effects import atomic, show
 from .elements import Elements, Memory
 from .nests import Nests
-from .packing import lay
+from .packing import below, lay
 from .parts import Part, in_parts, turns
 from .runs import DEAR, do_run
+from .squares import store_by_squares
 from .sums import added_in_place
 
 LOOPS = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
@@ -194,7 +195,9 @@ class Lowering:
                 case ir.Assign(name, value):
                     self.assign(name, value)
                 case ir.Store():
-                    self.nests.store([s for s in (statement, *more) if isinstance(s, ir.Store)])
+                    stores = [s for s in (statement, *more) if isinstance(s, ir.Store)]
+                    if not store_by_squares(self.nests, stores, self._may_repeat(stores)):
+                        self.nests.store(stores)
                 case ir.Atomic(_, pointer, _, _, _, name):
                     t = self.e.types.of(pointer)
                     atomic(self.nests, statement, self.memory(name, t.dtype, t.shape, False) if name else None)
@@ -253,6 +256,11 @@ class Lowering:
         """What is stored: its shape, and the bytes of an element as it is counted in vectors."""
         t = self.e.types.of(store.pointer)
         return t.shape, max(4, t.dtype.bytes)
+
+    def _may_repeat(self, stores: Sequence[ir.Store]) -> bool:
+        """Whether the same is stored if it is computed once more: nothing is read that the kernel stores."""
+        loads = [x for s in stores for x in below(self.e, s.value) if isinstance(x, ir.Load)]
+        return not any(self.pointed(x.pointer) & self.stored for x in loads)
 
     def _begins_a_sum(self, statement: ir.Statement, following: Sequence[ir.Statement]) -> bool:
         """Whether a tile of zeros is only there for a product to be added to: that one starts without it."""

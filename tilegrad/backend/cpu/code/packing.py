@@ -245,7 +245,7 @@ def across(e: Elements, x: ir.Tile, lanes: int = 0) -> ir.Tile | None:
     loads = [y for y in below(e, x) if isinstance(y, ir.Load) and e.types.of(y).shape == shape]
     if not loads or any(e.step(y.pointer) == 1 or e.step(y.pointer, -2, lanes=lanes) != 1 for y in loads):
         return None
-    return _exchanged(e, x)
+    return exchanged(e, x)
 
 
 def below(e: Elements, x: ir.Tile) -> list[ir.Tile]:
@@ -260,7 +260,7 @@ def below(e: Elements, x: ir.Tile) -> list[ir.Tile]:
     return found
 
 
-def _exchanged(e: Elements, x: ir.Tile) -> ir.Tile | None:
+def exchanged(e: Elements, x: ir.Tile) -> ir.Tile | None:
     """An expression of two axes with its axes exchanged."""
     if isinstance(x, ir.Literal) or len(e.types.of(x).shape) < 2:
         return None if not isinstance(x, ir.Literal) and e.types.of(x).shape else x
@@ -268,20 +268,20 @@ def _exchanged(e: Elements, x: ir.Tile) -> ir.Tile | None:
     match x:
         case ir.Load(pointer, mask, other):
             parts = [pointer, mask, other]
-            made = [None if p is None else _exchanged(e, p) for p in parts]
+            made = [None if p is None else exchanged(e, p) for p in parts]
             if any(p is not None and m is None for p, m in zip(parts, made, strict=True)):
                 return None
             return ir.Load(made[0], made[1], made[2])  # type: ignore[arg-type]
         case ir.Apply(fn, args):
-            turned = [_exchanged(e, a) for a in args]
+            turned = [exchanged(e, a) for a in args]
             return None if any(a is None for a in turned) else ir.Apply(fn, tuple(turned))  # type: ignore[arg-type]
         case ir.Cast(y, dtype):
-            inner = _exchanged(e, y)
+            inner = exchanged(e, y)
             return None if inner is None else ir.Cast(inner, dtype)
         case ir.Expand(y, axes) if len(axes) == 1:
             return ir.Expand(y, (1 - axes[0],))
         case ir.BroadcastTo(y, (m, n)):
-            inner = _exchanged(e, y)
+            inner = exchanged(e, y)
             return None if inner is None else ir.BroadcastTo(inner, (n, m))
         case ir.Full((m, n), value, dtype):
             return ir.Full((n, m), value, dtype)

@@ -1,0 +1,79 @@
+"""What is read across memory and stored along it goes through registers, by squares of vectors.
+
+A core reads the elements of a vector one by one if they lie apart; a square of vectors is read along memory, and
+turned. The last squares overlap those before them, unless something is updated in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....ir import tile as ir
+from ..emit import I64, Value, constant
+from .elements import Elements
+from .nests import Nests, turned_square
+from .packing import below, exchanged
+
+
+def store_by_squares(nests: Nests, stores: Sequence[ir.Store], twice: bool) -> bool:
+    """Stores tiles of one shape, if they are made from what lies across; says whether. `twice`: elements may be."""
+    e = nests.e
+    t = e.types.of(stores[0].pointer)
+    lanes = nests.target.lanes(t.dtype.bytes)
+    if len(t.shape) != 2 or t.dtype.bytes < 4 or lanes < 2 or any(extent < lanes for extent in t.shape):
+        return False
+    even = not any(extent % lanes for extent in t.shape)
+    within = lanes if even else 0
+    if not (even or twice) or any(s.mask is not None or e.step(s.pointer, lanes=within) != 1 for s in stores):
+        return False
+    found = [_across(e, s.value, t.shape, within) for s in stores]
+    loads = {id(x): (x, turned) for pairs in found if pairs is not None for x, turned in pairs}
+    if not loads or any(pairs is None or any(x.mask is not None for x, _ in pairs) for pairs in found):
+        return False
+    if any(e.types.of(x).dtype is not t.dtype for x, _ in loads.values()):
+        return False
+    with e.vectors_begin_evenly(even):
+        _store(nests, stores, list(loads.values()), lanes)
+    return True
+
+
+def _across(e: Elements, x: ir.Tile, shape: tuple[int, ...], lanes: int) -> list[tuple[ir.Load, ir.Load]] | None:
+    """The loads in an expression that lie across, and the same with their axes exchanged; None if one cannot be."""
+    found = []
+    for y in below(e, x):
+        if isinstance(y, ir.Load) and e.types.of(y).shape == shape and e.step(y.pointer, lanes=lanes) not in (0, 1):
+            turned = exchanged(e, y) if e.step(y.pointer, -2, lanes=lanes) == 1 else None
+            if not isinstance(turned, ir.Load):
+                return None
+            found.append((y, turned))
+    return found
+
+
+def _store(nests: Nests, stores: Sequence[ir.Store], loads: list[tuple[ir.Load, ir.Load]], lanes: int) -> None:
+    e, b = nests.e, nests.b
+    e.begin()
+    down, along = e.types.of(stores[0].pointer).shape
+    outer = nests.loop("column", 0, along, lanes)
+    inner = nests.loop("row", 0, down, lanes)
+    column, row = (
+        b.intrinsic("smin", loop.index, constant(extent - lanes, I64)) if extent % lanes else loop.index
+        for loop, extent in ((outer, along), (inner, down))
+    )
+    squares = [_square(nests, turned, row, column, lanes) for _, turned in loads]
+    for n in range(lanes):
+        at = [b.op("add", row, constant(n, I64)), column]
+        for (load, _), square in zip(loads, squares, strict=True):
+            e.memo[(id(load), lanes, *[i.text for i in at])] = square[n]
+        for finish in [nests.stored(s, at, lanes) for s in stores]:
+            finish()
+    b.close_loop(inner)
+    b.close_loop(outer)
+    e.begin()
+
+
+def _square(nests: Nests, turned: ir.Load, row: Value, column: Value, lanes: int) -> list[Value]:
+    """The rows of a square from a place on, of what is given with its axes exchanged."""
+    e, b = nests.e, nests.b
+    places = [b.op("add", column, constant(n, I64)) for n in range(lanes)]
+    dtype = e.types.of(turned).dtype
+    return turned_square(nests, [b.splat(e.of(turned, [place, row], lanes, dtype), lanes) for place in places])
