@@ -31,12 +31,14 @@ class Wanted(NamedTuple):
     lines: int
 
 
-def wanted(e: Elements, operands: Sequence[ir.Tile]) -> list[Wanted]:
-    """What the next turn of the innermost loop loads for a product."""
+def wanted(e: Elements, operands: Sequence[ir.Tile], cache: int = 0) -> list[Wanted]:
+    """What the next turn of the innermost loop loads for a product, from matrices that do not fit a cache."""
     found = []
     for x in _loads(e, operands):
         shape = e.types.of(x).shape
         if e.following is None or len(shape) != 2 or not _depends(e, x.pointer, e.following[0]):
+            continue
+        if cache and _reach(e, x, e.following[0]) <= cache:
             continue
         along = next((axis for axis in (1, 0) if e.step(x.pointer, axis - 2, local=True) == 1), None)
         if along is not None:
@@ -90,9 +92,10 @@ def ask_across(e: Elements, x: ir.Reduce, at: At, cache: int) -> None:
 
 
 def _reach(e: Elements, x: ir.Load, counter: str) -> int:
-    """The bytes from the first to the last row that a loop goes through."""
+    """About the bytes of a matrix whose rows are so far apart, as many of them as a loop goes through."""
     span = e.ranges.of(ir.Name(counter))
-    return span[1] * abs(e.step(x.pointer, -2) or 0) * e.types.of(x).dtype.bytes if span is not None else 0
+    apart = max(abs(e.step(x.pointer, axis) or 0) for axis in (-1, -2))
+    return 0 if span is None else (span[1] + 1) * apart * e.types.of(x).dtype.bytes
 
 
 def _bring(b: Builder, pointer: Value) -> None:
