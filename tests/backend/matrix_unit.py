@@ -18,7 +18,7 @@ from tilegrad.backend.cpu.target import Target
 from tilegrad.ir.program import Launch, Program
 from tilegrad.ir.tile import Kernel
 
-TARGET = Target("x86", 64, 32, 49152, 2 << 20, True)
+TARGET = Target("x86", 64, 32, 49152, 2 << 20, matrix_unit=True)
 FEATURES = "avx512f avx512bw avx512cd avx512dq avx512vl amx-tile amx-bf16 amx-int8"
 LEAST = np.float32(2.0**-126)
 PAIRED = TARGET._replace(matrix_unit=False, pairs=True)

@@ -165,6 +165,22 @@ def test_a_finished_product_has_no_memory_of_its_own() -> None:
     assert "acc.tile = alloca" not in lower(launch.kernel, Target("x86", 32, 16))
 
 
+@pytest.mark.parametrize(
+    ("rows", "target", "asks"),
+    [
+        (48, Target("x86", 32, 16), True),
+        (8, Target("x86", 32, 16), False),
+        (48, Target("x86", 64, 32), True),
+        (48, Target("x86", 64, 32, last_cache=64 << 20), False),
+    ],
+)
+def test_what_is_packed_in_the_next_turn_is_asked_for(rows: int, target: Target, asks: bool) -> None:
+    x, y = tg.empty(rows, 4096), tg.empty(4096, 4096)
+    (launch,) = tg.explain(lambda x, y: x @ y, x, y).kernels.launches
+    assert isinstance(launch, Launch)
+    assert ("i32 0, i32 2, i32 1)" in lower(launch.kernel, target)) is asks
+
+
 def test_blocks_ask_for_all_that_the_next_turn_takes() -> None:
     load = Load(Literal(0))
     for rows, lines, blocks in [(256, 16, 430), (7, 12, 5), (256, 8, 22), (100, 5, 1000)]:

@@ -23,6 +23,8 @@ class Target(NamedTuple):
     """Vector registers."""
     first_cache: int = 32768
     second_cache: int = 524288
+    last_cache: int = 32 << 20
+    """That which all cores share."""
     matrix_unit: bool = False
     """Whether products are made by AMX."""
     pairs: bool = False
@@ -56,9 +58,9 @@ def _processor() -> Target:
     return Target("arm", 16, 32, *_caches())
 
 
-def _caches() -> tuple[int, int]:
-    """The bytes of the first data cache and of the second cache of a core, where the system tells."""
-    found = {1: 32768, 2: 524288}
+def _caches() -> tuple[int, int, int]:
+    """The bytes of the first data cache and of the second cache of a core, and of the third, where the system tells."""
+    found = {1: 32768, 2: 524288, 3: 32 << 20}
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
             level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
@@ -66,4 +68,4 @@ def _caches() -> tuple[int, int]:
             continue
         if kind != "Instruction" and int(level) in found and size.endswith("K"):
             found[int(level)] = int(size[:-1]) * 1024
-    return found[1], found[2]
+    return found[1], found[2], found[3]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ....ir import tile as ir
 from ....ir.tile_access import walk
-from ..emit import I64, Value, constant
-from .elements import defined
+from ..emit import I64, Builder, Value, constant
+from .elements import At, defined
 
 if TYPE_CHECKING:
     from .elements import Elements
@@ -31,12 +31,14 @@ class Wanted(NamedTuple):
     lines: int
 
 
-def wanted(e: Elements, operands: Sequence[ir.Tile]) -> list[Wanted]:
-    """What the next turn of the innermost loop loads for a product."""
+def wanted(e: Elements, operands: Sequence[ir.Tile], cache: int = 0) -> list[Wanted]:
+    """What the next turn of the innermost loop loads for a product, from matrices that do not fit a cache."""
     found = []
     for x in _loads(e, operands):
         shape = e.types.of(x).shape
         if e.following is None or len(shape) != 2 or not _depends(e, x.pointer, e.following[0]):
+            continue
+        if cache and _reach(e, x, e.following[0]) <= cache:
             continue
         along = next((axis for axis in (1, 0) if e.step(x.pointer, axis - 2, local=True) == 1), None)
         if along is not None:
@@ -47,12 +49,11 @@ def wanted(e: Elements, operands: Sequence[ir.Tile]) -> list[Wanted]:
 
 def ask(e: Elements, tiles: Sequence[Wanted], block: Value, blocks: int) -> None:
     """Asks for the share of one block in these tiles, of so many blocks."""
-    b, name = e.b, "llvm.prefetch.p0"
+    b = e.b
     assert e.following is not None
     counter, following = e.following
     memo, e.memo = e.memo, {}
     now, e.registers[counter] = e.registers[counter], following
-    b.declarations.setdefault(name, f"declare void @{name}(ptr, i32, i32, i32)")
     for tile in tiles:
         share = _share(tile, blocks)
         rows = max(1, share // tile.lines)
@@ -67,8 +68,41 @@ def ask(e: Elements, tiles: Sequence[Wanted], block: Value, blocks: int) -> None
                 pointer = e.of(
                     tile.load.pointer, [at, place] if tile.along else [place, at], 0, e.types.of(tile.load).dtype
                 )
-                b.effect(f"call void @{name}(ptr {pointer}, i32 0, i32 2, i32 1)")
+                _bring(b, pointer)
     e.registers[counter], e.memo = now, memo
+
+
+def ask_across(e: Elements, x: ir.Reduce, at: At, cache: int) -> None:
+    """Asks for what the next turn reduces at the same place, if rows lie across memory, more than fit a cache.
+
+    4096 x 4096 numbers took 0.75 of the time; from the third cache, the asking itself took a fifth.
+    """
+    if e.following is None or x.axis != 0:
+        return
+    counter, following = e.following
+    every = [y for y in _loads(e, [x.x]) if len(e.types.of(y).shape) == 2 and _depends(e, y.pointer, counter)]
+    loads = [y for y in every if e.step(y.pointer, -1, local=True) == 1 and _reach(e, y, counter) > cache]
+    memo, e.memo = e.memo, {}
+    now, e.registers[counter] = e.registers[counter], following
+    for y in loads:
+        t = e.types.of(y)
+        for row in range(t.shape[0]):
+            _bring(e.b, e.of(y.pointer, [constant(row, I64), *at], 0, t.dtype))
+    e.registers[counter], e.memo = now, memo
+
+
+def _reach(e: Elements, x: ir.Load, counter: str) -> int:
+    """About the bytes of a matrix whose rows are so far apart, as many of them as a loop goes through."""
+    span = e.ranges.of(ir.Name(counter))
+    apart = max(abs(e.step(x.pointer, axis) or 0) for axis in (-1, -2))
+    return 0 if span is None else (span[1] + 1) * apart * e.types.of(x).dtype.bytes
+
+
+def _bring(b: Builder, pointer: Value) -> None:
+    """Has a line of memory brought to the second cache."""
+    name = "llvm.prefetch.p0"
+    b.declarations.setdefault(name, f"declare void @{name}(ptr, i32, i32, i32)")
+    b.effect(f"call void @{name}(ptr {pointer}, i32 0, i32 2, i32 1)")
 
 
 def _share(tile: Wanted, blocks: int) -> int:

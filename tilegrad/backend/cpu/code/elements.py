@@ -7,7 +7,7 @@ is evaluated in the same way. Loads become vector loads where the address grows 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import copysign, prod, sqrt
 from typing import Any, NamedTuple
@@ -56,6 +56,8 @@ class Elements:
         self.lazy: dict[str, ir.Tile] = {}
         self.made: dict[int, Memory] = {}
         """Where reductions, scans, products and reshapes of the present statement were put."""
+        self.across: Callable[[ir.Reduce, At, int], Value]
+        """Gives an element of a reduction that was not put anywhere."""
         self.memo: dict[Any, Value] = {}
         """What is known in the present turn of the innermost loop."""
         self.steps: dict[tuple[int, int, bool, int], tuple[int | None, ir.Tile]] = {}
@@ -222,6 +224,8 @@ class Elements:
                 return self.part(y, at, shape, lanes, t.dtype)
             case ir.Gather():
                 return self._gathered(x, at, lanes)
+            case ir.Reduce():
+                return self.across(x, at, lanes)
             case ir.Trans(y, permutation):
                 return self._transposed(y, permutation, at, lanes, t)
             case ir.Apply():
@@ -229,8 +233,7 @@ class Elements:
         raise NotImplementedError(type(x).__name__)
 
     def _apply(self, x: ir.Apply, at: At, lanes: int, t: TileType) -> Value:
-        easier = self._easier(x, at, lanes, t)
-        if easier is not None:
+        if (easier := self._easier(x, at, lanes, t)) is not None:
             return easier
         meeting = self.types.arguments(x)
         wanted = (bool_, meeting, meeting) if x.fn == "where" else (meeting,) * len(x.args)

@@ -87,6 +87,8 @@ class Lowering:
         """Names that products are added to."""
         self.first: set[int] = set()
         """The products that begin a sum."""
+        self.straight: ir.Reduce | None = None
+        """What the present statement reduces where it uses it."""
         self.in_place = added_in_place(kernel)
         self._pointed: dict[int, tuple[set[str], ir.Tile]] = {}
         self._lazy: dict[tuple[str, int], tuple[bool, ir.Tile]] = {}
@@ -189,6 +191,7 @@ class Lowering:
             if taken > 0:
                 return self._block(body[at + taken :])
             barren = max(barren, at - taken)
+            self.straight = self._adds_up(statement)
             for root in (r for s in (statement, *more) for r in roots(s)):
                 self.prepare(root)
             match statement:
@@ -278,6 +281,15 @@ class Lowering:
                     self.first.add(id(product))
                     return True
         return False
+
+    def _adds_up(self, statement: ir.Statement) -> ir.Reduce | None:
+        """The sum, or the like, of a few rows that is only there to be added to a tile: in one loop with that."""
+        match statement:
+            case ir.Assign(name, ir.Apply(_, (ir.Name(other), ir.Reduce() as x))) if other == name:
+                named = {part.name for part in walk(x) if isinstance(part, ir.Name)}
+                if name not in named and self.nests.is_short_across(x):
+                    return x
+        return None
 
     def fresh(self) -> None:
         """Before a statement: nothing is known of memory."""
@@ -415,7 +427,7 @@ class Lowering:
             self.prepare(part)
         if isinstance(x, ir.Gather):
             self._keep_source(x.x)
-        if not isinstance(x, LOOPS) or id(x) in self.e.made:
+        if not isinstance(x, LOOPS) or id(x) in self.e.made or x is self.straight:
             return
         t = self.e.types.of(x)
         match x:

@@ -11,6 +11,7 @@ from ....ir.tile_types import TileType
 from .. import vectors
 from ..emit import I1, I64, Loop, Value, constant, dtype_constant, lane_constants
 from ..target import Target
+from .ahead import ask_across
 from .elements import At, Elements, Memory
 from .halves import half, in_halves
 
@@ -30,6 +31,7 @@ class Nests:
 
     def __init__(self, elements: Elements, target: Target) -> None:
         self.e, self.b, self.target = elements, elements.b, target
+        elements.across = self.across
         self.panels: dict[str, int] = {}
         """Memory of products in the matrix unit, which the next one may have: bytes, by name."""
         self.packed: dict[tuple[ir.Tile, bool], ir.Tile] = {}
@@ -201,7 +203,7 @@ class Nests:
 
     def reduce(self, out: Memory, fn: str, x: ir.Tile, axis: int) -> None:
         source = self.e.types.of(x)
-        wide = float32 if source.dtype in (float16, bfloat16) else source.dtype
+        wide = _wide(source.dtype)
         if fn.startswith("arg"):
             self._reduce_place(out, fn, x, axis, source)
         elif axis == len(source.shape) - 1:
@@ -275,21 +277,42 @@ class Nests:
         extent = source.shape[axis]
 
         def column(at: At, lanes: int) -> None:
-            def read(index: Value) -> Value:
-                value = e.of(x, [*at[:axis], index, *at[axis:]], lanes, source.dtype)
-                return b.splat(vectors.cast(b, value, source.dtype, wide), lanes)
-
             if extent <= UNROLLED:
-                total = self._combined(fn, wide, [read(constant(n, I64)) for n in range(extent)])
+                total = self._across_here(fn, x, axis, wide, at, lanes)
             else:
                 active = e.active
                 loop = self.loop("k", 0, extent, 1, [("total", dtype_constant(identity(fn, wide), wide, lanes))])
                 e.active = active
-                (total,) = b.close_loop(loop, [vectors.apply(b, fn, wide, (loop.carried[0], read(loop.index)))])
+                here = self._across_at(x, axis, wide, at, loop.index, lanes)
+                (total,) = b.close_loop(loop, [vectors.apply(b, fn, wide, (loop.carried[0], here))])
                 e.memo = {}
             e.keep(out, at, vectors.cast(b, total, wide, out.dtype), lanes)
 
         self.over(out.shape, column, wide)
+
+    def _across_at(self, x: ir.Tile, axis: int, wide: DType, at: At, index: Value, lanes: int) -> Value:
+        """What is reduced across, at one place of the axis."""
+        dtype = self.e.types.of(x).dtype
+        value = self.e.of(x, [*at[:axis], index, *at[axis:]], lanes, dtype)
+        return self.b.splat(vectors.cast(self.b, value, dtype, wide), lanes)
+
+    def _across_here(self, fn: str, x: ir.Tile, axis: int, wide: DType, at: At, lanes: int) -> Value:
+        """An element of a reduction across few rows, in straight code."""
+        extent = self.e.types.of(x).shape[axis]
+        every = [self._across_at(x, axis, wide, at, constant(n, I64), lanes) for n in range(extent)]
+        return self._combined(fn, wide, every)
+
+    def is_short_across(self, x: ir.Reduce) -> bool:
+        """Whether an element of a reduction is straight code over vectors of what is reduced."""
+        shape = self.e.types.of(x.x).shape
+        return not x.fn.startswith("arg") and x.axis < len(shape) - 1 and shape[x.axis] <= UNROLLED
+
+    def across(self, x: ir.Reduce, at: At, lanes: int) -> Value:
+        """An element of such a reduction, where it is used."""
+        t = self.e.types.of(x)
+        ask_across(self.e, x, at, self.target.last_cache)
+        wide = _wide(self.e.types.of(x.x).dtype)
+        return vectors.cast(self.b, self._across_here(x.fn, x.x, x.axis, wide, at, lanes), wide, t.dtype)
 
     def _reduce_place(self, out: Memory, fn: str, x: ir.Tile, axis: int, source: TileType) -> None:
         """The first place of an extreme, or of the first NaN."""
@@ -331,6 +354,11 @@ class Nests:
             e.memo = {}
 
         self.over((*out.shape[:axis], *out.shape[axis + 1 :]), line, wide, vectorised=across)
+
+
+def _wide(dtype: DType) -> DType:
+    """In what numbers of a type are reduced."""
+    return float32 if dtype in (float16, bfloat16) else dtype
 
 
 def _together(source: TileType) -> int:
