@@ -58,7 +58,7 @@ def test_lengths(queries: int, keys: int, causal: bool) -> None:
 
 @pytest.mark.parametrize(("length", "side"), [(128, 32), (256, 32), (512, 64)])
 def test_short_causal_tiles_are_smaller(length: int, side: int) -> None:
-    """So that fewer pairs are computed of which nothing is wanted; not in longer ones, where there are few such pairs."""
+    """So that fewer pairs are computed in vain; longer ones have few such pairs."""
     x = tg.zeros(1, 2, length, 32, device="cpu")
     for causal in (True, False):
         kernel = tg.explain(tg.jit(lambda x: attend(x, x, x, is_causal=causal)), x).kernels["attention"]  # noqa: B023
