@@ -244,7 +244,7 @@ class _Dot:
             made = self._left_panels()
             pack_turned(self.nests, made, self._converted(x), self.m, self.lanes)
             return made
-        if lies or self.n <= self.lanes:
+        if lies:
             return x
         own = self._own(x)
         if own is not None:
