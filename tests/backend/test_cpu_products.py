@@ -108,6 +108,29 @@ def test_a_sum_that_begins_with_a_product_needs_no_zeros() -> None:
     np.testing.assert_array_equal(out.numpy()[256:], 0)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("m", "n", "k", "packed"), [(28, 128, 64, False), (31, 128, 64, True), (588, 512, 64, True)])
+def test_left_operands_that_few_columns_read_are_not_packed(m: int, n: int, k: int, packed: bool, turned: bool) -> None:
+    x, y = tg.randn(k, m).T if turned else tg.randn(m, k), tg.randn(k, n)
+    explanation = tg.explain(lambda x, y: x @ y, x, y)
+    (launch,) = explanation.kernels.launches
+    assert isinstance(launch, Launch)
+    assert ("left.tile = alloca" in lower(launch.kernel, Target("x86", 64, 32))) == packed
+    np.testing.assert_allclose((x @ y).numpy(), x.numpy().astype(np.float64) @ y.numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_a_computed_left_operand_is_computed_by_vectors() -> None:
+    """Also for a result that is one vector wide: number by number it took four times as long."""
+    x, y = tg.randn(40, 64), tg.randn(10, 64)
+    (launch,) = tg.explain(lambda x, y: tg.relu(x) @ y.T, x, y).kernels.launches
+    assert isinstance(launch, Launch)
+    ir = lower(launch.kernel, Target("x86", 64, 32))
+    assert "fcmp ogt <16 x float>" in ir
+    assert "fcmp ogt float" not in ir
+    product = np.maximum(x.numpy(), 0).astype(np.float64) @ y.numpy().T
+    np.testing.assert_allclose((tg.relu(x) @ y.T).numpy(), product, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("width", [1, 9, 15])
 def test_ends_of_rows_are_stored_without_masks(width: int) -> None:
     x = Input(TensorType(float32, (7, width)), "x")

@@ -51,9 +51,19 @@ def three(batch: tuple[int, ...], queries: int, keys: int, width: int, features:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(("queries", "keys"), [(1, 5), (40, 70), (100, 64), (130, 131)])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 5), (40, 70), (100, 64), (130, 131), (270, 300)])
 def test_lengths(queries: int, keys: int, causal: bool) -> None:
     compare(three((2, 3), queries, keys, 8, 6), is_causal=causal)
+
+
+@pytest.mark.parametrize(("length", "side"), [(128, 32), (256, 32), (512, 64)])
+def test_short_causal_tiles_are_smaller(length: int, side: int) -> None:
+    """So that fewer pairs are computed in vain; longer ones have few such pairs."""
+    x = tg.zeros(1, 2, length, 32, device="cpu")
+    for causal in (True, False):
+        kernel = tg.explain(tg.jit(lambda x: attend(x, x, x, is_causal=causal)), x).kernels["attention"]  # noqa: B023
+        assert f"start_a + tl.arange(0, {side if causal else 64})" in kernel
+        assert f"first + tl.arange(0, {side if causal else 64})" in kernel
 
 
 @pytest.mark.parametrize("batch", [(), (3,), (2, 1, 3)], ids=str)

@@ -138,6 +138,13 @@ def test_sizes_are_powers_of_two_where_the_device_wants_that() -> None:
     assert not refusal(group, chosen(m=32, n=64, k=16), many_small(4))
 
 
+@pytest.mark.parametrize(("columns", "width"), [(128, 64), (384, 192), (512, 256), (2048, 1024), (300, 300), (96, 96)])
+def test_sums_across_memory_are_for_all_workers(columns: int, width: int) -> None:
+    x = Input(TensorType(float32, (1024, columns)), "x")
+    (group,) = fuse(Graph((x,), (reduce_sum(x, (0,)),)), Grain()).groups
+    assert usual(group, Grain()).size("width") == width
+
+
 def test_a_group_is_known_by_what_it_computes() -> None:
     def digest(rows: int, number: float, name: str) -> str:
         x = Input(TensorType(float32, (rows, 4)), name)

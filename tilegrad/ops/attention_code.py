@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ..ir.dtype import bool_, float64
 from ..runtime.device import device
-from .attending import Attending, threshold, tile_length
+from .attending import Attending, threshold
 from .random import KEY_STEPS, MULTIPLIERS, ROUNDS
 from .tile_code import TileCode, Tiles, filled, tile_code
 
@@ -145,7 +145,7 @@ def backward(op: Attending, chunks: int, span: int) -> TileCode:
 
 
 def _lanes(op: Attending) -> int:
-    return -(-tile_length(op.sizes.queries, 16) // 16) * 16
+    return -(-op.tile_length(op.sizes.queries, 16) // 16) * 16
 
 
 def _words(op: Attending) -> dict[str, object]:
@@ -177,7 +177,7 @@ def _loop(op: Attending, step: str, begin: str, end: str, lanes: int) -> str:
     What comes first in a causal loop are tiles whose keys stand before all queries: nothing is hidden there.
     """
     keys = op.sizes.keys
-    length = tile_length(keys, 8)
+    length = op.tile_length(keys, 8)
     whole = keys // length * length
     stop = str(whole) if end == str(keys) else f"tl.minimum({end}, {whole})"
     text = ""

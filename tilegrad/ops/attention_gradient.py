@@ -17,7 +17,7 @@ import numpy as np
 from ..ir.dtype import bool_
 from ..ir.graph import TensorType, Value
 from .arithmetic import add, mul, neg, sub
-from .attending import Attending, Setting, kept_pairs, met_before, tile_length
+from .attending import Attending, Setting, kept_pairs, met_before
 from .broadcasting import expand, reduce_sum, reshape
 from .cast import cast, widened
 from .contraction import matmul
@@ -45,7 +45,7 @@ class AttentionGradient(Attending):
     def span(self) -> int:
         """How many keys are a chunk: whole tiles."""
         _, m, _, keys, _, _ = self.sizes
-        length = tile_length(keys, 8)
+        length = self.tile_length(keys, 8)
         tiles = -(-keys // length)
         return length * -(-tiles // min(-(-INSTANCES // m), tiles))
 

@@ -141,7 +141,23 @@ def blocks(extents: Extents, grain: Grain) -> Choice:
         return chosen(m=min(m, LINES), n=_piece(n, -(-n // LONG), 2 * limits.unit_columns, LONG), k=depth)
     pairs = _equal_pieces(m, n, limits, extents.sums if limits is grain.products else 1)
     height, width = min(pairs, key=lambda c: (_time(known, grain, *c), -c[0] * c[1]))
-    return chosen(m=height, n=width, k=depth)
+    return chosen(m=_fitted(height, m, limits), n=width, k=depth)
+
+
+def _fitted(height: int, m: int, limits: Products) -> int:
+    """The height of as many tiles that do not overlap, if blocks of a row less compute less in vain then.
+
+    Two tiles of 256 rows in blocks of 13 took 0.96 to 0.98 of the time of two of 266 in blocks of 14, for 512.
+
+    >>> from ..runtime.grain import few_large
+    >>> wide = few_large(2, 1 << 20, lanes=16, registers=32).products
+    >>> _fitted(266, 512, wide), _fitted(350, 2048, wide), _fitted(258, 512, Products())
+    (256, 350, 258)
+    """
+    even = -(-m // -(-m // height))
+    units = range(limits.unit_rows, limits.unit_rows * 7 // 8, -1)
+    least = min(-(-even // unit) * unit for unit in units)
+    return even if limits.unit_depth == 1 and least < height else height
 
 
 def _waits_for_memory(extents: Extents) -> bool:
