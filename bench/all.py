@@ -1,7 +1,7 @@
 """Runs workloads against all peers and writes bench/results/cpu-DATE.json and docs/performance.md.
 
-On a machine with a matrix unit the file is cpu-amx-DATE.json, and the page has a part of its own for it. Each size is
-written when it has been measured; what was not measured anew goes on into the file of the day, with its own date.
+On a machine with AVX-512 the file is cpu-avx512-DATE.json, with a matrix unit besides cpu-amx-DATE.json, and the page has
+a part of its own for each. Each size is written when it has been measured; what was not measured anew goes on into the file of the day, with its own date.
 
 python -m bench.all                         all of them
 python -m bench.all mlp softmax:64x50257    these; what is known of others stays
@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any
 
-from bench import report
+from bench import machine, report
 from bench.run import run
 from bench.turns import ROOT
 from bench.workloads import WORKLOADS, expanded, find
@@ -45,7 +45,7 @@ def main() -> None:
 
 def keep(result: dict[str, Any]) -> None:
     """Puts records in the day's file, with what the one before has of others, and on the page."""
-    kind = "cpu-amx" if result["machine"]["limits"].get("amx") else "cpu"
+    kind = machine.kind(result["machine"]["limits"])
     folder = ROOT / "bench" / "results"
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{kind}-{result['date']}.json"

@@ -43,10 +43,20 @@ def describe() -> dict[str, Any]:
     }
 
 
+def kind(limits: dict[str, Any]) -> str:
+    """What records are called after: machines of different vectors are not mixed.
+
+    >>> kind({"vector_bits": 256}), kind({"vector_bits": 512}), kind({"vector_bits": 512, "amx": True})
+    ('cpu', 'cpu-avx512', 'cpu-amx')
+    """
+    return "cpu-amx" if limits.get("amx") else "cpu-avx512" if limits.get("vector_bits") == 512 else "cpu"
+
+
 def share_of_limit(workload: Workload, size: Size, seconds: float, limits: dict[str, Any]) -> float | None:
     """How much of the machine's limit a time stands for: of arithmetic, or of memory where the caches are too small."""
     shares = []
-    on_unit = limits.get("amx") and workload.name.endswith(("_bf16", "_high"))  # whose speed nobody has measured
+    low = ("_bf16", "_high") if limits.get("amx") else ("_bf16",) if limits.get("pairs") else ()
+    on_unit = workload.name.endswith(low) if low else False  # whose speed nobody has measured
     if workload.flops(size) and "fma" in limits and not on_unit:
         shares.append(workload.flops(size) / seconds / limits["fma"])
     bytes = workload.bytes(size)
@@ -58,7 +68,8 @@ def share_of_limit(workload: Workload, size: Size, seconds: float, limits: dict[
 def may_pass(workload: Workload, limits: dict[str, Any]) -> bool:
     """Whether right results may come sooner than float32 multiply-adds, one for each, allow: from a matrix unit, or by
     tiles of convolutions, which need fewer."""
-    return bool(limits.get("amx")) or workload.name.startswith("convolution")
+    pairs = bool(limits.get("pairs")) and workload.name.endswith("_bf16")
+    return bool(limits.get("amx")) or pairs or workload.name.startswith("convolution")
 
 
 def check(workload: Workload, record: dict[str, Any], limits: dict[str, Any]) -> None:

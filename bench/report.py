@@ -27,13 +27,16 @@ REASONS: dict[str, str] = {
 }
 """For a workload (and size) whose goal is missed: why, found by profiling. `softmax`, or `softmax 64x64`."""
 SHARED = "other work ran on the neighbouring cores of this machine, and times of one contender differ by half"
-REASONS_WITH_A_UNIT: dict[str, str] = {
-    "matmul": f"six products in the matrix unit; {SHARED}",
-    "matmul_high": f"three products in the matrix unit; {SHARED}",
-    "matmul_bf16": "from the second cache the unit multiplies at 57 to 62 % of its rate, from the third at 40 %; "
-    f"packing waits for memory; {SHARED}",
+REASONS_ELSEWHERE: dict[str, dict[str, str]] = {
+    "cpu-avx512": {},
+    "cpu-amx": {
+        "matmul": f"six products in the matrix unit; {SHARED}",
+        "matmul_high": f"three products in the matrix unit; {SHARED}",
+        "matmul_bf16": "from the second cache the unit multiplies at 57 to 62 % of its rate, from the third at 40 %; "
+        f"packing waits for memory; {SHARED}",
+    },
 }
-"""The same on a machine with AVX-512 and AMX, where the reason is another."""
+"""The same on machines with wider vectors, where the reason is another."""
 
 HEAD = """# Performance
 
@@ -49,8 +52,10 @@ with malloc settings that keep memory (`bench/contenders/__init__.py`).
 {machine}
 
 """
-ON_A_MATRIX_UNIT = """
-## With AVX-512 and a matrix unit (AMX)
+OTHERS = {"cpu-avx512": "With AVX-512", "cpu-amx": "With AVX-512 and a matrix unit (AMX)"}
+"""Other machines, as their records are called."""
+ON_ANOTHER = """
+## {title}
 
 From `{source}`. {machine}
 
@@ -75,10 +80,11 @@ def page(result: dict[str, Any], source: str) -> str:
     text = head + _table(result, REASONS)
     for file in sorted((ROOT / "bench" / "results").glob("tuned-cpu-2*.json"))[-1:]:
         text += TUNED.format(source=file.relative_to(ROOT)) + tuned_rows(json.loads(file.read_text()))
-    for file in sorted((ROOT / "bench" / "results").glob("cpu-amx-*.json"))[-1:]:
-        other = json.loads(file.read_text())
-        text += ON_A_MATRIX_UNIT.format(source=file.relative_to(ROOT), machine=_machine(other))
-        text += _table(other, REASONS | REASONS_WITH_A_UNIT)
+    for kind, title in OTHERS.items():
+        for file in sorted((ROOT / "bench" / "results").glob(f"{kind}-2*.json"))[-1:]:
+            other = json.loads(file.read_text())
+            text += ON_ANOTHER.format(title=title, source=file.relative_to(ROOT), machine=_machine(other))
+            text += _table(other, REASONS | REASONS_ELSEWHERE[kind])
     on_a_gpu = gpu_part(ROOT / "bench" / "results")
     if on_a_gpu:
         text += f"\n{on_a_gpu}\n"
@@ -254,9 +260,9 @@ def _time(seconds: float) -> str:
 
 
 def write(file: Path) -> None:
-    """The page of one record; that of a machine with a matrix unit comes into the page of the other machine."""
+    """The page of one record; those of machines with wider vectors come into the page of the other machine."""
     others = sorted(file.parent.glob("cpu-2*.json"))
-    file = others[-1] if file.name.startswith("cpu-amx") and others else file
+    file = others[-1] if file.name.startswith(tuple(OTHERS)) and others else file
     source = file.resolve().relative_to(ROOT) if file.resolve().is_relative_to(ROOT) else file
     PAGE.write_text(page(json.loads(file.read_text()), str(source)))
 

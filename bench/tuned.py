@@ -69,8 +69,7 @@ def compared(workload: Workload, size: Size, budget: str, rounds: int = ROUNDS) 
 
 def keep(described: dict[str, Any], name: str, record: dict[str, Any]) -> Path:
     """Puts a record in the day's file and on the page."""
-    kind = "tuned-cpu-amx" if described["limits"].get("amx") else "tuned-cpu"
-    file = ROOT / "bench" / "results" / f"{kind}-{time.strftime('%Y-%m-%d')}.json"
+    file = ROOT / "bench" / "results" / f"tuned-{machine.kind(described['limits'])}-{time.strftime('%Y-%m-%d')}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     known = json.loads(file.read_text())["workloads"] if file.exists() else {}
     others = [r for r in known.get(name, ()) if r["size"] != record["size"]]

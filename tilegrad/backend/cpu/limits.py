@@ -32,9 +32,11 @@ SHORTEST = 0.15
 @once
 def limits() -> Mapping[str, Any]:
     """Bytes and float32 operations per second, sizes of caches in bytes, and units, by name."""
+    from .target import target
+
     found = shared("limits").read(_entry())
     figures: dict[str, Any] = measure_again() if found is None else json.loads(found)
-    return figures | {"amx_permitted": amx_permitted()}
+    return figures | {"amx_permitted": amx_permitted(), "pairs": target().pairs}
 
 
 def measure_again() -> dict[str, Any]:
