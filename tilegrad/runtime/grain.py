@@ -41,8 +41,8 @@ class Products(NamedTuple):
     """How long the pieces of such a sum of 32-bit numbers are at least; narrower ones are summed faster."""
     most_pieces: int = 128
     piece: int = 0
-    """Bytes in whose multiples operands lie that are copied while products are computed, without a look at each
-    element: convolutions are laid out for it; 0: operands are computed as they are packed."""
+    """Bytes in whose multiples operands lie that are copied while products are computed, or packed by whole tiles,
+    without a look at each element: convolutions are laid out for it; 0: operands are computed as they are packed."""
     transformed: int = 0
     """Channels from which on convolutions with 3 x 3 or 5 x 5 taps may be products of transformed tiles; 0: they are
     not."""
@@ -112,10 +112,19 @@ class Grain(NamedTuple):
 
 
 MATRIX_UNIT = Products(
-    rows=256, columns=256, depth=1536, unit_rows=32, unit_columns=16, unit_depth=32, rate=256.0, pack=0.4, late=0.3
+    rows=256,
+    columns=256,
+    depth=512,
+    unit_rows=32,
+    unit_columns=16,
+    unit_depth=32,
+    rate=256.0,
+    pack=0.4,
+    late=0.3,
+    piece=64,
 )
-"""Of AMX. The depth is in bfloat16 parts. Rows and columns of such a depth are in the second cache with the result;
-each step along k adds to that, which takes as long as four or five steps of 32 k."""
+"""Of AMX. 32 columns of bfloat16 numbers of such a depth stay in the first cache; rows and columns in three parts are
+in the second one with the result."""
 LEAST_FOR_UNIT = (8, 32, 16)
 """The least rows, depth and columns of a product that is worth such a unit."""
 LEAST_REUSE = {1: 0.0, 2: 32.0, 3: 64.0}
