@@ -84,8 +84,7 @@ def _laid_out(value: Value, grain: Grain) -> Value | None:
     if grain.products.piece:
         return _in_rows(value, grain.products.piece, grain) or laid_along(value) or by_rows(value)
     if grain.unit is not None and {x.dtype for x in (value, *value.inputs)} == {bfloat16}:
-        windows = isinstance(value, Convolve | ConvolveBack | ConvolveWeight) and any(a.taps > 1 for a in value.axes)
-        return _in_rows(value, grain.unit.piece, grain) if windows else None
+        return _in_rows(value, grain.unit.piece, grain)
     return by_fewer_products(value, grain)
 
 
