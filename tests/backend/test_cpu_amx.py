@@ -230,33 +230,6 @@ def test_computed_bfloat16_operands_are_no_float32(name: str, monkeypatch: pytes
     assert np.sqrt(np.mean((found - exact) ** 2) / np.mean(exact**2)) < 4e-3
 
 
-@pytest.mark.parametrize("stride", [1, 2])
-def test_convolutions_of_bfloat16_are_laid_in_rows(stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forward and both gradients: windows are packed as they lie, without a look at where each element is."""
-    monkeypatch.setitem(device("cpu").__dict__, "grain", device("cpu").grain._replace(unit=grain.MATRIX_UNIT))
-
-    def step(x: tg.Tensor, w: tg.Tensor, g: tg.Tensor) -> list[tg.Tensor]:
-        def forward(x: tg.Tensor, w: tg.Tensor) -> tg.Tensor:
-            return tg.nn.functional.conv2d(x, w, stride=stride, padding=1)
-
-        y, back = tg.vjp(forward, x, w)
-        return [y, *back(g)]
-
-    side = 8 // stride
-    shapes = (2, 24, 8, 8), (40, 24, 3, 3), (2, 40, side, side)
-    arrays = [rng.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in shapes]
-    program = tg.explain(step, *map(tg.tensor, arrays)).compiled.program
-    with_dots = [str(s.kernel) for s in program.steps if isinstance(s, Launch) and "tl.dot" in str(s.kernel)]
-    assert not [text for text in with_dots if "mask" in text] or stride > 1
-    exact = step(*[tg.tensor(a.astype(np.float64)) for a in arrays])
-    for n, wanted in enumerate(exact):
-        one = tg.explain(lambda *x, n=n: step(*x)[n], *map(tg.tensor, arrays)).compiled.program
-        found = UNIT.run_program(one, arrays).astype(np.float64)
-        assert UNIT.products
-        wide = wanted.numpy()
-        assert np.sqrt(np.mean((found - wide) ** 2) / np.mean(wide**2)) < 4e-3
-
-
 def test_small_products_are_left_to_vectors() -> None:
     x = np.zeros((4, 64), np.float32)
     assert "llvm.x86" not in lower(launch_of(x, x.T.copy(), "nn", "high").kernel, TARGET)

@@ -29,9 +29,6 @@ from .group import Group
 from .instances import Lowered, declare_programs, extent_of, finished, kernel_names, number_of
 from .products import SHORT, free_indices, lying_across, operands, precision_of
 
-MOST_LAID = 4
-"""How many times its memory an operand may take when it is packed beforehand."""
-
 
 class Product(NamedTuple):
     accumulator: Name
@@ -68,16 +65,10 @@ def sides(flat: FlatGroup, grain: Grain) -> Sides:
     narrow = bits == 8 and (precision != "highest" or dtypes[0].is_integer)
     across = lying_across(factors[0], k) if (bits == 32 and precision == "high") or narrow else None
     turns = number_of(product(i.extent for i in flat.columns[:-1]))
-    gaps, computed = flat.exists is not TRUE, not isinstance(pair[1], Read) or _overlaps(pair[1])
+    gaps, computed = flat.exists is not TRUE, not isinstance(pair[1], Read)
     known = Extents(m.extent, n.extent, k.extent, others, bits, len(sums), parts, products, across, turns)
     extents = known._replace(gaps=gaps, computed=computed, beside=_beside(flat, m, n, k))
     return Sides(m, n, k, sums, factors, extents)
-
-
-def _overlaps(x: Read) -> bool:
-    """Whether rows of a matrix are so much the same memory, as those of windows are, that it is never laid out."""
-    elements = number_of(product(i.extent for i in free_indices(x)))
-    return elements > MOST_LAID * number_of(product(x.source.shape))
 
 
 def _beside(flat: FlatGroup, m: Index, n: Index, k: Index) -> int:

@@ -1,6 +1,5 @@
-"""Convolutions are laid out for devices: for those that copy operands in pieces while they multiply, in rows, and for
-a matrix unit that multiplies sooner than windows are found, too; where products take most of the time and 3 x 3 taps
-may be computed by fewer of them, in tiles (`winograd.py`).
+"""Convolutions are laid out for devices: for those that copy operands in pieces while they multiply, in rows; where
+products take most of the time and 3 x 3 taps may be computed by fewer of them, in tiles (`winograd.py`).
 
 In rows, what an operand costs is how it lies in memory: computing where each element is takes longer than the
 products. So the input gets its padding and the order (groups, images, *positions, channels) once, in memory, and so do
@@ -17,7 +16,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..ir.dtype import bfloat16, float32
+from ..ir.dtype import float32
 from ..ir.graph import Graph, Value
 from ..ir.location import working_for
 from ..ir.precision import Precision
@@ -63,7 +62,7 @@ def laid(graph: Graph, grain: Grain = Grain()) -> Graph:
     products = grain.products
     if not products.piece:
         graph = overlaid(graph)
-    if not (products.piece or products.transformed or grain.unit):
+    if not products.piece and not products.transformed:
         return graph
     given = set(graph.inputs)
     new: dict[Value, Value] = {}
@@ -73,23 +72,17 @@ def laid(graph: Graph, grain: Grain = Grain()) -> Graph:
             continue
         made = moved(value, tuple([new[x] for x in value.inputs]))
         with working_for(value.location):
-            new[value] = _laid_out(made, grain) or made
+            other = _laid_out(made, grain) if products.piece else by_fewer_products(made, grain)
+            new[value] = other or made
     if all(x is y for x, y in new.items()):
         return graph
     return Graph(graph.inputs, tuple([new[v] for v in graph.outputs]))
 
 
 def _laid_out(value: Value, grain: Grain) -> Value | None:
-    """A value as the device wants it, if that is another one."""
-    if grain.products.piece:
-        return _in_rows(value, grain.products.piece, grain) or laid_along(value) or by_rows(value)
-    if grain.unit is not None and {x.dtype for x in (value, *value.inputs)} == {bfloat16}:
-        return _in_rows(value, grain.unit.piece, grain)
-    return by_fewer_products(value, grain)
-
-
-def _in_rows(value: Value, piece: int, grain: Grain) -> Value | None:
-    """A convolution as products of lines, if it is one, and all of its extents are known."""
+    """A convolution as products of lines, if it is one, and all of its extents are known; other products `along`, and
+    gradients of tables `by_rows`."""
+    piece = grain.products.piece
     match value:
         case Convolve(x, w, axes) if _fits(value, w, axes):
             return _product(x, w, axes, piece, value.precision)
@@ -100,8 +93,8 @@ def _in_rows(value: Value, piece: int, grain: Grain) -> Value | None:
             made = _product(y, flipped, tuple(map(_turned, axes)), piece, value.precision)
             return reshape(made, value.shape)
         case ConvolveWeight(x, y, axes) if _fits(value, value, axes):
-            return _weight(x, y, axes, piece, grain.workers, value.precision)
-    return None
+            return _weight(x, y, axes, grain, value.precision)
+    return laid_along(value) or by_rows(value)
 
 
 def _fits(value: Value, weight: Value, axes: Windows) -> bool:
@@ -305,9 +298,9 @@ def _weights(w: Value, axes: Windows, grids: Sequence[Grid], piece: int) -> Valu
     return Laid(_filled(_ordered(w, names, ["group", "outer", *steps], grids), piece))
 
 
-def _weight(x: Value, y: Value, axes: Windows, piece: int, workers: int, precision: Precision) -> Value:
+def _weight(x: Value, y: Value, axes: Windows, grain: Grain, precision: Precision) -> Value:
     """The gradient for weights (groups, outputs, channels, *taps)."""
-    pieces = EVENLY // DEPTH
+    piece, pieces = grain.products.piece, EVENLY // DEPTH
     grids = _grids(axes, _number(x.shape[2]), FEW_BYTES // x.dtype.bytes)
     rows = _rows_of_input(x, axes, grids, piece)
     back = [_grid(_turned(a)) if a.stride == 1 and _behind(a) >= 0 else Grid(0, 0, 0) for a in axes]
@@ -325,7 +318,7 @@ def _weight(x: Value, y: Value, axes: Windows, piece: int, workers: int, precisi
     lines = _number(x.shape[0]) * math.prod(rows.grid)
     if pitch == 1:
         sums = _number(x.shape[1]) * math.prod(taps)
-        pieces = _pieces(lines, _number(y.shape[2]), run, sums, workers)
+        pieces = _pieces(lines, _number(y.shape[2]), run, sums, grain.workers)
     made: Value = LineWeight(
         rows.value,
         upstream.value,
