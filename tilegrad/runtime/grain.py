@@ -41,8 +41,8 @@ class Products(NamedTuple):
     """How long the pieces of such a sum of 32-bit numbers are at least; narrower ones are summed faster."""
     most_pieces: int = 128
     piece: int = 0
-    """Bytes in whose multiples operands lie that are copied while products are computed, or packed by whole tiles,
-    without a look at each element: convolutions are laid out for it; 0: operands are computed as they are packed."""
+    """Bytes in whose multiples operands lie that are copied while products are computed, without a look at each
+    element: convolutions are laid out for it; 0: operands are computed as they are packed."""
     transformed: int = 0
     """Channels from which on convolutions with 3 x 3 or 5 x 5 taps may be products of transformed tiles; 0: they are
     not."""
@@ -112,16 +112,7 @@ class Grain(NamedTuple):
 
 
 MATRIX_UNIT = Products(
-    rows=256,
-    columns=256,
-    depth=512,
-    unit_rows=32,
-    unit_columns=16,
-    unit_depth=32,
-    rate=256.0,
-    pack=0.4,
-    late=0.3,
-    piece=64,
+    rows=256, columns=256, depth=512, unit_rows=32, unit_columns=16, unit_depth=32, rate=256.0, pack=0.4, late=0.3
 )
 """Of AMX. 32 columns of bfloat16 numbers of such a depth stay in the first cache; rows and columns in three parts are
 in the second one with the result."""
