@@ -109,6 +109,27 @@ def test_bfloat16_and_what_follows() -> None:
     assert np.sqrt(np.mean((found - exact) ** 2) / np.mean(exact**2)) < 4e-3
 
 
+@pytest.mark.parametrize("size", [(64, 96, 128), (128, 160, 64), (64, 32, 64), (64, 1088, 64)])
+@pytest.mark.parametrize("depth", [64, 2048])
+@pytest.mark.parametrize("value", [1.0, np.inf])
+def test_blocks_are_finished_one_by_one(
+    size: tuple[int, int, int], depth: int, value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What follows on a product is done for each block, while the next one is made; odd numbers go the other way."""
+    m, k, n = size
+    monkeypatch.setattr(contract, "blocks", lambda extents, grain: chosen(m=m // 2, n=n // 2, k=min(k, depth)))
+    x, y, z = numbers(m, k), numbers(k, n), numbers(m, n)
+    x[3, 5] = value
+    program = program_of(lambda x, y, z: tg.relu(tg.matmul(x, y, precision="high") + z) * z, x, y, z)
+    assert len(launches(program)) == 3
+    found = UNIT.run_program(program, [x, y, z])
+    with np.errstate(all="ignore"):
+        wanted = np.maximum(x @ y + z, 0) * z
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3)
+    every = 3 * (m // 16) * (k // 32) * (n // 16)
+    assert UNIT.products == (every if value == 1 else every // 2)
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 @pytest.mark.parametrize("k", [64, 150])
 def test_integers_and_what_follows(dtype: type, k: int) -> None:

@@ -116,10 +116,10 @@ class Grain(NamedTuple):
 
 
 MATRIX_UNIT = Products(
-    rows=256, columns=256, depth=1536, unit_rows=32, unit_columns=16, unit_depth=32, rate=256.0, pack=0.4, late=0.3
+    rows=256, columns=256, depth=512, unit_rows=32, unit_columns=16, unit_depth=32, rate=256.0, pack=0.4, late=0.3
 )
-"""Of AMX. The depth is in bfloat16 parts. Rows and columns of such a depth are in the second cache with the result;
-each step along k adds to that, which takes as long as four or five steps of 32 k."""
+"""Of AMX. 32 columns of bfloat16 numbers of such a depth stay in the first cache; rows and columns in three parts are
+in the second one with the result."""
 PAIRS = Products(
     rows=256,
     columns=256,

@@ -92,7 +92,7 @@ def limits_of(extents: Extents | Sized, grain: Grain) -> Products:
     if not pays_in_unit(m, k, n, extents.parts):
         return grain.products
     narrow = 2 if extents.bits == 8 else 1
-    depth, rate = narrow * unit.depth // extents.parts, narrow * unit.rate / extents.products
+    depth, rate = narrow * unit.depth, narrow * unit.rate / extents.products
     columns = max(LEAST_WIDTH, unit.columns // extents.sums)
     return unit._replace(
         columns=columns,

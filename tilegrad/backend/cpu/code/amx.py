@@ -23,25 +23,12 @@ from ....runtime.grain import pays_in_unit
 from ..emit import I1, I64, Builder, Loop, Type, Value, constant
 from ..target import Target
 from . import pairs
-from .amx_packing import ROWS, TILE, WORDS, Packer, Span, Tiles, bits_of, fit
+from .amx_blocks import Blocks, Finish, Form, Sums, unit
+from .amx_packing import ROWS, WORDS, Packer, Span, Tiles, bits_of, fit
 from .elements import Memory
 from .nests import Nests
 
 CONFIGURATION = "@tile_configuration"
-
-
-class Form(NamedTuple):
-    """Parts of each factor, and which of the left and the right one are multiplied: one changes at a time."""
-
-    parts: int
-    products: tuple[tuple[int, int], ...]
-    instruction: str = "tdpbf16ps"
-
-    @property
-    def looks(self) -> bool:
-        """Whether numbers may be such that the unit would give something else."""
-        return self.instruction == "tdpbf16ps"
-
 
 PLAIN = Form(0, ())
 """Of what is left to multiply-adds."""
@@ -51,50 +38,6 @@ SIX = Form(3, ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)))
 FORMS: dict[Precision, Form] = {"medium": ONE, "high": THREE, "highest": SIX}
 INTEGERS = {int8: Form(1, ((0, 0),), "tdpbssd"), uint8: Form(1, ((0, 0),), "tdpbuud")}
 """All numbers have a sign, or none has."""
-
-
-class Bring(NamedTuple):
-    """A part of an operand to a tile: 4 and 5 are for rows, 6 and 7 for columns."""
-
-    tile: int
-    part: int
-
-
-class Multiply(NamedTuple):
-    """Row r of tiles by column c."""
-
-    row: int
-    column: int
-
-
-def schedule(form: Form, tall: int, wide: int) -> list[Bring | Multiply]:
-    """One step along k. What a tile has next comes as soon as what it had is done with: the unit need not wait for it.
-
-    >>> for instruction in schedule(ONE, 2, 2): print(*instruction, end="; ")
-    4 0; 6 0; 0 0; 7 0; 0 1; 5 0; 1 0; 1 1;
-    """
-    work: list[tuple[int, int, int, int]] = []
-    for (one, two), after in zip(form.products, (*form.products[1:], form.products[-1]), strict=True):
-        places = [(r, c) for r in range(tall) for c in range(wide)]
-        if after[0] == one and after[1] != two:  # columns are the next to change: be done with the first one early
-            places.sort(key=lambda place: place[1])
-        work += [(one, two, r, c) for r, c in places]
-    made: list[Bring | Multiply] = []
-    has: dict[int, int] = {}
-    for n, (one, two, r, c) in enumerate(work):
-        for tile, part in ((4 + r, one), (6 + c, two)):
-            if has.get(tile) != part:
-                made.append(Bring(tile, part))
-                has[tile] = part
-        made.append(Multiply(r, c))
-        for tile in (4 + r, 6 + c):
-            following = next(
-                (w[tile > 5] for w in work[n + 1 : n + 1 + 2 * tall * wide] if tile in (4 + w[2], 6 + w[3])), has[tile]
-            )
-            if following != has[tile]:
-                made.append(Bring(tile, following))
-                has[tile] = following
-    return made
 
 
 def form_of(target: Target, types: Types, product: ir.Dot, goes_on: bool = False) -> Form | None:
@@ -134,7 +77,7 @@ def dot(
 
     def by_unit() -> None:
         with _configured(nests):
-            _multiply(nests, out, (left.tiles, right.tiles), form, constant(not accumulates, I1))
+            _multiply(nests, out, (left.tiles, right.tiles), form, Sums(constant(not accumulates, I1)))
 
     if not form.looks:
         return by_unit()
@@ -178,17 +121,19 @@ class Turn(NamedTuple):
         return ir.Literal(self.first) if self.loop is None else ir.Name(self.loop.index) // self.step + self.first
 
 
-def whole(nests: Nests, out: Memory, turns: Sequence[Turn], otherwise: Callable[[], None]) -> None:
-    """out = the sum of the products of all turns, whose operands were packed beforehand.
+def whole(
+    nests: Nests, out: Memory, turns: Sequence[Turn], finish: Finish | None, otherwise: Callable[[], None]
+) -> None:
+    """out = the sum of the products of all turns, whose operands were packed beforehand, or what `finish` makes of it.
 
     Whether numbers are odd is asked once for all of them.
     """
     b = nests.b
     if not turns[0].form.looks:
-        return _by_unit(nests, out, turns)
+        return _by_unit(nests, out, turns, finish)
     chosen = _all_fit(nests, turns)
     b.open_branch("unit")
-    _by_unit(nests, out, turns)
+    _by_unit(nests, out, turns, finish)
     then = b.close_branch()
     b.open_branch("odd")
     otherwise()
@@ -211,19 +156,31 @@ def _all_fit(nests: Nests, turns: Sequence[Turn]) -> Value:
     return fit(b, *spans)
 
 
-def _by_unit(nests: Nests, out: Memory, turns: Sequence[Turn]) -> None:
+def may_be_finished(target: Target, shape: tuple[int, ...]) -> bool:
+    """Whether the unit's blocks of a result may be finished one by one: none reaches beyond it."""
+    return target.matrix_unit and shape[0] % (2 * ROWS) == 0 == shape[1] % (2 * WORDS)
+
+
+def _by_unit(nests: Nests, out: Memory, turns: Sequence[Turn], finish: Finish | None) -> None:
     """The sum of all turns, made in the unit."""
     b = nests.b
     with _configured(nests):
         for turn in turns:
             loop = _open(nests, turn)
             left, right = (p.to for p in _packers(nests, turn))
-            begins = b.compare("eq", loop.index, constant(0, I64)) if turn.first == 0 else constant(False, I1)
-            single = len(turns) == 1 == turn.times
-            first = constant(True, I1) if single else begins
-            _multiply(nests, out, (left, right), turn.form, first, single)
+            sums = Sums(_is_number(b, turn, loop, 0, turn.first == 0), asks=True)
+            if turn is turns[-1] and finish is not None:
+                sums = sums._replace(ends=_is_number(b, turn, loop, turn.times - 1, True), finish=finish)
+            _multiply(nests, out, (left, right), turn.form, sums)
             b.close_loop(loop)
     nests.e.begin()
+
+
+def _is_number(b: Builder, turn: Turn, loop: Loop, number: int, possible: bool) -> Value:
+    """Whether this is the turn of a product with some number."""
+    if not possible or turn.times == 1:
+        return constant(possible, I1)
+    return b.compare("eq", loop.index, constant(number, I64))
 
 
 def _open(nests: Nests, turn: Turn, carried: Sequence[tuple[str, Value]] = ()) -> Loop:
@@ -248,13 +205,11 @@ def _bits(nests: Nests, turn: Turn) -> Type:
     return bits_of(nests.e.types.of(turn.product.x).dtype)
 
 
-def _multiply(
-    nests: Nests, out: Memory, tiles: tuple[Tiles, Tiles], form: Form, begins: Value, single: bool = False
-) -> None:
+def _multiply(nests: Nests, out: Memory, tiles: tuple[Tiles, Tiles], form: Form, sums: Sums) -> None:
     if nests.target.matrix_unit:
-        _Products(nests, out, tiles, form, begins, single).write()
+        Blocks(nests, out, tiles, form, sums).write()
     else:
-        pairs.Products(nests, out, tiles, begins).write()
+        pairs.Products(nests, out, tiles, sums.begins).write()
 
 
 @contextmanager
@@ -267,112 +222,6 @@ def _configured(nests: Nests) -> Iterator[None]:
     unit(b, "ldtilecfg", f"ptr {CONFIGURATION}")
     yield
     unit(b, "tilerelease")
-
-
-def unit(b: Builder, name: str, arguments: str = "") -> None:
-    """An instruction of the unit."""
-    types = ", ".join(argument.split()[0] for argument in arguments.split(", ") if argument)
-    b.declarations.setdefault(f"llvm.x86.{name}", f"declare void @llvm.x86.{name}({types})")
-    b.effect(f"call void @llvm.x86.{name}({arguments})")
-
-
-class _Products:
-    """The blocks of a result: two tiles by two, or what there is.
-
-    `begins`: whether sums are the first ones. If they are the only ones (`single`), they go straight to the result.
-    """
-
-    def __init__(
-        self, nests: Nests, out: Memory, tiles: tuple[Tiles, Tiles], form: Form, begins: Value, single: bool = False
-    ) -> None:
-        self.nests, self.e, self.b, self.out = nests, nests.e, nests.b, out
-        (self.left, self.right), self.form, self.begins = tiles, form, begins
-        self.m, self.n = out.shape
-        self.blocks, self.tall = -(-self.m // ROWS), min(2, -(-self.m // ROWS))
-        self.sums = None if single else self.b.allocate(4 * ROWS * WORDS * 4, "sums")
-
-    def write(self) -> None:
-        blocks = -(-self.n // WORDS)
-        if blocks > 1:
-            self._columns(0, blocks // 2 * 2, 2)
-        if blocks % 2:
-            self._columns(blocks - 1, blocks, 1)
-
-    def _columns(self, start: int, end: int, wide: int) -> None:
-        """The blocks of some columns, rows of blocks inside: the tiles of a column stay in the first cache.
-
-        Those of the rows pass by, and the processor is told so where they have one part: 1.08 to 1.15 times as fast.
-        """
-        outer = self.nests.loop("n", start, end, wide)
-        inner = self.nests.loop("m", 0, self.blocks, self.tall)
-        self._block(inner.index, outer.index, wide)
-        self.b.close_loop(inner)
-        self.b.close_loop(outer)
-
-    def _block(self, row: Value, column: Value, wide: int) -> None:
-        b, e, tall = self.b, self.e, self.tall
-        e.begin()
-        rows = [b.op("add", row, constant(r, I64)) for r in range(tall)]
-        if self.blocks % tall:
-            rows = [b.intrinsic("smin", r, constant(self.blocks - 1, I64)) for r in rows]
-        columns = [b.op("add", column, constant(c, I64)) for c in range(wide)]
-        if self.begins.text != "true":
-            self._fetch(row, column, wide)
-        for number in range(tall * wide):
-            unit(b, "tilezero", f"i8 {number}")
-        loop = self.nests.loop("k", 0, self.left.steps, 1)
-        for instruction in schedule(self.form, tall, wide):
-            match instruction:
-                case Bring(tile, part):
-                    side, block = (self.left, rows[tile - 4]) if tile < 6 else (self.right, columns[tile - 6])
-                    at = side.at(e, block, loop.index, part, constant(0, I64))
-                    passing = tile < 6 and self.form.parts == 1
-                    unit(b, "tileloaddt164" if passing else "tileloadd64", f"i8 {tile}, ptr {at}, i64 64")
-                case Multiply(r, c):
-                    unit(b, self.form.instruction, f"i8 {r * wide + c}, i8 {4 + r}, i8 {6 + c}")
-        b.close_loop(loop)
-        pitch = wide * WORDS * 4 if self.sums is not None else self._pitch()
-        for number in range(tall * wide):
-            r, c = divmod(number, wide)
-            if self.sums is None:
-                at = self._place(rows[r], columns[c])
-            else:
-                at = b.offset(self.sums, self.out.element, constant((r * ROWS * wide + c) * WORDS, I64))
-            unit(b, "tilestored64", f"i8 {number}, ptr {at}, i64 {pitch}")
-        e.begin()
-        if self.sums is not None:
-            self._add(self.sums, row, column, wide)
-
-    def _fetch(self, row: Value, column: Value, wide: int) -> None:
-        """Has what a block is added to brought to the first cache, while the block is computed."""
-        b, first = self.b, self._place(row, column)
-        b.declarations.setdefault("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        for line in range(self.tall * ROWS):
-            for c in range(wide):
-                at = b.offset(first, "i8", constant(line * self._pitch() + c * TILE // ROWS, I64))
-                b.effect(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
-
-    def _place(self, row: Value, column: Value) -> Value:
-        """Where a tile of the result is."""
-        return self.e.place(self.out, [self.b.op("mul", x, constant(ROWS, I64)) for x in (row, column)])
-
-    def _pitch(self) -> int:
-        return 4 * (self.out.room or self.out.shape)[1]
-
-    def _add(self, sums: Value, row: Value, column: Value, wide: int) -> None:
-        """Adds the sums of a block to the result, or puts them there. There is room for a whole block."""
-        b, e = self.b, self.e
-        first, element = self._place(row, column), self.out.element
-        type, add = Type(element, WORDS), "fadd" if self.out.dtype.is_float else "add"
-        for n in range(self.tall * ROWS * wide):
-            line, c = divmod(n, wide)
-            at = b.offset(first, element, constant(line * self._pitch() // 4 + c * WORDS, I64))
-            value = e.once(b.offset(sums, element, constant(n * WORDS, I64)), type, 4)
-            if self.begins.text != "true":
-                more = b.op(add, e.once(at, type, 4), value)
-                value = more if self.begins.is_constant else b.select(self.begins, value, more)
-            b.effect(f"store {type} {value}, ptr {at}, align 4")
-        e.begin()
 
 
 def _configuration() -> str:

@@ -29,7 +29,7 @@ from .elements import Elements, Memory
 from .nests import Nests
 from .packing import below, lay
 from .parts import Part, in_parts, turns
-from .runs import DEAR, do_run
+from .runs import DEAR, Run, at_position, begin, do_run, everywhere, run_at
 from .squares import store_by_squares
 from .sums import added_in_place
 
@@ -224,13 +224,32 @@ class Lowering:
         t = self.e.types.variables[name]
         memory = self.memory(name, t.dtype, t.shape, False)
 
+        run, rest = self._run_of_blocks(turns[-1], t.shape, body[last + 1 :])
+        finish = None if run is None else lambda at, lanes, x: at_position(self, run, at, lanes, (name, x))
+
         def otherwise() -> None:
             self.nests.plain = True
             self.nests.keep(memory, ir.Full(t.shape, ir.Literal(0.0), t.dtype))
             self._block([s for s in region if any(makes(s, turn) for turn in turns)])
+            if run is not None:
+                everywhere(self, run)
 
-        amx.whole(self.nests, memory, turns, otherwise)
-        return body[last + 1 :]
+        amx.whole(self.nests, memory, turns, finish, otherwise)
+        return rest
+
+    def _run_of_blocks(
+        self, turn: Turn, shape: tuple[int, ...], body: Sequence[ir.Statement]
+    ) -> tuple[Run | None, Sequence[ir.Statement]]:
+        """What is done with each block of a sum as soon as it is there, and what is left of the statements."""
+        every = statements(self.kernel.body if turn.loop is None else turn.loop.body)
+        product = next(s for s in every if isinstance(s, ir.Assign) and s.value is turn.product)
+        if not amx.may_be_finished(self.nests.target, shape):
+            return None, body
+        run = run_at(self, body, product)
+        if isinstance(run, int):
+            return None, body
+        begin(self, run, body, product)
+        return run, body[run.length :]
 
     def _together(self, body: Sequence[ir.Statement]) -> list[list[ir.Statement]]:
         """The statements, with neighbouring stores together that do not touch what another one of them stores."""

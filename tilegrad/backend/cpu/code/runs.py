@@ -114,7 +114,21 @@ def do_run(of: Lowering, body: Sequence[ir.Statement]) -> int:
     run = run_at(of, body[first:], product)
     if isinstance(run, int):
         return 0 if product is not None else -run
-    for s in body[first : first + run.length]:
+    begin(of, run, body[first:], product)
+    if product is None:
+        everywhere(of, run)
+    else:
+        name = product.name
+        finish = Finish(lambda at, lanes, x: at_position(of, run, at, lanes, (name, x)), _is_dear(of, run), run.loads)
+        assert isinstance(product.value, ir.Dot)
+        finished(of.nests, product.value, finish)
+    of.fresh()
+    return first + run.length
+
+
+def begin(of: Lowering, run: Run, body: Sequence[ir.Statement], product: ir.Assign | None) -> None:
+    """What has to be there before a run."""
+    for s in body[: run.length]:
         if isinstance(s, ir.Assign) and s not in run.members:
             of.assign(s.name, s.value)
     of.fresh()
@@ -123,15 +137,11 @@ def do_run(of: Lowering, body: Sequence[ir.Statement]) -> int:
     for name in sorted(run.kept):  # in one order in every process
         t = of.e.types.variables[name]
         of.memory(name, t.dtype, t.shape, False)
-    if product is None:
-        of.nests.over(run.shape, lambda at, lanes: _at(of, run, at, lanes), _widest(of, run))
-    else:
-        name = product.name
-        finish = Finish(lambda at, lanes, x: _at(of, run, at, lanes, (name, x)), _is_dear(of, run), run.loads)
-        assert isinstance(product.value, ir.Dot)
-        finished(of.nests, product.value, finish)
-    of.fresh()
-    return first + run.length
+
+
+def everywhere(of: Lowering, run: Run) -> None:
+    """The run, at all positions."""
+    of.nests.over(run.shape, lambda at, lanes: at_position(of, run, at, lanes), _widest(of, run))
 
 
 def _may_be_finished(of: Lowering, s: ir.Assign) -> bool:
@@ -144,7 +154,7 @@ def _may_be_finished(of: Lowering, s: ir.Assign) -> bool:
     return of.nests.plain or amx.form_of(of.target, of.e.types, x) is None
 
 
-def _at(of: Lowering, run: Run, at: At, lanes: int, product: tuple[str, Value] | None = None) -> None:
+def at_position(of: Lowering, run: Run, at: At, lanes: int, product: tuple[str, Value] | None = None) -> None:
     """All members of a run at a position. Nothing is written before everything has been read."""
     e, last = of.e, list[Callable[[], None]]()
     if product is not None:
