@@ -1,7 +1,8 @@
 """Runs workloads against all peers and writes bench/results/cpu-DATE.json and docs/performance.md.
 
-On a machine with AVX-512 the file is cpu-avx512-DATE.json, with a matrix unit besides cpu-amx-DATE.json, and the page has
-a part of its own for each. Each size is written when it has been measured; what was not measured anew goes on into the file of the day, with its own date.
+On a machine with AVX-512 the file is cpu-avx512-DATE.json, with a matrix unit besides cpu-amx-DATE.json, and the page
+has a part of its own for each. Each size is written when it has been measured; what was not measured anew goes on into
+the file of the day, with its own date.
 
 python -m bench.all                         all of them
 python -m bench.all mlp softmax:64x50257    these; what is known of others stays
