@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
+from tilegrad.schedule import blocks
 
 
 @pytest.mark.parametrize("m, k, n", [(1, 1, 1), (257, 3, 65), (300, 513, 70), (259, 1021, 131), (5, 700, 1000)])
@@ -44,3 +45,20 @@ def test_what_is_updated_in_place_is_updated_once() -> None:
         wanted = 0.5**turn + (x @ y) * sum(0.5**n for n in range(turn))
         np.testing.assert_allclose(weight.numpy(), wanted, rtol=1e-4, atol=1e-4)
     assert "tl.minimum" in str(tg.explain(step, tg.tensor(x), tg.tensor(y))["kernels"])
+
+
+def test_weights_that_wait_for_memory_go_by_long_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "MUCH", 0)
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal(shape).astype(np.float32) for shape in ((70, 9), (9, 5003)))
+    weight = tg.ones(70, 5003)
+
+    @tg.jit
+    def step(x: tg.Tensor, y: tg.Tensor) -> None:
+        weight.mul_(0.5).add_(x @ y)
+
+    for turn in range(1, 4):
+        step(tg.tensor(x), tg.tensor(y))
+        wanted = 0.5**turn + (x @ y) * sum(0.5**n for n in range(turn))
+        np.testing.assert_allclose(weight.numpy(), wanted, rtol=1e-4, atol=1e-4)
+    assert "cdiv(70, 32)" in str(tg.explain(step, tg.tensor(x), tg.tensor(y))["kernels"])

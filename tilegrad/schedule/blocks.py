@@ -123,6 +123,8 @@ def blocks(extents: Extents, grain: Grain) -> Choice:
     m=256 n=256 k=256; m=128 n=208 k=256
     >>> print(blocks(Extents(4096, 4096, 4096, 1, 16), many_small(132)))
     m=128 n=256 k=64
+    >>> print(blocks(Extents(4096, 6400, 16, beside=8), Grain()))
+    m=32 n=3200 k=16
     """
     m, n, k, others, *_ = extents
     limits = _room(extents, grain)
