@@ -71,3 +71,16 @@ def test_what_is_updated_in_place_is_so_once() -> None:
     for n in range(3):
         np.testing.assert_allclose(y.numpy(), before + n * x.T, rtol=1e-5, atol=1e-5)
         step(tg.tensor(x))
+
+
+def test_what_is_shared_many_times_is_looked_at_once() -> None:
+    """Forty sums, each of the one before it and itself: as a tree they would be 2**40 expressions."""
+
+    def fn(x: tg.Tensor) -> tg.Tensor:
+        y = x.T + 0.0
+        for _ in range(40):
+            y = y * 0.5 + y * 0.25
+        return y
+
+    x = numbers(48, 80)
+    np.testing.assert_allclose(tg.jit(fn)(tg.tensor(x)).numpy(), x.T * 0.75**40, rtol=1e-4)

@@ -249,15 +249,15 @@ def across(e: Elements, x: ir.Tile, lanes: int = 0) -> ir.Tile | None:
 
 
 def below(e: Elements, x: ir.Tile) -> list[ir.Tile]:
-    """The expressions below one, through names that stand for expressions; not those inside addresses."""
-    found: list[ir.Tile] = []
+    """The expressions below one, each once, through names that stand for expressions; not those inside addresses."""
+    found: dict[int, ir.Tile] = {}
     stack = [x]
     while stack:
         x = defined(e, stack.pop())
-        found.append(x)
-        if not isinstance(x, ir.Load):
-            stack.extend(ir.parts(x))
-    return found
+        if id(x) not in found:
+            found[id(x)] = x
+            stack += () if isinstance(x, ir.Load) else ir.parts(x)
+    return list(found.values())
 
 
 def exchanged(e: Elements, x: ir.Tile) -> ir.Tile | None:
