@@ -28,12 +28,25 @@ REASONS: dict[str, str] = {
 """For a workload (and size) whose goal is missed: why, found by profiling. `softmax`, or `softmax 64x64`."""
 SHARED = "other work ran on the neighbouring cores of this machine, and times of one contender differ by half"
 REASONS_ELSEWHERE: dict[str, dict[str, str]] = {
-    "cpu-avx512": {},
+    "cpu-avx512": {
+        "matmul": "from the first cache the products run at 98 % of a core's peak, with panels from the second at 95, "
+        "with the result kept and copied at 92, with packing at 86",
+        "matmul_bf16": "products run at 85 to 90 % of what the two cores make from registers, as PyTorch's do",
+        "convolution_bf16": "82 % of a weight gradient are products near the peak, the rest is packing windows and "
+        "what arrives; PyTorch's run at 90 % of the peak",
+        "alexnet_bf16": "convolutions take 80 % of it, at 0.7 to 0.85 of the peak; updates of 43 million weights "
+        "wait for memory",
+        "alexnet_inference_bf16": "convolutions run at 0.75 to 0.85 of the peak, PyTorch's at 0.9",
+    },
     "cpu-amx": {
         "matmul": f"six products in the matrix unit; {SHARED}",
         "matmul_high": f"three products in the matrix unit; {SHARED}",
-        "matmul_bf16": "from the second cache the unit multiplies at 57 to 62 % of its rate, from the third at 40 %; "
-        f"packing waits for memory; {SHARED}",
+        "convolution_high": "the goal is for the geometric mean of all rows, which is 2.9 here; the 5 x 5 windows of "
+        "the second layer are the slowest of them, as tiles save less there",
+        "convolution_bf16": "the goal is for the geometric mean of all rows, which is 1.8 here; the second layer's "
+        "weight gradient packs windows for each of its tiles anew",
+        "matmul_bf16": "of numbers that are not zero a core multiplies 1.93 TFLOP/s, and the launch that multiplies "
+        f"reaches 1.7 to 1.8; the rest is packing, and starting launches; {SHARED}",
     },
 }
 """The same on machines with wider vectors, where the reason is another."""

@@ -12,7 +12,7 @@ import tilegrad.language as tl
 from tests.backend.matrix_unit import assembly
 from tests.checklist import checklist
 from tilegrad.backend.cpu.build import kernel_ir
-from tilegrad.backend.cpu.code.dot import ALIASED, LINE, block_of, room_for
+from tilegrad.backend.cpu.code.blocks import ALIASED, LINE, block_of, room_for
 from tilegrad.backend.cpu.code.lower import lower
 from tilegrad.backend.cpu.code.ranges import _scale
 from tilegrad.backend.cpu.target import Target

@@ -53,7 +53,7 @@ from ...ir.tile_checker import check
 from ...ir.tile_types import Types
 from .code.amx import PLAIN, Turn, form_of
 from .code.amx_packing import area_bytes
-from .code.dot import block_of
+from .code.blocks import block_of
 from .code.packing import panel_bytes
 from .pool import ALIGNMENT
 from .target import Target

@@ -45,13 +45,13 @@ def target() -> Target:
 @cache
 def _processor() -> Target:
     from . import objects
+    from .limits import multiplies_pairs
 
     host = objects.host()
     enabled = {f[1:] for f in host.features.split(",") if f.startswith("+")}
     if platform.machine().lower() in ("x86_64", "amd64"):
         if {"avx512f", "avx512bw", "avx512vl", "avx512dq"} <= enabled:
-            # where there is AMX as well, that is half as fast as float32 multiply-adds
-            return Target("x86", 64, 32, *_caches(), pairs="avx512bf16" in enabled and "amx-bf16" not in enabled)
+            return Target("x86", 64, 32, *_caches(), pairs=multiplies_pairs())
         if {"avx2", "fma"} <= enabled:
             return Target("x86", 32, 16, *_caches())
         return Target("x86", 16, 16, *_caches())

@@ -23,7 +23,8 @@ from ..target import Target
 from . import amx
 from .amx import Turn
 from .amx_packing import Packer
-from .dot import dot, room_for
+from .blocks import room_for
+from .dot import dot
 from .effects import atomic, show
 from .elements import Elements, Memory
 from .nests import Nests
