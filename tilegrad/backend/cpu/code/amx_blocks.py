@@ -48,7 +48,7 @@ class Multiply(NamedTuple):
 def schedule(form: Form, tall: int, wide: int) -> list[Bring | Multiply]:
     """One step along k. What a tile has next comes as soon as what it had is done with: the unit need not wait for it.
 
-    >>> for instruction in schedule(ONE, 2, 2): print(*instruction, end="; ")
+    >>> for instruction in schedule(Form(1, ((0, 0),)), 2, 2): print(*instruction, end="; ")
     4 0; 6 0; 0 0; 7 0; 0 1; 5 0; 1 0; 1 1;
     """
     work: list[tuple[int, int, int, int]] = []
