@@ -31,10 +31,19 @@ def test_operands_that_lie_across(m: int, k: int, n: int, dtype: type) -> None:
     np.testing.assert_allclose(found[3].numpy(), 2 * x.astype(np.float64) @ (y + 1), rtol=1e-4, atol=1e-3)
 
 
-def test_what_is_updated_in_place_is_updated_once() -> None:
+@pytest.mark.parametrize(
+    "m, k, n, much, said",
+    [(301, 40, 131, blocks.MUCH, "tl.minimum"), (70, 9, 5003, 0, "cdiv(70, 32)")],
+    ids=["overlapping", "long rows"],
+)
+def test_what_is_updated_in_place_is_updated_once(
+    m: int, k: int, n: int, much: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where tiles overlap, and where they are long rows, because weights that are updated wait for memory."""
+    monkeypatch.setattr(blocks, "MUCH", much)
     rng = np.random.default_rng(0)
-    x, y = (rng.standard_normal(shape).astype(np.float32) for shape in ((301, 40), (40, 131)))
-    weight = tg.ones(301, 131)
+    x, y = (rng.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n)))
+    weight = tg.ones(m, n)
 
     @tg.jit
     def step(x: tg.Tensor, y: tg.Tensor) -> None:
@@ -44,21 +53,4 @@ def test_what_is_updated_in_place_is_updated_once() -> None:
         step(tg.tensor(x), tg.tensor(y))
         wanted = 0.5**turn + (x @ y) * sum(0.5**n for n in range(turn))
         np.testing.assert_allclose(weight.numpy(), wanted, rtol=1e-4, atol=1e-4)
-    assert "tl.minimum" in str(tg.explain(step, tg.tensor(x), tg.tensor(y))["kernels"])
-
-
-def test_weights_that_wait_for_memory_go_by_long_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "MUCH", 0)
-    rng = np.random.default_rng(0)
-    x, y = (rng.standard_normal(shape).astype(np.float32) for shape in ((70, 9), (9, 5003)))
-    weight = tg.ones(70, 5003)
-
-    @tg.jit
-    def step(x: tg.Tensor, y: tg.Tensor) -> None:
-        weight.mul_(0.5).add_(x @ y)
-
-    for turn in range(1, 4):
-        step(tg.tensor(x), tg.tensor(y))
-        wanted = 0.5**turn + (x @ y) * sum(0.5**n for n in range(turn))
-        np.testing.assert_allclose(weight.numpy(), wanted, rtol=1e-4, atol=1e-4)
-    assert "cdiv(70, 32)" in str(tg.explain(step, tg.tensor(x), tg.tensor(y))["kernels"])
+    assert said in str(tg.explain(step, tg.tensor(x), tg.tensor(y))["kernels"])

@@ -206,6 +206,7 @@ def _bits(nests: Nests, turn: Turn) -> Type:
 
 
 def _multiply(nests: Nests, out: Memory, tiles: tuple[Tiles, Tiles], form: Form, sums: Sums) -> None:
+    """In the matrix unit, or where there are only vectors of pairs (`pairs.py`), by these."""
     if nests.target.matrix_unit:
         Blocks(nests, out, tiles, form, sums).write()
     else:

@@ -1,7 +1,7 @@
 """Products of tiles of bfloat16 numbers by vectors of pairs: `vdpbf16ps` adds two products to each sum.
 
 Operands are packed as for a matrix unit (`amx_packing.py`), since a line of such a tile is a vector of pairs. A block
-of the result is held in registers while k runs: some rows by two vectors.
+of the result is held in registers while k runs: some rows by one to three vectors.
 """
 
 from __future__ import annotations
