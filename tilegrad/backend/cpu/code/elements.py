@@ -17,7 +17,7 @@ from ....ir.dtype import DType, bool_, float32, int32, int64
 from ....ir.tile_types import TileType, Types, literal_dtype
 from .. import vectors
 from ..emit import I32, I64, Builder, Type, Value, constant, dtype_constant, element_type, lane_constants
-from .gathering import gather
+from .gathering import gather, is_read_by_halves, read_apart, read_halves
 from .ranges import Ranges, divided
 from .steps import step
 
@@ -252,7 +252,7 @@ class Elements:
                 if span is not None and span[0] >= 0 and self.types.of(y).dtype is t.dtype:
                     return divided(b, fn, self.part(y, at, t.shape, lanes, t.dtype), divisor, span[1])
             case ir.Apply("add") if lanes and len(t.shape) == 2 and t.dtype is int32:
-                common, apart = self._parted(x, at, lanes)
+                common, apart = self.parted(x, at, lanes)
                 if apart is not None and apart.type.element == "i32":
                     return b.op("add", b.splat(b.convert("trunc", common, "i32"), lanes), apart)
             case ir.Apply("add", (ir.Apply("erf", (ir.Apply("mul", (y, ir.Literal(factor))),)), ir.Literal(1))):
@@ -340,6 +340,8 @@ class Elements:
     def _load(self, x: ir.Load, at: At, lanes: int, t: TileType) -> Value:
         b = self.b
         step = self.lane_step(x.pointer, lanes) if lanes else 0
+        if step is None and is_read_by_halves(self, x, lanes):
+            return read_halves(self, x, at, lanes, t.dtype)
         mask = None if x.mask is None else self.part(x.mask, at, t.shape, lanes, bool_)
         other = None if x.other is None else self.part(x.other, at, t.shape, lanes, t.dtype)
         if step == 0 and (mask is None or not mask.type.lanes):
@@ -352,57 +354,26 @@ class Elements:
         default = b.splat(dtype_constant(0, t.dtype) if other is None else other, lanes)
         default = vectors.to_memory(b, default, t.dtype)
         if step == 1:
-            raw = self._load_along(self.of(x.pointer, at, 0, t.dtype), type, existing, default, t.dtype.bytes)
+            raw = self.load_along(self.of(x.pointer, at, 0, t.dtype), type, existing, default, t.dtype.bytes)
         else:
             existing = constant(True, Type("i1", lanes)) if existing is None else existing
-            raw = self._load_apart(x.pointer, at, t, type, existing, default)
+            raw = read_apart(self, x.pointer, at, t, type, existing, default)
         return vectors.from_memory(b, raw, t.dtype)
 
-    def _load_apart(self, pointer: ir.Tile, at: At, t: TileType, type: Type, mask: Value, default: Value) -> Value:
-        """Lanes whose addresses do not grow evenly: gathered from one address, as far on as each lane is.
-
-        If they are neighbours but where one row ends, what is before the end and what is behind it are loaded.
-        """
-        b, lanes, bytes = self.b, type.lanes, t.dtype.bytes
-        match pointer:
-            case ir.Apply("add", (ir.Name() as base, offset)) if not self.shape(base) and self.shape(offset) == t.shape:
-                common, apart = self._parted(offset, at, lanes)
-                if apart is None:
-                    apart = constant(0, Type("i32", lanes))
-                start = b.offset(self.of(base, [], 0, t.dtype), type.element, common)
-            case _:
-                address = b.splat(self.of(pointer, at, lanes, t.dtype), lanes)
-                return gather(self, address, type, mask, default, bytes)
-        broken = self.step(pointer, local=True) == 1 and self.ranges.breaks(offset, lanes, self.step)
-        if not broken or bytes < self.least_masked:
-            return gather(self, b.offset(start, type.element, apart), type, mask, default, bytes)
-        first, last = b.extract(apart, 0), b.extract(apart, lanes - 1)
-        before = b.op("sub", apart, b.splat(first, lanes))
-        before = b.compare("eq", before, lane_constants(range(lanes), apart.type.element))
-        bits = f"i{8 * bytes}"  # bits of lanes that pass a loop's border would be packed and unpacked
-        before = b.convert("sext", before, bits)
-        behind = b.op("xor", before, constant(-1, before.type))
-        mask = b.convert("sext", mask, bits)
-        before, behind = (b.compare("slt", b.op("and", mask, x), constant(0, x.type)) for x in (before, behind))
-        places = [b.offset(start, type.element, b.convert("sext", place, "i64")) for place in (first, last)]
-        places[1] = b.offset(places[1], type.element, constant(1 - lanes, I64))
-        found = self._load_along(places[0], type, before, default, bytes)
-        return self._load_along(places[1], type, behind, found, bytes)
-
-    def _parted(self, x: ir.Tile, at: At, lanes: int) -> tuple[Value, Value | None]:
+    def parted(self, x: ir.Tile, at: At, lanes: int) -> tuple[Value, Value | None]:
         """An offset in two parts: what all lanes have in common, and what they have not."""
         own = self.shape(x)
         if self.step(x) == 0:
             return self._offset(x, at, own), None
         match x:
             case ir.Name(name) if name in self.lazy:
-                return self._parted(self.lazy[name], at, lanes)
+                return self.parted(self.lazy[name], at, lanes)
             case ir.Expand(y, axes):
-                return self._parted(y, [i for n, i in enumerate(at) if n not in axes], lanes)
+                return self.parted(y, [i for n, i in enumerate(at) if n not in axes], lanes)
             case ir.BroadcastTo(y, _):
-                return self._parted(y, _aligned(at, self.shape(y), own), lanes)
+                return self.parted(y, _aligned(at, self.shape(y), own), lanes)
             case ir.Apply("add", (y, z)):
-                (common, one), (more, two) = [self._parted(p, _aligned(at, self.shape(p), own), lanes) for p in (y, z)]
+                (common, one), (more, two) = [self.parted(p, _aligned(at, self.shape(p), own), lanes) for p in (y, z)]
                 common = self.b.op("add", common, more)
                 if one is None or two is None:
                     return common, two if one is None else one
@@ -430,7 +401,7 @@ class Elements:
         skip = b.close_branch()
         return b.close_branches(mask, then, skip, [(value, dtype_constant(0, dtype) if other is None else other)])[0]
 
-    def _load_along(self, address: Value, type: Type, mask: Value | None, default: Value, bytes: int) -> Value:
+    def load_along(self, address: Value, type: Type, mask: Value | None, default: Value, bytes: int) -> Value:
         b = self.b
         if mask is None:
             return self.once(address, type, bytes)

@@ -1,13 +1,79 @@
-"""Vectors of elements that lie apart."""
+"""Vectors of elements that do not all lie together: `x + i // 10 * 14 + i % 10`.
+
+If they are neighbours but where one row of them ends, what is before the end and what is behind it are loaded. If rows
+are shorter than a vector, but not than its half or quarter, these are read for themselves. Others are gathered.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..emit import Type, Value, constant
+from ....ir import tile as ir
+from ....ir.dtype import DType
+from ....ir.tile_types import TileType
+from ..emit import I64, Type, Value, constant, lane_constants
 
 if TYPE_CHECKING:
-    from .elements import Elements
+    from .elements import At, Elements
+
+SHORTEST = 4
+"""Lanes of the shortest part of a vector that is read for itself."""
+
+
+def is_read_by_halves(e: Elements, x: ir.Load, lanes: int) -> bool:
+    """Whether the halves of a vector are easier to read than the whole, or theirs are."""
+    half = lanes // 2
+    if half < SHORTEST or e.types.of(x).dtype.bytes < e.least_masked or _is_broken_once(e, x.pointer, lanes):
+        return False
+    return e.lane_step(x.pointer, half) == 1 or _is_broken_once(e, x.pointer, half) or is_read_by_halves(e, x, half)
+
+
+def read_halves(e: Elements, x: ir.Load, at: At, lanes: int, dtype: DType) -> Value:
+    b, active, half, found = e.b, e.active, lanes // 2, list[Value]()
+    for first in (0, half):
+        if active is not None and active <= first:
+            found.append(Value("poison", found[0].type))
+        else:
+            e.active = None if active is None or active >= first + half else active - first
+            found.append(e.of(x, [*at[:-1], b.op("add", at[-1], constant(first, I64))], half, dtype))
+    e.active = active
+    return b.shuffle(found[0], found[1], range(lanes))
+
+
+def _is_broken_once(e: Elements, pointer: ir.Tile, lanes: int) -> bool:
+    """Whether a vector is neighbours, but where one row of them ends and another begins."""
+    match pointer:
+        case ir.Apply("add", (ir.Name() as base, offset)) if not e.shape(base):
+            return e.step(pointer, local=True) == 1 and e.ranges.breaks(offset, lanes, e.step)
+    return False
+
+
+def read_apart(e: Elements, pointer: ir.Tile, at: At, t: TileType, type: Type, mask: Value, default: Value) -> Value:
+    """Lanes whose addresses do not grow evenly: gathered from one address, as far on as each lane is."""
+    b, lanes, bytes = e.b, type.lanes, t.dtype.bytes
+    match pointer:
+        case ir.Apply("add", (ir.Name() as base, offset)) if not e.shape(base) and e.shape(offset) == t.shape:
+            common, apart = e.parted(offset, at, lanes)
+            if apart is None:
+                apart = constant(0, Type("i32", lanes))
+            start = b.offset(e.of(base, [], 0, t.dtype), type.element, common)
+        case _:
+            address = b.splat(e.of(pointer, at, lanes, t.dtype), lanes)
+            return gather(e, address, type, mask, default, bytes)
+    if bytes < e.least_masked or not _is_broken_once(e, pointer, lanes):
+        return gather(e, b.offset(start, type.element, apart), type, mask, default, bytes)
+    first, last = b.extract(apart, 0), b.extract(apart, lanes - 1)
+    before = b.op("sub", apart, b.splat(first, lanes))
+    before = b.compare("eq", before, lane_constants(range(lanes), apart.type.element))
+    bits = f"i{8 * bytes}"  # bits of lanes that pass a loop's border would be packed and unpacked
+    before = b.convert("sext", before, bits)
+    behind = b.op("xor", before, constant(-1, before.type))
+    mask = b.convert("sext", mask, bits)
+    before, behind = (b.compare("slt", b.op("and", mask, x), constant(0, x.type)) for x in (before, behind))
+    places = [b.offset(start, type.element, b.convert("sext", place, "i64")) for place in (first, last)]
+    places[1] = b.offset(places[1], type.element, constant(1 - lanes, I64))
+    found = e.load_along(places[0], type, before, default, bytes)
+    return e.load_along(places[1], type, behind, found, bytes)
 
 
 def gather(e: Elements, address: Value, type: Type, mask: Value, default: Value, bytes: int) -> Value:
