@@ -44,7 +44,20 @@ SMALL = many_small(4)._replace(
     blocks=4,
     few_rows=2,
     products=Products(
-        32, 32, 16, 16, 16, rate=64.0, load=1 / 16, pack=0.0, start=100.0, area=512, fill=4, least_depth=8
+        32,
+        32,
+        16,
+        16,
+        16,
+        rate=64.0,
+        load=1 / 16,
+        pack=0.0,
+        start=100.0,
+        area=512,
+        fill=4,
+        least_depth=8,
+        least_work=1,
+        most_pieces=128,
     ),
 )
 """As many small cores, but so small that the examples of ops are large for it."""
@@ -183,6 +196,15 @@ def test_the_sums_of_a_convolutions_weight_gradient_in_pieces() -> None:
     graph = Graph((x, y), (ConvolveWeight(x, y, small),))
     assert any(v.op == "convolve_weight_pieces" for g in fuse(graph, SMALL).groups for v in g.stored)
     check(graph, [rng.standard_normal(v.shape) for v in (x, y)], SMALL)
+
+
+@pytest.mark.parametrize(("extents", "count"), [((25, 50176, 6), 4), ((150, 6400, 16), 2), ((512, 6400, 512), 1)])
+def test_long_sums_with_few_results_are_shared_between_few_cores(extents: tuple[int, int, int], count: int) -> None:
+    m, k, n = extents
+    x, y = (Input(TensorType(float32, shape), name) for name, shape in (("x", (m, k)), ("y", (k, n))))
+    first, *_ = fuse(Graph((x, y), (matmul(x, y),)), few_large(2, 1 << 20)).groups
+    (stored,) = first.stored
+    assert (stored.shape[0] if stored.op == "contract_pieces" else 1) == count
 
 
 def test_tiles_grow_with_the_cache() -> None:

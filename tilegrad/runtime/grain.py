@@ -33,13 +33,15 @@ class Products(NamedTuple):
     """By how many instances a worker is late at the end, about: where cores differ, many small ones are better."""
     area: int = 1 << 16
     """Elements of a result of 32 bits that an instance keeps at most."""
-    fill: int = 0
+    fill: int = 6
     """Tiles up to which long sums are cut, so that every core has some; 0: they are not."""
     stay: int = 0
     """Rows up to which tiles of more than `area` numbers follow each other on a worker without a pause."""
-    least_depth: int = 128
+    least_depth: int = 2048
     """How long the pieces of such a sum of 32-bit numbers are at least; narrower ones are summed faster."""
-    most_pieces: int = 128
+    least_work: int = 1 << 16
+    """How many products are added up for one at least."""
+    most_pieces: int = 8
     piece: int = 0
     """Bytes in whose multiples operands lie that are copied while products are computed, without a look at each
     element: convolutions are laid out for it; 0: operands are computed as they are packed."""
@@ -189,6 +191,9 @@ def many_small(workers: int, shared: int = 228 << 10) -> Grain:
         start=2000.0,
         area=1 << 14,
         fill=2 * workers,
+        least_depth=128,
+        least_work=1,
+        most_pieces=128,
         stay=128,
         piece=16,
     )

@@ -125,7 +125,7 @@ def _longest(position: Position, expr: Expr, grain: Grain) -> tuple[list[Reduce]
     limits = grain.products
     bits = max((e.dtype.bits for factor in factors for e in facts(factor).reads), default=32)
     least = limits.least_depth * max(1, 32 // bits) ** 2  # a GPU: 128 for float32, 512 for bfloat16
-    length = _count(columns) // least
+    length = _count(columns) // max(least, limits.least_work // _count(rows))
     if limits.piece and length >= limits.most_pieces and min(x, y) <= 128 and max(x, y) <= 256:
         tiles = both  # a piece of such a sum is long enough for all results: operands are read once
     wanted = min(limits.fill // max(1, tiles), length, limits.most_pieces)
