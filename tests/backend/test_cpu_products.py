@@ -176,31 +176,3 @@ def test_gradients_of_strided_convolutions_reach_only_what_windows_cover(taps: i
     reached[first, second] = True
     np.testing.assert_array_equal(~np.isfinite(gradient.numpy()).all(axis=1)[1], reached)
     assert np.isfinite(gradient.numpy()[0]).all()
-
-
-@pytest.mark.parametrize("padding", [0, 2])
-@pytest.mark.parametrize("side", [6, 8, 9, 11, 12, 14, 16, 17, 20, 23])
-def test_windows_in_rows_shorter_than_a_vector(side: int, padding: int) -> None:
-    """Rows of 2 to 23 positions, and of 5 taps for the gradient of the weights."""
-    x, weights = tg.randn(3, 2, side, side), tg.randn(7, 2, 5, 5, requires_grad=True)
-    found = tg.nn.functional.conv2d(x, weights, padding=padding)
-    upstream = tg.randn(*found.shape)
-    (found * upstream).sum().backward()
-    padded = np.pad(x.numpy().astype(np.float64), [(0, 0), (0, 0), (padding, padding), (padding, padding)])
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (5, 5), (2, 3))
-    wanted = np.einsum("bcyxij,fcij->bfyx", windows, weights.detach().numpy())
-    np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=1e-4, atol=1e-4)
-    assert weights.grad is not None
-    wanted = np.einsum("bcyxij,bfyx->fcij", windows, upstream.numpy())
-    np.testing.assert_allclose(weights.grad.numpy(), wanted, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("target", TARGETS[:2], ids=lambda target: str(target.vector_bytes))
-def test_rows_shorter_than_a_vector_are_not_gathered(target: Target) -> None:
-    x, weights = tg.randn(2, 6, 14, 14), tg.randn(16, 6, 5, 5)
-    explanation = tg.explain(lambda x, weights: tg.nn.functional.conv2d(x, weights), x, weights)
-    (launch,) = explanation.kernels.launches
-    assert isinstance(launch, Launch)
-    text = lower(launch.kernel, target)
-    assert "masked.load" in text
-    assert "masked.gather" not in text

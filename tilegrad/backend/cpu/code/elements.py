@@ -17,7 +17,7 @@ from ....ir.dtype import DType, bool_, float32, int32, int64
 from ....ir.tile_types import TileType, Types, literal_dtype
 from .. import vectors
 from ..emit import I32, I64, Builder, Type, Value, constant, dtype_constant, element_type, lane_constants
-from .gathering import gather, is_read_by_halves, read_apart, read_halves
+from .gathering import gather, is_read_by_halves, is_strided, read_apart, read_halves, read_strided
 from .ranges import Ranges, divided
 from .steps import step
 
@@ -351,6 +351,9 @@ class Elements:
             mask = b.splat(mask, lanes)
             existing = mask if existing is None else b.op("and", mask, existing)
         type = Type(vectors.memory_element(t.dtype), lanes)
+        if step is not None and mask is None and is_strided(step, t.dtype.bytes):
+            raw = read_strided(self, self.of(x.pointer, at, 0, t.dtype), type, step, t.dtype.bytes)
+            return vectors.from_memory(b, raw, t.dtype)
         default = b.splat(dtype_constant(0, t.dtype) if other is None else other, lanes)
         default = vectors.to_memory(b, default, t.dtype)
         if step == 1:

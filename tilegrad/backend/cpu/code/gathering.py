@@ -1,7 +1,8 @@
 """Vectors of elements that do not all lie together: `x + i // 10 * 14 + i % 10`.
 
 If they are neighbours but where one row of them ends, what is before the end and what is behind it are loaded. If rows
-are shorter than a vector, but not than its half or quarter, these are read for themselves. Others are gathered.
+are shorter than a vector, but not than its half or quarter, these are read for themselves. Every second to fourth
+number comes from all of them. Others are gathered.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 SHORTEST = 4
 """Lanes of the shortest part of a vector that is read for itself."""
+MOST_APART, WIDE = 4, 4
+"""How far apart numbers are at most that are taken from all between them, and how many bytes they have at least."""
 
 
 def is_read_by_halves(e: Elements, x: ir.Load, lanes: int) -> bool:
@@ -38,6 +41,28 @@ def read_halves(e: Elements, x: ir.Load, at: At, lanes: int, dtype: DType) -> Va
             found.append(e.of(x, [*at[:-1], b.op("add", at[-1], constant(first, I64))], half, dtype))
     e.active = active
     return b.shuffle(found[0], found[1], range(lanes))
+
+
+def is_strided(step: int, bytes: int) -> bool:
+    """Whether lanes that are so far apart are taken from all that lies between the first and the last."""
+    return step not in (0, 1) and abs(step) <= MOST_APART and bytes >= WIDE
+
+
+def read_strided(e: Elements, address: Value, type: Type, step: int, bytes: int) -> Value:
+    """Every so many-th number from an address on, or backwards: from vectors that end where the last of them lies."""
+    b, lanes = e.b, type.lanes
+    places = [step * n for n in range(lanes if e.active is None else e.active)]
+    least, count = min(places), max(places) - min(places) + 1
+    made, known = Value("poison", type), set[int]()
+    for start in range(0, count, lanes):
+        first = max(0, min(start, count - lanes))
+        exist = None if count >= lanes else lane_constants([n < count for n in range(lanes)], "i1")
+        at = b.offset(address, type.element, constant(least + first, I64))
+        vector = e.load_along(at, type, exist, Value("poison", type), bytes)
+        here = {n: place - least - first for n, place in enumerate(places) if start <= place - least < start + lanes}
+        chosen = [lanes + here[n] if n in here else n if n in known else -1 for n in range(lanes)]
+        made, known = b.shuffle(made, vector, chosen), known | set(here)
+    return made
 
 
 def _is_broken_once(e: Elements, pointer: ir.Tile, lanes: int) -> bool:
