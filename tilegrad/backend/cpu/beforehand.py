@@ -1,8 +1,8 @@
 """Operands of products that several instances need are packed once, by a launch of their own.
 
-An instance of a product packs its operands for the matrix unit as it comes to them (`code/amx.py`). Of a product of
-1024 x 1024 matrices in tiles of 256 x 512, each row is so packed twice and each column four times, which takes longer
-than multiplying them. So a launch becomes up to three, of which the last one reads what those before it have packed:
+An instance of a product packs narrow operands as it comes to them (`code/narrow.py`). Of a product of 1024 x 1024
+matrices in tiles of 256 x 512, each row is so packed twice and each column four times, which takes longer than
+multiplying them. So a launch becomes up to three, of which the last one reads what those before it have packed:
 
     contract(x, y, out)      ->      contract_left(x, left_tiles)
                                      contract_right(y, right_tiles)
@@ -51,9 +51,9 @@ from ...ir.tile import (
 from ...ir.tile_access import accesses, roots, statements, walk
 from ...ir.tile_checker import check
 from ...ir.tile_types import Types
-from .code.amx import PLAIN, Turn, form_of
 from .code.amx_packing import area_bytes
 from .code.blocks import block_of
+from .code.forms import PLAIN, Turn, form_of
 from .code.packing import panel_bytes
 from .pool import ALIGNMENT
 from .target import Target

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
 from ..emit import I1, I64, Builder, Type, Value, constant
 from .amx_packing import ROWS, TILE, WORDS, Tiles
 from .elements import At, Memory
+from .forms import Form
 from .nests import Nests
 
 Finish: TypeAlias = Callable[[At, int, Value], None]
 """Takes a vector of a product, at a position."""
+CONFIGURATION = "@tile_configuration"
 WRITTEN_OUT = 4
 """Lines of a block that are finished in a step, up to which they are written out."""
 MOST_ASKED = 16
 """Lines of memory that are asked for in a step, at most."""
-
-
-class Form(NamedTuple):
-    """Parts of each factor, and which of the left and the right one are multiplied: one changes at a time."""
-
-    parts: int
-    products: tuple[tuple[int, int], ...]
-    instruction: str = "tdpbf16ps"
-
-    @property
-    def looks(self) -> bool:
-        """Whether numbers may be such that the unit would give something else."""
-        return self.instruction == "tdpbf16ps"
 
 
 class Bring(NamedTuple):
@@ -80,6 +70,22 @@ def unit(b: Builder, name: str, arguments: str = "") -> None:
     types = ", ".join(argument.split()[0] for argument in arguments.split(", ") if argument)
     b.declarations.setdefault(f"llvm.x86.{name}", f"declare void @llvm.x86.{name}({types})")
     b.effect(f"call void @llvm.x86.{name}({arguments})")
+
+
+@contextmanager
+def configured(b: Builder) -> Iterator[None]:
+    """The unit has tiles in what is written meanwhile."""
+    b.declarations.setdefault(CONFIGURATION, _configuration())
+    unit(b, "ldtilecfg", f"ptr {CONFIGURATION}")
+    yield
+    unit(b, "tilerelease")
+
+
+def _configuration() -> str:
+    """All eight tiles have 16 rows of 64 bytes."""
+    data = bytes([1, 0, *[0] * 14, *[64, 0] * 8, *[0] * 16, *[ROWS] * 8, *[0] * 8])
+    shown = "".join(f"\\{byte:02X}" for byte in data)
+    return f'{CONFIGURATION} = private constant [64 x i8] c"{shown}", align 64'
 
 
 class Sums(NamedTuple):

@@ -18,10 +18,11 @@ from ....ir import tile as ir
 from ....ir.dtype import int8, int32, uint8
 from .. import vectors
 from ..emit import I64, PTR, Type, Value, constant
-from . import amx
+from . import narrow
 from .ahead import Wanted, ask, wanted
 from .blocks import ALIASED, NARROW, NARROWER, STREAMS, Piece, block_of, pieces
 from .elements import At, Memory, defined
+from .forms import form_of
 from .nests import Nests
 from .packing import Panels, across, pack, pack_turned, panels, panels_at
 
@@ -73,11 +74,11 @@ def dot(nests: Nests, out: Memory, x: ir.Dot) -> None:
     if accumulator is not None and not here:
         nests.keep(out, accumulator)
     fresh = accumulator is None
-    form = None if nests.plain else amx.form_of(nests.target, e.types, x)
+    form = None if nests.plain else form_of(nests.target, e.types, x)
     if form is None:
         _Dot(nests, out, y, z).write(fresh)
     else:
-        amx.dot(nests, out, (y, z), form, not fresh, lambda: _Dot(nests, out, y, z).write(fresh))
+        narrow.dot(nests, out, (y, z), form, not fresh, lambda: _Dot(nests, out, y, z).write(fresh))
 
 
 def finished(nests: Nests, x: ir.Dot, finish: Finish) -> None:
