@@ -18,6 +18,7 @@ class ASGD(Optimizer):
     """Gradient descent whose parameters are averaged, from step `t0` on, in the state `ax`."""
 
     state_names = ("ax",)
+    counters = {"step": 0.0, "eta": 0.0, "mu": 1.0}
 
     def __init__(
         self,
@@ -34,16 +35,14 @@ class ASGD(Optimizer):
         defaults = {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay}
         super().__init__(params, {**defaults, "maximize": maximize}, hints)
 
-    def counted(self, group: Group) -> dict[str, float]:
-        return {"step": 0.0, "eta": float(group["lr"]), "mu": 1.0}
-
     def tick(self, state: State, group: Settings) -> tuple[Any, Any, Any]:
         """The step size, what decay leaves, and how much of the new parameters goes into the average.
 
-        As in PyTorch, a step leaves the sizes for the next one, made with the learning rate that it had itself.
+        As in PyTorch, a step leaves the sizes for the next one, made with the learning rate that it had itself; the
+        first step has nothing but that.
         """
-        eta, share = state["eta"].double(), state["mu"].double()
-        step, lr = state["step"].add_(1).double(), group["lr"]
+        step, lr, share = state["step"].add_(1).double(), group["lr"], state["mu"].double()
+        eta = where(step == 1, lr, state["eta"].double())
         state["eta"].copy_(lr / (1 + group["lambd"] * lr * step) ** group["alpha"])
         state["mu"].copy_(1 / (step - group["t0"]).clamp(min=1))
         return eta, 1 - group["lambd"] * eta, share
@@ -59,6 +58,7 @@ class ASGD(Optimizer):
 class Rprop(Optimizer):
     """Steps by signs: an element's step grows while its gradient keeps its sign, and shrinks when that turns."""
 
+    state_names = ("prev", "step_size")
     counters = {"step": 0.0}
 
     def __init__(
@@ -76,18 +76,15 @@ class Rprop(Optimizer):
         defaults = {"lr": lr, "etas": etas, "step_sizes": step_sizes, "maximize": maximize}
         super().__init__(params, defaults, hints)
 
-    def kept(self, group: Group) -> tuple[str, ...]:
-        return ("prev", "step_size")
-
-    def first_state(self, parameter: Tensor, group: Group) -> State:
-        before = parameter.detach()
-        return {"prev": full_like(before, 0.0), "step_size": full_like(before, float(group["lr"]))}
+    def tick(self, state: State, group: Settings) -> Tensor:
+        """Whether this is the first step, which is as long as the learning rate says."""
+        return state["step"].add_(1) == 1
 
     def update(self, parameter: Tensor, gradient: Tensor, state: State, group: Settings, common: Any) -> None:
         (less, more), (least, most) = group["etas"], group["step_sizes"]
         agreement = gradient * state["prev"]
         factor = where(agreement > 0, more, where(agreement < 0, less, 1.0))
-        size = (state["step_size"] * factor).clamp(least, most)
+        size = (where(common, group["lr"], state["step_size"]) * factor).clamp(least, most)
         gradient = where(agreement < 0, 0.0, gradient)
         parameter.sub_(gradient.sign() * size)
         state["step_size"].copy_(size)
