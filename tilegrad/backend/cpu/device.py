@@ -15,7 +15,8 @@ from ...ir.precision import Precision
 from ...ir.program import Program
 from ...ir.tile import Kernel
 from ...runtime.buffer import Buffer, Everything
-from ...runtime.device import CompiledKernel, Device, Executable, Statistics
+from ...runtime.device import Device, Statistics
+from ...runtime.executable import CompiledKernel, Executable
 from ...runtime.grain import MATRIX_UNIT, PAIRS, Grain, few_large
 from .memory import BorrowedBuffer, PoolBuffer, address_of, copied, fill, view
 from .pool import ALIGNMENT, Pool
