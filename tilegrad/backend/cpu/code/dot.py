@@ -41,8 +41,9 @@ APART = 64
 products that are added up one after another."""
 AHEAD, FETCHED = 128, 64
 """Turns in which the next block of the result comes to the first cache, at least; and how many bytes come at a time."""
-SHORT = 128
-"""The longest sums that take no longer than memory does, about, if something is read and written for each."""
+BY_ROWS = 128
+"""The longest sums whose blocks are finished row by row: they take no longer than the memory that each result meets.
+(Which tiles such products are cut into is another question, with a shorter answer: `LINES_DEPTH` in the scheduler.)"""
 SOON = 32
 """Turns in which what finishes a block comes to the first cache, at least."""
 PAIRED = {
@@ -280,7 +281,7 @@ class _Dot:
         width = wide * self.lanes
         self.buffer = self.e.allocate(self.dtype, (rows, width), "block") if finish.dear else None
         down, across = pieces("m", self.m, rows), pieces("n", self.n, width)
-        by_rows = bool(finish.loads) and self.k <= SHORT
+        by_rows = bool(finish.loads) and self.k <= BY_ROWS
         for outer in down if by_rows else across:
             with self._over(outer) as first:
                 for inner in across if by_rows else down:
