@@ -250,24 +250,20 @@ class Blocks:
         lines = -(-wide * self.form.parts * ROWS // heights)
         if not self.of.asks or lines > MOST_ASKED:
             return
-        b.declarations.setdefault("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         following = b.op("add", column, constant(wide, I64))
         first = self.right.at(self.e, following, constant(0, I64), 0, constant(0, I64))
         number = b.op("mul", b.op("udiv", row, constant(self.tall, I64)), constant(steps, I64))
         number = b.op("add", number, step)
         first = b.offset(first, "i8", b.op("mul", number, constant(64 * lines, I64)))
         for n in range(lines):
-            at = b.offset(first, "i8", constant(64 * n, I64))
-            b.effect(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 2, i32 1)")
+            b.bring(b.offset(first, "i8", constant(64 * n, I64)), 2)
 
     def _fetch(self, row: Value, column: Value, wide: int) -> None:
         """Has what a block is added to brought to the first cache, while the block is computed."""
         b, first = self.b, self._place(row, column)
-        b.declarations.setdefault("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         for line in range(self.tall * ROWS):
             for c in range(wide):
-                at = b.offset(first, "i8", constant(line * self._pitch() + c * TILE // ROWS, I64))
-                b.effect(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
+                b.bring(b.offset(first, "i8", constant(line * self._pitch() + c * TILE // ROWS, I64)), 1)
 
     def _place(self, row: Value, column: Value) -> Value:
         """Where a tile of the result is."""

@@ -332,15 +332,11 @@ class _Dot:
 
     def _ask(self, finish: Finish, row: Value, column: Value, rows: int) -> None:
         """Has what is read when a block is finished brought to the first cache, while it is computed."""
-        name = "llvm.prefetch.p0"
-        self.b.declarations.setdefault(name, f"declare void @{name}(ptr, i32, i32, i32)")
         for x in finish.loads:
             if self.e.step(x.pointer) == 1 and self.e.step(x.pointer, -2) != 0:
                 for r in range(rows):
                     place = [self.b.op("add", row, constant(r, I64)), column]
-                    self.b.effect(
-                        f"call void @{name}(ptr {self.e.of(x.pointer, place, 0, self.dtype)}, i32 0, i32 3, i32 1)"
-                    )
+                    self.b.bring(self.e.of(x.pointer, place, 0, self.dtype), 1)
 
     def _sums(self, row: Value, column: Value, rows: int, wide: int, sums: list[Value]) -> list[Value]:
         """The sums of a block, after all k."""
@@ -363,12 +359,9 @@ class _Dot:
 
     def _fetch(self, first: Value, steps: list[int]) -> None:
         """Has the next block of the result brought to the first cache, while this one is computed."""
-        name = "llvm.prefetch.p0"
-        self.b.declarations.setdefault(name, f"declare void @{name}(ptr, i32, i32, i32)")
         for step in steps:
             if step * self.dtype.bytes % FETCHED == 0 or step == steps[0]:
-                at = self.b.offset(first, self.out.element, constant(step, I64))
-                self.b.effect(f"call void @{name}(ptr {at}, i32 0, i32 3, i32 1)")
+                self.b.bring(self.b.offset(first, self.out.element, constant(step, I64)), 1)
 
     def _result(self, at: Value) -> Value:
         raw = self.e.once(at, Type(self.out.element, self.lanes), self.dtype.bytes)
