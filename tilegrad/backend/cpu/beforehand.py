@@ -208,10 +208,15 @@ class _Splitter:
         enough = repeats >= REPEATS if parts else repeats >= PANEL_REPEATS
         if not others or not (enough or constant) or not self._can_be_moved(ways, needed):
             return None
+        side = self._side(ways, axes, others[0], right)
+        return None if not parts and not constant and side.bytes > MOST_PANELS else side
+
+    def _side(self, ways: list[list[Statement]], axes: Set[int], spare: int, right: bool) -> Side:
+        """The kernel that packs an operand, which depends on some axes of the grid; turns are along a spare one."""
         name = "right" if right else "left"
         memory = self._fresh(f"{name}_tiles")
         names = tuple([self._fresh(f"packed_{n}") for n in range(len(ways))])
-        spare, pieces = others[0], sum(turn.times for turn in self.turns)
+        parts, pieces = self.turns[0].form.parts, sum(turn.times for turn in self.turns)
         width = 0 if parts else self._width(right)
         shapes = [self._shape(turn, right) for turn in self.turns]
         area = max(self._area(shape, right, parts, width) for shape in shapes)
@@ -225,8 +230,6 @@ class _Splitter:
         ]
         grid = [n if axis in axes else 1 for axis, n in enumerate(self.grid)]
         bytes = prod(grid) * pieces * area
-        if not parts and not constant and bytes > MOST_PANELS:
-            return None
         grid[spare] = pieces
         body = self._body(ways, names, right, spare)
         used = {x.name for x in _expressions(body) if isinstance(x, Name)}
