@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from ..emit import I1, I64, Builder, Type, Value, constant
 from .amx_packing import ROWS, TILE, WORDS, Tiles
-from .elements import At, Memory
+from .elements import Memory
 from .forms import Form
-from .nests import Nests
+from .nests import Nests, Taker
 
-Finish: TypeAlias = Callable[[At, int, Value], None]
-"""Takes a vector of a product, at a position."""
 CONFIGURATION = "@tile_configuration"
 WRITTEN_OUT = 4
 """Lines of a block that are finished in a step, up to which they are written out."""
@@ -94,7 +92,7 @@ class Sums(NamedTuple):
 
     begins: Value
     ends: Value = constant(False, I1)
-    finish: Finish | None = None
+    finish: Taker | None = None
     asks: bool = False
     """Whether operands were packed beforehand, and are asked for."""
 
@@ -209,7 +207,7 @@ class Blocks:
         self.e.begin()
 
     def _each_line(
-        self, sums: Value, line: Value, count: int, place: tuple[Value, Value], wide: int, finish: Finish | None
+        self, sums: Value, line: Value, count: int, place: tuple[Value, Value], wide: int, finish: Taker | None
     ) -> None:
         loop = self.nests.loop("line", 0, count, 1) if count > WRITTEN_OUT else None
         for n in range(1 if loop else count):
@@ -218,7 +216,7 @@ class Blocks:
             self.b.close_loop(loop)
         self.e.begin()
 
-    def _line(self, sums: Value, line: Value, place: tuple[Value, Value], wide: int, finish: Finish | None) -> None:
+    def _line(self, sums: Value, line: Value, place: tuple[Value, Value], wide: int, finish: Taker | None) -> None:
         """A line of the sums of a block: there is room for a whole block."""
         b, e, element, begins = self.b, self.e, self.out.element, self.of.begins
         e.begin()

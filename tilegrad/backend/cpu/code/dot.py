@@ -21,9 +21,9 @@ from ..emit import I64, PTR, Type, Value, constant
 from . import narrow
 from .ahead import Wanted, ask, wanted
 from .blocks import ALIASED, NARROW, NARROWER, STREAMS, Piece, block_of, pieces
-from .elements import At, Memory, defined
+from .elements import Memory, defined
 from .forms import form_of
-from .nests import Nests
+from .nests import Nests, Taker
 from .packing import Panels, across, pack, pack_turned, panels, panels_at
 
 UNROLLED = 2
@@ -60,7 +60,7 @@ Line: TypeAlias = Callable[[Value], Value]
 class Finish(NamedTuple):
     """What is done with a product, block by block, instead of keeping it."""
 
-    at: Callable[[At, int, Value], None]
+    at: Taker
     """Takes a vector of it, at a position."""
     dear: bool
     """Whether that is too much to be written out for all vectors of a block."""

@@ -17,11 +17,11 @@ from ....ir import tile as ir
 from ....ir.dtype import uint8
 from ..emit import I1, I64, Builder, Loop, Type, Value, constant
 from ..target import Target
-from .amx_blocks import Blocks, Finish, Sums, configured
+from .amx_blocks import Blocks, Sums, configured
 from .amx_packing import ROWS, WORDS, Packer, Span, Tiles, bits_of, fit
 from .elements import Memory
 from .forms import Form, Turn
-from .nests import Nests
+from .nests import Nests, Taker
 from .pairs import Products
 
 
@@ -67,7 +67,7 @@ def _place(nests: Nests, x: ir.Tile, right: bool) -> Value | None:
 
 
 def whole(
-    nests: Nests, out: Memory, turns: Sequence[Turn], finish: Finish | None, otherwise: Callable[[], None]
+    nests: Nests, out: Memory, turns: Sequence[Turn], finish: Taker | None, otherwise: Callable[[], None]
 ) -> None:
     """out = the sum of the products of all turns, whose operands were packed beforehand, or what `finish` makes of it.
 
@@ -106,7 +106,7 @@ def may_be_finished(target: Target, shape: tuple[int, ...]) -> bool:
     return target.matrix_unit and shape[0] % (2 * ROWS) == 0 == shape[1] % (2 * WORDS)
 
 
-def _multiply_all(nests: Nests, out: Memory, turns: Sequence[Turn], finish: Finish | None) -> None:
+def _multiply_all(nests: Nests, out: Memory, turns: Sequence[Turn], finish: Taker | None) -> None:
     """The sum of all turns, whatever their numbers are."""
     b = nests.b
     with _ready(nests):
