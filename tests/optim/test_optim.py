@@ -201,6 +201,23 @@ def test_a_state_of_pytorch_goes_on_here_and_back(name: str, settings: dict[str,
         np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=3e-5, atol=3e-6)
 
 
+@pytest.mark.parametrize("name", sorted({name for name, _ in SETTINGS}))
+def test_a_state_before_the_first_step_is_one_for_pytorch(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    ours = [tg.tensor(x, requires_grad=True) for x in starts()]
+    state = getattr(tg.optim, name)(ours, lr=0.1).state_dict()
+    state["state"] = {n: {k: torch.tensor(v.numpy()) for k, v in s.items()} for n, s in state["state"].items()}
+    wanted, found = ([torch.tensor(x, requires_grad=True) for x in starts()] for _ in range(2))
+    for parameters in (wanted, found):
+        optimizer = getattr(torch.optim, name)(parameters, lr=0.1)
+        if parameters is found:
+            optimizer.load_state_dict(state)
+        loss(parameters).backward()
+        optimizer.step()
+    for x, y in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-6)
+
+
 @pytest.mark.parametrize(("name", "settings"), SETTINGS, ids=str)
 def test_state_dict_has_pytorchs_form(name: str, settings: dict[str, Any]) -> None:
     torch = pytest.importorskip("torch")

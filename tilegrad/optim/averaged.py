@@ -18,7 +18,6 @@ class ASGD(Optimizer):
     """Gradient descent whose parameters are averaged, from step `t0` on, in the state `ax`."""
 
     state_names = ("ax",)
-    counters = {"step": 0.0, "eta": 0.0, "mu": 1.0}
 
     def __init__(
         self,
@@ -34,6 +33,10 @@ class ASGD(Optimizer):
     ) -> None:
         defaults = {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay}
         super().__init__(params, {**defaults, "maximize": maximize}, hints)
+
+    def counted(self, group: Group) -> dict[str, float]:
+        """PyTorch goes by what is kept in the first step, too. (A tensor may be traced: it is not looked at.)"""
+        return {"step": 0.0, "eta": 0.0 if isinstance(group["lr"], Tensor) else float(group["lr"]), "mu": 1.0}
 
     def tick(self, state: State, group: Settings) -> tuple[Any, Any, Any]:
         """The step size, what decay leaves, and how much of the new parameters goes into the average.
@@ -58,7 +61,6 @@ class ASGD(Optimizer):
 class Rprop(Optimizer):
     """Steps by signs: an element's step grows while its gradient keeps its sign, and shrinks when that turns."""
 
-    state_names = ("prev", "step_size")
     counters = {"step": 0.0}
 
     def __init__(
@@ -75,6 +77,13 @@ class Rprop(Optimizer):
             raise ArgumentError(f"Rprop: etas are {etas}: the first is from 0 to 1, the second above 1")
         defaults = {"lr": lr, "etas": etas, "step_sizes": step_sizes, "maximize": maximize}
         super().__init__(params, defaults, hints)
+
+    def kept(self, group: Group) -> tuple[str, ...]:
+        return ("prev", "step_size")
+
+    def first_state(self, parameter: Tensor, group: Group) -> State:
+        before = parameter.detach()
+        return {"prev": full_like(before, 0.0), "step_size": full_like(before, float(group["lr"]))}
 
     def tick(self, state: State, group: Settings) -> Tensor:
         """Whether this is the first step, which is as long as the learning rate says."""
