@@ -304,3 +304,19 @@ def test_float16_gradients_survive() -> None:
     scaler.scale(product.float().sum() * 1e-8).backward()
     scaler.step(optimizer)
     np.testing.assert_allclose(w.detach().numpy(), 1 - 0.01, rtol=1e-3)
+
+
+def test_what_a_scaler_is_told_later() -> None:
+    scaler = tg.amp.GradScaler("cpu", init_scale=4.0)
+    scaler.set_growth_factor(3.0)
+    scaler.set_backoff_factor(0.25)
+    scaler.set_growth_interval(1)
+    assert (scaler.get_growth_factor(), scaler.get_backoff_factor(), scaler.get_growth_interval()) == (3.0, 0.25, 1)
+    w = tg.ones(1, requires_grad=True)
+    optimizer = tg.optim.SGD([w], lr=0.1)
+    for factor, scale in ((1.0, 12.0), (np.inf, 3.0)):
+        optimizer.zero_grad()
+        scaler.scale((w * factor).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert scaler.get_scale() == scale

@@ -29,7 +29,6 @@ from .ir.dtype import (
     uint64,
 )
 from .lazy.evaluation import compute, live_bytes
-from .printing import set_printoptions
 from .runtime.device import Device, device, devices
 from .tensor import Tensor
 
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from .jitted.function import jit
     from .language.kernel import kernel
     from .language.tuning import Config, autotune, cdiv, heuristics, next_power_of_2
+    from .printing import set_printoptions
     from .profile.explanation import explain
     from .profile.first_nan import first_nan
     from .serialization import load, load_safetensors, save, save_safetensors
@@ -60,6 +60,7 @@ OF_LAYERS = (
 
 LATER = {
     "jit": "jitted.function",
+    "set_printoptions": "printing",
     "explain": "profile.explanation",
     "first_nan": "profile.first_nan",
     "autocast": "amp",

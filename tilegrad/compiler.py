@@ -20,7 +20,8 @@ from .ir.node import Node
 from .ir.program import Program
 from .runtime import programs
 from .runtime.buffer import Buffer
-from .runtime.device import Device, Executable, device
+from .runtime.device import Device, device
+from .runtime.executable import Executable
 from .runtime.grain import Grain
 from .runtime.lock import Entry, Lock, lock_of
 from .runtime.once import lock as new_lock

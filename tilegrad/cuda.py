@@ -74,7 +74,7 @@ def get_device_capability(device: Which = None) -> tuple[int, int]:
 
 def is_bf16_supported() -> bool:
     """Whether the chosen GPU computes with bfloat16."""
-    return get_device_capability() >= (8, 0)
+    return is_available() and get_device_capability() >= (8, 0)
 
 
 def set_device(device: Which) -> None:

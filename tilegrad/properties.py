@@ -17,7 +17,6 @@ from .lazy import storage as sharing
 from .lazy.evaluation import compute
 from .lazy.handle import Handle, alias, mode, state, wrap
 from .ops.broadcasting import normal_axis, shown
-from .printing import show
 from .runtime.device import Device, device
 
 if TYPE_CHECKING:
@@ -324,6 +323,8 @@ class Properties(Handle):
     # --- Python's protocols --------------------------------------------------------------------
 
     def __repr__(self) -> str:
+        from .printing import show
+
         return show(self)
 
     def __format__(self, spec: str) -> str:

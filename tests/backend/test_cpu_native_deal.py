@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilegrad.backend.cpu.deal import WHOLE, Call, Segment, Span, deal, is_alone
+from tilegrad.backend.cpu.deal import WHOLE, Call, Segment, deal, is_alone
+from tilegrad.backend.places import Span
 
 spans = st.builds(
     lambda memory, begin, size: Span(memory, begin, begin + size),

@@ -6,8 +6,10 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +203,32 @@ def test_init_function_and_persistent_workers() -> None:
     iterator.close()  # type: ignore[attr-defined]  # left early: the next epoch starts with workers of its own
     assert [x.item() for x in loader] == [0, 1, 0, 1]
     del loader, iterator
+    children_end()
+
+
+def test_two_threads_that_begin_at_once_have_workers_of_their_own() -> None:
+    loader = DataLoader(Numbers(), 4, num_workers=1, persistent_workers=True, timeout=5)
+    wanted = plain(list(loader))
+    begin = threading.Barrier(2)
+
+    def slowly(frame: Any, event: str, _: Any) -> Any:
+        """After each line that begins a loop the other thread has its turn."""
+        if frame.f_code.co_name in ("_ahead", "_idle_pool", "take"):
+            time.sleep(0.002)
+            return slowly
+        return None
+
+    def loop(_: int) -> Any:
+        begin.wait(60)
+        sys.settrace(slowly)
+        try:
+            return plain(list(loader))
+        finally:
+            sys.settrace(None)
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(loop, range(2))) == [wanted, wanted]
+    assert plain(list(loader)) == wanted
     children_end()
 
 

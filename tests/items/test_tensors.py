@@ -18,7 +18,8 @@ from tilegrad.errors import TilegradError
 from tilegrad.ir.dtype import DType
 from tilegrad.ir.tile import Kernel
 from tilegrad.runtime.buffer import Buffer
-from tilegrad.runtime.device import CompiledKernel, Device, device, register
+from tilegrad.runtime.device import Device, device, register
+from tilegrad.runtime.executable import CompiledKernel
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 

@@ -329,3 +329,27 @@ def test_a_row_of_modules_several_times() -> None:
     assert len(row) == 6
     with pytest.raises(ArgumentError, match="how many times"):
         row * 0
+
+
+def test_what_stands_at_a_path() -> None:
+    net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    assert net.get_parameter("0.weight") is net[0].weight
+    assert net.get_buffer("1.running_mean") is net[1].running_mean
+    with pytest.raises(AttributeError, match=r"Sequential\.1\.running_mean is a Tensor, not a Parameter"):
+        net.get_parameter("1.running_mean")
+    with pytest.raises(AttributeError, match=r"Sequential\.0\.weight is no buffer"):
+        net.get_buffer("0.weight")
+    with pytest.raises(AttributeError, match="'Sequential' object has no attribute '5'"):
+        net.get_buffer("5.weight")
+
+
+def test_what_changes_nothing_here() -> None:
+    net = nn.LSTM(2, 3, 2, bidirectional=True)
+    net.flatten_parameters()
+    assert net.share_memory() is net
+    assert net.to_empty(device="cpu") is net
+    shapes = [[tuple(w.shape) for w in weights] for weights in net.all_weights]
+    assert shapes == [[(12, 2), (12, 3), (12,), (12,)]] * 2 + [[(12, 6), (12, 3), (12,), (12,)]] * 2
+    x = tg.ones(2, 3)
+    assert (x.is_complex(), x.get_device(), x.share_memory_() is x) == (False, -1, True)
+    assert (x.new_empty(2, 1).shape, x.new_empty((4,), dtype=tg.int64).dtype) == ((2, 1), tg.int64)

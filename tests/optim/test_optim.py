@@ -78,6 +78,34 @@ def test_ten_steps(name: str, settings: dict[str, Any]) -> None:
             np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize("name", sorted({name for name, _ in SETTINGS}))
+@pytest.mark.parametrize("shape", [None, (), (1,)], ids=["number", "tensor", "one element"])
+def test_a_learning_rate_that_changes_before_the_first_step(name: str, shape: tuple[int, ...] | None) -> None:
+    """As where a scheduler warms up."""
+    torch = pytest.importorskip("torch")
+    starting = list(starts())
+    ours = [tg.tensor(x, requires_grad=True) for x in starting]
+    theirs = [torch.tensor(x, requires_grad=True) for x in starting]
+    rates: list[Any] = [0.5, 0.5] if shape is None else [tg.full(shape, 0.5), torch.full(shape, 0.5)]
+    mine, its = getattr(tg.optim, name)(ours, lr=rates[0]), getattr(torch.optim, name)(theirs, lr=rates[1])
+    for optimizer, rate in zip((mine, its), rates, strict=True):
+        optimizer.param_groups[0]["lr"] = rate * 0.1
+
+    def step() -> None:
+        mine.zero_grad()
+        loss(ours).backward()
+        mine.step()
+
+    steps = tg.jit(step)
+    for n in range(4):
+        (steps if n else step)()
+        its.zero_grad()
+        loss(theirs).backward()
+        its.step()
+    for x, y in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=2e-5, atol=2e-6)
+
+
 def test_groups_closure_and_parameters_without_gradient() -> None:
     w, b, unused = (tg.tensor(x, requires_grad=True) for x in starts())
     optimizer = tg.optim.SGD([{"params": [w]}, {"params": [b, unused], "lr": 0.0}], lr=0.5)
@@ -171,6 +199,23 @@ def test_a_state_of_pytorch_goes_on_here_and_back(name: str, settings: dict[str,
     run(third, after)
     for x, y in zip(third, whole):
         np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=3e-5, atol=3e-6)
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in SETTINGS}))
+def test_a_state_before_the_first_step_is_one_for_pytorch(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    ours = [tg.tensor(x, requires_grad=True) for x in starts()]
+    state = getattr(tg.optim, name)(ours, lr=0.1).state_dict()
+    state["state"] = {n: {k: torch.tensor(v.numpy()) for k, v in s.items()} for n, s in state["state"].items()}
+    wanted, found = ([torch.tensor(x, requires_grad=True) for x in starts()] for _ in range(2))
+    for parameters in (wanted, found):
+        optimizer = getattr(torch.optim, name)(parameters, lr=0.1)
+        if parameters is found:
+            optimizer.load_state_dict(state)
+        loss(parameters).backward()
+        optimizer.step()
+    for x, y in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("name", "settings"), SETTINGS, ids=str)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import re
 import sys
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
 
 from tilegrad import config
 from tilegrad.errors import ArgumentError
+from tilegrad.runtime import lock
 from tilegrad.runtime.choice import chosen, parse_choice
 from tilegrad.runtime.lock import Entry, Lock, changed_text, keep, lock_of, place, read
 
@@ -90,6 +94,33 @@ def test_a_new_file_says_what_it_is(tmp_path: Path) -> None:
     assert text.startswith("# The fastest known way")
     assert [e.choice.size("m") for e in read(text, path)["1.0", "toy"].values()] == [8, 1]
     assert list(tmp_path.iterdir()) == [path]
+
+
+def keep_many(path: Path, begin: Barrier, digit: str) -> None:
+    begin.wait(60)
+    for n in range(20):
+        keep(path, "1.0", "toy", {f"{digit}{n:011}": Entry("matmul", chosen(m=8))})
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a folder cannot be held there")
+def test_two_processes_lose_no_line_of_each_other(tmp_path: Path) -> None:
+    path, context = tmp_path / "kernels.lock", multiprocessing.get_context("spawn")
+    begin = context.Barrier(2)
+    writers = [context.Process(target=keep_many, args=(path, begin, digit), daemon=True) for digit in "ab"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+    assert [writer.exitcode for writer in writers] == [0, 0]
+    assert len(read(path.read_text(), path)["1.0", "toy"]) == 40
+
+
+def test_where_a_folder_cannot_be_held_lines_are_written_as_they_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "fcntl", None)
+    keep(tmp_path / "kernels.lock", "1.0", "toy", {"0123456789ab": Entry("matmul", chosen(m=8))})
+    assert "0123456789ab = m=8" in (tmp_path / "kernels.lock").read_text()
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from ..jitted.function import jit
 from ..lazy.evaluation import compute
 from ..lazy.handle import Handle
 from ..transforms import jvp, vjp, vmap
+from .meaning import flat
 
 if TYPE_CHECKING:
     from .operator import Operator
@@ -163,17 +164,9 @@ def _copied(x: Any) -> Any:
     return x.detach().clone().contiguous() if isinstance(x, Handle) else x  # type: ignore[attr-defined]
 
 
-def _flat(arguments: Sequence[Any]) -> list[Any]:
-    return [
-        y
-        for x in arguments
-        for y in (_flat(x) if isinstance(x, tuple | list) else [x] if isinstance(x, Handle) else [])
-    ]
-
-
 def separate(fn: Callable[..., Any], *arguments: Any) -> str:
     """Arguments stay as they are, and a result that is written to is nobody else's memory."""
-    tensors = _flat(arguments)
+    tensors = flat(arguments)
     before = [array(x) for x in tensors]
     with no_grad():
         made = fn(*arguments)
@@ -223,7 +216,7 @@ def deterministic(fn: Callable[..., Any], *arguments: Any) -> str:
 
 def apart(arguments: Sequence[Any]) -> tuple[list[Any], Callable[..., list[Any]]]:
     """The tensors among arguments, those in tuples too, and what makes the arguments from others."""
-    tensors = _flat(arguments)
+    tensors = flat(arguments)
 
     def whole(*given: Any) -> list[Any]:
         rest = iter(given)

@@ -122,11 +122,8 @@ class DataLoader:
             yield as_tensors(made) if self.collate_fn is None else made
 
     def _ahead(self, wanted: Iterator[Any]) -> Iterator[Any]:
-        kept = self._pool
-        # a loop within a loop over the same loader has workers of its own
-        pool = kept if kept is not None and kept.open and not kept.busy else self._new_pool()
-        pool.busy = True
         seed = initial_seed() if self.generator is None else self.generator.initial_seed()
+        pool = self._idle_pool()
         finished = False
         try:
             # drawn from nothing: with workers the same order comes as without
@@ -134,9 +131,14 @@ class DataLoader:
                 yield as_tensors(made) if self.collate_fn is None else made
             finished = True
         finally:
-            pool.busy = False
             if pool is not self._pool or not finished:
                 pool.close()
+            pool.taken.release()
+
+    def _idle_pool(self) -> Pool:
+        """Workers for a loop: one within a loop over the same loader, or in another thread, has workers of its own."""
+        kept = self._pool
+        return kept if kept is not None and kept.take() else self._new_pool()
 
     def _new_pool(self) -> Pool:
         context = self.multiprocessing_context
@@ -149,6 +151,7 @@ class DataLoader:
             context = multiprocessing.get_context(context)
         job = Job(self.dataset, self._maker(), self.worker_init_fn, self.num_workers)
         pool = Pool(job, context, self.prefetch_factor, self.timeout)
+        pool.take()
         if self.persistent_workers:
             self._pool = pool
             weakref.finalize(self, pool.close)

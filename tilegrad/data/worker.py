@@ -290,14 +290,18 @@ class Pool:
         self.epoch = 0
         self.links: list[Link] = []
         self.open = True
-        self.busy = False
-        """Whether a loop over its batches has begun and not ended."""
+        self.taken = threading.Lock()
+        """Held from the beginning to the end of a loop over its batches."""
         try:
             for n in range(job.workers):
                 self.links.append(ThreadLink(n, job) if context is None else ProcessLink(n, job, context))
         except BaseException:
             self.close()
             raise
+
+    def take(self) -> bool:
+        """Takes the workers for a loop, if no other one has them."""
+        return self.taken.acquire(blocking=False) and self.open
 
     def batches(self, wanted: Iterator[Any], seed: int) -> Iterator[Any]:
         """What is made of all that is wanted, in order: each worker in turn makes one."""

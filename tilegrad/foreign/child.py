@@ -21,10 +21,10 @@ import numpy as np
 
 from ..errors import ArgumentError, ForeignError, OutOfMemoryError
 from ..ir.graph import TensorType
+from ..ops.broadcasting import shown
 from ..runtime.buffer import Buffer
 from ..runtime.device import device
 from .abi import Host, Strided, known
-from .patterns import shown
 
 if TYPE_CHECKING:
     from .function import Call, CppFunction

@@ -19,6 +19,7 @@ from ..ir.location import Location
 from ..lazy.evaluation import compute, is_recorded
 from ..lazy.handle import Handle, mode, wrap
 from ..lazy.layout import is_dense, layout
+from ..ops.broadcasting import shown
 from ..runtime.buffer import Buffer
 from ..runtime.cache import key
 from ..runtime.device import device
@@ -28,7 +29,7 @@ from . import glue
 from .abi import Host, Record, Strided, known, prototype
 from .build import Choices, Library, Report, built
 from .direct import Direct, Ready, direct, kinds_of, ready
-from .patterns import Match, Signature, shown
+from .patterns import Match, Signature
 from .recorded import recorded, without_gradient
 from .source import Source, placed
 

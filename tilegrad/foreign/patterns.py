@@ -10,6 +10,7 @@ from ..ir.dtype import DType
 from ..ir.graph import TensorType
 from ..ir.node import Structure
 from ..ir.size import Dim, Shape, Size
+from ..ops.broadcasting import shown
 
 
 class Variable(Structure):
@@ -327,11 +328,6 @@ class _Matching:
         wanted = value_of(extent, {n: size for n, (size, _) in self.sizes.items()})
         if wanted != actual:
             raise ShapeError(f"{self.function}: {where} is {actual}; the signature says {extent}, which is {wanted}")
-
-
-def shown(shape: Sequence[Dim]) -> str:
-    """A shape as Python writes tuples."""
-    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
 
 
 def as_number(value: Any, dtype: DType, function: str, name: str) -> float | int:

@@ -12,7 +12,6 @@ from ..lazy.handle import Handle, wrap
 from ..ops import contraction as ops
 from ..ops.broadcasting import shown
 from ..ops.cast import cast
-from ..ops.einsum import einsum as summed
 from .autocasting import lowered, product_precision
 from .promotion import Number, kind_of, operands, result_type
 
@@ -128,6 +127,8 @@ def einsum(equation: str, *operands: Any, precision: str | None = None) -> Tenso
         raise ArgumentError(
             f"einsum: the equation comes first, as in einsum('ij,jk->ik', x, y), not {kind_of(equation)}"
         )
+    from ..ops.einsum import einsum as summed
+
     given = operands[0] if len(operands) == 1 and not isinstance(operands[0], Handle) else operands
     return _product("einsum", partial(summed, equation), *given, precision=precision)
 

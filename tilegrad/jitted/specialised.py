@@ -22,7 +22,8 @@ from ..lazy.storage import Base, replaced
 from ..ops.broadcasting import Fill
 from ..ops.joint import joint_outputs
 from ..runtime.buffer import Buffer
-from ..runtime.device import Device, Runner, device
+from ..runtime.device import Device, device
+from ..runtime.executable import Runner
 from ..tensor import Tensor
 from ..transform.autodiff import gradients
 from ..tree import Tree, flatten, unflatten

@@ -15,7 +15,8 @@ from ..jitted.function import kernels
 from ..lazy.evaluation import is_recorded
 from ..lazy.handle import Handle, mode
 from ..runtime.bounds import limit
-from ..runtime.device import CompiledKernel, device
+from ..runtime.device import device
+from ..runtime.executable import CompiledKernel
 from ..runtime.once import lock
 from .arguments import Bound, bound, device_of, grid_of
 from .checking import check as run_checked

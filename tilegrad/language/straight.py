@@ -21,7 +21,7 @@ from ..ir.location import current_location
 from ..ir.tile import Parameter
 from ..lazy.handle import Handle, mode, one_writer, state
 from ..lazy.storage import Change, write_listeners
-from ..runtime.device import CompiledKernel
+from ..runtime.executable import CompiledKernel
 from .arguments import HINTS, MOST_PROGRAMS, Bound
 from .launched import Launched, seen
 from .tensors import take

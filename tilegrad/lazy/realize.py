@@ -13,7 +13,7 @@ from ..compiler import Compiled, compile
 from ..errors import TraceError
 from ..ir.graph import Graph, Input, Value, topological
 from ..runtime.buffer import Buffer
-from ..runtime.device import Runner
+from ..runtime.executable import Runner
 from ..runtime.once import lock
 from ..transform.share import moved
 from .handle import state

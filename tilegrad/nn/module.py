@@ -198,8 +198,12 @@ class Module(Hooked):
     def get_parameter(self, target: str) -> Parameter:
         return self._at(target, Parameter)  # type: ignore[no-any-return]
 
-    def get_buffer(self, target: str) -> Tensor:
-        return self._at(target, Tensor)  # type: ignore[no-any-return]
+    def get_buffer(self, target: str) -> Tensor | None:
+        path, _, name = target.rpartition(".")
+        buffers = self.get_submodule(path)._buffers
+        if name not in buffers:
+            raise AttributeError(f"{type(self).__name__}.{target} is no buffer")
+        return buffers[name]
 
     def _at(self, path: str, kind: type) -> Any:
         found: Any = self

@@ -35,15 +35,17 @@ class ASGD(Optimizer):
         super().__init__(params, {**defaults, "maximize": maximize}, hints)
 
     def counted(self, group: Group) -> dict[str, float]:
-        return {"step": 0.0, "eta": float(group["lr"]), "mu": 1.0}
+        """PyTorch goes by what is kept in the first step, too. (A tensor may be traced: it is not looked at.)"""
+        return {"step": 0.0, "eta": 0.0 if isinstance(group["lr"], Tensor) else float(group["lr"]), "mu": 1.0}
 
     def tick(self, state: State, group: Settings) -> tuple[Any, Any, Any]:
         """The step size, what decay leaves, and how much of the new parameters goes into the average.
 
-        As in PyTorch, a step leaves the sizes for the next one, made with the learning rate that it had itself.
+        As in PyTorch, a step leaves the sizes for the next one, made with the learning rate that it had itself; the
+        first step has nothing but that.
         """
-        eta, share = state["eta"].double(), state["mu"].double()
-        step, lr = state["step"].add_(1).double(), group["lr"]
+        step, lr, share = state["step"].add_(1).double(), group["lr"], state["mu"].double()
+        eta = where(step == 1, lr, state["eta"].double())
         state["eta"].copy_(lr / (1 + group["lambd"] * lr * step) ** group["alpha"])
         state["mu"].copy_(1 / (step - group["t0"]).clamp(min=1))
         return eta, 1 - group["lambd"] * eta, share
@@ -83,11 +85,15 @@ class Rprop(Optimizer):
         before = parameter.detach()
         return {"prev": full_like(before, 0.0), "step_size": full_like(before, float(group["lr"]))}
 
+    def tick(self, state: State, group: Settings) -> Tensor:
+        """Whether this is the first step, which is as long as the learning rate says."""
+        return state["step"].add_(1) == 1
+
     def update(self, parameter: Tensor, gradient: Tensor, state: State, group: Settings, common: Any) -> None:
         (less, more), (least, most) = group["etas"], group["step_sizes"]
         agreement = gradient * state["prev"]
         factor = where(agreement > 0, more, where(agreement < 0, less, 1.0))
-        size = (state["step_size"] * factor).clamp(least, most)
+        size = (where(common, group["lr"], state["step_size"]) * factor).clamp(least, most)
         gradient = where(agreement < 0, 0.0, gradient)
         parameter.sub_(gradient.sign() * size)
         state["step_size"].copy_(size)

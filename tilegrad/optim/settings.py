@@ -63,8 +63,10 @@ class Settings:
         return bool(self.group.get(name))
 
     def __getitem__(self, name: str) -> Any:
-        """A number as a tensor (several as several); anything else as it is."""
+        """A number as a tensor without axes (several as several); anything else as it is."""
         value = self.group[name]
+        if isinstance(value, Tensor):
+            return value.reshape(())
         if isinstance(value, (tuple, list)):
             return tuple(self._number(name, n) for n in range(len(value)))
         return self._number(name, -1) if _is_number(value) else value

@@ -12,7 +12,8 @@ from ..ir.program_printer import show_step
 from ..ir.size import known
 from ..runtime import events
 from ..runtime.buffer import Buffer
-from ..runtime.device import Device, Executable
+from ..runtime.device import Device
+from ..runtime.executable import Executable
 from ..schedule.group import Group
 from .count import Work, work_of
 from .limit import Limit, limit_of

@@ -20,13 +20,11 @@ from ..errors import DeviceError
 from ..ir.dtype import DType, bfloat16, uint8
 from ..ir.precision import PRECISIONS, Precision
 from .buffer import Buffer, Usage
-from .executable import CompiledKernel as CompiledKernel
-from .executable import Executable as Executable
-from .executable import Runner as Runner
 
 if TYPE_CHECKING:
     from ..ir.program import Program
     from ..ir.tile import Kernel
+    from .executable import CompiledKernel, Executable
     from .grain import Grain
 
 

@@ -15,13 +15,19 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from ..config import settings
 from ..errors import ArgumentError
 from .choice import Choice, parse_choice
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 FILE = "kernels.lock"
 ENCODING = "utf-8-sig"
@@ -158,13 +164,26 @@ def lock_of(version: str, machine_of: Callable[[], str]) -> Lock:
 
 def keep(path: Path, version: str, machine: str, found: Mapping[str, Entry]) -> None:
     """Writes what was found for a machine into the file; all else in it stays as it is."""
-    text = path.read_text(encoding=ENCODING) if path.is_file() else COMMENT
     aside = path.with_name(f"{path.name}.{os.getpid()}.new")
-    try:
-        aside.write_text(changed_text(text, path, version, machine, found), encoding="utf-8")
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with _held(path.parent):
+        text = path.read_text(encoding=ENCODING) if path.is_file() else COMMENT
+        try:
+            aside.write_text(changed_text(text, path, version, machine, found), encoding="utf-8")
+            aside.replace(path)
+        finally:
+            aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Others who keep something in the folder wait meanwhile, where the system has that."""
+    with ExitStack() as held:
+        if fcntl is not None:
+            with suppress(OSError):  # some file systems over a network have not
+                number = os.open(folder, os.O_RDONLY)
+                held.callback(os.close, number)
+                fcntl.flock(number, fcntl.LOCK_EX)
+        yield
 
 
 def changed_text(text: str, path: Path, version: str, machine: str, found: Mapping[str, Entry]) -> str:

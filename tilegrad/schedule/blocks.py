@@ -27,12 +27,12 @@ TOGETHER, WAIT = 64, 1.0
 for each bit and k."""
 
 
-STREAM, SHORT = (64, 128), 256
+STREAM, STREAM_DEPTH = (64, 128), 256
 """The tile of a product that is little beside the memory it meets, and the longest sums for which that is so.
 
 4096 x 6400 weights, renewed after a batch of 32 or 128, took 61 us on an H200 so, of which memory takes 49, and 101 to
 143 in the tiles of other products; where the gradient is kept, too, 88, of which memory takes 74, and 171 to 296."""
-LINES, LONG, FEW, MUCH = 32, 4096, 64, 32 << 20
+LINES, LONG, LINES_DEPTH, MUCH = 32, 4096, 64, 32 << 20
 """The same on a CPU: rows and the most columns of such tiles, the longest sums, and the least bytes beside. Weights of
 4096 x 6400, renewed after a batch of 16, 32 or 64, took 0.68, 0.8 and 0.93 of the time in tiles of 256 x 294."""
 
@@ -168,7 +168,7 @@ def _waits_for_memory(extents: Extents) -> bool:
     m, n, k, *_ = extents
     if type(m) is not int or type(n) is not int or type(k) is not int or extents.others > 1 or extents.sums > 1:
         return False
-    return extents.beside >= 8 and k * extents.turns <= FEW and m >= LINES and m * n * extents.beside >= MUCH
+    return extents.beside >= 8 and k * extents.turns <= LINES_DEPTH and m >= LINES and m * n * extents.beside >= MUCH
 
 
 def _is_stream(extents: Extents) -> bool:
@@ -177,7 +177,7 @@ def _is_stream(extents: Extents) -> bool:
     m, n, k, *_ = extents
     if type(m) is not int or type(n) is not int or type(k) is not int or m % STREAM[0] or n % STREAM[1]:
         return False
-    return extents.bits <= 32 and extents.beside >= 8 and extents.sums == 1 and k * extents.turns <= SHORT
+    return extents.bits <= 32 and extents.beside >= 8 and extents.sums == 1 and k * extents.turns <= STREAM_DEPTH
 
 
 def quickest(extents: Extents, grain: Grain) -> float:

@@ -32,6 +32,7 @@ def python(setting: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 @NO_GPU
 def test_there_is_none() -> None:
     assert not tg.cuda.is_available()
+    assert not tg.cuda.is_bf16_supported()
     assert tg.cuda.device_count() == 0
     assert all(place.kind != "cuda" for place in tg.devices())
     tg.cuda.empty_cache()

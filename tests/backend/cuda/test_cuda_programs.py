@@ -10,7 +10,8 @@ from tests.backend.cuda.conftest import Maker
 from tilegrad import cuda
 from tilegrad.backend.cuda.device import CudaDevice
 from tilegrad.backend.cuda.driver import KernelCall
-from tilegrad.backend.cuda.plan import Plan, Span, Step
+from tilegrad.backend.cuda.plan import Plan, Step
+from tilegrad.backend.places import Span
 from tilegrad.config import changed
 from tilegrad.errors import DeviceError, KernelError, LaunchError, RuntimeFault
 from tilegrad.ir.dtype import float32

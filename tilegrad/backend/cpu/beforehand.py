@@ -1,8 +1,8 @@
 """Operands of products that several instances need are packed once, by a launch of their own.
 
-An instance of a product packs its operands for the matrix unit as it comes to them (`code/amx.py`). Of a product of
-1024 x 1024 matrices in tiles of 256 x 512, each row is so packed twice and each column four times, which takes longer
-than multiplying them. So a launch becomes up to three, of which the last one reads what those before it have packed:
+An instance of a product packs narrow operands as it comes to them (`code/narrow.py`). Of a product of 1024 x 1024
+matrices in tiles of 256 x 512, each row is so packed twice and each column four times, which takes longer than
+multiplying them. So a launch becomes up to three, of which the last one reads what those before it have packed:
 
     contract(x, y, out)      ->      contract_left(x, left_tiles)
                                      contract_right(y, right_tiles)
@@ -51,9 +51,9 @@ from ...ir.tile import (
 from ...ir.tile_access import accesses, roots, statements, walk
 from ...ir.tile_checker import check
 from ...ir.tile_types import Types
-from .code.amx import PLAIN, Turn, form_of
 from .code.amx_packing import area_bytes
 from .code.blocks import block_of
+from .code.forms import PLAIN, Turn, form_of
 from .code.packing import panel_bytes
 from .pool import ALIGNMENT
 from .target import Target
@@ -208,10 +208,15 @@ class _Splitter:
         enough = repeats >= REPEATS if parts else repeats >= PANEL_REPEATS
         if not others or not (enough or constant) or not self._can_be_moved(ways, needed):
             return None
+        side = self._side(ways, axes, others[0], right)
+        return None if not parts and not constant and side.bytes > MOST_PANELS else side
+
+    def _side(self, ways: list[list[Statement]], axes: Set[int], spare: int, right: bool) -> Side:
+        """The kernel that packs an operand, which depends on some axes of the grid; turns are along a spare one."""
         name = "right" if right else "left"
         memory = self._fresh(f"{name}_tiles")
         names = tuple([self._fresh(f"packed_{n}") for n in range(len(ways))])
-        spare, pieces = others[0], sum(turn.times for turn in self.turns)
+        parts, pieces = self.turns[0].form.parts, sum(turn.times for turn in self.turns)
         width = 0 if parts else self._width(right)
         shapes = [self._shape(turn, right) for turn in self.turns]
         area = max(self._area(shape, right, parts, width) for shape in shapes)
@@ -225,8 +230,6 @@ class _Splitter:
         ]
         grid = [n if axis in axes else 1 for axis, n in enumerate(self.grid)]
         bytes = prod(grid) * pieces * area
-        if not parts and not constant and bytes > MOST_PANELS:
-            return None
         grid[spare] = pieces
         body = self._body(ways, names, right, spare)
         used = {x.name for x in _expressions(body) if isinstance(x, Name)}

@@ -11,23 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..places import Span
+
 WHOLE = 6_000.0
 """Nanoseconds below which a launch is not cut: handing work over and waiting for it takes about 500."""
 PIECE = 30_000.0
 """Nanoseconds that a chunk should take."""
 MOST_PIECES = 32
 """Chunks for each thread, at most."""
-
-
-class Span(NamedTuple):
-    """Bytes `begin` to `end` of a memory."""
-
-    memory: int
-    begin: int
-    end: int
-
-    def meets(self, other: Span) -> bool:
-        return self.memory == other.memory and self.begin < other.end and other.begin < self.end
 
 
 class Call(NamedTuple):

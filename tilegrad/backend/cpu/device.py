@@ -15,7 +15,8 @@ from ...ir.precision import Precision
 from ...ir.program import Program
 from ...ir.tile import Kernel
 from ...runtime.buffer import Buffer, Everything
-from ...runtime.device import CompiledKernel, Device, Executable, Statistics
+from ...runtime.device import Device, Statistics
+from ...runtime.executable import CompiledKernel, Executable
 from ...runtime.grain import MATRIX_UNIT, PAIRS, Grain, few_large
 from .memory import BorrowedBuffer, PoolBuffer, address_of, copied, fill, view
 from .pool import ALIGNMENT, Pool
@@ -126,13 +127,11 @@ class CpuDevice(Device):
 
     @cached_property
     def grain(self) -> Grain:
-        from .limits import cache_sizes  # loads LLVM
         from .native import threads
-        from .target import target
+        from .target import target  # loads LLVM
 
         machine = target()
-        second = cache_sizes().get("L2", 512 << 10)
-        usual = few_large(threads(), second, machine.first_cache, machine.lanes(4), machine.registers)
+        usual = few_large(threads(), machine.second_cache, machine.first_cache, machine.lanes(4), machine.registers)
         products = usual.products._replace(transformed=48)
         return usual._replace(
             products=products, unit=MATRIX_UNIT if machine.matrix_unit else PAIRS if machine.pairs else None

@@ -301,6 +301,12 @@ class Builder:
     def effect(self, text: str) -> None:
         self.scopes[-1].lines.append(f"  {text}")
 
+    def bring(self, pointer: Value, cache: int) -> None:
+        """Has a line of memory brought to the first or the second cache. It need not exist."""
+        name = "llvm.prefetch.p0"
+        self.declarations.setdefault(name, f"declare void @{name}(ptr, i32, i32, i32)")
+        self.effect(f"call void @{name}(ptr {pointer}, i32 0, i32 {4 - cache}, i32 1)")
+
     def leave(self, text: str) -> None:
         """Returns from the function; what follows is not reached."""
         label = self.label("never")

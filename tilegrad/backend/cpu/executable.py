@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...ir.program import Launch, Program
 from ...runtime import events
-from ...runtime.device import Executable, Runner
-from ...runtime.executable import Steady
+from ...runtime.executable import Executable, Runner, Steady
 from ..steady import parted
 from . import native
 from .beforehand import beforehand

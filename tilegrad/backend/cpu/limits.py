@@ -78,7 +78,7 @@ def amx_permitted() -> bool:
 
 
 def cache_sizes() -> dict[str, int]:
-    """Bytes of the caches of the first core: L1 (data), L2, L3."""
+    """Bytes of the caches of the first core: L1 (data), L2, L3, where the system tells."""
     sizes = {}
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:

@@ -1,7 +1,5 @@
-"""A program with its sizes settled: which launches there are, and where the data of a call go in their arguments.
-
-The data of a call are the addresses of its inputs, of the outputs made for it, and of the arena, in this order.
-"""
+"""A program with its sizes settled: which launches there are, and where the data of a call (`places.py`) go in their
+arguments."""
 
 from __future__ import annotations
 
@@ -9,14 +7,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ...errors import RuntimeFault
 from ...ir.program import Copy, Foreign, Launch, Program
 from ...ir.size import Dim, Size, known
 from ...ir.tile import Kernel, Name, Store
 from ...ir.tile_access import statements, walk
 from ...runtime.work import settled
+from ..places import INPUTS, Places, Span
 from .beforehand import Packing
-from .deal import Call, Span
+from .deal import Call
 from .outside import OutsideCall
 from .pool import ALIGNMENT
 from .table import Patch
@@ -29,18 +27,8 @@ COPIED = 1 << 16
 """What one instance of the kernel `copy_bytes` copies."""
 OUTSIDE = 80_000.0
 """A guess of the operations of a function of somebody else."""
-INPUTS = -1
-"""The memory of all inputs, as one: the caller may give the same buffer twice."""
-
 
 Native = Mapping[str, int]
-
-
-class Place(NamedTuple):
-    """Where a buffer of the program is in a call: at data[datum] + offset."""
-
-    datum: int
-    offset: int = 0
 
 
 class Settled(NamedTuple):
@@ -68,10 +56,7 @@ class _Settler:
     def __init__(self, program: Program, sizes: Mapping[str, int]) -> None:
         self.program = program
         self.sizes = sizes
-        self.buffers = {b.name: b for b in program.buffers}
-        self.made: list[int] = []
-        self.arena = known(program.arena, sizes)
-        self.places = self._placed()
+        self.places = Places(program, sizes, ALIGNMENT)
         self.calls: list[Call] = []
         self.patches: list[Patch] = []
         self.calls_outside: list[OutsideCall] = []
@@ -86,7 +71,7 @@ class _Settler:
                     if isinstance(kernel, Packing) and self.calls:
                         self.calls[-1] = self.calls[-1]._replace(prepares=True)
                 case Copy(source, target):
-                    bytes = self.bytes(source)
+                    bytes = self.places.bytes(source)
                     work = OPERATIONS * COPIED / BYTES
                     self._add(
                         f"copy {target}",
@@ -100,42 +85,18 @@ class _Settler:
                     self._call_outside(step, native["call_outside"])
                 case _:
                     pass  # memory is planned, and steps run in order
-        results = [self.places[name].datum for name in self.program.outputs]
-        inputs = len(self.program.inputs)
-        return Settled(self.calls, self.patches, inputs, self.made, results, self.arena, self.calls_outside)
+        p = self.places
+        return Settled(self.calls, self.patches, p.inputs, p.made, p.results, p.arena, self.calls_outside)
 
     def _call_outside(self, step: Foreign, code: int) -> None:
         """A call of somebody else's function, as a kernel of one instance."""
         names = (*step.inputs, *step.outputs)
-        types = [settled(self.buffers[name].type, self.sizes) for name in names]
+        types = [settled(self.places.buffers[name].type, self.sizes) for name in names]
         count = len(step.inputs)
         call = OutsideCall(step.work.prepared(types[:count], types[count:], "cpu"), step.work.kind)
         self.calls_outside.append(call)
         tensors = [word for pair in zip(names, call.prepared.data, strict=True) for word in pair]
         self._add(step.work.name, code, [*call.words, *tensors], [1], set(step.outputs), OUTSIDE)
-
-    def _placed(self) -> dict[str, Place]:
-        places = {name: Place(n) for n, name in enumerate(self.program.inputs)}
-        for name in self.program.outputs:
-            if name not in places and not self.buffers[name].alias:
-                places[name] = Place(len(self.program.inputs) + len(self.made))
-                self.made.append(self.bytes(name))
-        arena = len(self.program.inputs) + len(self.made)
-        for b in self.program.buffers:
-            if b.name in places or b.alias:
-                continue
-            if b.role in ("input", "constant"):
-                raise RuntimeFault(f"{self.program.name}: nothing gives {b.role} {b.name} its elements")
-            if b.offset is None:  # the plan left it out: it gets a place at the end
-                self.arena = -(-self.arena // ALIGNMENT) * ALIGNMENT
-                places[b.name] = Place(arena, self.arena)
-                self.arena += self.bytes(b.name)
-            else:
-                places[b.name] = Place(arena, known(b.offset, self.sizes))
-        for b in self.program.buffers:
-            if b.alias:
-                places.setdefault(b.name, places[b.alias])
-        return places
 
     def _add(
         self,
@@ -163,19 +124,13 @@ class _Settler:
                 instances * work / OPERATIONS,
                 tuple([self._span(b) for b in used if b not in written]),
                 tuple([self._span(b) for b in used if b in written]),
-                sum([self.bytes(b) for b in used]),
+                sum([self.places.bytes(b) for b in used]),
                 instances * work,
             )
         )
 
     def _span(self, name: str) -> Span:
-        place = self.places[name]
-        if place.datum < len(self.program.inputs):
-            return Span(INPUTS, 0, 1)
-        return Span(place.datum, place.offset, place.offset + self.bytes(name))
-
-    def bytes(self, name: str) -> int:
-        return known(self.buffers[name].type.bytes, self.sizes)
+        return INPUTS if self.places[name].datum < self.places.inputs else self.places.span(name)
 
 
 def written(kernel: Kernel, arguments: Sequence[str | Dim]) -> set[str]:

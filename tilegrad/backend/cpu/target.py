@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from ...config import settings
@@ -45,27 +45,19 @@ def target() -> Target:
 @cache
 def _processor() -> Target:
     from . import objects
-    from .limits import multiplies_pairs
+    from .limits import cache_sizes, multiplies_pairs
 
-    host = objects.host()
+    host, caches = objects.host(), _caches(cache_sizes())
     enabled = {f[1:] for f in host.features.split(",") if f.startswith("+")}
     if platform.machine().lower() in ("x86_64", "amd64"):
         if {"avx512f", "avx512bw", "avx512vl", "avx512dq"} <= enabled:
-            return Target("x86", 64, 32, *_caches(), pairs=multiplies_pairs())
+            return Target("x86", 64, 32, *caches, pairs=multiplies_pairs())
         if {"avx2", "fma"} <= enabled:
-            return Target("x86", 32, 16, *_caches())
-        return Target("x86", 16, 16, *_caches())
-    return Target("arm", 16, 32, *_caches())
+            return Target("x86", 32, 16, *caches)
+        return Target("x86", 16, 16, *caches)
+    return Target("arm", 16, 32, *caches)
 
 
-def _caches() -> tuple[int, int, int]:
-    """The bytes of the first data cache and of the second cache of a core, and of the third, where the system tells."""
-    found = {1: 32768, 2: 524288, 3: 32 << 20}
-    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        try:
-            level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
-        except OSError:
-            continue
-        if kind != "Instruction" and int(level) in found and size.endswith("K"):
-            found[int(level)] = int(size[:-1]) * 1024
-    return found[1], found[2], found[3]
+def _caches(sizes: Mapping[str, int]) -> tuple[int, int, int]:
+    """The bytes of the first data cache, the second and the third, or what is usual."""
+    return sizes.get("L1", 32 << 10), sizes.get("L2", 512 << 10), sizes.get("L3", 32 << 20)

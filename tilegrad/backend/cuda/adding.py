@@ -9,8 +9,8 @@ from ...ir import tile as ir
 from ...ir.dtype import DType, float32
 from ...ir.tile_access import statements
 from ...ir.tile_checker import check
-from .code.dot_operands import Definitions
-from .sums import Other, Terms, is_zeros, need
+from .code.dot_operands import Definitions, is_zeros
+from .sums import Other, Terms, need
 
 
 class Added(NamedTuple):
@@ -57,7 +57,7 @@ class _Finder:
         t = definitions.types.of(store.pointer)
         need(definitions.parameter(store.pointer) == self.made and len(t.shape) == 1 and tuple(extents[1:]) == (1, 1))
         place: Terms = {ir.ProgramId(0): t.shape[0]} if extents[0] > 1 else {}
-        need(definitions.step(store.pointer, -1) == 1 and self._first(store.pointer) == place)
+        need(definitions.step(store.pointer, -1) == 1 and definitions.first(store.pointer) == place)
         elements = min([t.shape[0] * extents[0], *self._bounds(store.mask, -1, place)])
         load = self._added()
         pieces, apart = definitions.types.of(load).shape[0], definitions.step(load.pointer, -2)
@@ -69,7 +69,7 @@ class _Finder:
                 counted, pieces = {ir.Name(index): 1}, -(-stop // step) * step
             case _:
                 need(self.loop is None)
-        need(self._first(load.pointer) == {**place, **dict.fromkeys(counted, elements)})
+        need(definitions.first(load.pointer) == {**place, **dict.fromkeys(counted, elements)})
         need(min(self._bounds(load.mask, -1, place), default=elements) >= elements)
         return Added(min([pieces, *self._bounds(load.mask, -2, counted)]), elements, t.dtype)
 
@@ -80,12 +80,9 @@ class _Finder:
             steps = self.definitions.step(index, -2), self.definitions.step(index, -1)
             need(extent >= 0 and steps in ((1, 0), (0, 1)))
             if steps[axis] == 1:
-                need(self._first(index) == place)
+                need(self.definitions.first(index) == place)
                 found.append(extent)
         return found
-
-    def _first(self, x: ir.Tile) -> Terms:
-        return {term: factor for term, factor in self.definitions.coefficients(x).items() if factor}
 
     def _added(self) -> ir.Load:
         """What is summed, in the loop or without one."""

@@ -203,7 +203,7 @@ class _Finder(Sums):
 
     def _sum(self, x: ir.Tile) -> dict[Digit, int]:
         found: dict[Digit, int] = {}
-        for term, factor in self.first(x).items():
+        for term, factor in self.definitions.first(x).items():
             digit = self._digit(term)
             found[digit] = found.get(digit, 0) + factor
         return found
@@ -270,7 +270,7 @@ class _Finder(Sums):
                 counted = {ir.Name(name): 1}
         for operand, axis in zip(self.operands, (1, 0), strict=True):
             bound = operand.bounds[axis]
-            need(bound is None or self.first(bound.at) == counted)
+            need(bound is None or self.definitions.first(bound.at) == counted)
             run = run if bound is None else min(run, bound.extent)
         return run
 
@@ -304,13 +304,14 @@ class _Finder(Sums):
                 bounds[axis] = min(bounds[axis], extent)
         for axis, operand in enumerate(self.operands):
             bound = operand.bounds[axis]
-            need(bound is None or (self.first(bound.at) == self.counted[axis] and bound.extent >= bounds[axis]))
+            need(bound is None or self.definitions.first(bound.at) == self.counted[axis])
+            need(bound is None or bound.extent >= bounds[axis])
         return bounds, limits
 
     def _axis(self, index: ir.Tile) -> int:
         """Of which free axis this is the index."""
         need(self.definitions.step(index, -1) == 1)
-        shape, first = self.definitions.types.of(index).shape, self.first(index)
+        shape, first = self.definitions.types.of(index).shape, self.definitions.first(index)
         fits = [n for n in (0, 1) if first == self.counted[n] and shape == self.tile[n : n + 1]]
         need(len(fits) == 1)
         return fits[0]

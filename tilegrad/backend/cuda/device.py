@@ -18,7 +18,8 @@ from ...ir.precision import Precision
 from ...ir.program import Program
 from ...ir.tile import Kernel
 from ...runtime.buffer import Buffer
-from ...runtime.device import CompiledKernel, Device, Executable, Statistics, known_devices
+from ...runtime.device import Device, Statistics, known_devices
+from ...runtime.executable import CompiledKernel, Executable
 from ...runtime.grain import Grain, many_small
 from ...runtime.once import lock
 from .choosing import Choices

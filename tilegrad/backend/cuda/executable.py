@@ -16,8 +16,7 @@ from ...config import settings
 from ...ir.program import Launch, Program
 from ...runtime import events
 from ...runtime.buffer import Buffer
-from ...runtime.device import Executable, Runner
-from ...runtime.executable import Steady
+from ...runtime.executable import Executable, Runner, Steady
 from ..steady import parted
 from .driver import LibraryCall
 from .graphs import ProgramGraph

@@ -1,7 +1,5 @@
-"""A program with its sizes settled: which calls there are, where the data of a run go, and what must wait for what.
-
-The data of a run are the addresses of its inputs, of the outputs made for it, and of the arena, in this order.
-"""
+"""A program with its sizes settled: which calls there are, where the data of a run (`places.py`) go, and what must wait
+for what."""
 
 from __future__ import annotations
 
@@ -9,13 +7,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from ...errors import RuntimeFault
-from ...ir.program import Buffer, Copy, Foreign, Launch, Program
+from ...ir.program import Copy, Foreign, Launch, Program
 from ...ir.size import Dim, known
 from ...ir.tile import Kernel
 from ...ir.tile_access import Accesses, accesses
 from ...ir.tile_checker import check
 from ...runtime.work import settled
+from ..places import INPUTS, Place, Places, Span
 from .driver import CopyCall, KernelCall, LibraryCall, NodeCall
 from .functions import Function
 from .outside import ForeignCall
@@ -26,16 +24,6 @@ Launched: TypeAlias = tuple[Kernel, Function, Sequence[int]]
 """A kernel, compiled, and its grid."""
 Instead: TypeAlias = Callable[[Launched, Launched | None], LibraryCall | None]
 """What may be called for a kernel, and for the one after it that alone reads its result."""
-INPUTS = -1
-"""The memory of all inputs, as one: the caller may give the same buffer twice."""
-
-
-class Span(NamedTuple):
-    """Bytes `begin` to `end` of a datum (or of INPUTS)."""
-
-    datum: int
-    begin: int
-    end: int
 
 
 class Patch(NamedTuple):
@@ -90,11 +78,10 @@ class Plan(NamedTuple):
             before = 0
             spans = [(s, False) for s in step.reads] + [(s, True) for s in step.writes]
             for span, writes in spans:
-                datum = span.datum if distinct or span.datum >= self.inputs else INPUTS
-                span = span if datum == span.datum else Span(INPUTS, 0, 1)
-                entries = history.setdefault(datum, [])
+                span = span if distinct or span.datum >= self.inputs else INPUTS
+                entries = history.setdefault(span.datum, [])
                 for other, at, wrote in entries:
-                    if at != number and (writes or wrote) and span.begin < other.end and other.begin < span.end:
+                    if at != number and (writes or wrote) and span.meets(other):
                         before |= 1 << at
                 if writes:
                     entries[:] = [e for e in entries if e[0].begin < span.begin or span.end < e[0].end]
@@ -127,13 +114,6 @@ def written(kernel: Kernel, arguments: Sequence[str | Dim]) -> set[str]:
     return {a for p, a in zip(kernel.parameters, arguments, strict=True) if p.name in stored and isinstance(a, str)}
 
 
-class Place(NamedTuple):
-    """Where a buffer of the program is in a run: at data[datum] + offset."""
-
-    datum: int
-    offset: int = 0
-
-
 def planned(
     program: Program,
     functions: Mapping[str, Function],
@@ -160,13 +140,10 @@ class _Planner:
         self.functions = functions
         self.limits = limits
         self.sizes = sizes
-        self.buffers: dict[str, Buffer] = {b.name: b for b in program.buffers}
         self.accesses: dict[str, Accesses] = {}
-        self.made: list[int] = []
-        self.arena = known(program.arena, sizes)
-        self.places = self._placed()
+        self.places = Places(program, sizes, ALIGNMENT)
         self.steps: list[Step] = []
-        data = len(program.inputs) + len(self.made) + 1
+        data = self.places.inputs + len(self.places.made) + 1
         self.patches: list[list[Patch]] = [[] for _ in range(data)]
         self.updated: set[int] = set()
         self.copied: list[Launch | None] = []
@@ -183,33 +160,8 @@ class _Planner:
                     self._call_outside(step)
                 case _:
                     pass  # memory is planned; what waits for what is seen from the memory that steps use
-        results = [self.places[name].datum for name in self.program.outputs]
-        inputs = len(self.program.inputs)
-        return Plan(self.steps, self.patches, inputs, self.made, results, sorted(self.updated), self.arena)
-
-    def _placed(self) -> dict[str, Place]:
-        program = self.program
-        places = {name: Place(n) for n, name in enumerate(program.inputs)}
-        for name in program.outputs:
-            if name not in places and not self.buffers[name].alias:
-                places[name] = Place(len(program.inputs) + len(self.made))
-                self.made.append(self._bytes(name))
-        arena = len(program.inputs) + len(self.made)
-        for b in program.buffers:
-            if b.name in places or b.alias:
-                continue
-            if b.role in ("input", "constant"):
-                raise RuntimeFault(f"{program.name}: nothing gives {b.role} {b.name} its elements")
-            if b.offset is None:  # the plan left it out: it gets a place at the end
-                self.arena = -(-self.arena // ALIGNMENT) * ALIGNMENT
-                places[b.name] = Place(arena, self.arena)
-                self.arena += self._bytes(b.name)
-            else:
-                places[b.name] = Place(arena, known(b.offset, self.sizes))
-        for b in program.buffers:
-            if b.alias:
-                places.setdefault(b.name, places[b.alias])
-        return places
+        p = self.places
+        return Plan(self.steps, self.patches, p.inputs, p.made, p.results, sorted(self.updated), p.arena)
 
     def _launched(self, step: Launch) -> Launched:
         return step.kernel, self.functions[step.kernel.digest()], [tiles.count(self.sizes) for tiles in step.grid]
@@ -270,13 +222,13 @@ class _Planner:
         self._add(call, kernel.origin, slots, loaded, stored, instances * step.work, step)
 
     def _copy(self, source: str, target: str) -> None:
-        bytes = min(self._bytes(source), self._bytes(target))
+        bytes = min(self.places.bytes(source), self.places.bytes(target))
         if bytes:
             self._add(CopyCall(bytes), f"to {target}", [(0, source), (1, target)], [source], [target], 0.0, None)
 
     def _call_outside(self, step: Foreign) -> None:
         names = (*step.inputs, *step.outputs)
-        types = [settled(self.buffers[name].type, self.sizes) for name in names]
+        types = [settled(self.places.buffers[name].type, self.sizes) for name in names]
         count = len(step.inputs)
         call = ForeignCall(step.work, types[:count], types[count:], types[-1].device)
         self._add(call, "", list(enumerate(names)), step.inputs, step.outputs, 0.0, None)
@@ -294,22 +246,21 @@ class _Planner:
         for slot, name in slots:
             place = self.places[name]
             self.patches[place.datum].append(Patch(len(self.steps), slot, place.offset))
-        self.updated |= {self.places[name].datum for name in stored} & set(range(len(self.program.inputs)))
-        reads, writes = tuple(map(self._span, loaded)), tuple(map(self._span, stored))
+        self.updated |= {self.places[name].datum for name in stored} & set(range(self.places.inputs))
+        reads, writes = tuple(map(self.places.span, loaded)), tuple(map(self.places.span, stored))
         if isinstance(call, LibraryCall):
             writes = (*writes, self._lend(call))
         buffers = dict(slots)
-        sizes = tuple([self._bytes(buffers[n]) if n in buffers else 0 for n in range(len(call.slots))])
-        bytes = sum(self._bytes(name) for name in set(buffers.values()))
+        sizes = tuple([self.places.bytes(buffers[n]) if n in buffers else 0 for n in range(len(call.slots))])
+        bytes = sum(self.places.bytes(name) for name in set(buffers.values()))
         self.steps.append(Step(call, origin, reads, writes, sizes, bytes, operations, launch))
 
     def _lend(self, call: LibraryCall) -> Span:
         """A place behind all temporaries for a library's own: one for all, who thus wait for each other."""
         if self.workspace is None:
-            self.arena = -(-self.arena // ALIGNMENT) * ALIGNMENT
-            self.workspace = Place(len(self.program.inputs) + len(self.made), self.arena)
+            self.workspace = self.places.behind(0)
         datum, offset = self.workspace
-        self.arena = max(self.arena, offset + call.workspace)
+        self.places.arena = max(self.places.arena, offset + call.workspace)
         self.patches[datum].append(Patch(len(self.steps), len(call.slots) - 1, offset))
         return Span(datum, offset, offset + call.workspace)
 
@@ -318,10 +269,3 @@ class _Planner:
         if digest not in self.accesses:
             self.accesses[digest] = accesses(kernel, check(kernel))
         return self.accesses[digest]
-
-    def _span(self, name: str) -> Span:
-        place = self.places[name]
-        return Span(place.datum, place.offset, place.offset + self._bytes(name))
-
-    def _bytes(self, name: str) -> int:
-        return known(self.buffers[name].type.bytes, self.sizes)

@@ -104,7 +104,7 @@ class _Finder(Sums):
         steps = (self.definitions.step(pointer, -2) or 0, self.definitions.step(pointer, -1) or 0)
         target = self.definitions.parameter(pointer)
         need(target is not None and t.shape == (rows, columns) and t.dtype in (x.dtype, float32))
-        firsts = [self.first(p) for p in (x.pointer, y.pointer, pointer)]
+        firsts = [self.definitions.first(p) for p in (x.pointer, y.pointer, pointer)]
         across: ir.Tile | None = None
         along: ir.Tile | None = None
         batch, apart = 1, (0, 0, 0)
@@ -126,9 +126,9 @@ class _Finder(Sums):
         counted = ({across: rows} if across else {}, {along: columns} if along else {})
         m, n = self._stored(counted, m, n)
         for bound, index, extent in ((x.bounds[0], counted[0], m), (y.bounds[1], counted[1], n)):
-            need(bound is None or (self.first(bound.at) == index and bound.extent >= extent))
+            need(bound is None or (self.definitions.first(bound.at) == index and bound.extent >= extent))
         for bound in (x.bounds[1], y.bounds[0]):
-            need(bound is None or self.first(bound.at) == ({turn: 1} if turn else {}))
+            need(bound is None or self.definitions.first(bound.at) == ({turn: 1} if turn else {}))
             k = k if bound is None else min(k, bound.extent)
         bias, relu = self.rest(-1, counted[1], n, t.dtype)
         read = {self.places[x.parameter], self.places[y.parameter]} | ({bias} if bias >= 0 else set())
@@ -157,6 +157,6 @@ class _Finder(Sums):
             steps = (self.definitions.step(index, -2), self.definitions.step(index, -1))
             need(extent >= 0 and steps in ((1, 0), (0, 1)))
             axis = steps.index(1)
-            need(self.first(index) == counted[axis])
+            need(self.definitions.first(index) == counted[axis])
             shape[axis] = min(shape[axis], extent)
         return shape[0], shape[1]

@@ -8,7 +8,7 @@ from ...ir import tile as ir
 from ...ir.dtype import DType, bfloat16, float16, float32
 from ...ir.tile_access import statements
 from ...ir.tile_checker import check
-from .code.dot_operands import Definitions, Strided
+from .code.dot_operands import Definitions, Strided, is_zeros
 
 TYPES = (bfloat16, float16, float32)
 Terms = dict[ir.Tile, int]
@@ -45,10 +45,6 @@ class Sums:
         self.definitions = Definitions(kernel, check(kernel))
         self.places = {p.name: n for n, p in enumerate(kernel.parameters)}
         self.extents = (*extents, 1, 1, 1)[:3]
-
-    def first(self, x: ir.Tile) -> Terms:
-        """Where the first element of a tile is, as a sum."""
-        return {term: factor for term, factor in self.definitions.coefficients(x).items() if factor}
 
     def operand(self, x: ir.Tile) -> Strided:
         memory = self.definitions.strided(x)
@@ -97,11 +93,7 @@ class Sums:
         assert isinstance(x, ir.Load)
         parameter = definitions.parameter(x.pointer)
         need(parameter is not None and definitions.types.of(x).dtype is dtype)
-        need(definitions.step(x.pointer, -1) == 1 and self.first(x.pointer) == counted)
+        need(definitions.step(x.pointer, -1) == 1 and definitions.first(x.pointer) == counted)
         for index, bound in definitions.comparisons(x.mask) if x.mask is not None else ():
-            need(bound >= extent and definitions.step(index, -1) == 1 and self.first(index) == counted)
+            need(bound >= extent and definitions.step(index, -1) == 1 and definitions.first(index) == counted)
         return self.places[str(parameter)]
-
-
-def is_zeros(x: ir.Tile) -> bool:
-    return isinstance(x, ir.Full) and isinstance(x.value, ir.Literal) and x.value.value == 0

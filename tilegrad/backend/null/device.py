@@ -15,7 +15,8 @@ from ...ir.size import known
 from ...ir.tile import Kernel
 from ...ir.tile_checker import check
 from ...runtime.buffer import Buffer
-from ...runtime.device import CompiledKernel, Device, Executable, Runner
+from ...runtime.device import Device
+from ...runtime.executable import CompiledKernel, Executable, Runner
 
 
 class Counts(NamedTuple):

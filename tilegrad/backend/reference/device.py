@@ -14,7 +14,8 @@ from ...ir.program_checker import check_program
 from ...ir.tile import Kernel
 from ...ir.tile_checker import check
 from ...runtime.buffer import Buffer
-from ...runtime.device import CompiledKernel, Device, Executable
+from ...runtime.device import Device
+from ...runtime.executable import CompiledKernel, Executable
 from .tile import run
 
 

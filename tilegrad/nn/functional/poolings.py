@@ -11,7 +11,7 @@ from ...functions.promotion import value_of
 from ...ir.graph import Value
 from ...lazy.handle import wrap
 from ...ops.broadcasting import shown
-from ...ops.pooling import Greatest, PoolIndex, average_pool, max_pool
+from ...ops.pooling import average_pool, max_pool, pool_indices
 from ...ops.sliding import Adaptive, Sliding
 from ...tensor import Tensor
 from .geometry import Each, batched, each, unbatched, window_count
@@ -57,7 +57,7 @@ def _max(
 def _greatest(x: Value, axes: tuple[Sliding, ...] | tuple[Adaptive, ...], had_batch: bool, indices: bool) -> Pooled:
     """The greatest elements and, if asked for, where they are."""
     made = wrap(unbatched(max_pool(x, axes), had_batch))
-    return (made, wrap(unbatched(PoolIndex(Greatest(x, axes), axes), had_batch))) if indices else made
+    return (made, wrap(unbatched(pool_indices(x, axes), had_batch))) if indices else made
 
 
 def max_pool1d(

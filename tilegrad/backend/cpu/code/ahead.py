@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ....ir import tile as ir
 from ....ir.tile_access import walk
-from ..emit import I64, Builder, Value, constant
+from ..emit import I64, Value, constant
 from .elements import At, defined
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def ask(e: Elements, tiles: Sequence[Wanted], block: Value, blocks: int) -> None
                 pointer = e.of(
                     tile.load.pointer, [at, place] if tile.along else [place, at], 0, e.types.of(tile.load).dtype
                 )
-                _bring(b, pointer)
+                b.bring(pointer, 2)
     e.registers[counter], e.memo = now, memo
 
 
@@ -87,7 +87,7 @@ def ask_across(e: Elements, x: ir.Reduce, at: At, cache: int) -> None:
     for y in loads:
         t = e.types.of(y)
         for row in range(t.shape[0]):
-            _bring(e.b, e.of(y.pointer, [constant(row, I64), *at], 0, t.dtype))
+            e.b.bring(e.of(y.pointer, [constant(row, I64), *at], 0, t.dtype), 2)
     e.registers[counter], e.memo = now, memo
 
 
@@ -96,13 +96,6 @@ def _reach(e: Elements, x: ir.Load, counter: str) -> int:
     span = e.ranges.of(ir.Name(counter))
     apart = max(abs(e.step(x.pointer, axis) or 0) for axis in (-1, -2))
     return 0 if span is None else (span[1] + 1) * apart * e.types.of(x).dtype.bytes
-
-
-def _bring(b: Builder, pointer: Value) -> None:
-    """Has a line of memory brought to the second cache."""
-    name = "llvm.prefetch.p0"
-    b.declarations.setdefault(name, f"declare void @{name}(ptr, i32, i32, i32)")
-    b.effect(f"call void @{name}(ptr {pointer}, i32 0, i32 2, i32 1)")
 
 
 def _share(tile: Wanted, blocks: int) -> int:

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
 
 from ..emit import I1, I64, Builder, Type, Value, constant
 from .amx_packing import ROWS, TILE, WORDS, Tiles
-from .elements import At, Memory
-from .nests import Nests
+from .elements import Memory
+from .forms import Form
+from .nests import Nests, Taker
 
-Finish: TypeAlias = Callable[[At, int, Value], None]
-"""Takes a vector of a product, at a position."""
+CONFIGURATION = "@tile_configuration"
 WRITTEN_OUT = 4
 """Lines of a block that are finished in a step, up to which they are written out."""
 MOST_ASKED = 16
 """Lines of memory that are asked for in a step, at most."""
-
-
-class Form(NamedTuple):
-    """Parts of each factor, and which of the left and the right one are multiplied: one changes at a time."""
-
-    parts: int
-    products: tuple[tuple[int, int], ...]
-    instruction: str = "tdpbf16ps"
-
-    @property
-    def looks(self) -> bool:
-        """Whether numbers may be such that the unit would give something else."""
-        return self.instruction == "tdpbf16ps"
 
 
 class Bring(NamedTuple):
@@ -82,13 +70,29 @@ def unit(b: Builder, name: str, arguments: str = "") -> None:
     b.effect(f"call void @llvm.x86.{name}({arguments})")
 
 
+@contextmanager
+def configured(b: Builder) -> Iterator[None]:
+    """The unit has tiles in what is written meanwhile."""
+    b.declarations.setdefault(CONFIGURATION, _configuration())
+    unit(b, "ldtilecfg", f"ptr {CONFIGURATION}")
+    yield
+    unit(b, "tilerelease")
+
+
+def _configuration() -> str:
+    """All eight tiles have 16 rows of 64 bytes."""
+    data = bytes([1, 0, *[0] * 14, *[64, 0] * 8, *[0] * 16, *[ROWS] * 8, *[0] * 8])
+    shown = "".join(f"\\{byte:02X}" for byte in data)
+    return f'{CONFIGURATION} = private constant [64 x i8] c"{shown}", align 64'
+
+
 class Sums(NamedTuple):
     """What is done with the sums of blocks: `begins` says whether they are the first ones; others are added to those
     that are in the result. If they are the last ones (`ends`), they are finished instead of kept."""
 
     begins: Value
     ends: Value = constant(False, I1)
-    finish: Finish | None = None
+    finish: Taker | None = None
     asks: bool = False
     """Whether operands were packed beforehand, and are asked for."""
 
@@ -203,7 +207,7 @@ class Blocks:
         self.e.begin()
 
     def _each_line(
-        self, sums: Value, line: Value, count: int, place: tuple[Value, Value], wide: int, finish: Finish | None
+        self, sums: Value, line: Value, count: int, place: tuple[Value, Value], wide: int, finish: Taker | None
     ) -> None:
         loop = self.nests.loop("line", 0, count, 1) if count > WRITTEN_OUT else None
         for n in range(1 if loop else count):
@@ -212,7 +216,7 @@ class Blocks:
             self.b.close_loop(loop)
         self.e.begin()
 
-    def _line(self, sums: Value, line: Value, place: tuple[Value, Value], wide: int, finish: Finish | None) -> None:
+    def _line(self, sums: Value, line: Value, place: tuple[Value, Value], wide: int, finish: Taker | None) -> None:
         """A line of the sums of a block: there is room for a whole block."""
         b, e, element, begins = self.b, self.e, self.out.element, self.of.begins
         e.begin()
@@ -244,24 +248,20 @@ class Blocks:
         lines = -(-wide * self.form.parts * ROWS // heights)
         if not self.of.asks or lines > MOST_ASKED:
             return
-        b.declarations.setdefault("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         following = b.op("add", column, constant(wide, I64))
         first = self.right.at(self.e, following, constant(0, I64), 0, constant(0, I64))
         number = b.op("mul", b.op("udiv", row, constant(self.tall, I64)), constant(steps, I64))
         number = b.op("add", number, step)
         first = b.offset(first, "i8", b.op("mul", number, constant(64 * lines, I64)))
         for n in range(lines):
-            at = b.offset(first, "i8", constant(64 * n, I64))
-            b.effect(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 2, i32 1)")
+            b.bring(b.offset(first, "i8", constant(64 * n, I64)), 2)
 
     def _fetch(self, row: Value, column: Value, wide: int) -> None:
         """Has what a block is added to brought to the first cache, while the block is computed."""
         b, first = self.b, self._place(row, column)
-        b.declarations.setdefault("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         for line in range(self.tall * ROWS):
             for c in range(wide):
-                at = b.offset(first, "i8", constant(line * self._pitch() + c * TILE // ROWS, I64))
-                b.effect(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
+                b.bring(b.offset(first, "i8", constant(line * self._pitch() + c * TILE // ROWS, I64)), 1)
 
     def _place(self, row: Value, column: Value) -> Value:
         """Where a tile of the result is."""

@@ -293,12 +293,9 @@ class Packer:
 
     def _fetch(self, at: list[Value], rows: int) -> None:
         """Asks for memory some rows on: rows are too short, and too far apart, for processors to do it themselves."""
-        b = self.b
         at = [self._index(at[0], "add", rows), at[1]]
         for pointer in self.ahead:
-            b.declarations.setdefault("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-            address = self.e.of(pointer, at, 0, self.dtype)
-            b.effect(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")
+            self.b.bring(self.e.of(pointer, at, 0, self.dtype), 1)
 
     # --- words ---------------------------------------------------------------------------------------
 

@@ -18,11 +18,12 @@ from ....ir import tile as ir
 from ....ir.dtype import int8, int32, uint8
 from .. import vectors
 from ..emit import I64, PTR, Type, Value, constant
-from . import amx
+from . import narrow
 from .ahead import Wanted, ask, wanted
 from .blocks import ALIASED, NARROW, NARROWER, STREAMS, Piece, block_of, pieces
-from .elements import At, Memory, defined
-from .nests import Nests
+from .elements import Memory, defined
+from .forms import form_of
+from .nests import Nests, Taker
 from .packing import Panels, across, pack, pack_turned, panels, panels_at
 
 UNROLLED = 2
@@ -40,8 +41,9 @@ APART = 64
 products that are added up one after another."""
 AHEAD, FETCHED = 128, 64
 """Turns in which the next block of the result comes to the first cache, at least; and how many bytes come at a time."""
-SHORT = 128
-"""The longest sums that take no longer than memory does, about, if something is read and written for each."""
+BY_ROWS = 128
+"""The longest sums whose blocks are finished row by row: they take no longer than the memory that each result meets.
+(Which tiles such products are cut into is another question, with a shorter answer: `LINES_DEPTH` in the scheduler.)"""
 SOON = 32
 """Turns in which what finishes a block comes to the first cache, at least."""
 PAIRED = {
@@ -58,7 +60,7 @@ Line: TypeAlias = Callable[[Value], Value]
 class Finish(NamedTuple):
     """What is done with a product, block by block, instead of keeping it."""
 
-    at: Callable[[At, int, Value], None]
+    at: Taker
     """Takes a vector of it, at a position."""
     dear: bool
     """Whether that is too much to be written out for all vectors of a block."""
@@ -73,11 +75,11 @@ def dot(nests: Nests, out: Memory, x: ir.Dot) -> None:
     if accumulator is not None and not here:
         nests.keep(out, accumulator)
     fresh = accumulator is None
-    form = None if nests.plain else amx.form_of(nests.target, e.types, x)
+    form = None if nests.plain else form_of(nests.target, e.types, x)
     if form is None:
         _Dot(nests, out, y, z).write(fresh)
     else:
-        amx.dot(nests, out, (y, z), form, not fresh, lambda: _Dot(nests, out, y, z).write(fresh))
+        narrow.dot(nests, out, (y, z), form, not fresh, lambda: _Dot(nests, out, y, z).write(fresh))
 
 
 def finished(nests: Nests, x: ir.Dot, finish: Finish) -> None:
@@ -279,7 +281,7 @@ class _Dot:
         width = wide * self.lanes
         self.buffer = self.e.allocate(self.dtype, (rows, width), "block") if finish.dear else None
         down, across = pieces("m", self.m, rows), pieces("n", self.n, width)
-        by_rows = bool(finish.loads) and self.k <= SHORT
+        by_rows = bool(finish.loads) and self.k <= BY_ROWS
         for outer in down if by_rows else across:
             with self._over(outer) as first:
                 for inner in across if by_rows else down:
@@ -330,15 +332,11 @@ class _Dot:
 
     def _ask(self, finish: Finish, row: Value, column: Value, rows: int) -> None:
         """Has what is read when a block is finished brought to the first cache, while it is computed."""
-        name = "llvm.prefetch.p0"
-        self.b.declarations.setdefault(name, f"declare void @{name}(ptr, i32, i32, i32)")
         for x in finish.loads:
             if self.e.step(x.pointer) == 1 and self.e.step(x.pointer, -2) != 0:
                 for r in range(rows):
                     place = [self.b.op("add", row, constant(r, I64)), column]
-                    self.b.effect(
-                        f"call void @{name}(ptr {self.e.of(x.pointer, place, 0, self.dtype)}, i32 0, i32 3, i32 1)"
-                    )
+                    self.b.bring(self.e.of(x.pointer, place, 0, self.dtype), 1)
 
     def _sums(self, row: Value, column: Value, rows: int, wide: int, sums: list[Value]) -> list[Value]:
         """The sums of a block, after all k."""
@@ -361,12 +359,9 @@ class _Dot:
 
     def _fetch(self, first: Value, steps: list[int]) -> None:
         """Has the next block of the result brought to the first cache, while this one is computed."""
-        name = "llvm.prefetch.p0"
-        self.b.declarations.setdefault(name, f"declare void @{name}(ptr, i32, i32, i32)")
         for step in steps:
             if step * self.dtype.bytes % FETCHED == 0 or step == steps[0]:
-                at = self.b.offset(first, self.out.element, constant(step, I64))
-                self.b.effect(f"call void @{name}(ptr {at}, i32 0, i32 3, i32 1)")
+                self.b.bring(self.b.offset(first, self.out.element, constant(step, I64)), 1)
 
     def _result(self, at: Value) -> Value:
         raw = self.e.once(at, Type(self.out.element, self.lanes), self.dtype.bytes)

@@ -20,13 +20,13 @@ from .. import vectors
 from ..beforehand import Fed, Packing, makes, whole_sum
 from ..emit import I64, PTR, Builder, Type, Value, constant
 from ..target import Target
-from . import amx
-from .amx import Turn
+from . import narrow
 from .amx_packing import Packer
 from .blocks import room_for
 from .dot import dot
 from .effects import atomic, show
 from .elements import Elements, Memory
+from .forms import Turn
 from .nests import Nests
 from .packing import below, lay
 from .parts import Part, in_parts, turns
@@ -235,7 +235,7 @@ class Lowering:
             if run is not None:
                 everywhere(self, run)
 
-        amx.whole(self.nests, memory, turns, finish, otherwise)
+        narrow.whole(self.nests, memory, turns, finish, otherwise)
         return rest
 
     def _run_of_blocks(
@@ -244,7 +244,7 @@ class Lowering:
         """What is done with each block of a sum as soon as it is there, and what is left of the statements."""
         every = statements(self.kernel.body if turn.loop is None else turn.loop.body)
         product = next(s for s in every if isinstance(s, ir.Assign) and s.value is turn.product)
-        if not amx.may_be_finished(self.nests.target, shape):
+        if not narrow.may_be_finished(self.nests.target, shape):
             return None, body
         run = run_at(self, body, product)
         if isinstance(run, int):

@@ -17,6 +17,8 @@ from .halves import half, in_halves
 
 Body = Callable[[At, int], None]
 """What is done at a position, for so many lanes (0: one element)."""
+Taker = Callable[[At, int, Value], None]
+"""The same with a vector of what was computed there."""
 
 UNROLLED = 16
 """Up to so many rows are reduced in straight code."""
@@ -33,7 +35,7 @@ class Nests:
         self.e, self.b, self.target = elements, elements.b, target
         elements.across = self.across
         self.panels: dict[str, int] = {}
-        """Memory of products in the matrix unit, which the next one may have: bytes, by name."""
+        """Memory of products of narrow numbers, which the next one may have: bytes, by name."""
         self.packed: dict[tuple[ir.Tile, bool], ir.Tile] = {}
         """Where operands are that were packed beforehand, by what they are and whether they are right ones."""
         self.laid: dict[tuple[ir.Tile, bool], ir.Tile] = {}

@@ -153,10 +153,7 @@ def _fetch(nests: Nests, x: ir.Tile, k: Value, block: Value) -> None:
     """Has what is packed soon brought to the first cache, if its rows are far apart: it does not come by itself."""
     e, x = nests.e, defined(nests.e, x)
     if isinstance(x, ir.Load) and (e.step(x.pointer, -2) or 0) * e.types.of(x).dtype.bytes >= FAR:
-        name = "llvm.prefetch.p0"
-        e.b.declarations.setdefault(name, f"declare void @{name}(ptr, i32, i32, i32)")
-        at = e.of(x.pointer, [k, block], 0, int32)
-        e.b.effect(f"call void @{name}(ptr {at}, i32 0, i32 3, i32 1)")
+        e.b.bring(e.of(x.pointer, [k, block], 0, int32), 1)
 
 
 def _vectors(nests: Nests, to: Panels, x: ir.Tile, k: Value, block: Value, lanes: int, count: int) -> None:

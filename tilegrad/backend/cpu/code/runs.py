@@ -19,9 +19,9 @@ from ....ir import tile as ir
 from ....ir.dtype import DType, bool_
 from ....ir.tile_access import roots, walk
 from ..emit import Value
-from . import amx
 from .dot import Finish, finished
 from .elements import At, defined
+from .forms import form_of
 
 if TYPE_CHECKING:
     from .elements import Elements
@@ -151,7 +151,7 @@ def _may_be_finished(of: Lowering, s: ir.Assign) -> bool:
         return False
     if of.target.vector_bytes == 64 and of.e.types.of(x).shape[1] <= of.target.lanes(4):
         return False  # one such vector wide: an LSTM's step took 1.5 times as long
-    return of.nests.plain or amx.form_of(of.target, of.e.types, x) is None
+    return of.nests.plain or form_of(of.target, of.e.types, x) is None
 
 
 def at_position(of: Lowering, run: Run, at: At, lanes: int, product: tuple[str, Value] | None = None) -> None:

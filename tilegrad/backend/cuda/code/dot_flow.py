@@ -16,7 +16,7 @@ from ....ir.dtype import DType, bfloat16, float16, float32
 from ....ir.tile_access import roots, statements, walk
 from ....ir.tile_types import Types
 from ..tensor_map import TensorMap
-from .dot_operands import Definitions, Strided
+from .dot_operands import Definitions, Strided, is_zeros
 from .dot_tiling import Tiling
 
 SHARED = 218 * 1024
@@ -234,7 +234,7 @@ class _Finder:
         _need(right is not None and right.place >= 0)
         assert right is not None
         before = earlier[-1] if earlier else None
-        fresh = isinstance(before, ir.Assign) and before.name == s.name and _is_zero(before.value)
+        fresh = isinstance(before, ir.Assign) and before.name == s.name and is_zeros(before.value)
         if fresh:
             self.skipped[f"{s.name} {id(s)}"] = id(before)
         tiling = Tiling("group", m, n, m // 64, 1, 64, n)
@@ -314,7 +314,3 @@ def is_early(s: ir.Statement, types: Types) -> bool:
 
 def _assigns(s: ir.Statement, name: str) -> bool:
     return isinstance(s, ir.Assign) and s.name == name
-
-
-def _is_zero(x: ir.Tile) -> bool:
-    return isinstance(x, ir.Full) and isinstance(x.value, ir.Literal) and x.value.value == 0

@@ -228,6 +228,10 @@ class Definitions:
                 return found
         return {x: 1}
 
+    def first(self, x: ir.Tile) -> dict[ir.Tile, int]:
+        """The same without the terms that have cancelled each other."""
+        return {term: factor for term, factor in self.coefficients(x).items() if factor}
+
     def _is_natural_sum(self, terms: dict[ir.Tile, int]) -> bool:
         return all(factor == 0 or (factor > 0 and self.is_natural(term)) for term, factor in terms.items())
 
@@ -308,3 +312,7 @@ class Definitions:
             return pointer.name if pointer.name in self.parameters else None
         bases = [y for y in ir.parts(pointer) if not isinstance(y, ir.Literal) and self.types.of(y).pointer]
         return self.parameter(bases[0]) if len(bases) == 1 else None
+
+
+def is_zeros(x: ir.Tile) -> bool:
+    return isinstance(x, ir.Full) and isinstance(x.value, ir.Literal) and x.value.value == 0
