@@ -145,3 +145,12 @@ def test_more_containers() -> None:
     net += [nn.Sigmoid()]
     assert isinstance(net.pop(-1), nn.Sigmoid)
     assert len(net) == 2
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_lists_of_parameters_print_as_in_pytorch(count: int) -> None:
+    ours, theirs = (
+        system.nn.Sequential(system.nn.ParameterList([system.ones(n + 1, 2) for n in range(count)]))
+        for system in (tg, torch)
+    )
+    assert repr(ours).replace("tilegrad.", "torch.") == repr(theirs)

@@ -294,6 +294,22 @@ def test_groups_may_have_names() -> None:
     optimizer.step()
 
 
+def test_names_of_parameters_are_kept() -> None:
+    """As PyTorch does, in groups and in what is saved."""
+    torch = pytest.importorskip("torch")
+    groups = []
+    for system in (tg, torch):
+        model = system.nn.Linear(2, 2)
+        optimizer = system.optim.SGD(model.named_parameters(), lr=0.1)
+        optimizer.add_param_group({"params": [("more", system.ones(1))]})
+        optimizer.load_state_dict(optimizer.state_dict())
+        groups.append([group["param_names"] for group in optimizer.state_dict()["param_groups"]])
+        with pytest.raises(ValueError, match="names"):
+            system.optim.SGD([("weight", model.weight), model.bias], lr=0.1)
+    assert groups[0] == groups[1] == [["weight", "bias"], ["more"]]
+    assert "param_names" not in tg.optim.SGD([tg.ones(1)], lr=0.1).param_groups[0]
+
+
 def loaded(w: Any, **parts: Any) -> None:
     tg.optim.Adam([w]).load_state_dict(tg.optim.Adam([w]).state_dict() | parts)
 

@@ -153,6 +153,13 @@ def test_numbers_of_numpy_and_types() -> None:
     assert again(Counter("aab")) == Counter("aab")
 
 
+@pytest.mark.parametrize("legacy", [False, True])
+def test_elements_of_a_type_that_is_not_there(legacy: bool) -> None:
+    """They are harmless, and what the error says of them is true."""
+    with pytest.raises(CheckpointError, match="has a ComplexFloat tensor"):
+        from_torch(torch.ones(2, dtype=torch.complex64), _use_new_zipfile_serialization=not legacy)
+
+
 @pytest.mark.parametrize(
     ("thing", "message"),
     [

@@ -190,7 +190,7 @@ class _Parameters(Module):
     """Parameters with names or numbers."""
 
     def extra_repr(self) -> str:
-        return "\n".join(f"({name}): {_shown(x)}" for name, x in self._parameters.items())
+        return "\n".join(f"  ({name}): {_shown(x)}" for name, x in self._parameters.items())
 
     def __len__(self) -> int:
         return len(self._parameters)

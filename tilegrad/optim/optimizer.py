@@ -68,12 +68,12 @@ class Optimizer(Hooked, ABC):
         params = param_group.get("params")
         if not isinstance(params, Iterable):
             raise ArgumentError(f"{self.name}: a group is a dict with 'params': tensors, not {kind_of(params)}")
-        members = [params] if isinstance(params, Tensor) else [p[1] if isinstance(p, tuple) else p for p in params]
+        members, names = self._named([params] if isinstance(params, Tensor) else list(params))
         known = {id(p) for group in self.param_groups for p in group["params"]}
         for n, parameter in enumerate(members):
             self._check_parameter(n, parameter, known)
             known.add(id(parameter))
-        unknown = sorted(set(param_group) - set(self.defaults) - {"params", "initial_lr", *HINTS})
+        unknown = sorted(set(param_group) - set(self.defaults) - {"params", "param_names", "initial_lr", *HINTS})
         # a text is no setting with a slip in its name, but a label of the group
         unknown = [name for name in unknown if not isinstance(param_group[name], str)]
         if unknown:
@@ -82,12 +82,23 @@ class Optimizer(Hooked, ABC):
                 "goes into optimizer.param_groups afterwards"
             )
         own = {name: value for name, value in param_group.items() if name not in HINTS}
-        group = {**self.defaults, **own, "params": members}
+        group = {**self.defaults, **own, **names, "params": members}
         self.check(group)
         self.param_groups.append(group)
         shared = counters.start(members, self.counted(group))
         for parameter in members:
             self.state[parameter] = {**shared[parameter], **self.first_state(parameter, group)}
+
+    def _named(self, given: list[Any]) -> tuple[list[Any], Group]:
+        """The parameters, and what a group says of their names, if they came with any."""
+        pairs = [p for p in given if isinstance(p, tuple)]
+        if not pairs:
+            return given, {}
+        if len(pairs) != len(given):
+            raise ArgumentError(
+                f"{self.name}: {len(pairs)} of {len(given)} parameters have names: name all of a group, or none"
+            )
+        return [parameter for _, parameter in pairs], {"param_names": [name for name, _ in pairs]}
 
     def _check_parameter(self, n: int, parameter: Any, known: set[int]) -> None:
         if not isinstance(parameter, Tensor):

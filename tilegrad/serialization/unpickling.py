@@ -99,6 +99,8 @@ class Unpickler:
             raise TypeError("a name that is no string")
         full = f"{module}.{name}".replace("__builtin__.", "builtins.")
         if full not in self.known:
+            if module == "torch" and name.endswith("Storage"):
+                raise self.fault(f"has a {name.removesuffix('Storage')} tensor; tilegrad has no such elements")
             raise UnsafeFileError(
                 f"{self.file} asks for {full:.120}, which would execute code. tilegrad loads tensors, numbers, "
                 "strings, lists, tuples, sets and dicts, and executes nothing; save those only (of a model its "
