@@ -3,7 +3,7 @@
 What each library does for a workload stands under the workload's name in bench/contenders/.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
@@ -23,15 +23,21 @@ class Workload:
     name: str
     title: str
     sizes: tuple[Size, ...]
-    """The first is the one with a goal; the others are its neighbours."""
+    """The first is the one with a goal; the others are its neighbours, or have goals of their own (`goals`)."""
     inputs: Callable[[Size], Inputs]
     bytes: Callable[[Size], float] = lambda size: 0.0
     """What must be read and written at the least."""
     flops: Callable[[Size], float] = lambda size: 0.0
     goal: float | None = None
     """The ratio to reach: the best peer's time over ours."""
-    goal_with_unit: float | None = None
-    """The same on a machine with a matrix unit, where it is another."""
+    goals: Mapping[Size, float] = field(default_factory=dict)
+    """The same of other sizes."""
+    mean: float | None = None
+    """The ratio to reach by the geometric mean of some sizes (`mean_of`), where no machine has a matrix unit or it is
+    the same."""
+    mean_with_unit: float | None = None
+    """The same on a machine with a matrix unit."""
+    mean_of: tuple[Size, ...] = ()
     goal_tuned: float | None = None
     """The same against PyTorch with a tuned malloc too."""
     tolerance: float = 1e-4
@@ -133,6 +139,12 @@ def _product_flops(size: Size) -> float:
 ALEXNET = ((96, 26, 256, 5, 1, 2), (1, 224, 96, 11, 4, 0), (256, 12, 384, 3, 1, 1), (384, 12, 384, 3, 1, 1))
 ALEXNET += ((384, 12, 256, 3, 1, 1),)
 """Channels, side, filters, side of a filter, stride and padding of its convolutions; the second takes the images."""
+LAYERS = tuple((batch, *layer) for batch in (16, 1) for layer in ALEXNET)
+THIN = ((64, 784, 128), (128, 6400, 4096), (32, 4096, 4096), (1, 4096, 4096))
+
+
+def _squares(*sides: int) -> tuple[Size, ...]:
+    return tuple((n, n, n) for n in sides)
 
 
 def _convolution(size: Size) -> Inputs:
@@ -234,39 +246,44 @@ ALL = [
         "matmul",
         "float32 matrix product",
         (
-            *((n, n, n) for n in (1024, 256, 512, 2048, 4096)),
-            *((n, n, n) for n in (255, 509, 1000, 1023, 1025, 2047)),
-            *((64, 784, 128), (128, 6400, 4096), (32, 4096, 4096), (1, 4096, 4096)),
+            *_squares(1024, 256, 512, 2048, 4096, 255, 509, 1000, 1023, 1025, 2047),
+            *THIN,
             *((61, 781, 127), (127, 6401, 4095), (31, 4099, 4093), (3, 4096, 4096), (4096, 4096, 1)),
         ),
         _product,
         flops=_product_flops,
         goal=1.0,
-        goal_with_unit=1.25,
+        goals=dict.fromkeys([*_squares(256, 512, 2048, 4096), *THIN], 1.0),
+        mean_with_unit=1.25,
+        mean_of=_squares(512, 1024, 2048),
     ),
     Workload(
         "matmul_high",
         "float32 matrix product at `high`, against float32",
-        (*((n, n, n) for n in (1024, 2048, 4096, 1000)), (128, 6400, 4096), (32, 4096, 4096)),
+        (*_squares(1024, 2048, 4096, 1000), (128, 6400, 4096), (32, 4096, 4096)),
         _product,
         flops=_product_flops,
-        goal=2.0,
+        goal=1.7,
+        goals=dict.fromkeys(_squares(2048, 4096), 1.7),
+        mean=2.0,
+        mean_of=_squares(1024, 2048, 4096),
         against=("torch",),
     ),
     Workload(
         "matmul_bf16",
         "bfloat16 matrix product",
-        (*((n, n, n) for n in (1024, 512, 2048, 509, 1023)), (64, 784, 128), (1, 4096, 4096)),
+        (*_squares(1024, 512, 2048, 4096, 509, 1023), (64, 784, 128), (1, 4096, 4096)),
         _product,
         flops=_product_flops,
         goal=1.3,
+        goals={(512, 512, 512): 1.3, (2048, 2048, 2048): 1.0, (4096, 4096, 4096): 1.0},
         tolerance=2e-2,
         against=("torch", "jax"),
     ),
     Workload(
         "matmul_int8",
         "product of 8-bit integers, summed in int32",
-        (*((n, n, n) for n in (1024, 512, 2048, 1000)), (128, 6400, 4096)),
+        (*_squares(1024, 512, 2048, 1000), (128, 6400, 4096)),
         _integer_product,
         tolerance=0.0,
         against=("torch",),
@@ -275,49 +292,52 @@ ALL = [
         Workload(
             name,
             f"convolution{how}, forward and all gradients: batch, channels, side, filters, kernel, stride, padding",
-            tuple((batch, *layer) for batch in (16, 1) for layer in ALEXNET),
+            LAYERS,
             _convolution,
             flops=flops,
-            goal=goal,
-            goal_with_unit=with_unit,
+            goal=0.8,
+            goals=dict.fromkeys(LAYERS, 0.8),
+            mean=mean,
+            mean_with_unit=with_unit,
+            mean_of=LAYERS,
             tolerance=off,
             against=("torch",),
         )
-        for name, how, flops, goal, with_unit, off in (
+        for name, how, flops, mean, with_unit, off in (
             ("convolution", "", _convolution_flops, 1.0, 1.3, 2e-3),
-            ("convolution_high", " at `high`, against float32", _nothing, 2.2, None, 2e-3),
-            ("convolution_bf16", " in bfloat16", _nothing, 1.2, None, 5e-2),
+            ("convolution_high", " at `high`, against float32", _nothing, 1.0, 2.2, 2e-3),
+            ("convolution_bf16", " in bfloat16", _nothing, 1.2, 1.2, 5e-2),
         )
     ),
     *(
         Workload(
             name,
             title,
-            sizes,
+            tuple(goals),
             partial(networks.batch, name.split("_")[0]),
             bytes=partial(_weights, name),
-            goal=goal,
+            goal=next(iter(goals.values())),
+            goals={size: goal for size, goal in [*goals.items()][1:] if goal},
             tolerance=off,
             against=by,
         )
-        for name, title, sizes, goal, off, by in (
-            ("lenet", "LeNet, whole SGD step", ((64,), (61,)), 3.0, 1e-2, ("torch",)),
-            ("lenet_inference", "LeNet, inference", ((1,), (3,)), 1.3, 1e-3, ("torch", "onnxruntime")),
-            ("alexnet", "AlexNet, whole SGD step", ((16,), (64,)), 1.4, 1e-2, ("torch",)),
+        for name, title, goals, off, by in (
+            ("lenet", "LeNet, whole SGD step", {(64,): 3.0, (61,): None}, 1e-2, ("torch",)),
+            ("lenet_inference", "LeNet, inference", {(1,): 1.3, (3,): None}, 1e-3, ("torch", "onnxruntime")),
+            ("alexnet", "AlexNet, whole SGD step", {(16,): 1.4, (64,): 1.4}, 1e-2, ("torch",)),
             (
                 "alexnet_high",
                 "AlexNet, whole SGD step at `high`, against float32",
-                ((16,), (64,)),
-                2.0,
+                {(16,): 2.0, (64,): 2.0},
                 1e-2,
                 ("torch",),
             ),
-            ("alexnet_bf16", "AlexNet, whole SGD step, bfloat16 autocast", ((16,),), 1.5, 5e-2, ("torch",)),
-            ("alexnet_inference", "AlexNet, inference", ((1,), (32,)), 1.0, 1e-3, ("torch", "onnxruntime")),
-            ("alexnet_inference_bf16", "AlexNet, inference in bfloat16", ((1,), (32,)), 1.0, 5e-2, ("torch",)),
-            ("wide", "MLP 784-1024-1024-10, whole SGD step", ((64,), (512,)), 1.2, 1e-2, ("torch",)),
-            ("gpt", "GPT (4 layers, width 128), whole AdamW step", ((16, 128),), 1.5, 1e-2, ("torch",)),
-            ("lstm", "LSTM (2 layers of 256), whole AdamW step", ((32, 64),), 1.2, 1e-2, ("torch",)),
+            ("alexnet_bf16", "AlexNet, whole SGD step, bfloat16 autocast", {(16,): 1.5}, 5e-2, ("torch",)),
+            ("alexnet_inference", "AlexNet, inference", {(1,): 1.0, (32,): 1.4}, 1e-3, ("torch", "onnxruntime")),
+            ("alexnet_inference_bf16", "AlexNet, inference in bfloat16", {(1,): 1.0, (32,): 1.3}, 5e-2, ("torch",)),
+            ("wide", "MLP 784-1024-1024-10, whole SGD step", {(64,): 1.2, (512,): 1.2}, 1e-2, ("torch",)),
+            ("gpt", "GPT (4 layers, width 128), whole AdamW step", {(16, 128): 1.5}, 1e-2, ("torch",)),
+            ("lstm", "LSTM (2 layers of 256), whole AdamW step", {(32, 64): 1.2}, 1e-2, ("torch",)),
         )
     ),
     Workload(
@@ -326,6 +346,7 @@ ALL = [
         ((8, 8, 512, 64), (1, 8, 2048, 64), (2, 3, 509, 61)),
         lambda size: {name: _normal(n, *size) for n, name in enumerate("qkvu")},
         goal=1.2,
+        goals={(1, 8, 2048, 64): 1.2},
         tolerance=1e-3,
         against=("torch",),
     ),
