@@ -78,6 +78,7 @@ def dot(
     def by_unit() -> None:
         with _configured(nests):
             _multiply(nests, out, (left.tiles, right.tiles), form, Sums(constant(not accumulates, I1)))
+        e.begin()
 
     if not form.looks:
         return by_unit()
