@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 VERSION = "0.1.0"
 PREFIX = "TILEGRAD_"
+CHECKS = ("foreign", "kernels", "race")
 
 
 class Config(NamedTuple):
@@ -86,7 +87,7 @@ def read(environment: Mapping[str, str]) -> Config:
             raise ArgumentError(f"{variable} is not a knob of tilegrad{_guess(knob)}.\n{listing()}")
         default = Config._field_defaults[knob]
         try:
-            values[knob] = _PARSERS[type(default)](text)
+            values[knob] = (_checks if knob == "check" else _PARSERS[type(default)])(text)
         except ValueError as e:
             raise ArgumentError(f"{variable}={text!r}: {e}.\n{listing()}") from None
     return Config(**values)
@@ -145,6 +146,13 @@ def _switch(text: str) -> bool:
     if text.lower() not in switches:
         raise ValueError("1 or 0 is wanted")
     return switches[text.lower()]
+
+
+def _checks(text: str) -> str:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not set(words) <= set(CHECKS):
+        raise ValueError(f"of {', '.join(CHECKS)}, some are wanted, separated by commas")
+    return ",".join(words)
 
 
 _PARSERS: dict[type, Callable[[str], Any]] = {str: str, int: _whole, bool: _switch}

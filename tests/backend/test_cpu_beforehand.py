@@ -85,6 +85,16 @@ def test_columns_that_four_instances_need_are_packed_for_multiply_adds(turned: b
     np.testing.assert_allclose(multiply(tg.tensor(x), tg.tensor(y)).numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
+def test_rows_that_four_instances_need_are_packed_to_a_rest_of_one_number() -> None:
+    """64 numbers of each row at a time, and then one: no vector is read, along which squares would be turned."""
+    x, y = numbers(24, 129), numbers(129, 160)
+    program = tg.explain(tg.matmul, tg.tensor(x), tg.tensor(y)).compiled.program
+    made = launches(beforehand(program, TARGET._replace(matrix_unit=False)))
+    assert [step.kernel.name for step in made] == ["contract_left", "contract"]
+    expected = x.astype(np.float64) @ y
+    np.testing.assert_allclose(tg.matmul(tg.tensor(x), tg.tensor(y)).numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("way", ["nn", "nt", "tn"])
 @pytest.mark.parametrize("m, k, n", [(48, 150, 120), (25, 64, 41)])
 @pytest.mark.parametrize("precision", ["medium", "high", "highest"])

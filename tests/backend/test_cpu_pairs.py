@@ -93,6 +93,18 @@ def test_computed_operands(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.sqrt(np.mean((found - exact) ** 2) / np.mean(exact**2)) < 4e-3
 
 
+@pytest.mark.parametrize("value", [1.0, np.inf])
+def test_places_that_lie_in_a_table(value: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways read it, the one for odd numbers after the loops of the other."""
+    monkeypatch.setitem(device("cpu").__dict__, "grain", device("cpu").grain._replace(unit=grain.PAIRS, workers=1))
+    x, y = (rng.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in ((17, 7, 32), (119, 64)))
+    x[3, 5, 7] = value
+    fn = tg.jit(lambda x, y: x.transpose(0, 1).reshape(119, 32).T @ y)
+    found = PAIRS.run_program(tg.explain(fn, tg.tensor(x), tg.tensor(y)).compiled.program, [x, y])
+    wanted = x.astype(np.float32).swapaxes(0, 1).reshape(119, 32).T @ y.astype(np.float32)
+    np.testing.assert_allclose(found.astype(np.float32), wanted, rtol=1e-2, atol=2e-1)
+
+
 @pytest.mark.skipif(not target().pairs, reason="this processor has no vdpbf16ps, or a matrix unit besides")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("m, k, n", [(150, 700, 333), (1024, 1100, 260)])

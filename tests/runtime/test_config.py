@@ -15,6 +15,7 @@ def test_every_knob_has_a_text_and_the_defaults_are_valid() -> None:
 
 def test_values_are_read_by_type() -> None:
     read = config.read({"TILEGRAD_CACHE_BYTES": "64M", "TILEGRAD_HUGE_PAGES": "0", "TILEGRAD_USE": "kernel:x.py"})
+    assert config.read({"TILEGRAD_CHECK": "race, foreign"}).check == "race,foreign"
     assert (read.cache_bytes, read.huge_pages, read.use) == (64 << 20, False, "kernel:x.py")
 
 
@@ -24,6 +25,7 @@ def test_values_are_read_by_type() -> None:
         ("TILEGRAD_THREADS", "many", "whole number"),
         ("TILEGRAD_THREADS", "-1", "whole number"),
         ("TILEGRAD_HUGE_PAGES", "maybe", "1 or 0"),
+        ("TILEGRAD_CHECK", "kernel", "of foreign, kernels, race, some"),
         ("TILEGRAD_CASHE", "x", "did you mean TILEGRAD_CACHE"),
         ("TILEGRAD_", "x", "not a knob"),
     ],

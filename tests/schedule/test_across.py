@@ -13,6 +13,7 @@ from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ops.arithmetic import add, div, mul, sub
 from tilegrad.ops.broadcasting import reduce_sum
 from tilegrad.ops.exponential import exp
+from tilegrad.ops.movement import permute
 from tilegrad.ops.reduction import amax, argmax
 from tilegrad.ops.scan import cumsum
 from tilegrad.runtime.grain import Grain
@@ -73,6 +74,12 @@ def test_what_keeps_them_apart_is_said() -> None:
 
     assert len(schedule.groups) == 3
     check(graph, [np.random.default_rng(0).standard_normal((8, 6))], GRAIN)
+
+
+def test_running_results_across_rows_have_a_loop_of_their_own() -> None:
+    x = Input(TensorType(float64, (8, 4, 6)), "x")
+    graph = Graph((x,), (reduce_sum(permute(x, (1, 0, 2)), (2,)), cumsum(x, 0)))
+    check(graph, [np.random.default_rng(0).standard_normal((8, 4, 6))], GRAIN)
 
 
 def test_sums_alone_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ def in_blocks(along: Group, parts: Group, longest: int) -> Group | str:
     mapping = _in_common(along, parts, longest)
     if isinstance(mapping, str):
         return mapping
-    if any(isinstance(e, Scan) for m in along.members for e in walk(m.expr)):
+    if any(isinstance(e, Scan) for m in along.members + parts.members for e in walk(m.expr)):
         return "running results are kept from row to row"
     moved = iter(substituted([e for m in along.members for e in (*m.position, m.expr)], mapping))
     members = tuple([Store(m.value, tuple([next(moved) for _ in m.position]), next(moved)) for m in along.members])

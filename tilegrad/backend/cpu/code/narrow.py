@@ -44,6 +44,7 @@ def dot(
     def multiply() -> None:
         with _ready(nests):
             _multiply(nests, out, (left.tiles, right.tiles), form, Sums(constant(not accumulates, I1)))
+        e.begin()
 
     if not form.looks:
         return multiply()

@@ -48,11 +48,13 @@ class Panels(NamedTuple):
 
     def read_along(self, e: Elements, x: ir.Tile, i: Value, k: Value, lanes: int) -> Value:
         """The same of an expression over (i, k), along k."""
-        if not self.pairs:
-            return e.of(x, [i, k], lanes, self.memory.dtype)
         b = e.b
+        if not self.pairs:
+            return b.splat(e.of(x, [i, k], lanes, self.memory.dtype), lanes)
         first = b.op("mul", k, constant(2, I64))
-        one, two = (e.of(x, [i, b.op("add", first, constant(n, I64))], lanes, int32) for n in (0, lanes))
+        one, two = (
+            b.splat(e.of(x, [i, b.op("add", first, constant(n, I64))], lanes, int32), lanes) for n in (0, lanes)
+        )
         both = b.shuffle(b.convert("trunc", one, "i16"), b.convert("trunc", two, "i16"), [*range(2 * lanes)])
         return b.pure(f"bitcast {both.type} {both} to {one.type}", one.type, (both,))
 
