@@ -273,7 +273,7 @@ def test_a_state_of_pytorch_loads() -> None:
 def test_not_enabled() -> None:
     w = tg.tensor([1.0], requires_grad=True)
     optimizer = tg.optim.SGD([w], lr=0.5)
-    scaler = tg.amp.GradScaler(enabled=False)
+    scaler = tg.amp.GradScaler("a device that is elsewhere", enabled=False)
     scaler.scale(w * 2).sum().backward()
     scaler.unscale_(optimizer)
     scaler.step(optimizer)

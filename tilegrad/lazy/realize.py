@@ -12,8 +12,10 @@ from typing import Any
 from ..compiler import Compiled, compile
 from ..errors import TraceError
 from ..ir.graph import Graph, Input, Value, topological
+from ..ops.broadcasting import Reshape
+from ..ops.movement import Slice
 from ..runtime.buffer import Buffer
-from ..runtime.device import Runner
+from ..runtime.device import Runner, device
 from ..runtime.once import lock
 from ..transform.share import moved
 from .handle import state
@@ -82,6 +84,8 @@ def structure(wanted: Sequence[Value]) -> tuple[tuple[Any, ...], list[Value], li
             stack.pop()
             continue
         own = value.__dict__
+        if type(value) is Slice and own.get("buffer") is None:
+            _copy_rows(value)
         if own.get("buffer") is not None:
             stack.pop()
             key.append(own["type"])
@@ -102,6 +106,25 @@ def structure(wanted: Sequence[Value]) -> tuple[tuple[Any, ...], list[Value], li
         number[value] = len(number)
     key.append(tuple([number[v] for v in wanted]))
     return tuple(key), leaves, order
+
+
+def _copy_rows(cut: Slice) -> None:
+    """A few rows of what is in memory are copied, not read where they lie: which rows they are would belong to the
+    program, and every batch of a loop would have one of its own."""
+    whole = cut.x
+    rows, start = cut.sizes[0], cut.starts[0]
+    if whole.tracked or any(step != 1 for step in cut.steps) or cut.sizes[1:] != whole.shape[1:]:
+        return
+    if rows * 2 > whole.shape[0]:
+        return
+    while isinstance(whole, Reshape) and whole.buffer is None:
+        whole = whole.x
+    if whole.buffer is None:
+        return
+    place = device(whole.device)
+    array = place.view(whole.buffer, whole.dtype, cut.x.shape)
+    if array is not None:
+        cut.hold(place.from_host(array[start : start + rows]))
 
 
 def _graph_of(wanted: Sequence[Value], leaves: Sequence[Value]) -> Graph:
