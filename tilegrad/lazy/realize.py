@@ -112,17 +112,17 @@ def _copy_rows(cut: Slice) -> None:
     """A few rows of what is in memory are copied, not read where they lie: which rows they are would belong to the
     program, and every batch of a loop would have one of its own."""
     whole = cut.x
-    rows, start = cut.sizes[0], cut.starts[0]
-    if whole.tracked or any(step != 1 for step in cut.steps) or cut.sizes[1:] != whole.shape[1:]:
-        return
-    if rows * 2 > whole.shape[0]:
+    shape: Any = whole.shape
+    rows: Any = cut.sizes[0]
+    start: Any = cut.starts[0]
+    if whole.tracked or any(step != 1 for step in cut.steps) or cut.sizes[1:] != shape[1:] or rows * 2 > shape[0]:
         return
     while isinstance(whole, Reshape) and whole.buffer is None:
         whole = whole.x
     if whole.buffer is None:
         return
     place = device(whole.device)
-    array = place.view(whole.buffer, whole.dtype, cut.x.shape)
+    array = place.view(whole.buffer, whole.dtype, shape)
     if array is not None:
         cut.hold(place.from_host(array[start : start + rows]))
 
