@@ -23,8 +23,8 @@ REASONS: dict[str, str] = {
     "matmul_high": "this machine has no matrix unit: products are float32 at all precisions",
     "gpt": "70 % of the step are products, at 77 to 86 of the 91 to 97 GFLOP/s that a core makes of multiply-adds; of "
     "the rest attention takes 6 %, packing operands 6, gelu 4, and copying heads 2",
-    "wide": "two of the three products of its large layers run at the rate of the machine; the gradient of the weights, "
-    "with their update, waits for memory",
+    "wide": "two of the three products of its large layers run at the rate of the machine; the gradient of the "
+    "weights, with their update, waits for memory",
     "lstm": "the products of a recurrence run at 80 to 86 GFLOP/s on a core; a quarter of it is finishing gates, which "
     "waits for memory",
 }

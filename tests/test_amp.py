@@ -68,7 +68,7 @@ def test_blocks_nest() -> None:
                 assert tg.amp.get_autocast_dtype("cpu") is tg.float16
         with tg.autocast("cuda" if "cuda:0" in map(str, tg.devices()) else "reference"):
             types.append((x @ x.T).dtype)
-    with tg.autocast("cpu", tg.float32, enabled=False):
+    with tg.autocast("cpu", tg.float32, enabled=False), tg.autocast("a device that is elsewhere", enabled=False):
         types.append((x @ x.T).dtype)
     assert types == [tg.bfloat16, tg.float32, tg.float16, tg.bfloat16, tg.float32]
 
@@ -273,7 +273,7 @@ def test_a_state_of_pytorch_loads() -> None:
 def test_not_enabled() -> None:
     w = tg.tensor([1.0], requires_grad=True)
     optimizer = tg.optim.SGD([w], lr=0.5)
-    scaler = tg.amp.GradScaler(enabled=False)
+    scaler = tg.amp.GradScaler("a device that is elsewhere", enabled=False)
     scaler.scale(w * 2).sum().backward()
     scaler.unscale_(optimizer)
     scaler.step(optimizer)

@@ -89,7 +89,9 @@ def __getattr__(name: str) -> Any:
     if name in LATER:
         found = globals()[name] = getattr(import_module(f"{__name__}.{LATER[name]}"), name)
         return found
-    raise AttributeError(f"module 'tilegrad' has no attribute {name!r}")
+    raise AttributeError(
+        f"module 'tilegrad' has no attribute {name!r}; `import tilegrad.torch as torch` has more of PyTorch's names"
+    )
 
 
 __all__ = [

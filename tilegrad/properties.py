@@ -14,7 +14,7 @@ from .functions.indexing import getitem, setitem
 from .ir.dtype import DType
 from .ir.graph import Value
 from .lazy import storage as sharing
-from .lazy.evaluation import compute
+from .lazy.evaluation import compute, compute_together
 from .lazy.handle import Handle, alias, mode, state, wrap
 from .ops.broadcasting import normal_axis, shown
 from .runtime.device import Device, device
@@ -209,7 +209,9 @@ class Properties(Handle):
 
     def detach(self) -> Tensor:
         """The same storage without history."""
-        return alias(self)
+        made = alias(self)
+        compute_together([made])  # what is carried to the next step waits for no one there
+        return made
 
     def detach_(self) -> Self:
         """Forgets its history."""

@@ -18,7 +18,7 @@ from .functions.views import in_one_piece, sizes_of
 from .ir.dtype import DType, int64
 from .ir.graph import Value
 from .ir.size import Dim, product
-from .lazy.evaluation import SMALL, array_of
+from .lazy.evaluation import SMALL, array_of, compute_together
 from .lazy.handle import Handle, one_writer, state, wrap
 from .ops import random as ops
 from .ops.cast import cast
@@ -238,7 +238,9 @@ def randperm(
     requires_grad: bool = False,
 ) -> Tensor:
     """The numbers 0 to n - 1 in random order."""
-    return _asked(ops.randperm(_drawn(n, generator, device), n, typed(dtype) or int64), requires_grad)
+    made = _asked(ops.randperm(_drawn(n, generator, device), n, typed(dtype) or int64), requires_grad)
+    compute_together([made])  # whoever takes a part of it for each batch should not have it sorted for each
+    return made
 
 
 def _asked(value: Value, requires_grad: bool) -> Tensor:

@@ -132,6 +132,7 @@ def test_there_is_one_object_for_each_device(toy: Toy) -> None:
     assert register(toy) is device("toy:0") is device("toy")
     assert devices()[0].name == "cpu"
     assert toy in devices()
+    assert (str(toy), repr(toy)) == ("toy:0", "<device toy:0>")
 
 
 @pytest.mark.parametrize("name", ["gpu", "cpu:1", "", "toy:9"])

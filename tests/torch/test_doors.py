@@ -32,6 +32,7 @@ def test_names(name: str) -> None:
 
 
 WRONG_NAMES = {
+    "tilegrad.backends": (lambda: tg.backends, "`import tilegrad.torch as torch` has more"),
     "torch.zeross": (lambda: torch.zeross, r"no torch.zeross \(did you mean torch.zeros"),
     "torch.fft": (lambda: torch.fft, r"no torch.fft: dir\(torch\) lists"),
     "torch.cuda.strem": (lambda: torch.cuda.strem, "did you mean torch.cuda.stream"),

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from ..errors import ArgumentError, DTypeError
 from ..functions.autocasting import CASTABLE, NARROW, arithmetic, low_type, note
-from ..ir.dtype import DType
+from ..ir.dtype import DType, bfloat16
 from ..runtime.device import device
 from .scaler import GradScaler
 
@@ -42,7 +42,8 @@ class autocast:
         if not isinstance(device_type, str):
             raise ArgumentError(f"autocast: the kind of device comes first, as in autocast('cpu'), not {device_type!r}")
         self.device_type = device_type.partition(":")[0]
-        low = device(self.device_type).low  # or the error that lists the devices
+        # the error that lists the devices, if there is none; a script may leave one out that is elsewhere
+        low = device(self.device_type).low if enabled else bfloat16
         self.dtype = dtype or low
         if enabled and self.dtype not in NARROW:
             raise DTypeError(f"autocast computes in bfloat16 or float16, not in {self.dtype!r}; leave it out for that")

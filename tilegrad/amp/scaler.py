@@ -44,6 +44,7 @@ class GradScaler:
         self.growth_factor = growth_factor
         self.backoff_factor = backoff_factor
         self.growth_interval = growth_interval
+        device = device if enabled else "cpu"  # a script may say what there is elsewhere
         self._scale = tensor(init_scale, dtype=float32, device=device)
         self._tracker = zeros((), dtype=int32, device=device)
         self._found: dict[int, Tensor] = {}

@@ -12,10 +12,11 @@ import numpy as np
 from ..errors import GradientError, IndexRangeError, TraceError
 from ..ir.graph import Input, Value, topological
 from ..ir.location import Location, current_location
+from ..ops.cast import Detach
 from ..ops.indexing import index_bounds
 from ..ops.joint import joint_outputs
 from ..runtime.device import device, known_devices
-from .handle import Handle, state
+from .handle import Handle, state, written
 
 SMALL = 1 << 16
 """Indices up to so many, if they are in memory, are checked at once."""
@@ -53,6 +54,7 @@ def compute(*tensors: Handle) -> None:
         return
     checks: list[Check] = []
     company: list[Handle] = []
+    others: list[Value] = []
     if state.trace is None:
         if pending.checks:
             checks = [check for check in pending.checks if _is_known(check.bounds)]
@@ -60,20 +62,34 @@ def compute(*tensors: Handle) -> None:
         if pending.differentiated:
             company = list(pending.differentiated.values())
             pending.differentiated.clear()
+        others = _written()
     values += [b for check in checks for b in check.bounds]
     from .realize import realize  # loads the compiler
 
     try:
-        realize([*values, *(x.own_value() for x in company)])
+        realize([*values, *(x.own_value() for x in company), *others])
     except TraceError:
-        if not company:
+        if not company and not others:
             raise
-        realize(values)  # a gradient of something that vmap maps stands for nothing outside of it
+        realize(values)  # what is computed from something that vmap maps stands for nothing outside of it
     for x in (*tensors, *company):
         settle(x)
+    for value in others:
+        _forget(value)
     for check in checks:
         low, high = (int(_array(bound)) for bound in check.bounds)
         refuse_outside(low, high, check)
+
+
+def _written() -> list[Value]:
+    """What was written to and waits. It is computed with whatever is looked at first: running statistics, sums over a
+    loop and parameters that are updated by hand would otherwise grow by an operation at every step, with all that
+    these read. What has a history keeps that anyway."""
+    if not written.storages:
+        return []
+    found = [s.value for s in written.storages.values()]
+    written.storages.clear()
+    return [v for v in found if v.buffer is None and (not v.tracked or "leaf" in v.__dict__)]
 
 
 def compute_together(tensors: Iterable[Handle]) -> None:
@@ -104,11 +120,11 @@ def settle(x: Handle) -> None:
     if value.buffer is None or not value.inputs:
         return
     own = value.__dict__
+    if "leaf" in own:
+        _forget(value)
+        return
     memory = Input(value.type)
     memory.hold(value.buffer)
-    if "leaf" in own:
-        own.update(x=memory, inputs=(memory,))
-        return
     if value.tracked:
         if "released" not in own:
             return
@@ -119,6 +135,14 @@ def settle(x: Handle) -> None:
         base.value = memory
         if base.storage.value is value:
             base.storage.value = memory
+
+
+def _forget(written: Value) -> None:
+    """The same for a leaf, and for what was written to a storage, whoever has it."""
+    if written.buffer is not None and isinstance(written, Detach):
+        memory = Input(written.type)
+        memory.hold(written.buffer)
+        written.__dict__.update(x=memory, inputs=(memory,))
 
 
 def _spent(memory: Value, value: Value) -> Any:

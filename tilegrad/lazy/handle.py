@@ -6,9 +6,11 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakValueDictionary
 
 from ..errors import InPlaceError, ShapeError
 from ..ir.graph import TensorType, Value
+from ..ops.cast import Detach
 from ..ops.indexing import put
 from ..runtime.once import lock
 from . import storage as sharing
@@ -68,6 +70,17 @@ class State(threading.local):
 
 
 state = State()
+
+
+class Written(threading.local):
+    """What was written to, in each thread, since something was computed last."""
+
+    def __init__(self) -> None:
+        self.storages: WeakValueDictionary[int, Storage] = WeakValueDictionary()
+        """By identity, in the order of the writes: a loop that runs again finds its program."""
+
+
+written = Written()
 _first_base = lock()
 """Of two threads that look for the storage of a tensor at once, both must find the same."""
 
@@ -145,6 +158,10 @@ class Handle:
             part = sharing.replaced(whole, part) if whole.tracked else sharing.detached(part)
         if state.trace is not None:
             state.trace.writing(self, base)
+        elif not base.storage.common:
+            if part.inputs and part.buffer is None and not part.tracked:
+                part = Detach(part)  # when it is computed it forgets what it was made of, for all who have it
+            written.storages[id(base.storage)] = base.storage
         base.write(part, op, value)
         self._value, self._seen = (value, -1) if self._moves else (part, base.seen)
 

@@ -12,7 +12,10 @@ from typing import Any
 from ..compiler import Compiled, compile
 from ..errors import TraceError
 from ..ir.graph import Graph, Input, Value, topological
+from ..ops.broadcasting import Reshape
+from ..ops.movement import Slice
 from ..runtime.buffer import Buffer
+from ..runtime.device import device
 from ..runtime.executable import Runner
 from ..runtime.once import lock
 from ..transform.share import moved
@@ -21,6 +24,8 @@ from .handle import state
 _programs: dict[tuple[Any, ...], tuple[Compiled, Runner]] = {}
 _lock = lock()
 MOST_PROGRAMS = 4096
+MOST_COPIED = 1 << 26
+"""Bytes of the rows of a tensor that are copied before a program is looked for."""
 
 
 def realize(values: Sequence[Value]) -> None:
@@ -82,6 +87,8 @@ def structure(wanted: Sequence[Value]) -> tuple[tuple[Any, ...], list[Value], li
             stack.pop()
             continue
         own = value.__dict__
+        if type(value) is Slice and own.get("buffer") is None:
+            _copy_rows(value)
         if own.get("buffer") is not None:
             stack.pop()
             key.append(own["type"])
@@ -102,6 +109,25 @@ def structure(wanted: Sequence[Value]) -> tuple[tuple[Any, ...], list[Value], li
         number[value] = len(number)
     key.append(tuple([number[v] for v in wanted]))
     return tuple(key), leaves, order
+
+
+def _copy_rows(cut: Slice) -> None:
+    """A few rows of what is in memory are copied, not read where they lie: which rows they are would belong to the
+    program, and every batch of a loop would have one of its own. Many are not: that would take as long again."""
+    whole = cut.x
+    shape: Any = whole.shape
+    rows: Any = cut.sizes[0]
+    start: Any = cut.starts[0]
+    if whole.tracked or any(step != 1 for step in cut.steps) or cut.sizes[1:] != shape[1:] or rows * 2 > shape[0]:
+        return
+    while isinstance(whole, Reshape) and whole.buffer is None:
+        whole = whole.x
+    if whole.buffer is None:
+        return
+    place = device(whole.device)
+    array = place.view(whole.buffer, whole.dtype, shape)
+    if array is not None:
+        cut.hold(place.from_host(array[start : start + rows]))
 
 
 def _graph_of(wanted: Sequence[Value], leaves: Sequence[Value]) -> Graph:

@@ -191,6 +191,9 @@ class Device(ABC):
     def __repr__(self) -> str:
         return f"<device {self.name}>"
 
+    def __str__(self) -> str:
+        return self.name
+
 
 _devices: dict[str, Device] = {}
 _kinds: set[str] = set()
