@@ -54,6 +54,47 @@ def test_parameters_that_are_updated_by_hand(update: Callable[[tg.Tensor], None]
     np.testing.assert_allclose(losses, exact, rtol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [tg.float32, tg.bfloat16, tg.int32])
+def test_numbers_that_change_are_given_to_the_program(dtype: tg.DType) -> None:
+    x, n = tg.ones(3, dtype=dtype), iter(range(1, 100))
+    seen = []
+
+    def step() -> None:
+        seen.append((x * next(n) - 2 + 4 * x * (next(n) + 1)).tolist())
+
+    early, late = programs_and_bytes(step)
+    assert early == late
+    assert seen == [[float(k - 2 + 4 * (k + 2))] * 3 for k in range(1, 12, 2)]
+
+
+def test_a_rate_that_falls() -> None:
+    w, steps = tg.ones(3, requires_grad=True), iter(range(100))
+
+    def step() -> None:
+        (w * w).sum().backward()
+        with tg.no_grad():
+            w.sub_(0.1 / (next(steps) + 1) * w.grad)
+        w.grad = None
+        w.sum().item()
+
+    early, late = programs_and_bytes(step)
+    assert early == late
+    np.testing.assert_allclose(w.detach().numpy(), np.prod([1 - 0.2 / (n + 1) for n in range(6)]), rtol=1e-6)
+
+
+def test_a_number_is_no_tensor_in_memory() -> None:
+    x, y = tg.ones(3), tg.tensor(5.0)
+    for number in (2.0, 3.0, 4.0):
+        assert (x * y).tolist() == [5.0] * 3
+        assert (x * number).tolist() == [number] * 3
+
+
+def test_exponents_belong_to_the_program() -> None:
+    x = tg.tensor([3.0, -2.0])
+    assert [(x**n).tolist() for n in (2, 3, 4, 0.5)][:3] == [[9.0, 4.0], [27.0, -8.0], [81.0, 16.0]]
+    assert (x + 0.0).tolist() == (x - -0.0).tolist() == [3.0, -2.0]
+
+
 def test_running_statistics() -> None:
     tg.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))

@@ -7,12 +7,17 @@ runs again (the next step of a training loop) finds its program in the cache and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
 
 from ..compiler import Compiled, compile
 from ..errors import TraceError
+from ..ir.dtype import bool_
 from ..ir.graph import Graph, Input, Value, topological
-from ..ops.broadcasting import Reshape
+from ..ir.size import product
+from ..ops.arithmetic import Add, Div, Mul, Sub
+from ..ops.broadcasting import Fill, Reshape, exact
 from ..ops.movement import Slice
 from ..runtime.buffer import Buffer
 from ..runtime.device import device
@@ -21,7 +26,23 @@ from ..runtime.once import lock
 from ..transform.share import moved
 from .handle import state
 
-_programs: dict[tuple[Any, ...], tuple[Compiled, Runner]] = {}
+Key: TypeAlias = tuple[Any, ...]
+
+
+class Numbers(NamedTuple):
+    """The numbers in graphs of one structure."""
+
+    first: Key
+    """Those of the first one."""
+    varied: frozenset[int]
+    """Which of them have been others since. A number that changes from step to step (a rate, a power of one) would
+    otherwise compile a program at every step."""
+
+
+_programs: dict[Key, tuple[Compiled, Runner]] = {}
+_numbers: dict[Key, Numbers] = {}
+MIXED = (Add, Sub, Mul, Div)
+"""What takes a number from memory as well as one that is known: a power, say, does not."""
 _lock = lock()
 MOST_PROGRAMS = 4096
 MOST_COPIED = 1 << 26
@@ -38,19 +59,41 @@ def realize(values: Sequence[Value]) -> None:
 
 
 def _realize_on_one_device(wanted: list[Value]) -> None:
-    key, leaves, order = structure(wanted)
+    key, leaves, numbers = structure(wanted)
     with _lock:
-        known = _programs.get(key)
-        if known is None:
-            if len(_programs) >= MOST_PROGRAMS:
-                _programs.clear()
-            compiled = compile(_graph_of(wanted, leaves))
-            known = _programs[key] = (compiled, compiled.executable.bound())
+        (compiled, runner), given = _program(key, wanted, leaves, numbers)
     buffers: list[Buffer] = [v.buffer for v in leaves]
-    if known[0].elsewhere:
-        buffers = known[0].brought(buffers)
-    for value, buffer in zip(wanted, known[1](buffers), strict=True):
+    if given:
+        place = device(wanted[0].device)
+        buffers += [place.from_host(np.asarray(v.value, v.dtype.numpy)) for v in given]
+    if compiled.elsewhere:
+        buffers = compiled.brought(buffers)
+    for value, buffer in zip(wanted, runner(buffers), strict=True):
         value.hold(buffer)
+
+
+def _program(
+    key: Key, wanted: Sequence[Value], leaves: Sequence[Value], numbers: Sequence[Fill]
+) -> tuple[tuple[Compiled, Runner], list[Fill]]:
+    """The program for a graph, and which of its numbers are given to it: those that were others before."""
+    exactly = tuple([exact(v.value) for v in numbers])
+    before = _numbers.get(key)
+    varied = before.varied if before is not None else frozenset()
+    for _ in range(2):
+        given = [v for n, v in enumerate(numbers) if n in varied]
+        fixed = key, tuple([None if n in varied else x for n, x in enumerate(exactly)])
+        known = _programs.get(fixed)
+        if known is not None or before is None:
+            break
+        varied |= {n for n, (x, y) in enumerate(zip(exactly, before.first, strict=True)) if x != y}
+    if known is None:
+        if len(_programs) >= MOST_PROGRAMS:
+            _programs.clear()
+            _numbers.clear()
+        compiled = compile(_graph_of(wanted, [*leaves, *given]))
+        known = _programs[fixed] = (compiled, compiled.executable.bound())
+        _numbers[key] = Numbers(exactly if before is None else before.first, varied)
+    return known, given
 
 
 def compiled_programs() -> list[Compiled]:
@@ -74,11 +117,13 @@ def undetermined(value: Value) -> TraceError:
     )
 
 
-def structure(wanted: Sequence[Value]) -> tuple[tuple[Any, ...], list[Value], list[Value]]:
-    """What makes two graphs the same program; with the values in memory that it starts from, and all others."""
+def structure(wanted: Sequence[Value]) -> tuple[Key, list[Value], list[Fill]]:
+    """What makes two graphs the same program, but for the numbers that tensors are mixed with; the values in memory
+    that it starts from, and those numbers."""
     number: dict[Value, int] = {}
     leaves: list[Value] = []
-    order: list[Value] = []
+    numbers: dict[Fill, int] = {}
+    fixed: set[Value] = set(wanted)
     key: list[Any] = []
     stack = list(reversed(wanted))
     while stack:
@@ -104,11 +149,17 @@ def structure(wanted: Sequence[Value]) -> tuple[tuple[Any, ...], list[Value], li
         stack.pop()
         if not inputs and isinstance(value, Input):
             raise undetermined(value)
+        if type(value) is Fill and not value.declared.shape and value.declared.dtype is not bool_:
+            numbers[value] = len(key)
+        elif numbers and type(value) not in MIXED:
+            fixed.update(inputs)
         key.append((type(value), value.attributes, *[number[x] for x in inputs]))
-        order.append(value)
         number[value] = len(number)
+    loose = [v for v in numbers if v not in fixed]
+    for v in loose:
+        key[numbers[v]] = Fill, v.declared
     key.append(tuple([number[v] for v in wanted]))
-    return tuple(key), leaves, order
+    return tuple(key), leaves, loose
 
 
 def _copy_rows(cut: Slice) -> None:
@@ -118,7 +169,10 @@ def _copy_rows(cut: Slice) -> None:
     shape: Any = whole.shape
     rows: Any = cut.sizes[0]
     start: Any = cut.starts[0]
-    if whole.tracked or any(step != 1 for step in cut.steps) or cut.sizes[1:] != shape[1:] or rows * 2 > shape[0]:
+    count: Any = product(cut.sizes)
+    if whole.tracked or any(step != 1 for step in cut.steps) or cut.sizes[1:] != shape[1:]:
+        return
+    if rows * 2 > shape[0] or count * cut.dtype.bytes > MOST_COPIED:
         return
     while isinstance(whole, Reshape) and whole.buffer is None:
         whole = whole.x
