@@ -199,4 +199,6 @@ def command(main: Callable[[], object]) -> None:
         print(problem, file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
-        raise SystemExit("stopped; with --checkpoint FILE and --resume it goes on after its last whole epoch") from None
+        again = "" if "--checkpoint" in sys.argv else "--checkpoint FILE and "
+        print(f"stopped; with {again}--resume it goes on after its last whole epoch", file=sys.stderr)
+        raise SystemExit(130) from None

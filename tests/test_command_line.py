@@ -162,3 +162,14 @@ def test_doctor_reports() -> None:
     done = tilegrad("doctor")
     assert done.returncode == 0, done.stderr
     assert "vector units" in done.stdout
+
+
+def test_a_reader_who_has_enough(script: Path) -> None:
+    """As in `tilegrad explain train.py | head -1`: no traceback."""
+    command = [sys.executable, "-m", "tilegrad", "explain", "--full", str(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 0

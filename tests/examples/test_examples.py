@@ -140,6 +140,20 @@ def test_what_is_wrong_is_said_in_words(tmp_path: Path, capsys: pytest.CaptureFi
     assert "has no piece of 128 and one more" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("given", [[], ["--checkpoint", "digits.safetensors"]])
+def test_who_stops_a_training_is_told_how_it_goes_on(
+    given: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sys.argv", ["mnist", *given])
+    with pytest.raises(SystemExit) as stop:
+        training.command(interrupted)
+    assert stop.value.code == 130
+    assert ("with --checkpoint FILE and --resume it" in capsys.readouterr().err) == (not given)
+
+
 def test_a_loss_that_is_no_number(digits: Path) -> None:
     with pytest.raises(NaNError, match="try a smaller --lr"):
         read(digits, "--model", "mlp", "--epochs", "5", "--lr", "1e20")
