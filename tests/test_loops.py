@@ -173,7 +173,14 @@ def shuffled(n: int, memory: list[tg.Tensor]) -> tg.Tensor:
     return memory[0][memory[1][2 * n : 2 * n + 2]].sum()
 
 
-@pytest.mark.parametrize("batch", [carried, rows, rows_of_a_view, shuffled])
+def drawn(n: int, memory: list[tg.Tensor]) -> tg.Tensor:
+    """Data that nobody has looked at as a whole."""
+    if not n:
+        memory[1:] = [tg.randn(20, 3) * 2 + 1]
+    return memory[1][2 * n : 2 * n + 2].square().sum()
+
+
+@pytest.mark.parametrize("batch", [carried, rows, rows_of_a_view, shuffled, drawn])
 def test_batches_of_a_loop_have_one_program(batch: Callable[[int, list[tg.Tensor]], tg.Tensor]) -> None:
     memory = [tg.tensor(np.arange(80, dtype=np.float32).reshape(20, 4) / 80)]
     turns = iter(range(6))

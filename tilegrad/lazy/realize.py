@@ -47,6 +47,8 @@ _lock = lock()
 MOST_PROGRAMS = 4096
 MOST_COPIED = 1 << 26
 """Bytes of the rows of a tensor that are copied before a program is looked for."""
+MOST_MADE, FEW = 64, 64
+"""Operations, and numbers in memory, that a tensor is made of at most that is computed as a whole for its rows."""
 
 
 def realize(values: Sequence[Value]) -> None:
@@ -176,12 +178,29 @@ def _copy_rows(cut: Slice) -> None:
         return
     while isinstance(whole, Reshape) and whole.buffer is None:
         whole = whole.x
+    if whole.buffer is None and _is_made_of_numbers(whole):
+        realize([whole])
     if whole.buffer is None:
         return
     place = device(whole.device)
     array = place.view(whole.buffer, whole.dtype, shape)
     if array is not None:
         cut.hold(place.from_host(array[start : start + rows]))
+
+
+def _is_made_of_numbers(x: Value) -> bool:
+    """Whether a tensor is drawn, or counted up, and little more: it is then computed as a whole, and once."""
+    stack, seen = [x], set[Value]()
+    while stack and len(seen) <= MOST_MADE:
+        value = stack.pop()
+        if value.buffer is not None:
+            count: Any = product(value.shape)
+            if count > FEW:
+                return False
+        elif value not in seen:
+            seen.add(value)
+            stack.extend(value.inputs)
+    return not stack
 
 
 def _graph_of(wanted: Sequence[Value], leaves: Sequence[Value]) -> Graph:
