@@ -115,6 +115,15 @@ def test_a_block(traced: bool) -> None:
     assert inside == [again.step(x).item() for _ in range(3)]
 
 
+def test_gradients_that_nobody_looks_at_are_watched() -> None:
+    x = tg.tensor([0.0, 4.0], requires_grad=True)
+    with pytest.raises(NaNError, match="the first NaN was made by"), tg.first_nan():
+        (x.sqrt() * 0.0).sum().backward()
+    x.grad = None
+    with tg.first_nan():
+        x.sum().backward()
+
+
 def test_it_takes_functions_and_tensors() -> None:
     with pytest.raises(ArgumentError, match="first_nan takes a function"):
         tg.first_nan(3)

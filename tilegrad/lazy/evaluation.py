@@ -48,9 +48,9 @@ pending = Pending()
 
 
 def compute(*tensors: Handle) -> None:
-    """Computes tensors, all in one program, and keeps their elements."""
+    """Computes tensors, all in one program, and keeps their elements; none: what waits for a look at anything."""
     values = [x.value for x in tensors]
-    if all(v.buffer is not None for v in values):
+    if values and all(v.buffer is not None for v in values):
         return
     checks: list[Check] = []
     company: list[Handle] = []

@@ -20,6 +20,7 @@ from ..errors import ArgumentError, NaNError
 from ..ir.graph import Graph, Input, Value, topological
 from ..ir.location import Location
 from ..jitted.function import Jitted, jit
+from ..lazy.evaluation import compute
 from ..lazy.handle import state
 from ..lazy.realize import realize, undetermined
 from ..runtime.device import device
@@ -101,6 +102,7 @@ def _watching(inf: bool) -> Iterator[None]:
     before, state.inspect = state.inspect, look
     try:
         yield
+        compute()  # gradients and updates that nobody has looked at yet
     finally:
         state.inspect = before
 
