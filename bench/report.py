@@ -32,8 +32,8 @@ REASONS: dict[str, str] = {
 SHARED = "other work ran on the neighbouring cores of this machine, and times of one contender differ by half"
 REASONS_ELSEWHERE: dict[str, dict[str, str]] = {
     "cpu-avx512": {
-        "matmul": "of 1024 x 1024 the innermost loop takes 87 % of the time, packing 8 and storing the result 3; tiles of "
-        "16 other shapes take the same within 2 %. JAX reaches 87 % of the two cores' peak there",
+        "matmul": "of 1024 x 1024 the innermost loop takes 87 % of the time, packing 8 and storing the result 3; tiles "
+        "of 16 other shapes take the same within 2 %. JAX reaches 87 % of the two cores' peak there",
         "matmul_bf16": "products run at 85 to 90 % of what the two cores make from registers, as PyTorch's do",
         "convolution_bf16": "82 % of a weight gradient are products near the peak, the rest is packing windows and "
         "what arrives; PyTorch's run at 90 % of the peak",
