@@ -94,3 +94,11 @@ def test_a_copy_that_turns_is_not_made_in_the_loops_of_a_sum() -> None:
     (x,), _ = given((4, 8, 32))
     turned = permute(x, (0, 2, 1))
     assert len(fuse(Graph((x,), (turned, reduce_sum(turned, (0, 1))))).groups) == 1
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_number_in_memory_lies_no_way(axis: int) -> None:
+    """Many elements times one of their own: it has no axis that could be turned."""
+    (x, number), arrays = given((512, 256), ())
+    scaled = mul(x, number)
+    check(Graph((x, number), (scaled, reduce_sum(scaled, (axis,)))), arrays)

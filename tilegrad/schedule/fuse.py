@@ -408,7 +408,7 @@ def _turns(a: Group, b: Group) -> bool:
     """
     if a.kind != "map" or not b.columns or typical(product(i.extent for i in a.rows)) <= SMALL:
         return False
-    reads = [e.position[-1] for m in a.members for e in facts(m.expr).reads]
+    reads = [e.position[-1] for m in a.members for e in facts(m.expr).reads if e.position]
     along = {i for at in reads for i in a.rows if stride(at, i) == 1}
     return any(along and m.position[-1] not in along for m in a.members)
 
