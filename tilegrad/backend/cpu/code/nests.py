@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ....ir import tile as ir
-from ....ir.dtype import DType, bfloat16, bool_, float16, float32, int32
+from ....ir.dtype import DType, bfloat16, bool_, float16, float32
 from ....ir.functions import identity
 from ....ir.tile_types import TileType
 from .. import vectors
-from ..emit import I1, I64, Loop, Value, constant, dtype_constant, lane_constants
+from ..emit import I64, Loop, Value, constant, dtype_constant, lane_constants
 from ..target import Target
 from .ahead import ask_across
 from .elements import At, Elements, Memory
+from .extremes import reduce_place
 from .halves import half, in_halves
 
 Body = Callable[[At, int], None]
@@ -207,7 +208,7 @@ class Nests:
         source = self.e.types.of(x)
         wide = _wide(source.dtype)
         if fn.startswith("arg"):
-            self._reduce_place(out, fn, x, axis, source)
+            reduce_place(self, out, fn, x, axis)
         elif axis == len(source.shape) - 1:
             self._reduce_along(out, fn, x, source, wide)
         else:
@@ -315,27 +316,6 @@ class Nests:
         ask_across(self.e, x, at, self.target.last_cache)
         wide = _wide(self.e.types.of(x.x).dtype)
         return vectors.cast(self.b, self._across_here(x.fn, x.x, x.axis, wide, at, lanes), wide, t.dtype)
-
-    def _reduce_place(self, out: Memory, fn: str, x: ir.Tile, axis: int, source: TileType) -> None:
-        """The first place of an extreme, or of the first NaN."""
-        b, e = self.b, self.e
-        dtype = source.dtype
-
-        def one(at: At, _: int) -> None:
-            zero = constant(0, I64)
-            best = e.of(x, [*at[:axis], zero, *at[axis:]], 0, dtype)
-            loop = self.loop("k", 0, source.shape[axis], 1, [("best", best), ("place", zero)])
-            value = e.of(x, [*at[:axis], loop.index, *at[axis:]], 0, dtype)
-            old, place = loop.carried
-            better = vectors.apply(b, "gt" if fn == "argmax" else "lt", dtype, (value, old))
-            if dtype.is_float:
-                settled = b.op("xor", vectors.apply(b, "isnan", dtype, (old,)), constant(True, I1))
-                better = b.op("and", b.op("or", better, vectors.apply(b, "isnan", dtype, (value,))), settled)
-            found = b.close_loop(loop, [b.select(better, value, old), b.select(better, loop.index, place)])[1]
-            e.keep(out, at, b.convert("trunc", found, "i32"), 0)
-
-        assert out.dtype is int32
-        self.over(out.shape, one, dtype, vectorised=False)
 
     def scan(self, out: Memory, fn: str, x: ir.Tile, axis: int) -> None:
         b, e = self.b, self.e

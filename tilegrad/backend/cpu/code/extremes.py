@@ -1,0 +1,99 @@
+"""Where the first extreme of a row or column is, or its first NaN: by vectors, each lane of which keeps its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....ir import tile as ir
+from ....ir.dtype import DType, bool_, int32
+from .. import vectors
+from ..emit import I1, I32, I64, Builder, Type, Value, constant, lane_constants
+from .elements import At, Memory
+
+if TYPE_CHECKING:
+    from .nests import Nests
+
+
+def reduce_place(nests: Nests, out: Memory, fn: str, x: ir.Tile, axis: int) -> None:
+    assert out.dtype is int32
+    shape, dtype = nests.e.types.of(x).shape, nests.e.types.of(x).dtype
+    along, lanes = axis == len(shape) - 1, nests.target.lanes(max(4, dtype.bytes))
+    if along and lanes > 1 and shape[-1] >= 2 * lanes and dtype is not bool_:
+        nests.over(out.shape, lambda at, _: _along(nests, out, fn, x, at, lanes), dtype, vectorised=False)
+    else:
+        nests.over(out.shape, lambda at, n: _across(nests, out, fn, x, axis, at, n), dtype, vectorised=not along)
+
+
+def _across(nests: Nests, out: Memory, fn: str, x: ir.Tile, axis: int, at: At, lanes: int) -> None:
+    """One place after another, of neighbours beside each other."""
+    b, e = nests.b, nests.e
+    shape, dtype = e.types.of(x).shape, e.types.of(x).dtype
+
+    def read(k: Value) -> Value:
+        return b.splat(e.of(x, [*at[:axis], k, *at[axis:]], lanes, dtype), lanes)
+
+    active = e.active
+    start = [("best", read(constant(0, I64))), ("place", constant(0, Type("i32", lanes) if lanes else I32))]
+    loop = nests.loop("k", 0, shape[axis], 1, start)
+    e.active = active
+    best, place = loop.carried
+    value = read(loop.index)
+    better = _is_better(b, fn, dtype, value, best)
+    here = b.splat(b.convert("trunc", loop.index, "i32"), lanes)
+    place = b.close_loop(loop, [b.select(better, value, best), b.select(better, here, place)])[1]
+    e.memo = {}
+    e.keep(out, at, place, lanes)
+
+
+def _along(nests: Nests, out: Memory, fn: str, x: ir.Tile, at: At, lanes: int) -> None:
+    """A vector after another, and then the first of the best lanes."""
+    b, e = nests.b, nests.e
+    extent, dtype = e.types.of(x).shape[-1], e.types.of(x).dtype
+    whole, numbers = extent // lanes * lanes, lane_constants(range(lanes), "i32")
+
+    def read(k: Value) -> Value:
+        return b.splat(e.of(x, [*at, k], lanes, dtype), lanes)
+
+    def step(best: Value, place: Value, k: Value) -> list[Value]:
+        value = read(k)
+        better = _is_better(b, fn, dtype, value, best)
+        existing = e.existing(lanes)
+        better = better if existing is None else b.op("and", better, existing)
+        here = b.op("add", b.splat(b.convert("trunc", k, "i32"), lanes), numbers)
+        return [b.select(better, value, best), b.select(better, here, place)]
+
+    loop = nests.loop("k", lanes, whole, lanes, [("best", read(constant(0, I64))), ("place", numbers)])
+    best, place = loop.carried
+    best, place = b.close_loop(loop, step(best, place, loop.index))
+    e.memo = {}
+    if whole < extent:
+        e.active = extent - whole
+        best, place = step(best, place, constant(whole, I64))
+        e.active, e.memo = None, {}
+    e.keep(out, at, _first(b, fn, dtype, best, place), 0)
+
+
+def _first(b: Builder, fn: str, dtype: DType, best: Value, place: Value) -> Value:
+    """The place of the best of some lanes, of equal ones the least."""
+    lanes = best.type.lanes
+    while lanes > 1:
+        lanes //= 2
+        halves = [[b.shuffle(v, v, range(n, n + lanes)) for v in (best, place)] for n in (0, lanes)]
+        (one, first), (two, second) = halves
+        sooner = b.compare("slt", second, first)
+        worse = _negated(b, _is_better(b, fn, dtype, one, two))
+        taken = b.op("or", _is_better(b, fn, dtype, two, one), b.op("and", worse, sooner))
+        best, place = b.select(taken, two, one), b.select(taken, second, first)
+    return b.extract(place, 0)
+
+
+def _is_better(b: Builder, fn: str, dtype: DType, value: Value, old: Value) -> Value:
+    better = vectors.apply(b, "gt" if fn == "argmax" else "lt", dtype, (value, old))
+    if not dtype.is_float:
+        return better
+    settled = _negated(b, vectors.apply(b, "isnan", dtype, (old,)))
+    return b.op("and", b.op("or", better, vectors.apply(b, "isnan", dtype, (value,))), settled)
+
+
+def _negated(b: Builder, x: Value) -> Value:
+    return b.op("xor", x, constant(True, x.type if x.type.lanes else I1))
