@@ -10,14 +10,18 @@ from ..ir.graph import Reader, TensorType, Value
 from ..ir.scalar import Expr, Position, cast, fresh_index, scan
 from ..ir.size import Dim, Shape, product
 from .arithmetic import add, maximum, mul, sub
-from .broadcasting import accumulator, normal_axis, reduce_sum, require, reshape
+from .bits import bitwise_and
+from .broadcasting import accumulator, fill_like, normal_axis, reduce_sum, require, reshape
 from .cast import cast as cast_value
 from .cast import detach, widened
 from .comparison import eq, isfinite, le
 from .control import masked, where
 from .creation import positions, zeros
 from .exponential import exp, log
-from .movement import flip, narrow, pad, replaced, select, unsqueeze
+from .movement import cat, flip, narrow, pad, replaced, select, unsqueeze
+
+SHORT = 64
+"""Elements up to which the gradient of a running product or extreme goes through all pairs of them."""
 
 
 class Running(Value):
@@ -65,11 +69,31 @@ class Cumprod(Running):
         These are n * n factors, none of them found by dividing: elements may be 0.
         """
         axis, rank, n = self.axis, self.x.type.rank, self.x.shape[self.axis]
+        if isinstance(n, int) and n > SHORT:
+            x = widened(self.x)
+            before: Value = self if x is self.x else Cumprod(x, axis)
+            first = fill_like(narrow(x, axis, 0, 1), 1.0)
+            after = _followed(narrow(x, axis, 1, n - 1), widened(upstream), axis, n)
+            return (cast_value(mul(cat([first, narrow(before, axis, 0, n - 1)], axis), after), self.x.dtype),)
         own = reshape(positions(n, self.x.device), _along(axis, rank + 1, n))
         other = reshape(positions(n, self.x.device), _along(axis + 1, rank + 1, n))
         factors = where(eq(own, other), 1.0, unsqueeze(self.x, axis))
         weighted = mul(Cumprod(factors, axis + 1), unsqueeze(upstream, axis))
         return (reduce_sum(masked(le(own, other), weighted), axis + 1),)
+
+
+def _followed(factors: Value, sums: Value, axis: int, n: int) -> Value:
+    """Numbers, each with a factor times what the next one became: twice as many at each step; nothing is divided by.
+
+    Factors may also be bools: whether the next one is added.
+    """
+    taken, both = (masked, bitwise_and) if factors.dtype is bool_ else (mul, mul)
+    for d in (1 << step for step in range((n - 1).bit_length())):
+        head = add(narrow(sums, axis, 0, n - d), taken(factors, narrow(sums, axis, d, n - d)))
+        sums = cat([head, narrow(sums, axis, n - d, d)], axis)
+        if 2 * d < n:
+            factors = both(narrow(factors, axis, 0, n - 2 * d), narrow(factors, axis, d, n - 2 * d))
+    return sums
 
 
 class RunningExtreme(Running):
@@ -80,6 +104,12 @@ class RunningExtreme(Running):
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         axis, rank, n = self.axis, self.x.type.rank, self.x.shape[self.axis]
+        if isinstance(n, int) and n > SHORT:
+            found = self.place(self.x, axis)
+            kept = eq(narrow(found, axis, 1, n - 1), narrow(found, axis, 0, n - 1))
+            own = reshape(positions(n, self.x.device), _along(axis, rank, n))
+            total = masked(eq(found, own), _followed(kept, widened(upstream), axis, n))
+            return (cast_value(total, self.x.dtype),)
         places = unsqueeze(self.place(self.x, axis), axis)
         own = reshape(positions(n, self.x.device), _along(axis, rank + 1, n))
         return (reduce_sum(masked(eq(own, places), unsqueeze(upstream, axis)), axis + 1),)
