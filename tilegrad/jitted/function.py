@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from threading import RLock
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
@@ -111,6 +114,7 @@ class Jitted(Generic[P, R]):
         self.shortcut: Shortcut | None = None
         self.fixed: set[tuple[Any, ...]] = set()
         """Kinds with symbols for which the function cannot be traced."""
+        self._one_at_a_time: tuple[int, AbstractContextManager[bool]] = os.getpid(), RLock()
 
     def __get__(self, owner: object, cls: type | None = None) -> Any:
         """As a method: bound to its object, with programs of its own."""
@@ -167,15 +171,33 @@ class Jitted(Generic[P, R]):
             return self.fn(*args, **kwargs)
         known = self.shortcut
         if known is not None and not kwargs and len(args) == known.arity:
-            result = known.call(*args)
+            if known.writes:
+                with self._alone():
+                    result = known.call(*args)
+            else:
+                result = known.call(*args)
             if result is not MISS:
                 return result  # type: ignore[no-any-return]
-        _, program, leaves, sizes = self.prepared(*args, **kwargs)
+        made = self._known(self._call(args, kwargs))
+        if made is not None and not made.program.writes and not made.program.gradients:
+            return self._run(made, args, kwargs)  # type: ignore[no-any-return]
+        with self._alone():  # looked for again: another thread may have made what this one would have made anew
+            return self._run(self.prepared(*args, **kwargs), args, kwargs)  # type: ignore[no-any-return]
+
+    def _alone(self) -> AbstractContextManager[bool]:
+        """Held from the tracing of a call to the end of its run: what is traced is in place only then (the state of an
+        optimizer, gradients). A forked child has a lock of its own, as who holds it may not be there."""
+        if self._one_at_a_time[0] != os.getpid():
+            self._one_at_a_time = os.getpid(), RLock()
+        return self._one_at_a_time[1]
+
+    def _run(self, made: Prepared, args: Any, kwargs: Any) -> Any:
+        _, program, leaves, sizes = made
+        overlapping = program.writes and program.overlapping(leaves)
+        result = self.fn(*args, **kwargs) if overlapping else program(leaves, sizes)
         if not kwargs and not sizes:
             self.shortcut = shortcut(program, self.outside.numbers if self.outside else [])
-        if program.writes and program.overlapping(leaves):
-            return self.fn(*args, **kwargs)
-        return program(leaves, sizes)  # type: ignore[no-any-return]
+        return result
 
     @property
     def memory(self) -> Memory | None:
@@ -192,25 +214,35 @@ class Jitted(Generic[P, R]):
 
     def prepared(self, *args: P.args, **kwargs: P.kwargs) -> Prepared:
         """The program for these arguments, compiled if there is none yet; it is not run."""
-        if self.outside is None:
-            self.outside = outside(self.fn)
-        leaves, structure = flatten((args, kwargs))
-        leaves = [_taken(x) for x in leaves]
-        call = Call(structure, leaves, [w.read() for w in self.outside.numbers], mode.enabled)
-        for program in self.programs:
-            sizes = program.kind.sizes(call)
-            if sizes is not None and program.is_current():
-                return Prepared(self, program, leaves, sizes)
+        call = self._call(args, kwargs)
+        known = self._known(call)
+        if known is not None:
+            return known
         call = self._look_outside(call)
         program = self._specialise(call)
         sizes = program.kind.sizes(call)
         assert sizes is not None
         if self.tune > 0:
             self._tune(program, sizes)
-        made = Prepared(self, program, leaves, sizes)
+        made = Prepared(self, program, call.leaves, sizes)
         for watcher in watchers:
             watcher(made)
         return made
+
+    def _call(self, args: Any, kwargs: Any) -> Call:
+        """The arguments, and the numbers from outside."""
+        if self.outside is None:
+            self.outside = outside(self.fn)
+        leaves, structure = flatten((args, kwargs))
+        return Call(structure, [_taken(x) for x in leaves], [w.read() for w in self.outside.numbers], mode.enabled)
+
+    def _known(self, call: Call) -> Prepared | None:
+        """The program for a call, if there is one."""
+        for program in self.programs:
+            sizes = program.kind.sizes(call)
+            if sizes is not None and program.is_current():
+                return Prepared(self, program, call.leaves, sizes)
+        return None
 
     def _tune(self, program: Specialised, sizes: dict[str, int]) -> None:
         """Compiles a program anew, with its kernels tuned in the time that is left."""

@@ -25,6 +25,8 @@ MISS = object()
 class Shortcut(NamedTuple):
     arity: int
     call: Callable[..., Any]
+    writes: bool
+    """Whether it changes anything that outlives the call."""
 
 
 def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | None:
@@ -75,7 +77,7 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
     if program.compiled.elsewhere:
         run = ["given = program.compiled.brought(given)", *run]
     exec(_source(kind.tracked, list(values), stateful, bool(program.constants), [*run, *ending]), names)
-    return Shortcut(len(kind.types), names["call"])
+    return Shortcut(len(kind.types), names["call"], bool(program.writes or program.gradients))
 
 
 def _keeps(program: Specialised, runner: Any) -> bool:
