@@ -491,8 +491,8 @@ def test_wrong_kernel_file(tmp_path: Path, use: str, message: str) -> None:
     """A kernel file that is none is refused with its name, and the next program runs as ever."""
     bad = tmp_path / "BAD"
     bad.write_text("def f(:\n  nonsense")
-    x, other = tg.ones(7), float(len(use))
+    x, other = tg.ones(len(use)), float(len(use))
     with config.changed(use=use.replace("BAD", str(bad))):
         with pytest.raises(TilegradError, match=message):
             (x * other + 1).tolist()
-    assert (x * other + 1).tolist() == [other + 1] * 7
+    assert (x * other + 1).tolist() == [other + 1] * len(use)

@@ -47,8 +47,9 @@ _lock = lock()
 MOST_PROGRAMS = 4096
 MOST_COPIED = 1 << 26
 """Bytes of the rows of a tensor that are copied before a program is looked for."""
-MOST_MADE, FEW = 64, 64
-"""Operations, and numbers in memory, that a tensor is made of at most that is computed as a whole for its rows."""
+MOST_MADE, FEW, LARGEST = 64, 64, 1 << 28
+"""Operations, and numbers in memory, that a tensor is made of at most that is computed as a whole for its rows; and its
+bytes."""
 
 
 def realize(values: Sequence[Value]) -> None:
@@ -171,10 +172,10 @@ def _copy_rows(cut: Slice) -> None:
     shape: Any = whole.shape
     rows: Any = cut.sizes[0]
     start: Any = cut.starts[0]
-    count: Any = product(cut.sizes)
+    bytes: Any = cut.type.bytes
     if whole.tracked or any(step != 1 for step in cut.steps) or cut.sizes[1:] != shape[1:]:
         return
-    if rows * 2 > shape[0] or count * cut.dtype.bytes > MOST_COPIED:
+    if rows * 2 > shape[0] or bytes > MOST_COPIED:
         return
     while isinstance(whole, Reshape) and whole.buffer is None:
         whole = whole.x
@@ -190,6 +191,9 @@ def _copy_rows(cut: Slice) -> None:
 
 def _is_made_of_numbers(x: Value) -> bool:
     """Whether a tensor is drawn, or counted up, and little more: it is then computed as a whole, and once."""
+    bytes: Any = x.type.bytes
+    if bytes > LARGEST:
+        return False
     stack, seen = [x], set[Value]()
     while stack and len(seen) <= MOST_MADE:
         value = stack.pop()
