@@ -37,15 +37,17 @@ REASONS_ELSEWHERE: dict[str, dict[str, str]] = {
         "matmul_bf16": "products run at 85 to 90 % of what the two cores make from registers, as PyTorch's do",
         "convolution_bf16": "82 % of a weight gradient are products near the peak, the rest is packing windows and "
         "what arrives; PyTorch's run at 90 % of the peak",
+        "alexnet": "5 x 5 convolutions, half of the step, run at 177 to 204 of 233 GFLOP/s; weight gradients of the "
+        "3 x 3 ones, a fifth, at 118 to 127: windows in rows of 12 are gathered while they are packed",
         "alexnet_bf16": "convolutions take 80 % of it, at 0.7 to 0.85 of the peak; updates of 43 million weights "
         "wait for memory",
         "alexnet_inference_bf16": "convolutions run at 0.75 to 0.85 of the peak, PyTorch's at 0.9",
     },
     "cpu-amx": {
         "matmul": f"six products in the matrix unit; {SHARED}",
+        "matmul 1x4096x4096": "the weights are read at 44 GB/s, as fast as numpy and PyTorch read them",
         "matmul_high": f"three products in the matrix unit; {SHARED}",
-        "lenet": "filters of the second layer, 6 by 16 channels, fill a vector each: packing windows takes longer than "
-        "multiplying them",
+        "lenet": "layers have 1, 6 and 16 channels, so packing windows takes longer than multiplying them",
         "matmul_bf16": "of numbers that are not zero a core multiplies 1.93 TFLOP/s, and the launch that multiplies "
         f"reaches 1.7 to 1.8; the rest is packing, and starting launches; {SHARED}",
     },
