@@ -80,22 +80,18 @@ def _program(
 ) -> tuple[tuple[Compiled, Runner], list[Fill]]:
     """The program for a graph, and which of its numbers are given to it: those that were others before."""
     exactly = tuple([exact(v.value) for v in numbers])
-    before = _numbers.get(key)
-    varied = before.varied if before is not None else frozenset()
-    for _ in range(2):
-        given = [v for n, v in enumerate(numbers) if n in varied]
-        fixed = key, tuple([None if n in varied else x for n, x in enumerate(exactly)])
-        known = _programs.get(fixed)
-        if known is not None or before is None:
-            break
-        varied |= {n for n, (x, y) in enumerate(zip(exactly, before.first, strict=True)) if x != y}
+    first, varied = _numbers.get(key, Numbers(exactly, frozenset()))
+    varied |= {n for n, (x, y) in enumerate(zip(exactly, first, strict=True)) if x != y}
+    given = [v for n, v in enumerate(numbers) if n in varied]
+    fixed = key, tuple([None if n in varied else x for n, x in enumerate(exactly)])
+    known = _programs.get(fixed)
     if known is None:
         if len(_programs) >= MOST_PROGRAMS:
             _programs.clear()
             _numbers.clear()
         compiled = compile(_graph_of(wanted, [*leaves, *given]))
         known = _programs[fixed] = (compiled, compiled.executable.bound())
-        _numbers[key] = Numbers(exactly if before is None else before.first, varied)
+        _numbers[key] = Numbers(first, varied)
     return known, given
 
 
