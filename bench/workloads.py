@@ -33,10 +33,9 @@ class Workload:
     goals: Mapping[Size, float] = field(default_factory=dict)
     """The same of other sizes."""
     mean: float | None = None
-    """The ratio to reach by the geometric mean of some sizes (`mean_of`), where no machine has a matrix unit or it is
-    the same."""
+    """The ratio to reach by the geometric mean of some sizes (`mean_of`), on a machine without a matrix unit."""
     mean_with_unit: float | None = None
-    """The same on a machine with a matrix unit."""
+    """The same on a machine with one."""
     mean_of: tuple[Size, ...] = ()
     goal_tuned: float | None = None
     """The same against PyTorch with a tuned malloc too."""
@@ -265,7 +264,7 @@ ALL = [
         flops=_product_flops,
         goal=1.7,
         goals=dict.fromkeys(_squares(2048, 4096), 1.7),
-        mean=2.0,
+        mean_with_unit=2.0,
         mean_of=_squares(1024, 2048, 4096),
         against=("torch",),
     ),
