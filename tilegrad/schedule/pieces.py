@@ -77,8 +77,8 @@ def _in_pieces(value: Value, element: Element, grain: Grain, nodes: Mapping[Valu
     if chosen is None:
         return whole
     sums, column, count = chosen
-    assert type(column.extent) is int
-    length = column.extent // count
+    length, rest = divmod(_count([column]), count)
+    assert not rest, "pieces of different lengths are not the whole sum"
     piece, inner = fresh_index(count), fresh_index(length)
     made: Expr = substitute(sums[-1].body, {column: piece * size(length) + inner if length > 1 else piece})
     for e in reversed(sums):
@@ -133,7 +133,8 @@ def _longest(position: Position, expr: Expr, grain: Grain) -> tuple[list[Reduce]
         sides = (in_x - in_y, in_y - in_x)
         m, n = (_as_one([i for i in rows if i in side], factor) for side, factor in zip(sides, factors, strict=True))
         others = _count(rows) // (m * n)
-        best, count = columns[-1], _quickest(Extents(m, n, _count(columns), others, bits, nested=True), least, grain)
+        count = _quickest(Extents(m, n, _count(columns), others, bits, nested=True), columns, least, grain)
+        best = next(i for i in reversed(columns) if _count([i]) % count == 0)
         return (sums, best, count) if count > 1 else None
     if wanted < 2 and grain.powers:
         wanted = _shared_out(Extents(x, y, _count(columns), both, bits), grain)
@@ -142,14 +143,19 @@ def _longest(position: Position, expr: Expr, grain: Grain) -> tuple[list[Reduce]
     return (sums, best, count) if count > 1 else None
 
 
-def _quickest(whole: Extents, least: int, grain: Grain) -> int:
-    """Into how many pieces a sum is cut that operands are copied for: such that no core waits for long."""
+def _quickest(whole: Extents, columns: Sequence[Index], least: int, grain: Grain) -> int:
+    """Into how many pieces a sum is cut that operands are copied for: such that no core waits for long.
+
+    One column is cut, so the count divides the extent of one of them.
+    """
     assert type(whole.k) is int
-    counts = [
-        n for n in range(1, grain.products.most_pieces + 1) if n == 1 or (whole.k % n == 0 and whole.k // n >= least)
+    extents = [_count([i]) for i in columns]
+    even = [
+        n
+        for n in range(2, grain.products.most_pieces + 1)
+        if any(extent % n == 0 for extent in extents) and whole.k // n >= least and whole.k // n % DEPTH == 0
     ]
-    even = [n for n in counts if whole.k // n % DEPTH == 0 or n == 1]
-    return min(even or [1], key=lambda n: _time_in_pieces(whole, n, grain))
+    return min([1, *even], key=lambda n: _time_in_pieces(whole, n, grain))
 
 
 def _as_one(rows: list[Index], factor: Expr) -> int:
