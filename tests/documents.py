@@ -6,7 +6,8 @@
     ```text                directly after a python block: what the block prints
 
 Outputs are compared where they are given; `...` stands for anything. A first line of words after the
-language says why a block is not run here: `skip: needs a GPU`, or `ci`, if .ci/run types it.
+language says why a block is not run here: `skip: needs a GPU`, or `ci`, if .ci/run types it. A block that
+`needs PyTorch` is run where that is installed.
 
 A document that says `<!-- typed in a copy of the repository -->` is typed in one: its files may be part of the
 package, and its commands see them. `pytest --update-golden` puts what is printed now into the blocks that differ

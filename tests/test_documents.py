@@ -2,6 +2,7 @@
 
 import contextlib
 import doctest
+import importlib.util
 import io
 import os
 import re
@@ -20,8 +21,12 @@ from tilegrad.foreign import compilers
 
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-NEEDED = {"a C++ compiler": compilers.is_available, "NVRTC": nvrtc.is_available}
-"""What a document may say that it needs: `<!-- needs NVRTC -->`."""
+NEEDED = {
+    "a C++ compiler": compilers.is_available,
+    "NVRTC": nvrtc.is_available,
+    "PyTorch": lambda: importlib.util.find_spec("torch") is not None,
+}
+"""What a document may say that it needs, `<!-- needs NVRTC -->`, or one block of it: `needs PyTorch`."""
 PATIENCE = 120
 """Seconds for a command."""
 
@@ -71,6 +76,11 @@ def now(old: str, new: str) -> str:
     return old if doctest.OutputChecker().check_output(old + "\n", new + "\n", OPTIONS) else abridged(old, new)
 
 
+def is_lacking(note: str) -> bool:
+    """Tell whether a block needs something that is not installed."""
+    return note.startswith("needs ") and not NEEDED[note.removeprefix("needs ")]()
+
+
 def write_file(block: Block, folder: Path) -> None:
     """Writes a block to the file that it names, or adds it to that."""
     name, at_its_end, _ = block.note.partition(", at its end")
@@ -103,7 +113,7 @@ def test_what_it_says_to_type(
     printed: str | None = None
     new: dict[int, str] = {}
     for block in blocks(path):
-        if block.note.startswith(("skip:", "ci")):
+        if block.note.startswith(("skip:", "ci")) or is_lacking(block.note):
             printed = None
         elif block.language == "python" and ".py" in block.note:
             write_file(block, tmp_path)

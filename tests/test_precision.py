@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
-from tilegrad.backend.cpu.limits import amx_permitted
+from tests.backend.matrix_unit import TARGET
 from tilegrad.backend.cpu.target import target
 from tilegrad.backend.reference.graph import interpret
 from tilegrad.config import changed
@@ -162,12 +162,16 @@ def test_explain_and_doctor_say_what_is_done() -> None:
         assert device("cpu").products == {"highest": "float32", "high": "float32", "medium": medium}
 
 
-@pytest.mark.skipif(not amx_permitted(), reason="there is no AMX here")
-def test_explain_and_doctor_say_that_the_matrix_unit_is_used() -> None:
-    kernel = tg.explain(lambda x: tg.matmul(x, x.T, precision="high"), tg.randn(32, 48)).kernels[0]
-    assert '# input_precision="high": three products of bfloat16 parts (AMX) on cpu' in kernel.splitlines()
-    kernel = tg.explain(lambda x: tg.matmul(x, x.T, precision="high"), tg.randn(4, 48)).kernels[0]
-    assert '# input_precision="high": float32 on cpu' in kernel.splitlines()
+@pytest.mark.parametrize(("rows", "said"), [(128, "three products of bfloat16 parts (AMX)"), (4, "float32")])
+def test_explain_and_doctor_say_that_the_matrix_unit_is_used(
+    rows: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tested without the unit, too: to say how products are made a kernel is lowered, but not compiled."""
+    with changed(amx=False):
+        made = tg.explain(lambda x: tg.matmul(x, x.T, precision="high"), tg.randn(rows, 256)).kernels[0]
+    monkeypatch.setattr("tilegrad.backend.cpu.target.target", lambda: TARGET)
+    assert device("cpu").products["high"] == "three products of bfloat16 parts (AMX)"
+    assert f'input_precision="high": {said} on cpu' in device("cpu").arithmetic(parse(made))
 
 
 def test_second_derivatives_keep_it() -> None:

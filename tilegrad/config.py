@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 VERSION = "0.1.0"
 PREFIX = "TILEGRAD_"
 CHECKS = ("foreign", "kernels", "race")
+VECTORS = ("sse", "avx2", "avx512")
 
 
 class Config(NamedTuple):
@@ -35,6 +36,7 @@ class Config(NamedTuple):
     cache_bytes: int = 1 << 30
     memory: int = 0
     huge_pages: bool = True
+    vectors: str = ""
     amx: bool = True
     use: str = ""
     lock: str = ""
@@ -65,6 +67,8 @@ ABOUT = {
     "cache_bytes": "size to which that folder is kept (512, 64M, 2G); what was not used for longest goes first",
     "memory": "free CPU memory kept for reuse (bytes, 64M, 2G); 0: an eighth of the machine's",
     "huge_pages": "ask for pages of 2 MiB for large CPU buffers (1 or 0)",
+    "vectors": "the widest vectors that code for x86 CPUs may use: sse, avx2 or avx512 (its first instructions: no bfloat16 "
+    "and no matrix unit); empty: whatever the processor has",
     "amx": "products of matrices in the CPU's matrix unit, if it has one and the system permits it (1 or 0)",
     "cuda": "off: use no GPU; null: show what one would run; synchronous: wait for each kernel; checked: every access",
     "check": "slow, safe ways to run, separated by commas. foreign: functions in C++ in a process of their own, where "
@@ -87,7 +91,7 @@ def read(environment: Mapping[str, str]) -> Config:
             raise ArgumentError(f"{variable} is not a knob of tilegrad{_guess(knob)}.\n{listing()}")
         default = Config._field_defaults[knob]
         try:
-            values[knob] = (_checks if knob == "check" else _PARSERS[type(default)])(text)
+            values[knob] = _PARSERS_BY_KNOB.get(knob, _PARSERS[type(default)])(text)
         except ValueError as e:
             raise ArgumentError(f"{variable}={text!r}: {e}.\n{listing()}") from None
     return Config(**values)
@@ -155,4 +159,11 @@ def _checks(text: str) -> str:
     return ",".join(words)
 
 
+def _vectors(text: str) -> str:
+    if text.lower() not in ("", *VECTORS):
+        raise ValueError(f"one of {', '.join(VECTORS)} is wanted")
+    return text.lower()
+
+
 _PARSERS: dict[type, Callable[[str], Any]] = {str: str, int: _whole, bool: _switch}
+_PARSERS_BY_KNOB: dict[str, Callable[[str], Any]] = {"check": _checks, "vectors": _vectors}

@@ -15,10 +15,19 @@ from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 
+from ...config import settings
 from ...errors import CompileError
 from ...runtime import events
 from ...runtime.cache import key, shared
 from ...runtime.once import once
+
+AVX2 = frozenset({"avx", "avx2", "fma", "f16c"})
+VECTOR_FEATURES: Mapping[str, frozenset[str]] = {
+    "sse": frozenset(),
+    "avx2": AVX2,
+    "avx512": AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
+}
+"""Features that need wide registers, for each value of `TILEGRAD_VECTORS`."""
 
 
 class Host(NamedTuple):
@@ -40,10 +49,27 @@ def host() -> Host:
     features = llvm.get_host_cpu_features()
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return Host(llvm.get_process_triple(), llvm.get_host_cpu_name(), features.flatten())
+    features = permitted(features, settings().vectors)
     v4 = all(features.get(f"avx512{part}") for part in ("f", "bw", "cd", "dq", "vl"))
     v3 = all(features.get(part) for part in ("avx2", "fma", "bmi2", "f16c"))
     level = "-v4" if v4 else "-v3" if v3 else "-v2" if features.get("sse4.2") else ""
-    return Host(llvm.get_process_triple(), f"x86-64{level}", features.flatten())
+    flags = ",".join(f"{'+' if present else '-'}{name}" for name, present in sorted(features.items()))
+    return Host(llvm.get_process_triple(), f"x86-64{level}", flags)
+
+
+def permitted(features: Mapping[str, bool], vectors: str) -> dict[str, bool]:
+    """Switch off the features of x86 processors beyond those of `TILEGRAD_VECTORS`.
+
+    >>> permitted({"sse4.2": True, "avx": True, "fma": True, "avx512f": True, "amx-tile": True}, "avx2")
+    {'sse4.2': True, 'avx': True, 'fma': True, 'avx512f': False, 'amx-tile': False}
+    """
+    if not vectors:
+        return dict(features)
+    kept = VECTOR_FEATURES[vectors]
+    return {
+        name: present and (name in kept or not name.startswith(("avx", "amx", "fma", "f16c", "vaes", "vpclmul")))
+        for name, present in features.items()
+    }
 
 
 class Code:
