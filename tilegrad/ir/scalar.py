@@ -308,6 +308,48 @@ def _facts_from(e: Expr, below: list[Facts]) -> Facts:
     return Facts(reads, indices, loops, isinstance(e, Symbol) or any(f.symbols for f in below))
 
 
+def free(e: Expr) -> frozenset[Index]:
+    """The indices that an expression depends on: those that it goes over itself are not among them.
+
+    >>> i, k = Index("i", 4), Index("k", 8)
+    >>> [str(index) for index in free(reduce("add", k, i * 2 + k))]
+    ['i']
+    """
+    if not facts(e).loops:
+        return facts(e).indices
+    found: frozenset[Index] | None = e.__dict__.get("_free")
+    if found is None:
+        for inner in loops_in(e):
+            if "_free" not in inner.__dict__:
+                inner.__dict__["_free"] = _free_from(inner)
+        found = e.__dict__["_free"]
+    assert found is not None
+    return found
+
+
+def _free_from(e: Expr) -> frozenset[Index]:
+    match e:
+        case Reduce(_, index, body):
+            return free(body) - {index}
+        case Scan(_, index, body, at):
+            return free(body) - {index} | free(at)
+    return frozenset[Index]().union(*map(free, parts(e)))
+
+
+def loops_in(e: Expr) -> list[Expr]:
+    """The reductions and scans in an expression, and what has some in it; each once, parts before wholes."""
+    found: dict[Expr, None] = {}
+    stack = [e] if facts(e).loops else []
+    while stack:
+        e = stack[-1]
+        missing = [p for p in parts(e) if p not in found and facts(p).loops]
+        if missing:
+            stack += missing
+        else:
+            found[stack.pop()] = None
+    return list(found)
+
+
 def walk(*roots: Expr) -> Iterator[Expr]:
     """Every expression below the roots once, parts before wholes."""
     seen: set[Expr] = set()
@@ -382,8 +424,19 @@ def substituted(roots: Iterable[Expr], values: Mapping[Expr, Expr]) -> list[Expr
         if missing:
             stack += missing
         else:
+            if isinstance(e, Reduce | Scan):
+                _refuse_capture(e, new)
             new[e] = remade(e, new)
     return [new[e] for e in roots]
+
+
+def _refuse_capture(e: Reduce | Scan, new: Mapping[Expr, Expr]) -> None:
+    """What is put in for an index from outside of a loop must not have the index of the loop: it would be another."""
+    bound = new[e.index]
+    assert isinstance(bound, Index), f"the index {e.index.name} of a loop cannot be {bound}"
+    for index in facts(e.body).indices:
+        if index is not e.index and bound in facts(new.get(index, index)).indices and index in free(e):
+            raise AssertionError(f"{index.name} becomes {new.get(index, index)} in a loop that goes over {bound.name}")
 
 
 _numbers = count(1)

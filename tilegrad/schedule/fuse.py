@@ -16,7 +16,8 @@ from ..ops.outside import Outside
 from ..runtime.grain import Grain
 from .across import in_blocks
 from .again import computed_again
-from .group import Group, Kind, Mapping, Schedule, Store, merged
+from .group import Group, Kind, Mapping, Schedule, Store, merged, taken_over
+from .group_checker import check_schedule
 from .inline import RECOMPUTED, Element, elements, typical, weight_of
 from .nests import nest
 from .outside import call_of
@@ -48,7 +49,7 @@ def fuse(graph: Graph, grain: Grain = Grain()) -> Schedule:
       store sum_1[i, 0] = t0
     """
     plain, waits, _ = waiting(graph)
-    return fuse_waiting(plain, waits, grain)
+    return check_schedule(fuse_waiting(plain, waits, grain))
 
 
 def fuse_waiting(graph: Graph, waits: Waits, grain: Grain) -> Schedule:
@@ -346,7 +347,7 @@ def _joined(a: Group, b: Group, mapping: Mapping, needed: set[Value], few: int) 
     if a.kind == "contraction":
         if b.kind != "map" or {mapping.get(i) for i in a.rows} != set(b.rows) or len(a.rows) != len(b.rows):
             return "only elementwise work on the same elements follows a matrix product"
-        return merged(a, b, mapping, "contraction", b.rows, a.columns)
+        return merged(a, b, mapping, "contraction", b.rows, taken_over(a, b, mapping))
     if a.kind == "map":
         return _map_into(a, b, mapping, needed, few)
     image = [mapping.get(i) for i in a.rows]
@@ -363,7 +364,7 @@ def _joined(a: Group, b: Group, mapping: Mapping, needed: set[Value], few: int) 
     if set(image) != set(rows):
         return "they run along different axes"
     if not columns:
-        columns = a.columns
+        columns = taken_over(a, b, mapping)
     if [i.extent for i in a.columns] != [i.extent for i in columns]:
         return "their rows have different lengths"
     for own, other in zip(a.columns, columns, strict=True):

@@ -15,7 +15,21 @@ from typing import Literal
 
 from ..ir.graph import Value
 from ..ir.node import Node
-from ..ir.scalar import Apply, Expr, Index, Read, Reduce, Scan, facts, parts, rebuild, show, substituted, walk
+from ..ir.scalar import (
+    Apply,
+    Expr,
+    Index,
+    Read,
+    Reduce,
+    Scan,
+    facts,
+    fresh_index,
+    parts,
+    rebuild,
+    show,
+    substituted,
+    walk,
+)
 from ..runtime.grain import Grain
 
 LONG_PART = 60
@@ -126,10 +140,33 @@ Mapping = dict[Index, Index]
 """For indices of a group those of another with which they coincide."""
 
 
+def taken_over(a: Group, b: Group, mapping: Mapping) -> tuple[Index, ...]:
+    """The columns of the first group as columns of both, and in the mapping; the second has none of its own for them.
+
+    Groups count their axes by themselves, and so call different ones by the same name: a column of the first that is
+    called like an index of the second gets a new one.
+
+    >>> from ..ir.scalar import Index
+    >>> i, j = Index("i0", 3), Index("i1", 3)
+    >>> a, b = Group("rows", (j,), (i,), (), ()), Group("map", (i,), (), (), ())
+    >>> mapping = {j: i}
+    >>> taken_over(a, b, mapping) == (i,), len(set(mapping.values()))
+    (False, 2)
+    """
+    taken = {*b.rows, *b.columns, *mapping.values()}
+    for own in a.columns:
+        if own not in mapping:
+            mapping[own] = fresh_index(own.extent) if own in taken else own
+    return tuple([mapping[own] for own in a.columns])
+
+
 def merged(
     a: Group, b: Group, mapping: Mapping, kind: Kind, rows: tuple[Index, ...], columns: tuple[Index, ...]
 ) -> Group:
     """The members of both groups, those of the first with the indices of the second."""
+    own = {*a.rows, *a.columns}
+    assert own <= mapping.keys(), "an index of one group has no place in the other"
+    assert len({mapping[i] for i in own}) == len(own), "two indices of one group are one in the other"
     members = a.members
     if any(own is not other for own, other in mapping.items()):
         moved = iter(substituted([e for m in members for e in (*m.position, m.expr)], dict(mapping.items())))

@@ -1,0 +1,156 @@
+"""Axes of equal extents are different axes: programs over squares and cubes, as fusion finds them most confusing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+import tilegrad as tg
+from tests.schedule.test_lowering import check
+from tilegrad.errors import CompileError
+from tilegrad.ir.dtype import float32, float64
+from tilegrad.ir.graph import Graph, Input, TensorType, Value
+from tilegrad.ir.scalar import Index, Read, Reduce, const, reduce, substitute
+from tilegrad.ops.arithmetic import add, maximum, mul
+from tilegrad.ops.broadcasting import reduce_sum, reshape
+from tilegrad.ops.cast import cast
+from tilegrad.ops.exponential import exp
+from tilegrad.ops.movement import permute
+from tilegrad.ops.reduction import amax, argmax
+from tilegrad.ops.scan import cumsum
+from tilegrad.runtime.grain import Grain, many_small
+from tilegrad.schedule.fuse import fuse
+from tilegrad.schedule.group import Group, Schedule, Store, merged
+from tilegrad.schedule.group_checker import check_schedule, wrong_in
+
+GRAINS = [Grain(), many_small(132)]
+PLACES: dict[str, Callable[[Value, int], Value]] = {
+    "sum": lambda x, axis: reduce_sum(x, (axis,)),
+    "max": lambda x, axis: amax(x, (axis,)),
+    "argmax": lambda x, axis: cast(argmax(x, axis), float64),
+}
+READERS: dict[str, Callable[[Value, Value], Value]] = {
+    "alone": lambda s, x: mul(s, 3.0),
+    "along rows": lambda s, x: mul(s, x),
+    "along columns": lambda s, x: maximum(reshape(s, (*s.shape, 1)), x),
+    "both": lambda s, x: add(s, reshape(s, (*s.shape, 1))),
+    "turned": lambda s, x: add(permute(x, tuple(reversed(range(x.type.rank)))), s),
+    "summed": lambda s, x: add(reduce_sum(mul(x, s), (0,)), s),
+    "running": lambda s, x: add(cumsum(x, 0), s),
+}
+
+
+def square(*shape: int, names: str = "x") -> tuple[tuple[Input, ...], list[np.ndarray]]:
+    rng = np.random.default_rng(0)
+    inputs = tuple(Input(TensorType(float64, shape), name) for name in names)
+    return inputs, [rng.standard_normal(shape) for _ in names]
+
+
+@pytest.mark.parametrize("grain", GRAINS, ids=["cpu", "gpu"])
+@pytest.mark.parametrize(("place", "axis"), list(product(PLACES, (0, 1))))
+def test_what_a_reduction_of_a_square_is_read_for(place: str, axis: int, grain: Grain) -> None:
+    for names in combinations(READERS, 2) if place == "sum" else [("alone", "along rows"), ("both", "turned")]:
+        inputs, arrays = square(3, 3)
+        s = PLACES[place](inputs[0], axis)
+        for made in ([READERS[name](s, inputs[0]) for name in names], [READERS[name](s, exp(s)) for name in names]):
+            check(Graph(inputs, tuple(made)), arrays, grain)
+            check(Graph(inputs, (*reversed(made), s)), arrays, grain)
+
+
+@pytest.mark.parametrize("grain", GRAINS, ids=["cpu", "gpu"])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_what_a_reduction_of_a_cube_is_read_for(axis: int, grain: Grain) -> None:
+    for names in combinations(READERS, 2):
+        inputs, arrays = square(3, 3, 3, names="xy")
+        s = reduce_sum(inputs[0], (axis,))
+        made = [READERS[name](s, inputs[n]) for n, name in enumerate(names)]
+        check(Graph(inputs, tuple(made)), arrays, grain)
+
+
+PROGRAMS: dict[str, Callable[[tg.Tensor, tg.Tensor], tuple[tg.Tensor, ...]]] = {
+    "sum of rows": lambda a, w: (a.sum(1) * a, a.sum(1) * 3),
+    "weights": lambda a, w: (w / w.sum(1), w.sum(1).log()),
+    "softmax by hand": lambda a, w: (a.exp() / a.exp().sum(0), a.exp().sum(0).log()),
+    "running": lambda a, w: (a.logcumsumexp(0), a.logcumsumexp(0).sum(0) + w[:, 0]),
+    "places": lambda a, w: (tg.maximum(a.argmax(0), a), a.argmax(0) * 2),
+    "statistics": lambda a, w: ((a - a.mean(0)) / a.var(0), a.mean(0) * 0.1 + w[0], a.var(0) * 0.1 + w[1]),
+    "adjacency": lambda a, w: ((a / a.sum(0)) @ w, a.sum(0).rsqrt()),
+    "scales": lambda a, w: ((a / a.abs().amax(0)) @ w, a.abs().amax(0) / 127),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("n", [3, 512])
+def test_programs_over_squares_give_the_same_in_one_kernel_and_one_by_one(name: str, n: int) -> None:
+    rng = np.random.default_rng(0)
+    a, w = (tg.tensor(rng.random((n, n), dtype=np.float32) + 0.5) for _ in range(2))
+    first = PROGRAMS[name](a, w)
+    for made in (first, PROGRAMS[name](a, w)):
+        want = [x.numpy() for x in made]
+    got = tg.jit(PROGRAMS[name])(a, w)
+    for x, y in zip(got, want, strict=True):
+        np.testing.assert_allclose(x.numpy(), y, 1e-4, 1e-4)
+
+
+# --- one axis cannot be taken for another ---------------------------------------------------------
+
+I, J, K = (Index(name, 3) for name in "ijk")
+X, S = Input(TensorType(float32, (3, 3)), "x"), Input(TensorType(float32, (3,)), "s")
+SUM = reduce("add", K, Read(X, (I, K), float32))
+
+
+def test_an_index_from_outside_does_not_become_that_of_a_loop() -> None:
+    assert substitute(SUM, {I: K, K: I}) is reduce("add", I, Read(X, (K, I), float32))
+    for moved in ({I: K}, {I: K + 1}, {K: I}):
+        with pytest.raises(AssertionError, match="in a loop that goes over"):
+            substitute(SUM, moved)
+    with pytest.raises(AssertionError, match="cannot be 0"):
+        substitute(SUM, {K: const(0, K.dtype)})
+
+
+def test_groups_do_not_merge_where_an_axis_is_left_or_is_two() -> None:
+    a = Group("rows", (I,), (K,), (Store(S, (I,), SUM),), (S,))
+    b = Group("map", (I,), (), (Store(S, (I,), Read(S, (I,), float32)),), (S,))
+    for mapping in ({I: I}, {I: I, K: I}):
+        with pytest.raises(AssertionError):
+            merged(a, b, mapping, "rows", (I,), (I,))
+
+
+@pytest.mark.parametrize(
+    ("group", "reason"),
+    [
+        (Group("rows", (I,), (I,), (Store(S, (I,), SUM),), (S,)), "is two axes"),
+        (Group("rows", (I,), (K,), (Store(S, (J,), SUM),), (S,)), "is no axis of the group"),
+        (Group("rows", (I, J), (K,), (Store(S, (J,), SUM),), (S,)), "which its position does not have"),
+        (Group("rows", (I, K), (), (Store(S, (I,), SUM),), (S,)), "is a row of the group"),
+        (Group("map", (I, J), (), (Store(X, (I, I), Read(S, (I,), float32)),), (X,)), "each of its elements once"),
+        (Group("map", (I,), (), (Store(S, (I + 1,), Read(S, (I,), float32)),), (S,)), "each of its elements once"),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_a_group_that_confuses_axes_is_refused(group: Group, reason: str) -> None:
+    assert reason in wrong_in(group)
+    with pytest.raises(CompileError, match="group 0 is wrong"):
+        check_schedule(Schedule((X, S), (), (group,), ()))
+
+
+def test_what_is_read_elsewhere_than_where_it_is_computed_is_refused() -> None:
+    made = Input(TensorType(float32, (3, 3)), "made")
+    stores = (Store(S, (I,), Read(X, (I, I), float32)), Store(made, (I, J), Read(S, (J,), float32)))
+    assert "elsewhere" in wrong_in(Group("map", (I, J), (), stores, (S, made)))
+
+
+def test_what_nobody_writes_is_not_read() -> None:
+    schedule = fuse(Graph((X,), (exp(X),)))
+    with pytest.raises(CompileError, match="read before it is written"):
+        check_schedule(schedule.replaced(inputs=()))
+    with pytest.raises(CompileError, match="never written"):
+        check_schedule(schedule.replaced(outputs=(S,)))
+
+
+def test_loops_are_told_apart_from_what_they_stand_in() -> None:
+    assert isinstance(SUM, Reduce)
+    assert wrong_in(Group("rows", (I,), (K,), (Store(S, (I,), SUM),), (S,))) == ""
