@@ -67,8 +67,8 @@ ABOUT = {
     "cache_bytes": "size to which that folder is kept (512, 64M, 2G); what was not used for longest goes first",
     "memory": "free CPU memory kept for reuse (bytes, 64M, 2G); 0: an eighth of the machine's",
     "huge_pages": "ask for pages of 2 MiB for large CPU buffers (1 or 0)",
-    "vectors": "the widest vectors that code for x86 CPUs may use: sse, avx2 or avx512 (its first instructions: no bfloat16 "
-    "and no matrix unit); empty: whatever the processor has",
+    "vectors": "the widest vectors that code for x86 CPUs may use: sse, avx2 or avx512 (its first instructions: no "
+    "bfloat16 and no matrix unit); empty: whatever the processor has",
     "amx": "products of matrices in the CPU's matrix unit, if it has one and the system permits it (1 or 0)",
     "cuda": "off: use no GPU; null: show what one would run; synchronous: wait for each kernel; checked: every access",
     "check": "slow, safe ways to run, separated by commas. foreign: functions in C++ in a process of their own, where "
