@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import ArgumentError, ShapeError
 from .functions.contractions import dot, einsum, matmul
+from .functions.integers import take_integers
 from .functions.joining import stack
 from .ops.broadcasting import shown
 
@@ -169,3 +170,6 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:  # noqa: N803 - PyTorch's name
     """The diagonals of matrices."""
     return A.diagonal(offset, dim1, dim2)
+
+
+take_integers(globals())

@@ -13,6 +13,7 @@ import numpy as np
 
 from .errors import ArgumentError, DTypeError
 from .functions.creation import DeviceLike, from_array, place, typed
+from .functions.integers import take_integers
 from .functions.promotion import Number, get_default_dtype, kind_of
 from .functions.views import in_one_piece, sizes_of
 from .ir.dtype import DType, int64
@@ -441,6 +442,8 @@ def _uniform(like: Tensor, generator: Generator | None) -> Tensor:
     dtype = x.dtype if x.dtype.is_float else get_default_dtype()
     return 1 - rand(x.shape, dtype=dtype, device=x.device, generator=generator)
 
+
+take_integers(globals())
 
 __all__ = [
     "Generator",

@@ -13,6 +13,7 @@ from ..ops import arithmetic as ops
 from ..ops import bits, comparison, exponential, rounding
 from ..ops.cast import cast, to_bool
 from ..ops.control import where as choose
+from .integers import take_integers
 from .promotion import (
     Number,
     Operand,
@@ -422,6 +423,8 @@ def compared(fn: Callable[[Operand, Operand], Tensor]) -> Callable[[Tensor, Any]
 subtract, multiply, divide, true_divide, negative, absolute = sub, mul, div, div, neg, abs
 greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
 clip, fix = clamp, trunc
+
+take_integers(globals())
 
 __all__ = [
     "abs",

@@ -14,6 +14,7 @@ from ..lazy.handle import Handle
 from ..ops.broadcasting import broadcast_shapes as met
 from ..ops.broadcasting import shown
 from .creation import DeviceLike, arange, tensor
+from .integers import take_integers
 from .joining import cat, hstack, meshgrid, stack
 from .promotion import get_default_dtype
 
@@ -243,6 +244,8 @@ def _cosines(weights: Sequence[float], length: int, periodic: bool, dtype: DType
 def _places(length: int, periodic: bool, dtype: DType | None, device: DeviceLike) -> tuple[Tensor, int]:
     return arange(length, dtype=dtype or get_default_dtype(), device=device), max(length - (not periodic), 1)
 
+
+take_integers(globals())
 
 __all__ = [
     "atleast_1d",

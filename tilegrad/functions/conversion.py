@@ -31,6 +31,7 @@ from ..ops.cast import cast
 from ..ops.joint import joint_outputs
 from ..runtime.device import Device, device, devices
 from .creation import DeviceLike, place, typed
+from .integers import take_integers
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -285,3 +286,6 @@ def data_ptr(self: Tensor) -> int:
         self.base().value.hold(whole.value.buffer)
     expose(whole.value.buffer)
     return int(whole.value.buffer.address) + int(storage_offset(self)) * self.value.dtype.bytes
+
+
+take_integers(globals())

@@ -16,6 +16,7 @@ from ..lazy.handle import Handle, wrap
 from ..ops import creation as ops
 from ..ops.broadcasting import fill
 from ..runtime.device import Device, device
+from .integers import take_integers
 from .promotion import Number, constant, get_default_dtype, held, kind_of, number_dtype
 from .views import in_one_piece, sizes_of
 
@@ -354,6 +355,8 @@ def _places(triangle: Tensor, dtype: DType | None) -> Tensor:
 
     return nonzero(triangle).transpose(0, 1).to(dtype=dtype)  # type: ignore[union-attr]
 
+
+take_integers(globals())
 
 __all__ = [
     "arange",

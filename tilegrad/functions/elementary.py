@@ -14,6 +14,7 @@ from ..lazy.handle import wrap
 from ..ops import activation, exponential, trigonometric
 from ..ops.cast import cast
 from .autocasting import widened
+from .integers import take_integers
 from .promotion import Operand, floating, get_default_dtype, pair, value_of
 from .views import numpy_names
 
@@ -225,6 +226,8 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
 
 arcsin, arccos, arctan, arctan2 = asin, acos, atan, atan2
 arcsinh, arccosh, arctanh = asinh, acosh, atanh
+
+take_integers(globals())
 
 __all__ = [
     "acos",

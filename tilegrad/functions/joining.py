@@ -13,6 +13,7 @@ from ..ops import movement, windows
 from ..ops.broadcasting import broadcast_shapes
 from ..ops.cast import cast
 from .creation import arange, tensor
+from .integers import take_integers
 from .promotion import kind_of, result_type, value_of
 from .views import in_one_piece, numpy_names, sizes_of
 
@@ -193,6 +194,8 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
 
 concat = concatenate = cat
 row_stack = vstack
+
+take_integers(globals())
 
 __all__ = [
     "broadcast_tensors",

@@ -14,6 +14,7 @@ from ..ops import broadcasting, reduction, scan, statistics
 from ..ops.cast import cast
 from .autocasting import widened
 from .creation import typed
+from .integers import take_integers
 from .promotion import Number, floating, kind_of, value_of
 from .views import numpy_names, sizes_of
 
@@ -300,6 +301,8 @@ def diff(
         input = input.narrow(dim, 1, builtins.max(extent - 1, 0)) - input.narrow(dim, 0, builtins.max(extent - 1, 0))
     return input
 
+
+take_integers(globals())
 
 __all__ = [
     "Extreme",

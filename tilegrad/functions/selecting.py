@@ -18,6 +18,7 @@ from ..ops.cast import cast
 from ..ops.comparison import ne
 from ..ops.creation import positions
 from ..ops.reduction import count_nonzero
+from .integers import take_integers
 from .promotion import Number, as_number, constant, kind_of, pair, refused, value_of
 from .views import numpy_names
 
@@ -377,6 +378,8 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     given = input.new_ones(input.shape, dtype=int64) if weights is None else weights
     return given.new_zeros(max(most, minlength)).scatter_add(0, input.long(), given)
 
+
+take_integers(globals())
 
 __all__ = [
     "Sorted",

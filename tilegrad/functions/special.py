@@ -10,6 +10,7 @@ from ..ir.dtype import bool_, float64
 from ..ir.graph import Value
 from ..lazy.handle import wrap
 from ..ops.cast import cast
+from .integers import take_integers
 from .promotion import Operand, floating, pair
 
 if TYPE_CHECKING:
@@ -133,6 +134,8 @@ def _whole(input: Tensor, other: Tensor, op: str) -> tuple[Value, Value]:
         raise DTypeError(f"{op} takes whole numbers, not {x.dtype.name}; convert them: x.long()")
     return x, y
 
+
+take_integers(globals())
 
 __all__ = [
     "digamma",

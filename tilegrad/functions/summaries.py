@@ -11,6 +11,7 @@ from ..ir.dtype import DType, int64
 from ..lazy.handle import Handle, wrap
 from ..ops.broadcasting import shown
 from .creation import arange, linspace, zeros
+from .integers import take_integers
 from .promotion import floating
 from .selecting import Sorted
 from .views import numpy_names
@@ -301,6 +302,8 @@ def _slices(y: Tensor, x: Tensor | None, dx: float, dim: int) -> Tensor:
 
 
 trapz = trapezoid
+
+take_integers(globals())
 
 __all__ = [
     "cdist",

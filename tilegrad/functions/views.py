@@ -17,6 +17,7 @@ from ..ops.broadcasting import expand as repeated
 from ..ops.broadcasting import normal_axis, shown
 from ..ops.broadcasting import reshape as reformed
 from ..ops.cast import bitcast
+from .integers import take_integers
 from .promotion import kind_of
 
 if TYPE_CHECKING:
@@ -30,13 +31,18 @@ T = TypeVar("T")
 def sizes_of(given: Sequence[Any], op: str) -> tuple[Dim, ...]:
     """Sizes given one by one or as one sequence."""
     alone = len(given) == 1 and hasattr(given[0], "__iter__") and not isinstance(given[0], Size)
-    sizes = tuple(given[0]) if alone else tuple(given)
+    sizes = tuple(given[0]) if alone and getattr(given[0], "shape", None) != () else tuple(given)
     for extent in sizes:
-        if not isinstance(extent, (int, Size)):
-            if not hasattr(extent, "__index__"):
-                raise ArgumentError(f"{op}: a size is an integer, not {kind_of(extent)}")
-            return tuple([n if isinstance(n, Size) else n.__index__() for n in sizes])
-    return sizes
+        if extent.__class__ is not int and not isinstance(extent, Size):
+            break
+    else:
+        return sizes
+    if sizes[0].__class__ is bool:  # PyTorch looks at the first one only
+        raise ArgumentError(f"{op}: a size is an integer, not {sizes[0]} (bool)")
+    for extent in sizes:
+        if not isinstance(extent, Size) and not hasattr(extent, "__index__"):
+            raise ArgumentError(f"{op}: a size is an integer, not {kind_of(extent)}")
+    return tuple([n if isinstance(n, Size) else int(n.__index__()) for n in sizes])
 
 
 # --- other names for arguments ------------------------------------------------------------------
@@ -306,6 +312,8 @@ def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
 
 swapdims = transpose
 moveaxis = movedim
+
+take_integers(globals())
 
 __all__ = [
     "broadcast_to",

@@ -13,11 +13,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias, dataclass_transform, final
 
+from ..errors import ArgumentError
 from .dtype import DType
 from .location import Location, current_location
 from .node import Node, Structure
 from .scalar import Expr, Position
-from .size import Dim, Shape, product
+from .size import Dim, Shape, Size, product
 
 Reader: TypeAlias = "Callable[[Value, Position], Expr]"
 """Gives the element of a value at a position: from memory, or by computing it on the spot."""
@@ -31,6 +32,14 @@ class TensorType(Structure):
     dtype: DType
     shape: Shape
     device: str = "cpu"
+
+    @classmethod
+    def init_lines(cls) -> list[str]:
+        return ["for extent in shape:", "  if extent.__class__ is not int: check_extent(extent)"]
+
+    @classmethod
+    def init_names(cls) -> dict[str, object]:
+        return {"check_extent": check_extent}
 
     @property
     def rank(self) -> int:
@@ -53,6 +62,12 @@ class TensorType(Structure):
     def __str__(self) -> str:
         place = "" if self.device == "cpu" else f" on {self.device}"
         return f"{self.dtype}[{','.join(map(str, self.shape))}]{place}"
+
+
+def check_extent(extent: object) -> None:
+    """Refuses what would be compared and computed with as if it were a size: a tensor, a number of numpy, a bool."""
+    if not isinstance(extent, Size):
+        raise ArgumentError(f"a size is an integer, not {type(extent).__name__}; convert it: int(...)")
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)

@@ -3,6 +3,7 @@ what one of them costs is for the compiler to decide."""
 
 from __future__ import annotations
 
+from ...functions.integers import taking_integers
 from . import (
     activations,
     alignment,
@@ -63,4 +64,4 @@ __all__ += sampling.__all__
 __all__ += unpooling.__all__
 
 for _name in __all__:
-    globals()[_name] = tensors_only(_name, globals()[_name])
+    globals()[_name] = tensors_only(_name, taking_integers(globals()[_name]))

@@ -15,6 +15,10 @@ Each: TypeAlias = "int | Sequence[int]"
 """A number for all axes, or one for each."""
 
 
+def _is_integer(n: object) -> bool:
+    return not isinstance(n, bool) and hasattr(n, "__index__")
+
+
 def each(value: Each, axes: int, name: str, op: str, least_value: int = 1) -> tuple[int, ...]:
     """One number for each axis.
 
@@ -22,6 +26,7 @@ def each(value: Each, axes: int, name: str, op: str, least_value: int = 1) -> tu
     ((3, 3), (1, 2))
     """
     numbers = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+    numbers = tuple([n.__index__() if _is_integer(n) else n for n in numbers])
     if len(numbers) == 1:
         numbers *= axes
     if any(type(n) is not int for n in numbers):
