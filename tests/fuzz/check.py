@@ -15,11 +15,12 @@ from tilegrad.ir.program import Buffer, Copy, Launch, Program
 from tilegrad.ir.program_checker import check_program
 from tilegrad.ir.size import known
 from tilegrad.ir.tile_parser import parse
+from tilegrad.runtime.grain import Grain
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.order import order
 from tilegrad.transform.autodiff import leaf_gradients
-from tilegrad.transform.pipeline import PASSES
+from tilegrad.transform.pipeline import PASSES, fitted
 from tilegrad.transform.share import share
 from tilegrad.transform.simplify import simplify
 
@@ -49,15 +50,15 @@ def check_passes(d: Drawn) -> None:
         assert change(once) is once, f"{change.__name__} goes on changing\n{graph}\n{once}\n{change(once)}"
 
 
-def optimised(graph: Graph) -> Graph:
+def optimised(graph: Graph, grain: Grain = Grain()) -> Graph:
     for change in PASSES:
-        graph = change(graph)
+        graph = fitted(change, grain)(graph)
     return graph
 
 
-def check_road(d: Drawn) -> None:
+def check_road(d: Drawn, grain: Grain = Grain()) -> None:
     """The kernels of a graph compute what it means; memory is shared without harm."""
-    program = assemble(order(fuse(optimised(d.graph))))
+    program = assemble(order(fuse(optimised(d.graph, grain), grain)))
     check_program(program)
     for step in program.steps:
         if isinstance(step, Launch):
@@ -71,11 +72,11 @@ def check_road(d: Drawn) -> None:
             )
 
 
-def check_gradients(d: Drawn) -> None:
+def check_gradients(d: Drawn, grain: Grain = Grain()) -> None:
     """The same for the gradients of what was drawn."""
     graph = backward(d.graph)
     if graph.outputs:
-        check_road(d._replace(graph=graph, exact=(False,) * len(graph.outputs)))
+        check_road(d._replace(graph=graph, exact=(False,) * len(graph.outputs)), grain)
 
 
 def backward(graph: Graph) -> Graph:

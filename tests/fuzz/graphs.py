@@ -2,6 +2,7 @@
 
 What is drawn is such that two right ways to compute it agree: values remember whether their elements are exact
 (sums of few multiples of 1/4), and what jumps (comparisons, rounding, places of extremes) is applied to those only.
+A graph has few distinct extents, most often one or two: what takes one axis for another is wrong without an error then.
 """
 
 from __future__ import annotations
@@ -134,7 +135,8 @@ class Drawing:
         return made
 
     def start(self) -> None:
-        base: list[Dim] = [int(self.of(EXTENTS)) for _ in range(self.below(4))]  # type: ignore[call-overload]
+        few = [int(self.of(EXTENTS)) for _ in range(1 + self.below(4) // 2)]  # type: ignore[call-overload]
+        base: list[Dim] = [few[self.below(len(few))] for _ in range(self.below(4))]
         while math.prod(max(1, self.extent(n)) for n in base) > MOST_ELEMENTS // 8:
             base.pop()
         for n, name in enumerate("nm"[: self.below(4) // 2]):

@@ -20,6 +20,7 @@ from tests.fuzz.check import backward, check_gradients, check_passes, check_road
 from tests.fuzz.graphs import drawn
 from tests.fuzz.worker import Workers
 from tilegrad.ir.graph import Value
+from tilegrad.runtime.grain import many_small
 
 CHOICES = st.lists(st.integers(0, 9999), min_size=60, max_size=120)
 
@@ -47,10 +48,16 @@ def test_kernels_compute_what_the_graph_means(choices: list[int], smooth: bool) 
     check_road(drawn(choices, smooth))
 
 
+@given(CHOICES, st.booleans())
+def test_kernels_for_gpus_compute_what_the_graph_means(choices: list[int], smooth: bool) -> None:
+    check_road(drawn(choices, smooth), many_small(132))
+
+
 @checklist(157)
 @given(CHOICES)
 def test_gradients_go_the_same_road(choices: list[int]) -> None:
     check_gradients(drawn(choices, smooth=True))
+    check_gradients(drawn(choices, smooth=True), many_small(132))
 
 
 @given(CHOICES)

@@ -19,6 +19,8 @@ from tilegrad.ops.reduction import amax
 from tilegrad.runtime.grain import Grain, many_small
 from tilegrad.schedule import again, picked
 from tilegrad.schedule.fuse import fuse
+from tilegrad.transform.across import across
+from tilegrad.transform.pipeline import fitted
 
 
 def given(*shape: int, name: str = "x") -> Input:
@@ -70,3 +72,16 @@ def test_labels_out_of_range_pick_nothing(labels: list[int], monkeypatch: pytest
     monkeypatch.setattr(picked, "SHORTEST", 16)
     x = np.random.default_rng(0).standard_normal((8, 40)).astype(np.float32)
     check(picking(8, 40), [x, np.array(labels)], many_small(132))
+
+
+def test_what_was_made_in_blocks_of_rows_is_computed_again_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row is then the number of a block and that of a row in it, for its maker; its reader has other blocks."""
+    monkeypatch.setattr(again, "LARGE", 1 << 10)
+    x, y = given(4096, 32), given(4096, 32, name="y")
+    powers = exp(sub(x, amax(x, (1,), True)))
+    sums = [reduce_sum(powers, (1,), True), reduce_sum(powers, (0,)), reduce_sum(mul(powers, y), (0, 1))]
+    graph = Graph((x, y), tuple(sums))
+    groups = fuse(fitted(across, many_small(132))(graph), many_small(132)).groups
+    assert not any(v.op == "exp" for g in groups for v in g.stored)
+    random = np.random.default_rng(0)
+    check(graph, [random.standard_normal((4096, 32), np.float32) for _ in range(2)], many_small(132), tolerance=1e-3)

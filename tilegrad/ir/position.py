@@ -368,6 +368,38 @@ def _extreme(fn: str, x: Expr, y: Expr) -> Expr | None:
     return None
 
 
+def digits(e: Expr) -> tuple[tuple[Index, Expr], ...] | None:
+    """The indices of a number in mixed radix, each with its step, lowest first; None if it is something else.
+
+    >>> b, r = Index("b", 64), Index("r", 32)
+    >>> [(str(i), str(step)) for i, step in digits(b * 32 + r)]
+    [('r', '1'), ('b', '32')]
+    >>> digits(b * 16 + r), digits(b + 1), digits(const(0, int64))
+    (None, None, ())
+    """
+    left = dict(linear(e))
+    found: list[tuple[Index, Expr]] = []
+    step = size(1)
+    while left:
+        term = next((t for t, factor in left.items() if _is_index_times(t, factor, step)), None)
+        if term is None:
+            return None
+        del left[term]
+        index = next(f for f in term if isinstance(f, Index))
+        found.append((index, step))
+        step = step * size(index.extent)
+    return tuple(found)
+
+
+def _is_index_times(term: Product, factor: int, step: Expr) -> bool:
+    """Whether a product is one index times a step."""
+    indices = [f for f in term if isinstance(f, Index)]
+    product = size(factor)
+    for f in term:
+        product = product * f
+    return len(indices) == 1 and product is indices[0] * step
+
+
 def flat_position(position: tuple[Expr, ...], strides: tuple[Dim, ...]) -> Expr:
     """The offset of a position in memory."""
     offset: Expr = const(0, int64)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.graph import Value
-from ..ir.scalar import Apply, Expr, Index, Read, facts, rebuild, substitute, walk
+from ..ir.position import digits
+from ..ir.scalar import Apply, Expr, Position, Read, facts, rebuild, size, substitute, walk
 from ..ir.size import product
 from .group import Group, Store
 from .inline import typical, weight_of
@@ -83,9 +84,20 @@ def _with(group: Group, member: Store, expr: Expr) -> Group:
     def change(e: Expr) -> Expr | None:
         if not isinstance(e, Read) or e.source is not member.value:
             return None
-        moved = {own: at for own, at in zip(member.position, e.position, strict=True) if isinstance(own, Index)}
-        return substitute(expr, moved)  # type: ignore[arg-type]
+        return substitute(expr, _indices_at(member.position, e.position))
 
     exprs = rebuild(tuple([m.expr for m in group.members]), change)
     members = tuple([Store(m.value, m.position, e) for m, e in zip(group.members, exprs, strict=True)])
     return group.replaced(members=members)  # type: ignore[no-any-return]
+
+
+def _indices_at(position: Position, at: Position) -> dict[Expr, Expr]:
+    """What the indices of a position are where it is somewhere: the digits of a number, where it is made of several."""
+    found: dict[Expr, Expr] = {}
+    for p, place in zip(position, at, strict=True):
+        made = digits(p)
+        assert made is not None, "each element of what is stored has one place"
+        for n, (index, step) in enumerate(made):
+            digit = place // step
+            found[index] = digit if n == len(made) - 1 else digit % size(index.extent)
+    return found

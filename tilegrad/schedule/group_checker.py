@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 from ..errors import CompileError
 from ..ir.graph import Value
-from ..ir.position import linear
-from ..ir.scalar import Const, Expr, Index, Position, Reduce, Scan, facts, free, loops_in, size
-from ..ir.size import Shape
+from ..ir.position import digits
+from ..ir.scalar import Expr, Index, Position, Reduce, Scan, facts, free, loops_in, size
+from ..ir.size import Shape, product
 from .group import Group, Schedule, Store
 
 
@@ -102,44 +102,13 @@ def covers(position: Position, shape: Shape) -> bool:
     """
     seen: set[Index] = set()
     for p, extent in zip(position, shape, strict=True):
-        if isinstance(p, Index):
-            if p.extent != extent or p in seen:
-                return False
-            seen.add(p)
-        elif isinstance(p, Const):
-            if p.value != 0 or extent != 1:
-                return False
-        elif not _covers_axis(p, extent, seen):
+        indices = [(p, size(1))] if isinstance(p, Index) else digits(p)
+        if indices is None or seen & {i for i, _ in indices}:
+            return False
+        seen.update(i for i, _ in indices)
+        if product(i.extent for i, _ in indices) != extent:
             return False
     return True
-
-
-def _covers_axis(p: Expr, extent: object, seen: set[Index]) -> bool:
-    """Whether a sum of indices is a number in mixed radix, of as many values as an axis has elements."""
-    left = dict(linear(p))
-    reached = size(1)
-    while left:
-        term = next((t for t, factor in left.items() if _as_index(t, factor, reached)), None)
-        if term is None:
-            return False
-        index = next(i for i in term if isinstance(i, Index))
-        if index in seen:
-            return False
-        seen.add(index)
-        del left[term]
-        reached = reached * size(index.extent)
-    return reached is size(extent)  # type: ignore[arg-type]
-
-
-def _as_index(term: tuple[Expr, ...], factor: int, step: Expr) -> bool:
-    """Whether a product is an index times a step."""
-    indices = [e for e in term if isinstance(e, Index)]
-    if len(indices) != 1:
-        return False
-    product = size(factor)
-    for e in term:
-        product = product * e
-    return product is indices[0] * step
 
 
 def _indices(position: Iterable[Expr]) -> set[Index]:
