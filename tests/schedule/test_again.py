@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tilegrad as tg
+from tests.grains import GPU, cut_as
 from tests.schedule.test_lowering import check
 from tilegrad.ir.dtype import bfloat16, float32, int64
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
@@ -85,3 +87,28 @@ def test_what_was_made_in_blocks_of_rows_is_computed_again_elsewhere(monkeypatch
     assert not any(v.op == "exp" for g in groups for v in g.stored)
     random = np.random.default_rng(0)
     check(graph, [random.standard_normal((4096, 32), np.float32) for _ in range(2)], many_small(132), tolerance=1e-3)
+
+
+def normalised_gradient() -> list[np.ndarray]:
+    """The gradients of a mean of normalised rows for what was added to each image: a ViT's positions."""
+    rng = np.random.default_rng(0)
+    shapes = ((16, 256, 384), (256, 384), (384,), (384,))
+    x, p, g, b = (tg.tensor(rng.standard_normal(s, np.float32)) for s in shapes)
+    for leaf in (p, g, b):
+        leaf.requires_grad = True
+
+    @tg.jit
+    def gradients(x: tg.Tensor, p: tg.Tensor, g: tg.Tensor, b: tg.Tensor) -> tuple[tg.Tensor, ...]:
+        made = tg.nn.functional.layer_norm(x + p, (384,), g, b).mean(1)
+        return tg.autograd.grad(made.square().mean(), (g, b, p))
+
+    return [made.numpy() for made in gradients(x, p, g, b)]
+
+
+def test_rows_of_blocks_are_computed_again() -> None:
+    """What is made at a row in a block of rows is computed again at that row, in terms of the reader's indices."""
+    right = normalised_gradient()
+    with cut_as(GPU):
+        found = normalised_gradient()
+    for one, other in zip(found, right, strict=True):
+        np.testing.assert_allclose(one, other, 1e-4, 1e-6)
