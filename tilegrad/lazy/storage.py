@@ -117,6 +117,7 @@ def replaced(old: Value, new: Value) -> Value:
         return renewed
     if old.tracked:
         (kept,) = joint_outputs([detached(new)], [old], lambda upstreams: upstreams)
+        kept.__dict__["renews"] = old
         return kept
     return detached(new)
 

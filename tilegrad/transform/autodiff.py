@@ -8,6 +8,7 @@ A gradient flows along values that are `tracked`, and only along those which lea
 gradient is wanted. What else this module reads in a value's dict, put there by whoever holds tensors:
 
 - `leaf`: history ends here, although the value was computed from others (an updated parameter).
+- `renews`: the value that a tensor had before its elements were replaced with no record of it.
 - `hooks`: functions that see the accumulated gradient and may give another.
 - `joint`: see `ops/joint.py`.
 - `released`: set here, by a walk that does not retain the graph.
@@ -38,10 +39,28 @@ def gradients(
       %0: f32[3] = add u u
       return %0
     """
-    wanted = set(inputs)
-    order = _order(outputs, lambda value: value in wanted)
-    found = _shares(order, zip(outputs, upstreams, strict=True), wanted.__contains__, retain)
-    return [found.get(value) for value in inputs]
+    places = [_place(_first(value)) for value in inputs]
+    known = set(places)
+    wanted = lambda value: _place(value) in known  # noqa: E731
+    found = _shares(_order(outputs, wanted), zip(outputs, upstreams, strict=True), wanted, retain)
+    total: dict[object, Value] = {}
+    for value, gradient in found.items():
+        place = _place(value)
+        total[place] = add(total[place], gradient) if place in total else gradient
+    return [total.get(place) for place in places]
+
+
+def _place(value: Value) -> object:
+    """Where a gradient arrives: all values that a leaf has had, as it was written to, are one place."""
+    holder = value.__dict__.get("leaf")
+    return value if holder is None else id(holder)
+
+
+def _first(value: Value) -> Value:
+    """The value of a computed tensor before its elements were replaced with no record of it: gradients flow on to it."""
+    while "renews" in value.__dict__:
+        value = value.__dict__["renews"]
+    return value
 
 
 def leaf_gradients(outputs: Sequence[Value], upstreams: Sequence[Value], retain: bool = True) -> dict[Value, Value]:

@@ -1,0 +1,89 @@
+"""Gradients for tensors whose elements were replaced after they had been used: of all that was computed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import tilegrad as tg
+
+
+def assign_data(x: tg.Tensor) -> None:
+    x.data = x.data * 2
+
+
+def without_record(x: tg.Tensor) -> None:
+    with tg.no_grad():
+        x.mul_(2)
+
+
+def part_of_data(x: tg.Tensor) -> None:
+    x.data[0] = 5.0
+
+
+WRITES: tuple[Callable[[tg.Tensor], object], ...] = (
+    assign_data,
+    without_record,
+    part_of_data,
+    lambda x: x.data.mul_(2),
+    lambda x: x.detach().relu_(),
+    lambda x: x.data.copy_(tg.ones(3)),
+    lambda x: None,
+)
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("looked", [False, True])
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_leaves(write: Callable[[tg.Tensor], object], times: int, looked: bool, create_graph: bool) -> None:
+    x = tg.tensor([1.0, -2.0, 3.0], requires_grad=True)
+    loss = (x * 3).sum()
+    for _ in range(times):
+        write(x)
+        if looked:
+            x.tolist()
+        loss = loss + (x * 0.5).sum() + x.mean()
+    want = [3 + times * (0.5 + 1 / 3)] * 3
+    (found,) = tg.autograd.grad(loss, x, retain_graph=True, create_graph=create_graph)
+    assert found.tolist() == pytest.approx(want)
+    loss.backward(inputs=[x])
+    assert x.grad is not None
+    assert x.grad.tolist() == pytest.approx(want)
+
+
+@pytest.mark.parametrize("write", WRITES[1:])
+@pytest.mark.parametrize("times", [1, 2])
+def test_computed(write: Callable[[tg.Tensor], object], times: int) -> None:
+    """A write that is not recorded is none for gradients: that of the tensor is of all its uses, and flows on."""
+    x = tg.tensor([1.0, -2.0, 3.0], requires_grad=True)
+    h = x * 2
+    loss = (h * 3).sum()
+    for _ in range(times):
+        write(h)
+        loss = loss + (h * 0.5).sum()
+    found = tg.autograd.grad(loss, [h, x])
+    assert found[0].tolist() == [3 + times * 0.5] * 3
+    assert found[1].tolist() == [6 + times] * 3
+
+
+def test_recorded_writes_begin_anew() -> None:
+    """What is asked for after a recorded write is the gradient of what was written."""
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    h = x * 2
+    loss = h.sum()
+    h.mul_(2)
+    loss = loss + (h * 3).sum()
+    found = tg.autograd.grad(loss, [h, x])
+    assert [g.tolist() for g in found] == [[3.0, 3.0], [14.0, 14.0]]
+
+
+def test_second_order() -> None:
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    y = (x * 3).sum()
+    x.data.mul_(2)
+    (first,) = tg.autograd.grad(y + (x**3).sum(), x, create_graph=True)
+    (second,) = tg.autograd.grad(first.sum(), x)
+    assert first.tolist() == [3 + 12.0, 3 + 48.0]
+    assert second.tolist() == [12.0, 24.0]
