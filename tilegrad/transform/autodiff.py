@@ -57,7 +57,7 @@ def _place(value: Value) -> object:
 
 
 def _first(value: Value) -> Value:
-    """The value of a computed tensor before its elements were replaced with no record of it: gradients flow on to it."""
+    """The value of a computed tensor before its elements were replaced with no record of it: gradients flow to it."""
     while "renews" in value.__dict__:
         value = value.__dict__["renews"]
     return value
