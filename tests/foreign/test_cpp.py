@@ -193,6 +193,15 @@ def test_what_is_the_same_is_not_built_again(own_cache: Path, tmp_path: Path) ->
     assert first(tg.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])).tolist() == [[1, 4, 9], [16, 25, 36]]
     names = {p.name for p in folder.iterdir()}
     assert names == {"square.cpp", "square.so", "Makefile"}
+    mine = tmp_path / "mine.txt"
+    mine.write_text("of the user")
+    for name in names:  # a link that somebody left there is replaced: what it leads to is not written over
+        (folder / name).unlink()
+        (folder / name).symlink_to(mine)
+    tg.cpp.inline(SQUARE, SIGNATURE, build_directory=folder)
+    assert mine.read_text() == "of the user"
+    assert not any(path.is_symlink() for path in folder.iterdir())
+    assert {p.name for p in folder.iterdir()} == names
     os.unlink(folder / "square.so")
     if compilers.located("make"):
         subprocess.run(["make", "-s", "-C", folder], check=True)

@@ -14,6 +14,7 @@ from tilegrad.ir.graph import Graph
 from tilegrad.ir.program import Buffer, Copy, Launch, Program
 from tilegrad.ir.program_checker import check_program
 from tilegrad.ir.size import known
+from tilegrad.ir.stored import node_of, text_of
 from tilegrad.ir.tile_parser import parse
 from tilegrad.runtime.grain import Grain
 from tilegrad.schedule.assemble import assemble
@@ -63,6 +64,8 @@ def check_road(d: Drawn, grain: Grain = Grain()) -> None:
     for step in program.steps:
         if isinstance(step, Launch):
             assert parse(str(step.kernel)) == step.kernel
+    kept = node_of(text_of(program))
+    assert (kept, repr(kept)) == (program, repr(program))
     want = meaning(d.graph, d.arrays, d.sizes)
     for arena in (False, True):
         got = execute(program, d.arrays, d.sizes, arena)

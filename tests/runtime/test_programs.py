@@ -17,7 +17,7 @@ from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ops.arithmetic import Add, Mul, mul
 from tilegrad.ops.reduction import Sum
 from tilegrad.runtime import programs
-from tilegrad.runtime.cache import SUFFIX
+from tilegrad.runtime.private import SUFFIX
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def scaled(x: Value) -> Value:
 
 def test_a_program_is_read_as_it_was_written(folder: Path) -> None:
     first = compiler.compile(graph_of(scaled, 4, 5))
-    assert len(list((folder / "programs").iterdir())) == 1
+    assert len(list((folder / "programs").glob("*.entry"))) == 1
     again = compiler.compile(graph_of(scaled, 4, 5))
     assert again.program == first.program
     assert again.program is not first.program
@@ -68,6 +68,11 @@ def test_each_graph_has_its_own(folder: Path) -> None:
     assert plus != minus
 
 
+class Bomb:
+    def __reduce__(self) -> object:
+        return pytest.fail, ("it was executed",)
+
+
 def test_ops_of_a_user_are_compiled_anew() -> None:
     class Doubled(Add):
         pass
@@ -75,11 +80,26 @@ def test_ops_of_a_user_are_compiled_anew() -> None:
     assert programs.name_of(graph_of(lambda x: Doubled(x, x), 3), {}, "p") is None
 
 
-@pytest.mark.parametrize("payload", [b"", b"no pickle", pickle.dumps("no program")])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"no text",
+        b"[" * 100_000,
+        b'[[],["no program"],[]]',
+        b'[["Program"],[],[[0]]]',
+        b'[["Path"],["/"],[[0,0]]]',
+        b'[["Any"],["/"],[[0,0]]]',
+        b'[["named"],["no work"],[[0,0]]]',
+        pickle.dumps(Bomb()),
+    ],
+    ids=lambda payload: str(payload[:12]),
+)
 def test_a_wrong_file_is_written_anew(folder: Path, payload: bytes) -> None:
+    """Nothing in it is executed."""
     graph = graph_of(scaled, 4, 5)
     compiler.compile(graph)
-    (entry,) = (folder / "programs").iterdir()
+    (entry,) = (folder / "programs").glob("*.entry")
     name = programs.Name(entry.name.removesuffix(SUFFIX), {})
     assert programs.read(name) is not None
     programs.shared("programs").write(name.key, payload)

@@ -20,6 +20,7 @@ from ..ir.location import Location, user_location
 from ..runtime import events
 from ..runtime.cache import key
 from ..runtime.once import lock
+from ..runtime.replacing import replacing
 from . import store
 from .compilers import Compiler, compiler, run
 from .source import GLUE, Source, compile_error, sources
@@ -310,9 +311,13 @@ class _Build:
 
 
 def _written(path: Path, contents: bytes) -> None:
-    """Writes a file unless it is so already: what depends on its time is not made again for nothing."""
-    if not path.exists() or path.read_bytes() != contents:
-        path.write_bytes(contents)
+    """Writes a file unless it is so already: what depends on its time is not made again for nothing.
+
+    A link is replaced, not followed: the folder may be one where others write.
+    """
+    if path.is_symlink() or not path.is_file() or path.read_bytes() != contents:
+        with replacing(path, links=False) as file:
+            file.write(contents)
 
 
 def _sum(path: str) -> str:

@@ -1,22 +1,21 @@
 """Machine code on disk: only what this user's tilegrad wrote is taken, and only if it is what was written.
 
-An entry is a file of the cache (`runtime/cache.py`: a key, a checksum, the code). Before it is read, the file and its
-folder must belong to this user and be writable by nobody else; before the code is loaded, its checksum must fit. What
-is loaded is a copy of the bytes that were checked, in a file that nobody else can open.
+An entry is a file of the cache (`runtime/cache.py`: a key, a checksum, the code) in a folder of which nobody else could
+ever write a file (`runtime/private.py`); before the code is loaded, its checksum must fit. What is loaded is a copy of
+the bytes that were checked, in a file that nobody else can open.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-from itertools import count
-from pathlib import Path
+from contextlib import suppress
 
 from ..config import settings
-from ..runtime.cache import Cache, is_ours, shared
+from ..runtime.cache import Cache, shared
+from ..runtime.private import PrivateFolder, opened, owned
 
 FOLDER = "foreign"
-_numbers = count()
 
 
 def cache() -> Cache:
@@ -36,16 +35,21 @@ def write(key: str, payload: bytes) -> None:
 
 def loaded(image: bytes, name: str) -> ctypes.CDLL:
     """A shared library from its bytes. Its symbols are its own: others may have the same names."""
-    folder = cache().folder
-    place = folder if folder is not None and is_ours(folder) else Path(_private())
-    path = place / f"{name}.{os.getpid()}.{next(_numbers)}.aside"
-    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o700)) as file:
-        file.write(image)
+    place = cache().folder
+    if place is not None:
+        with suppress(OSError), owned(place) as folder:
+            return _loaded(image, name, folder)
+    with opened(_private()) as folder:
+        return _loaded(image, name, folder)
+
+
+def _loaded(image: bytes, name: str, folder: PrivateFolder) -> ctypes.CDLL:
+    file = folder.put("".join(c for c in name if c.isalnum() or c in "_-"), image, 0o700)
     try:
-        return ctypes.CDLL(str(path))
+        return ctypes.CDLL(folder.place(file))
     finally:
         if os.name != "nt":  # there a file in use cannot be removed
-            os.unlink(path)
+            folder.remove(file)
 
 
 _folders: list[str] = []

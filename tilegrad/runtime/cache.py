@@ -5,8 +5,8 @@ Files appear whole (written aside, then renamed), so that processes may share a 
 or of another version counts as absent and is written anew. When a folder grows over its size the entries that were
 not used for longest go. A folder that cannot be written is no error: the work is done again in the next process.
 
-What is in an entry is executed. So one counts as absent, too, if anybody but this user (or root) could have written it:
-the file and its folder belong to them, are no links, and others may not write there.
+What is in an entry is executed. So one counts as absent, too, if anybody but this user (or root) could have written it
+(`private.py`).
 """
 
 from __future__ import annotations
@@ -14,18 +14,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import stat
-import time
-from itertools import count
+from contextlib import suppress
 from pathlib import Path
 
 from ..config import settings
+from .private import SUFFIX, PrivateFolder, opened, owned
 
-HEADER = b"tilegrad cache 1\n"
-SUFFIX = ".entry"
-OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-ABANDONED = 3600.0
-"""Seconds after which a file that was being written aside belongs to a process that has died."""
+HEADER = b"tilegrad cache 2\n"
 
 
 def key(*parts: object) -> str:
@@ -56,92 +51,41 @@ class Cache:
         """The payload that was written under this key, or None."""
         if self.folder is None:
             return None
-        path = self.folder / (key + SUFFIX)
-        if not (is_ours(self.folder) and is_ours(path)):
-            return None
         try:
-            data = path.read_bytes()
-            os.utime(path)  # used now: the last to go
+            with opened(self.folder) as folder:
+                data = folder.read(key + SUFFIX, used=True) if folder.is_believed() else None  # used: the last to go
         except OSError:
             return None
         start = len(HEADER) + 64
-        payload = data[start:]
-        if data[:start] != HEADER + bytes.fromhex(key) + hashlib.sha256(payload).digest():
+        if data is None or data[: len(HEADER) + 32] != HEADER + bytes.fromhex(key):
             return None
-        return payload
+        payload = data[start:]
+        return payload if data[start - 32 : start] == hashlib.sha256(payload).digest() else None
 
     def write(self, key: str, payload: bytes) -> None:
         """Keeps a payload under a key, in place of what was there."""
         if self.folder is None:
             return
         data = HEADER + bytes.fromhex(key) + hashlib.sha256(payload).digest() + payload
-        aside = ""
-        try:
-            self._made(self.folder)
-            aside = str(self.folder / f"{key}.{os.getpid()}.{next(_writes)}.aside")
-            with open(aside, "xb", opener=_private) as file:
-                file.write(data)
-            os.replace(aside, self.folder / (key + SUFFIX))
+        with suppress(OSError), owned(self.folder) as folder:
+            folder.write(key + SUFFIX, data)
             self._until_scan -= len(data)
             if self._until_scan < 0:
-                self._evict()
-        except OSError:
-            if aside:
-                _remove(aside)
+                self._evict(folder)
 
-    @staticmethod
-    def _made(folder: Path) -> None:
-        """Makes the folder, or takes from others the right to write to ours."""
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if os.name != "nt" and not is_ours(folder):
-            folder.chmod(stat.S_IMODE(folder.stat().st_mode) & ~OTHERS_WRITE)
-
-    def _evict(self) -> None:
+    def _evict(self, folder: PrivateFolder) -> None:
         """Removes the entries that were not used for longest, until a tenth of the room is free."""
-        entries = []
-        for file in os.scandir(self.folder):
-            try:
-                status = file.stat()
-            except OSError:
-                continue  # another process was faster
-            if file.name.endswith(SUFFIX):
-                entries.append((status.st_mtime, status.st_size, file.path))
-            elif file.name.endswith(".aside") and time.time() - status.st_mtime > ABANDONED:
-                _remove(file.path)
+        entries = sorted(
+            (status.st_mtime, status.st_size, name) for name, status in folder.files() if name.endswith(SUFFIX)
+        )
         total = sum(size for _, size, _ in entries)
         if total > self.limit:
-            for _, size, path in sorted(entries):
+            for _, size, name in entries:
                 if total <= self.limit * 9 // 10:
                     break
-                _remove(path)
+                folder.remove(name)
                 total -= size
         self._until_scan = max(self.limit // 20, (self.limit - total) // 2)
-
-
-_writes = count()
-
-
-def is_ours(path: Path) -> bool:
-    """Whether a file or folder (no link to one) belongs to this user or to root, and nobody else may write to it."""
-    if os.name == "nt":
-        return path.exists()
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return False
-    is_link, owner = stat.S_ISLNK(status.st_mode), status.st_uid
-    return not is_link and owner in (0, os.geteuid()) and not status.st_mode & OTHERS_WRITE
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        pass
 
 
 @functools.cache

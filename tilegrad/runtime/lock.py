@@ -23,6 +23,7 @@ from typing import NamedTuple
 from ..config import settings
 from ..errors import ArgumentError
 from .choice import Choice, parse_choice
+from .replacing import replacing
 
 try:
     import fcntl
@@ -164,14 +165,10 @@ def lock_of(version: str, machine_of: Callable[[], str]) -> Lock:
 
 def keep(path: Path, version: str, machine: str, found: Mapping[str, Entry]) -> None:
     """Writes what was found for a machine into the file; all else in it stays as it is."""
-    aside = path.with_name(f"{path.name}.{os.getpid()}.new")
     with _held(path.parent):
         text = path.read_text(encoding=ENCODING) if path.is_file() else COMMENT
-        try:
-            aside.write_text(changed_text(text, path, version, machine, found), encoding="utf-8")
-            aside.replace(path)
-        finally:
-            aside.unlink(missing_ok=True)
+        with replacing(path) as file:
+            file.write(changed_text(text, path, version, machine, found).encode())
 
 
 @contextmanager

@@ -12,17 +12,17 @@ what its kernel for the device records.
 
 from __future__ import annotations
 
-import io
-import pickle
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import CodeType
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from ..ir.dtype import DType
 from ..ir.graph import Graph, TensorType, Value
 from ..ir.location import Location
-from ..ir.program import Program
+from ..ir.program import Foreign, Program
 from ..ir.size import Size
+from ..ir.stored import NotStored, node_of, text_of
 from .cache import key, shared, sources
 from .work import Work
 
@@ -71,7 +71,7 @@ def read(name: Name) -> Program | None:
     if found is None:
         return None
     try:
-        program = _Reader(io.BytesIO(found), name.works).load()
+        program = node_of(found, name.works)
     except Exception:  # whatever is wrong with it, it can be made again
         return None
     return program if isinstance(program, Program) else None
@@ -79,38 +79,11 @@ def read(name: Name) -> Program | None:
 
 def write(name: Name, program: Program) -> None:
     """Keeps a program for other processes."""
-    made = io.BytesIO()
-    try:
-        _Writer(made, name.works).dump(program)
-    except (RecursionError, pickle.PicklingError):
-        return  # a very deep expression, or work that came in on the way
-    shared("programs").write(name.key, made.getvalue())
-
-
-class _Writer(pickle.Pickler):
-    """Writes the mark of foreign work in its place."""
-
-    def __init__(self, file: io.BytesIO, works: Mapping[str, Work]) -> None:
-        super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self.works = works
-
-    def persistent_id(self, thing: object) -> str | None:
-        if not isinstance(thing, Work):
-            return None
-        if thing.mark not in self.works:
-            raise pickle.PicklingError(f"{thing} is not in the graph")
-        return thing.mark
-
-
-class _Reader(pickle.Unpickler):
-    """Puts the work of a graph where its mark stands."""
-
-    def __init__(self, file: io.BytesIO, works: Mapping[str, Work]) -> None:
-        super().__init__(file)
-        self.works = works
-
-    def persistent_load(self, mark: Any) -> Work:
-        return self.works[mark]
+    works = [step.work for step in program.steps if isinstance(step, Foreign)]
+    if all(work.mark in name.works for work in works):  # else some came in on the way
+        with suppress(NotStored):
+            text = text_of(program, {id(work): work.mark for work in works})
+            shared("programs").write(name.key, text.encode())
 
 
 class _Naming:

@@ -12,6 +12,7 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 
 from ..errors import ArgumentError, CheckpointError, MissingFileError
+from ..runtime.replacing import replacing as whole
 
 File: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 """A path, or something with `read` and `seek`, or with `write`."""
@@ -25,10 +26,14 @@ class Source:
         self.map: mmap | None = None
         self._owned = isinstance(file, (str, os.PathLike, bytes))
         self.file: IO[bytes] = _opened(file, self.name)
-        self.start = self.file.tell()
-        """A file object is read from where it stands."""
-        self.size = self.file.seek(0, os.SEEK_END) - self.start
-        self.file.seek(self.start)
+        try:
+            self.start = self.file.tell()
+            """A file object is read from where it stands."""
+            self.size = self.file.seek(0, os.SEEK_END) - self.start
+            self.file.seek(self.start)
+        except OSError as why:
+            self.close()
+            raise self.fault(f"can only be read from begin to end, and places in it are wanted: {why}") from None
         if mapped and not isinstance(file, (str, os.PathLike)):
             raise ArgumentError(f"mmap=True needs the path of a file, not {self.name}")
         if mapped and self.size:
@@ -99,19 +104,8 @@ def replacing(file: File) -> Iterator[IO[bytes]]:
         yield file
         return
     path = os.fspath(file)
-    unfinished = f"{path}.{os.getpid()}.unfinished"
     try:
-        with open(unfinished, "wb") as new:
+        with whole(path) as new:
             yield new
-        os.replace(unfinished, path)
     except OSError as why:
-        _removed(unfinished)
         raise CheckpointError(f"{path} cannot be written: {why.strerror or why}") from why
-    except BaseException:
-        _removed(unfinished)
-        raise
-
-
-def _removed(path: str) -> None:
-    if os.path.exists(path):
-        os.unlink(path)

@@ -1,0 +1,180 @@
+"""Where files are written: links, devices, pipes, who may read them, threads that save at once, what is left."""
+
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tilegrad as tg
+from tilegrad.errors import CheckpointError
+from tilegrad.runtime import replacing
+from tilegrad.serialization import safetensors
+
+posix = pytest.mark.skipif(os.name == "nt", reason="files are others there")
+
+Writer = Callable[[Any, Any], None]
+WRITERS = {
+    "pt": (lambda x, path: tg.save({"x": x}, path), lambda path: tg.load(path)["x"]),
+    "safetensors": (
+        lambda x, path: safetensors.save_file({"x": x}, path),
+        lambda path: safetensors.load_file(path)["x"],
+    ),
+}
+kinds = pytest.mark.parametrize("kind", WRITERS)
+
+
+@posix
+@kinds
+def test_devices_and_pipes_are_written_to(kind: str, tmp_path: Path) -> None:
+    write, read = WRITERS[kind]
+    for device in ("/dev/null", "/dev/full"):
+        if device == "/dev/full":
+            with pytest.raises(CheckpointError, match="/dev/full cannot be written: No space left"):
+                write(tg.ones(3), device)
+        else:
+            write(tg.ones(3), device)
+        assert stat.S_ISCHR(os.stat(device).st_mode)
+    pipe, copy = tmp_path / "pipe", tmp_path / "copy"
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: copy.write_bytes(pipe.read_bytes()))
+    reader.start()
+    write(tg.arange(5), pipe)
+    reader.join()
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert read(copy).tolist() == [0, 1, 2, 3, 4]
+
+
+@posix
+@kinds
+def test_links_stay_links(kind: str, tmp_path: Path) -> None:
+    """To a file, to another link, to nothing yet, in another folder."""
+    write, read = WRITERS[kind]
+    there = tmp_path / "there"
+    there.mkdir()
+    (tmp_path / "second").symlink_to("there/file")
+    (tmp_path / "first").symlink_to(tmp_path / "second")
+    for n in range(2):
+        write(tg.ones(2) * n, tmp_path / "first")
+        assert (tmp_path / "first").is_symlink()
+        assert (tmp_path / "second").is_symlink()
+        assert read(there / "file").tolist() == [n, n]
+    assert os.listdir(there) == ["file"]
+
+
+@posix
+def test_a_file_without_a_name_is_written_to(tmp_path: Path) -> None:
+    with open(tmp_path / "file", "w+b") as file:
+        os.unlink(tmp_path / "file")
+        tg.save(tg.ones(2), f"/proc/self/fd/{file.fileno()}") if os.path.isdir("/proc/self/fd") else tg.save(
+            tg.ones(2), file
+        )
+        file.seek(0)
+        assert tg.load(file).tolist() == [1, 1]
+    assert os.listdir(tmp_path) == []
+
+
+@posix
+@kinds
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o444])
+def test_who_may_read_a_file_stays(kind: str, mode: int, tmp_path: Path) -> None:
+    write, read = WRITERS[kind]
+    path = tmp_path / "file"
+    write(tg.ones(2), path)
+    before = os.umask(0)
+    os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~before
+    path.chmod(mode)
+    write(tg.zeros(2), path)
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+    assert read(path).tolist() == [0, 0]
+
+
+@posix
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only root gives files away")
+def test_whose_a_file_is_stays(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    tg.save(1, path)
+    os.chown(path, 12345, 23456)
+    path.chmod(0o640)
+    tg.save(2, path)
+    status = path.stat()
+    assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (12345, 23456, 0o640)
+
+
+@kinds
+def test_threads_save_to_one_path(kind: str, tmp_path: Path) -> None:
+    """Each file is that of one thread; none fails, and nothing is left."""
+    write, read = WRITERS[kind]
+    path, failed = tmp_path / "file", []
+    together = threading.Barrier(4)
+
+    def work(n: int) -> None:
+        try:
+            together.wait()
+            for _ in range(10):
+                write(tg.ones(1000) * n, path)
+                assert len(set(read(path).tolist())) == 1
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("name", ["a" * 250, "ü" * 120, "a.b"])
+def test_long_names(name: str, tmp_path: Path) -> None:
+    tg.save(3, tmp_path / name)
+    assert tg.load(tmp_path / name) == 3
+    assert os.listdir(tmp_path) == [name]
+
+
+def interrupted(path: Path) -> None:
+    with replacing.replacing(path) as file:
+        file.write(b"half")
+        raise KeyboardInterrupt
+
+
+def test_the_old_file_stays_where_the_new_one_fails(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    tg.save(1, path)
+    with pytest.raises(CheckpointError, match="Is a directory"):
+        tg.save(2, tmp_path)
+    with pytest.raises(CheckpointError, match="No such file"):
+        tg.save(2, tmp_path / "no" / "file")
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(path)
+    assert tg.load(path) == 1
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_what_was_left_behind_goes_after_a_day(tmp_path: Path) -> None:
+    """And nothing else: files of others with such a name stay, and those that are written now."""
+    word = "0123456789abcdef"
+    old, fresh = tmp_path / f"file.{word}.unfinished", tmp_path / f"file.{word[::-1]}.unfinished"
+    others = [tmp_path / name for name in ("work.unfinished", f"{word}.txt", "file.123.unfinished")]
+    for path in (old, fresh, *others):
+        path.write_bytes(b"")
+        if path != fresh:
+            os.utime(path, (time.time() - 90_000,) * 2)
+    tg.save(1, tmp_path / "file")
+    assert not old.exists()
+    assert all(path.exists() for path in (fresh, *others))
+
+
+@posix
+def test_a_pipe_cannot_be_read_at_places(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as file:
+        tg.save(1, file)
+    with os.fdopen(reading, "rb") as file, pytest.raises(CheckpointError, match="from begin to end"):
+        tg.load(file)
