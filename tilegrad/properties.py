@@ -15,7 +15,7 @@ from .ir.dtype import DType
 from .ir.graph import Value
 from .lazy import storage as sharing
 from .lazy.evaluation import compute, compute_together
-from .lazy.handle import Handle, alias, mode, state, wrap
+from .lazy.handle import Handle, Surroundings, alias, mode, state, wrap
 from .ops.broadcasting import normal_axis, shown
 from .runtime.device import Device, device
 
@@ -51,6 +51,7 @@ class HookHandle:
     def remove(self) -> None:
         if self.hook in self.hooks:
             self.hooks.remove(self.hook)
+            Surroundings.changes += 1
 
 
 class Properties(Handle):
@@ -279,12 +280,14 @@ class Properties(Handle):
 
         hooks = value.__dict__.setdefault("hooks", [])
         hooks.append(on_value)
+        Surroundings.changes += 1
         return HookHandle(hooks, on_value)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> HookHandle:
         """Calls a function with this leaf after a gradient was added to `.grad`."""
         hooks: list[Any] = self.__dict__.setdefault("_after_gradient", [])
         hooks.append(hook)
+        Surroundings.changes += 1
         return HookHandle(hooks, hook)
 
     def retain_grad(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from ..lazy.handle import mode
+from ..lazy.handle import mode, read_outside
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -114,4 +114,9 @@ def is_grad_enabled() -> bool:
 
 def is_inference_mode_enabled() -> bool:
     """Whether inference_mode is on."""
+    read_outside(_inference)
+    return mode.inference
+
+
+def _inference() -> bool:
     return mode.inference

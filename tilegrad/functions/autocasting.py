@@ -16,7 +16,7 @@ from ..errors import ArgumentError
 from ..ir.dtype import DType, bfloat16, float16, float32
 from ..ir.graph import Value
 from ..ir.precision import PRECISIONS, Precision
-from ..lazy.handle import Handle, state, wrap
+from ..lazy.handle import Handle, read_outside, state, wrap
 from ..ops.cast import cast
 
 if TYPE_CHECKING:
@@ -82,9 +82,7 @@ def note() -> None:
 
     The first time in a trace, before anything could have been changed within it, this is what its caller has on.
     """
-    trace = state.trace
-    if trace is not None and not any(read is _now for read, _ in trace.guards):
-        trace.guards.append((_now, _now()))
+    read_outside(_now)
 
 
 def low_type(device: str) -> DType | None:

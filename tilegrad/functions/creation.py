@@ -12,7 +12,7 @@ from ..config import settings
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.dtype import DType, bool_, float64, from_numpy_dtype, int64
 from ..ir.size import Dim
-from ..lazy.handle import Handle, wrap
+from ..lazy.handle import Handle, read_outside, state, wrap
 from ..ops import creation as ops
 from ..ops.broadcasting import fill
 from ..runtime.device import Device, device
@@ -26,10 +26,16 @@ if TYPE_CHECKING:
 DeviceLike: TypeAlias = "Device | str | int | None"
 
 
+def _default_device() -> str:
+    return settings().device
+
+
 def place(name: DeviceLike) -> str:
     """The name of a device, the default one if none is given; a number is that of a GPU."""
     if name is None:
-        name = settings().device
+        if state.trace is not None:
+            read_outside(_default_device)
+        name = _default_device()
     elif isinstance(name, int):
         name = f"cuda:{name}"
     return device(name).name if not isinstance(name, Device) else name.name

@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import ArgumentError, DTypeError
 from ..ir.dtype import DType, bfloat16, bool_, float16, float32, float64, from_numpy_dtype, int64, promote
 from ..ir.graph import Input, TensorType, Value
-from ..lazy.handle import Handle, state
+from ..lazy.handle import Handle, read_outside, state
 from ..ops.broadcasting import Fill
 from ..ops.cast import cast
 from ..runtime.device import device
@@ -33,12 +33,19 @@ _default: DType = float32
 
 def get_default_dtype() -> DType:
     """The dtype of floating-point tensors for which none is given."""
+    if state.trace is not None:
+        read_outside(_default_now)
+    return _default
+
+
+def _default_now() -> DType:
     return _default
 
 
 def set_default_dtype(d: DType) -> None:
     """float32, until another floating-point type is set."""
     global _default
+    read_outside(_default_now)  # a traced function is compiled for what its caller has
     if d not in (float16, bfloat16, float32, float64):
         raise DTypeError(f"the default dtype must be a floating-point type, not {d!r}")
     _default = d
@@ -49,7 +56,7 @@ def number_dtype(x: Number) -> DType:
     """The dtype that a Python number has for itself."""
     if isinstance(x, bool):
         return bool_
-    return int64 if isinstance(x, int) else _default
+    return int64 if isinstance(x, int) else get_default_dtype()
 
 
 def result_type(*operands: Any) -> DType:
@@ -64,8 +71,10 @@ def result_type(*operands: Any) -> DType:
         if isinstance(x, DType):
             rank, dtype = 0, x
         elif isinstance(x, (Handle, Value)):
-            type = x.value.type if isinstance(x, Handle) else x.type
-            rank, dtype = (0 if type.shape else 1), type.dtype
+            value = x.value if isinstance(x, Handle) else x
+            rank, dtype = (0 if value.type.shape else 1), value.type.dtype
+            if "weak" in value.__dict__:  # it stands for a Python number
+                rank, dtype = 2, int64 if dtype is int64 else get_default_dtype()
         elif isinstance(x, (bool, int, float)):
             rank, dtype = 2, number_dtype(x)
         else:
@@ -229,4 +238,4 @@ def value_of(x: Any, op: str) -> Value:
 def floating(x: Any, op: str) -> Value:
     """The value of an argument as floating-point elements: integers and bools become the default dtype."""
     value = x.value if isinstance(x, Handle) else value_of(x, op)
-    return value if value.type.dtype.kind == "float" else cast(value, _default)
+    return value if value.type.dtype.kind == "float" else cast(value, get_default_dtype())

@@ -32,8 +32,10 @@ from ..lazy.handle import mode, state, wrap
 from ..runtime.buffer import Buffer
 from ..tensor import Tensor
 from ..tree import flatten
+from .kind import Call, Kind
+from .numbers import may_vary, same_number
 from .shortcut import MISS, Shortcut, shortcut
-from .specialised import Call, Kind, Specialised
+from .specialised import Specialised
 from .watched import Outside, outside, title
 
 if TYPE_CHECKING:
@@ -109,8 +111,10 @@ class Jitted(Generic[P, R]):
         self.varying: set[int] = set()
         """Numbers among the arguments that are inputs, because they varied."""
         self.varying_outside: set[int] = set()
-        self.deciding: set[int] = set()
-        """Numbers from outside that decide what is computed, so that they cannot be inputs."""
+        self.deciding: set[tuple[bool, int]] = set()
+        """Numbers that decide what is computed, so that they cannot be inputs; with whether they are outside."""
+        self.former: dict[tuple[bool, int], float] = {}
+        """What numbers that vary were in another call."""
         self.shortcut: Shortcut | None = None
         self.fixed: set[tuple[Any, ...]] = set()
         """Kinds with symbols for which the function cannot be traced."""
@@ -259,6 +263,7 @@ class Jitted(Generic[P, R]):
             self.programs.clear()
             self.varying_outside.clear()
             self.deciding.clear()
+            self.former.clear()
         return Call(call.structure, call.leaves, [w.read() for w in self.outside.numbers], call.recorded)
 
     def _specialise(self, call: Call) -> Specialised:
@@ -284,17 +289,61 @@ class Jitted(Generic[P, R]):
         return made
 
     def _traced(self, call: Call, types: list[TensorType | None]) -> Specialised:
-        assert self.outside is not None
-        inputs = {n for n in self.varying if n < len(call.leaves) and call.leaves[n].__class__ in (int, float)}
-        numbers = self.varying_outside - self.deciding
+        """A program in which the numbers that vary are inputs, but for those that decide what is computed."""
+        varying = [(False, n) for n in sorted(self.varying) if n < len(call.leaves) and may_vary(call.leaves[n])]
+        varying += [(True, n) for n in sorted(self.varying_outside) if may_vary(call.numbers[n])]
+        tried = [v for v in varying if v not in self.deciding]
+        fixed = self._recorded(call, types, [])
+        points = [fixed, *self._elsewhere(call, types, tried)] if tried else []
+        if len(points) < 2:
+            return fixed.compile()
+        made = self._with_inputs(call, types, tried, points)
+        if made is not None:
+            return made.compile()
+        inputs: list[tuple[bool, int]] = []
+        best = fixed
+        for v in tried:
+            made = self._with_inputs(call, types, [*inputs, v], points) if len(tried) > 1 else None
+            if made is None:
+                self.deciding.add(v)
+            else:
+                best, inputs = made, [*inputs, v]
+        return best.compile()
+
+    def _elsewhere(
+        self, call: Call, types: list[TensorType | None], varying: list[tuple[bool, int]]
+    ) -> list[Specialised]:
+        """What the function does where the numbers that vary are what they were in another call."""
+        known = [p for p in self.programs if _differs_in_numbers(p.kind, call, types)]
+        if known:
+            return known[:1]
+        leaves, numbers = list(call.leaves), list(call.numbers)
+        for kind, n in varying:
+            given = numbers if kind else leaves
+            before = self.former.get((kind, n), given[n])
+            if before.__class__ is not given[n].__class__:
+                return []
+            given[n] = before
         try:
-            return Specialised(self.fn, _kind(call, types, inputs, numbers), call.leaves, self.outside, self.fit)
-        except (TilegradError, TypeError, ValueError, LookupError):
-            if not inputs and not numbers:
-                raise
-            self.varying -= inputs  # its value decides what is computed: one program for each
-            self.deciding |= numbers
-            return Specialised(self.fn, _kind(call, types, set(), set()), call.leaves, self.outside, self.fit)
+            return [self._recorded(Call(call.structure, leaves, numbers, call.recorded), types, [])]
+        except Exception:  # what was a number for another call need not be one for this
+            return []
+
+    def _recorded(self, call: Call, types: list[TensorType | None], inputs: list[tuple[bool, int]]) -> Specialised:
+        """A program with some numbers as inputs, that is not compiled."""
+        assert self.outside is not None
+        among, outside = ({n for kind, n in inputs if kind is wanted} for wanted in (False, True))
+        return Specialised(self.fn, _kind(call, types, among, outside), call.leaves, self.outside, self.fit)
+
+    def _with_inputs(
+        self, call: Call, types: list[TensorType | None], inputs: list[tuple[bool, int]], points: list[Specialised]
+    ) -> Specialised | None:
+        """The same, if it does what the function does with the numbers themselves: in this call, and in another."""
+        try:
+            made = self._recorded(call, types, inputs)
+        except Exception:  # whatever a function raises that cannot do with placeholders for numbers
+            return None
+        return made if all(made.means(point) for point in points) else None
 
     def _notice_numbers(self, call: Call) -> None:
         """Marks numbers that were different in an otherwise equal call: they become inputs."""
@@ -305,9 +354,11 @@ class Jitted(Generic[P, R]):
             for n, (x, before) in enumerate(zip(call.leaves, known.leaves, strict=True)):
                 if _varies(x, before):
                     self.varying.add(n)
+                    self.former[False, n] = before
             for n, (x, before) in enumerate(zip(call.numbers, known.numbers, strict=True)):
                 if _varies(x, before):
                     self.varying_outside.add(n)
+                    self.former[True, n] = before
 
     def _say_what_varies(self, now: list[Any], before: list[Any], symbolic: list[Any]) -> None:
         for n, (new, old, both) in enumerate(zip(now, before, symbolic, strict=True)):
@@ -344,7 +395,16 @@ def _taken(x: Any) -> Any:
 
 
 def _varies(x: Any, before: Any) -> bool:
-    return x.__class__ in (int, float) and before.__class__ is x.__class__ and x != before
+    return before.__class__ is x.__class__ and may_vary(x) and not same_number(x, before)
+
+
+def _differs_in_numbers(kind: Kind, call: Call, types: list[TensorType | None]) -> bool:
+    """Whether a call may be of a kind but for what some numbers are."""
+    known = kind.call
+    if kind.types != types or known.structure != call.structure or known.recorded is not call.recorded:
+        return False
+    pairs = zip([*known.leaves, *known.numbers], [*call.leaves, *call.numbers], strict=True)
+    return all(x.__class__ is y.__class__ or isinstance(y, Tensor) for x, y in pairs)
 
 
 def _kind(call: Call, types: list[TensorType | None], inputs: set[int], outside: set[int]) -> Kind:

@@ -14,6 +14,7 @@ from ..ir.graph import Input
 from ..lazy.handle import mode, one_writer
 from ..tensor import Tensor
 from ..tree import LEAF
+from .numbers import same_number
 from .specialised import Specialised
 from .straight import HELD_ONCE, kept_gradients
 from .watched import Watched
@@ -49,6 +50,7 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
         "mode": mode,
         "constants": tuple(program.constants),
         "one_writer": one_writer,
+        "same_number": same_number,
     }
     names |= {f"T{n}": t for n, t in enumerate(kind.types)}
     names |= {f"watched{n}": watched[n] for n in values} | {f"number{n}": x for n, x in values.items()}
@@ -119,7 +121,7 @@ def _source(
             f"if b{n} is None: return MISS",
         ]
     for n in watched:
-        other = f"now{n}.__class__ is not number{n}.__class__ or now{n} != number{n}"
+        other = f"now{n}.__class__ is not number{n}.__class__ or not same_number(now{n}, number{n})"
         lines += [f"now{n} = watched{n}.read()", f"if now{n} is not number{n} and ({other}): return MISS"]
     given = [f"b{n}" for n in range(len(tracked))]
     if stateful:

@@ -12,11 +12,9 @@ from ..autograd.modes import no_grad
 from ..compiler import Compiled, compile
 from ..errors import TraceError
 from ..functions.creation import tensor
-from ..ir.dtype import float64, int64
 from ..ir.graph import Input, TensorType, Value
-from ..ir.node import Node
 from ..ir.size import Dim, Size, known
-from ..lazy.handle import Handle, mode, one_writer, wrap
+from ..lazy.handle import Handle, Surroundings, mode, one_writer, wrap
 from ..lazy.realize import plain_graph, realize, substituted
 from ..lazy.storage import Base, replaced
 from ..ops.broadcasting import Fill
@@ -26,81 +24,15 @@ from ..runtime.device import Device, device
 from ..runtime.executable import Runner
 from ..tensor import Tensor
 from ..transform.autodiff import gradients
-from ..tree import Tree, flatten, unflatten
+from ..tree import flatten, unflatten
 from .kept import Kept
+from .kind import Kind
+from .numbers import may_vary, meaning, number_type, stand_for
 from .straight import Look, look_at, others_hold
 from .tracing import HostNumber, Trace
-from .watched import Outside, same, title, unchanged
+from .watched import Outside, hooks_of, same, same_settings, settings_of, title, unchanged
 
 MOST_LOOKS = 4
-
-
-class Call(Node):
-    """What a function is called with: the structure, what is in it, and the numbers that it reads outside."""
-
-    structure: Tree
-    leaves: list[Any]
-    numbers: list[Any]
-    recorded: bool
-    """Whether gradients can be taken of what is computed."""
-
-
-MOST_EXTENT = 2**31
-"""An axis that varies is shorter: kernels of users count along it in 32 bits."""
-
-
-class Kind(Node):
-    """The calls that one program is for."""
-
-    call: Call
-    """The call that it was traced for (without its tensors)."""
-    types: list[TensorType | None]
-    """For tensors; sizes that vary are symbols."""
-    tracked: list[bool]
-    inputs: frozenset[int]
-    """The numbers among the arguments that are inputs."""
-    watched: frozenset[int]
-    """The numbers from outside that are inputs."""
-
-    def sizes(self, call: Call) -> dict[str, int] | None:
-        """The values of the symbols in a call, or None if it is of another kind."""
-        known = self.call
-        if call.structure != known.structure or call.recorded is not known.recorded:
-            return None
-        sizes: dict[str, int] = {}
-        for n, (x, type) in enumerate(zip(call.leaves, self.types, strict=True)):
-            if type is not None:
-                if not isinstance(x, Handle):
-                    return None
-                value = x._value
-                have = value.type
-                if value.tracked is not self.tracked[n] or not (
-                    have is type or have == type or _binds(type, have, sizes)
-                ):
-                    return None
-            elif n in self.inputs:
-                if x.__class__ is not known.leaves[n].__class__:
-                    return None
-            elif not same(x, known.leaves[n]):
-                return None
-        for n, (x, before) in enumerate(zip(call.numbers, known.numbers, strict=True)):
-            if n not in self.watched and not same(x, before):
-                return None
-        return sizes
-
-
-def _binds(type: TensorType, have: TensorType, sizes: dict[str, int]) -> bool:
-    """Whether a type with symbols fits one without, and what the symbols then are."""
-    if type.dtype is not have.dtype or len(type.shape) != len(have.shape) or type.device != have.device:
-        return False
-    for wanted, extent in zip(type.shape, have.shape, strict=True):
-        if isinstance(wanted, Size):
-            (name,) = wanted.names()
-            if not isinstance(extent, int) or not 2 <= extent < MOST_EXTENT or sizes.setdefault(name, extent) != extent:
-                return False
-        elif wanted != extent:
-            return False
-    return True
 
 
 class Specialised:
@@ -116,6 +48,7 @@ class Specialised:
     ) -> None:
         self.kind = kind
         self.outside = outside.others
+        self.layers = outside.layers
         self.name = title(fn)
         self.fit = fit
         self.runners: dict[tuple[tuple[str, int], ...], Runner] = {}
@@ -124,34 +57,38 @@ class Specialised:
         """What marks gradients that were left behind."""
         self._looks = 0
         """How often what `look` compares was settled."""
+        self._surroundings = Surroundings.changes
         trace = Trace()
         with one_writer:
             try:
                 self._trace(trace, fn, leaves, outside)
             finally:
                 trace.finish()
-        self._compile(trace)
+        self.hooked = [(x, hooks_of(x)) for x, _ in trace.seen.values()]
+        self._plan(trace)
 
     def _trace(self, trace: Trace, fn: Callable[..., Any], leaves: Sequence[Any], outside: Outside) -> None:
         """Runs the function on placeholders."""
         self.placeholders: list[Input | None] = []
         self.arguments: list[Tensor | None] = []
         self.standing: list[Value | None] = []
-        before = [(w, w.read()) for n, w in enumerate(outside.numbers) if n in self.kind.watched]
+        numbers = zip(outside.numbers, self.kind.call.numbers, strict=True)
+        before = [(w, w.read(), x, n in self.kind.watched) for n, (w, x) in enumerate(numbers)]
+        before = [(w, now, x, varies) for w, now, x, varies in before if varies or not same(now, x)]
         with trace:
             stand_ins = [self._stand_in(n, x) for n, x in enumerate(leaves)]
             args, kwargs = unflatten(self.kind.call.structure, stand_ins)
             try:
-                for w, number in before:
-                    dtype = float64 if isinstance(number, float) else int64
-                    w.write(wrap(trace.number(w.read, TensorType(dtype, ()))))
+                for w, _, number, varies in before:
+                    type, read = number_type(number), w.read
+                    w.write(stand_for(trace.number(read, type, number.__class__), number) if varies else number)
                 self.results, self.result_structure = flatten(fn(*args, **kwargs))
                 self.result_values = [r.value if isinstance(r, Tensor) else None for r in self.results]
                 _write_assigned(outside)
             finally:
                 _put_back(trace, outside)
-                for w, number in before:
-                    w.write(number)
+                for w, now, _, _ in before:
+                    w.write(now)
         self.changed = [
             n
             for n, t in enumerate(self.arguments)
@@ -161,10 +98,11 @@ class Specialised:
     def _stand_in(self, n: int, x: Any) -> Any:
         type = self.kind.types[n]
         if type is None and n in self.kind.inputs:
-            type = TensorType(float64 if isinstance(x, float) else int64, ())
+            type = number_type(x)
         made = None
         if type is not None:
-            made = wrap(Input(type, f"x{n}"))
+            placeholder = Input(type, f"x{n}")
+            made = wrap(placeholder) if isinstance(x, Tensor) else stand_for(placeholder, x)
             if not isinstance(x, Tensor):
                 made._value.__dict__["number"] = True
         self.placeholders.append(None if made is None else made._value)  # type: ignore[arg-type]
@@ -174,7 +112,8 @@ class Specialised:
         self.standing.append(None if made is None else made._value)
         return x if made is None else made
 
-    def _compile(self, trace: Trace) -> None:
+    def _plan(self, trace: Trace) -> None:
+        """What comes in, what goes out, and what is computed between."""
         captured = list(trace.captured.items())
         self.captured = [c.base for _, c in captured]
         self.captured_types = [c.placeholder.type for _, c in captured]
@@ -196,15 +135,43 @@ class Specialised:
         self.written = {id(captured[n][0]) for n in self.updated}
         self.kept = {id(storage) for storage, _ in captured} - self.written
         self.writes = bool(self.changed or self.updated)
-        updates = {len(outputs) + m: first + n for m, n in enumerate(self.updated)}
+        self.updates = {len(outputs) + m: first + n for m, n in enumerate(self.updated)}
         outputs += [trace.finals[captured[n][0]] for n in self.updated]
-        graph, self.constants = plain_graph(outputs, given)
+        self.graph, self.constants = plain_graph(outputs, given)
         self.differentiable = [
             n for n, v in enumerate(self.result_values) if v is not None and v.tracked and "released" not in v.__dict__
         ]
-        self.compiled: Compiled = compile(graph, updates, self.name, fit=self.fit, steady=self._read_only(first))
+
+    def means(self, other: Specialised) -> bool:
+        """Whether the program does what another does, in which numbers are known that are inputs of this one."""
+        given = [[r for r, v in zip(p.results, p.result_values, strict=True) if v is None] for p in (self, other)]
+        alike = len(given[0]) == len(given[1]) and all(map(same, *given))
+        return alike and self._meaning(other) == other._meaning(self)
+
+    def _meaning(self, other: Specialised) -> tuple[Any, ...]:
+        """What the program does, for the numbers that are not inputs of the other one, as a key."""
+        known: dict[Value, Any] = {}
+        for n in self.kind.inputs - other.kind.inputs:
+            known[self.placeholders[n]] = other.kind.call.leaves[n]  # type: ignore[index]
+        watched = sorted(self.kind.watched)
+        for n, host in zip(watched, self.host, strict=False):  # they come first
+            if n not in other.kind.watched:
+                known[host.placeholder] = other.kind.call.numbers[n]
+        forms = [form and form.type for form in self.forms]
+        ends = [id(holder) for holder, _ in self.gradients], [form and form.type for form in self.gradient_forms]
+        return (
+            self.result_structure, forms, self.changed, self.updated, [id(base.storage) for base in self.captured],
+            ends, self.differentiable, meaning(self.graph, known, self.constants),
+        )  # fmt: skip
+
+    def compile(self) -> Specialised:
+        """Makes it ready to run."""
+        first = len([p for p in self.placeholders if p is not None])
+        fixed = self._read_only(first)
+        self.compiled: Compiled = compile(self.graph, self.updates, self.name, fit=self.fit, steady=fixed)
         found = self.compiled.executable.steady
         self.steady = found and Kept(found, [self.captured[n - first].storage for n in found.inputs])
+        return self
 
     def _read_only(self, first: int) -> tuple[int, ...]:
         """The inputs that are mostly what they were in the last call: what an inference reads, and does not write."""
@@ -218,6 +185,8 @@ class Specialised:
 
         What is looked at is settled at the second call, and anew when that has changed, but not again and again.
         """
+        if self._surroundings != Surroundings.changes and not self._is_in_its_surroundings():
+            return None
         if self._look is not None:
             found = self._look()
             if found is not None or (self._looks == MOST_LOOKS and not self.updated):
@@ -237,11 +206,22 @@ class Specialised:
             now = watched.read()
             if now is not found and not unchanged(now, found):
                 return False
-        for base, type in zip(self.captured, self.captured_types, strict=True):
+        for base, type, standing in zip(self.captured, self.captured_types, self.captured_standing, strict=True):
             have = base.storage.value.type
-            if have is not type and have != type:
+            if (have is not type and have != type) or base.current().tracked is not standing.tracked:
                 return False
-        return all(read() == value for read, value in self.guards)
+        if self._surroundings != Surroundings.changes and not self._is_in_its_surroundings():
+            return False
+        return all(number.is_its_kind() for number in self.host) and all(read() == v for read, v in self.guards)
+
+    def _is_in_its_surroundings(self) -> bool:
+        """Whether the settings of layers, and all hooks, are those that the program was made with."""
+        now = Surroundings.changes
+        same = all(same_settings(settings_of(layer), before) for layer, before in self.layers)
+        if same and all(hooks_of(tensor) == before for tensor, before in self.hooked):
+            self._surroundings = now
+            return True
+        return False
 
     @property
     def gradient_bytes(self) -> Dim:
@@ -421,6 +401,7 @@ class HostMemory:
 
     def __init__(self, number: HostNumber) -> None:
         self.read = number.read
+        self.kind = number.kind
         self.placeholder = number.placeholder
         type = number.placeholder.type
         self.device = device(type.device)
@@ -441,11 +422,18 @@ class HostMemory:
 
         return brought
 
+    def is_its_kind(self) -> bool:
+        """Whether the number is of the class that the program was made for."""
+        return self.kind is None or ((now := self.read()).__class__ is self.kind and may_vary(now))
+
     def renewed(self) -> Buffer:
         """The memory, with what the number is now."""
+        now = self.read()
+        if self.kind is not None and (now.__class__ is not self.kind or (self.kind is int and not may_vary(now))):
+            raise LookupError("a number is of another kind than when the function was traced")
         if self.array is None:
-            return memory_of(tensor(self.read(), dtype=self.placeholder.dtype))
-        self.array[()] = self.read()
+            return memory_of(tensor(now, dtype=self.placeholder.dtype))
+        self.array[()] = now
         return self.buffer
 
 

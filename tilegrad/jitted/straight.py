@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from sys import getrefcount
-from types import CellType
 from typing import TYPE_CHECKING, Any
 
 from ..ir.graph import Value
 from ..runtime.buffer import Buffer
-from .watched import Length
 
 if TYPE_CHECKING:
     from .specialised import Specialised
@@ -50,12 +48,7 @@ def _compared(program: Specialised) -> tuple[dict[str, Any] | None, list[str]]:
     same: list[str] = []
     for n, (watched, found) in enumerate(program.outside):
         names |= {f"place{n}": watched.place, f"name{n}": watched.name, f"found{n}": found}
-        if isinstance(watched, Length):
-            same.append(f"len(place{n}) == found{n}" if found else f"not place{n}")
-        elif watched.place.__class__ is CellType:
-            same.append(f"place{n}.cell_contents is found{n}")
-        else:
-            same.append(f"place{n}[name{n}] is found{n}")
+        same.append(watched.test(str(n), found))
     for n, base in enumerate(program.captured):
         if base.current().buffer is None:
             return None, []

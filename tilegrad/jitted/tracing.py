@@ -34,6 +34,8 @@ class HostNumber(Node):
 
     read: Callable[[], float]
     placeholder: Input
+    kind: type | None
+    """The class that it must have; None: that of any number."""
 
 
 class Written(Node):
@@ -149,11 +151,11 @@ class Trace:
         finally:
             self.mapped.remove(part)
 
-    def number(self, read: Callable[[], float], type: TensorType) -> Input:
+    def number(self, read: Callable[[], float], type: TensorType, kind: type | None = None) -> Input:
         """A number that is asked for anew at every call."""
         made = Input(type, f"number{len(self.numbers)}")
         made.__dict__["number"] = True  # kernels take numbers where tensors would be pointers
-        self.numbers.append(HostNumber(read, made))
+        self.numbers.append(HostNumber(read, made, kind))
         return made
 
     def gradient_read(self, tensor: Handle) -> None:

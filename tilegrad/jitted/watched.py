@@ -8,12 +8,22 @@ anything else that was replaced (a tensor, a layer, a mode, a function) makes th
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import (
+    CellType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
 
 from ..ir.node import Node
 from ..lazy.handle import Handle
+from .numbers import Number, same_number
 
 ABSENT = object()
 """What is read where nothing is any more."""
@@ -22,6 +32,13 @@ _FIXED = (int, float, bool, str, bytes, complex, range, frozenset)
 
 MOST_ENTRIES = 256
 """Longer lists and dicts are data rather than settings, and are not looked at."""
+
+_IMPLIED = frozenset(
+    f"__{name}__"
+    for name in "call getitem setitem len iter next contains bool enter exit getattr add radd sub rsub mul rmul matmul "
+    "rmatmul truediv rtruediv floordiv mod pow neg abs eq lt le gt ge int float index".split()
+)
+"""Methods that are called without being named."""
 
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
 _CALLED = ("__call__", "forward")
@@ -36,15 +53,24 @@ class Watched(Node):
 
     def read(self) -> Any:
         try:
-            return self.place.cell_contents if self.place.__class__ is CellType else self.place[self.name]
+            found = self.place.cell_contents if self.place.__class__ is CellType else self.place[self.name]
         except (LookupError, ValueError):
             return ABSENT
+        return found._number if found.__class__ is Number else found  # another thread traces
 
     def write(self, value: Any) -> None:
         if self.place.__class__ is CellType:
             self.place.cell_contents = value
         else:
             self.place[self.name] = value
+
+    def test(self, n: str, found: Any) -> str:
+        """The text of the test that what was found is still there; `n` is behind the names of what it compares."""
+        if self.place.__class__ is CellType:
+            return f"place{n}.cell_contents is found{n}"
+        if found is ABSENT:
+            return f"name{n} not in place{n}"
+        return f"place{n}[name{n}] is found{n}"
 
     def key(self) -> tuple[int, Any]:
         """Equal for what is at one place under one name."""
@@ -57,6 +83,32 @@ class Length(Watched):
     def read(self) -> int:
         return len(self.place)
 
+    def test(self, n: str, found: Any) -> str:
+        return f"len(place{n}) == found{n}" if found else f"not place{n}"
+
+
+class Attribute(Watched):
+    """What has no dict to stand in: the defaults of a function, and slots."""
+
+    def read(self) -> Any:
+        return getattr(self.place, self.name, ABSENT)
+
+    def write(self, value: Any) -> None:
+        setattr(self.place, self.name, value)
+
+    def test(self, n: str, found: Any) -> str:
+        return f"getattr(place{n}, name{n}, None) is found{n}"
+
+
+class OfClass(Attribute):
+    """What stands in a class itself."""
+
+    def read(self) -> Any:
+        return vars(self.place).get(self.name, ABSENT)
+
+    def test(self, n: str, found: Any) -> str:
+        return f"vars(place{n})[name{n}] is found{n}"
+
 
 class Outside(Node):
     """All that a function reads outside."""
@@ -64,6 +116,8 @@ class Outside(Node):
     numbers: list[Watched]
     others: list[tuple[Watched, Any]]
     """With what was found there."""
+    layers: list[tuple[Any, Any]]
+    """Layers of the library, and their settings and hooks, which are looked at when `Surroundings` change."""
 
 
 def outside(fn: Callable[..., Any], arguments: Sequence[Any] = ()) -> Outside:
@@ -80,7 +134,7 @@ def outside(fn: Callable[..., Any], arguments: Sequence[Any] = ()) -> Outside:
             search.visit(x)
         if search.attributes == attributes:
             others = [*search.others, *((w, w.read()) for w in search.numbers[numbers:])]
-            return Outside(search.numbers[:numbers], others)
+            return Outside(search.numbers[:numbers], others, [(x, settings_of(x)) for x in search.layers])
         attributes = search.attributes
 
 
@@ -90,16 +144,43 @@ def same(x: Any, y: Any) -> bool:
         return True
     if x.__class__ is not y.__class__ or isinstance(x, Handle):
         return False
+    if is_number(x):
+        return same_number(x, y)
     try:
         equal = x == y
     except Exception:  # things that cannot be compared, such as objects with arrays in them
         return False
-    return equal is True
+    return equal is True and (x.__class__ is not complex or repr(x) == repr(y))
 
 
 def unchanged(x: Any, y: Any) -> bool:
     """Whether what stands outside is the same thing as before, or an equal one that cannot change."""
-    return x is y or (x.__class__ in _FIXED and x.__class__ is y.__class__ and x == y)
+    return x is y or (x.__class__ in _FIXED and same(x, y))
+
+
+def settings_of(layer: Any) -> dict[str, Any]:
+    """What a layer is besides its parameters, buffers and parts: its hooks, and if it is one of ours its settings."""
+    own = layer.__dict__
+    kept = (*_REGISTRIES, "_training", "_hooks", "_passing")
+    found = {name: x for name, x in own.items() if name not in kept} if layer._of_ours else {}
+    found["_hooks"] = {kind: dict(hooks) for kind, hooks in own.get("_hooks", {}).items() if hooks}
+    return found
+
+
+def hooks_of(tensor: Handle) -> tuple[Any, ...]:
+    """What is called with gradients that arrive at a tensor."""
+    hooks = tensor.own_value().__dict__.get("hooks", ())
+    return *hooks, None, *tensor.__dict__.get("_after_gradient", ())
+
+
+def same_settings(now: dict[str, Any], before: dict[str, Any]) -> bool:
+    """Whether settings are what they were; an equal thing that can change may have been another."""
+    hooks = now["_hooks"] == before["_hooks"]
+    return (
+        hooks
+        and now.keys() == before.keys()
+        and all(unchanged(now[name], before[name]) or name == "_hooks" for name in now)
+    )
 
 
 def is_number(x: object) -> bool:
@@ -114,6 +195,7 @@ class _Search:
         self.attributes = set(attributes)
         self.numbers: list[Watched] = []
         self.others: list[tuple[Watched, Any]] = []
+        self.layers: list[Any] = []
         self.seen: dict[int, Any] = {}
 
     def visit(self, x: Any) -> None:
@@ -129,6 +211,14 @@ class _Search:
                 self.visit(x.__func__)
             case functools.partial():
                 self.visit(x.func)
+                self.visit(x.args)
+                self._container(x.keywords)
+            case property():
+                self.visit(x.fget)
+            case staticmethod() | classmethod():
+                self.visit(x.__func__)
+            case functools.cached_property():
+                self.visit(x.func)
             case tuple():
                 for part in x:
                     self.visit(part)
@@ -139,9 +229,9 @@ class _Search:
             case _:
                 self._object(x)
 
-    def notice(self, place: Any, name: Any) -> None:
+    def notice(self, place: Any, name: Any, kind: type[Watched] = Watched) -> None:
         """Notes what is at a place, and follows it."""
-        watched = Watched(place, name)
+        watched = kind(place, name)
         value = watched.read()
         if value is ABSENT or isinstance(value, ModuleType):
             self.visit(value)
@@ -154,6 +244,12 @@ class _Search:
     def _function(self, fn: FunctionType) -> None:
         if _is_ours(fn.__module__):
             return
+        if fn.__defaults__:
+            self.others.append((Attribute(fn, "__defaults__"), fn.__defaults__))
+            self.visit(fn.__defaults__)
+        if fn.__kwdefaults__:
+            self.others.append((Attribute(fn, "__kwdefaults__"), fn.__kwdefaults__))
+            self._container(fn.__kwdefaults__)
         names, attributes = _mentioned(fn.__code__)
         self.attributes |= attributes
         for cell in fn.__closure__ or ():
@@ -171,31 +267,58 @@ class _Search:
 
     def _object(self, x: Any) -> None:
         own = getattr(x, "__dict__", None)
-        if own is None:
-            return
-        self.visit(own.get("__wrapped__"))
-        kind = type(x)
-        module = x.__name__ if isinstance(x, ModuleType) else kind.__module__
-        for name in _REGISTRIES:
-            if isinstance(own.get(name), dict):
-                self._container(own[name])
-        if _is_ours(module):
-            return
-        for name in self.known:
-            if name in own and (not isinstance(x, ModuleType) or isinstance(own[name], (Handle, str, float, int))):
+        module = x.__name__ if isinstance(x, ModuleType) else type(x).__module__
+        if own is not None:
+            self.visit(own.get("__wrapped__"))
+            for name in _REGISTRIES:
+                if isinstance(own.get(name), dict):
+                    self._container(own[name])
+            if hasattr(type(x), "_of_ours") and "_hooks" in own:
+                self.layers.append(x)
+        if isinstance(x, ModuleType):
+            if not _is_ours(module):
+                self._module(x)
+        elif not _is_ours(module):
+            for name in sorted(self.known):
+                if own is not None and name in own:
+                    self.notice(own, name)
+                else:
+                    self._inherited(x, own, name)
+            self.visit(type(x))
+
+    def _module(self, x: ModuleType) -> None:
+        """What stands in a module of Python; into the user's own the search goes on."""
+        own = vars(x)
+        for name in sorted(self.known & own.keys()):
+            if isinstance(own[name], (Handle, str, float, int)) or (_is_the_users(x) and not name.startswith("__")):
                 self.notice(own, name)
-            elif isinstance(method := getattr(kind, name, None), FunctionType):
-                self.visit(method)
-        if not isinstance(x, ModuleType):
-            self.visit(kind)
+
+    def _inherited(self, x: Any, own: dict[str, Any] | None, name: str) -> None:
+        """What an object has from its class: it may be given something of its own instead."""
+        holder = next((c for c in type(x).__mro__ if name in vars(c)), None)
+        if holder is None or _is_ours(holder.__module__):
+            return
+        found = vars(holder)[name]
+        if isinstance(found, MemberDescriptorType):
+            self.notice(x, name, Attribute)
+        elif own is not None and not isinstance(found, property):
+            self.others.append((Watched(own, name), ABSENT))
 
     def _class(self, x: type) -> None:
         """What stands in a class for all its objects."""
-        for name in () if _is_ours(x.__module__) else self.known & vars(x).keys():
-            if isinstance(vars(x)[name], (Handle, str, float, int)):
-                self.notice(vars(x), name)
+        if not _is_ours(x.__module__):
+            own = vars(x)
+            for name in sorted(own.keys() & self.known | own.keys() & _IMPLIED):
+                if not isinstance(own[name], (MemberDescriptorType, GetSetDescriptorType)):
+                    self.notice(x, name, OfClass)
         for base in x.__bases__:
             self.visit(base)
+
+
+def _is_the_users(module: ModuleType) -> bool:
+    """Whether a module of Python is neither of the standard library nor installed."""
+    file = getattr(module, "__file__", None) or ""
+    return module.__name__.partition(".")[0] not in sys.stdlib_module_names and "-packages" not in file
 
 
 def _is_ours(module: str | None) -> bool:
@@ -215,7 +338,9 @@ def _mentioned(code: CodeType) -> tuple[list[str], set[str]]:
         elif step.opname in ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR"):
             attributes.add(step.argval)
     for part in code.co_consts:
-        if isinstance(part, CodeType):
+        if isinstance(part, str) and "getattr" in code.co_names and part.isidentifier():
+            attributes.add(part)
+        elif isinstance(part, CodeType):
             inner, more = _mentioned(part)
             names |= dict.fromkeys(inner)
             attributes |= more

@@ -72,6 +72,20 @@ class State(threading.local):
 state = State()
 
 
+class Surroundings:
+    """What changes seldom beside the tensors that a function computes with: hooks, and settings of layers."""
+
+    changes = 0
+    """How often any of it did: a program that was made before looks whether something is another thing for it."""
+
+
+def read_outside(read: Callable[[], Any]) -> None:
+    """Makes something of the process that is read now a part of what a traced function is compiled for."""
+    trace = state.trace
+    if trace is not None and not any(known is read for known, _ in trace.guards):
+        trace.guards.append((read, read()))
+
+
 class Written(threading.local):
     """What was written to, in each thread, since something was computed last."""
 

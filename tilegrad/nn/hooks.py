@@ -9,6 +9,7 @@ from warnings import warn
 from ..autograd.function import Function
 from ..autograd.modes import is_grad_enabled
 from ..errors import ArgumentError, check_callable
+from ..lazy.handle import Surroundings
 from ..tensor import Tensor
 from ..tree import flatten, unflatten
 
@@ -29,9 +30,11 @@ class Handle:
         self._hooks = hooks
         self._number = min(hooks, default=0) - 1 if first else max(hooks, default=0) + 1
         hooks[self._number] = hook
+        Surroundings.changes += 1
 
     def remove(self) -> None:
         self._hooks.pop(self._number, None)
+        Surroundings.changes += 1
 
     def __enter__(self) -> Self:
         return self

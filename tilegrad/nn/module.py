@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from ..errors import ArgumentError, DTypeError
 from ..functions.creation import DeviceLike
 from ..ir.dtype import DType
-from ..lazy.handle import state
+from ..lazy.handle import Surroundings, state
 from ..tensor import Tensor
 from .hooks import Hooked
 from .loading import EXTRA_STATE, LoadResult, load
@@ -30,6 +30,12 @@ class Module(Hooked):
     _modules: dict[str, Module | None]
     _passing: set[str]
     """The names of buffers that are not part of the state."""
+    _of_ours: ClassVar[bool] = False
+    """Whether it is a layer of the library: traced functions do not look at each of its settings in every call."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._of_ours = cls._of_ours or cls.__module__.startswith("tilegrad.")
 
     def __init__(self) -> None:
         registries = ("_parameters", "_buffers", "_modules", "_hooks")
@@ -63,6 +69,8 @@ class Module(Hooked):
             self.add_module(name, value)
         elif (registry := self._registry(name)) is None:
             object.__setattr__(self, name, value)
+            if self._of_ours:
+                Surroundings.changes += 1
         elif value is None or (registry is self._buffers and isinstance(value, Tensor)):
             registry[name] = value
         else:

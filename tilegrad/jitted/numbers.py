@@ -1,0 +1,176 @@
+"""Python numbers that vary from call to call, as a traced function meets them: placeholders that count like numbers.
+
+A placeholder is no number, and a function may notice: it may ask for the type, take the number as a key, or compute
+with more digits than a tensor has. So the graph that was recorded with placeholders is compared with the one that was
+recorded with the numbers themselves (`meaning`): where they differ, the number decides what is computed, and each
+value of it gets a program of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Never
+
+import numpy as np
+
+from ..ir.dtype import DType, float64, int64
+from ..ir.graph import Graph, TensorType, Value
+from ..lazy.handle import state, wrap
+from ..ops.arithmetic import Abs, Add, Div, FloorDivide, Mul, Neg, Remainder, Sub
+from ..ops.broadcasting import Expand, Fill, Reshape, exact
+from ..ops.cast import Cast, cast
+from ..ops.exponential import Power
+from ..runtime.buffer import Buffer
+from ..runtime.device import device
+from ..tensor import Tensor
+
+LARGEST = 2**31
+"""Integers from here on are no inputs: Python's have no end, and products of two of these would pass that of int64."""
+
+
+def may_vary(x: Any) -> bool:
+    """Whether a number can be an input of a program."""
+    return x.__class__ is float or (x.__class__ is int and -LARGEST < x < LARGEST)
+
+
+def same_number(x: Any, y: Any) -> bool:
+    """Whether numbers of one class are the very same: 0.0 is not -0.0, and NaN equals itself."""
+    return x == y if x.__class__ is not float else exact(x) == exact(y)
+
+
+def number_type(x: float) -> TensorType:
+    """The type of the placeholder of a number: all digits that Python has."""
+    return TensorType(float64 if isinstance(x, float) else int64, ())
+
+
+class Number(Tensor):
+    """What stands for a number: with numbers it computes as Python does, with tensors it counts as a number."""
+
+    _number: float
+    """What it is for other threads: they may meet it, as it stands in the place of the number while one traces."""
+
+    @property
+    def value(self) -> Value:
+        """The placeholder; for threads that do not trace, the number."""
+        if state.trace is not None or "_number" not in self.__dict__:
+            return super().value
+        known = Fill(self._number, self._value.type)
+        known.__dict__["weak"] = True
+        return known
+
+    def item(self) -> Any:
+        """The number, for threads that do not trace."""
+        return self._number if state.trace is None and "_number" in self.__dict__ else super().item()
+
+    def __hash__(self) -> Never:
+        raise TypeError("a number that varies is no key while a function is traced")
+
+
+def stand_for(value: Value, number: float | None = None) -> Number:
+    """A number on a value of it."""
+    made: Any = wrap(value)
+    made.__class__ = Number
+    made._value.__dict__["weak"] = True
+    if number is not None:
+        made._number = number
+    return made  # type: ignore[no-any-return]
+
+
+def _value(x: Any, floating: bool) -> Tensor:
+    """A number, or what stands for one, as Python would convert it before it computes."""
+    value = x.value if isinstance(x, Number) else Fill(x, number_type(x))
+    return wrap(cast(value, float64) if floating else value)
+
+
+def _type(x: Any) -> DType:
+    return x.dtype if isinstance(x, Number) else number_type(x).dtype
+
+
+def _operator(name: str, mirrored: str) -> Callable[[Number, Any], Any]:
+    of_tensors: Callable[[Any, Any], Any] = getattr(Tensor, name)
+    from_behind: Callable[[Any, Any], Any] = getattr(Tensor, mirrored)
+
+    def between(self: Number, other: Any) -> Any:
+        if isinstance(other, Tensor) and not isinstance(other, Number):
+            return from_behind(other, self)  # as a number would leave it to the tensor
+        if not isinstance(other, Number) and (not isinstance(other, (int, float)) or isinstance(other, bool)):
+            return of_tensors(self, other)
+        floating = "truediv" in name or any(_type(x) is float64 for x in (self, other))
+        if "pow" in name and not floating:
+            raise TypeError("powers of integers have no end: each exponent gets a program of its own")
+        made = of_tensors(_value(self, floating), _value(other, floating))
+        return made if made is NotImplemented or made.dtype not in (float64, int64) else stand_for(made.value)
+
+    return between
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
+    setattr(Number, f"__{_name}__", _operator(f"__{_name}__", f"__r{_name}__"))
+    setattr(Number, f"__r{_name}__", _operator(f"__r{_name}__", f"__{_name}__"))
+for _name, _mirrored in {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}.items():
+    setattr(Number, f"__{_name}__", _operator(f"__{_name}__", f"__{_mirrored}__"))
+for _name in ("neg", "pos", "abs"):
+    setattr(Number, f"__{_name}__", lambda self, fn=getattr(Tensor, f"__{_name}__"): stand_for(fn(self).value))
+
+
+# --- what a graph computes ---------------------------------------------------------------------
+
+FOLDED: dict[type[Value], Callable[..., Any]] = {
+    Add: np.add, Sub: np.subtract, Mul: np.multiply, Div: np.true_divide, FloorDivide: np.floor_divide,
+    Remainder: np.remainder, Power: np.power, Neg: np.negative, Abs: np.abs,
+}  # fmt: skip
+
+
+def meaning(graph: Graph, numbers: Mapping[Value, float], constants: Sequence[Buffer]) -> tuple[Any, ...]:
+    """What a graph computes, as a key: equal for graphs that differ only in what is known of numbers.
+
+    `numbers` are inputs with the numbers that they stand for; the last inputs hold constants.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ir.graph import Input
+    >>> x, n = Input(TensorType(float32, (3,)), "x"), Input(TensorType(float64, ()), "n")
+    >>> varied = Graph((x, n), (Mul(x, Cast(Mul(n, n), float32)),))
+    >>> fixed = Graph((x,), (Mul(x, Fill(2.25, TensorType(float32, ()))),))
+    >>> meaning(varied, {n: 1.5}, ()) == meaning(fixed, {}, ()), meaning(varied, {n: 2.0}, ()) == meaning(fixed, {}, ())
+    (True, False)
+    """
+    keys: dict[Value, Any] = {}
+    given = [x for x in graph.inputs if x not in numbers]
+    for n, x in enumerate(given):
+        held = n - (len(given) - len(constants))
+        keys[x] = n, x.type, "" if held < 0 else _elements(constants[held], x.type)
+    known: dict[Value, Any] = {x: np.asarray(number, x.dtype.numpy) for x, number in numbers.items()}
+    order: list[Any] = []
+    with np.errstate(all="ignore"):
+        for value in graph.values():
+            if value in keys:
+                continue
+            number = known[value] if value in known else _folded(value, known)
+            if number is not None:
+                known[value] = number
+                keys[value] = "number", number.tobytes(), value.type
+                continue
+            order.append((type(value), value.attributes, *[keys[x] for x in value.inputs]))
+            keys[value] = len(order)
+    return (*order, *[keys[x] for x in graph.outputs])
+
+
+def _folded(value: Value, known: Mapping[Value, Any]) -> Any:
+    """The one number that all elements of a value are, in its type; None if that depends on inputs."""
+    numpy: Any = value.dtype.numpy
+    if isinstance(value, Fill):
+        return np.asarray(value.value, numpy)
+    if not value.inputs or not all(x in known for x in value.inputs):
+        return None
+    if isinstance(value, Cast):
+        return known[value.x].astype(numpy)
+    if isinstance(value, (Expand, Reshape)):
+        return known[value.inputs[0]]
+    fold = FOLDED.get(type(value))
+    return None if fold is None else np.asarray(fold(*[known[x] for x in value.inputs]), numpy)
+
+
+def _elements(buffer: Buffer, type: TensorType) -> Any:
+    shape: Any = type.shape
+    array = device(type.device).view(buffer, type.dtype, shape)
+    return id(buffer) if array is None else hash(array.tobytes())
