@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 VERSION = "0.1.0"
 PREFIX = "TILEGRAD_"
-CHECKS = ("foreign", "kernels", "race")
+CHECKS = ("division", "foreign", "kernels", "race")
 VECTORS = ("sse", "avx2", "avx512")
 
 
@@ -71,8 +71,9 @@ ABOUT = {
     "bfloat16 and no matrix unit); empty: whatever the processor has",
     "amx": "products of matrices in the CPU's matrix unit, if it has one and the system permits it (1 or 0)",
     "cuda": "off: use no GPU; null: show what one would run; synchronous: wait for each kernel; checked: every access",
-    "check": "slow, safe ways to run, separated by commas. foreign: functions in C++ in a process of their own, where "
-    "a crash is an error; kernels: launches k[grid](...) in the tile language as k.check[grid](...); race: as k.race",
+    "check": "slow, safe ways to run, separated by commas. division: integers divided by tensors are computed at once, "
+    "and a 0 among these is an error; foreign: functions in C++ in a process of their own, where a crash is an error; "
+    "kernels: launches k[grid](...) in the tile language as k.check[grid](...); race: as k.race",
     "libraries": "off: NVIDIA's libraries, where they are on the machine, are not even tried for large products; all: "
     "cuDNN is tried for convolutions besides cuBLASLt for products",
     "lock": "file with the fastest known tiles of kernels; empty: kernels.lock here or beside the script; off: none",

@@ -34,6 +34,10 @@ class DTypeError(TilegradError, TypeError):
     """An element type that the operation does not take."""
 
 
+class DivisionError(TilegradError, ZeroDivisionError):
+    """Integers divided by 0."""
+
+
 class AxisError(TilegradError, IndexError):
     """An axis that the tensor does not have."""
 

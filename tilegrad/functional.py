@@ -6,6 +6,7 @@ from . import random
 from .functions import (
     arithmetic,
     arranging,
+    comparing,
     constants,
     contractions,
     creation,
@@ -19,6 +20,7 @@ from .functions import (
 )
 from .functions.arithmetic import *  # noqa: F403
 from .functions.arranging import *  # noqa: F403
+from .functions.comparing import *  # noqa: F403
 from .functions.constants import *  # noqa: F403
 from .functions.contractions import *  # noqa: F403
 from .functions.conversion import channels_last, channels_last_3d, clone, contiguous_format, preserve_format
@@ -50,6 +52,7 @@ __all__ += [
 ]
 __all__ += arithmetic.__all__
 __all__ += arranging.__all__
+__all__ += comparing.__all__
 __all__ += constants.__all__
 __all__ += contractions.__all__
 __all__ += creation.__all__

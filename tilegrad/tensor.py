@@ -11,6 +11,7 @@ from . import linalg, random
 from .functions import (
     arithmetic,
     arranging,
+    comparing,
     contractions,
     conversion,
     elementary,
@@ -62,8 +63,8 @@ class Tensor(Properties):
     __xor__ = __rxor__ = arithmetic.bitwise_xor
     __lshift__, __rlshift__ = arithmetic.bitwise_left_shift, arithmetic.reflected(arithmetic.bitwise_left_shift)
     __rshift__, __rrshift__ = arithmetic.bitwise_right_shift, arithmetic.reflected(arithmetic.bitwise_right_shift)
-    __eq__, __ne__ = arithmetic.compared(arithmetic.eq), arithmetic.compared(arithmetic.ne)  # type: ignore[assignment]
-    __lt__, __le__, __gt__, __ge__ = arithmetic.lt, arithmetic.le, arithmetic.gt, arithmetic.ge
+    __eq__, __ne__ = comparing.compared(comparing.eq), comparing.compared(comparing.ne)  # type: ignore[assignment]
+    __lt__, __le__, __gt__, __ge__ = comparing.lt, comparing.le, comparing.gt, comparing.ge
     __hash__ = object.__hash__
 
     __iadd__, __isub__, __imul__ = in_place(arithmetic.add), in_place(arithmetic.sub), in_place(arithmetic.mul)
@@ -125,18 +126,18 @@ class Tensor(Properties):
     clamp_max = arithmetic.clamp_max
     clip = arithmetic.clip
     heaviside = arithmetic.heaviside
-    eq = arithmetic.eq
-    ne = arithmetic.ne
-    lt = arithmetic.lt
-    le = arithmetic.le
-    gt = arithmetic.gt
-    ge = arithmetic.ge
-    isnan = arithmetic.isnan
-    isinf = arithmetic.isinf
-    isfinite = arithmetic.isfinite
-    isclose = arithmetic.isclose
-    allclose = arithmetic.allclose
-    equal = arithmetic.equal
+    eq = comparing.eq
+    ne = comparing.ne
+    lt = comparing.lt
+    le = comparing.le
+    gt = comparing.gt
+    ge = comparing.ge
+    isnan = comparing.isnan
+    isinf = comparing.isinf
+    isfinite = comparing.isfinite
+    isclose = comparing.isclose
+    allclose = comparing.allclose
+    equal = comparing.equal
     logical_and = arithmetic.logical_and
     logical_or = arithmetic.logical_or
     logical_xor = arithmetic.logical_xor
@@ -160,11 +161,11 @@ class Tensor(Properties):
     true_divide = arithmetic.true_divide
     negative = arithmetic.negative
     absolute = arithmetic.absolute
-    greater = arithmetic.greater
-    greater_equal = arithmetic.greater_equal
-    less = arithmetic.less
-    less_equal = arithmetic.less_equal
-    not_equal = arithmetic.not_equal
+    greater = comparing.greater
+    greater_equal = comparing.greater_equal
+    less = comparing.less
+    less_equal = comparing.less_equal
+    not_equal = comparing.not_equal
     where = arithmetic.where_method
     exp = elementary.exp
     exp2 = elementary.exp2
@@ -372,12 +373,12 @@ class Tensor(Properties):
     clamp_min_ = in_place(arithmetic.clamp_min)
     clamp_max_ = in_place(arithmetic.clamp_max)
     clip_ = in_place(arithmetic.clip)
-    eq_ = in_place(arithmetic.eq)
-    ne_ = in_place(arithmetic.ne)
-    lt_ = in_place(arithmetic.lt)
-    le_ = in_place(arithmetic.le)
-    gt_ = in_place(arithmetic.gt)
-    ge_ = in_place(arithmetic.ge)
+    eq_ = in_place(comparing.eq)
+    ne_ = in_place(comparing.ne)
+    lt_ = in_place(comparing.lt)
+    le_ = in_place(comparing.le)
+    gt_ = in_place(comparing.gt)
+    ge_ = in_place(comparing.ge)
     logical_and_ = in_place(arithmetic.logical_and)
     logical_or_ = in_place(arithmetic.logical_or)
     logical_xor_ = in_place(arithmetic.logical_xor)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ArgumentError, DTypeError
 from ..ir.dtype import bool_
 from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
 from ..ops import arithmetic as ops
-from ..ops import bits, comparison, exponential, rounding
+from ..ops import bits, exponential, rounding
 from ..ops.cast import cast, to_bool
 from ..ops.control import where as choose
+from .comparing import isnan
 from .integers import take_integers
 from .promotion import (
     Number,
@@ -20,8 +21,9 @@ from .promotion import (
     as_number,
     constant,
     floating,
-    get_default_dtype,
+    floating_pair,
     pair,
+    refuse_zeros,
     refused,
     result_type,
     together,
@@ -61,34 +63,39 @@ def mul(input: Operand, other: Operand) -> Tensor:
     return wrap(ops.Mul(x, y) if x.type.dtype is not bool_ else bits.bitwise_and(x, y))
 
 
+def _divided(input: Operand, other: Operand, op: str) -> tuple[Value, Value]:
+    """Two operands of a division whose quotient is whole: integers are not divided by 0."""
+    x, y = pair(input, other, op)
+    if x.type.dtype.kind in ("int", "uint"):
+        refuse_zeros(y, x, op)
+    return x, y
+
+
 def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """input / other; integers give floating-point numbers, unless the quotient is rounded ("floor", "trunc")."""
-    x, y = pair(input, other, "div")
     match rounding_mode:
         case None:
-            if x.type.dtype.kind != "float":
-                x, y = cast(x, get_default_dtype()), cast(y, get_default_dtype())
-            return wrap(ops.Div(x, y))
+            return wrap(ops.Div(*floating_pair(input, other, "div")))
         case "floor":
-            return wrap(ops.floor_divide(x, y))
+            return floor_divide(input, other)
         case "trunc":
-            return wrap(ops.trunc_divide(x, y))
+            return wrap(ops.trunc_divide(*_divided(input, other, "div")))
     raise ArgumentError(f"div: rounding_mode is None, 'floor' or 'trunc', not {rounding_mode!r}")
 
 
 def floor_divide(input: Operand, other: Operand) -> Tensor:
     """The quotient, rounded down."""
-    return wrap(ops.floor_divide(*pair(input, other, "floor_divide")))
+    return wrap(ops.floor_divide(*_divided(input, other, "floor_divide")))
 
 
 def remainder(input: Operand, other: Operand) -> Tensor:
     """What division rounded down leaves: it has the sign of the divisor, as Python's %."""
-    return wrap(ops.remainder(*pair(input, other, "remainder")))
+    return wrap(ops.remainder(*_divided(input, other, "remainder")))
 
 
 def fmod(input: Operand, other: Operand) -> Tensor:
     """What division rounded towards zero leaves: it has the sign of the dividend, as C's %."""
-    return wrap(ops.fmod(*pair(input, other, "fmod")))
+    return wrap(ops.fmod(*_divided(input, other, "fmod")))
 
 
 def pow(input: Operand, exponent: Operand) -> Tensor:
@@ -155,10 +162,7 @@ def hypot(input: Tensor, other: Tensor) -> Tensor:
 
 def copysign(input: Tensor, other: Operand) -> Tensor:
     """The magnitude of input with the sign of other."""
-    x, y = pair(input, other, "copysign")
-    if not x.dtype.is_float:
-        x, y = cast(x, get_default_dtype()), cast(y, get_default_dtype())
-    return wrap(ops.copysign(x, y))
+    return wrap(ops.copysign(*floating_pair(input, other, "copysign")))
 
 
 def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
@@ -242,70 +246,6 @@ def where_method(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 below 0, 1 above, values at 0."""
     return wrap(ops.heaviside(*pair(input, values, "heaviside")))
-
-
-# --- comparison --------------------------------------------------------------------------------
-
-
-def eq(input: Operand, other: Operand) -> Tensor:
-    """input == other."""
-    return wrap(comparison.eq(*pair(input, other, "eq")))
-
-
-def ne(input: Operand, other: Operand) -> Tensor:
-    """input != other."""
-    return wrap(comparison.ne(*pair(input, other, "ne")))
-
-
-def lt(input: Operand, other: Operand) -> Tensor:
-    """input < other."""
-    return wrap(comparison.lt(*pair(input, other, "lt")))
-
-
-def le(input: Operand, other: Operand) -> Tensor:
-    """input <= other."""
-    return wrap(comparison.le(*pair(input, other, "le")))
-
-
-def gt(input: Operand, other: Operand) -> Tensor:
-    """input > other."""
-    return wrap(comparison.gt(*pair(input, other, "gt")))
-
-
-def ge(input: Operand, other: Operand) -> Tensor:
-    """input >= other."""
-    return wrap(comparison.ge(*pair(input, other, "ge")))
-
-
-def isnan(input: Tensor) -> Tensor:
-    """Which elements are NaN."""
-    return wrap(comparison.isnan(value_of(input, "isnan")))
-
-
-def isinf(input: Tensor) -> Tensor:
-    """Which elements are infinite."""
-    return wrap(comparison.isinf(value_of(input, "isinf")))
-
-
-def isfinite(input: Tensor) -> Tensor:
-    """Which elements are neither infinite nor NaN."""
-    return wrap(comparison.isfinite(value_of(input, "isfinite")))
-
-
-def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-    """Which elements differ by at most atol + rtol * |other|."""
-    near = (input == other) | (isfinite(other) & (abs(input - other) <= atol + rtol * abs(other)))
-    return near | (isnan(input) & isnan(other)) if equal_nan else near
-
-
-def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    """Whether all elements are close (see isclose)."""
-    return bool(isclose(input, other, rtol, atol, equal_nan).all())
-
-
-def equal(input: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same shape and the same elements."""
-    return input.shape == other.shape and bool((input == other).all())
 
 
 # --- logic and bits ----------------------------------------------------------------------------
@@ -409,19 +349,7 @@ def reflected(fn: Callable[[Operand, Operand], Tensor]) -> Callable[[Tensor, Ope
     return exchanged
 
 
-def compared(fn: Callable[[Operand, Operand], Tensor]) -> Callable[[Tensor, Any], Tensor]:
-    """`==` or `!=`; what is no number at all (None, a string, a list) is not equal, and no mistake."""
-
-    def compare(self: Tensor, other: Any) -> Tensor:
-        if other is None or isinstance(other, (str, bytes, list, tuple, dict)):
-            return NotImplemented  # type: ignore[no-any-return]
-        return fn(self, other)
-
-    return compare
-
-
 subtract, multiply, divide, true_divide, negative, absolute = sub, mul, div, div, neg, abs
-greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
 clip, fix = clamp, trunc
 
 take_integers(globals())
@@ -432,7 +360,6 @@ __all__ = [
     "add",
     "addcdiv",
     "addcmul",
-    "allclose",
     "bitwise_and",
     "bitwise_left_shift",
     "bitwise_not",
@@ -447,41 +374,25 @@ __all__ = [
     "copysign",
     "div",
     "divide",
-    "eq",
-    "equal",
     "fix",
     "floor",
     "floor_divide",
     "fmod",
     "frac",
-    "ge",
-    "greater",
-    "greater_equal",
-    "gt",
     "heaviside",
     "hypot",
-    "isclose",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "le",
     "lerp",
-    "less",
-    "less_equal",
     "logical_and",
     "logical_not",
     "logical_or",
     "logical_xor",
-    "lt",
     "maximum",
     "minimum",
     "mul",
     "multiply",
     "nan_to_num",
-    "ne",
     "neg",
     "negative",
-    "not_equal",
     "positive",
     "pow",
     "reciprocal",

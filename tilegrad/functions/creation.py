@@ -10,7 +10,7 @@ import numpy as np
 
 from ..config import settings
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..ir.dtype import DType, bool_, float64, from_numpy_dtype, int64
+from ..ir.dtype import DType, bool_, float64, from_numpy_dtype, int64, uint64
 from ..ir.size import Dim
 from ..lazy.handle import Handle, read_outside, state, wrap
 from ..ops import creation as ops
@@ -81,6 +81,8 @@ def _array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
     typed = isinstance(data, (np.ndarray, np.generic))
     try:
         array = np.asarray(data)
+        if dtype is uint64 and array.dtype.kind == "f" and not typed and array.min(initial=0) >= 0:
+            array = np.asarray(data, np.uint64)  # numpy finds no type for 1 beside 2**64 - 1
     except ValueError as problem:
         raise ShapeError(f"tensor: the nested lists are not all of one length ({problem})") from None
     if array.dtype == object or array.dtype.kind in "USM":

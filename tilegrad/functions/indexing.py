@@ -95,7 +95,7 @@ def _given(value: Any, like: Tensor) -> Value:
         return cast(value.to(device=target.device).value, target.dtype)  # type: ignore[attr-defined]
     number = as_number(value)
     if number is not None:
-        converted = number if target.dtype.is_float or not isinstance(number, float) else int(number)
+        converted = int(number) if target.dtype.is_integer and isinstance(number, float) else number
         return constant(converted, target.dtype, target.device)
     return cast(made_tensor(value, device=target.device).value, target.dtype)
 

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ..errors import ArgumentError, DTypeError
+from ..config import settings
+from ..errors import ArgumentError, DivisionError, DTypeError
 from ..ir.dtype import DType, bfloat16, bool_, float16, float32, float64, from_numpy_dtype, int64, promote
 from ..ir.graph import Input, TensorType, Value
+from ..lazy.evaluation import has_zero
 from ..lazy.handle import Handle, read_outside, state
 from ..ops.broadcasting import Fill
 from ..ops.cast import cast
@@ -131,8 +133,18 @@ def _fitting(x: Number, dtype: DType) -> Number:
     if isinstance(x, float) and not math.isfinite(x):
         raise DTypeError(f"{x} is no {dtype.name}; convert the tensor first, as in x.to(tilegrad.float32)")
     if not dtype.min <= x <= dtype.max:
-        raise DTypeError(f"{x} does not fit in {dtype.name}, which holds {dtype.min} to {dtype.max}")
+        if dtype.kind != "uint" or not -dtype.max <= x < 0:
+            raise RangeError(int(x), dtype)
+        x += dtype.max + 1  # -1 is the greatest, as in PyTorch
     return int(x)
+
+
+class RangeError(DTypeError):
+    """A number that an integer type does not hold."""
+
+    def __init__(self, number: int, dtype: DType) -> None:
+        super().__init__(f"{number} does not fit in {dtype.name}, which holds {dtype.min} to {dtype.max}")
+        self.number = number
 
 
 def kind_of(x: object) -> str:
@@ -171,6 +183,30 @@ def pair(x: Operand, y: Operand, op: str = "this operation") -> tuple[Value, Val
     raise ArgumentError(f"{op} needs a tensor; {kind_of(x)} and {kind_of(y)} are none: use tilegrad.tensor(...)")
 
 
+def floating_pair(x: Operand, y: Operand, op: str) -> tuple[Value, Value]:
+    """Two operands as floating-point values of one dtype."""
+    if isinstance(x, Handle) and not isinstance(y, Handle) and not x.value.type.dtype.is_float:
+        return _with_number(cast(x.value, _default), y, op)
+    if isinstance(y, Handle) and not isinstance(x, Handle) and not y.value.type.dtype.is_float:
+        b, a = _with_number(cast(y.value, _default), x, op)
+        return a, b
+    a, b = pair(x, y, op)
+    return (a, b) if a.type.dtype.kind == "float" else (cast(a, _default), cast(b, _default))
+
+
+WRAPPING = ("add", "sub", "mul")
+"""What gives the same elements, whether an operand is wrapped to the width of a type or the result is."""
+
+
+def _within(number: Number, dtype: DType, op: str) -> Number:
+    """A whole number for `op`, wrapped to the width of an integer type where that changes no result."""
+    if op in WRAPPING and isinstance(number, int) and dtype.is_integer and not dtype.min <= number <= dtype.max:
+        if not -(1 << 63) <= number < 1 << 64:
+            raise RangeError(number, dtype)
+        number = (number - dtype.min) % (1 << dtype.bits) + dtype.min
+    return number
+
+
 def _with_number(x: Value, y: Any, op: str) -> tuple[Value, Value]:
     kind = x.type.dtype.kind
     if kind != "float" or not isinstance(y, (float, int)):
@@ -182,6 +218,7 @@ def _with_number(x: Value, y: Any, op: str) -> tuple[Value, Value]:
         y = number
         met = result_type(x, y)
         x = cast(x, met)
+        y = _within(y, met, op)
     return x, constant(y, x.type.dtype, x.type.device)
 
 
@@ -218,6 +255,18 @@ def together(operands: Sequence[Operand], op: str) -> list[Value]:
         given.append(_array_operand(x, op, name) if number is None else number)
     met = result_type(*given)
     return [cast(x, met) if isinstance(x, Value) else constant(x, met, name) for x in given]
+
+
+def refuse_zeros(divisor: Value, x: Value, op: str) -> None:
+    """Refuses to divide integers by 0, where the divisor is a number or in memory; all are looked at under
+    TILEGRAD_CHECK=division."""
+    if isinstance(divisor, Fill):
+        zero = divisor.value == 0 and 0 not in x.shape
+    else:
+        sized = state.trace is None and isinstance(divisor.type.count, int) and 0 not in x.shape
+        zero = sized and has_zero(divisor, "division" in settings().check)
+    if zero:
+        raise DivisionError(f"{op}: integers of {x.dtype.name} are divided by 0")
 
 
 def operands(given: Sequence[Any], op: str) -> list[Value]:

@@ -14,7 +14,7 @@ from ..ops import broadcasting, reduction, scan, statistics
 from ..ops.cast import cast
 from .autocasting import widened
 from .creation import typed
-from .integers import take_integers
+from .integers import integers, take_integers
 from .promotion import Number, floating, kind_of, value_of
 from .views import numpy_names, sizes_of
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 Dims: TypeAlias = "int | Sequence[int] | None"
+DimsOrFlag: TypeAlias = "bool | int | Sequence[int] | None"
+"""`x.var(False)` says that it is not corrected."""
 
 
 class Extreme(NamedTuple):
@@ -110,38 +112,69 @@ def mean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType
 
 @numpy_names
 def var(
-    input: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False, *, correction: Number | None = None
+    input: Tensor,
+    dim: DimsOrFlag = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: Number | None = None,
 ) -> Tensor:
     """The variance: squares of distances to the mean, divided by their number less the correction (1)."""
+    dim, unbiased = _flag(dim, unbiased)
     x, axes = _averaged(value_of(input, "var"), None, "var"), _axes(dim, "var")
     return wrap(statistics.var(x, axes, _correction(unbiased, correction), keepdim))
 
 
 @numpy_names
 def std(
-    input: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False, *, correction: Number | None = None
+    input: Tensor,
+    dim: DimsOrFlag = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: Number | None = None,
 ) -> Tensor:
     """The root of the variance."""
+    dim, unbiased = _flag(dim, unbiased)
     x, axes = _averaged(value_of(input, "std"), None, "std"), _axes(dim, "std")
     return wrap(statistics.std(x, axes, _correction(unbiased, correction), keepdim))
 
 
 @numpy_names
 def var_mean(
-    input: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False, *, correction: Number | None = None
+    input: Tensor,
+    dim: DimsOrFlag = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: Number | None = None,
 ) -> VarMean:
     """The variance and the mean."""
+    dim, unbiased = _flag(dim, unbiased)
     x, axes = _averaged(value_of(input, "var_mean"), None, "var_mean"), _axes(dim, "var_mean")
     return VarMean(*map(wrap, statistics.var_mean(x, axes, _correction(unbiased, correction), keepdim)))
 
 
 @numpy_names
 def std_mean(
-    input: Tensor, dim: Dims = None, unbiased: bool = True, keepdim: bool = False, *, correction: Number | None = None
+    input: Tensor,
+    dim: DimsOrFlag = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: Number | None = None,
 ) -> StdMean:
     """The root of the variance, and the mean."""
+    dim, unbiased = _flag(dim, unbiased)
     x, axes = _averaged(value_of(input, "std_mean"), None, "std_mean"), _axes(dim, "std_mean")
     return StdMean(*map(wrap, statistics.std_mean(x, axes, _correction(unbiased, correction), keepdim)))
+
+
+def _flag(dim: DimsOrFlag, unbiased: bool) -> tuple[Dims, bool]:
+    """`x.var(False)` is `x.var(unbiased=False)`."""
+    if isinstance(dim, bool):
+        return None, dim
+    return integers(dim, "var", "dim"), unbiased
 
 
 def _correction(unbiased: bool, correction: Number | None) -> Number:

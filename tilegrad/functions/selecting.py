@@ -13,7 +13,7 @@ from ..lazy.handle import Handle, wrap
 from ..ops import control, selection, sorting
 from ..ops import indexing as ops
 from ..ops.base import require_one_device
-from ..ops.broadcasting import broadcast_shapes, expand, fill, normal_axis, shown
+from ..ops.broadcasting import broadcast_shapes, expand, fill, normal_axis, reshape, shown
 from ..ops.cast import cast
 from ..ops.comparison import ne
 from ..ops.creation import positions
@@ -227,7 +227,12 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Number | Tensor) -
     x = value_of(input, "index_fill")
     axis = normal_axis(dim, len(x.shape), "index_fill")
     given = cast(_source(value, x, "index_fill"), x.dtype)
-    return wrap(ops.index_put(x, [_index(index, x, dim, "index_fill")], [axis], given))
+    if given.shape:
+        raise ShapeError(f"index_fill takes one number, not a tensor of shape {shown(given.shape)}; use index_copy")
+    nowhere = fill(False, x.shape[axis : axis + 1] or (1,), bool_, x.device)
+    named = ops.index_put(nowhere, [reshape(_index(index, x, dim, "index_fill"), (-1,))], [0], True)
+    named = reshape(named, (-1, *(1,) * (len(x.shape) - axis - 1)) if x.shape else ())
+    return wrap(control.where(named, given, x))  # an index that is there twice is one place: so is its gradient
 
 
 def index_put(input: Tensor, indices: tuple[Tensor, ...], values: Tensor, accumulate: bool = False) -> Tensor:

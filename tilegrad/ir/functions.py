@@ -84,9 +84,12 @@ def _shift_left(x: Any, y: Any) -> Any:
 
 
 def _shift_right(x: Any, y: Any) -> Any:
-    bits = np.asarray(x).dtype.itemsize * 8
-    inside = (np.asarray(y) >= 0) & (np.asarray(y) < bits)
-    return np.right_shift(x, np.where(inside, y, bits - 1)).astype(np.asarray(x).dtype)
+    x, y = np.asarray(x), np.asarray(y)
+    bits = x.dtype.itemsize * 8
+    inside = (y >= 0) & (y < bits)
+    if x.dtype.kind == "u":
+        return np.where(inside, np.right_shift(x, np.where(inside, y, 0)), 0).astype(x.dtype)
+    return np.right_shift(x, np.where(inside, y, bits - 1)).astype(x.dtype)
 
 
 def _power(x: Any, y: Any) -> Any:

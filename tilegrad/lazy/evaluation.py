@@ -12,11 +12,11 @@ import numpy as np
 from ..errors import GradientError, IndexRangeError, TraceError
 from ..ir.graph import Input, Value, topological
 from ..ir.location import Location, current_location
-from ..ops.cast import Detach
+from ..ops.cast import Cast, Detach
 from ..ops.indexing import index_bounds
 from ..ops.joint import joint_outputs
 from ..runtime.device import device, known_devices
-from .handle import Handle, state, written
+from .handle import Handle, handle_on, state, written
 
 SMALL = 1 << 16
 """Indices up to so many, if they are in memory, are checked at once."""
@@ -175,6 +175,25 @@ def _array(value: Value) -> np.ndarray[Any, Any]:
     shape: Any = value.type.shape
     found = place.view(value.buffer, value.type.dtype, shape)
     return place.to_host(value.buffer, value.type.dtype, shape) if found is None else found
+
+
+def has_zero(value: Value, compute_it: bool = False) -> bool:
+    """Whether an element is known to be 0: those of a few in memory that the host can reach, or all if computed."""
+    while isinstance(value, Cast) and value.buffer is None and value.x.dtype.bits <= value.dtype.bits:
+        value = value.x  # converted to meet a wider operand
+    own = value.__dict__
+    known = own.get("has_zero")
+    if known is None:
+        if compute_it and value.buffer is None:
+            compute(handle_on(value))
+        count = value.type.count
+        if value.buffer is None or not isinstance(count, int) or (count > SMALL and not compute_it):
+            return False
+        shape: Any = value.type.shape
+        if device(value.type.device).view(value.buffer, value.type.dtype, shape) is None and not compute_it:
+            return False
+        known = own["has_zero"] = bool((_array(value) == 0).any())
+    return known
 
 
 def check_index(index: Value, extent: Any, axis: int, op: str, *, from_end: bool = True) -> None:

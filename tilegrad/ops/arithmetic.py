@@ -344,5 +344,7 @@ def addcdiv(x: Value, y: Value, z: Value, value: float = 1) -> Value:
 
 
 def heaviside(x: Value, values: Value) -> Value:
-    """0 below 0, 1 above it, `values` at 0."""
-    return where(eq(x, 0), values, where(lt(x, 0), operand(0, x), operand(1, x)))
+    """1 above 0, `values` at 0, 0 for all else: NaN too, as in PyTorch."""
+    if x.dtype is bool_:
+        return where(x, True, values)
+    return where(eq(x, 0), values, where(gt(x, 0), operand(1, x), operand(0, x)))

@@ -45,7 +45,8 @@ class ShiftLeft(Bits):
 
 @final
 class ShiftRight(Bits):
-    """Bits moved down, copies of the sign following; a distance outside the type's width counts as the greatest."""
+    """Bits moved down, copies of the sign following. A distance that is negative or not less than the type's width
+    leaves nothing but these: 0, or -1 of a negative number."""
 
     fn = "shr"
 

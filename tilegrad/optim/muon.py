@@ -7,6 +7,7 @@ from math import sqrt
 from typing import Any
 
 from ..errors import ArgumentError
+from ..functions.contractions import matmul
 from ..tensor import Tensor
 from .optimizer import Optimizer, Params, State
 from .settings import Group, Settings
@@ -83,8 +84,15 @@ def evened(matrix: Tensor, coefficients: Sequence[float], steps: int, eps: float
     x = x / x.norm().clamp(min=eps)
     for _ in range(steps):
         square = x @ x.mT
-        x = x * a + (square * b + (square @ square) * c) @ x
+        update = _wide_sum(square, b, square, square, c)
+        x = _wide_sum(x, a, update, x, 1.0)
     return x.mT if tall else x
+
+
+def _wide_sum(x: Tensor, of_x: float, y: Tensor, z: Tensor, of_product: float) -> Tensor:
+    """`of_x * x + of_product * (y @ z)`, rounded to bfloat16 once, at the end: products of bfloat16 numbers ("medium"
+    takes these exactly) are summed in float32."""
+    return (x.float() * of_x + matmul(y.float(), z.float(), precision="medium") * of_product).bfloat16()
 
 
 def _adjusted(how: str | None, shape: Sequence[int]) -> float:

@@ -188,7 +188,7 @@ def _mulhi(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
 
 
 def _shift(left: bool) -> Rule:
-    """Shifts by more than the width, or by less than 0, give 0 (to the left) or the sign (to the right)."""
+    """Shifts by more than the width, or by less than 0, give 0, or to the right the sign of what has one."""
 
     def shifted(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
         x, y = args
@@ -199,7 +199,9 @@ def _shift(left: bool) -> Rule:
             safe = b.select(inside, y, constant(0, x.type))
             return b.select(inside, b.op("shl", x, safe), constant(0, x.type))
         safe = b.select(inside, y, constant(bits - 1, x.type))
-        return b.op("ashr" if _is_signed(dtype) else "lshr", x, safe)
+        if _is_signed(dtype):
+            return b.op("ashr", x, safe)
+        return b.select(inside, b.op("lshr", x, safe), constant(0, x.type))
 
     return shifted
 

@@ -6,6 +6,8 @@ from ...errors import ShapeError
 from ...functions.autocasting import low
 from ...functions.creation import triu_indices
 from ...functions.promotion import value_of
+from ...ir.size import Shape
+from ...ops.broadcasting import broadcast_shapes, normal_axis
 from ...tensor import Tensor
 
 __all__ = ["bilinear", "cosine_similarity", "linear", "pairwise_distance", "pdist"]
@@ -44,8 +46,18 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along `dim`."""
-    lengths = x1.norm(2, dim, keepdim=True).clamp(min=eps), x2.norm(2, dim, keepdim=True).clamp(min=eps)
-    return ((x1 / lengths[0]) * (x2 / lengths[1])).sum(dim)
+    met = broadcast_shapes(tuple(x1.shape), tuple(x2.shape), op="cosine_similarity")
+    behind = normal_axis(dim, len(met), "cosine_similarity") - len(met)
+    x1, x2 = _repeated(x1, behind, met), _repeated(x2, behind, met)
+    lengths = [x.norm(2, behind, keepdim=True).clamp(min=eps) for x in (x1, x2)]
+    return ((x1 / lengths[0]) * (x2 / lengths[1])).sum(behind)
+
+
+def _repeated(x: Tensor, axis: int, met: Shape) -> Tensor:
+    """The vectors as long as those that they meet: a length is that of all their elements."""
+    if x.dim() < -axis:
+        x = x.reshape(*[1] * (-axis - x.dim()), *x.shape)
+    return x.expand(*[met[axis] if n - x.dim() == axis else extent for n, extent in enumerate(x.shape)])
 
 
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:

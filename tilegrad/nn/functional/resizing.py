@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ...errors import ArgumentError, ShapeError
 from ...functions.arithmetic import where
 from ...functions.creation import arange
-from ...ir.dtype import DType, float32, float64
+from ...ir.dtype import DType, float32, float64, uint8
 from ...runtime.device import Device
 from ...tensor import Tensor
 
@@ -78,9 +78,12 @@ def interpolate(
         raise ArgumentError(f"interpolate: antialias goes with 'bilinear' and 'bicubic', not with {mode!r}")
     exact = input.dtype is float64
     x = input.float() if input.dtype.is_float and not exact and mode != "nearest" else input
-    for n, axis in enumerate(_axes(input, size, scale_factor, bool(align_corners), bool(recompute_scale_factor), mode)):
+    axes = _axes(input, size, scale_factor, bool(align_corners), bool(recompute_scale_factor), mode)
+    for n, axis in reversed([*enumerate(axes)]):
         if axis.before != axis.after or axis.step != 1 or antialias:
             x = _resized(x, n + 2, axis, mode, bool(align_corners), antialias, float64 if exact else float32)
+            if input.dtype is uint8 and x.dtype.is_float:  # what is between two numbers, or beyond 255, as in PyTorch
+                x = (x + 0.5).floor().clamp(0, 255)
     return x.to(input.dtype)
 
 

@@ -174,7 +174,9 @@ template <class T> __device__ T shift_left(T x, T y) {
     return y >= 0 && y < T(8 * sizeof(T)) ? T(uint64(x) << y) : T(0);
 }
 template <class T> __device__ T shift_right(T x, T y) {
-    return x >> (y >= 0 && y < T(8 * sizeof(T)) ? y : T(8 * sizeof(T) - 1));
+    bool inside = y >= 0 && y < T(8 * sizeof(T));
+    if (T(-1) > T(0)) return inside ? T(x >> y) : T(0);
+    return x >> (inside ? y : T(8 * sizeof(T) - 1));
 }
 
 // inverse_root

@@ -1,0 +1,151 @@
+"""Values at the edges of types and of definitions, as PyTorch has them; what is written here was printed by it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilegrad as tg
+from tilegrad.config import changed
+from tilegrad.errors import DivisionError, DTypeError
+from tilegrad.ir.functions import FUNCTIONS
+
+F = tg.nn.functional
+U8 = {"dtype": tg.uint8}
+INTEGERS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+@pytest.mark.parametrize("name", INTEGERS)
+def test_shifts_as_python_shifts(name: str, device: str) -> None:
+    """Of whole numbers that have no width, cut to the width afterwards."""
+    dtype = getattr(tg, name)
+    numbers = [dtype.min, -7 if dtype.min else 200, 1, dtype.max]
+    distances = [*range(dtype.bits + 1), dtype.bits + 1, min(dtype.max, 127)]
+    x = tg.tensor(numbers, dtype=dtype, device=device).reshape(-1, 1)
+    by = tg.tensor(distances, dtype=dtype, device=device)
+    assert (x >> by).cpu().tolist() == [[n >> k for k in distances] for n in numbers]
+    wrapped = [[(n << k) - dtype.min & (1 << dtype.bits) - 1 for k in distances] for n in numbers]
+    wrapped = [[w + dtype.min for w in row] for row in wrapped]
+    assert (x << by).cpu().tolist() == wrapped
+
+
+def test_what_a_function_means_shifts_as_python_does() -> None:
+    shifted = FUNCTIONS["shr"].evaluate
+    assert shifted is not None
+    for kind in ("uint8", "int8"):
+        x = np.array([200, 7], np.uint8).view(kind)
+        for by in (0, 1, 7, 8, 9, 100):
+            assert shifted(x, np.full(2, by, kind)).tolist() == [int(n) >> by for n in x]
+
+
+NAN = float("nan")
+VALUES: dict[str, tuple[Callable[[], Any], Any]] = {
+    "heaviside": (lambda: tg.heaviside(tg.tensor([NAN, -1.0, 0.0, 2.0]), tg.tensor(0.5)), [0.0, 0.0, 0.5, 1.0]),
+    "heaviside of bools": (lambda: tg.heaviside(tg.tensor([True, False]), tg.tensor([False, True])), [True, True]),
+    "uint8 + 300": (lambda: tg.tensor([1], **U8) + 300, [45]),
+    "uint8 * -1": (lambda: tg.tensor([1], **U8) * -1, [255]),
+    "int32 + 2**40": (lambda: tg.tensor([1], dtype=tg.int32) + 2**40, [1]),
+    "uint8 / 300": (lambda: tg.tensor([150], **U8) / 300, [0.5]),
+    "300 / uint8": (lambda: 300 / tg.tensor([200], **U8), [1.5]),
+    "fill_ of uint8": (lambda: tg.tensor([5], **U8).fill_(-1), [255]),
+    "var(False)": (lambda: tg.arange(4.0).var(False), 1.25),
+    "std(False)": (lambda: tg.arange(4.0).std(False), 1.25**0.5),
+    "var_mean(False)": (lambda: tg.var_mean(tg.arange(4.0), False)[0], 1.25),
+    "var(0, False)": (lambda: tg.arange(4.0).var(0, False), 1.25),
+    "cosine of vectors that are repeated": (
+        lambda: F.cosine_similarity(tg.ones(1, 2), tg.ones(3, 2), dim=0), [1.0, 1.0],
+    ),
+    "cosine of shapes of two ranks": (
+        lambda: F.cosine_similarity(tg.tensor([3.0, 4.0]), tg.tensor([[3.0, 4.0], [4.0, 3.0]]), dim=0), [0.99, 0.99],
+    ),
+    "bilinear uint8": (
+        lambda: F.interpolate((tg.arange(16, **U8) * 16).reshape(1, 1, 4, 4), size=(3, 3), mode="bilinear"),
+        [[[[14, 35, 56], [99, 120, 141], [184, 205, 226]]]],
+    ),
+    "bicubic uint8": (
+        lambda: F.interpolate(tg.tensor([[[[0, 255], [255, 0]]]], **U8), scale_factor=2, mode="bicubic"),
+        [[[[0, 43, 212, 255], [58, 89, 166, 197], [197, 166, 89, 58], [255, 212, 43, 0]]]],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values(name: str) -> None:
+    call, wanted = VALUES[name]
+    np.testing.assert_allclose(np.array(call().tolist()), np.array(wanted), rtol=1e-4)
+
+
+def test_a_number_that_a_type_does_not_hold_is_above_or_below_all() -> None:
+    for name in INTEGERS:
+        dtype = getattr(tg, name)
+        x = tg.tensor([dtype.min, 44, dtype.max], dtype=dtype)
+        for number in (dtype.max + 1, dtype.max + 256, -dtype.max - 2):
+            wanted = [n < number for n in x.tolist()]
+            assert (x < number).tolist() == (x <= number).tolist() == (number > x).tolist() == wanted
+            assert (x > number).tolist() == (x >= number).tolist() == [not w for w in wanted]
+            assert (x == number).tolist() == [False] * 3
+            assert (x != number).tolist() == [True] * 3
+    with pytest.raises(DTypeError, match="300 does not fit in uint8"):
+        tg.tensor([5], **U8).fill_(300)
+
+
+def test_numbers_written_to_bools() -> None:
+    b = tg.zeros(4, dtype=tg.bool)
+    b[0] = 0.25
+    b[1:2] = 0.5
+    b[tg.tensor([2])] = 0.75
+    b[tg.tensor([False, False, False, True])] = -0.5
+    assert b.tolist() == [True] * 4
+    b[...] = 0.0
+    assert b.tolist() == [False] * 4
+    b[...] = 0.25
+    assert b.tolist() == [True] * 4
+
+
+def test_an_index_that_is_there_twice_is_filled_once() -> None:
+    x, number = tg.ones(2, 4, requires_grad=True), tg.tensor(3.0, requires_grad=True)
+    y = x.index_fill(-1, tg.tensor([1, 1, 2]), number)
+    assert y.tolist() == [[1, 3, 3, 1]] * 2
+    (y * tg.tensor([1.0, 2.0, 3.0, 4.0])).sum().backward()
+    assert x.grad is not None
+    assert number.grad is not None
+    assert x.grad.tolist() == [[1, 0, 0, 4]] * 2
+    assert number.grad.item() == 10
+
+
+DIVISIONS: list[Callable[[Any, Any], Any]] = [
+    lambda x, y: x // y,
+    lambda x, y: x % y,
+    lambda x, y: tg.fmod(x, y),
+    lambda x, y: tg.div(x, y, rounding_mode="trunc"),
+    lambda x, y: tg.div(x, y, rounding_mode="floor"),
+]
+
+
+@pytest.mark.parametrize("divide", DIVISIONS)
+def test_integers_are_not_divided_by_0(divide: Callable[[Any, Any], Any]) -> None:
+    x, zero = tg.tensor([7, 8]), tg.tensor([2, 0])
+    for divisor in (0, zero, tg.tensor([2, 0], **U8)):
+        with pytest.raises(ZeroDivisionError, match="divided by 0"):
+            divide(x, divisor)
+    assert divide(tg.empty(0, dtype=tg.int64), 0).tolist() == []
+    assert divide(x.double(), 0).shape == (2,)
+    assert divide(x, zero * 1).tolist()[1] == 0  # docs/comparison.md says where
+    with changed(check="division"), pytest.raises(DivisionError):
+        divide(x, zero * 1)
+
+
+def test_muon_rounds_once_a_step() -> None:
+    """As exact as PyTorch's, whose mean error of this is 0.0010: 0.0035 with a rounding after every operation."""
+    from tilegrad.optim.muon import evened
+
+    a, b, c = coefficients = (3.4445, -4.7750, 2.0315)
+    x = np.random.default_rng(0).normal(size=(64, 96))
+    found = evened(tg.tensor(x.astype(np.float32)), coefficients, 5, 1e-7).double().numpy()
+    x = x / np.linalg.norm(x)
+    for _ in range(5):
+        square = x @ x.T
+        x = a * x + (b * square + c * square @ square) @ x
+    assert np.abs(found - x).mean() < 0.0015

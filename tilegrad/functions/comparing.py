@@ -1,0 +1,126 @@
+"""Comparison, element by element, as functions of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..ir.dtype import bool_
+from ..ir.graph import Value
+from ..lazy.handle import Handle, wrap
+from ..ops import comparison
+from ..ops.broadcasting import fill
+from .promotion import Operand, RangeError, pair, value_of
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def _compared(op: Callable[[Value, Value], Value], input: Operand, other: Operand, name: str) -> Tensor:
+    """A comparison. A number that no element of a type can be is less than all of them, or greater."""
+    try:
+        return wrap(op(*pair(input, other, name)))
+    except RangeError as beyond:
+        number, x = (other, input) if isinstance(input, Handle) else (input, other)
+        if not isinstance(x, Handle) or isinstance(number, Handle):
+            raise
+        above = (beyond.number > 0) == (number is other)
+        truth = above if name in ("lt", "le") else not above if name in ("gt", "ge") else name == "ne"
+        return wrap(fill(truth, x.value.shape, bool_, x.value.device))
+
+
+def eq(input: Operand, other: Operand) -> Tensor:
+    """input == other."""
+    return _compared(comparison.eq, input, other, "eq")
+
+
+def ne(input: Operand, other: Operand) -> Tensor:
+    """input != other."""
+    return _compared(comparison.ne, input, other, "ne")
+
+
+def lt(input: Operand, other: Operand) -> Tensor:
+    """input < other."""
+    return _compared(comparison.lt, input, other, "lt")
+
+
+def le(input: Operand, other: Operand) -> Tensor:
+    """input <= other."""
+    return _compared(comparison.le, input, other, "le")
+
+
+def gt(input: Operand, other: Operand) -> Tensor:
+    """input > other."""
+    return _compared(comparison.gt, input, other, "gt")
+
+
+def ge(input: Operand, other: Operand) -> Tensor:
+    """input >= other."""
+    return _compared(comparison.ge, input, other, "ge")
+
+
+def isnan(input: Tensor) -> Tensor:
+    """Which elements are NaN."""
+    return wrap(comparison.isnan(value_of(input, "isnan")))
+
+
+def isinf(input: Tensor) -> Tensor:
+    """Which elements are infinite."""
+    return wrap(comparison.isinf(value_of(input, "isinf")))
+
+
+def isfinite(input: Tensor) -> Tensor:
+    """Which elements are neither infinite nor NaN."""
+    return wrap(comparison.isfinite(value_of(input, "isfinite")))
+
+
+def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+    """Which elements differ by at most atol + rtol * |other|."""
+    equal = input == other
+    if input.dtype is not bool_:
+        equal = equal | (isfinite(other) & ((input - other).abs() <= atol + rtol * other.abs()))
+    return equal | (isnan(input) & isnan(other)) if equal_nan else equal
+
+
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Whether all elements are close (see isclose)."""
+    return bool(isclose(input, other, rtol, atol, equal_nan).all())
+
+
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape and the same elements."""
+    return input.shape == other.shape and bool((input == other).all())
+
+
+def compared(fn: Callable[[Operand, Operand], Tensor]) -> Callable[[Tensor, Any], Tensor]:
+    """`==` or `!=`; what is no number at all (None, a string, a list) is not equal, and no mistake."""
+
+    def compare(self: Tensor, other: Any) -> Tensor:
+        if other is None or isinstance(other, (str, bytes, list, tuple, dict)):
+            return NotImplemented  # type: ignore[no-any-return]
+        return fn(self, other)
+
+    return compare
+
+
+greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
+
+__all__ = [
+    "allclose",
+    "eq",
+    "equal",
+    "ge",
+    "greater",
+    "greater_equal",
+    "gt",
+    "isclose",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "le",
+    "less",
+    "less_equal",
+    "lt",
+    "ne",
+    "not_equal",
+]
