@@ -49,6 +49,7 @@ class Built(NamedTuple):
     registers: int = 32
     spills: int = 0
     maps: tuple[TensorMap, ...] = ()
+    resident: int = 0
 
 
 class Occurrence:

@@ -96,6 +96,7 @@ def runs() -> list[Run]:
         Run(EXCHANGED, [rng.integers(-5, 5, 8), rng.integers(-5, 5, 8), np.zeros(16, np.int64)], (1,)),
         Run(GATHERED, [f32(8, 16), rng.integers(0, 16, (8, 16)).astype(np.int32), np.zeros((8, 16), np.float32)], (1,)),
         Run(MIRRORED, [f32(256)], (1,)),
+        Run(WINDOWS, [*f32(2, 40 * 64), np.zeros(4096, np.float32)], (1,)),
         Run(SHIFTED, [f32(512), np.zeros(600, np.float32)], (1,)),
         Run(
             GREATEST, [np.array([-1, 0, 3, np.nan, 7, np.nan, -np.inf, 7] * 8, np.float32), np.zeros(2, np.int32)], (1,)
@@ -132,6 +133,18 @@ MIRRORED = parse("""
         v = tl.load(x + (255 - i))
         tl.store(x + i, v)
         tl.store(x + i, tl.load(x + (i + 1) % 256) + 1.0)
+""")
+WINDOWS = parse("""
+    def windows(x: "*f32", y: "*f32", out: "*f32"):
+        i = tl.arange(0, 256)
+        j = tl.arange(0, 16)
+        row = i // 2 % 2
+        column = j[:, None] * 2 + (i % 2)[None, :]
+        inside = (row < 1)[None, :] & (column < 30)
+        x_ = tl.load(x + (i // 4 * 40 + row * 10)[None, :] + column, mask=inside)
+        y_ = tl.load(y + i // 4)
+        v = tl.where(inside, x_ + y_[None, :], 0.0)
+        tl.store(out + (j * 256)[:, None] + i[None, :], v)
 """)
 SHIFTED = parse("""
     def shifted(x: "*f32", out: "*f32"):

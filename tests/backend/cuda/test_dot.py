@@ -312,6 +312,17 @@ CASES = {
     "floats of 8 bits turned": case(40, 56, 72, (32, 32, 32), "KM,KN", "f8e5m2", masked=True),
     "medium": case(32, 32, 64, (32, 32, 32), dtype="f32", precision="medium"),
     "tf32 looked up": (looked_up(), (1, 2)),
+    **{f"group {order}": case(128, 256, 192, (64, 128, 64), order) for order in ORDERS},
+    **{f"swapped {order}": case(192, 128, 128, (192, 64, 64), order) for order in ORDERS},
+    **{f"group masked {order}": case(104, 200, 136, (64, 256, 64), order, "f16", masked=True) for order in ORDERS},
+    **{f"tf32 group {order}": case(128, 96, 96, (64, 96, 32), order, "f32", "high") for order in ORDERS},
+    **{f"tf32 wide {order}": case(80, 128, 48, (80, 128, 32), order, "f32", "high", masked=True) for order in ORDERS},
+    "stays": case(256, 512, 192, (128, 256, 64)),
+    "stays masked": case(392, 328, 136, (128, 256, 64), "KM,NK", "f16", masked=True),
+    "group of integers": case(128, 128, 256, (64, 128, 128), "MK,NK", "i8"),
+    "group of naturals": case(192, 64, 128, (192, 64, 128), "MK,NK", "u8"),
+    "group of floats of 8 bits": case(128, 64, 256, (128, 32, 128), "MK,NK", "f8e5m2", "medium"),
+    "group of other floats of 8 bits": case(64, 64, 128, (64, 64, 128), "MK,NK", "f8e4m3", "high"),
     "odd": case(10, 14, 21, (5, 7, 7), dtype="f32"),
     "odd half": case(10, 14, 21, (5, 7, 7), dtype="f16"),
 }
@@ -322,11 +333,14 @@ def as_tf32(x: np.ndarray) -> np.ndarray:
     return ((x.view(np.uint32) + np.uint32(0x1000)) & ~np.uint32(0x1FFF)).view(np.float32)
 
 
-@pytest.fixture(scope="module")
-def emulation() -> emulated.Emulated:
+EMULATED = ("sm_80", "sm_90a")
+
+
+@pytest.fixture(scope="module", params=EMULATED)
+def emulation(request: pytest.FixtureRequest) -> emulated.Emulated:
     if not emulated.has_compiler():
         pytest.skip("no C++ compiler")
-    return emulated.Emulated([kernel for kernel, _ in CASES.values()], "sm_80")
+    return emulated.Emulated([kernel for kernel, _ in CASES.values()], request.param)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -336,13 +350,13 @@ def test_results_are_those_of_the_interpreter(name: str, emulation: emulated.Emu
     arrays = []
     for p in kernel.parameters:
         if p.name == "out":
-            arrays.append(np.full(1 << 15, 77, p.dtype.numpy))
+            arrays.append(np.full(1 << 18, 77, p.dtype.numpy))
         elif p.dtype.is_float:
-            arrays.append(random.standard_normal(1 << 15).astype(p.dtype.numpy))
+            arrays.append(random.standard_normal(1 << 18).astype(p.dtype.numpy))
             if name.startswith("tf32"):
                 arrays[-1] = as_tf32(arrays[-1])
         else:
-            arrays.append(random.integers(-50, 50, 1 << 15).astype(p.dtype.numpy))
+            arrays.append(random.integers(0 if "uint" in p.dtype.name else -50, 50, 1 << 18).astype(p.dtype.numpy))
     wanted = [a.copy() for a in arrays]
     run(kernel, wanted, grid)
     for reversed in (False, True):

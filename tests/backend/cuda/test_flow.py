@@ -128,11 +128,13 @@ def test_no_registers_are_spilled() -> None:
             assert {"HGMMA", "UTMALDG"} <= units(made.sass)
 
 
-def test_kernels_without_groups_compute_the_same() -> None:
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90a"])
+def test_results_are_those_of_the_interpreter(architecture: str) -> None:
     if not emulated.has_compiler():
         pytest.skip("no C++ compiler")
-    made = ops(1, 64, 64)
-    emulation = emulated.Emulated([kernel(op) for op in made], "sm_80")
+    made = ops(2, 128, 64)
+    emulation = emulated.Emulated([kernel(op) for op in made], architecture)
+    assert architecture == "sm_80" or all(source.maps for source in emulation.sources)
     random = np.random.default_rng(0)
     for number, op in enumerate(made):
         given: list[Any] = [random.standard_normal(x.shape).astype(x.dtype.numpy) for x in op.inputs]
@@ -145,3 +147,21 @@ def test_kernels_without_groups_compute_the_same() -> None:
             got = np.zeros_like(wanted)
             emulation.run(number, [*given, got], grid, backwards)
             np.testing.assert_allclose(got.astype(np.float64), wanted.astype(np.float64), rtol=2e-2, atol=2e-2)
+
+
+def test_a_tile_may_go_on_in_the_next_line() -> None:
+    """Half of 128 columns are in lines of 192 from the middle on, and half in those that follow."""
+    if not emulated.has_compiler():
+        pytest.skip("no C++ compiler")
+    text = LINEAR.replace("d = tl.arange(0, 64)", "d = tl.arange(0, 128)").replace("[128, 64]", "[128, 128]")
+    wide = text.replace("(i * 64)", "(i * 128)").replace("(j * 64)", "(j * 192 + 128)").replace("512", "128")
+    made = parse(wide)
+    emulation = emulated.Emulated([made], "sm_90a")
+    assert len(emulation.sources[0].maps) == 3
+    random = np.random.default_rng(0)
+    given = [(random.standard_normal(1 << 15) / 8).astype(np.float16) for _ in range(3)]
+    wanted, got = np.zeros(1 << 14, np.float16), np.zeros(1 << 14, np.float16)
+    run(made, [*given, np.zeros(1, np.float32), wanted], (1,))
+    emulation.run(0, [*given, np.zeros(1, np.float32), got], (1,))
+    assert np.abs(wanted).max() > 0.1
+    np.testing.assert_allclose(got.astype(float), wanted.astype(float), rtol=1e-2, atol=1e-2)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ....ir.dtype import DType, bfloat16, float16, float32
 from ....ir.functions import identity
-from .elements import Copy
+from .elements import Copy, lane_of
 from .functions import TYPES, Text, literal, narrowed
 from .layout import Digit, Layout
 
@@ -264,7 +264,7 @@ def _fill_copy(low: Lowering, name: str, copy: Copy) -> None:
     layout = kept.layout
     with low.over(layout) as at:
         view, conditions = low.positions(layout)
-        low.elements.lane = "v" if layout.vector >= 0 else None
+        low.elements.lane = lane_of(layout)
         place = low.elements.place(view, copy.shape, copy.pitch)
         low.elements.lane = None
         conditions = [*low.owners(layout), *conditions]

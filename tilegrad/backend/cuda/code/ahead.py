@@ -163,8 +163,7 @@ def _wanted(low: Lowering, loop: ir.For) -> list[Wanted]:
 def _in_pieces(low: Lowering, w: Wanted) -> bool:
     """Whether its vectors are pieces of 16 bytes, wherever they lie."""
     bytes = low.types.of(w.pointer).dtype.bytes
-    low.patterns.width = w.layout.width
-    pattern = low.patterns.of(w.pointer, w.layout.vector)
+    pattern = low.patterns.of(w.pointer, w.layout.vector, w.layout.width)
     return w.layout.width * bytes == PIECE and pattern.multiple * bytes >= PIECE
 
 
@@ -186,8 +185,7 @@ def _goes_on(low: Lowering, loop: ir.For, pointer: ir.Tile) -> bool:
 
 def _is_vector(low: Lowering, name: str, pointer: ir.Tile) -> bool:
     layout = low.plan.of_name(name)
-    low.patterns.width = layout.width
-    return layout.vector >= 0 and low.patterns.of(pointer, layout.vector).step == 1
+    return layout.vector >= 0 and low.patterns.of(pointer, layout.vector, layout.width).step == 1
 
 
 def _replaced(x: ir.Tile, name: str, by: ir.Tile) -> ir.Tile:

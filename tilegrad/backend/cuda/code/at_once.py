@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from ....ir import tile as ir
 from ....ir.tile_types import TileType
 from . import functions
+from .elements import lane_of
 from .functions import Text
 from .layout import Layout
 from .writing import Lines
@@ -88,7 +89,7 @@ def load_early(segment: Segment, name: str, load: ir.Load, t: TileType, other: T
     low, elements, wide = segment.low, segment.elements, segment.layout.width > 1
     target = segment.vector_target(name, low.register_type(t, name))
     met, source = segment.met(load.mask), low.products.definitions.parameter(load.pointer)
-    elements.lane = "v" if wide else None
+    elements.lane = lane_of(segment.layout)
     memory = elements.memory(load.pointer, segment.view)
     elements.lane = None
     if met:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ....ir import tile as ir
 from ....ir.dtype import DType
 from .dot_text import LINE, Operand
-from .elements import Axis, View
+from .elements import Axis, View, lane_of
 from .functions import MEMORY, SUM, TYPES, Text, cast
 from .layout import Layout
 
@@ -41,7 +41,7 @@ def fill_lines(low: Lowering, place: str, operand: Operand, x: ir.Tile, dtype: D
         pieces = layout.width // width
         low.out.add(f"{TYPES[dtype.name]} values[{layout.width}];")
         with low.out.block(f"for (int v = 0; v < {layout.width}; ++v)", unrolled=True):
-            low.elements.lane = "v"
+            low.elements.lane = lane_of(layout)
             low.out.add(f"values[v] = {_value(low, x, view, t.dtype, dtype)};")
             low.elements.lane = None
         if layout.vector == along and pieces == 1:
@@ -67,7 +67,7 @@ def fill_rows(
     with low.over(layout, scope=True):
         view, conditions = low.positions(layout)
         if layout.vector >= 0:
-            low.elements.lane = "v"
+            low.elements.lane = lane_of(layout)
         at = [str(low.elements.position(axis)) for axis in view]
         value = _value(low, x, view, t.dtype, dtype)
         low.elements.lane = None

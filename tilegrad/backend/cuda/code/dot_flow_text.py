@@ -60,7 +60,7 @@ def _copy_all(products: Products, low: Lowering, plan: Flow) -> None:
     at = 0
     for n, tile in enumerate(plan.resident):
         source = str(low.elements.of(tile.memory.pointer, (START, START), tile.memory.dtype))
-        _copy(low, tile, n, source, f"tiles + {at}", "ready")
+        _copy(products, low, tile, n, source, f"tiles + {at}", "ready")
         at += tile.bytes
     out.add("int stage = 0, phase = 0;")
     for turn in plan.turns:
@@ -75,19 +75,26 @@ def _copy_all(products: Products, low: Lowering, plan: Flow) -> None:
             for n, (tile, source) in enumerate(zip(turn.tiles, sources, strict=True)):
                 barrier = f"full + (stage * {len(turn.tiles)} + {n}) * 8"
                 out.add(f"arrive_and_expect({barrier}, {tile.bytes});")
-                _copy(low, tile, len(plan.resident) + n, source, f"tiles + {at} + stage * {plan.stage}", barrier)
+                place = f"tiles + {at} + stage * {plan.stage}"
+                _copy(products, low, tile, len(plan.resident) + n, source, place, barrier)
                 at += tile.bytes
             out.add(f"if (++stage == {plan.stages}) stage = 0, phase ^= 1;")
 
 
-def _copy(low: Lowering, tile: Brought, map: int, source: str, place: str, barrier: str) -> None:
-    name = f"tile{map}"
-    for line in box_corner(name, tile.memory, f"{source} - {low.names.of(tile.memory.parameter)}"):
+def _copy(products: Products, low: Lowering, tile: Brought, map: int, source: str, place: str, barrier: str) -> None:
+    """Brings a tile, panel by panel; one that is not known to stay in its line may begin in the next."""
+    name, offset = f"tile{map}", f"{source} - {low.names.of(tile.memory.parameter)}"
+    stays = products.definitions.is_within_lines(tile.memory)
+    for line in box_corner(name, tile.memory, offset) if stays else [f"const int64 {name}_first = {offset};"]:
         low.out.add(line)
     for panel in range(tile.panels):
         to = f"{place} + {panel * tile.lines * LINE}" if panel else place
-        column = f"{name}_column + {panel * tile.map.box[0]}" if panel else f"{name}_column"
-        low.out.add(f"copy_box({to}, map_{map}, {column}, {name}_line, {barrier});")
+        across = f" + {panel * tile.map.box[0]}" if panel else ""
+        column, row = f"{name}_column{across}", f"{name}_line"
+        if not stays:
+            first, pitch = f"({name}_first{across})", tile.memory.pitch
+            column, row = f"int({first} % {pitch})", f"int({first} / {pitch})"
+        low.out.add(f"copy_box({to}, map_{map}, {column}, {row}, {barrier});")
 
 
 def write_loop(products: Products, low: Lowering, plan: Flow, loop: ir.For) -> None:

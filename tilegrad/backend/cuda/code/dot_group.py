@@ -140,10 +140,7 @@ def _side(definitions: Definitions, memory: Strided, turned: bool, extent: int) 
     map = TensorMap(parameter, memory.dtype, memory.pitch, (line, line) if turned else (line, extent))
     if above is not None:
         map = map._replace(lines=above.extent)
-    leaves = within is None and (
-        memory.pitch % line or definitions.divisor_within(memory.pointer, memory.pitch) % line
-    )  # a box could leave the line that it begins in
-    if leaves or not memory.placed:
+    if not memory.placed or (within is None and not definitions.is_within_lines(memory)):
         if definitions.starts(memory) * memory.dtype.bytes % START:
             return None
         if any(memory.bounds) and not definitions.begins_inside(memory):

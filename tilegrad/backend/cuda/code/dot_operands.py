@@ -207,6 +207,42 @@ class Definitions:
                     rest[term] = rest.get(term, 0) - factor * memory.steps[axis]
         return self._is_natural_sum(rest)
 
+    def is_within_lines(self, memory: Strided) -> bool:
+        """Whether no line of a tile is known to go on in the next line of memory, wherever in its line it begins.
+
+        Where a mask counts lines, the tile's have to be those: none may begin beyond the end of the line counted.
+        """
+        width = memory.shape[memory.along]
+        line = memory.bounds[1 - memory.along]
+        if line is None:
+            return width <= gcd(memory.pitch, self.divisor_within(memory.pointer, memory.pitch))
+        column = self.coefficients(memory.pointer)
+        for term, factor in self.coefficients(line.at).items():
+            column[term] = column.get(term, 0) - factor * memory.pitch
+        last = self._greatest_sum(column)
+        return last is not None and self._is_natural_sum(column) and last + width <= memory.pitch
+
+    def greatest(self, x: ir.Tile) -> int | None:
+        """A number that the first element of a natural integer tile does not exceed, if one is known."""
+        x = self.resolved(x)
+        match x:
+            case ir.Literal(int(value)):
+                return value
+            case ir.Name(name) if name in self.loops:
+                match self.loops[name]:
+                    case ir.For(start=ir.Literal(int(start)), stop=ir.Literal(int(stop)), step=ir.Literal(int(step))):
+                        return start + max(0, stop - start - 1) // step * step
+            case ir.Apply("mod", (_, ir.Literal(int(by)))):
+                return by - 1
+            case ir.Apply("floordiv", (y, ir.Literal(int(by)))):
+                last = self._greatest_sum(self.coefficients(y))
+                return None if last is None else last // by
+        return None
+
+    def _greatest_sum(self, terms: dict[ir.Tile, int]) -> int | None:
+        found = [(factor, self.greatest(term)) for term, factor in terms.items() if factor]
+        return None if any(last is None for _, last in found) else sum(factor * (last or 0) for factor, last in found)
+
     def coefficients(self, x: ir.Tile) -> dict[ir.Tile, int]:
         """The first element of an integer tile (of an address: how far it is from its parameter) as a sum of terms,
         each times a number."""

@@ -73,9 +73,8 @@ def _each(low: Lowering, store: ir.Store) -> int:
     t = low.types.of(store.pointer)
     for each in (PIECE // t.dtype.bytes >> n for n in range(4)):
         if each > 1 and t.shape[1] % each == 0:
-            low.patterns.width = each
-            pattern = low.patterns.of(store.pointer, 1)
-            masked = store.mask is not None and low.patterns.of(store.mask, 1).step != 0
+            pattern = low.patterns.of(store.pointer, 1, each)
+            masked = store.mask is not None and low.patterns.of(store.mask, 1, each).step != 0
             if pattern.step == 1 and pattern.multiple >= each and not masked:
                 return each
     return 1
@@ -112,8 +111,9 @@ def in_pieces(low: Lowering, store: ir.Store, columns: int, bytes: int) -> bool:
         return False
     if any(n * bytes % PIECE for n in (columns, line, definitions.divisor(store.pointer))):
         return False
-    low.patterns.width = PIECE // bytes
-    return store.mask is None or low.patterns.of(store.mask, 1).step == 0  # otherwise it would cut pieces
+    return (
+        store.mask is None or low.patterns.of(store.mask, 1, PIECE // bytes).step == 0
+    )  # otherwise it would cut pieces
 
 
 def write_staged(low: Lowering, store: ir.Store, stage: Staged) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ....ir import tile as ir
 from ....ir.dtype import bool_, int32, int64
-from .elements import Kept, View
+from .elements import Kept, View, lane_of
 from .functions import AND, TYPES, Text, call, cast
 from .layout import Layout
 from .missing import missing
@@ -51,7 +51,7 @@ def atomic(low: Lowering, x: ir.Atomic) -> None:
         conditions = [*low.owners(layout), *conditions]
         if x.mask is not None:
             conditions.append(_at(low, x.mask, view, layout, ir.Literal(True)).within(AND))
-        low.elements.lane = "v" if layout.vector >= 0 else None
+        low.elements.lane = lane_of(layout)
         place = f"&{low.elements.memory(x.pointer, view if t.shape else ())}"
         low.elements.lane = None
         values = [_at(low, y, view, layout, x.pointer) for y in (x.expected, x.value) if y is not None]
@@ -72,7 +72,7 @@ def atomic(low: Lowering, x: ir.Atomic) -> None:
 def _at(low: Lowering, y: ir.Tile, view: View, layout: Layout, like: ir.Tile) -> Text:
     """An operand at the element at hand."""
     dtype = bool_ if isinstance(like, ir.Literal) else low.types.of(like).dtype
-    low.elements.lane = "v" if layout.vector >= 0 else None
+    low.elements.lane = lane_of(layout)
     made = low.elements.part(y, view, layout.shape, dtype)
     low.elements.lane = None
     return cast(made, low.elements.dtype(y, dtype), dtype)
@@ -118,7 +118,7 @@ def show(low: Lowering, x: ir.Print) -> None:
             view, conditions = low.positions(layout)
             conditions = [*low.owners(layout), *conditions]
             dtype = int32 if isinstance(value, ir.Literal) else low.types.of(value).dtype
-            low.elements.lane = "v" if layout.vector >= 0 else None
+            low.elements.lane = lane_of(layout)
             places = [str(low.elements.position(axis)) for axis in view]
             shown = low.elements.part(value, view, layout.shape, dtype)
             low.elements.lane = None

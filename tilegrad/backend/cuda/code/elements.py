@@ -34,6 +34,18 @@ View = tuple[Axis, ...]
 START = Axis(Text("0"))
 
 
+class Lane(NamedTuple):
+    """The element at hand of a vector: the variable that counts it, and how many elements there are."""
+
+    name: str
+    width: int
+
+
+def lane_of(layout: Layout) -> Lane | None:
+    """The element at hand in a loop over the vectors of a layout; None: it has none."""
+    return Lane("v", layout.width) if layout.vector >= 0 else None
+
+
 class Kept(NamedTuple):
     """A tile in registers: `text` is the array, or what stands for the element at hand."""
 
@@ -64,8 +76,8 @@ class Elements:
         self.copies: dict[str, Copy] = {}
         self.quick: dict[str, str] = {}
         """Functions of float32 for which others stand."""
-        self.lane: str | None = None
-        """The index within a vector, inside of the loop over it."""
+        self.lane: Lane | None = None
+        """Inside of the loop over the elements of a vector."""
         self.declare: Callable[[str, str, Text], str] | None = None
         """Gives a position a name: (type, stem, value)."""
         self.known: dict[tuple[str, View], str] = {}
@@ -201,7 +213,7 @@ class Elements:
 
     def position(self, axis: Axis) -> Text:
         if axis.moving and self.lane is not None:
-            return binary("+", SUM, axis.at, Text(self.lane)) if axis.at.text != "0" else Text(self.lane)
+            return binary("+", SUM, axis.at, Text(self.lane.name)) if axis.at.text != "0" else Text(self.lane.name)
         return axis.at
 
     def _positional(self, name: str, view: View, t: TileType) -> Text:
@@ -210,7 +222,7 @@ class Elements:
         if t.dtype is bool_ and not t.pointer:
             return self.of(meaning, view, t.dtype)
         moving = next((n for n, a in enumerate(view) if a.moving), -1)
-        step = self.patterns.of(ir.Name(name), moving).step if self.lane is not None else 0
+        step = self.patterns.of(ir.Name(name), moving, self.lane.width).step if self.lane is not None else 0
         if step is None or self.declare is None:
             return self.of(meaning, view, t.dtype)
         found = self.known.get((name, view))
@@ -220,9 +232,9 @@ class Elements:
             self.lane = lane
             found = self.declare("auto" if t.pointer else TYPES[t.dtype.name], self.called(name), value)
             self.known[(name, view)] = found
-        if not step:
+        if not step or self.lane is None:
             return Text(found)
-        lane_text = Text(str(self.lane))
+        lane_text = Text(self.lane.name)
         offset = lane_text if step == 1 else binary("*", PRODUCT, lane_text, Text(str(step)))
         return binary("+", SUM, Text(found), offset)
 

@@ -16,13 +16,11 @@ def in_one_piece(low: Lowering, load: ir.Load, width: int, axis_of: Callable[[ir
     axis, bytes = axis_of(load.pointer), low.types.of(load.pointer).dtype.bytes
     each, found = width // 2, 1
     while found == 1 and each * bytes >= 4 and each > 1 and axis >= 0 and low.is_positional(load.pointer):
-        low.patterns.width = each
-        pattern = low.patterns.of(load.pointer, axis)
-        masked = load.mask is not None and low.patterns.of(load.mask, axis_of(load.mask)).step != 0
+        pattern = low.patterns.of(load.pointer, axis, each)
+        masked = load.mask is not None and low.patterns.of(load.mask, axis_of(load.mask), each).step != 0
         if pattern.step == 1 and pattern.multiple >= each and not masked and low.is_positional(load.mask):
             found = each
         each //= 2
-    low.patterns.width = width
     return found
 
 
@@ -30,5 +28,4 @@ def is_one(low: Lowering, load: ir.Load, width: int, axis: int, is_even: Callabl
     """Whether all elements of a vector are the same one of memory, wanted by all of them or by none."""
     if width == 1 or axis < 0 or not low.is_positional(load.pointer):
         return False
-    low.patterns.width = width
-    return low.patterns.of(load.pointer, axis).step == 0 and is_even(load.mask) and is_even(load.other)
+    return low.patterns.of(load.pointer, axis, width).step == 0 and is_even(load.mask) and is_even(load.other)

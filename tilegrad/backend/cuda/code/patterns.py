@@ -41,53 +41,53 @@ class Patterns:
         """What names that are assigned once stand for, where that is made of positions alone."""
         self.strides = strides
         """Where the indices of loops start, and their steps."""
-        self.width = 1
-        """Elements of the vectors that are asked about."""
         self._known: dict[tuple[str | int, int, int], tuple[Pattern, ir.Tile]] = {}
         """By the identity of the expression, which is kept alive here."""
 
-    def of(self, x: ir.Tile, axis: int) -> Pattern:
-        """Along an axis of the expression; -1 - n counts from the last."""
+    def of(self, x: ir.Tile, axis: int, width: int) -> Pattern:
+        """Along an axis of the expression, for vectors of so many elements; a negative axis: the value is a number."""
         if isinstance(x, ir.Literal):
             return Pattern(0, power_of_two(int(x.value)) if float(x.value).is_integer() else 1)
-        key = (x.name if isinstance(x, ir.Name) else id(x), axis, self.width)
+        key = (x.name if isinstance(x, ir.Name) else id(x), axis, width)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._of(x, axis), x
+            known = self._known[key] = self._of(x, axis, width), x
         return known[0]
 
-    def _of(self, x: ir.Tile, axis: int) -> Pattern:
+    def _of(self, x: ir.Tile, axis: int, width: int) -> Pattern:
         shape = self.types.of(x).shape
         along = 0 <= axis < len(shape) and shape[axis] > 1
         match x:
             case ir.Name(name):
-                return self._name(name, axis)
+                return self._name(name, axis, width)
             case ir.Arange(start, stop):
                 if along:
-                    return Pattern(1, min(power_of_two(start), power_of_two(self.width)))
+                    return Pattern(1, min(power_of_two(start), power_of_two(width)))
                 return Pattern(0, power_of_two(start) if stop == start + 1 else 1)
             case ir.Cast(y, dtype):
-                return self.of(y, axis) if dtype.is_integer and self._is_integer(y) else self._even([y], axis)
+                return (
+                    self.of(y, axis, width) if dtype.is_integer and self._is_integer(y) else self._even(y, axis, width)
+                )
             case ir.Full(_, value, _):
-                return self.of(value, -1)
+                return self.of(value, -1, width)
             case ir.Expand(y, axes):
-                return self.of(y, -1 if axis in axes or axis < 0 else axis - sum(a < axis for a in axes))
+                return self.of(y, -1 if axis in axes or axis < 0 else axis - sum(a < axis for a in axes), width)
             case ir.BroadcastTo(y, wide):
-                return self.of(y, self._inner(y, wide, axis))
+                return self.of(y, self._inner(y, wide, axis), width)
             case ir.Trans(y, permutation):
-                return self.of(y, permutation[axis] if axis >= 0 else -1)
+                return self.of(y, permutation[axis] if axis >= 0 else -1, width)
             case ir.Apply(fn, args):
-                return self._apply(fn, args, [self.of(a, self._inner(a, shape, axis)) for a in args])
+                return self._apply(fn, args, [self.of(a, self._inner(a, shape, axis), width) for a in args], width)
             case ir.ProgramId() | ir.NumPrograms():
                 return CONSTANT
         return UNKNOWN if along else CONSTANT
 
     def mostly(self, x: ir.Tile, axis: int) -> int | None:
-        """By how much a value grows from most elements to the next: also where it jumps at the end of a row.
+        """By how much a value grows from most elements of a pair to the next: also where it jumps at a row's end.
 
         `i // 13 * 24 + i % 13` grows by 1; what cannot be told is None.
         """
-        even = self.of(x, axis).step
+        even = self.of(x, axis, 2).step
         if even is not None:
             return even
         shape = self.types.of(x).shape
@@ -132,20 +132,20 @@ class Patterns:
     def _is_integer(self, x: ir.Tile) -> bool:
         return self.types.of(x).dtype.is_integer
 
-    def _even(self, args: list[ir.Tile], axis: int) -> Pattern:
-        return CONSTANT if all(self.of(a, axis).step == 0 for a in args) else UNKNOWN
+    def _even(self, x: ir.Tile, axis: int, width: int) -> Pattern:
+        return CONSTANT if self.of(x, axis, width).step == 0 else UNKNOWN
 
-    def _name(self, name: str, axis: int) -> Pattern:
+    def _name(self, name: str, axis: int, width: int) -> Pattern:
         t = self.types.variables[name]
         if name in self.meanings:
-            return self.of(self.meanings[name], axis)
+            return self.of(self.meanings[name], axis, width)
         if name in self.strides:
-            return Pattern(0, min(self.of(x, -1).multiple for x in self.strides[name]))
+            return Pattern(0, min(self.of(x, -1, width).multiple for x in self.strides[name]))
         if t.pointer and not t.shape:
             return Pattern(0, ALWAYS)
         return UNKNOWN if 0 <= axis < len(t.shape) and t.shape[axis] > 1 else CONSTANT
 
-    def _apply(self, fn: str, args: tuple[ir.Tile, ...], parts: list[Pattern]) -> Pattern:
+    def _apply(self, fn: str, args: tuple[ir.Tile, ...], parts: list[Pattern], width: int) -> Pattern:
         steps, multiple = [p.step for p in parts], min(p.multiple for p in parts)
         even = all(step == 0 for step in steps)
         match fn, steps:
@@ -160,15 +160,15 @@ class Patterns:
                         return Pattern(step * int(factor.value), multiple)
                 return Pattern(0 if even else None, multiple)
             case ("floordiv" | "mod", _) if isinstance(args[1], ir.Literal) and int(args[1].value) > 0:
-                return self._divided(fn, parts[0], int(args[1].value))
+                return self._divided(fn, parts[0], int(args[1].value), width)
             case ("where" | "minimum" | "maximum", _):
                 return Pattern(0 if even else None, min(p.multiple for p in parts[-2:]))
             case ("lt" | "ge", [1, 0]) | ("gt" | "le", [0, 1]):
-                return CONSTANT if multiple >= self.width else UNKNOWN
+                return CONSTANT if multiple >= width else UNKNOWN
         return CONSTANT if even else UNKNOWN
 
-    def _divided(self, fn: str, x: Pattern, divisor: int) -> Pattern:
-        within = divisor % self.width == 0 and x.multiple >= self.width and x.step == 1
+    def _divided(self, fn: str, x: Pattern, divisor: int, width: int) -> Pattern:
+        within = divisor % width == 0 and x.multiple >= width and x.step == 1
         if fn == "mod":
             return Pattern(1 if within else 0 if x.step == 0 else None, min(x.multiple, power_of_two(divisor)))
         exact = divisor == power_of_two(divisor) and x.multiple % divisor == 0

@@ -90,8 +90,7 @@ class Plan:
             t = self.types.of(s.pointer) if isinstance(s, ir.Store) else None
             if isinstance(s, ir.Store) and t is not None and t.shape:
                 axis = self.order(s.pointer)[0]
-                self.patterns.width = VECTOR // t.dtype.bytes
-                pattern = self.patterns.of(s.pointer, axis)
+                pattern = self.patterns.of(s.pointer, axis, VECTOR // t.dtype.bytes)
                 if pattern.step == 1 and pattern.multiple * t.dtype.bytes < 8:
                     found[t.shape[axis]] = min(found.get(t.shape[axis], VECTOR), pattern.multiple)
         return found
@@ -101,12 +100,11 @@ class Plan:
         found: dict[int, int] = {}
         if any(isinstance(v, ir.Reduce | ir.Scan | ir.Dot) for values in self.values.values() for v in values):
             return found
-        self.patterns.width = 4
         for x in (x for s in self.statements for root in roots(s) for x in walk(root)):
             match x:
                 case ir.Apply("floordiv", (index, ir.Literal(2 | 4 as apart))):
                     shape = () if isinstance(index, ir.Literal) else self.types.of(index).shape
-                    if len(shape) == 1 and shape[0] % apart == 0 and self.patterns.of(index, 0).step == 1:
+                    if len(shape) == 1 and shape[0] % apart == 0 and self.patterns.of(index, 0, 4).step == 1:
                         found[shape[0]] = int(apart)
         return found
 
@@ -114,8 +112,7 @@ class Plan:
         """How many elements along an axis surely lie beside each other, where a vector of so many begins."""
         for width in (16, 8, 4, 2):
             if self.types.of(pointer).shape[axis] % width == 0:
-                self.patterns.width = width
-                if self.patterns.of(pointer, axis).step == 1:
+                if self.patterns.of(pointer, axis, width).step == 1:
                     return width
         return 1
 
@@ -170,20 +167,19 @@ class Plan:
 
     def _in_pieces(self, pointer: ir.Tile) -> bool:
         """Whether a tile lies in memory in pieces of 16 bytes."""
-        first, self.patterns.width = self.order(pointer)[0], VECTOR // self.types.of(pointer).dtype.bytes
-        pattern = self.patterns.of(pointer, first)
-        return pattern.step == 1 and pattern.multiple >= self.patterns.width
+        width = VECTOR // self.types.of(pointer).dtype.bytes
+        pattern = self.patterns.of(pointer, self.order(pointer)[0], width)
+        return pattern.step == 1 and pattern.multiple >= width
 
     def order(self, pointer: ir.Tile) -> tuple[int, ...]:
         """The axes of an access, the one that lies closest in memory first."""
         shape = self.types.of(pointer).shape
         axes = list(reversed(range(len(shape))))
-        self.patterns.width = 2
         steps = {n: self.patterns.mostly(pointer, n) if shape[n] > 1 else None for n in axes}
         known = {n: abs(step) for n, step in steps.items() if step}
         if not known:
             return tuple(axes)
-        first = min(known, key=lambda n: (known[n], self.patterns.of(pointer, n).step is None, -n))
+        first = min(known, key=lambda n: (known[n], self.patterns.of(pointer, n, 2).step is None, -n))
         return (first, *[n for n in axes if n != first])
 
     def usual(self, shape: tuple[int, ...]) -> Layout:
@@ -274,8 +270,7 @@ class Plan:
 
     def _is_dense(self, pointer: ir.Tile, axis: int) -> bool:
         """Whether pairs along an axis surely are neighbours in memory."""
-        self.patterns.width = 2
-        return self.patterns.of(pointer, axis).step == 1
+        return self.patterns.of(pointer, axis, 2).step == 1
 
     def _of_load(self, load: ir.Load) -> Layout | None:
         """A row that only meets larger tiles lies as they do; a gather lies as its indices."""

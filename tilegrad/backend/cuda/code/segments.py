@@ -24,7 +24,7 @@ from .across import COMBINE, neutral, reduce_threads, scan_threads, wide
 from .at_once import at_once_at, is_early, load_early, read, turns_at_once, write_at_once
 from .dot_exchange import begin_exchange, exchanged, is_exchanged, unrounded
 from .dot_store import Staged, staged, write_staged
-from .elements import Kept, View, fits
+from .elements import Kept, View, fits, lane_of
 from .functions import MEMORY, TYPES, Text, literal
 from .layout import NUMBER, Layout
 from .missing import missing
@@ -204,7 +204,7 @@ class Segment:
 
     def _at(self, x: ir.Tile, t: TileType) -> Text:
         """An expression at the element at hand."""
-        self.elements.lane = "v" if self.layout.width > 1 else None
+        self.elements.lane = lane_of(self.layout)
         made = self.elements.part(x, self.view, self.layout.shape, t.dtype)
         self.elements.lane = None
         return made
@@ -258,8 +258,7 @@ class Segment:
         width, axis = self.layout.width, self._axis(pointer)
         if width == 1 or axis < 0 or not self.low.is_positional(pointer):
             return False
-        self.low.patterns.width = width
-        return self.low.patterns.of(pointer, axis).step == 1
+        return self.low.patterns.of(pointer, axis, width).step == 1
 
     def _axis(self, x: ir.Tile) -> int:
         """The axis of an operand along which the vector runs."""
@@ -271,11 +270,10 @@ class Segment:
         """Whether a mask is the same for all elements of a vector."""
         if x is None:
             return True
-        self.low.patterns.width = self.layout.width
-        return self.low.is_positional(x) and self.low.patterns.of(x, self._axis(x)).step == 0
+        return self.low.is_positional(x) and self.low.patterns.of(x, self._axis(x), self.layout.width).step == 0
 
     def _is_aligned(self, pointer: ir.Tile, t: TileType) -> bool:
-        multiple = self.low.patterns.of(pointer, self._axis(pointer)).multiple
+        multiple = self.low.patterns.of(pointer, self._axis(pointer), self.layout.width).multiple
         return multiple * t.dtype.bytes >= min(16, self.layout.width * t.dtype.bytes)
 
     def _load(self, name: str, load: ir.Load) -> None:
@@ -291,7 +289,7 @@ class Segment:
             load_early(self, name, load, t, other)
             return
         once = is_one(self.low, load, self.layout.width, self._axis(load.pointer), self._even) and self._is_local(name)
-        self.elements.lane = "v" if self.layout.width > 1 and not once else None
+        self.elements.lane = None if once else lane_of(self.layout)
         value = functions.from_memory(self.elements.memory(load.pointer, self._seen(load.pointer)), t.dtype)
         self.elements.lane = None
         met = self.met(load.mask, first=once)
@@ -371,7 +369,7 @@ class Segment:
         if self._is_vector(store.pointer):
             self._store_vector(store, t, owners)
             return
-        self.elements.lane = "v" if self.layout.width > 1 else None
+        self.elements.lane = lane_of(self.layout)
         memory = self.elements.memory(store.pointer, self._seen(store.pointer))
         self.elements.lane = None
         conditions = [*owners, *self.inside]
@@ -387,7 +385,7 @@ class Segment:
         if self.layout.vector == 1:
             self.stores.add(f"{guard}write({stage.at(self.view)}, {self._values(store, t)});")
             return
-        self.elements.lane = "v"
+        self.elements.lane = lane_of(self.layout)
         row, column = (self.elements.position(axis) for axis in self.view)
         self.elements.lane = None
         value = functions.to_memory(self._at(store.value, t), t.dtype)
@@ -436,7 +434,7 @@ class Segment:
         total = f"{self.totals[name]}{at}"
         guard = f"if ({self._all(self.inside)}) " if self.inside else ""
         if fn.startswith("arg"):
-            self.elements.lane = "v" if self.layout.width > 1 else None
+            self.elements.lane = lane_of(self.layout)
             place = self.elements.position(self.view[axis])
             self.elements.lane = None
             conditions = [*self.inside, f"{COMBINE[fn]}::beats({value}, {total}.value)"]
