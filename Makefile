@@ -21,7 +21,7 @@ test: $(VENV)/testing $(if $(PEERS),$(VENV)/peers) ## every check; PEERS=1 compa
 gpu-test: $(VENV)/testing ## what only a machine with an NVIDIA GPU can show; leaves a record in bench/results/
 	$(BIN)/python -m pip install -q -e '.[cuda]'
 	$(BIN)/python -m pytest -q $(ALONE)
-	$(BIN)/python -m pytest -q tests/gpu $(ALONE:%=--ignore=%) -n $(WORKERS) --dist worksteal
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/gpu $(ALONE:%=--ignore=%) -n $(WORKERS) --dist worksteal
 
 bench: $(VENV)/peers ## every workload against its peers; writes bench/results/ and docs/performance.md
 	$(BIN)/python -m bench.all
