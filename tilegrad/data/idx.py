@@ -5,8 +5,9 @@ from __future__ import annotations
 import gzip
 import struct
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from zlib import error as ZlibError
 
 import numpy as np
@@ -16,6 +17,9 @@ from .dataset import ArrayDataset
 
 TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 """The third byte of an IDX file says the element type."""
+MOST_AXES = 32
+CHUNK = 1 << 20
+"""Bytes that are read at once: what a header says is not believed before it is there."""
 
 
 def read_idx(path: str | Path) -> Any:
@@ -26,28 +30,37 @@ def read_idx(path: str | Path) -> Any:
     tilegrad.errors.DataError: there is no file nowhere
     """
     path = Path(path)
-    content = _content(path)
-    if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in TYPES:
-        raise DataError(f"{path} is not an IDX file: it starts with {content[:4].hex(' ') or 'nothing'}")
-    element, rank = np.dtype(TYPES[content[2]]), content[3]
-    start = 4 + 4 * rank
-    if len(content) < start:
-        raise DataError(f"{path} ends within its header: it says {rank} axes and has {len(content)} bytes")
-    shape = struct.unpack(f">{rank}I", content[4:start])
-    expected = start + element.itemsize * int(np.prod(shape, dtype=np.int64))
-    if len(content) != expected:
-        raise DataError(f"{path} says the shape {shape}, which takes {expected:,} bytes; it has {len(content):,}")
-    return np.frombuffer(content, element, offset=start).reshape(shape).astype(element.newbyteorder("="))
-
-
-def _content(path: Path) -> bytes:
     try:
-        raw = path.read_bytes()
-        return gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+        with open(path, "rb") as raw:
+            packed = raw.read(2) == b"\x1f\x8b"
+            raw.seek(0)
+            with gzip.GzipFile(fileobj=raw) if packed else raw as file:
+                return _elements(path, file)
     except FileNotFoundError:
         raise DataError(f"there is no file {path}") from None
     except (OSError, EOFError, ZlibError) as damage:
         raise DataError(f"{path} cannot be read: {damage}. If it was downloaded, download it again") from damage
+
+
+def _elements(path: Path, file: IO[bytes] | gzip.GzipFile) -> Any:
+    """Of a file that may be packed: no more of it is unpacked than it says that it has."""
+    head = file.read(4)
+    if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in TYPES:
+        raise DataError(f"{path} is not an IDX file: it starts with {head.hex(' ') or 'nothing'}")
+    element, rank = np.dtype(TYPES[head[2]]), head[3]
+    extents = file.read(4 * rank)
+    if len(extents) < 4 * rank or rank > MOST_AXES:
+        raise DataError(f"{path} ends within its header: it says {rank} axes and has {4 + len(extents)} bytes")
+    shape = struct.unpack(f">{rank}I", extents)
+    expected = element.itemsize * prod(shape)
+    content = bytearray()
+    while len(content) <= expected and (more := file.read(min(CHUNK, expected + 1 - len(content)))):
+        content += more
+    if len(content) != expected:
+        start = 4 + 4 * rank
+        there = "more" if len(content) > expected else f"{start + len(content):,}"
+        raise DataError(f"{path} says the shape {shape}, which takes {start + expected:,} bytes; it has {there}")
+    return np.frombuffer(content, element).reshape(shape).astype(element.newbyteorder("="))
 
 
 DOWNLOAD = (

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .module import Module
 
 EXTRA_STATE = "_extra_state"
+MOST_HINTS, LONGEST_HINT = 2000, 200
+"""Names that wrong ones are compared with: so many, of such a length."""
 
 
 class LoadResult(NamedTuple):
@@ -97,16 +99,34 @@ def _refuse(name: str, wrong: list[str], result: LoadResult, strict: bool) -> No
     problems = [*wrong]
     if strict:
         missing, unexpected = result
-        problems += [f"{key}: missing in the state{_hint(key, [*map(str, unexpected)])}" for key in missing]
-        problems += [f"{key}: not in the module{_hint(str(key), missing)}" for key in unexpected]
+        hints = _Hints(missing, [*map(str, unexpected)])
+        problems += [f"{key}: missing in the state{hints.of(key, hints.unexpected)}" for key in missing]
+        problems += [f"{key}: not in the module{hints.of(str(key), hints.missing)}" for key in unexpected]
     if problems:
         count = f"{len(problems)} things do" if len(problems) > 1 else "one thing does"
         advice = "" if wrong or not strict else "\nGive strict=False to load what fits."
         raise ArgumentError(f"load_state_dict of {name}: {count} not fit:\n  " + "\n  ".join(problems) + advice)
 
 
-def _hint(key: str, others: list[str]) -> str:
-    """A name that is probably the same thing."""
-    near = [other for other in others if other.split(".")[-1] == key.split(".")[-1]]
-    found = get_close_matches(key, near, n=1, cutoff=0.5)
-    return f" (there is {found[0]})" if found else ""
+class _Hints:
+    """Names that are probably the same thing: for few of many names, as comparing them takes its time."""
+
+    def __init__(self, missing: list[str], unexpected: list[str]) -> None:
+        self.missing, self.unexpected = _by_ending(missing), _by_ending(unexpected)
+        self.left = MOST_HINTS
+
+    def of(self, key: str, others: Mapping[str, list[str]]) -> str:
+        near = others.get(key.rpartition(".")[2], [])
+        self.left -= len(near)
+        if self.left < 0 or len(key) > LONGEST_HINT:
+            return ""
+        found = get_close_matches(key, near, n=1, cutoff=0.5)
+        return f" (there is {found[0]})" if found else ""
+
+
+def _by_ending(names: list[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name in names:
+        if len(name) <= LONGEST_HINT:
+            found.setdefault(name.rpartition(".")[2], []).append(name)
+    return found

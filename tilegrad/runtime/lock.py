@@ -34,7 +34,7 @@ FILE = "kernels.lock"
 ENCODING = "utf-8-sig"
 """Some editors put a mark before the first letter."""
 HEAD = re.compile(r"\[tilegrad (?P<version>\S+) on (?P<machine>.+)\]")
-LINE = re.compile(r"(?P<name>\w+) (?P<digest>[0-9a-f]{12}) *= *(?P<choice>[^#]*?) *(?:# *(?P<note>.*))?")
+LINE = re.compile(r"(?P<name>\w+) (?P<digest>[0-9a-f]{12}) *=")
 COMMENT = """\
 # The fastest known way to run some kernels, as `python -m tilegrad tune` measured it. Each line is free to edit: behind
 # the = stand the sizes of tiles. A kernel without a line is cut as the cost model suggests.
@@ -108,16 +108,17 @@ def read(text: str, path: Path, own: tuple[str, str] | None = None) -> dict[tupl
 
 
 def _entry(line: str, number: int, path: Path, full: str) -> tuple[str, Entry]:
-    found = LINE.fullmatch(line)
+    found = LINE.match(line)
     if found is None:
         raise _error(path, number, full, "a line is NAME DIGEST = SIZES, as in matmul 0123456789ab = m=64 n=32 k=64")
+    wanted, _, note = line[found.end() :].partition("#")
     try:
-        choice = parse_choice(found["choice"])
+        choice = parse_choice(wanted)
     except ValueError as problem:
         raise _error(path, number, full, str(problem)) from None
     if not choice.way and not choice.sizes:
         raise _error(path, number, full, "nothing stands behind the =")
-    return found["digest"], Entry(found["name"], choice, found["note"] or "", number)
+    return found["digest"], Entry(found["name"], choice, note.lstrip(" "), number)
 
 
 def _error(path: Path, number: int, line: str, reason: str) -> ArgumentError:

@@ -6,12 +6,14 @@ Compressed entries are refused: PyTorch writes none, and a few bytes of them may
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
-from zipfile import LargeZipFile, ZipFile, ZipInfo
+from zipfile import ZipFile, ZipInfo
 from zlib import crc32
 
 import numpy as np
 
+from ..errors import CheckpointError
 from .files import Source
 
 ALIGNMENT = 64
@@ -20,8 +22,17 @@ LOCAL = struct.Struct("<4s5H3I2H")
 """What stands before the name and the data of an entry."""
 LARGE = ((1 << 31) - 1) / 1.05
 """Bytes of an entry from which on the zip module writes a longer header."""
-DAMAGE = (OSError, EOFError, ValueError, ArithmeticError, LookupError, NotImplementedError, struct.error, LargeZipFile)
-"""What the zip module raises for files that are none; BadZipFile is caught with them."""
+END = struct.Struct("<4s4H2IH")
+"""What stands behind the directory; there may be a comment after it."""
+LONGEST_COMMENT = 0xFFFF
+LOCATOR, LONG_END = struct.Struct("<4sIQI"), struct.Struct("<4sQ2H2I4Q")
+"""The same where numbers have more than 32 bits: where it is, and it."""
+LISTED = struct.Struct("<4s6H3I5H2I")
+"""What stands before the name of an entry in the directory."""
+ELSEWHERE = 0xFFFFFFFF
+"""A number that has more than 32 bits, and stands in the field `LONG`."""
+LONG = 1
+UTF8, ENCRYPTED = 0x800, 1
 
 
 class Entry(NamedTuple):
@@ -32,50 +43,115 @@ class Entry(NamedTuple):
     checksum: int
 
 
+class Listed(NamedTuple):
+    """What the directory says of an entry."""
+
+    name: str
+    flags: int
+    method: int
+    checksum: int
+    packed: int
+    bytes: int
+    offset: int
+    """Of what stands before its data, in the file."""
+
+
+def listed(source: Source) -> Iterator[Listed]:
+    """The entries in the directory of a zip file: each of its bytes is looked at once."""
+    begin = max(0, source.size - END.size - LONGEST_COMMENT)
+    tail = source.read(begin, source.size - begin)
+    place = tail.rfind(b"PK\5\6", 0, len(tail) - END.size + 4)
+    if place < 0:
+        raise source.fault("is a damaged or truncated zip file: its end is missing")
+    *_, count, size, offset, _ = END.unpack_from(tail, place)
+    end = begin + place
+    count, size, offset, end = _long_end(source, end) or (count, size, offset, end)
+    moved, offset = end - size - offset, end - size
+    """Places may be those in a file that the archive is a part of."""
+    if offset < 0:
+        raise source.fault("is a damaged or truncated zip file: its directory is longer than it")
+    directory, place = source.read(offset, size), 0
+    for _ in range(count):
+        if place + LISTED.size > size:
+            raise source.fault("is a damaged or truncated zip file: its directory ends too early")
+        mark, _, _, flags, method, _, _, checksum, packed, bytes, name, extra, comment, *_, at = LISTED.unpack_from(
+            directory, place
+        )
+        place += LISTED.size
+        if mark != b"PK\1\2" or place + name + extra + comment > size:
+            raise source.fault(
+                f"is a damaged or truncated zip file: its directory is damaged at byte {offset + place:,}"
+            )
+        text = directory[place : place + name].decode("utf-8" if flags & UTF8 else "cp437", "replace")
+        if ELSEWHERE in (packed, bytes, at):
+            fields = directory[place + name : place + name + extra]
+            packed, bytes, at = _long_numbers(
+                fields, packed, bytes, at, source.fault(f"entry {text!r:.60} has no size")
+            )
+        place += name + extra + comment
+        yield Listed(text, flags, method, checksum, packed, bytes, at + moved)
+
+
+def _long_end(source: Source, end: int) -> tuple[int, int, int, int] | None:
+    """How many entries and bytes the directory has, and where, and where that stands; PyTorch writes it always."""
+    if end >= LOCATOR.size:
+        mark, _, place, _ = LOCATOR.unpack(source.read(end - LOCATOR.size, LOCATOR.size))
+        if mark == b"PK\6\7" and place + LONG_END.size <= end:
+            mark, *_, count, size, offset = LONG_END.unpack(source.read(place, LONG_END.size))
+            if mark == b"PK\6\6":
+                return count, size, offset, place
+    return None
+
+
+def _long_numbers(fields: bytes, packed: int, bytes: int, at: int, fault: CheckpointError) -> tuple[int, int, int]:
+    """The numbers of an entry of which some stand in a field of their own."""
+    place = 0
+    while place + 4 <= len(fields):
+        kind, size = struct.unpack_from("<2H", fields, place)
+        if kind == LONG:
+            numbers = iter(struct.unpack_from(f"<{size // 8}Q", fields[: place + 4 + size], place + 4))
+            found = [next(numbers, None) if n == ELSEWHERE else n for n in (bytes, packed, at)]
+            if None not in found:
+                bytes, packed, at = found  # type: ignore[assignment]
+                return packed, bytes, at
+            break
+        place += 4 + size
+    raise fault
+
+
 class Archive:
     """The entries of a zip file, by the names that they have inside its only folder."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.entries: dict[str, Entry] = {}
-        infos = self._listed()
-        folders = {info.filename.partition("/")[0] for info in infos if "/" in info.filename}
-        if len(folders) != 1 or any("/" not in info.filename for info in infos):
+        infos = [info for info in listed(source) if not info.name.endswith("/")]
+        folders = {info.name.partition("/")[0] for info in infos}
+        if len(folders) != 1 or any("/" not in info.name for info in infos):
             raise source.fault("is a zip file, but none that PyTorch or tilegrad wrote: not all is in one folder")
         end = 0
-        for info in sorted(infos, key=lambda info: info.header_offset):
-            name = info.filename.partition("/")[2]
+        for info in sorted(infos, key=lambda info: info.offset):
+            name = info.name.partition("/")[2]
             if name in self.entries:
                 raise source.fault(f"has the entry {name!r} twice")
             entry = self._checked(info, end)
             self.entries[name], end = entry, entry.offset + entry.bytes
 
-    def _listed(self) -> list[ZipInfo]:
-        from zipfile import BadZipFile
-
-        try:
-            self.source.file.seek(self.source.start)
-            with ZipFile(self.source.file) as archive:
-                return [info for info in archive.infolist() if not info.is_dir()]
-        except (*DAMAGE, BadZipFile) as damage:
-            raise self.source.fault(f"is a damaged or truncated zip file: {damage}") from damage
-
-    def _checked(self, info: ZipInfo, before: int) -> Entry:
-        source, name = self.source, info.filename
-        if info.compress_type != 0 or info.compress_size != info.file_size:
+    def _checked(self, info: Listed, before: int) -> Entry:
+        source, name, start = self.source, info.name, info.offset
+        if info.method != 0 or info.packed != info.bytes:
             raise source.fault(f"entry {name!r} is compressed, which PyTorch never does; pack the file anew without it")
-        if info.flag_bits & 1:
+        if info.flags & ENCRYPTED:
             raise source.fault(f"entry {name!r} is encrypted")
-        start = info.header_offset - source.start
         if start < before or start + LOCAL.size > source.size:
             raise source.fault(f"entry {name!r} lies over another, or outside the file")
         mark, *_, name_bytes, extra_bytes = LOCAL.unpack(source.read(start, LOCAL.size))
         offset = start + LOCAL.size + name_bytes + extra_bytes
-        if mark != b"PK\3\4" or offset + info.file_size > source.size:
+        if mark != b"PK\3\4" or offset + info.bytes > source.size:
             raise source.fault(
-                f"entry {name!r} should have {info.file_size:,} bytes from {offset:,} on; there are {source.size:,}"
+                f"entry {name!r} should have {info.bytes:,} bytes from {offset:,} on; there are {source.size:,}"
             )
-        return Entry(offset, info.file_size, info.CRC)
+        return Entry(offset, info.bytes, info.checksum)
 
     def entry(self, name: str) -> Entry:
         if name not in self.entries:

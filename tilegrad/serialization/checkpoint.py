@@ -26,13 +26,16 @@ from ..tensor import Tensor
 from .archive import Archive, ArchiveWriter
 from .files import File, Source, replacing
 from .pickling import DEEPEST, STORAGES, Pickler, Placed, tensors_of
-from .storages import SAVED_KINDS, Filler, Part, Stored, check, placed
+from .storages import MOST_AXES, SAVED_KINDS, Filler, Part, Stored, check, placed
 from .unpickling import Maker, Unpickler
 
 MAGIC = 0x1950A86A20F9469CFC6C
 """The first object in a file that PyTorch wrote before it wrote zip files."""
 LEGACY = 1001
 """The second."""
+MOST_UNFOLDED, UNFOLDED = 1 << 24, 64
+"""Parts of an object, each counted as often as it is mentioned: of any file, and more for each of its bytes."""
+LONGEST_LOCATION = 64
 
 
 # --- writing -----------------------------------------------------------------------------------
@@ -112,7 +115,7 @@ def load(
         reader = _Reader(source)
         read = reader.zipped if source.read(0, min(4, source.size)) == b"PK\3\4" else reader.legacy
         result, bytes_of, order = read()
-        check_nesting(result, source.name)
+        check_nesting(result, source.name, MOST_UNFOLDED + UNFOLDED * source.size)
         Filler(bytes_of, source.size, placed(map_location, source.name), order != byteorder).fill(
             list(reader.parts.values())
         )
@@ -146,7 +149,7 @@ class _Reader:
             "builtins.bytearray": _bytearray,
             "builtins.complex": _complex,
         }
-        self.known: dict[str, Any] = {name: Maker(name, make) for name, make in makers.items()}
+        self.known: dict[str, Any] = {name: Maker(name, make, make is _set) for name, make in makers.items()}
         self.known["collections.OrderedDict"] = Maker("OrderedDict", _ordered)
         self.known |= {f"torch.{d.name}": d for d in (*DTYPES, *FLOAT8)}
         self.known |= {f"torch.{name}": dtype for dtype, name in STORAGES.items()}
@@ -207,7 +210,9 @@ class _Reader:
     def _storage(self, named: Any) -> Stored:
         """What a pickle names as a storage."""
         match named:
-            case ("storage", DType() | None as dtype, str(key), str(location), int(count), *rest) if _no_view(rest):
+            case ("storage", DType() | None as dtype, str(key), str(location), int(count), *rest) if (
+                _no_view(rest) and len(location) <= LONGEST_LOCATION
+            ):
                 pass
             case _:
                 raise self.source.fault(f"names something as a storage that is none ({type(named).__name__})")
@@ -229,8 +234,8 @@ class _Reader:
     ) -> Tensor:
         if not isinstance(storage, Stored) or not isinstance(dtype, DType):
             raise TypeError("a tensor without storage")
-        if not isinstance(shape, tuple) or not isinstance(strides, tuple):
-            raise TypeError("a tensor without shape")
+        if not isinstance(shape, tuple) or not isinstance(strides, tuple) or len(shape) > MOST_AXES:
+            raise TypeError(f"a tensor without shape, or with more than {MOST_AXES} axes")
         made = object.__new__(Tensor)
         part = Part(made, storage, dtype, offset, shape, strides, requires_grad is True and dtype.is_float)
         self.parts[id(made)] = check(part, self.source.fault)
@@ -304,22 +309,28 @@ def _complex(real: float, imaginary: float) -> complex:
 
 def _from_type(maker: Maker, kind: Any, arguments: tuple[Any, ...], state: Any) -> Any:
     """A tensor with attributes of its own, which are left out."""
-    if not isinstance(maker, Maker):
+    if not isinstance(maker, Maker) or maker.make is _from_type:
         raise TypeError("a tensor made by nothing")
     return maker.make(*arguments)
 
 
-def check_nesting(thing: Any, name: str) -> None:
-    """Raises where a loaded object contains itself, or is nested too deep to be used without care."""
-    done: set[int] = set()
+def check_nesting(thing: Any, name: str, most: int) -> None:
+    """Raises where a loaded object contains itself, is nested too deep to be used without care, or is a small thing
+    that mentions its parts so often that whoever goes through it (to print it, say) meets more than `most` of them."""
+    sizes: dict[int, int] = {}
     path: dict[int, None] = {}
     stack: list[tuple[Any, bool]] = [(thing, False)]
     while stack:
         x, leaving = stack.pop()
         if leaving:
             del path[id(x)]
-            done.add(id(x))
-        elif isinstance(x, (dict, list, tuple)) and id(x) not in done:
+            inside = [*x.keys(), *x.values()] if isinstance(x, dict) else x
+            sizes[id(x)] = 1 + sum([sizes[id(y)] if id(y) in sizes else _length(y) for y in inside])
+            if sizes[id(x)] > most:
+                raise CheckpointError(
+                    f"{name} has a {type(x).__name__} that mentions its parts more than {most:,} times"
+                )
+        elif isinstance(x, (dict, list, tuple)) and id(x) not in sizes:
             if id(x) in path:
                 raise CheckpointError(f"{name} has a {type(x).__name__} that contains itself")
             if len(path) >= DEEPEST:
@@ -328,3 +339,7 @@ def check_nesting(thing: Any, name: str) -> None:
             stack.append((x, True))
             inside = [*x.keys(), *x.values()] if isinstance(x, dict) else x
             stack.extend((y, False) for y in inside if isinstance(y, (dict, list, tuple)))
+
+
+def _length(x: Any) -> int:
+    return 1 + len(x) // 16 if isinstance(x, (str, bytes, bytearray, set, frozenset)) else 1

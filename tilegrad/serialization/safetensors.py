@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import islice
 from json import JSONDecodeError, JSONDecoder, dumps
 from sys import byteorder
 from typing import Any, NamedTuple, Self
@@ -70,7 +71,11 @@ LONGEST_HEADER = 100_000_000
 DEEPEST = 8
 """A header needs three levels."""
 MOST = 1 << 63
-_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+MOST_AXES = 32
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.?)*+"?|[\[{]|[\]}]', re.DOTALL)
+"""Texts and brackets. A text that has no end is one, too: looking for it from each of its quotes would take forever."""
+MOST_HINTS, LONGEST_HINT = 1000, 200
+"""Names that a wrong one is compared with: so many, of such a length."""
 
 
 class Stored(NamedTuple):
@@ -187,9 +192,10 @@ class safe_open:
         if name not in self.stored:
             from difflib import get_close_matches
 
-            near = get_close_matches(name, self.stored, n=1)
+            known = [other for other in islice(self.stored, MOST_HINTS) if len(other) <= LONGEST_HINT]
+            near = get_close_matches(name[:LONGEST_HINT], known, n=1)
             advice = f": did you mean {near[0]!r}?" if near else f"; there are {len(self.stored)} others"
-            raise ArgumentError(f"{self.source.name} has no tensor {name!r}{advice}")
+            raise ArgumentError(f"{self.source.name} has no tensor {name!r:.200}{advice}")
         return self.stored[name]
 
     def _array(self, name: str) -> np.ndarray[Any, Any]:
@@ -280,8 +286,9 @@ def _parsed(source: Source, text: bytes) -> dict[str, Any]:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r:.60} is there twice")
+            seen: set[str] = set()
+            twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+            raise ValueError(f"{twice!r:.60} is there twice")
         return found
 
     try:
@@ -303,11 +310,13 @@ def _described(source: Source, name: str, entry: Any, start: int) -> Stored:
     if width is None:
         raise source.fault(f"tensor {name!r:.60} has the unknown type {dtype!r:.20}")
     expected = width
+    if len(shape) > MOST_AXES:
+        raise source.fault(f"tensor {name!r:.60} has {len(shape):,} axes; {MOST_AXES} are possible")
     for extent in shape:
         if type(extent) is not int or not 0 <= extent < MOST:
             raise source.fault(f"tensor {name!r:.60} has an extent that is no size")
         expected *= extent
-    if len(shape) > 32 or not 0 <= begin <= end or end - begin != expected:
+    if not 0 <= begin <= end or end - begin != expected:
         sizes = ", ".join(map(str, shape[:8]))
         raise source.fault(
             f"tensor {name!r:.60} of {dtype} [{sizes:.80}] should have {expected!s:.20} bytes, "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,8 +17,19 @@ from ..errors import CheckpointError, UnsafeFileError
 
 LONGEST_NAME = 512
 MOST_PROTOCOL = 5
-PLAIN = (str, int, float, bool, bytes, type(None))
-"""Keys of dicts and members of sets: their hashes are computed in a time that their size in the file bounds."""
+PLAIN = (str, float, bool, bytes, type(None))
+"""Keys of dicts and members of sets that are hashed once."""
+LONG = 1 << 60
+"""Integers below have hashes of their own."""
+MOST_BITS = 4096
+"""Of an integer that is a key: it is hashed anew each time."""
+DEEPEST_KEY = 4
+CROWD = 64
+"""Keys of one dict may have the same hash: so many, of those that can be made to."""
+WORK = 4
+"""Operations that a byte of a pickle may cause, by way of what it mentions again; a small pickle has `ROOM` of them."""
+ROOM = 1 << 16
+SIZED = (str, bytes, bytearray, tuple, list, dict, set)
 
 
 class Maker(NamedTuple):
@@ -26,6 +37,8 @@ class Maker(NamedTuple):
 
     name: str
     make: Callable[..., Any]
+    of_members: bool = False
+    """Whether it hashes what is in the list that it is given."""
 
 
 class Unpickler:
@@ -39,6 +52,8 @@ class Unpickler:
         self.known = known
         self.persistent = persistent
         self.place = 0
+        self.work = WORK * len(self.data) + ROOM
+        self.crowds: dict[tuple[int, int], int] = {}
 
     def load(self) -> Any:
         """The next object."""
@@ -111,14 +126,38 @@ class Unpickler:
     def call(self, maker: Any, arguments: Any) -> Any:
         if not isinstance(maker, Maker) or not isinstance(arguments, tuple):
             raise UnsafeFileError(f"{self.file} calls a {type(maker).__name__}, which is no function")
+        self.spend(len(arguments) + sum([len(x) for x in arguments if isinstance(x, SIZED)]))
+        if maker.of_members and arguments and type(arguments[0]) is list:
+            self.keys(arguments[0], arguments[0])
         return maker.make(*arguments)
 
-    def key(self, x: Any, depth: int = 3) -> Any:
-        """A key of a dict, or a member of a set."""
-        plain = type(x) in PLAIN or (type(x) is tuple and depth and all(self.key(y, depth - 1) is y for y in x))
-        if not plain:
+    def spend(self, operations: int) -> None:
+        """Raises where the work for a pickle is out of proportion: a few bytes may mention something long again."""
+        self.work -= operations
+        if self.work < 0:
+            raise self.fault("mentions long things again and again, more often than a file of this size can need")
+
+    def keys(self, found: Sequence[Any], owner: object) -> Sequence[Any]:
+        """Keys of a dict, or members of a set; raises where hashing them would take longer than reading them."""
+        for x in found:
+            if type(x) in PLAIN or (type(x) is int and -LONG < x < LONG):
+                continue
+            self._check_key(x, DEEPEST_KEY)
+            crowd = id(owner), hash(x)
+            self.crowds[crowd] = self.crowds.get(crowd, 0) + 1
+            if self.crowds[crowd] > CROWD:
+                raise self.fault("has many keys in one dict that were made to have the same hash")
+        return found
+
+    def _check_key(self, x: Any, depth: int) -> None:
+        self.spend(1)
+        if type(x) is tuple and depth:
+            for y in x:
+                self._check_key(y, depth - 1)
+        elif type(x) is int and x.bit_length() > MOST_BITS:
+            raise self.fault(f"has an integer of {x.bit_length():,} bits as a key of a dict or in a set")
+        elif type(x) not in (*PLAIN, int):
             raise self.fault(f"has a {type(x).__name__} as a key of a dict or in a set; numbers and strings may be")
-        return x
 
 
 # --- operations: each takes its arguments from the pickle and changes the stack -----------------
@@ -187,7 +226,7 @@ def _gathered(kind: Callable[[list[Any]], Any], m: Unpickler) -> None:
 
 def _frozen(m: Unpickler) -> None:
     items = m.marked()
-    m.stack.append(frozenset([m.key(x) for x in items]))
+    m.stack.append(frozenset(m.keys(items, items)))
 
 
 def _append(m: Unpickler) -> None:
@@ -210,8 +249,8 @@ def _put(m: Unpickler, items: list[Any]) -> None:
     target = m.stack[-1]
     if not isinstance(target, dict) or len(items) % 2:
         raise TypeError("something is given keys that is no dict")
-    for key, value in zip(items[::2], items[1::2], strict=True):
-        target[m.key(key)] = value
+    for key, value in zip(m.keys(items[::2], target), items[1::2], strict=True):
+        target[key] = value
 
 
 def _item(m: Unpickler) -> None:
@@ -234,7 +273,7 @@ def _members(m: Unpickler) -> None:
     items = m.marked()
     if type(m.stack[-1]) is not set:
         raise TypeError("something is given members that is no set")
-    m.stack[-1].update([m.key(x) for x in items])
+    m.stack[-1].update(m.keys(items, m.stack[-1]))
 
 
 def _remember(form: str, m: Unpickler) -> None:
