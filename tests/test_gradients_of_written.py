@@ -87,3 +87,75 @@ def test_second_order() -> None:
     (second,) = tg.autograd.grad(first.sum(), x)
     assert first.tolist() == [3 + 12.0, 3 + 48.0]
     assert second.tolist() == [12.0, 24.0]
+
+
+def squared(x: tg.Tensor) -> tg.Tensor:
+    v = x * 3
+    v *= v.clone()
+    return v
+
+
+def part_by_sum(x: tg.Tensor) -> tg.Tensor:
+    v = x.repeat(2, 1)
+    v.flatten()[::3].mul_(v.sum())
+    return v
+
+
+def part_by_sine(x: tg.Tensor) -> tg.Tensor:
+    v = x - x.mean()
+    v[1:].sin_()
+    return v
+
+
+def quotient(x: tg.Tensor) -> tg.Tensor:
+    v = x / x**2
+    v += 0.5
+    return v
+
+
+def copied(x: tg.Tensor) -> tg.Tensor:
+    v = x * 2
+    v.copy_(x)
+    v[:-1] *= 2
+    return v
+
+
+def assigned(x: tg.Tensor) -> tg.Tensor:
+    v = x * 2
+    v[...] = x
+    v[:-1] *= 2
+    return v
+
+
+@pytest.mark.parametrize(
+    "function, first, second",
+    [
+        (squared, [4536.0, 9072.0, 13608.0], [123451776.0, 246903552.0, 370355328.0]),
+        (part_by_sum, [1904.0, 408.0, 408.0], [9034752.0, 2432768.0, 2432768.0]),
+        (part_by_sine, [-0.0485836267, -0.0485836267, 0.097167238], [-0.0446605831, -0.0446605831, 0.0893211886]),
+        (quotient, [-6.666666984, -1.6666667, -0.740740776], [-206.440307, -12.7211933, -3.91632366]),
+        (copied, [36.0, 36.0, 18.0], [1296.0, 1296.0, 648.0]),
+        (assigned, [36.0, 36.0, 18.0], [1296.0, 1296.0, 648.0]),
+    ],
+)
+def test_in_place_to_second_order(
+    function: Callable[[tg.Tensor], tg.Tensor], first: list[float], second: list[float]
+) -> None:
+    """A gradient reads what an operation in place has replaced; its own gradient may. The numbers are PyTorch's."""
+    x = tg.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = function(x).sum()
+    (g,) = tg.autograd.grad(y * y, x, create_graph=True)
+    (h,) = tg.autograd.grad((g * g).sum(), x)
+    assert g.tolist() == pytest.approx(first, rel=1e-5)
+    assert h.tolist() == pytest.approx(second, rel=1e-5)
+
+
+def test_changes_after_the_first_gradient_are_refused() -> None:
+    x = tg.tensor([1.0, 2.0], requires_grad=True)
+    h = x * 2
+    (g,) = tg.autograd.grad((h**3).sum(), x, create_graph=True)
+    with tg.no_grad():
+        x.add_(1)
+    h.add_(1)
+    with pytest.raises(tg.errors.InPlaceError):
+        tg.autograd.grad(g.sum(), x)

@@ -56,6 +56,14 @@ def test_lengths(queries: int, keys: int, causal: bool) -> None:
     compare(three((2, 3), queries, keys, 8, 6), is_causal=causal)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("empty", range(5))
+def test_extents_of_0(empty: int, causal: bool) -> None:
+    """No heads, queries, keys, width or features."""
+    heads, queries, keys, width, features = (0 if n == empty else extent for n, extent in enumerate((2, 3, 4, 5, 6)))
+    compare(three((2, heads), queries, keys, width, features), is_causal=causal)
+
+
 @pytest.mark.parametrize(("length", "side"), [(128, 32), (256, 32), (512, 64)])
 def test_short_causal_tiles_are_smaller(length: int, side: int) -> None:
     """So that fewer pairs are computed in vain; longer ones have few such pairs."""

@@ -88,6 +88,12 @@ def test_linear(shape: tuple[int, ...], bias: bool) -> None:
     compare(ours, theirs, x, w, *([b] if bias else []))
 
 
+@pytest.mark.parametrize("shape", [(6,), (4, 6), (2, 0, 6)], ids=str)
+def test_linear_with_a_weight_of_one_axis(shape: tuple[int, ...]) -> None:
+    x, w = both(random(*shape)), both(random(6, seed=1))
+    compare(F.linear(x[0], w[0]), torch.nn.functional.linear(x[1], w[1]), x, w)
+
+
 @pytest.mark.parametrize("padding", [None, 2, -1])
 def test_embedding(padding: int | None) -> None:
     numbers = np.array([[0, 2, 2], [5, 1, 0]])

@@ -18,7 +18,7 @@ from ..ops.arithmetic import add
 from ..ops.broadcasting import fill, shown
 from ..ops.cast import cast
 from ..transform.autodiff import gradients, is_leaf, leaf_gradients
-from .saved import check_saved
+from .saved import accept_changes, check_saved
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -66,6 +66,8 @@ def backward(
         else:
             given = gradients(values, upstreams, [x.value for x in wanted], retain)
             arrived = [(x, g) for x, g in zip(wanted, given, strict=True) if g is not None]
+    if create_graph and sharing.changes_of_saved_values:
+        accept_changes([g for _, g in arrived])
     for holder, gradient in arrived:
         if holder is not None:
             accumulate(holder, gradient if create_graph else detached(gradient), create_graph)
@@ -130,6 +132,8 @@ def grad(
             or f"grad: the outputs are not computed from input {n}, of shape {shown(wanted[n].shape)}; give "
             "allow_unused=True to get None for it, or materialize_grads=True to get zeros"
         )
+    if create_graph and sharing.changes_of_saved_values:
+        accept_changes([g for g in found if g is not None])
     made: list[Tensor | None] = []
     for x, g in zip(wanted, found, strict=True):
         if g is None:

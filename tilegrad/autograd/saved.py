@@ -22,9 +22,24 @@ def check_saved(outputs: Sequence[Value]) -> None:
     for value in topological(outputs, lambda v: not v.tracked or is_leaf(v)):
         if not value.tracked or is_leaf(value) or "joint" in value.__dict__:
             continue
-        changed = {x: change for x in (value, *value.inputs) if (change := _change(x)) and not _by(change, value)}
+        knew: Sequence[Change] = value.__dict__.get("knew", ())
+        changed = {x: c for x in (value, *value.inputs) if (c := _change(x)) and c not in knew and not _by(c, value)}
         if changed:
             _refuse_if_read(value, changed)
+
+
+def accept_changes(gradients: Sequence[Value]) -> None:
+    """Notes at gradients, which are differentiated later, what had been changed when they were made: they read what an
+    operation in place has replaced, as it was."""
+    stack, seen = list(gradients), set[Value]()
+    while stack:
+        value = stack.pop()
+        if value in seen or value.location is None or not value.location.derived:
+            continue
+        seen.add(value)
+        if "knew" not in value.__dict__:
+            value.__dict__["knew"] = [change for x in (value, *value.inputs) if (change := _change(x))]
+        stack.extend(value.inputs)
 
 
 def _change(x: Value) -> Change | None:

@@ -18,6 +18,7 @@ from ..ir.graph import Value
 from ..ir.size import Dim
 from ..lazy.evaluation import check_index
 from ..lazy.handle import Handle, state, view, wrap
+from ..lazy.storage import kept_separate
 from ..ops import indexing as ops
 from ..ops import movement
 from ..ops.broadcasting import broadcast_shapes, expand, reshape, shown
@@ -81,7 +82,8 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
         raise ShapeError(
             f"item assignment: a value of shape {shown(given.shape)} does not fit places of shape {shown(shape)}"
         ) from None
-    cut.write(given, "item assignment")
+    same = isinstance(value, Handle) and given is value.value
+    cut.write(kept_separate(given) if same else given, "item assignment")
 
 
 def _met(indices: Sequence[Value]) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from ..errors import DTypeError, ShapeError
 from ..ir.graph import Value
 from ..lazy.handle import Handle
+from ..lazy.storage import kept_separate
 from ..ops.broadcasting import broadcast_shapes, expand, shown
 from ..ops.cast import cast
 from .promotion import can_cast, constant, kind_of, refused
@@ -60,6 +61,8 @@ def copy_(self: R, src: Any, non_blocking: bool = False) -> R:
     if isinstance(src, Handle):
         given = src.to(own.device).value if src.value.device != own.device else src.value  # type: ignore[attr-defined]
         given = cast(given, own.dtype)
+        if given is src.value:
+            given = kept_separate(given)  # what is written to one of the two from now on is not for the other
     elif isinstance(src, (bool, int, float)):
         given = constant(src, own.dtype, own.device)
     else:

@@ -64,7 +64,8 @@ class Div(Binary):
         return Div(upstream, self.y)
 
     def share_y(self, upstream: Value) -> Value | None:
-        return neg(Div(Mul(upstream, self), self.y))
+        again = Div(self.x, self.y)  # not the result: it may have been changed in place, and is found to be the same
+        return neg(Div(Mul(upstream, again), self.y))
 
 
 @final

@@ -109,7 +109,7 @@ def _turned_mask(mask: Value) -> Value:
 def plain_attention(query: Value, key: Value, value: Value, setting: Setting) -> Value:
     """The formula as it is written, with all scores in memory."""
     (batch, heads, queries, width), (_, few, keys, _) = query.shape, key.shape
-    share = quotient(heads, few)
+    share = 1 if heads == few else quotient(heads, few)  # of no heads, too
     assert share is not None
     grouped = (batch, few, share * queries, width)
     scores = matmul(mul(widened(reshape(query, grouped)), setting.scale), transpose(widened(key)), setting.precision)

@@ -51,7 +51,7 @@ def scaled_dot_product_attention(
     state = None
     if dropout_p:
         state = generator_of(q.device).draw(product((*batch, heads, q.shape[-2], k.shape[-2])))
-    scaling = 1 / sqrt(_number(q.shape[-1])) if scale is None else float(scale)
+    scaling = 1 / sqrt(_number(q.shape[-1]) or 1) if scale is None else float(scale)
     setting = Setting(mask, is_causal, scaling, state, dropout_p, product_precision(q.dtype))
     made = attention(_flat(q, batch, heads), _flat(k, batch, few), _flat(v, batch, few), setting)
     leading: Shape = (*batch, heads) if q.type.rank > 2 else ()

@@ -14,14 +14,16 @@ __all__ = ["bilinear", "cosine_similarity", "linear", "pairwise_distance", "pdis
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`input @ weight.T + bias`, over the last axis of the input."""
+    """`input @ weight.T + bias`, over the last axis of the input. A weight of one axis makes one feature."""
     x = value_of(input, "linear")
-    if weight.dim() != 2:
-        raise ShapeError(f"linear: the weight needs two axes (out, in), but its shape is {tuple(weight.shape)}")
-    if not x.shape or input.shape[-1] != weight.shape[1]:
+    if weight.dim() not in (1, 2):
         raise ShapeError(
-            f"linear: an input of the shape {tuple(input.shape)} does not end in the {weight.shape[1]} features that a "
-            f"weight of the shape {tuple(weight.shape)} takes"
+            f"linear: the weight needs the axes (out, in), or (in) alone, but its shape is {tuple(weight.shape)}"
+        )
+    if not x.shape or input.shape[-1] != weight.shape[-1]:
+        raise ShapeError(
+            f"linear: an input of the shape {tuple(input.shape)} does not end in the {weight.shape[-1]} features that "
+            f"a weight of the shape {tuple(weight.shape)} takes"
         )
     product = input @ weight.t()
     return product if bias is None else product + low(bias)
