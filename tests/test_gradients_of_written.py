@@ -159,3 +159,39 @@ def test_changes_after_the_first_gradient_are_refused() -> None:
     h.add_(1)
     with pytest.raises(tg.errors.InPlaceError):
         tg.autograd.grad(g.sum(), x)
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        lambda v: tg.stack([v, v], -1),
+        lambda v: tg.repeat_interleave(v, 2, 0),
+        lambda v: v.repeat(2),
+        lambda v: v.reshape(1, 3).roll(1, 1),
+        lambda v: v.flip(0),
+        lambda v: tg.cat([v[:1], v[:1]]),
+        lambda v: v.clone().reshape(3, 1),
+    ],
+)
+def test_copies_are_no_views(copy: Callable[[tg.Tensor], tg.Tensor]) -> None:
+    """What is written to a tensor is nothing to a copy of it, whatever operation made that."""
+    x = tg.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    v = x * x
+    y = copy(v)
+    loss = (y * y).sum()
+    v.clamp_(-1, 1)
+    (found,) = tg.autograd.grad(loss, x)
+    z = copy(x * x)
+    (want,) = tg.autograd.grad((z * z).sum(), x)
+    assert found.tolist() == want.tolist()
+
+
+@pytest.mark.parametrize("cut", [lambda v: v[:2], lambda v: v.reshape(3, 1), lambda v: v.detach(), lambda v: v[None].T])
+def test_views_are_seen_to_change(cut: Callable[[tg.Tensor], tg.Tensor]) -> None:
+    x = tg.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    v = x * x
+    y = cut(v)
+    loss = (y * x.sum()).sum()
+    v.clamp_(-1, 1)
+    with pytest.raises(tg.errors.InPlaceError):
+        tg.autograd.grad(loss, x)

@@ -12,8 +12,7 @@ from ..errors import InPlaceError
 from ..ir.graph import Input, Value, topological
 from ..lazy.storage import Change
 from ..ops.broadcasting import Expand, Reshape
-from ..ops.cast import Cast, Detach
-from ..ops.movement import Movement
+from ..ops.cast import Cast
 from ..transform.autodiff import is_leaf
 
 
@@ -48,7 +47,7 @@ def _change(x: Value) -> Change | None:
         change: Change | None = x.__dict__.get("changed")
         if change is not None:
             return change
-        if not isinstance(x, (Movement, Reshape, Expand, Detach)) or not x.inputs:
+        if "within" not in x.__dict__ or not x.inputs:
             return None
         x = x.inputs[0]
 

@@ -87,10 +87,7 @@ class Trace:
         base = tensor.base()
         if base.storage in self.written:
             return tensor.own_value()
-        whole = self.read_whole(base)
-        for move in tensor._moves:
-            whole = move(whole)
-        return whole
+        return sharing.cut(self.read_whole(base), tensor._moves)
 
     def read_whole(self, base: Base) -> Value:
         """The same for all of a storage, with the history of a base."""

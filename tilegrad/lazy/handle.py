@@ -125,10 +125,7 @@ class Handle:
         if base is None or self._seen == base.storage.changes:
             return self._value
         changes = base.storage.changes  # asked first: what another thread writes meanwhile is seen the next time
-        whole = base.current()
-        for move in self._moves:
-            whole = move(whole)
-        self._value = whole
+        self._value = whole = sharing.cut(base.current(), self._moves)
         self._seen = changes
         return whole
 
@@ -164,9 +161,8 @@ class Handle:
             self._replace(base, value, op)
 
     def _replace(self, base: Base, value: Value, op: str) -> None:
-        whole = cut = current(base)
-        for move in self._moves:
-            cut = move(cut)
+        whole = current(base)
+        cut = sharing.cut(whole, self._moves)
         part = put(whole, sharing.path_to(cut, whole), value) if self._moves else value
         if not mode.enabled or base.hidden:
             part = sharing.replaced(whole, part) if whole.tracked else sharing.detached(part)
@@ -225,8 +221,7 @@ def handle_on(value: Value) -> Tensor:
 def view(whole: Handle, move: Move) -> Tensor:
     """A tensor that is part of another and shares its storage."""
     base = whole.base()
-    value = move(whole.value)
-    made = wrap(value)
+    made = wrap(sharing.cut(whole.value, (move,)))
     made._base = base
     made._moves = (*whole._moves, move)
     made._seen = base.storage.changes
@@ -246,10 +241,8 @@ def become(tensor: Handle, cut: Handle, op: str) -> None:
 def alias(of: Handle, hidden: bool = False) -> Tensor:
     """A tensor on the same storage without history (`detach`; hidden: `.data`)."""
     origin = of.base()
-    whole = part = sharing.detached(current(origin))
-    for move in of._moves:
-        part = move(part)
-    made = wrap(part)
+    whole = sharing.detached(current(origin))
+    made = wrap(sharing.cut(whole, of._moves))
     made._base = Base(origin.storage, whole, hidden)
     made._moves = of._moves
     made._seen = origin.storage.changes

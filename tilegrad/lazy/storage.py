@@ -10,7 +10,7 @@ A tensor that has neither views nor writes behind it has no storage at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 from weakref import ref
 
@@ -146,11 +146,26 @@ def leaf(value: Value, holder: object) -> Value:
 
 def _cut(value: Value) -> Value:
     if value.buffer is None:
-        return Detach(value)
+        made: Value = Detach(value)
+        made.__dict__["within"] = True
+        return made
     made = Input(value.type)
     made.hold(value.buffer)
     made.__dict__["shares"] = value  # who overwrites memory counts the references to its value
     return made
+
+
+def cut(whole: Value, moves: Iterable[Move]) -> Value:
+    """What a view has of a whole. Its values are noted to be in the memory of the whole: the same operations make
+    copies, too."""
+    for move in moves:
+        made = move(whole)
+        value = made
+        while value is not whole and value.inputs and "within" not in value.__dict__:
+            value.__dict__["within"] = True
+            value = value.inputs[0]
+        whole = made
+    return whole
 
 
 def path_to(view: Value, whole: Value) -> list[Value]:

@@ -64,7 +64,7 @@ class Div(Binary):
         return Div(upstream, self.y)
 
     def share_y(self, upstream: Value) -> Value | None:
-        again = Div(self.x, self.y)  # not the result: it may have been changed in place, and is found to be the same
+        again = Div(self.x, self.y) if "changed" in self.__dict__ else self  # what a tensor had that has another now
         return neg(Div(Mul(upstream, again), self.y))
 
 
