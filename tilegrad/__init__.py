@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .control import cond, scan, while_loop
     from .custom.operator import op
     from .functions.autocasting import get_float32_matmul_precision, set_float32_matmul_precision
+    from .jacobians import hessian, jacfwd, jacobian, jacrev
     from .jitted.function import jit
     from .language.kernel import kernel
     from .language.tuning import Config, autotune, cdiv, heuristics, next_power_of_2
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from .profile.explanation import explain
     from .profile.first_nan import first_nan
     from .serialization import load, load_safetensors, save, save_safetensors
-    from .transforms import checkpoint, grad, hessian, jacobian, jvp, value_and_grad, vjp, vmap
+    from .transforms import checkpoint, grad, jvp, value_and_grad, vjp, vmap
 
 dtype, bool, half, float, double = DType, bool_, float16, float32, float64
 short, int, long = int16, int32, int64
@@ -71,9 +72,8 @@ LATER = {
     "op": "custom.operator",
     **dict.fromkeys(("Config", "autotune", "cdiv", "heuristics", "next_power_of_2"), "language.tuning"),
     **dict.fromkeys(OF_LAYERS, "nn.functional"),
-    **dict.fromkeys(
-        ("checkpoint", "grad", "hessian", "jacobian", "jvp", "value_and_grad", "vjp", "vmap"), "transforms"
-    ),
+    **dict.fromkeys(("checkpoint", "grad", "jvp", "value_and_grad", "vjp", "vmap"), "transforms"),
+    **dict.fromkeys(("hessian", "jacfwd", "jacobian", "jacrev"), "jacobians"),
 }
 """What is imported when it is first used, and from where."""
 ROOMS = (
@@ -101,8 +101,8 @@ __all__ = [
     "enable_grad", "errors", "explain", "first_nan", "float", "float16", "float32", "float64",
     "float8_e4m3fn", "float8_e5m2", "get_default_dtype",
     "get_float32_matmul_precision", "grad", "half", "hessian", "heuristics", "inference_mode", "int", "int16",
-    "int32", "int64", "int8", "is_grad_enabled", "jacobian", "jit", "jvp", "kernel", "language", "linalg",
-    "live_bytes", "load", "load_safetensors", "long", "next_power_of_2", "nn", "no_grad", "op", "optim",
+    "int32", "int64", "int8", "is_grad_enabled", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "kernel", "language",
+    "linalg", "live_bytes", "load", "load_safetensors", "long", "next_power_of_2", "nn", "no_grad", "op", "optim",
     "promote_types", "result_type", "save", "save_safetensors", "scan", "serialization", "set_default_dtype",
     "set_float32_matmul_precision", "set_grad_enabled", "set_printoptions", "short", "simt", "Tensor", "uint16",
     "uint32", "uint64", "uint8", "value_and_grad", "vjp", "vmap", "while_loop",

@@ -6,7 +6,8 @@ A transform runs the function once on stand-ins for its arguments and changes th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
@@ -18,7 +19,7 @@ from .errors import ArgumentError, GradientError, ShapeError, check_callable
 from .functions.promotion import kind_of
 from .ir.graph import Input, Value
 from .lazy.evaluation import compute_together
-from .lazy.handle import Handle, mode, wrap
+from .lazy.handle import Handle, mode, state, wrap
 from .lazy.storage import detached
 from .ops.broadcasting import fill, fill_like, normal_axis, shown
 from .ops.joint import joint_outputs
@@ -29,6 +30,16 @@ from .transform.batch import batch
 from .transform.checkpoint import checkpointed
 
 # --- stand-ins ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def on_stand_ins() -> Iterator[None]:
+    """While a function runs on them, jitted functions in it run like any other: what they do is recorded, too."""
+    state.stand_ins += 1
+    try:
+        yield
+    finally:
+        state.stand_ins -= 1
 
 
 def stand_in(x: Any, op: str) -> Value:
@@ -65,7 +76,7 @@ def _leads_outside(value: Value) -> bool:
     return False
 
 
-def _argnums(argnums: int | Sequence[int], args: Sequence[Any], op: str) -> tuple[int, ...]:
+def argument_numbers(argnums: int | Sequence[int], args: Sequence[Any], op: str) -> tuple[int, ...]:
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     for n in numbers:
         if not -len(args) <= n < len(args):
@@ -106,7 +117,7 @@ class Recorded:
             self.inputs.extend(made)
         before, mode.differentiated = mode.differentiated, op
         try:
-            with enable_grad():
+            with enable_grad(), on_stand_ins():
                 self.result = fn(*given, **kwargs)
         finally:
             mode.differentiated = before
@@ -158,7 +169,7 @@ def value_and_grad(
 
     @wraps(fn)
     def both(*args: Any, **kwargs: Any) -> Any:
-        numbers = _argnums(argnums, args, "grad")
+        numbers = argument_numbers(argnums, args, "grad")
         recorded = Recorded(fn, args, kwargs, numbers, "grad")
         result = recorded.result
         if has_aux:
@@ -296,7 +307,7 @@ def vmap(fn: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0) -> Callabl
             raise ShapeError(
                 f"vmap: the mapped dimensions have different sizes: {', '.join(map(str, sorted(sizes, key=str)))}"
             )
-        with watched() as writes:
+        with watched() as writes, on_stand_ins():
             leaves, shape = tree.flatten(fn(*given, **kwargs))
         values = [_result(y) for y in leaves]
         del given, leaves  # what the function made itself is gone now: what is left was there before
@@ -358,31 +369,6 @@ def _out_dims(dims: Any, shape: tree.Tree, count: int) -> tuple[list[int], tree.
     return flat, shape
 
 
-# --- all derivatives ---------------------------------------------------------------------------
-
-
-def jacobian(fn: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
-    """A function that gives all derivatives of all elements of the result: its shape, then the argument's."""
-
-    @wraps(fn)
-    def derivatives(*args: Any, **kwargs: Any) -> Any:
-        def of_one(x: Any) -> Any:
-            return fn(*args[:argnums], x, *args[argnums + 1 :], **kwargs)
-
-        result, pull = vjp(of_one, args[argnums])
-        count = result.numel()
-        ones = result.new_ones(count).diag().reshape(count, *result.shape)
-        (rows,) = vmap(pull)(ones)
-        return rows.reshape(*result.shape, *args[argnums].shape)
-
-    return derivatives
-
-
-def hessian(fn: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
-    """A function that gives all second derivatives of a single number."""
-    return jacobian(grad(fn, argnums), argnums)
-
-
 # --- memory for work ---------------------------------------------------------------------------
 
 
@@ -417,7 +403,8 @@ def checkpoint(
 
 def _checkpointed(fn: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
     given, _ = tree.flatten((tuple(args), kwargs))
-    leaves, shape = tree.flatten(fn(*args, **kwargs))
+    with on_stand_ins():
+        leaves, shape = tree.flatten(fn(*args, **kwargs))
     inputs = [x.value for x in given if isinstance(x, Handle)]
     places = [n for n, y in enumerate(leaves) if isinstance(y, Handle) and y.value.tracked]
     made = checkpointed([leaves[n].value for n in places], inputs)
@@ -427,4 +414,11 @@ def _checkpointed(fn: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> A
     return tree.unflatten(shape, found)
 
 
-__all__ = ["checkpoint", "grad", "hessian", "jacobian", "jvp", "value_and_grad", "vjp", "vmap"]
+__all__ = [
+    "checkpoint",
+    "grad",
+    "jvp",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+]

@@ -171,7 +171,7 @@ class Jitted(Generic[P, R]):
         return f"<jitted {getattr(self.fn, '__qualname__', self.fn)}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if state.trace is not None or state.inspect is not None:
+        if state.trace is not None or state.stand_ins or state.inspect is not None:
             return self.fn(*args, **kwargs)
         known = self.shortcut
         if known is not None and not kwargs and len(args) == known.arity:

@@ -12,11 +12,12 @@ from ..autograd.modes import no_grad
 from ..compiler import Compiled, compile
 from ..errors import TraceError
 from ..functions.creation import tensor
-from ..ir.graph import Input, TensorType, Value
+from ..ir.graph import Input, TensorType, Value, topological
 from ..ir.size import Dim, Size, known
 from ..lazy.handle import Handle, Surroundings, mode, one_writer, wrap
-from ..lazy.realize import plain_graph, realize, substituted
+from ..lazy.realize import plain_graph, realize
 from ..lazy.storage import Base, replaced
+from ..ops.batched import Part, rebuilt
 from ..ops.broadcasting import Fill
 from ..ops.joint import joint_outputs
 from ..runtime.buffer import Buffer
@@ -141,6 +142,9 @@ class Specialised:
         self.differentiable = [
             n for n, v in enumerate(self.result_values) if v is not None and v.tracked and "released" not in v.__dict__
         ]
+        read = set(topological([self.result_values[n] for n in self.differentiable]))  # type: ignore[misc]
+        self.remembered = {n for n in self.updated if captured[n][1].placeholder in read}
+        """The captured storages that are written to, and that gradients of results read as they were before."""
 
     def means(self, other: Specialised) -> bool:
         """Whether the program does what another does, in which numbers are known that are inputs of this one."""
@@ -255,9 +259,10 @@ class Specialised:
             return self._run(runner, leaves, sizes)
 
     def _run(self, runner: Runner, leaves: Sequence[Any], sizes: Mapping[str, int]) -> Any:
+        present = self._present(leaves) if self.differentiable and mode.enabled else None
         buffers = self._buffers(leaves)
         self.let_go()
-        return self.finished(leaves, runner(buffers), sizes)
+        return self.finished(leaves, runner(buffers), sizes, present)
 
     def let_go(self) -> None:
         """Forgets the gradients that others will replace, so that their memory is free for those."""
@@ -294,8 +299,14 @@ class Specialised:
             return number.renewed
         return number.on(device(self.compiled.device))
 
-    def finished(self, leaves: Sequence[Any], made: Sequence[Buffer], sizes: Mapping[str, int] = {}) -> Any:
-        """Hands out what the program made."""
+    def finished(
+        self,
+        leaves: Sequence[Any],
+        made: Sequence[Buffer],
+        sizes: Mapping[str, int] = {},
+        present: Mapping[Value, Value] | None = None,
+    ) -> Any:
+        """Hands out what the program made; `present` is what it was given, if results are to have a history."""
         outputs = iter(made)
         results = [
             form.filled(next(outputs), sizes) if form is not None else settled(r, sizes)
@@ -309,8 +320,8 @@ class Specialised:
             holder._gradient = None if form is None else form.filled(next(outputs), sizes)
         for n in self.updated:
             self.captured[n].storage.version += 1
-        if self.differentiable and mode.enabled:
-            self._with_history(results, leaves)
+        if present is not None:
+            self._with_history(results, present)
         return unflatten(self.result_structure, results)
 
     def leave(self, made: Sequence[Buffer]) -> None:
@@ -322,26 +333,33 @@ class Specialised:
             holder._gradient = kept = form.filled(buffer)
             kept._value.__dict__["left"] = self.left
 
-    def _with_history(self, results: list[Any], leaves: Sequence[Any]) -> None:
-        """Gives results a way back: their gradients are those of the traced graph, recorded when they are asked for."""
+    def _present(self, leaves: Sequence[Any]) -> dict[Value, Value]:
+        """What stands for the inputs of a call in the gradients of its results: as they are before it."""
         present: dict[Value, Value] = {}
         for x, placeholder in zip(leaves, self.placeholders, strict=True):
             if placeholder is not None:
                 present[placeholder] = x.value if isinstance(x, Handle) else tensor(x, dtype=placeholder.dtype).value
-        captured = [base.current() for base in self.captured]
-        present |= zip(self.given[len(present) :], captured, strict=False)
+        first = len(present)
+        for n, base in enumerate(self.captured):
+            value = base.current()
+            present[self.given[first + n]] = _copied(value) if n in self.remembered else value
         present |= {n.placeholder: tensor(n.read(), dtype=n.placeholder.dtype).value for n in self.host}
+        standing = [s for s in [*self.standing, *self.captured_standing] if s is not None]
+        return present | {s: present[s.inputs[0]] for s in standing if s not in present}
+
+    def _with_history(self, results: list[Any], present: Mapping[Value, Value]) -> None:
+        """Gives results a way back: their gradients are those of the traced graph, recorded when they are asked for."""
         inputs = [s for s in [*self.standing, *self.captured_standing] if s is not None and s.tracked]
-        actual = [present[s] if s in present else present[s.inputs[0]] for s in inputs]
         outputs = [v for n in self.differentiable if (v := self.result_values[n]) is not None]
+        parts = {x: Part(value, False) for x, value in present.items()}
 
         def rule(upstreams: Sequence[Value | None]) -> Sequence[Value | None]:
             pairs = [(v, u) for v, u in zip(outputs, upstreams, strict=True) if u is not None]
             found = gradients([v for v, _ in pairs], [u for _, u in pairs], inputs)
-            known = iter(substituted([g for g in found if g is not None], present))
-            return [None if g is None else next(known) for g in found]
+            known = iter(rebuilt([g for g in found if g is not None], parts))
+            return [None if g is None else next(known).value for g in found]
 
-        made = joint_outputs([results[n]._value for n in self.differentiable], actual, rule)
+        made = joint_outputs([results[n]._value for n in self.differentiable], [present[s] for s in inputs], rule)
         for n, value in zip(self.differentiable, made, strict=True):
             value.hold(results[n]._value.buffer)
             results[n] = wrap(value)
@@ -459,12 +477,18 @@ def _filled(value: Fill) -> Buffer:
     return device(value.device).from_host(np.full(shape, value.value, value.dtype.numpy))
 
 
-def _renewed(base: Base, value: Value) -> Value:
-    """Gives a storage memory of its own with the same elements, so that only its tensors see the update."""
+def _copied(value: Value) -> Value:
+    """The same elements in other memory, with the same history."""
     fresh = Input(value.type)
     fresh.hold(_filled(value) if isinstance(value, Fill) else device(value.device).copy(_memory(value)))
     new = replaced(value, fresh)
     new.hold(fresh.buffer)
+    return new
+
+
+def _renewed(base: Base, value: Value) -> Value:
+    """Gives a storage memory of its own with the same elements, so that only its tensors see the update."""
+    new = _copied(value)
     base.value = base.storage.value = new
     base.storage.changes += 1
     base.seen = base.storage.changes

@@ -67,6 +67,8 @@ class State(threading.local):
     trace: Trace | None = None
     inspect: Callable[[Sequence[Value]], None] | None = None
     """Who looks at what was computed (`first_nan`): jitted functions then run like any other."""
+    stand_ins = 0
+    """How many transforms (`grad`, `vmap`, `checkpoint` ...) have a function run on stand-ins now: in it, too."""
 
 
 state = State()

@@ -6,7 +6,7 @@ runs again (the next step of a training loop) finds its program in the cache and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -218,11 +218,6 @@ def plain_graph(outputs: Sequence[Value], given: Sequence[Value]) -> tuple[Graph
     new |= {v: Input(v.type, f"constant{n}") for n, v in enumerate(constants)}
     inputs = tuple(new.values())
     return Graph(inputs, tuple(_rebuilt(outputs, new))), [v.buffer for v in constants]
-
-
-def substituted(outputs: Sequence[Value], values: Mapping[Value, Value]) -> list[Value]:
-    """Values with others in place of some that they are computed from."""
-    return _rebuilt(outputs, dict(values))
 
 
 def _rebuilt(outputs: Sequence[Value], new: dict[Value, Value]) -> list[Value]:

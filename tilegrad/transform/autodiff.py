@@ -22,7 +22,9 @@ from ..errors import GradientError
 from ..ir.graph import Graph, Input, TensorType, Value, topological
 from ..ir.location import derived, working_for
 from ..ops.arithmetic import add
+from ..ops.broadcasting import fill_like
 from ..ops.joint import Joint
+from .batch import substitute
 
 
 def gradients(
@@ -78,7 +80,13 @@ def jvp(outputs: Sequence[Value], inputs: Sequence[Value], tangents: Sequence[Va
     upstreams = [tracked_input(value.type) for value in outputs]
     pulled = gradients(outputs, upstreams, inputs)
     pairs = [(g, tangent) for g, tangent in zip(pulled, tangents, strict=True) if g is not None]
-    return gradients([g for g, _ in pairs], [tangent for _, tangent in pairs], upstreams)
+    moved = gradients([g for g, _ in pairs], [tangent for _, tangent in pairs], upstreams)
+    found = [v for v in moved if v is not None]
+    if set(upstreams).isdisjoint(topological(found)):
+        return moved
+    nothing: dict[Value, Value] = {u: fill_like(u, 0.0) for u in upstreams}  # only what waits for them still reads them (`Again`)
+    known = iter(substitute(found, nothing))
+    return [None if v is None else next(known) for v in moved]
 
 
 def undifferentiated(graph: Graph) -> Graph:
