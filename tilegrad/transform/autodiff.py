@@ -84,7 +84,8 @@ def jvp(outputs: Sequence[Value], inputs: Sequence[Value], tangents: Sequence[Va
     found = [v for v in moved if v is not None]
     if set(upstreams).isdisjoint(topological(found)):
         return moved
-    nothing: dict[Value, Value] = {u: fill_like(u, 0.0) for u in upstreams}  # only what waits for them still reads them (`Again`)
+    # only what is to be computed after them still reads them (`Again`)
+    nothing: dict[Value, Value] = {u: fill_like(u, 0.0) for u in upstreams}
     known = iter(substitute(found, nothing))
     return [None if v is None else next(known) for v in moved]
 
