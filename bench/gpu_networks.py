@@ -4,8 +4,10 @@ PyTorch is eager, channels-last where there are images, each captured as a CUDA 
 how: each way takes it a minute; `--compile mode,mode` has others, `--compile none` none); JAX is jitted. All may use
 tensor cores for float32 (`high`, tf32), as people allow it to. We are there twice: as used, and with
 TILEGRAD_LIBRARIES=off. `--limit N`: seconds for a row.
-Contenders take turns; the losses of the first steps are compared before any time counts. Each row is measured by a
-process of its own: a fault takes the device away from the process, not from the other rows.
+Contenders take turns. Before any time counts, all gradients that our steps update weights by, as used and alone, are
+compared with float64, beside PyTorch's in the same arithmetic, and so are the losses of the first steps. Each row is
+measured by a process of its own: a fault takes the device away from the process, not from the other rows. `--verify`:
+nothing is timed.
 """
 
 from __future__ import annotations
@@ -29,8 +31,12 @@ from bench import networks
 from tilegrad.config import changed
 
 ROUNDS, STEPS = 7, 20
+VERIFY = ("--verify",)
+"""In place of modes: only gradients are compared."""
 LONGEST = 300
 """Seconds for a row."""
+FARTHER, NEAR = 2.0, {False: 3e-3, True: 2e-2}
+"""How much farther from float64 than PyTorch's a gradient may be; it need not be nearer than so (in tf32, bfloat16)."""
 ALONE = "tilegrad alone"
 """With TILEGRAD_LIBRARIES=off."""
 ERROR = re.compile(r"[\w.]+(Error|Fault|Exception)\b")
@@ -58,7 +64,7 @@ class Task(NamedTuple):
         laid: Callable[[Any], Any] = networks.same,
     ) -> networks.Call:
         """The work that is measured."""
-        made = networks.inference if self.inference else networks.training
+        made = networks.inference if self.inference else networks.Training
         return made(library, self.network, inputs, ready, self.low, "cuda", laid)
 
     @property
@@ -202,8 +208,40 @@ def different(task: Task, steps: dict[str, Callable[[], Any]]) -> tuple[float, A
     return float((abs(losses["tilegrad"] / losses["torch"] - 1)).max()), losses, losses["torch"]
 
 
+def verified(torch: Any, task: Task, place: str = "cuda") -> dict[str, float]:
+    """How far the gradients of a step are from float64, the farthest of each contender; raises if ours are wrong."""
+    inputs = networks.batch(task.network, task.size)
+    exact = networks.exact_gradients(torch, task.network, inputs, place)
+    given = (task.network, inputs)
+    found = {"torch": networks.Training(torch, *given, networks.same, task.low, place).gradients()}
+    found["tilegrad"] = networks.Training(tg, *given, tg.jit, task.low, place).gradients()
+    with changed(libraries="off"):
+        found[ALONE] = networks.Training(tg, *given, tg.jit, task.low, place).gradients()
+    apart = {who: networks.errors(gradients, exact) for who, gradients in found.items()}
+    for who in ("tilegrad", ALONE):
+        for n, (own, theirs) in enumerate(zip(apart[who], apart["torch"], strict=True)):
+            if not own <= max(NEAR[task.low], FARTHER * theirs):
+                shape = "x".join(map(str, exact[n].shape))
+                raise RuntimeError(
+                    f"{task.name}: gradient {n} ({shape}) of {who} is wrong: {own:.2g}, torch's {theirs:.2g}"
+                )
+    gc.collect()
+    if place == "cuda":
+        torch.cuda.empty_cache()
+    return {who: max(far) for who, far in apart.items()}
+
+
 def measured(torch: Any, task: Task, modes: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """A row, again with every contender that takes no turns with the others but comes last."""
+    errors = {} if task.inference else {"gradients": verified(torch, task)}
+    if modes == VERIFY:
+        yield {"name": task.name, **errors}
+        return
+    for found in _timed(torch, task, modes):
+        yield found | errors
+
+
+def _timed(torch: Any, task: Task, modes: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     all_steps = contenders(torch, task)
     apart, losses, wanted = different(task, all_steps)
     if not apart < allowed(task):
@@ -279,14 +317,17 @@ def main(arguments: list[str]) -> None:
         if wanted and not {task.network, task.name} & set(wanted):
             continue
         modes = COMPILED[task.network] if named is None else tuple([m for m in named if m != "none"])
+        modes = VERIFY if "--verify" in arguments else modes
         found = alone(number, modes, limit)
         record |= {what: found.pop(what) for what in ("device", "torch") if what in found}
         record["rows"].append(found)
         if "failed" in found:
             print(f"{task.name}: {found['failed']}", flush=True)
         else:
-            shown = ", ".join(f"{who} {us:.0f} us" for who, us in found["us"].items())
-            print(f"{task.name:28} {found['ratio']:.2f}  {shown}", flush=True)
+            shown = ", ".join(f"{who} {us:.0f} us" for who, us in found.get("us", {}).items())
+            far = ", ".join(f"{who} {error:.2g}" for who, error in found.get("gradients", {}).items())
+            ratio = f"{found['ratio']:.2f}  " if "ratio" in found else ""
+            print(f"{task.name:28} {ratio}{shown}{f'; gradients off by {far}' if far else ''}", flush=True)
         if out:
             with open(out, "w") as file:
                 json.dump(record, file, indent=1)

@@ -32,7 +32,7 @@ def program(network: str, size: tuple[int, ...], low: bool) -> Program:
         jitted.append(tg.jit(fn))
         return jitted[-1]
 
-    networks.training(tg, network, networks.batch(network, size), ready, low, "planned")()
+    networks.Training(tg, network, networks.batch(network, size), ready, low, "planned")()
     (made,) = jitted[0].programs
     found: Program = made.compiled.program
     return found

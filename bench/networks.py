@@ -161,33 +161,84 @@ def same(x: Any) -> Any:
     return x
 
 
-def training(
-    library: Any,
-    name: str,
-    inputs: Inputs,
-    ready: Ready,
-    low: bool = False,
-    device: str = "cpu",
-    laid: Callable[[Any], Any] = same,
-) -> Call:
+class Training:
     """A whole step; `low`: products in bfloat16; `laid`: how images and networks for them lie in memory."""
-    x, labels = (library.tensor(a).to(device) for a in inputs.values())
-    x, model = laid(x), laid(filled(library, name).to(device))
-    parameters = list(model.parameters())
-    adam = name in ("gpt", "gpt2", "lstm")
-    optimizer = library.optim.AdamW(parameters, lr=1e-3) if adam else library.optim.SGD(parameters, lr=1e-3)
 
-    def step(x: Any, labels: Any) -> Any:
-        with library.autocast(device, library.bfloat16, enabled=low):
-            scores = model(x)
-        loss = library.nn.functional.cross_entropy(scores.float(), labels)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()  # a step leaves weights and a loss, with every library: JAX's has no gradients to keep
-        return loss
+    def __init__(
+        self,
+        library: Any,
+        name: str,
+        inputs: Inputs,
+        ready: Ready,
+        low: bool = False,
+        device: str = "cpu",
+        laid: Callable[[Any], Any] = same,
+    ) -> None:
+        self.library = library
+        x, labels = (library.tensor(a).to(device) for a in inputs.values())
+        self.given, self.model = (laid(x), labels), laid(filled(library, name).to(device))
+        self.parameters = list(self.model.parameters())
+        self.adam = name in ("gpt", "gpt2", "lstm")
+        kind = library.optim.AdamW if self.adam else library.optim.SGD
+        self.optimizer = kind(self.parameters, lr=1e-3)
 
-    quick = ready(step)
-    return lambda: (quick(x, labels), *([] if adam else parameters))
+        def step(x: Any, labels: Any) -> Any:
+            with library.autocast(device, library.bfloat16, enabled=low):
+                scores = self.model(x)
+            loss = library.nn.functional.cross_entropy(scores.float(), labels)
+            loss.backward()
+            self.optimizer.step()
+            self.optimizer.zero_grad()  # a step leaves weights and a loss, with every library: JAX's has no gradients
+            return loss
+
+        self.step = ready(step)
+
+    def __call__(self) -> Any:
+        return (self.step(*self.given), *([] if self.adam else self.parameters))
+
+    def gradients(self) -> list[np.ndarray]:
+        """All gradients at the first weights, as the step that is timed has them: from what it changes.
+
+        SGD takes a multiple of a gradient off the weights; Adam keeps a tenth of the first one as its mean. The last of
+        some steps counts, each from the first weights: later ones may run in another way.
+        """
+        library, group = self.library, self.optimizer.param_groups[0]
+        first, rate = [p.detach().clone() for p in self.parameters], group["lr"]
+        group["lr"] = 1.0
+        for _ in range(SAME_STEPS):
+            with library.no_grad():
+                for p, w in zip(self.parameters, first, strict=True):
+                    p.copy_(w)
+                    if self.adam and self.optimizer.state[p]:
+                        self.optimizer.state[p]["exp_avg"].zero_()
+            self()
+        group["lr"] = rate
+        if self.adam:
+            means = [self.optimizer.state[p]["exp_avg"] / (1 - group["betas"][0]) for p in self.parameters]
+            return [as_array(mean) for mean in means]
+        return [as_array(w) - as_array(p) for w, p in zip(first, self.parameters, strict=True)]
+
+
+SAME_STEPS = 4
+
+
+def as_array(x: Any) -> np.ndarray:
+    """A tensor of either library as numpy has it."""
+    found: np.ndarray = x.detach().cpu().numpy()
+    return found.astype(np.float64)
+
+
+def exact_gradients(torch: Any, name: str, inputs: Inputs, device: str = "cpu") -> list[np.ndarray]:
+    """All gradients of a step at the first weights, in float64."""
+    x, labels = (torch.tensor(a).to(device) for a in inputs.values())
+    model = filled(torch, name).double().to(device)
+    loss = torch.nn.functional.cross_entropy(model(x.double() if x.is_floating_point() else x), labels)
+    return [as_array(g) for g in torch.autograd.grad(loss, list(model.parameters()))]
+
+
+def errors(found: list[np.ndarray], exact: list[np.ndarray]) -> list[float]:
+    """How far each gradient is from the exact one, relative to its size."""
+    return [float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in zip(found, exact, strict=True)]
 
 
 def inference(

@@ -90,7 +90,7 @@ mlp512 = mlp_busy = mlp
 
 
 def _training(name: str, low: bool = False) -> Callable[[Inputs, str], Call]:
-    return lambda inputs, variant: networks.training(tg, name, inputs, tg.jit, low)
+    return lambda inputs, variant: networks.Training(tg, name, inputs, tg.jit, low)
 
 
 def _inference(name: str, low: bool = False) -> Callable[[Inputs, str], Call]:

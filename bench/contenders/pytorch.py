@@ -107,7 +107,7 @@ def _ready(variant: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def _training(name: str, low: bool = False) -> Callable[[Inputs, str], Call]:
-    return lambda inputs, variant: networks.training(torch, name, inputs, _ready(variant), low)
+    return lambda inputs, variant: networks.Training(torch, name, inputs, _ready(variant), low)
 
 
 def _inference(name: str, low: bool = False) -> Callable[[Inputs, str], Call]:

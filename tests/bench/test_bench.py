@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench import machine, report, run, tuned, turns
+from bench import gpu_networks, machine, networks, report, run, tuned, turns
 from bench.contenders import CONTENDERS
 from bench.gpu_report import gpu_part, networks_part
 from bench.workloads import ALL, WORKLOADS, find
@@ -62,6 +62,25 @@ def test_libraries_compute_the_same(name: str, library: str) -> None:
         results.append([np.array(x) for x in side.outputs(result)])
     assert len(results[0]) == len(results[1]) or name.startswith("layer_norm")
     assert turns.difference(*results) <= WORKLOADS[name].tolerance
+
+
+def test_a_wrong_gradient_of_a_step_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that the step itself takes off its weights are compared: also of networks with Adam."""
+    torch = pytest.importorskip("torch")
+    for network, size in (("lenet", (3,)), ("lstm", (2, 4))):
+        far = gpu_networks.verified(torch, gpu_networks.Task(network, size), "cpu")
+        assert max(far.values()) < 1e-4
+    right = networks.Training.gradients
+
+    def wrong(step: Any) -> list[np.ndarray]:
+        found = right(step)
+        if step.library is not torch:
+            found[2] *= 1.1
+        return found
+
+    monkeypatch.setattr(networks.Training, "gradients", wrong)
+    with pytest.raises(RuntimeError, match=r"lenet 3: gradient 2 \(16x6x5x5\) of tilegrad is wrong"):
+        gpu_networks.verified(torch, gpu_networks.Task("lenet", (3,)), "cpu")
 
 
 def test_every_contender_of_a_goal_exists() -> None:
@@ -179,7 +198,8 @@ def test_what_was_measured_on_a_gpu_is_in_the_page(tmp_path: Any) -> None:
 
 
 def test_training_steps_come_from_the_newest_record_that_has_them(tmp_path: Any) -> None:
-    rows = [{"name": "mlp 64", "ratio": 0.5, "us": {"tilegrad": 100.0, "torch": 80.0, "torch-graph": 50.0}}]
+    us, checked = {"tilegrad": 100.0, "torch": 80.0, "torch-graph": 50.0}, {"gradients": {"tilegrad": 1e-3}}
+    rows: list[dict[str, Any]] = [{"name": "mlp 64", "ratio": 0.5, "us": us} | checked]
     (tmp_path / "h200-networks-2026-11-21.json").write_text(json.dumps({"rows": rows}))
     newer = [rows[0] | {"ratio": 1.4}, {"name": "gpt2 16x1024 bfloat16", "failed": "out of memory"}]
     (tmp_path / "h200-networks-2026-11-22.json").write_text(json.dumps({"rows": newer}))
@@ -188,6 +208,12 @@ def test_training_steps_come_from_the_newest_record_that_has_them(tmp_path: Any)
     assert "gpt2" not in found
     (tmp_path / "h200-networks-2026-11-22.json").unlink()
     assert "missed" in networks_part(tmp_path)
+    old = {name: x for name, x in rows[0].items() if name != "gradients"}
+    (tmp_path / "h200-networks-2026-11-22.json").write_text(json.dumps({"rows": [old, old | {"name": "mlp 512"}]}))
+    found = networks_part(tmp_path)
+    assert "| mlp 64 |" in found
+    assert "| mlp 512 |" not in found
+    assert "**Taken back**: mlp 512. Their" in found, "nobody knows whether its gradients were right"
     rows[0]["us"]["tilegrad alone"] = 125.0
     (tmp_path / "h200-networks-2026-11-22.json").write_text(json.dumps({"rows": rows}))
     assert "| 0.50 | 0.40 | 100 µs | torch-graph 50 µs | 2 | missed" in networks_part(tmp_path)
