@@ -33,8 +33,8 @@ that does not say how far they were is not shown.{missing}
 | --- | --- | --- | --- | --- | --- | --- | --- |
 """
 TAKEN_BACK = (
-    "**Taken back**: {names}. Their gradients were not compared, and that of AlexNet's third convolution in bfloat16 was "
-    "wrong; they count again when they have been measured with right ones."
+    "**Taken back**: {names}. Their gradients were not compared, and that of AlexNet's third convolution in bfloat16 "
+    "was wrong; they count again when they have been measured with right ones."
 )
 UNKNOWN = "the reason has not been looked for yet"
 GOALS = {"mlp": 1.3, "alexnet bfloat16": 1.5, "alexnet": 1.2, "gpt2 bfloat16": 0.8}
