@@ -76,4 +76,5 @@ def _refuse_if_read(value: Value, changed: dict[Value, Change]) -> None:
                 f"by {change.op} at {change.location}. Use the operation without underscore there, or change a clone()"
             )
         if part not in known:
+            known.add(part)
             stack.extend(part.inputs)

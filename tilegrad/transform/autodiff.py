@@ -221,11 +221,13 @@ class _Siblings:
 def _check_nothing_saved(value: Value, upstream: Value, shares: Sequence[Value | None]) -> None:
     """Refuses to use a released value again, unless its gradient needs nothing but the upstream gradient."""
     saved = {value, *(x for x in value.inputs if x.tracked or x.type.shape)}
+    seen = {upstream}
     stack = [share for share in shares if share is not None]
     while stack:
         part = stack.pop()
-        if part is upstream:
+        if part in seen:
             continue
+        seen.add(part)
         if part in saved:
             raise GradientError(
                 f"{value.op} of shape {list(value.shape)} was differentiated before, and what it saved for that was "

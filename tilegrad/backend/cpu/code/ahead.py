@@ -107,15 +107,15 @@ def _share(tile: Wanted, blocks: int) -> int:
 
 
 def _loads(e: Elements, operands: Sequence[ir.Tile]) -> list[ir.Load]:
-    """The loads in expressions, through names that stand for expressions; not those inside addresses."""
-    found, stack = list[ir.Load](), list(operands)
+    """The loads in expressions, each once, through names that stand for expressions; not those inside addresses."""
+    found: dict[int, ir.Tile] = {}
+    stack = list(operands)
     while stack:
         x = defined(e, stack.pop())
-        if isinstance(x, ir.Load):
-            found.append(x)
-        else:
-            stack.extend(ir.parts(x))
-    return found
+        if id(x) not in found:
+            found[id(x)] = x
+            stack.extend(() if isinstance(x, ir.Load) else ir.parts(x))
+    return [x for x in found.values() if isinstance(x, ir.Load)]
 
 
 def _depends(e: Elements, x: ir.Tile, name: str) -> bool:

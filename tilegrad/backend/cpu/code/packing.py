@@ -259,28 +259,34 @@ def below(e: Elements, x: ir.Tile) -> list[ir.Tile]:
     return list(found.values())
 
 
-def exchanged(e: Elements, x: ir.Tile) -> ir.Tile | None:
-    """An expression of two axes with its axes exchanged."""
+def exchanged(e: Elements, x: ir.Tile, made: dict[int, ir.Tile | None] | None = None) -> ir.Tile | None:
+    """An expression of two axes with its axes exchanged; `made`: what is there already of parts that are used twice."""
     if isinstance(x, ir.Literal) or len(e.types.of(x).shape) < 2:
         return None if not isinstance(x, ir.Literal) and e.types.of(x).shape else x
+    made = {} if made is None else made
     x = defined(e, x)
+    if id(x) not in made:
+        made[id(x)] = _exchanged(e, x, made)
+    return made[id(x)]
+
+
+def _exchanged(e: Elements, x: ir.Tile, made: dict[int, ir.Tile | None]) -> ir.Tile | None:
     match x:
         case ir.Load(pointer, mask, other):
-            parts = [pointer, mask, other]
-            made = [None if p is None else exchanged(e, p) for p in parts]
-            if any(p is not None and m is None for p, m in zip(parts, made, strict=True)):
+            turned = [None if p is None else exchanged(e, p, made) for p in (pointer, mask, other)]
+            if any(p is not None and t is None for p, t in zip((pointer, mask, other), turned, strict=True)):
                 return None
-            return ir.Load(made[0], made[1], made[2])  # type: ignore[arg-type]
+            return ir.Load(turned[0], turned[1], turned[2])  # type: ignore[arg-type]
         case ir.Apply(fn, args):
-            turned = [exchanged(e, a) for a in args]
+            turned = [exchanged(e, a, made) for a in args]
             return None if any(a is None for a in turned) else ir.Apply(fn, tuple(turned))  # type: ignore[arg-type]
         case ir.Cast(y, dtype):
-            inner = exchanged(e, y)
+            inner = exchanged(e, y, made)
             return None if inner is None else ir.Cast(inner, dtype)
         case ir.Expand(y, axes) if len(axes) == 1:
             return ir.Expand(y, (1 - axes[0],))
         case ir.BroadcastTo(y, (m, n)):
-            inner = exchanged(e, y)
+            inner = exchanged(e, y, made)
             return None if inner is None else ir.BroadcastTo(inner, (n, m))
         case ir.Full((m, n), value, dtype):
             return ir.Full((n, m), value, dtype)

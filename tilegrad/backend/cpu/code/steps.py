@@ -19,6 +19,7 @@ def step(e: Elements, x: ir.Tile, axis: int, local: bool, lanes: int) -> int | N
     """By how much an integer or an address grows from element to element along an axis, if it does so evenly.
 
     `local`: but for where a quotient changes; `lanes`: within so many elements from a multiple of their number on.
+    What expressions share is asked for once (`Elements.step`).
     """
     if isinstance(x, ir.Literal | ir.ProgramId | ir.NumPrograms):
         return 0
@@ -29,31 +30,31 @@ def step(e: Elements, x: ir.Tile, axis: int, local: bool, lanes: int) -> int | N
         case ir.Arange():
             return 1
         case ir.Name(name):
-            return step(e, e.lazy[name], axis, local, lanes) if name in e.lazy else None
+            return e.step(e.lazy[name], axis, local, lanes) if name in e.lazy else None
         case ir.Cast(y, target):
-            return step(e, y, axis, local, lanes) if target.is_integer else None
+            return e.step(y, axis, local, lanes) if target.is_integer else None
         case ir.Full():
             return 0
         case ir.Expand(y, axes):
             place = len(shape) + axis
-            return 0 if place in axes else step(e, y, axis + sum(a > place for a in axes), local, lanes)
+            return 0 if place in axes else e.step(y, axis + sum(a > place for a in axes), local, lanes)
         case ir.BroadcastTo(y, _):
-            return step(e, y, axis, local, lanes)
+            return e.step(y, axis, local, lanes)
         case ir.Apply("add" | "sub" as fn, (y, z)):
-            one, two = step(e, y, axis, local, lanes), step(e, z, axis, local, lanes)
+            one, two = e.step(y, axis, local, lanes), e.step(z, axis, local, lanes)
             return None if one is None or two is None else one + two if fn == "add" else one - two
         case ir.Apply("mul", (y, z)):
             y, z = (z, y) if isinstance(y, ir.Literal) else (y, z)
-            one, two = step(e, y, axis, local, lanes), step(e, z, axis, local, lanes)
+            one, two = e.step(y, axis, local, lanes), e.step(z, axis, local, lanes)
             if one == 0 and two == 0:
                 return 0
             return one * int(z.value) if isinstance(z, ir.Literal) and one is not None else None
         case ir.Apply("mod" | "floordiv" as fn, (y, ir.Literal(divisor))) if local or _has_no_border(
             e, y, axis, lanes, divisor
         ):
-            return step(e, y, axis, local, lanes) if fn == "mod" else 0
+            return e.step(y, axis, local, lanes) if fn == "mod" else 0
         case ir.Apply(_, args):
-            return 0 if all(step(e, a, axis, local, lanes) == 0 for a in args) else None
+            return 0 if all(e.step(a, axis, local, lanes) == 0 for a in args) else None
     return None
 
 
@@ -61,7 +62,7 @@ def _has_no_border(e: Elements, x: ir.Tile, axis: int, lanes: int, divisor: obje
     """Whether a quotient is the same for all lanes of a vector that begins at a multiple of their number."""
     if not lanes or not isinstance(divisor, int) or divisor <= 0 or divisor % lanes:
         return False
-    return step(e, x, axis, False, lanes) == 1 and _is_multiple(e, x, axis, lanes)
+    return e.step(x, axis, lanes=lanes) == 1 and _is_multiple(e, x, axis, lanes)
 
 
 def _is_multiple(e: Elements, x: ir.Tile, axis: int | None, n: int) -> bool:

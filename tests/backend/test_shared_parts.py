@@ -1,0 +1,77 @@
+"""What expressions share is looked at once: compiling takes time by their size, not by the ways through them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import tilegrad as tg
+import tilegrad.nn.functional as F
+from tests.grains import GPU, cut_as
+from tilegrad.backend.cuda.code.lower import lower
+from tilegrad.config import changed
+from tilegrad.ir.program import Launch
+from tilegrad.runtime.grain import Grain
+
+DEPTH = 40
+"""Each value is used three times by the next: 3 ** 40 ways."""
+MOST_CALLS = 8_000_000
+
+
+@contextmanager
+def few_calls(most: int) -> Iterator[None]:
+    """Fails as soon as more Python functions were called within the block."""
+    count = 0
+
+    def watch(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+        assert count <= most, f"more than {most:,} calls"
+
+    sys.setprofile(watch)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def deep(x: tg.Tensor) -> tg.Tensor:
+    for _ in range(DEPTH):
+        x = x * x + x
+    return x
+
+
+def pooled(x: tg.Tensor) -> tuple[tg.Tensor, ...]:
+    """Windows that overlap, and their gradient: each element is looked for in each of them."""
+    y = F.max_pool2d(x, [4, 3], [1, 1], [2, 1], ceil_mode=True)
+    return (y, *tg.autograd.grad(y.square().sum(), (x,)))
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]], str]] = {
+    "elements": (deep, [(64, 512)], "float32"),
+    "sum of bfloat16": (lambda x: deep(x.float()).sum(1), [(64, 512)], "bfloat16"),
+    "sum across": (lambda x: deep(x).sum(0), [(512, 64)], "float32"),
+    "turned": (lambda x: deep(x).T.contiguous(), [(512, 64)], "float32"),
+    "product": (lambda x, w: deep(x) @ w, [(64, 512), (512, 64)], "float32"),
+    "turned product": (lambda x, w: deep(x).T @ w, [(512, 64), (512, 64)], "float32"),
+    "gradient": (lambda x: tg.autograd.grad(deep(x).sum(), (x,)), [(64, 512)], "float32"),
+    "pool": (pooled, [(5, 1, 6, 10)], "float32"),
+}
+
+
+@pytest.mark.parametrize("grain", [Grain(), GPU], ids=["few", "many"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_shared_is_looked_at_once(name: str, grain: Grain) -> None:
+    program, shapes, dtype = PROGRAMS[name]
+    given = [tg.zeros(*shape).to(getattr(tg, dtype)) for shape in shapes]
+    given[0].requires_grad = name in ("gradient", "pool")
+    with cut_as(grain), changed(cache="off"), few_calls(MOST_CALLS):
+        made = tg.jit(program).prepared(*given)
+        if grain is GPU:
+            for step in made.program.compiled.program.steps:
+                assert isinstance(step, Launch)
+                assert lower(step.kernel, "sm_90a").text
