@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -387,3 +388,39 @@ def test_gradients_are_computed_together() -> None:
     value, gradient = tg.value_and_grad(lambda x: (x**3).sum())(w.detach())
     gradient.tolist()
     assert value.value.buffer is not None
+
+
+WRITES: dict[str, Callable[[Any], None]] = {
+    "in place": lambda w: w.add_(1),
+    "through data": lambda w: w.data.add_(1),
+    "other data": lambda w: setattr(w, "data", tg.tensor([4.0, 5.0, 6.0])),
+    "by item": lambda w: w.__setitem__(0, 7.0),
+    "by a jitted function": lambda w: tg.jit(lambda: w.add_(1).shape)(),
+    "switched off and on": lambda w: w.requires_grad_(False).requires_grad_(True),
+    "looked at": lambda w: str(w.add_(1)),  # type: ignore[dict-item, return-value]
+    "nothing": lambda w: None,
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_leaf_keeps_what_was_recorded_before_it_was_written_to(write: Callable[[Any], None], times: int) -> None:
+    for ask in range(4):
+        w = tg.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        total = (w[:2] * 2).sum()
+        for n in range(times):
+            with tg.no_grad():
+                write(w)
+            total = total + (w * (3.0 + n)).sum()
+        more = sum(3.0 + n for n in range(times))
+        if ask == 0:
+            (found,) = tg.autograd.grad(total, w)
+        elif ask == 1:
+            total.backward()
+            found = w.grad
+        elif ask == 2:
+            total.backward(inputs=[w])
+            found = w.grad
+        else:
+            (found,) = tg.autograd.grad(total, w, create_graph=True)
+        assert found.tolist() == [2 + more, 2 + more, more]

@@ -10,14 +10,14 @@ from weakref import ref
 from .errors import InPlaceError
 from .ir.graph import Value
 from .lazy.handle import state
-from .lazy.storage import Base, Storage, write_listeners
+from .lazy.storage import Base, State, Storage, write_listeners
 from .ops.broadcasting import shown
 
 
 class _Written:
     """A base that was written to, and what it had before."""
 
-    def __init__(self, base: Base, before: tuple[Value, Value]) -> None:
+    def __init__(self, base: Base, before: State) -> None:
         self.base = ref(base)
         self.before = before
 
@@ -31,7 +31,7 @@ class Writes:
         self.own: set[Storage] = set()
         """Storages that the function made itself: where it is traced they live on, with the trace."""
 
-    def __call__(self, base: Base, before: tuple[Value, Value]) -> None:
+    def __call__(self, base: Base, before: State) -> None:
         if threading.get_ident() != self.thread:
             return
         known = self.found.get(id(base))
@@ -46,7 +46,7 @@ class Writes:
             if base is None or base.storage in self.own or not _depends(base.storage.value, placeholders):
                 continue
             change, shape = base.storage.change, base.storage.value.shape
-            base.restore(*written.before)
+            base.restore(written.before)
             wrong = wrong or (change, shape)
         if wrong is not None:
             change, shape = wrong

@@ -171,9 +171,10 @@ class Properties(Handle):
     @property
     def grad(self) -> Tensor | None:
         """The gradient that has arrived here."""
+        found = self.own_gradient()
         if state.trace is not None:
             state.trace.gradient_read(self)
-        return self._gradient
+        return found
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
@@ -278,7 +279,8 @@ class Properties(Handle):
                 )
             return changed.value
 
-        hooks = value.__dict__.setdefault("hooks", [])
+        kept = None if state.trace is not None or self._moves else self._base
+        hooks = value.__dict__.setdefault("hooks", []) if kept is None else kept.hooks()
         hooks.append(on_value)
         Surroundings.changes += 1
         return HookHandle(hooks, on_value)
@@ -300,7 +302,8 @@ class Properties(Handle):
             kept = holder()
             if kept is not None:
                 new = gradient if mode.enabled else gradient.detach()
-                kept._gradient = new if kept._gradient is None else kept._gradient + new
+                before = kept.own_gradient()
+                kept._gradient = new if before is None else before + new
 
         self.register_hook(keep)
         self.__dict__["retains_grad"] = True
@@ -389,7 +392,8 @@ class Properties(Handle):
         compute(copied)
         if self.requires_grad:
             copied.requires_grad_()
-        copied._gradient = None if self._gradient is None else self._gradient.detach().clone()
+        gradient = self.own_gradient()
+        copied._gradient = None if gradient is None else gradient.detach().clone()
         return copied  # type: ignore[no-any-return]
 
     def __reduce_ex__(self, protocol: Any) -> Any:

@@ -71,7 +71,7 @@ def backward(
     for holder, gradient in arrived:
         if holder is not None:
             accumulate(holder, gradient if create_graph else detached(gradient), create_graph)
-    reached = [] if create_graph else [x._gradient for x, _ in arrived if x is not None]
+    reached = [] if create_graph else [x.own_gradient() for x, _ in arrived if x is not None]
     compute_together([x for x in (*outputs, *reached) if x is not None])
 
 

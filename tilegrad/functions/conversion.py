@@ -24,9 +24,9 @@ from ..ir.dtype import (
 )
 from ..ir.graph import Input
 from ..lazy.evaluation import array_of, compute
-from ..lazy.handle import Handle, wrap
+from ..lazy.handle import Handle, handle_on, wrap
 from ..lazy.layout import is_dense, layout
-from ..lazy.storage import detached, kept_separate
+from ..lazy.storage import kept_separate
 from ..ops.cast import cast
 from ..ops.joint import joint_outputs
 from ..runtime.device import Device, device, devices
@@ -280,12 +280,13 @@ def data_ptr(self: Tensor) -> int:
     """The address of the first element."""
     from ..runtime.exposed import expose
 
-    whole = wrap(detached(self.base().current())) if self._moves else self
-    compute(whole)
-    if self._moves and self.base().value.buffer is None:
-        self.base().value.hold(whole.value.buffer)
-    expose(whole.value.buffer)
-    return int(whole.value.buffer.address) + int(storage_offset(self)) * self.value.dtype.bytes
+    if self._moves and self.base().current().buffer is None:
+        compute(handle_on(self.base().current()))
+    elif not self._moves:
+        compute(self)
+    value = self.base().current() if self._moves else self.value
+    expose(value.buffer)
+    return int(value.buffer.address) + int(storage_offset(self)) * self.value.dtype.bytes
 
 
 take_integers(globals())

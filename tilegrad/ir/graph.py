@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, TypeAlias, dataclass_transform, final
+from typing import Any, ClassVar, Literal, Self, TypeAlias, dataclass_transform, final
 
 from ..errors import ArgumentError
 from .dtype import DType
@@ -152,6 +152,12 @@ class Value(Node, ABC):
     def hold(self, buffer: Any) -> None:
         """Keeps the memory in which the elements were put: the value need not be computed again."""
         self.__dict__["buffer"] = buffer
+
+    def copied(self) -> Self:
+        """The same as another object."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
 
     def with_inputs(self, inputs: Sequence[Value], **changes: Any) -> Value:
         """The same op on other inputs (and with other attributes); the same object if they are the same."""

@@ -7,7 +7,6 @@ a function is written that does with straight code what `Kind.sizes` and `Specia
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from sys import getrefcount
 from typing import Any, NamedTuple
 
 from ..ir.graph import Input
@@ -16,7 +15,7 @@ from ..tensor import Tensor
 from ..tree import LEAF
 from .numbers import same_number
 from .specialised import Specialised
-from .straight import HELD_ONCE, kept_gradients
+from .straight import kept_gradients
 from .watched import Watched
 
 MISS = object()
@@ -34,7 +33,7 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
     """The function for a program, if its calls are of the simple kind."""
     kind = program.kind
     positional = kind.call.structure.parts[0].parts
-    if program.changed or program.differentiable or any(p is not LEAF for p in positional):
+    if program.changed or program.differentiable or program.passed or any(p is not LEAF for p in positional):
         return None
     if kind.inputs or kind.call.structure.parts[1].parts or any(t is None for t in kind.types):
         return None
@@ -61,15 +60,15 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
     ending = ["return program.finished((), made)"]
     if kept or (one and not program.gradients and not program.updated):
         names |= {"shared": program.forms[0].shared} | {  # type: ignore[union-attr]
-            f"base{n}": program.captured[n] for n in program.updated
+            f"storage{n}": program.captured[n].storage for n in program.updated
         }
-        ending = [f"base{n}.storage.version += 1" for n in program.updated]
+        ending = [f"storage{n}.{count} += 1" for n in program.updated for count in ("version", "changes")]
         ending += ["value = new(Input)", "own = value.__dict__", "own |= shared", "own['buffer'] = made[0]"]
         ending += ["result = new(Tensor)", "result._value = value", "return result"]
     run = ["with one_writer: made = runner(given)" if program.common else "made = runner(given)"]
     if kept:
         names |= {f"holder{n}": holder for n, (holder, _) in enumerate(program.gradients)}
-        names |= {"left": program.left, "held": getrefcount, "once": HELD_ONCE}
+        names |= {f"left{n}": left for n, left in enumerate(program.left)}
         run = kept_gradients(len(program.gradients))
     elif program.gradients:
         run = ["program.let_go()", *run]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,9 +13,9 @@ from ..errors import TraceError
 from ..functions.creation import tensor
 from ..ir.graph import Input, TensorType, Value, topological
 from ..ir.size import Dim, Size, known
-from ..lazy.handle import Handle, Surroundings, mode, one_writer, wrap
+from ..lazy.handle import Handle, Left, Surroundings, mode, one_writer, wrap
 from ..lazy.realize import plain_graph, realize
-from ..lazy.storage import Base, replaced
+from ..lazy.storage import Base
 from ..ops.batched import Part, rebuilt
 from ..ops.broadcasting import Fill
 from ..ops.joint import joint_outputs
@@ -29,7 +28,7 @@ from ..tree import flatten, unflatten
 from .kept import Kept
 from .kind import Kind
 from .numbers import may_vary, meaning, number_type, stand_for
-from .straight import Look, look_at, others_hold
+from .straight import Look, look_at
 from .tracing import HostNumber, Trace
 from .watched import Outside, hooks_of, same, same_settings, settings_of, title, unchanged
 
@@ -54,8 +53,6 @@ class Specialised:
         self.fit = fit
         self.runners: dict[tuple[tuple[str, int], ...], Runner] = {}
         self._look: Look | None = None
-        self.left = object()
-        """What marks gradients that were left behind."""
         self._looks = 0
         """How often what `look` compares was settled."""
         self._surroundings = Surroundings.changes
@@ -128,6 +125,7 @@ class Specialised:
         self.given = given
         self.forms = [None if v is None else Form(v.type) for v in self.result_values]
         self.gradient_forms = [None if g is None else Form(g._value.type) for _, g in self.gradients]
+        self.left = [Left(Input(form.type), form.filled) for form in self.gradient_forms if form is not None]
         outputs = [v for v in self.result_values if v is not None]
         outputs += [t.own_value() for n in self.changed if (t := self.arguments[n]) is not None]
         outputs += [g.own_value() for _, g in self.gradients if g is not None]
@@ -173,6 +171,10 @@ class Specialised:
         first = len([p for p in self.placeholders if p is not None])
         fixed = self._read_only(first)
         self.compiled: Compiled = compile(self.graph, self.updates, self.name, fit=self.fit, steady=fixed)
+        self.passed = self._passed_on(range(first))
+        """The arguments that are results as they are."""
+        self.lent = frozenset([n - first for n in self._passed_on(range(first, len(self.given)))])
+        """The captured storages and numbers whose memory is that of a result."""
         found = self.compiled.executable.steady
         self.steady = found and Kept(found, [self.captured[n - first].storage for n in found.inputs])
         return self
@@ -184,6 +186,12 @@ class Specialised:
             return ()
         return tuple([first + n for n, t in enumerate(self.captured_types) if t.shape and n not in self.updated])
 
+    def _passed_on(self, inputs: range) -> frozenset[int]:
+        """Which inputs have the memory of a result."""
+        program = self.compiled.program
+        results = set(program.outputs[: len(program.outputs) - len(self.updated)])
+        return frozenset([n for n in inputs if program.inputs[n] in results])
+
     def look(self) -> Sequence[Buffer] | None:
         """The memory of what was captured, if nothing outside is another thing than before; None: perhaps something is.
 
@@ -193,9 +201,9 @@ class Specialised:
             return None
         if self._look is not None:
             found = self._look()
-            if found is not None or (self._looks == MOST_LOOKS and not self.updated):
+            if found is not None or self._looks == MOST_LOOKS or self._are_read():
                 return found
-            self._look = None  # it holds values that are written to
+            self._look = None
         if self._looks < MOST_LOOKS and self.is_current():
             self._looks += 1
             self._look = look_at(self)
@@ -203,6 +211,10 @@ class Specialised:
                 return self._look()
             self._looks = MOST_LOOKS
         return None
+
+    def _are_read(self) -> bool:
+        """Whether somebody reads the elements that the program would write over."""
+        return any(self.captured[n].storage.free() is None for n in self.updated)
 
     def is_current(self) -> bool:
         """Whether what was read outside is still there, and of the kind that the program was made for."""
@@ -268,13 +280,16 @@ class Specialised:
         """Forgets the gradients that others will replace, so that their memory is free for those."""
         for holder, _ in self.gradients:
             holder._gradient = None
+        for left in self.left:
+            left.owned = left.lent = None
 
     def _buffers(self, leaves: Sequence[Any]) -> list[Buffer]:
         """The memory of all inputs."""
-        buffers = []
+        buffers: list[Buffer] = []
         for x, placeholder in zip(leaves, self.placeholders, strict=True):
             if placeholder is not None:
-                buffers.append(memory_of(x if isinstance(x, Handle) else tensor(x, dtype=placeholder.dtype)))
+                found = memory_of(x if isinstance(x, Handle) else tensor(x, dtype=placeholder.dtype))
+                buffers.append(_apart(found) if len(buffers) in self.passed else found)
         buffers += self.state() + self.constants
         if self.compiled.elsewhere:
             buffers = self.compiled.brought(buffers)
@@ -282,19 +297,26 @@ class Specialised:
 
     def state(self) -> list[Buffer]:
         """The memory of captured storages, and of numbers of the host."""
-        buffers = []
+        buffers: list[Buffer] = []
+        updated = frozenset(self.updated)
         for n, base in enumerate(self.captured):
-            value = base.current()
-            if n in self.updated and others_hold(value):
-                value = _renewed(base, value)
-            buffers.append(_memory(value))
-        for number in self.host:
-            buffers.append(number.renewed())
+            owned = base.storage.owned
+            if n in updated:
+                buffers.append(base.storage.free() or _renewed(base))
+            elif owned is None or n in self.lent:
+                found = _memory(base.current())
+                buffers.append(_apart(found) if n in self.lent else found)
+            else:
+                buffers.append(owned)
+        for n, number in enumerate(self.host):
+            buffers.append(number.copied() if len(self.captured) + n in self.lent else number.renewed())
         return buffers
 
     def number_at(self, n: int) -> Callable[[], Buffer]:
         """Gives the memory of a number of the host where the program looks for it."""
         number = self.host[n]
+        if len(self.captured) + n in self.lent:
+            return number.copied
         if number.array is None or len(self.given) - len(self.host) + n not in self.compiled.elsewhere:
             return number.renewed
         return number.on(device(self.compiled.device))
@@ -319,19 +341,18 @@ class Specialised:
         for (holder, _), form in zip(self.gradients, self.gradient_forms, strict=True):
             holder._gradient = None if form is None else form.filled(next(outputs), sizes)
         for n in self.updated:
-            self.captured[n].storage.version += 1
+            storage = self.captured[n].storage
+            storage.version += 1
+            storage.changes += 1
         if present is not None:
             self._with_history(results, present)
         return unflatten(self.result_structure, results)
 
     def leave(self, made: Sequence[Buffer]) -> None:
-        """Leaves gradients behind, with a mark: if they are still there, and nobody else has them, the next call
-        writes to the same memory."""
+        """Leaves gradients behind: if nobody reads them, the next call writes to the same memory."""
         own = made[sum(form is not None for form in self.forms) :]
-        for (holder, _), form, buffer in zip(self.gradients, self.gradient_forms, own, strict=False):
-            assert form is not None
-            holder._gradient = kept = form.filled(buffer)
-            kept._value.__dict__["left"] = self.left
+        for left, buffer in zip(self.left, own, strict=False):
+            left.owned = buffer
 
     def _present(self, leaves: Sequence[Any]) -> dict[Value, Value]:
         """What stands for the inputs of a call in the gradients of its results: as they are before it."""
@@ -339,10 +360,10 @@ class Specialised:
         for x, placeholder in zip(leaves, self.placeholders, strict=True):
             if placeholder is not None:
                 present[placeholder] = x.value if isinstance(x, Handle) else tensor(x, dtype=placeholder.dtype).value
-        first = len(present)
+        first, updated = len(present), frozenset(self.updated)
         for n, base in enumerate(self.captured):
-            value = base.current()
-            present[self.given[first + n]] = _copied(value) if n in self.remembered else value
+            forgotten = n in updated and n not in self.remembered  # nothing reads its elements
+            present[self.given[first + n]] = base.standing() if forgotten else base.current()
         present |= {n.placeholder: tensor(n.read(), dtype=n.placeholder.dtype).value for n in self.host}
         standing = [s for s in [*self.standing, *self.captured_standing] if s is not None]
         return present | {s: present[s.inputs[0]] for s in standing if s not in present}
@@ -444,6 +465,10 @@ class HostMemory:
         """Whether the number is of the class that the program was made for."""
         return self.kind is None or ((now := self.read()).__class__ is self.kind and may_vary(now))
 
+    def copied(self) -> Buffer:
+        """Memory of its own with what the number is now."""
+        return memory_of(tensor(self.read(), dtype=self.placeholder.dtype, device=self.device.name))
+
     def renewed(self) -> Buffer:
         """The memory, with what the number is now."""
         now = self.read()
@@ -471,26 +496,20 @@ def _memory(value: Value) -> Buffer:
     return value.buffer  # type: ignore[no-any-return]
 
 
+def _apart(found: Buffer) -> Buffer:
+    """Memory to hand out: a copy of what somebody else may write to."""
+    return found.device.copy(found) if found.shared else found
+
+
 def _filled(value: Fill) -> Buffer:
     """Memory that has one number everywhere, as the state of an optimizer at first: not worth a program."""
     shape = tuple([known(extent, {}) for extent in value.shape])
     return device(value.device).from_host(np.full(shape, value.value, value.dtype.numpy))
 
 
-def _copied(value: Value) -> Value:
-    """The same elements in other memory, with the same history."""
-    fresh = Input(value.type)
-    fresh.hold(_filled(value) if isinstance(value, Fill) else device(value.device).copy(_memory(value)))
-    new = replaced(value, fresh)
-    new.hold(fresh.buffer)
-    return new
-
-
-def _renewed(base: Base, value: Value) -> Value:
-    """Gives a storage memory of its own with the same elements, so that only its tensors see the update."""
-    new = _copied(value)
-    base.value = base.storage.value = new
-    base.storage.changes += 1
-    base.seen = base.storage.changes
-    new.__dict__["references"] = sys.getrefcount(new) + 1
-    return new
+def _renewed(base: Base) -> Buffer:
+    """Gives a storage memory of its own with the same elements: nobody else sees the update."""
+    value = base.current()
+    memory = _filled(value) if isinstance(value, Fill) else device(value.device).copy(_memory(value))
+    base.own(memory)
+    return memory

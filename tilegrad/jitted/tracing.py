@@ -15,8 +15,8 @@ from ..errors import TraceError
 from ..ir.graph import Input, TensorType, Value
 from ..ir.node import Node
 from ..lazy import storage as sharing
-from ..lazy.handle import Handle, state
-from ..lazy.storage import Base, Storage
+from ..lazy.handle import Handle, Left, state
+from ..lazy.storage import Base, State, Storage
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -42,8 +42,7 @@ class Written(Node):
     """A captured storage that the function wrote to, and what to put back."""
 
     base: Base
-    history: Value
-    elements: Value
+    before: State
 
 
 class Branch(Node):
@@ -96,11 +95,11 @@ class Trace:
             return base.current()
         found = self.captured.get(storage)
         if found is None:
-            type = base.current().type
+            type = base.standing().type
             found = self.captured[storage] = Captured(base, Input(type, f"state{len(self.captured)}"))
         standing = self.standing.get(base)
         if standing is None:
-            standing = self.standing[base] = sharing.replaced(base.current(), found.placeholder)
+            standing = self.standing[base] = sharing.replaced(base.standing(), found.placeholder)
         return standing
 
     def made(self, tensor: Handle) -> None:
@@ -127,7 +126,7 @@ class Trace:
             )
         if storage not in self.own_storages and storage not in self.written:
             self.read_whole(base)
-            self.written[storage] = Written(base, base.current(), storage.value)
+            self.written[storage] = Written(base, base.state())
 
     @contextmanager
     def within(self, op: str) -> Iterator[None]:
@@ -171,10 +170,10 @@ class Trace:
 
     def gradients(self) -> list[tuple[Handle, Tensor | None]]:
         """The captured tensors that were given another gradient."""
-        changed = []
+        changed: list[tuple[Handle, Tensor | None]] = []
         for tensor, before in self.seen.values():
             now = tensor._gradient
-            if now is not before and (now is None or id(now) in self.own):
+            if now is not before and not isinstance(now, Left) and (now is None or id(now) in self.own):
                 changed.append((tensor, now))
         return changed
 
@@ -192,9 +191,6 @@ class Trace:
         self.changed_gradients = self.gradients()
         for storage, written in self.written.items():
             self.finals[storage] = storage.value
-            storage.value = written.elements
-            storage.changes += 1
-            written.base.value = written.history
-            written.base.seen = storage.changes
+            written.base.restore(written.before)
         for tensor, before in self.seen.values():
             tensor._gradient = before

@@ -9,14 +9,11 @@ a gradient, a wrong argument) goes the slow way again, which computes, copies, r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from sys import getrefcount
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 from ..config import settings
 from ..ir.dtype import DType
-from ..ir.graph import Input, TensorType
 from ..ir.location import current_location
 from ..ir.tile import Parameter
 from ..lazy.handle import Handle, mode, one_writer, state
@@ -24,22 +21,17 @@ from ..lazy.storage import Change, write_listeners
 from ..runtime.executable import CompiledKernel
 from .arguments import HINTS, MOST_PROGRAMS, Bound
 from .launched import Launched, seen
-from .tensors import take
+from .tensors import note_write, own, take
 
 if TYPE_CHECKING:
     from .kernel import KernelFunction, Specialised
 
 CONSTANT = frozenset({int, bool, float, str, DType, type(None)})
 """The classes of constants that are compared in a launch."""
-_new: Any = object.__new__
 INT32 = range(-(2**31), 2**31)
 MOST_PLANS = 256
 FRESH = object()
 """The mark of a tensor that was made by `empty`, and has no memory yet."""
-OWNED = 5
-"""References to a value that is one tensor's alone: its tensor, base and storage have one, and two who counts them."""
-HELD = 3
-"""References to its memory: of the value, of the launch, and of who counts them."""
 
 
 class Plan(NamedTuple):
@@ -113,7 +105,7 @@ class Form:
                 place = type.device
                 tensors.append(id(x))
                 marks.append(type.dtype)
-                if x._value.buffer is None:
+                if x._value.buffer is None and (x._base is None or x._base.storage.owned is None):
                     marks.append(FRESH)
         if len(set(tensors)) != len(tensors):
             marks += map(tensors.index, tensors)
@@ -144,7 +136,7 @@ class Form:
         )
 
     def again(self, kernel: KernelFunction, key: tuple[Any, ...], grid: Any, values: Sequence[Any]) -> bool:
-        """Runs the kernel as before; False if there was no such launch, or somebody needs what it would write over."""
+        """Runs the kernel as before; False if there was no such launch."""
         plan = self.plans.get(key)
         if plan is None or (plan.found.read.captured and not plan.found.is_current()):
             return False
@@ -154,18 +146,34 @@ class Form:
         with one_writer:
             for n in plan.fresh:
                 take(values[n])
-            memory = [x._value.buffer if isinstance(x := values[n], Handle) else x for n in plan.order]
+            before = {}
+            for n in plan.stored:
+                base = values[n]._base
+                if base is None:
+                    before[n] = own(values[n])
+                elif base.hidden:
+                    return False
+                elif base.storage.owned is None or ((lent := base.storage.lent) is not None and lent() is not None):
+                    before[n] = own(values[n])
+            memory = [
+                x
+                if not isinstance(x := values[n], Handle)
+                else x._value.buffer
+                if (base := x._base) is None or base.storage.owned is None
+                else base.storage.owned
+                for n in plan.order
+            ]
             if None in memory:
                 return False
-            for n in plan.stored:
-                if not is_own(values[n]):
-                    return False
             given = tuple([seen(x) if isinstance(x := values[n], Handle) else x for n in plan.given])
             plan.found.last = Launched(extents, plan.constants, plan.parameters, given, {})
             kernel.last = plan.found
             plan.run(memory, extents)
             for n in plan.stored:
-                note(values[n], kernel.fn.__name__)
+                if n in before:
+                    note_write(kernel.fn.__name__, values[n], before[n])
+                else:
+                    note(values[n], kernel.fn.__name__)
         return True
 
     def extents(self, plan: Plan, grid: Any, values: Sequence[Any]) -> tuple[int, ...] | None:
@@ -190,46 +198,27 @@ class Form:
 def is_plain(x: Handle) -> bool:
     """Whether a tensor is whole, up to date, in memory or made by `empty`, and no gradient flows through it."""
     base = x._base
-    if base is not None and (x._moves or x._seen != base.storage.changes):
+    owned = None
+    if base is not None:
         if x._moves:
             return False
-        x.own_value()
+        owned = base.storage.owned
+        if owned is None and x._seen != base.storage.changes:
+            x.own_value()
     own = x._value.__dict__
     if own["tracked"] and mode.enabled:
         return False
-    if own.get("buffer") is None:
+    if owned is None and own.get("buffer") is None:
         return "arbitrary" in own and own["type"].count != 0
     return "number" not in own
-
-
-def is_own(x: Any) -> bool:
-    """Whether the memory of a tensor is nobody else's: see `tensors.own`."""
-    value, base = x._value, x._base or x.base()
-    return (
-        base.value is value is base.storage.value
-        and not (base.hidden or value.tracked or "shares" in value.__dict__ or "common" in value.__dict__)
-        and getrefcount(value) <= OWNED
-        and getrefcount(value.buffer) <= HELD
-    )
-
-
-@lru_cache(256)
-def attributes_of(type: TensorType) -> dict[str, Any]:
-    """What all values of a type that are in memory have in common. (Made anew, it takes longer than a small kernel.)"""
-    return dict(Input(type).__dict__)
 
 
 def note(x: Any, name: str) -> None:
     """The elements of a tensor have changed: see `tensors.note_write`. Nobody has the value that it had."""
     base = x._base
     storage = base.storage
-    value = _new(Input)
-    own = value.__dict__
-    own.update(attributes_of(x._value.type))
-    own["buffer"] = x._value.buffer
-    own["location"] = current_location()
-    storage.change = Change(name, own["location"], ref(value))
-    x._value = base.value = storage.value = value
+    storage.change = Change(name, current_location(), ref(base.value))
+    storage.value.__dict__.pop("severed", None)
     storage.version += 1
     storage.changes += 1
-    x._seen = base.seen = storage.changes
+    base.seen = storage.changes

@@ -6,45 +6,23 @@ seeing the old elements, so memory that anybody else holds is copied first.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple
-
-import numpy as np
+from typing import Any, NamedTuple
+from weakref import ref
 
 from ..errors import GradientError, InPlaceError, KernelLaunchError, TraceError
-from ..ir.graph import Input, Value
+from ..ir.graph import Value
 from ..ir.tile import Parameter
 from ..ir.tile_access import Accesses
-from ..lazy import storage as sharing
 from ..lazy.evaluation import compute
-from ..lazy.handle import Handle, handle_on, mode, one_writer, state
+from ..lazy.handle import NEVER, Handle, handle_on, mode, one_writer, state
 from ..lazy.layout import layout
+from ..lazy.realize import realize
+from ..runtime.alone import alone
 from ..runtime.buffer import Buffer
 from ..runtime.device import device
 from ..transforms import depends_on_a_stand_in
-
-
-class Window(Buffer):
-    """The memory of another buffer from some byte on; what a device notes about that, it notes here."""
-
-    __slots__ = ("whole",)
-    own: ClassVar[frozenset[str]] = frozenset({"address", "bytes", "device", "memory", "whole"})
-
-    def __init__(self, whole: Buffer, offset: int) -> None:
-        self.device, self.whole = whole.device, whole
-        self.bytes, self.address = whole.bytes - offset, whole.address + offset
-        self.memory = whole.memory[offset:] if isinstance(whole.memory, np.ndarray) else whole.memory
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.whole, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        object.__setattr__(self if name in self.own else self.whole, name, value)
-
-    def __del__(self) -> None:
-        pass  # nothing of its own
 
 
 class Memory(NamedTuple):
@@ -68,7 +46,7 @@ class Memory(NamedTuple):
         return self if other == self else longer._replace(shape=(), strides=None)
 
     def window(self) -> Buffer:
-        return Window(self.buffer, self.offset * self.itemsize) if self.offset else self.buffer
+        return self.buffer.lend(self.offset * self.itemsize) if self.offset else self.buffer
 
 
 def all_memory(place: str) -> Buffer:
@@ -98,57 +76,93 @@ def refuse_tracing(name: str, given: Sequence[Any]) -> None:
 
 
 def memory_of(x: Any) -> Memory:
-    """The memory of a tensor, which is computed first; of a view, that of its base."""
-    value = x._value
+    """The memory of a tensor, which is computed first; of a view, that of its base. Not to be kept: it may be memory
+    that the tensor owns."""
+    type = x._value.type
+    if not x._moves:
+        return Memory(_elements(x), 0, int(type.count), type.dtype.bytes)
+    buffer = _elements(x)
+    found: Any = layout(x)
+    shape: Any = type.shape
+    span = 1 + sum((n - 1) * s for n, s in zip(shape, found.strides, strict=True)) if 0 not in shape else 0
+    return Memory(buffer, int(found.offset), span, type.dtype.bytes, shape, found.strides)
+
+
+def _elements(x: Any) -> Buffer:
+    """The memory of all of a storage."""
+    owned = None if x._base is None else x._base.storage.owned
+    if owned is not None:
+        return owned  # type: ignore[no-any-return]
     if not x._moves:
         compute(x)
-        return Memory(x.value.buffer, 0, int(value.type.count), value.type.dtype.bytes)
-    base = x.base()
-    whole = base.current()
+        return x.value.buffer  # type: ignore[no-any-return]
+    whole = x.base().current()
     if whole.buffer is None:
         compute(handle_on(whole))
-    found: Any = layout(x)
-    shape: Any = value.shape
-    span = 1 + sum((n - 1) * s for n, s in zip(shape, found.strides, strict=True)) if 0 not in shape else 0
-    return Memory(whole.buffer, int(found.offset), span, value.type.dtype.bytes, shape, found.strides)
+    return whole.buffer  # type: ignore[no-any-return]
 
 
-def prepare_write(name: str, parameter: str, x: Any) -> Value:
-    """Gives a tensor memory of its own, unless it has; the value that it had."""
+def prepare_write(name: str, parameter: str, x: Any) -> Callable[[], Value | None]:
+    """Gives a tensor memory of its own, unless it has; the value that it had, if somebody still has that."""
     base = x.base()
-    whole = base.current()
-    if mode.enabled and not base.hidden and whole.tracked:
+    if mode.enabled and not base.hidden and base.standing().tracked:
         raise InPlaceError(
             f"kernel {name} writes to `{parameter}`, which gradients flow through: a kernel has no derivative. Launch "
             "it within `with tilegrad.no_grad():`, or on x.detach()"
         )
-    memory_of(x)
-    del whole  # who refers to it is counted
-    return own(base)
+    return own(x)
 
 
-def own(base: Any) -> Value:
-    """A storage gets memory that nobody else reads: a copy, if somebody does. The value that it had."""
-    whole = base.current()
-    holders = {id(v) for v in (base.value, base.storage.value)}
-    if len(holders) == 1 and "shares" not in whole.__dict__ and _alone(whole, base):
-        return whole  # type: ignore[no-any-return]
-    fresh = Input(whole.type)
-    fresh.hold(device(whole.type.device).copy(whole.buffer))
-    new = sharing.replaced(whole, fresh)
-    new.hold(fresh.buffer)
-    base.value = base.storage.value = new
-    base.storage.changes += 1
-    base.seen = base.storage.changes
-    return whole  # type: ignore[no-any-return]
+def no_value() -> None:
+    """Stands for a value that nobody has any more."""
 
 
-def _alone(value: Any, base: Any) -> bool:
-    """Whether only the tensor's handle and its storage refer to a value, and only the value to its memory."""
-    legitimate = 2  # base.value, base.storage.value
-    handles = 1  # the tensor's own _value
-    here = 3  # `whole` of the caller, the parameter, and the argument of getrefcount
-    return sys.getrefcount(value) <= legitimate + handles + here and sys.getrefcount(value.buffer) <= 2
+def own(x: Any) -> Callable[[], Value | None]:
+    """Gives the storage of a tensor memory that it alone knows, and that nobody reads: the value from before, if
+    somebody still has it."""
+    base = x.base()
+    if base.storage.free() is not None:
+        return no_value
+    before, memory = ref(base.current()), None
+    if base.storage.owned is None and not base.standing().tracked:
+        memory = _taken_over(x, base)
+    if memory is None:
+        value = base.current()
+        if value.buffer is None:
+            compute(handle_on(value))
+        memory = device(value.type.device).copy(value.buffer)
+    _give(x, memory)
+    return before
+
+
+def _give(x: Any, memory: Buffer) -> None:
+    base = x.base()
+    base.own(memory)
+    if not x._moves:
+        x._value, x._seen = base.value, NEVER
+
+
+def _taken_over(x: Any, base: Any) -> Buffer | None:
+    """The memory of a value that nobody else has, if nobody else has that either.
+
+    Whether somebody has a value is seen by letting go of it.
+    """
+    value = base.current()
+    apart = value.copied()
+    before, whole, held = ref(value), base.storage.value, x._value
+    base.value = apart
+    base.storage.value = apart if whole is value else whole
+    x._value = apart if held is value else held
+    del value, whole, held
+    kept = before()
+    if kept is not None:  # somebody will want these elements
+        base.value = kept
+        base.storage.value = kept if base.storage.value is apart else base.storage.value
+        x._value = kept if x._value is apart else x._value
+        return None
+    if apart.buffer is None:
+        realize([apart])
+    return alone(apart.__dict__)
 
 
 def severed(name: str, call: Any, found: Accesses) -> bool:
@@ -168,27 +182,23 @@ def severed(name: str, call: Any, found: Accesses) -> bool:
     return True
 
 
-def note_write(name: str, x: Any, before: Value, severs: bool = False) -> None:
-    """The elements of a tensor have changed: views and saved values are told."""
-    base = x.base()
-    whole = base.current()
-    new = Input(whole.type)
-    new.hold(whole.buffer)
-    part = sharing.replaced(whole, new) if whole.tracked else new
+def note_write(name: str, x: Any, before: Callable[[], Value | None], severs: bool = False) -> None:
+    """The elements of a tensor have changed in its own memory: views and saved values are told."""
+    base, old = x.base(), before()
+    base.wrote(name)
+    whole = base.storage.value.__dict__
+    whole.pop("severed", None)
     if severs:
-        part.__dict__["severed"] = name
-    if part is not new:
-        part.hold(whole.buffer)
-    base.write(part, name, part)
-    if not base.hidden and "common" not in before.__dict__:
-        before.__dict__["changed"] = base.storage.change
+        whole["severed"] = name
+    if old is not None and not base.hidden and "common" not in old.__dict__:
+        old.__dict__["changed"] = base.storage.change
 
 
 def take(x: Any) -> None:
     """Gives a tensor whose elements do not matter memory as it is found: zeros would be written for nothing."""
     value = x.own_value()
     if "arbitrary" in value.__dict__ and value.buffer is None and not x._moves and value.type.count != 0:
-        value.hold(device(value.type.device).allocate(int(value.type.bytes)))
+        _give(x, device(value.type.device).allocate(int(value.type.bytes)))
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from ..errors import InPlaceError, ShapeError
 from ..ir.graph import TensorType, Value
 from ..ops.cast import Detach
 from ..ops.indexing import put
+from ..runtime.buffer import Buffer
 from ..runtime.once import lock
 from . import storage as sharing
 from .storage import Base, Move, Storage, own
@@ -105,6 +106,26 @@ one_writer = lock()
 it writes to has placeholders for elements; while its program runs, which writes in place; while numbers are drawn."""
 
 
+class Left(Storage):
+    """A gradient that a program left behind: its memory, of which a tensor is made when somebody asks for it."""
+
+    __slots__ = ("make",)
+
+    def __init__(self, value: Value, make: Callable[[Buffer], Tensor]) -> None:
+        super().__init__(value)
+        self.make = make
+
+    def tensor(self) -> Tensor:
+        """The gradient as a tensor."""
+        memory = self.loan()
+        assert memory is not None, "a gradient that was left behind has memory"
+        return self.make(memory)
+
+
+NEVER = -1
+"""The count of writes that a tensor has seen which holds a stand-in: its elements are asked for anew each time."""
+
+
 class Handle:
     """The state of a tensor. Attributes that most tensors do not need have their default in the class."""
 
@@ -112,24 +133,37 @@ class Handle:
     _base: Base | None = None
     _moves: tuple[Move, ...] = ()
     _seen: int = 0
-    _gradient: Tensor | None = None
+    _gradient: Tensor | Left | None = None
 
     @property
     def value(self) -> Value:
         """The graph value that the tensor has now."""
         if state.trace is not None:
             return state.trace.read(self)
-        return self._value if self._base is None else self.own_value()
+        value = self._value  # first: a tensor with a storage may have a stand-in
+        return value if self._base is None else self.own_value()
 
     def own_value(self) -> Value:
         """The value, whoever watches."""
-        base = self._base
-        if base is None or self._seen == base.storage.changes:
-            return self._value
+        value, base = self._value, self._base
+        if base is None:
+            return value
         changes = base.storage.changes  # asked first: what another thread writes meanwhile is seen the next time
+        if self._seen == changes:
+            return value
+        if not self._moves and base.storage.owned is not None:
+            self._value, self._seen = base.standing(), NEVER
+            return base.current()
         self._value = whole = sharing.cut(base.current(), self._moves)
         self._seen = changes
         return whole
+
+    def own_gradient(self) -> Tensor | None:
+        """The gradient, whoever watches."""
+        found = self._gradient
+        if isinstance(found, Left):
+            found = self._gradient = found.tensor()
+        return found
 
     def base(self) -> Base:
         """What the tensor is a view of: itself, if it is none."""
@@ -153,7 +187,7 @@ class Handle:
                 "cannot be changed in place. Change it within `with tilegrad.no_grad():`, or work on a copy: x = "
                 "x.clone()"
             )
-        if value.shape != self._value.shape:
+        if value.shape != self._value.type.shape:
             raise ShapeError(
                 f"{op}: the result has shape {list(value.shape)}, which does not fit the tensor of shape "
                 f"{_shape(self)} that it is to be written to; in-place operations never enlarge: use the one without "
@@ -245,7 +279,10 @@ def alias(of: Handle, hidden: bool = False) -> Tensor:
     origin = of.base()
     whole = sharing.detached(current(origin))
     made = wrap(sharing.cut(whole, of._moves))
-    made._base = Base(origin.storage, whole, hidden)
+    owned = state.trace is None and origin.storage.owned is not None
+    base = made._base = Base(origin.storage, sharing.stand_in(whole) if owned else whole, hidden)
     made._moves = of._moves
     made._seen = origin.storage.changes
+    if owned and not of._moves:  # a tensor that nobody looks at reads nothing
+        made._value, made._seen = base.value, NEVER
     return made

@@ -72,7 +72,7 @@ def _realize_on_one_device(wanted: list[Value]) -> None:
     if compiled.elsewhere:
         buffers = compiled.brought(buffers)
     for value, buffer in zip(wanted, runner(buffers), strict=True):
-        value.hold(buffer)
+        value.hold(buffer.device.copy(buffer) if buffer.shared else buffer)  # an input: others may write there
 
 
 def _program(

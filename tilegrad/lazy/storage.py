@@ -6,12 +6,17 @@ history for gradients: the tensor that was made first, or one that was detached 
 the old whole and the new part (`ops.indexing.put`); whoever reads later runs its chain forwards on the new whole.
 
 A tensor that has neither views nor writes behind it has no storage at all.
+
+Memory that a value holds is never written to. A storage can *own* memory instead, which programs and kernels write in
+place: nobody else knows that memory. Whoever reads the storage is given a value on a `Loan` of it; as long as a loan is
+alive (in a value, in what is recorded, in an array of numpy) the owner writes to a copy. So it does not matter how a
+buffer gets from value to value: nothing that was ever read changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from weakref import ref
 
 from ..ir.graph import Input, Value
@@ -19,6 +24,11 @@ from ..ir.location import Location, current_location
 from ..ops.broadcasting import Fill
 from ..ops.cast import Detach
 from ..ops.joint import joint_outputs
+from ..runtime.buffer import Buffer, Loan
+from ..runtime.once import lock
+
+_lending = lock()
+"""Of two threads that read a storage at once, both must find the same loan."""
 
 Move: TypeAlias = "Callable[[Value], Value]"
 """Cuts a part out of a whole, by movement ops."""
@@ -36,10 +46,11 @@ class Change(NamedTuple):
 class Storage:
     """One piece of memory, as users see it."""
 
-    __slots__ = ("__weakref__", "change", "changes", "common", "value", "version")
+    __slots__ = ("__weakref__", "change", "changes", "common", "lent", "owned", "value", "version")
 
     def __init__(self, value: Value) -> None:
         self.value = value
+        """The elements; where memory is owned only a stand-in for them, of the same type."""
         self.version = 0
         """Counts writes, for users and for the check of saved values."""
         self.change: Change | None = None
@@ -48,56 +59,157 @@ class Storage:
         """Counts all writes, those through `.data` too, which hide from that check."""
         self.common = False
         """Whether threads that know nothing of each other write to it (random state): they do so one at a time."""
+        self.owned: Buffer | None = None
+        """The memory that is written in place: known to nobody else."""
+        self.lent: Callable[[], Loan | None] | None = None
+        """The last loan of it (a weak reference)."""
+
+    def free(self) -> Buffer | None:
+        """The memory that it owns, if nobody reads it, so that it can be written in place."""
+        return self.owned if self.lent is None or self.lent() is None else None
+
+    def loan(self) -> Loan | None:
+        """The memory that it owns, to read: it stays as it is as long as the loan is alive. None if it owns none."""
+        with _lending:
+            owned, found = self.owned, None if self.lent is None else self.lent()
+            if owned is not None and found is None:
+                found = owned.lend()
+                self.lent = ref(found)
+            return found if owned is not None else None
+
+
+class State(NamedTuple):
+    """What a base and its storage have, to put it back."""
+
+    value: Value
+    whole: Value
+    owned: Buffer | None
+    lent: Callable[[], Loan | None] | None
 
 
 class Base:
     """A storage together with one history for gradients."""
 
-    __slots__ = ("__weakref__", "hidden", "seen", "storage", "value")
+    __slots__ = ("__weakref__", "hidden", "reader", "seen", "storage", "value")
 
     def __init__(self, storage: Storage, value: Value, hidden: bool = False) -> None:
         self.storage = storage
         self.value = value
+        """The whole value; where memory is owned, a stand-in with its type and its history."""
         self.seen = storage.changes
         self.hidden = hidden
         """Whether writes hide from the check of saved values (`.data`)."""
+        self.reader: ref[Value] | None = None
+        """The last value on a loan of memory that is owned."""
 
     def current(self) -> Value:
         """The whole value, after what others wrote."""
         storage = self.storage
-        changes = storage.changes
-        if self.seen != changes:
-            self.value = replaced(self.value, storage.value)
-            self.seen = changes
+        while True:  # other threads may write meanwhile: what was found counts if the memory is still whose it was
+            if storage.owned is not None:
+                loan = storage.loan()
+                if loan is not None:
+                    return self._reader(loan)
+            changes, whole, value = storage.changes, storage.value, self.value
+            if storage.owned is None:
+                if self.seen != changes:
+                    value = self.value = replaced(value, whole)
+                    self.seen = changes
+                return value
+
+    def standing(self) -> Value:
+        """The type and the history of the whole value, without its elements where memory is owned."""
+        if self.storage.owned is None:
+            return self.current()
+        if self.seen != self.storage.changes:
+            self.value = stand_in(self.value)
+            self.seen = self.storage.changes
         return self.value
+
+    def _reader(self, loan: Loan) -> Value:
+        """A value on a loan; the same as long as somebody has it."""
+        found = None if self.reader is None else self.reader()
+        if found is None or found.buffer is not loan:
+            value = self.standing()
+            found = value.copied() if isinstance(value, Input) else replaced(value, Input(value.type))
+            found.hold(loan)
+            if "severed" in self.storage.value.__dict__:
+                found.__dict__["severed"] = self.storage.value.__dict__["severed"]
+            self.reader = ref(found)
+        return found
+
+    def own(self, memory: Buffer) -> None:
+        """The storage has its elements in this memory, which nobody else knows, from now on."""
+        storage = self.storage
+        value = self.standing()
+        storage.owned, storage.lent = memory, None  # first: see `current`
+        self.value = stand_in(value)
+        if not isinstance(storage.value, Input) or storage.value.buffer is not None:
+            storage.value = Input(value.type)
+        storage.changes += 1
+        self.seen = storage.changes
+
+    def hooks(self) -> list[Any]:
+        """The hooks of the value that it has now, which go with its history."""
+        values = {self.standing(), self.current()}
+        hooks: list[Any] = next((v.__dict__["hooks"] for v in values if "hooks" in v.__dict__), [])
+        for value in values:
+            value.__dict__["hooks"] = hooks
+        return hooks
 
     def write(self, value: Value, op: str, by: Value) -> None:
         """The whole has another value from now on; `by` is what an operation computed for it, or for a part of it."""
-        storage, before = self.storage, (self.value, self.storage.value)
+        storage, before = self.storage, self.state()
         if not self.hidden:
-            change = storage.change = Change(op, current_location(), ref(by))
-            for old in {self.value, storage.value}:
-                if "common" not in old.__dict__:
-                    old.__dict__["changed"] = change
-            mark_changes()
-            storage.version += 1
+            self.note(op, by)
         self.value = storage.value = value
+        storage.owned = storage.lent = None  # last: see `current`
         storage.changes += 1
         self.seen = storage.changes
         for listener in write_listeners:
             listener(self, before)
 
-    def restore(self, value: Value, shared: Value) -> None:
-        """Has the value and the storage's value again that it had before writes that must not count."""
-        self.value, self.storage.value = value, shared
-        for old in {value, shared}:
-            old.__dict__.pop("changed", None)
-        self.storage.changes += 1
-        self.seen = self.storage.changes
+    def wrote(self, op: str) -> None:
+        """The elements in the memory that the storage owns are others now: nobody had a loan of it."""
+        storage, before = self.storage, self.state()
+        if not self.hidden:
+            self.note(op, self.value)
+        storage.changes += 1
+        self.seen = storage.changes
+        for listener in write_listeners:
+            listener(self, before)
+
+    def note(self, op: str, by: Value) -> None:
+        """Notes a write for users, and that gradients which need the value from before are not those of the program."""
+        storage = self.storage
+        change = storage.change = Change(op, current_location(), ref(by))
+        reader = None if self.reader is None else self.reader()
+        olds = {self.value, storage.value} if storage.owned is None else {reader}
+        for old in olds:
+            if old is not None and "common" not in old.__dict__:
+                old.__dict__["changed"] = change
+        mark_changes()
+        storage.version += 1
+
+    def state(self) -> State:
+        """What it has now, for `restore`."""
+        storage = self.storage
+        return State(self.standing(), storage.value, storage.owned, storage.lent)
+
+    def restore(self, state: State) -> None:
+        """Has again what it had before writes that must not count."""
+        storage = self.storage
+        self.value, storage.value, storage.owned, storage.lent = state
+        reader = None if self.reader is None else self.reader()
+        for old in (state.value, state.whole, reader):
+            if old is not None:
+                old.__dict__.pop("changed", None)
+        storage.changes += 1
+        self.seen = storage.changes
 
 
-write_listeners: list[Callable[[Base, tuple[Value, Value]], None]] = []
-"""Called with each base that was written to, and with the value that it and its storage had before."""
+write_listeners: list[Callable[[Base, State], None]] = []
+"""Called with each base that was written to, and with what it and its storage had before."""
 
 changes_of_saved_values = False
 
@@ -120,6 +232,16 @@ def replaced(old: Value, new: Value) -> Value:
         kept.__dict__["renews"] = old
         return kept
     return detached(new)
+
+
+def stand_in(value: Value) -> Value:
+    """The type and the history of a value without its elements. (What is computed keeps them: its history does.)"""
+    own = value.__dict__
+    if (own["tracked"] and "leaf" not in own) or (isinstance(value, Input) and "buffer" not in own):
+        return value
+    made = Input(value.type)
+    made.__dict__.update({name: own[name] for name in ("leaf", "hooks", "tracked") if name in own})
+    return made
 
 
 def detached(value: Value) -> Value:
@@ -151,7 +273,6 @@ def _cut(value: Value) -> Value:
         return made
     made = Input(value.type)
     made.hold(value.buffer)
-    made.__dict__["shares"] = value  # who overwrites memory counts the references to its value
     return made
 
 

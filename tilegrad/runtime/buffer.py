@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 if TYPE_CHECKING:
     from .device import Device
@@ -29,8 +31,55 @@ class Buffer:
         if hasattr(self, "memory"):  # else the device refused, and nothing was counted
             self.device.usage.add(-self.bytes)
 
+    shared: ClassVar[bool] = False
+    """Whether it is memory of somebody else, who may write to it at any time."""
+
+    @property
+    def owner(self) -> Buffer:
+        """The buffer whose memory this is: itself, unless it is a loan."""
+        return self
+
+    def lend(self, offset: int = 0) -> Loan:
+        """A loan of the memory from some byte on."""
+        return Loan(self, offset)
+
+    def twin(self) -> Buffer | None:
+        """Another buffer on the same memory, which this one still gives back; None if that cannot be."""
+        return None
+
+    def hand_over(self, twin: Any) -> None:
+        """From now on the twin gives the memory back, not this one."""
+
     def __repr__(self) -> str:
         return f"<{self.bytes} bytes on {self.device.name}>"
+
+
+class Loan(Buffer):
+    """The memory of another buffer from some byte on.
+
+    Who writes to memory lends it to readers: as long as a loan is alive, somebody may still read.
+    """
+
+    __slots__ = ("whole",)
+
+    def __init__(self, whole: Buffer, offset: int = 0) -> None:
+        self.device, self.whole = whole.device, whole
+        self.bytes, self.address = whole.bytes - offset, whole.address + offset
+        self.memory = whole.memory[offset:] if isinstance(whole.memory, np.ndarray) else whole.memory
+
+    @property
+    def owner(self) -> Buffer:
+        return self.whole.owner
+
+    @property
+    def shared(self) -> bool:  # type: ignore[override]
+        return self.whole.shared
+
+    def twin(self) -> None:
+        return None  # the memory is not its own
+
+    def __del__(self) -> None:
+        pass  # nothing of its own
 
 
 class Everything(Buffer):

@@ -21,9 +21,14 @@ class Exposures:
 
 def expose(buffer: Buffer) -> None:
     """From now on others may write to this memory."""
-    _exposed.add(buffer)
-    if buffer in _relied_on:
+    _exposed.add(buffer.owner)
+    if buffer.owner in _relied_on:
         Exposures.count += 1
+
+
+def is_exposed(buffer: Buffer) -> bool:
+    """Whether others may write to this memory."""
+    return buffer.owner in _exposed
 
 
 def rely_on(buffers: list[Buffer]) -> bool:
@@ -34,5 +39,6 @@ def rely_on(buffers: list[Buffer]) -> bool:
     >>> rely_on([x]), expose(x), rely_on([x]), Exposures.count - before
     (True, None, False, 1)
     """
-    _relied_on.update(buffers)
-    return not any(buffer in _exposed for buffer in buffers)
+    owners = [buffer.owner for buffer in buffers]
+    _relied_on.update(owners)
+    return not any(owner in _exposed for owner in owners)

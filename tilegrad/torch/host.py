@@ -19,8 +19,8 @@ from .. import functional
 from ..errors import ArgumentError, InPlaceError, TraceError
 from ..functions import creation
 from ..ir.dtype import DType
-from ..ir.graph import Input
-from ..language.tensors import memory_of, note_write, own
+from ..ir.graph import Value
+from ..language.tensors import memory_of, no_value, note_write, own
 from ..lazy.evaluation import compute
 from ..lazy.handle import Handle, handle_on, state
 from ..nn import functional as layers
@@ -41,8 +41,8 @@ class Frame:
         """What was recorded, and not computed yet."""
         self.handed: dict[int, tuple[Any, Any]] = {}
         """Storages whose memory C++ knows, with that memory."""
-        self.sums: dict[int, tuple[Any, int]] = {}
-        """Arguments whose memory C++ knows, with a sum of their bytes before."""
+        self.sums: dict[int, tuple[Any, int, Callable[[], Value | None]]] = {}
+        """Arguments whose memory C++ knows, with a sum of their bytes and the value before."""
         self.launched: set[Device] = set()
 
     def open(self) -> None:
@@ -78,21 +78,19 @@ def frame(name: str, arguments: list[Any]) -> Iterator[Frame]:
         now.kept = []
         for place in made.launched:
             place.synchronize()
-    for x, before in made.sums.values():
-        if _sum_of(x) != before:
-            written(x, name)
+    for x, sum, before in made.sums.values():
+        if _sum_of(x) != sum:
+            written(x, name, before)
 
 
-def written(x: Any, name: str) -> None:
+def written(x: Any, name: str, before: Callable[[], Value | None]) -> None:
     """C++ wrote to an argument: whoever kept its old elements for a gradient is told so."""
-    base = x.base()
-    whole = base.current()
-    if "shares" in whole.__dict__ or whole.tracked and "leaf" not in whole.__dict__:
+    if x.base().storage.owned is None:
         raise InPlaceError(
             f"{name} wrote to an argument of shape {list(x.shape)} through its pointer, and others need the elements "
             "that it had: give it a copy, x.clone(), or let it write to a tensor that it makes (torch::empty_like)"
         )
-    note_write(name, x, whole)
+    note_write(name, x, before)
 
 
 def raise_waiting() -> None:
@@ -198,14 +196,10 @@ def _kept_in_place(x: Any, current: Frame) -> None:
     target = known[1]
     if whole.buffer is None:
         compute(handle_on(whole))
-    if whole.buffer is not target:
+    if whole.buffer.owner is not target:
         place = device(whole.type.device)
         place.overwrite(target, whole.buffer)
-        fresh = Input(whole.type)
-        fresh.hold(target)
-        base.value = base.storage.value = fresh
-        base.storage.changes += 1
-        base.seen = base.storage.changes
+        base.own(target)
 
 
 # --- what a tensor is ----------------------------------------------------------------------------
@@ -247,16 +241,17 @@ def pointer(x: Any) -> int:
     current.open()
     base = x.base()
     identity = id(base.storage)
-    found = memory_of(x)
     if identity not in current.handed:
+        memory_of(x)
+        whole = base.standing().__dict__
+        history = whole["tracked"] and "leaf" not in whole  # what was computed stays where it is, and is not written
+        before = no_value if history and identity in current.given else own(x)
         if identity in current.given:
             place = device(x._value.type.device)
             if place.kind != "cuda" or getattr(place, "simulated", False):
-                current.sums[id(x)] = (x, _sum_of(x))
-        else:
-            own(base)
-            found = memory_of(x)
-        current.handed[identity] = (base.storage, found.buffer)
+                current.sums[id(x)] = (x, _sum_of(x), before)
+        current.handed[identity] = (base.storage, memory_of(x).buffer)
+    found = memory_of(x)
     place = device(x._value.type.device)
     if place.kind == "cuda":
         place.synchronize()

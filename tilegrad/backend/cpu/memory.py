@@ -32,6 +32,15 @@ class PoolBuffer(Buffer):
         self.memory = None
         self.blocks = blocks
 
+    def twin(self) -> PoolBuffer:
+        made = object.__new__(PoolBuffer)
+        made.device, made.bytes, made.address, made.memory = self.device, self.bytes, self.address, None
+        made.blocks = FreeBlocks(0)
+        return made
+
+    def hand_over(self, twin: PoolBuffer) -> None:
+        self.blocks, twin.blocks = twin.blocks, self.blocks
+
     def __del__(self, large: int = LARGE) -> None:  # a global may be gone before the last buffer
         blocks = self.blocks
         blocks.append(self.address)
@@ -43,12 +52,18 @@ class BorrowedBuffer(Buffer):
     """The memory of an array, which is kept alive (`memory`)."""
 
     __slots__ = ()
+    shared = True
 
     def __init__(self, device: CpuDevice, array: np.ndarray) -> None:
         self.device = device
         self.bytes = array.nbytes
         self.address = address_of(array)
         self.memory = array
+
+    def twin(self) -> BorrowedBuffer:
+        made = object.__new__(BorrowedBuffer)
+        made.device, made.bytes, made.address, made.memory = self.device, self.bytes, self.address, self.memory
+        return made
 
     def __del__(self) -> None:
         pass  # nothing of the pool's

@@ -169,6 +169,7 @@ class CudaDevice(Device):
         return self._written(buffer)
 
     def to_host(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
+        buffer = buffer.owner
         assert isinstance(buffer, CudaBuffer)
         array = np.empty(shape, dtype.numpy)
         if array.nbytes:
@@ -178,12 +179,14 @@ class CudaDevice(Device):
         return array
 
     def deliver(self, source: Buffer, target: Buffer) -> None:
+        source = source.owner
         assert isinstance(source, CudaBuffer)
         queue = self.queue
         queue.reads(source)
         self.staging.download(target.address, source.address, source.bytes, queue)
 
     def copy(self, source: Buffer) -> Buffer:
+        source = source.owner
         match source:
             case CudaBuffer():
                 target = self.allocate(source.bytes)
@@ -215,6 +218,7 @@ class CudaDevice(Device):
         return found  # type: ignore[return-value]
 
     def overwrite(self, target: Buffer, source: Buffer) -> None:
+        target, source = target.owner, source.owner
         assert isinstance(target, CudaBuffer)
         assert isinstance(source, CudaBuffer)
         self.queue.writes(target)
@@ -240,7 +244,7 @@ class CudaDevice(Device):
         return buffer
 
     def page_locked(self, source: Buffer) -> Buffer | None:
-        if source.device.kind != "cpu" or isinstance(source, PinnedBuffer):
+        if source.device.kind != "cpu" or isinstance(source.owner, PinnedBuffer):
             return None
         with self.entered():
             made = self.pinned.take(source.device, source.bytes)

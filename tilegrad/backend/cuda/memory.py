@@ -10,12 +10,12 @@ from __future__ import annotations
 import gc
 from itertools import accumulate
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import OutOfMemoryError
 from ...ir.graph import Value
 from ...runtime import events
-from ...runtime.buffer import Buffer, Usage
+from ...runtime.buffer import Buffer, Loan, Usage
 from .driver import OUT_OF_MEMORY, DriverFault
 
 if TYPE_CHECKING:
@@ -68,6 +68,19 @@ class CudaBuffer(Buffer):
         self.queue = queue
         self.blocks = blocks_of(queue, self.blocks.bytes)
 
+    def lend(self, offset: int = 0) -> CudaLoan:
+        return CudaLoan(self, offset)
+
+    def twin(self) -> CudaBuffer:
+        made = object.__new__(CudaBuffer)
+        made.device, made.bytes, made.address, made.memory = self.device, self.bytes, self.address, None
+        made.blocks, made.queue, made.written, made.readers = Blocks(0), self.queue, self.written, ()
+        return made
+
+    def hand_over(self, twin: CudaBuffer) -> None:
+        self.blocks, twin.blocks = twin.blocks, self.blocks
+        self.readers, twin.readers = twin.readers, self.readers
+
     def __del__(self) -> None:
         device, blocks = self.device, self.blocks
         device.usage.add(-blocks.bytes)
@@ -75,6 +88,22 @@ class CudaBuffer(Buffer):
             device.memory.returned.append((self.address, self.queue, blocks, self.readers))  # type: ignore[attr-defined]
         else:
             blocks.append(self.address)
+
+
+class CudaLoan(Loan):
+    """A loan of GPU memory: what is noted about that memory is noted where it comes from."""
+
+    __slots__ = ()
+    own: ClassVar[frozenset[str]] = frozenset({"address", "bytes", "device", "memory", "whole"})
+
+    def lend(self, offset: int = 0) -> CudaLoan:
+        return CudaLoan(self, offset)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.whole, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self if name in self.own else self.whole, name, value)
 
 
 class AllMemory(CudaBuffer):
@@ -88,6 +117,9 @@ class AllMemory(CudaBuffer):
 
     def move(self, queue: Queue) -> None:
         self.queue = queue
+
+    def twin(self) -> None:  # type: ignore[override]
+        return None
 
     def __del__(self) -> None:
         pass  # nothing of its own
