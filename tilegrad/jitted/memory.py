@@ -1,0 +1,121 @@
+"""The memory that programs are given, and what they make: tensors, numbers of the host, memory to update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..functions.creation import tensor
+from ..ir.graph import Input, TensorType, Value
+from ..ir.size import Size, known
+from ..lazy.handle import Handle
+from ..lazy.realize import realize
+from ..lazy.storage import Base
+from ..ops.broadcasting import Fill
+from ..runtime.buffer import Buffer
+from ..runtime.device import Device, device
+from ..tensor import Tensor
+from .numbers import may_vary
+from .tracing import HostNumber
+
+
+class Form:
+    """What the tensors of one output have in common: everything but their memory."""
+
+    def __init__(self, type: TensorType) -> None:
+        self.type = type
+        self.varies = any(isinstance(d, Size) for d in type.shape)
+        self.shared = dict(Input(type).__dict__)
+
+    def filled(self, buffer: Buffer, sizes: Mapping[str, int] = {}) -> Tensor:
+        """A tensor on memory that a program filled."""
+        if self.varies:
+            type = self.type.with_shape(tuple([settled(d, sizes) for d in self.type.shape]))
+            return Form(type).filled(buffer)
+        value: Input = object.__new__(Input)
+        value.__dict__.update(self.shared, buffer=buffer)
+        made: Tensor = object.__new__(Tensor)
+        made._value = value
+        return made
+
+
+class HostMemory:
+    """A number of the host, with the memory in which programs find it."""
+
+    def __init__(self, number: HostNumber) -> None:
+        self.read = number.read
+        self.kind = number.kind
+        self.placeholder = number.placeholder
+        type = number.placeholder.type
+        self.device = device(type.device)
+        self.buffer = self.device.allocate(type.dtype.bytes)
+        self.array = self.device.view(self.buffer, type.dtype, ())
+
+    def on(self, place: Device) -> Callable[[], Buffer]:
+        """Gives memory with the number on another device: the same as long as the number is the same."""
+        before: Any = None
+        there = self.buffer
+
+        def brought() -> Buffer:
+            nonlocal before, there
+            now = self.read()
+            if now is not before or now.__class__ is not float:
+                before, there = now, place.number_from(self.renewed())
+            return there
+
+        return brought
+
+    def is_its_kind(self) -> bool:
+        """Whether the number is of the class that the program was made for."""
+        return self.kind is None or ((now := self.read()).__class__ is self.kind and may_vary(now))
+
+    def copied(self) -> Buffer:
+        """Memory of its own with what the number is now."""
+        return memory_of(tensor(self.read(), dtype=self.placeholder.dtype, device=self.device.name))
+
+    def renewed(self) -> Buffer:
+        """The memory, with what the number is now."""
+        now = self.read()
+        if self.kind is not None and (now.__class__ is not self.kind or (self.kind is int and not may_vary(now))):
+            raise LookupError("a number is of another kind than when the function was traced")
+        if self.array is None:
+            return memory_of(tensor(now, dtype=self.placeholder.dtype))
+        self.array[()] = now
+        return self.buffer
+
+
+def settled(x: Any, sizes: Mapping[str, int]) -> Any:
+    """An extent with the sizes of one call; anything else as it is."""
+    return x.value(sizes) if isinstance(x, Size) else x
+
+
+def memory_of(x: Handle) -> Buffer:
+    """Where the elements of a tensor are; they are computed if they are not there."""
+    return memory_in(x.value)
+
+
+def memory_in(value: Value) -> Buffer:
+    if value.buffer is None:
+        realize([value])
+    return value.buffer  # type: ignore[no-any-return]
+
+
+def apart(found: Buffer) -> Buffer:
+    """Memory to hand out: a copy of what somebody else may write to."""
+    return found.device.copy(found) if found.shared else found
+
+
+def _filled(value: Fill) -> Buffer:
+    """Memory that has one number everywhere, as the state of an optimizer at first: not worth a program."""
+    shape = tuple([known(extent, {}) for extent in value.shape])
+    return device(value.device).from_host(np.full(shape, value.value, value.dtype.numpy))
+
+
+def renewed_memory(base: Base) -> Buffer:
+    """Gives a storage memory of its own with the same elements: nobody else sees the update."""
+    value = base.current()
+    memory = _filled(value) if isinstance(value, Fill) else device(value.device).copy(memory_in(value))
+    base.own(memory)
+    return memory
