@@ -186,12 +186,12 @@ def pair(x: Operand, y: Operand, op: str = "this operation") -> tuple[Value, Val
 def floating_pair(x: Operand, y: Operand, op: str) -> tuple[Value, Value]:
     """Two operands as floating-point values of one dtype."""
     if isinstance(x, Handle) and not isinstance(y, Handle) and not x.value.type.dtype.is_float:
-        return _with_number(cast(x.value, _default), y, op)
+        return _with_number(cast(x.value, get_default_dtype()), y, op)
     if isinstance(y, Handle) and not isinstance(x, Handle) and not y.value.type.dtype.is_float:
-        b, a = _with_number(cast(y.value, _default), x, op)
+        b, a = _with_number(cast(y.value, get_default_dtype()), x, op)
         return a, b
     a, b = pair(x, y, op)
-    return (a, b) if a.type.dtype.kind == "float" else (cast(a, _default), cast(b, _default))
+    return (a, b) if a.type.dtype.kind == "float" else (cast(a, get_default_dtype()), cast(b, get_default_dtype()))
 
 
 WRAPPING = ("add", "sub", "mul")

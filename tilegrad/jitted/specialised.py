@@ -113,6 +113,8 @@ class Specialised:
         self.captured = [c.base for _, c in captured]
         self.captured_types = [c.placeholder.type for _, c in captured]
         self.captured_standing = [trace.standing[c.base] for _, c in captured]
+        for standing in self.captured_standing:
+            standing.__dict__.pop("hooks", None)  # of the tensors that it stands for: they call them themselves
         self.host = [HostMemory(n) for n in trace.numbers]
         self.guards = trace.guards
         self.gradients = trace.changed_gradients

@@ -93,6 +93,7 @@ class Module(Hooked):
         registry = self._registry(name)
         if registry is None:
             object.__delattr__(self, name)
+            Surroundings.changes += 1
         else:
             del registry[name]
             self._passing.discard(name)

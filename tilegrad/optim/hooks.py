@@ -34,9 +34,10 @@ class Hooked:
     _stepping: bool = False
 
     def _changes(self) -> tuple[int, ...]:
-        """What differs when other hooks are to be called around a step."""
+        """What differs when other hooks are to be called around a step, or there are more parameters."""
         around: list[Counted] = [self._hooks.setdefault(kind, Counted()) for kind in ("before", "after")]
-        return tuple([hooks.changes for hooks in around])
+        groups: list[dict[str, Any]] = self.param_groups  # type: ignore[attr-defined]
+        return *[hooks.changes for hooks in around], *[len(group["params"]) for group in groups]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
