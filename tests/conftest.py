@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.verifier import net
+
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=16, suppress_health_check=SLOW)
@@ -40,6 +42,31 @@ def same_grain() -> None:
     from tilegrad.runtime.grain import Grain
 
     device("cpu").__dict__["grain"] = Grain()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def verified() -> Iterator[None]:
+    """What the compiler makes is proved to be in range, and written before it is read (`verifier/net.py`)."""
+    with net.watching():
+        yield
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: object) -> None:
+    """What a worker of several has seen."""
+    net.SEEN.add(getattr(node, "workeroutput", {}).get("verified", {}))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["verified"] = net.SEEN.as_lists()
+    elif len(net.SEEN.open) > net.allowed() and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in net.summary():
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture
