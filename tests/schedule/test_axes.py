@@ -15,7 +15,7 @@ from tilegrad.ir.dtype import float32, float64
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.scalar import Index, Read, Reduce, const, reduce, substitute
 from tilegrad.ops.arithmetic import add, maximum, mul
-from tilegrad.ops.broadcasting import reduce_sum, reshape
+from tilegrad.ops.broadcasting import expand, fill, reduce_sum, reshape
 from tilegrad.ops.cast import cast
 from tilegrad.ops.exponential import exp
 from tilegrad.ops.movement import permute
@@ -154,3 +154,18 @@ def test_what_nobody_writes_is_not_read() -> None:
 def test_loops_are_told_apart_from_what_they_stand_in() -> None:
     assert isinstance(SUM, Reduce)
     assert wrong_in(Group("rows", (I,), (K,), (Store(S, (I,), SUM),), (S,))) == ""
+
+
+def test_sums_of_rows_that_are_read_beside_the_sum_of_all_keep_their_row() -> None:
+    """Rows and columns are one axis only where nothing is known of each row."""
+    for shape in ((2, 2), (3, 3), (40, 64), (2, 3)):
+        (x,), arrays = square(*shape)
+        rows = reduce_sum(x, (1,), True)
+        both = add(mul(rows, 2.0), reduce_sum(rows, (0, 1), True))
+        again = reduce_sum(mul(both, expand(fill(1.0, (), float64), shape)), (1,), True)
+        check(Graph((x,), (add(mul(again, x), reduce_sum(again, (0, 1), True)),)), arrays)
+        check(Graph((x,), (rows, reduce_sum(rows, (0, 1)))), arrays, GRAINS[1])
+    x = tg.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    a, b = x.sum(1), x.sum()
+    (g,) = tg.autograd.grad((0.5 * a * a).sum() + a.sum() + b * b + b, x, create_graph=True)
+    assert tg.autograd.grad((0.5 * g * g).sum() + g.sum(), x)[0].tolist() == [[276.0, 276.0], [284.0, 284.0]]

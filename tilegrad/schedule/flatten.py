@@ -91,8 +91,19 @@ def _are_pieces(group: FlatGroup, outer: Index, inner: Index, length: int) -> bo
                     return False
             case Scan():
                 return False
-    whole = [e.body for e in data if isinstance(e, Reduce) and e.index is outer]
-    return all(e in whole for e in data if isinstance(e, Reduce) and e.index is inner)
+    return not _are_results_of_rows(group, data, outer, inner)
+
+
+def _are_results_of_rows(group: FlatGroup, data: set[Expr], outer: Index, inner: Index) -> bool:
+    """Whether what is reduced over the inner index is used for each value of the outer one, and not only reduced on."""
+
+    def along(e: Expr) -> bool:
+        return isinstance(e, Reduce) and e.index is inner
+
+    users = [e for e in data if not (isinstance(e, Reduce) and e.index is outer)]
+    return any(along(s.expr) for s in group.stores) or any(
+        along(p) for e in users if not isinstance(e, Read) for p in parts(e)
+    )
 
 
 def _taken_apart(group: FlatGroup) -> FlatGroup:
@@ -138,9 +149,9 @@ def _run_as_one(group: FlatGroup, outer: Index, inner: Index) -> bool:
                     return False
             case Scan(_, index) if index in pair:
                 return False
-    whole = [e.body for e in data if isinstance(e, Reduce) and e.index is outer]
-    lone = [e for e in data if isinstance(e, Reduce) and e.index is inner and e not in whole]
-    return not lone and all(_as_one(s.offset, outer, inner) for s in group.stores)
+    if _are_results_of_rows(group, data, outer, inner):
+        return False
+    return all(_as_one(s.offset, outer, inner) for s in group.stores)
 
 
 def _data(group: FlatGroup) -> set[Expr]:
