@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .jitted.function import jit
     from .language.kernel import kernel
     from .language.tuning import Config, autotune, cdiv, heuristics, next_power_of_2
+    from .lazy.timing import synchronize
     from .printing import set_printoptions
     from .profile.explanation import explain
     from .profile.first_nan import first_nan
@@ -62,6 +63,7 @@ OF_LAYERS = (
 LATER = {
     "jit": "jitted.function",
     "set_printoptions": "printing",
+    "synchronize": "lazy.timing",
     "explain": "profile.explanation",
     "first_nan": "profile.first_nan",
     "autocast": "amp",
@@ -104,7 +106,7 @@ __all__ = [
     "int32", "int64", "int8", "is_grad_enabled", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "kernel", "language",
     "linalg", "live_bytes", "load", "load_safetensors", "long", "next_power_of_2", "nn", "no_grad", "op", "optim",
     "promote_types", "result_type", "save", "save_safetensors", "scan", "serialization", "set_default_dtype",
-    "set_float32_matmul_precision", "set_grad_enabled", "set_printoptions", "short", "simt", "Tensor", "uint16",
-    "uint32", "uint64", "uint8", "value_and_grad", "vjp", "vmap", "while_loop",
+    "set_float32_matmul_precision", "set_grad_enabled", "set_printoptions", "short", "simt", "synchronize", "Tensor",
+    "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "vmap", "while_loop",
 ]  # fmt: skip
 __all__ += functional.__all__

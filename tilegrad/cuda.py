@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from .backend import cuda as backend
 from .errors import ArgumentError, DeviceError
 from .errors import OutOfMemoryError as OutOfMemoryError
+from .lazy.timing import finish, time_with
 from .random import manual_seed as manual_seed
 from .runtime.device import Device, choose
 from .runtime.device import device as named
@@ -93,8 +94,10 @@ def device(which: Which) -> Iterator[None]:
 
 
 def synchronize(device: Which = None) -> None:
-    """Waits until a GPU has done everything that it was given."""
-    _gpu(device).synchronize()
+    """Waits until a GPU has done everything that was recorded, what was dropped included."""
+    place = _gpu(device)
+    finish()
+    place.synchronize()
 
 
 # --- memory ------------------------------------------------------------------------------------
@@ -174,6 +177,7 @@ class Stream:
 
     def synchronize(self) -> None:
         """Waits until everything on it is done."""
+        finish()
         with self._queue.device.entered():
             self._queue.device.driver.await_stream(self._queue.handle)
 
@@ -264,10 +268,13 @@ class Event:
         self.timed = enable_timing
         self._handle = 0
         self._gpu: CudaDevice | None = None
+        if enable_timing:
+            time_with(self)
 
     def record(self, stream: Stream | None = None) -> None:
-        """It is after what is on the stream now."""
+        """It is after what was recorded and what is on the stream now."""
         queue = (stream or current_stream())._queue
+        finish()
         gpu = queue.device
         with gpu.entered():
             if self._gpu is not gpu:

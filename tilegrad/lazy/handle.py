@@ -210,6 +210,8 @@ class Handle:
             written.storages[id(base.storage)] = base.storage
         base.write(part, op, value)
         self._value, self._seen = (value, -1) if self._moves else (part, base.seen)
+        if _watch is not None and state.trace is None:
+            _watch.note(self, part)
 
 
 def current(base: Base) -> Value:
@@ -223,6 +225,33 @@ def _shape(tensor: Handle) -> list[Any]:
 
 _new: Callable[[Any], Any] = object.__new__
 _class: Any = Handle
+
+
+class Watch(Protocol):
+    """Who is told of tensors while time is measured (`timing.py`)."""
+
+    def made(self, tensor: Handle, value: Value) -> None:
+        """A tensor was made."""
+
+    def note(self, tensor: Handle, value: Value) -> None:
+        """A tensor was written to."""
+
+    def is_view(self, tensor: Handle) -> None:
+        """A tensor that was made is part of another."""
+
+
+_watch: Watch | None = None
+
+
+def watch_with(told: Watch | None) -> None:
+    """From now on this is told of tensors; None: nobody."""
+    global _watch
+    _watch = told
+
+
+def watching() -> Watch | None:
+    """Who is told."""
+    return _watch
 
 
 def set_class(cls: type[Handle]) -> None:
@@ -244,6 +273,8 @@ def wrap(value: Value) -> Tensor:
     made._value = value
     if state.trace is not None:
         state.trace.made(made)
+    elif _watch is not None:
+        _watch.made(made, value)
     return made  # type: ignore[no-any-return]
 
 
@@ -261,6 +292,8 @@ def view(whole: Handle, move: Move) -> Tensor:
     made._base = base
     made._moves = (*whole._moves, move)
     made._seen = base.storage.changes
+    if _watch is not None:
+        _watch.is_view(made)
     return made
 
 

@@ -16,8 +16,10 @@ __version__ = "2.0.0+tilegrad"
 """Scripts that look at it want to know whether it is new."""
 
 OWN = {
+    "accelerator": ".accelerator",
     "autograd": ".autograd",
     "backends": ".backends",
+    "cpu": ".cpu",
     "cuda": ".cuda",
     "profiler": ".profiler",
     "transforms": ".transforms",

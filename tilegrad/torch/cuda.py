@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import cuda
 from ..errors import ArgumentError
+from ..lazy.timing import finish, time_with
 from ..runtime.device import known_devices
 from .doors import missing
 from .simulated import simulate as simulate
@@ -26,7 +27,8 @@ def device_count() -> int:
 
 
 def synchronize(device: Any = None) -> None:
-    """Waits until everything is done."""
+    """Waits until everything is done, what was recorded and dropped included."""
+    finish()
     if cuda.is_available():
         cuda.synchronize(device)
 
@@ -59,9 +61,12 @@ class Event:
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         self.timed = enable_timing
         self.time = 0
+        if enable_timing:
+            time_with(self)
 
     def record(self, stream: Any = None) -> None:
-        """It is now."""
+        """It is now, after all that was recorded before."""
+        finish()
         self.time = perf_counter_ns()
 
     def synchronize(self) -> None:

@@ -29,6 +29,8 @@ TABLE = {
     "torch.autograd.profiler": "torch.profiler",
     "torch.autograd.gradcheck": "autograd.checking",
     "torch.profiler": "torch.profiler",
+    "torch.accelerator": "torch.accelerator",
+    "torch.cpu": "torch.cpu",
     "torch.cuda": "torch.cuda",
     "torch.cuda.amp": "amp",
     "torch.backends": "torch.backends",

@@ -1,0 +1,207 @@
+"""Computes what was recorded where somebody measures time, what nobody holds any more included.
+
+Work is lazy: a result that is dropped before it is looked at is never computed. Who times a function by events or by
+`synchronize`, and drops what it returns, wants that work done. From the first event or `synchronize` on, tensors are
+noted as they are made; what is recorded when an event is, or when somebody synchronises, is computed then. A
+thousand dropped results do not wait for that, so that what they hold on to is not kept. Nothing is noted any more when
+nobody has asked for long, and no event that times is left.
+
+Results that share work are computed in one program, others apart: ten calls of a function are ten times the program of
+one, as a warm-up has left it.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable
+from typing import Any
+from weakref import WeakSet, ref
+
+from ..ir.graph import Input, Value, topological
+from ..runtime.device import known_devices
+from ..runtime.once import lock
+from . import handle
+from .evaluation import compute
+from .handle import Handle, handle_on, state
+
+LEAST_DROPPED = 64
+"""Tensors that are dropped before it is looked whether some are results."""
+PATIENCE = 1 << 16
+"""Tensors that are made before nobody seems to measure time any more."""
+
+
+class Noted(ref[Any]):
+    """A tensor that may be gone, and the value that it had when it was made."""
+
+    __slots__ = ("number", "value")
+    number: int
+    value: Value
+
+
+class Watch:
+    """The tensors that were made since somebody measures time, and are not computed."""
+
+    def __init__(self) -> None:
+        self.held: dict[int, Noted] = {}
+        self.dropped: list[Value] = []
+        self.room = LEAST_DROPPED
+        self.left = PATIENCE
+        self.alone: Any = lock()
+        self.busy = False
+
+    def made(self, tensor: Handle, value: Value) -> None:
+        """Notes a tensor; computes what was dropped, when that is a lot."""
+        if value.buffer is None:
+            self.note(tensor, value)
+        self.left -= 1
+        if len(self.dropped) >= self.room or self.left < 0:
+            self._look()
+
+    def note(self, tensor: Handle, value: Value) -> None:
+        """Notes the value that a tensor has now."""
+        noted = Noted(tensor, self._ended)
+        noted.number, noted.value = id(tensor), value
+        self.held[noted.number] = noted
+
+    def is_view(self, tensor: Handle) -> None:
+        """A view is no work: that of what it is part of is noted already."""
+        self.held.pop(id(tensor), None)
+
+    def _ended(self, noted: Noted) -> None:
+        """A tensor is gone. Nothing is computed here: this is called anywhere, the collector of garbage included."""
+        if self.held.get(noted.number) is noted:
+            del self.held[noted.number]
+            if noted.value.buffer is None:
+                self.dropped.append(noted.value)
+
+    def _look(self) -> None:
+        if self.left < 0:
+            if events:
+                self.left = PATIENCE
+            else:
+                handle.watch_with(None)
+        if self.alone.acquire(blocking=False):  # else another thread computes, and may wait for a lock of this one
+            try:
+                self._compute(held=False)
+            finally:
+                self.alone.release()
+
+    def finish(self) -> None:
+        """Computes all."""
+        with self.alone:
+            self._compute(held=True)
+        self.left = PATIENCE
+
+    def _compute(self, held: bool) -> None:
+        """Computes what was dropped and is no part of something else, and with `held` all that is not computed."""
+        if self.busy:
+            return  # what computes has made a tensor
+        self.busy = True
+        try:
+            for group in self._groups(held):
+                compute(*group)
+        finally:
+            self.busy = False
+
+    def _groups(self, held: bool) -> list[list[Handle]]:
+        dropped, self.dropped = self.dropped, []
+        tensors = [x for noted in list(self.held.values()) if (x := noted()) is not None]
+        own = [(handle_on(v) if x._moves else x, v) for x in tensors for v in (_own_or_whole(x),)]
+        roots = [(x, v) for x, v in own if v.buffer is None]
+        order = topological([*dropped, *(v for _, v in roots)], _is_computed)
+        self.room = max(LEAST_DROPPED, len(topological([v for _, v in roots], _is_computed)))
+        read = {id(x) for v in order if v.buffer is None for x in v.inputs}
+        results = {id(v): v for v in dropped if v.buffer is None and id(v) not in read}
+        for _, v in roots:
+            results.pop(id(v), None)
+        for number in [n for n, noted in list(self.held.items()) if noted.value.buffer is not None]:
+            self.held.pop(number, None)
+        groups = _joined(order, [*roots, *((handle_on(v), v) for v in results.values())])
+        return [group for group in groups if held or any(id(x._value) in results for x in group)]
+
+
+def _own_or_whole(x: Handle) -> Value:
+    """The value of a tensor, of a view (that was written to) that of what it is part of."""
+    return x.base().current() if x._moves else x.own_value()
+
+
+def _is_computed(value: Value) -> bool:
+    return value.buffer is not None
+
+
+def _joined(order: Iterable[Value], roots: Iterable[tuple[Handle, Value]]) -> list[list[Handle]]:
+    """Tensors by the work that they have in common; those that depend on a placeholder are left out."""
+    group: dict[int, int] = {}
+    above: list[int] = []
+    unknown: set[int] = set()
+
+    def first(n: int) -> int:
+        while above[n] != n:
+            above[n] = n = above[above[n]]
+        return n
+
+    for v in order:  # what is read comes first
+        if v.buffer is not None:
+            continue
+        mine = {first(group[id(x)]) for x in v.inputs if id(x) in group}
+        if isinstance(v, Input) or any(id(x) in unknown for x in v.inputs):
+            unknown.add(id(v))
+        if not mine:
+            mine = {len(above)}
+            above.append(len(above))
+        group[id(v)] = least = min(mine)
+        for n in mine:
+            above[n] = least
+    found: dict[int, list[Handle]] = {}
+    for x, v in roots:
+        if id(v) not in unknown:
+            found.setdefault(first(group[id(v)]), []).append(x)
+    return list(found.values())
+
+
+events: WeakSet[Any] = WeakSet()
+"""Those that time and may still be recorded."""
+_watch = Watch()
+
+
+def time_with(event: Any) -> None:
+    """From now on what is recorded is computed by `finish`, though it may be dropped before: as long as an event lives
+    that somebody may time with."""
+    events.add(event)
+    _begin()
+
+
+def _begin() -> None:
+    _watch.left = PATIENCE
+    if handle.watching() is None:
+        handle.watch_with(_watch)
+        for thing in gc.get_objects():  # what was made before
+            if issubclass(type(thing), Handle) and "_value" in thing.__dict__ and thing._value.buffer is None:
+                _watch.made(thing, thing._value)
+
+
+def finish() -> None:
+    """Computes all that was recorded, in the order of recording; nothing, while a function is traced."""
+    if state.trace is None:
+        _begin()
+        _watch.finish()
+        compute()  # what was written to
+
+
+def synchronize() -> None:
+    """Waits until everything is done that was recorded: for who looks at a clock.
+
+    It is computed, too, if nobody holds it any more, from the first call on.
+
+    >>> import tilegrad as tg, time
+    >>> x = tg.ones(300, 300)
+    >>> tg.synchronize()
+    >>> start = time.perf_counter()
+    >>> _ = x @ x
+    >>> tg.synchronize()
+    >>> time.perf_counter() - start > 0
+    True
+    """
+    finish()
+    for place in known_devices():
+        place.synchronize()
