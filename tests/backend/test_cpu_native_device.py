@@ -18,7 +18,7 @@ from tilegrad.backend.cpu.memory import PoolBuffer
 from tilegrad.backend.cpu.moulds import maker, small_buffer
 from tilegrad.backend.cpu.pool import CHUNK, LARGE, Pool
 from tilegrad.backend.cpu.target import target
-from tilegrad.errors import CompileError, RuntimeFault
+from tilegrad.errors import CompileError, OutOfMemoryError, RuntimeFault
 from tilegrad.ir.dtype import bfloat16, float32, uint8
 from tilegrad.ir.graph import TensorType
 from tilegrad.ir.program import Buffer, Copy, Launch, Program, Tiles
@@ -237,7 +237,7 @@ def test_free_memory_is_bounded() -> None:
 
 
 def test_no_memory_says_so() -> None:
-    with pytest.raises(RuntimeFault, match="no memory for a tensor of"):
+    with pytest.raises(OutOfMemoryError, match="no memory for a tensor of"):
         cpu.allocate(1 << 60)
 
 

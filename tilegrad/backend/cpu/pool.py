@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 
 from ...config import settings
-from ...errors import RuntimeFault
+from ...errors import OutOfMemoryError
 from ...runtime import events
 from ...runtime.device import Statistics
 from ...runtime.once import lock
@@ -141,7 +141,7 @@ class Pool:
             try:
                 mapping, address = _map(size)
             except (OSError, OverflowError) as e:
-                raise RuntimeFault(
+                raise OutOfMemoryError(
                     f"no memory for a tensor of {size:,} bytes: {self.statistics.live:,} bytes are live. "
                     "Free tensors, or use smaller batches"
                 ) from e
