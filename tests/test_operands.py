@@ -117,3 +117,22 @@ def test_a_tensor_of_another_library_is_named() -> None:
         tg.ones(2) + torch.ones(2)
     with pytest.raises(ArgumentError, match="input is a Tensor of torch, not a tensor"):
         tg.nn.functional.relu6(torch.ones(2))
+
+
+@pytest.mark.parametrize("dtype", [tg.float16, tg.bfloat16], ids=str)
+def test_a_number_beside_16_bits_keeps_its_range_and_digits(dtype: tg.DType) -> None:
+    """Products are of float32 and rounded once, as PyTorch's: float16 has no 1e5, and 0.1 only to three digits."""
+    x = tg.tensor(np.concatenate([[1e-3, 2.0, -3.0], np.random.default_rng(0).standard_normal(100)])).to(dtype)
+    exact = x.to(tg.float32).numpy()
+    jitted = tg.jit(lambda x, n: (x * n, n * x, x / n))
+    for number in (1e5, 0.1, 3e-6, 1 / 3, 7.0):
+        n = np.float32(number)
+        wanted = [tg.tensor(a).to(dtype).to(tg.float32).numpy() for a in (exact * n, exact * n, exact / n)]
+        for found in ((x * number, number * x, x / number), jitted(x, number)):
+            for a, b in zip(found, wanted, strict=True):
+                assert a.dtype is dtype
+                np.testing.assert_array_equal(a.to(tg.float32).numpy(), b)
+    x.requires_grad = True
+    (x * 1e5).sum().backward()
+    assert x.grad is not None
+    assert x.grad.dtype is dtype

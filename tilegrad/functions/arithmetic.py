@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import ArgumentError, DTypeError
-from ..ir.dtype import bool_
+from ..ir.dtype import bfloat16, bool_, float16, float32
 from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
 from ..ops import arithmetic as ops
 from ..ops import bits, exponential, rounding
+from ..ops.broadcasting import Fill
 from ..ops.cast import cast, to_bool
 from ..ops.control import where as choose
 from .comparing import isnan
@@ -22,6 +23,7 @@ from .promotion import (
     constant,
     floating,
     floating_pair,
+    holds,
     pair,
     refuse_zeros,
     refused,
@@ -33,6 +35,8 @@ from .promotion import (
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
+SHORT = frozenset((float16, bfloat16))
+"""Floats that are computed with as float32."""
 
 # --- sums, products, quotients -----------------------------------------------------------------
 
@@ -60,7 +64,20 @@ def rsub(input: Tensor, other: Operand) -> Tensor:
 def mul(input: Operand, other: Operand) -> Tensor:
     """input * other."""
     x, y = pair(input, other, "mul")
-    return wrap(ops.Mul(x, y) if x.type.dtype is not bool_ else bits.bitwise_and(x, y))
+    return wrap(_scaled(ops.Mul, x, y, input, other) if x.type.dtype is not bool_ else bits.bitwise_and(x, y))
+
+
+def _scaled(op: Callable[[Value, Value], Value], x: Value, y: Value, input: Operand, other: Operand) -> Value:
+    """A product or quotient. Beside elements of 16 bits a number keeps its digits and its range, as in PyTorch:
+    0.001 * 1e5 is 100 in float16 too, though that type has no 1e5."""
+    dtype = x.type.dtype
+    if dtype not in SHORT or (isinstance(input, Handle) and isinstance(other, Handle)):
+        return op(x, y)
+    number = y if isinstance(input, Handle) else x
+    if not isinstance(number, Fill) or holds(dtype, number.value):
+        return op(x, y)
+    exact = constant(number.value, float32, number.device)
+    return cast(op(*(exact if v is number else cast(v, float32) for v in (x, y))), dtype)
 
 
 def _divided(input: Operand, other: Operand, op: str) -> tuple[Value, Value]:
@@ -75,7 +92,7 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
     """input / other; integers give floating-point numbers, unless the quotient is rounded ("floor", "trunc")."""
     match rounding_mode:
         case None:
-            return wrap(ops.Div(*floating_pair(input, other, "div")))
+            return wrap(_scaled(ops.Div, *floating_pair(input, other, "div"), input, other))
         case "floor":
             return floor_divide(input, other)
         case "trunc":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -137,6 +138,17 @@ def _fitting(x: Number, dtype: DType) -> Number:
             raise RangeError(int(x), dtype)
         x += dtype.max + 1  # -1 is the greatest, as in PyTorch
     return int(x)
+
+
+@lru_cache(4096)
+def holds(dtype: DType, x: float) -> bool:
+    """Whether a type has a number among its own.
+
+    >>> holds(float16, 0.5), holds(float16, 0.1), holds(float16, 1e5), holds(float16, math.inf)
+    (True, False, False, True)
+    """
+    with np.errstate(over="ignore"):
+        return float(np.float64(x).astype(dtype.numpy)) == x or x != x
 
 
 class RangeError(DTypeError):
