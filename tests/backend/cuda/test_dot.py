@@ -379,3 +379,27 @@ def test_numbers_are_rounded_to_the_nearest_of_tf32(order: str, emulation: emula
     usual = ~np.isinf(wanted).any(1)  # an infinity times 0 is NaN
     np.testing.assert_array_equal(out[usual], wanted[usual])
     assert np.max(np.abs(wanted[usual] / (given if order == "MK,KN" else given.T)[usual] - 1)) <= 2.0**-11
+
+
+@pytest.mark.parametrize("architecture", EMULATED)
+def test_what_several_stores_take_is_loaded_once(architecture: str) -> None:
+    """A tile that is loaded early, several turns at a time, is there for a store in another order of elements too."""
+    if not emulated.has_compiler():
+        pytest.skip("no C++ compiler")
+    text, after = str(product(16, 64, 128, (16, 64, 32), "MK,NK", "f32", "high")).split("    tl.store(")
+    lines = [
+        "x3_ = tl.load(third + ((i2 * 729)[:, None] + i[None, :]), mask=(i < 60)[None, :])",
+        "tl.store(out + ((i2 * 729)[:, None] + i[None, :]), tl.maximum(acc, 0.0), mask=(i < 60)[None, :])",
+        *[f"tl.store({name} + ({at}), tl.where(acc <= 0.0, 0.0, x3_), mask=(i < 60)[None, :])"
+          for name, at in (("one", "(i2 * 729)[:, None] + i[None, :]"), ("two", "(i * 16)[None, :] + i2[:, None]"))],
+    ]  # fmt: skip
+    assert after
+    head = text.replace('out: "*f32"', 'third: "*f32", out: "*f32", one: "*f32", two: "*f32"')
+    kernel = parse(head + "".join(f"    {line}\n" for line in lines))
+    emulation = emulated.Emulated([kernel], architecture)
+    given = [np.random.default_rng(n).integers(-4, 5, 1 << 14).astype(np.float32) for n in range(6)]
+    wanted, got = [a.copy() for a in given], [a.copy() for a in given]
+    run(kernel, wanted, (1, 1))
+    emulation.run(0, got, (1, 1), architecture == "sm_80")
+    for a, b in zip(got, wanted, strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -87,7 +87,7 @@ def turns_at_once(segment: Segment) -> int:
 def load_early(segment: Segment, name: str, load: ir.Load, t: TileType, other: Text) -> None:
     """Loads elements one by one, with those of other turns."""
     low, elements, wide = segment.low, segment.elements, segment.layout.width > 1
-    target = segment.vector_target(name, low.register_type(t, name))
+    target = segment.target(name, True)
     met, source = segment.met(load.mask), low.products.definitions.parameter(load.pointer)
     elements.lane = lane_of(segment.layout)
     memory = elements.memory(load.pointer, segment.view)

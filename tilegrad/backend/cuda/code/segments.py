@@ -223,7 +223,7 @@ class Segment:
         made = (self._base if first else self._at)(mask, TileType(bool_))
         return self._all([*self.inside, str(made.within(functions.AND))])
 
-    def _target(self, name: str, vector: bool) -> str:
+    def target(self, name: str, vector: bool) -> str:
         """Where an element is put: an array that lives on, or something local to the turn (which is declared)."""
         low, t = self.low, self.low.types.variables[name]
         called = low.names.of(name)
@@ -231,11 +231,11 @@ class Segment:
         if kept is not None and not kept.element:
             return f"{called}{self.indices}"
         if vector:
-            return self.vector_target(name, low.register_type(t, name))
+            return self._vector_target(name, low.register_type(t, name))
         self.elements.kept[name] = Kept(called, self.layout, called)
         return f"const {low.register_type(t) if not t.pointer else 'auto'} {called}"
 
-    def vector_target(self, name: str, type: str) -> str:
+    def _vector_target(self, name: str, type: str) -> str:
         """A vector of the turn: one of those that are loaded together, or its own."""
         called, width = self.low.names.of(name), self.layout.width
         if self.at_once > 1:
@@ -249,7 +249,7 @@ class Segment:
         return element
 
     def _set(self, name: str, value: Text) -> None:
-        self.lanes.add(f"{self._target(name, False)} = {value};")
+        self.lanes.add(f"{self.target(name, False)} = {value};")
 
     # --- memory ----------------------------------------------------------------------------------
 
@@ -300,12 +300,12 @@ class Segment:
             if TYPES[t.dtype.name] not in ("float", "double", "int", "int64"):
                 value = Text(f"{TYPES[t.dtype.name]}({value})")
         if once:
-            self.loads.add(f"{self._target(name, False)} = {value};")
+            self.loads.add(f"{self.target(name, False)} = {value};")
         else:
             self._set(name, value)
 
     def _load_pieces(self, name: str, load: ir.Load, t: TileType, each: int, other: Text) -> None:
-        target = self._target(name, True).removesuffix("[v]")
+        target = self.target(name, True).removesuffix("[v]")
         pointer, met = self._at(load.pointer, t), self.met(load.mask)
         with self.fetches.block(f"for (int v = 0; v < {self.layout.width}; v += {each})", unrolled=True):
             read(self, load, "read", f"some<{each}>({target} + v)", pointer, met, other)
@@ -316,7 +316,7 @@ class Segment:
         return self.view if shape else ()
 
     def _load_vector(self, name: str, load: ir.Load, t: TileType) -> None:
-        target = self._target(name, True).removesuffix("[v]")
+        target = self.target(name, True).removesuffix("[v]")
         pointer = self._base(load.pointer, t)
         function = "read" if self._is_aligned(load.pointer, t) else "read_anywhere"
         if name in self.low.fetched:
