@@ -66,6 +66,69 @@ def all_examples() -> list[Example]:
     return list(_examples)
 
 
+SIDE = 3
+OF_ONE_SHAPE = (
+    "Recurrence",
+    "Attention",
+    "Tiled",
+    "Declared",
+    "Outside",
+    "Line",
+    "Laid",
+    "Stored",
+    "Transformed",
+    "Odd",
+)
+OF_ONE_SHAPE += ("Searched", "Restored", "RowStarts", "SummedRows", "Compact", "Returned", "Greatest")
+"""Ops that functions and passes make, from operands whose shapes and order they have settled; and a user's."""
+
+
+def families() -> list[Example]:
+    """The examples that can be with all extents equal, and of those with several operands with one for all of them: an
+    axis that is taken for another, or an operand for another, then makes no error but a wrong result."""
+    found: dict[str, Example] = {}
+    for e in all_examples():
+        arrays = tuple([_square(a) for a in e.arrays])
+        if sum(a.ndim for a in arrays) < 2 or any(
+            type(v).__name__.startswith(OF_ONE_SHAPE) for v in e.graph().values()
+        ):
+            continue
+        square = e._replace(name=f"{e.name} of equal extents", arrays=arrays)
+        if any(a.shape != b.shape for a, b in zip(arrays, e.arrays)) and _can_be(square):
+            found[square.name] = square
+        if len(arrays) > 1 and len({(a.shape, a.dtype) for a in arrays}) == 1:
+            same = square._replace(name=f"{e.name} of one operand", arrays=arrays[:1])
+            count, build, torch = len(arrays), e.build, e.torch
+            same = same._replace(
+                build=lambda x, b=build, n=count: b(*[x] * n),
+                torch=None if torch is None else lambda t, x, f=torch, n=count: called(t, f, [x] * n),
+                numpy=None,
+            )
+            if _can_be(same):
+                found[same.name] = same
+    return list(found.values())
+
+
+def called(torch: Any, function: str | Callable[..., Any], tensors: list[Any]) -> Any:
+    """The function of an example in PyTorch."""
+    return getattr(torch, function)(*tensors) if isinstance(function, str) else function(torch, *tensors)
+
+
+def _square(array: np.ndarray) -> np.ndarray:
+    """An array with elements of another, with the same extent along all axes that have more than one element."""
+    made = np.resize(array, tuple([SIDE if n > 1 else n for n in array.shape]))
+    return made % SIDE if made.dtype == np.int64 and (made >= SIDE).any() else made
+
+
+def _can_be(e: Example) -> bool:
+    """Whether an example with other shapes is one: its op takes them."""
+    try:
+        e.graph()
+    except Exception:
+        return False
+    return True
+
+
 def given(array: np.ndarray, name: str = "") -> Input:
     """A placeholder for an array, for which gradients are taken if its elements are floating-point."""
     dtype = from_numpy_dtype(array.dtype)
