@@ -1,4 +1,4 @@
-"""Two more ways to run a kernel, without a GPU: every access checked, and programs raced against each other.
+"""Two more ways to run a kernel, on the CPU: every access checked, and programs raced against each other.
 
 `check` compiles the kernel with its accesses looked at (`instrumented.py`), and interprets the programs that found
 something; all of them, where a kernel does with pointers what only the interpreter follows. `race` interprets the
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,10 @@ import numpy as np
 from ..backend.reference.memory import View
 from ..backend.reference.tile import Misstep, program_of, run
 from ..errors import KernelFault
-from ..ir.dtype import int32, int64
+from ..ir.dtype import int32, int64, uint8
 from ..ir.tile import Atomic, Kernel, While
 from ..ir.tile_access import statements
+from ..runtime.buffer import Buffer
 from ..runtime.device import device
 from .instrumented import NOBODY, Site, Watch, parted
 from .tensors import Memory
@@ -92,9 +94,26 @@ class Checked:
 
 def check(found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...], unwritten: frozenset[str]) -> None:
     """Runs a kernel with every access checked; what it stores is stored."""
-    launch = Checked(found, arguments, grid)
-    if not _compiled(launch, unwritten):
-        launch.put_back(launch.interpreted(unwritten=unwritten, complete=True, nan=False))
+    with _within_reach(found, arguments) as given:
+        launch = Checked(found, given, grid)
+        if not _compiled(launch, unwritten):
+            launch.put_back(launch.interpreted(unwritten=unwritten, complete=True, nan=False))
+
+
+@contextmanager
+def _within_reach(found: Specialised, arguments: Sequence[Any]) -> Iterator[list[Any]]:
+    """The arguments with memory that can be looked at: that of a GPU is copied, and what was stored is copied back."""
+    cpu, copies, given = device("cpu"), dict[int, Buffer](), list(arguments)
+    for n, a in enumerate(arguments):
+        if isinstance(a, Memory) and a.buffer.device.view(a.buffer, uint8, (a.buffer.bytes,)) is None:
+            if id(a.buffer) not in copies:
+                copies[id(a.buffer)] = cpu.copy(a.buffer)
+            given[n] = a._replace(buffer=copies[id(a.buffer)])
+    yield given
+    stored = {n for n, p in enumerate(found.ir.parameters) if p.name in found.accesses.stored}
+    for whole in {id(arguments[n].buffer): arguments[n].buffer for n in sorted(stored)}.values():
+        if id(whole) in copies:
+            whole.device.overwrite(whole, whole.device.copy(copies[id(whole)]))
 
 
 def _compiled(launch: Checked, unwritten: frozenset[str]) -> bool:
@@ -194,8 +213,12 @@ def race(found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...], or
     The interpreter follows them once, and sees who stores and reads the same elements. The other orders are for what
     results depend on, and run compiled where they can.
     """
-    launch = Checked(found, arguments, grid)
-    count = prod(grid)
+    with _within_reach(found, arguments) as given:
+        _raced(Checked(found, given, grid), prod(grid), orders)
+
+
+def _raced(launch: Checked, count: int, orders: int) -> None:
+    found = launch.found
     chance = random.Random(count)
     expected = launch.interpreted(strict=True)
     try:
@@ -266,11 +289,7 @@ def _array(argument: Any, found: Specialised, n: int) -> Any:
     buffer = argument.buffer
     count = buffer.bytes // dtype.bytes
     whole = buffer.device.view(buffer, dtype, (count,))
-    if whole is None:
-        raise KernelFault(
-            f"kernel {found.ir.name}: check and race look at memory, and that of {buffer.device.name} cannot be "
-            "reached from here: give them tensors of the CPU"
-        )
+    assert whole is not None, "memory of the CPU"
     return whole[argument.offset : argument.offset + argument.extent]
 
 
