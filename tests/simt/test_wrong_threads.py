@@ -261,3 +261,22 @@ def test_outside_of_kernels() -> None:
         simt.syncthreads()
     with pytest.raises(KernelError, match=r"threadIdx.x has a value in kernels only"):
         _ = simt.threadIdx.x
+
+
+@simt.kernel
+def in_tiles(out, N: simt.constexpr):  # type: ignore[no-untyped-def]
+    part = simt.shared(tg.float32, N)
+    part[simt.threadIdx.x] = 1.0
+    out[simt.threadIdx.x] = part[simt.threadIdx.x]
+
+
+def test_arrays_of_fixed_size_have_48_kib() -> None:
+    """NVIDIA's compiler refuses more, whatever the GPU has; dynamic ones may have all of it."""
+    out = tg.zeros(32)
+    in_tiles[1, 32](out, 12 * 1024)
+    assert out.tolist() == [1.0] * 32
+    for way in (in_tiles, in_tiles.simulate(gpu="H100")):
+        with pytest.raises(
+            LaunchError, match="49156 bytes of shared memory in arrays of fixed size: CUDA allows 49152"
+        ):
+            way[1, 32](out, 12 * 1024 + 1)

@@ -47,6 +47,8 @@ class Gpu(NamedTuple):
 
 
 KIB, MIB = 1 << 10, 1 << 20
+MOST_STATIC = 48 * KIB
+"""Bytes of arrays of fixed size in shared memory, on every GPU: only dynamic ones may be more."""
 GPUS = {
     gpu.name: gpu
     for gpu in (
@@ -178,6 +180,11 @@ def check_launch(limits: Gpu, kernel: str, shape: Shape, static: int = 0, origin
                 "launch nothing when there is nothing to do" if n < 1 else "let a thread do more, or use axis x",
             )
     shared = shape.shared + static
+    if MOST_STATIC < static <= limits.shared_per_block:
+        raise wrong(
+            f"{static} bytes of shared memory in arrays of fixed size: CUDA allows {MOST_STATIC} for these, on any GPU",
+            "declare the largest with simt.dynamic_shared(dtype), and give its bytes with the launch",
+        )
     if shape.shared < 0 or shared > limits.shared_per_block:
         parts = (
             f"{static} static and {shape.shared} dynamic"
