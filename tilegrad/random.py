@@ -20,7 +20,8 @@ from .ir.dtype import DType, int64
 from .ir.graph import Value
 from .ir.size import Dim, product
 from .lazy.evaluation import SMALL, array_of, compute_together
-from .lazy.handle import Handle, one_writer, state, wrap
+from .lazy.handle import Handle, state, wrap
+from .lazy.storage import one_writer
 from .ops import random as ops
 from .ops.cast import cast
 

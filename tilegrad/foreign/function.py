@@ -16,8 +16,8 @@ from ..errors import ArgumentError, DeviceError, DTypeError, ForeignError, Shape
 from ..ir.dtype import DType, int32
 from ..ir.graph import Input, TensorType, Value
 from ..ir.location import Location
-from ..lazy.evaluation import compute, is_recorded
-from ..lazy.handle import Handle, mode, wrap
+from ..lazy.evaluation import in_memory, is_recorded
+from ..lazy.handle import Handle, handle_on, mode, wrap
 from ..lazy.layout import is_dense, layout
 from ..ops.broadcasting import shown
 from ..runtime.buffer import Buffer
@@ -237,10 +237,7 @@ class CppFunction(Foreign):
         buffers, addresses, inputs = [], [], []
         for n, x in enumerate(given):
             strides, offset = (None, 0) if not x._moves else self._laid_out(n, x)
-            value = x.value if strides is None else x.base().current()
-            if value.buffer is None:
-                compute(x if strides is None else wrap(value))
-                value = x.value if strides is None else x.base().current()
+            value = in_memory(x if strides is None else handle_on(x.base().current()))
             type = x._value.type
             marks += (type.dtype, type.shape, type.device, strides)
             buffers.append(value.buffer)

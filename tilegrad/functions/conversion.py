@@ -23,7 +23,7 @@ from ..ir.dtype import (
     uint8,
 )
 from ..ir.graph import Input
-from ..lazy.evaluation import array_of, compute
+from ..lazy.evaluation import array_of, in_memory
 from ..lazy.handle import Handle, handle_on, wrap
 from ..lazy.layout import is_dense, layout
 from ..lazy.storage import kept_separate
@@ -90,13 +90,13 @@ def to(
 
 def _moved(x: Tensor, name: str) -> Tensor:
     """On another device; gradients flow back to the device where x is."""
-    compute(x)
-    value = Input(type(x.value.type)(x.value.dtype, x.value.shape, name))
-    value.hold(device(name).copy(x.value.buffer))
-    if not x.value.tracked:
+    here = in_memory(x)
+    value = Input(type(here.type)(here.dtype, here.shape, name))
+    value.hold(device(name).copy(here.buffer))
+    if not here.tracked:
         return wrap(value)
-    home = x.value.device
-    (made,) = joint_outputs([value], [x.value], lambda upstreams: [_moved(wrap(u), home).value for u in upstreams if u])
+    home = here.device
+    (made,) = joint_outputs([value], [here], lambda upstreams: [_moved(wrap(u), home).value for u in upstreams if u])
     return wrap(made)
 
 
@@ -114,11 +114,11 @@ def cuda(
 
 def pinned(self: Tensor) -> Tensor:
     """In pinned memory of the CPU, if there is a device that wants it so."""
-    compute(self)
+    here = in_memory(self)
     for found in devices():
-        made = found.page_locked(self.value.buffer)
+        made = found.page_locked(here.buffer)
         if made is not None:
-            value = Input(self.value.type)
+            value = Input(here.type)
             value.hold(made)
             return wrap(value)
     return self
@@ -243,13 +243,11 @@ def __dlpack__(self: Tensor, **options: Any) -> Any:
 
     if self.value.dtype in (bfloat16, *FLOAT8):
         raise DTypeError(f"DLPack by numpy does not know {self.value.dtype.name}; convert it: x.float()")
-    compute(self)
-    shared = (
-        array_of(self) if device(self.value.device).view(self.value.buffer, self.value.dtype, ()) is not None else None
-    )
+    value = in_memory(self)
+    shared = device(value.device).view(value.buffer, value.dtype, value.shape)  # type: ignore[arg-type]
     if shared is None:
-        raise DeviceError(f"the memory of {self.value.device} cannot be reached from here; copy it: x.cpu()")
-    expose(self.value.buffer)
+        raise DeviceError(f"the memory of {value.device} cannot be reached from here; copy it: x.cpu()")
+    expose(value.buffer)
     return shared.__dlpack__(**{k: v for k, v in options.items() if k == "stream"})
 
 
@@ -280,11 +278,7 @@ def data_ptr(self: Tensor) -> int:
     """The address of the first element."""
     from ..runtime.exposed import expose
 
-    if self._moves and self.base().current().buffer is None:
-        compute(handle_on(self.base().current()))
-    elif not self._moves:
-        compute(self)
-    value = self.base().current() if self._moves else self.value
+    value = in_memory(handle_on(self.base().current()) if self._moves else self)
     expose(value.buffer)
     return int(value.buffer.address) + int(storage_offset(self)) * self.value.dtype.bytes
 

@@ -7,7 +7,6 @@ node is): `import tilegrad` defines some hundreds of them and has a tenth of a s
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from threading import RLock
@@ -19,9 +18,7 @@ class FrozenNodeError(AttributeError):
     """Somebody assigned to a field of a node."""
 
 
-_alone = RLock()
-if hasattr(os, "register_at_fork"):  # a forked child must not find it held
-    os.register_at_fork(before=_alone.acquire, after_in_parent=_alone.release, after_in_child=_alone.release)
+making = RLock()
 """Threads make nodes at the same time: of each class there is one `__init__`, of each interned node one object."""
 
 
@@ -87,7 +84,7 @@ def as_written(annotation: object) -> str:
 
 def _first_init(self: Node, *args: Any, **kwargs: Any) -> None:
     """Writes the `__init__` of a class when its first node is made, and calls it."""
-    with _alone:
+    with making:
         cls = next((c for c in type(self).__mro__ if c.__dict__.get("__init__") is _first_init), None)
         if cls is not None:
             setattr(cls, "__init__", _written_init(cls))  # noqa: B010
@@ -136,7 +133,7 @@ class _Interning(type):
         key = cls.intern_key(*args)  # type: ignore[attr-defined]
         known = _interned.get(key)
         if known is None:
-            with _alone:
+            with making:
                 known = _interned.get(key)  # another thread may have been faster
                 if known is None:
                     known = _interned[key] = super().__call__(*args)

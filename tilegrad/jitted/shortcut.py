@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..ir.graph import Input
-from ..lazy.handle import mode, one_writer
+from ..lazy.handle import mode
+from ..lazy.storage import one_writer
 from ..tensor import Tensor
 from ..tree import LEAF
 from .numbers import same_number

@@ -11,8 +11,9 @@ from ..errors import TraceError
 from ..functions.creation import tensor
 from ..ir.graph import Input, Value, topological
 from ..ir.size import Dim
-from ..lazy.handle import Handle, Left, Surroundings, mode, one_writer, wrap
+from ..lazy.handle import Handle, Left, Surroundings, mode, wrap
 from ..lazy.realize import plain_graph
+from ..lazy.storage import one_writer
 from ..ops.batched import Part, rebuilt
 from ..ops.joint import joint_outputs
 from ..runtime.buffer import Buffer

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TraceError
@@ -127,6 +128,7 @@ class Trace:
         if storage not in self.own_storages and storage not in self.written:
             self.read_whole(base)
             self.written[storage] = Written(base, base.state())
+            storage.traced = get_ident()
 
     @contextmanager
     def within(self, op: str) -> Iterator[None]:
@@ -192,5 +194,6 @@ class Trace:
         for storage, written in self.written.items():
             self.finals[storage] = storage.value
             written.base.restore(written.before)
+            storage.traced = 0
         for tensor, before in self.seen.values():
             tensor._gradient = before

@@ -16,8 +16,8 @@ from ..config import settings
 from ..ir.dtype import DType
 from ..ir.location import current_location
 from ..ir.tile import Parameter
-from ..lazy.handle import Handle, mode, one_writer, state
-from ..lazy.storage import Change, write_listeners
+from ..lazy.handle import Handle, mode, state
+from ..lazy.storage import Change, one_writer, write_listeners
 from ..runtime.executable import CompiledKernel
 from .arguments import HINTS, MOST_PROGRAMS, Bound
 from .launched import Launched, seen

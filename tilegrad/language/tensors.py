@@ -15,10 +15,11 @@ from ..errors import GradientError, InPlaceError, KernelLaunchError, TraceError
 from ..ir.graph import Value
 from ..ir.tile import Parameter
 from ..ir.tile_access import Accesses
-from ..lazy.evaluation import compute
-from ..lazy.handle import NEVER, Handle, handle_on, mode, one_writer, state
+from ..lazy.evaluation import in_memory
+from ..lazy.handle import NEVER, Handle, handle_on, mode, state
 from ..lazy.layout import layout
 from ..lazy.realize import realize
+from ..lazy.storage import one_writer
 from ..runtime.alone import alone
 from ..runtime.buffer import Buffer
 from ..runtime.device import device
@@ -93,13 +94,7 @@ def _elements(x: Any) -> Buffer:
     owned = None if x._base is None else x._base.storage.owned
     if owned is not None:
         return owned  # type: ignore[no-any-return]
-    if not x._moves:
-        compute(x)
-        return x.value.buffer  # type: ignore[no-any-return]
-    whole = x.base().current()
-    if whole.buffer is None:
-        compute(handle_on(whole))
-    return whole.buffer  # type: ignore[no-any-return]
+    return in_memory(handle_on(x.base().current()) if x._moves else x).buffer  # type: ignore[no-any-return]
 
 
 def prepare_write(name: str, parameter: str, x: Any) -> Callable[[], Value | None]:
@@ -127,9 +122,7 @@ def own(x: Any) -> Callable[[], Value | None]:
     if base.storage.owned is None and not base.standing().tracked:
         memory = _taken_over(x, base)
     if memory is None:
-        value = base.current()
-        if value.buffer is None:
-            compute(handle_on(value))
+        value = in_memory(handle_on(base.current()))
         memory = device(value.type.device).copy(value.buffer)
     _give(x, memory)
     return before

@@ -47,11 +47,12 @@ class Pending(threading.local):
 pending = Pending()
 
 
-def compute(*tensors: Handle) -> None:
-    """Computes tensors, all in one program, and keeps their elements; none: what waits for a look at anything."""
-    values = [x.value for x in tensors]
-    if values and all(v.buffer is not None for v in values):
-        return
+def compute(*tensors: Handle) -> list[Value]:
+    """Computes tensors, all in one program, and keeps their elements; none: what waits for a look at anything. The
+    values that they had: other threads may give them others meanwhile."""
+    own = [x.value for x in tensors]
+    if own and all(v.buffer is not None for v in own):
+        return own
     checks: list[Check] = []
     company: list[Handle] = []
     others: list[Value] = []
@@ -63,7 +64,7 @@ def compute(*tensors: Handle) -> None:
             company = list(pending.differentiated.values())
             pending.differentiated.clear()
         others = _written()
-    values += [b for check in checks for b in check.bounds]
+    values = own + [b for check in checks for b in check.bounds]
     from .realize import realize  # loads the compiler
 
     try:
@@ -79,6 +80,13 @@ def compute(*tensors: Handle) -> None:
     for check in checks:
         low, high = (int(_array(bound)) for bound in check.bounds)
         refuse_outside(low, high, check)
+    return own
+
+
+def in_memory(x: Handle) -> Value:
+    """The value of a tensor, computed."""
+    value = x.value
+    return value if value.buffer is not None else compute(x)[0]
 
 
 def _written() -> list[Value]:
@@ -165,9 +173,7 @@ def _spent(memory: Value, value: Value) -> Any:
 
 def array_of(x: Handle) -> np.ndarray[Any, Any]:
     """The elements of a tensor as an array on its memory where the host can reach it; not to be written to."""
-    if x.value.buffer is None:
-        compute(x)
-    return _array(x.value)
+    return _array(in_memory(x))
 
 
 def _array(value: Value) -> np.ndarray[Any, Any]:

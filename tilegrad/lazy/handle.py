@@ -15,7 +15,7 @@ from ..ops.indexing import put
 from ..runtime.buffer import Buffer
 from ..runtime.once import lock
 from . import storage as sharing
-from .storage import Base, Move, Storage, own
+from .storage import Base, Move, Storage, one_writer, own
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -101,10 +101,6 @@ written = Written()
 _first_base = lock()
 """Of two threads that look for the storage of a tensor at once, both must find the same."""
 
-one_writer = lock()
-"""Held by who writes to memory that threads have in common (the random state): while a function is traced, when what
-it writes to has placeholders for elements; while its program runs, which writes in place; while numbers are drawn."""
-
 
 class Left(Storage):
     """A gradient that a program left behind: its memory, of which a tensor is made when somebody asks for it."""
@@ -148,6 +144,8 @@ class Handle:
         value, base = self._value, self._base
         if base is None:
             return value
+        if base.storage.traced:
+            base.storage.wait()
         changes = base.storage.changes  # asked first: what another thread writes meanwhile is seen the next time
         if self._seen == changes:
             return value

@@ -14,7 +14,7 @@ import numpy as np
 from ..compiler import Compiled, compile
 from ..errors import TraceError
 from ..ir.dtype import bool_
-from ..ir.graph import Graph, Input, Value, topological
+from ..ir.graph import Graph, Input, TensorType, Value, topological
 from ..ir.size import product
 from ..ops.arithmetic import Add, Div, Mul, Sub
 from ..ops.broadcasting import Fill, Reshape, exact
@@ -62,9 +62,9 @@ def realize(values: Sequence[Value]) -> None:
 
 
 def _realize_on_one_device(wanted: list[Value]) -> None:
-    key, leaves, numbers = structure(wanted)
+    key, order, leaves, numbers = structure(wanted)
     with _lock:
-        (compiled, runner), given = _program(key, wanted, leaves, numbers)
+        (compiled, runner), given = _program(key, order, numbers)
     buffers: list[Buffer] = [v.buffer for v in leaves]
     if given:
         place = device(wanted[0].device)
@@ -75,9 +75,7 @@ def _realize_on_one_device(wanted: list[Value]) -> None:
         value.hold(buffer.device.copy(buffer) if buffer.shared else buffer)  # an input: others may write there
 
 
-def _program(
-    key: Key, wanted: Sequence[Value], leaves: Sequence[Value], numbers: Sequence[Fill]
-) -> tuple[tuple[Compiled, Runner], list[Fill]]:
+def _program(key: Key, order: Sequence[Value], numbers: Sequence[Fill]) -> tuple[tuple[Compiled, Runner], list[Fill]]:
     """The program for a graph, and which of its numbers are given to it: those that were others before."""
     exactly = tuple([exact(v.value) for v in numbers])
     first, varied = _numbers.get(key, Numbers(exactly, frozenset()))
@@ -89,7 +87,7 @@ def _program(
         if len(_programs) >= MOST_PROGRAMS:
             _programs.clear()
             _numbers.clear()
-        compiled = compile(_graph_of(wanted, [*leaves, *given]))
+        compiled = compile(_graph_of(key, order, given))
         known = _programs[fixed] = (compiled, compiled.executable.bound())
         _numbers[key] = Numbers(first, varied)
     return known, given
@@ -116,9 +114,9 @@ def undetermined(value: Value) -> TraceError:
     )
 
 
-def structure(wanted: Sequence[Value]) -> tuple[Key, list[Value], list[Fill]]:
-    """What makes two graphs the same program, but for the numbers that tensors are mixed with; the values in memory
-    that it starts from, and those numbers."""
+def structure(wanted: Sequence[Value]) -> tuple[Key, list[Value], list[Value], list[Fill]]:
+    """What makes two graphs the same program, but for the numbers that tensors are mixed with; its values in order,
+    those in memory that it starts from, and those numbers."""
     number: dict[Value, int] = {}
     leaves: list[Value] = []
     numbers: dict[Fill, int] = {}
@@ -158,7 +156,7 @@ def structure(wanted: Sequence[Value]) -> tuple[Key, list[Value], list[Fill]]:
     for v in loose:
         key[numbers[v]] = Fill, v.declared
     key.append(tuple([number[v] for v in wanted]))
-    return tuple(key), leaves, loose
+    return tuple(key), list(number), leaves, loose
 
 
 def _copy_rows(cut: Slice) -> None:
@@ -203,10 +201,22 @@ def _is_made_of_numbers(x: Value) -> bool:
     return not stack
 
 
-def _graph_of(wanted: Sequence[Value], leaves: Sequence[Value]) -> Graph:
-    """The graph with its leaves replaced by plain inputs, so that the program keeps no memory alive."""
-    inputs: dict[Value, Value] = {v: Input(v.type, f"x{n}") for n, v in enumerate(leaves)}
-    return Graph(tuple(inputs.values()), tuple(_rebuilt(wanted, dict(inputs))))
+def _graph_of(key: Key, order: Sequence[Value], given: Sequence[Value]) -> Graph:
+    """The graph that a key stands for, with plain inputs for what is in memory, so that the program keeps no memory
+    alive. Which values read which is taken from the key: other threads may have computed some of them meanwhile."""
+    made: list[Value] = []
+    leaves: list[Value] = []
+    count = sum(isinstance(entry, TensorType) for entry in key)
+    numbers: dict[Value, Value] = {v: Input(v.type, f"x{count + n}") for n, v in enumerate(given)}
+    for value, entry in zip(order, key, strict=False):
+        if value in numbers:
+            made.append(numbers[value])
+        elif isinstance(entry, TensorType):
+            leaves.append(Input(entry, f"x{len(leaves)}"))
+            made.append(leaves[-1])
+        else:
+            made.append(_copied(value, tuple([made[n] for n in entry[2:]])))
+    return Graph((*leaves, *numbers.values()), tuple([made[n] for n in key[-1]]))
 
 
 def plain_graph(outputs: Sequence[Value], given: Sequence[Value]) -> tuple[Graph, list[Buffer]]:

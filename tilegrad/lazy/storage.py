@@ -16,6 +16,7 @@ buffer gets from value to value: nothing that was ever read changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from threading import get_ident
 from typing import Any, NamedTuple, TypeAlias
 from weakref import ref
 
@@ -29,6 +30,10 @@ from ..runtime.once import lock
 
 _lending = lock()
 """Of two threads that read a storage at once, both must find the same loan."""
+
+one_writer = lock()
+"""Held by who writes to memory that threads have in common (the random state): while a function is traced, when what
+it writes to has placeholders for elements; while its program runs, which writes in place; while numbers are drawn."""
 
 Move: TypeAlias = "Callable[[Value], Value]"
 """Cuts a part out of a whole, by movement ops."""
@@ -46,9 +51,11 @@ class Change(NamedTuple):
 class Storage:
     """One piece of memory, as users see it."""
 
-    __slots__ = ("__weakref__", "change", "changes", "common", "lent", "owned", "value", "version")
+    __slots__ = ("__weakref__", "change", "changes", "common", "lent", "owned", "traced", "value", "version")
 
     def __init__(self, value: Value) -> None:
+        self.traced = 0
+        """The thread that traces a function which writes to it: it has placeholders for elements meanwhile."""
         self.value = value
         """The elements; where memory is owned only a stand-in for them, of the same type."""
         self.version = 0
@@ -63,6 +70,12 @@ class Storage:
         """The memory that is written in place: known to nobody else."""
         self.lent: Callable[[], Loan | None] | None = None
         """The last loan of it (a weak reference)."""
+
+    def wait(self) -> None:
+        """Waits until no other thread traces a function that writes to it."""
+        while self.traced and self.traced != get_ident():
+            with one_writer:
+                pass
 
     def free(self) -> Buffer | None:
         """The memory that it owns, if nobody reads it, so that it can be written in place."""
@@ -105,13 +118,15 @@ class Base:
     def current(self) -> Value:
         """The whole value, after what others wrote."""
         storage = self.storage
-        while True:  # other threads may write meanwhile: what was found counts if the memory is still whose it was
+        while True:  # other threads may write meanwhile: what was found counts if nothing has happened since
+            if storage.traced:
+                storage.wait()
             if storage.owned is not None:
                 loan = storage.loan()
                 if loan is not None:
                     return self._reader(loan)
             changes, whole, value = storage.changes, storage.value, self.value
-            if storage.owned is None:
+            if storage.owned is None and storage.changes == changes:
                 if self.seen != changes:
                     value = self.value = replaced(value, whole)
                     self.seen = changes

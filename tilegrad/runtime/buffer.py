@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+
+from .once import lock
 
 if TYPE_CHECKING:
     from .device import Device
@@ -101,7 +102,7 @@ class Usage:
         self.live = 0
         self.peak = 0
         self.allocations = 0
-        self._lock = RLock()  # a buffer may die, by garbage collection, while its thread is in here
+        self._lock = lock()  # a buffer may die, by garbage collection, while its thread is in here
 
     def add(self, bytes: int) -> None:
         with self._lock:

@@ -20,6 +20,7 @@ from ..errors import DeviceError
 from ..ir.dtype import DType, bfloat16, uint8
 from ..ir.precision import PRECISIONS, Precision
 from .buffer import Buffer, Usage
+from .once import lock
 
 if TYPE_CHECKING:
     from ..ir.program import Program
@@ -198,7 +199,7 @@ class Device(ABC):
 _devices: dict[str, Device] = {}
 _kinds: set[str] = set()
 """The kinds whose devices are known."""
-_lock = threading.RLock()
+_lock = lock()
 _backends = f"{__package__.rpartition('.')[0]}.backend"  # by name: it stands below us and finds itself
 
 

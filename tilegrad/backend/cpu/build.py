@@ -7,7 +7,6 @@ generates nothing: neither LLVM IR, nor code.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from threading import RLock
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -15,7 +14,9 @@ from ...errors import CompileError
 from ...ir.tile import Kernel
 from ...runtime import events
 from ...runtime.cache import key, shared, sources
+from ...runtime.once import lock
 from . import objects
+from .beside import Beside
 
 
 class KernelCode:
@@ -31,7 +32,7 @@ class KernelCode:
 
 _linked: WeakValueDictionary[tuple[str, bool], objects.Code] = WeakValueDictionary()
 """By the form of a kernel, and whether it may use the matrix unit."""
-_lock = RLock()
+_lock = lock()
 
 
 def built(kernels: Sequence[Kernel]) -> KernelCode:
@@ -60,9 +61,7 @@ def _objects(kernels: Sequence[Kernel]) -> list[bytes]:
     """The object files of kernels. While LLVM makes code of one, in a thread, the next one is lowered in this one."""
     if len(kernels) < 2:
         return [kernel_object(kernel) for kernel in kernels]
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(1) as beside:
+    with Beside() as beside:
         return [found() for found in [_begun(kernel, beside.submit) for kernel in kernels]]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property
-from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from ...runtime.buffer import Buffer, Everything
 from ...runtime.device import Device, Statistics
 from ...runtime.executable import CompiledKernel, Executable
 from ...runtime.grain import MATRIX_UNIT, PAIRS, Grain, few_large
+from ...runtime.once import lock
 from .memory import BorrowedBuffer, PoolBuffer, address_of, copied, fill, view
 from .pool import ALIGNMENT, Pool
 
@@ -36,7 +36,7 @@ class CpuDevice(Device):
         super().__init__("cpu")
         self.pool = Pool()
         self.arena = self.allocate(ALIGNMENT)
-        self._growing = RLock()
+        self._growing = lock()
 
     def allocate(self, bytes: int) -> PoolBuffer:
         blocks = self.pool.blocks(bytes)

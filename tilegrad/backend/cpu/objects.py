@@ -19,7 +19,9 @@ from ...config import settings
 from ...errors import CompileError
 from ...runtime import events
 from ...runtime.cache import key, shared
-from ...runtime.once import once
+from ...runtime.once import guarded, once
+
+guarded(llvm.ffi.lib._lock._lock)  # a child that forks off while another thread is in LLVM would wait for it for ever
 
 AVX2 = frozenset({"avx", "avx2", "fma", "f16c"})
 VECTOR_FEATURES: Mapping[str, frozenset[str]] = {
