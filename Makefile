@@ -2,12 +2,13 @@
 PYTHON ?= python3
 VENV   ?= .venv
 WORKERS ?= 2
+N       ?= 100000
 BIN     = $(VENV)/bin
 FILES   = tilegrad tests bench examples
 # What measures, or fills the memory of the GPU, has it for itself.
 ALONE   = $(addprefix tests/gpu/test_gpu_,execution.py networks.py several.py)
 
-.PHONY: demo test gpu-test bench format clean
+.PHONY: demo test gpu-test fuzz bench format clean
 
 demo: $(VENV)/installed ## train on the digits inside the package, show what was compiled
 	$(BIN)/python -m tilegrad demo
@@ -22,6 +23,9 @@ gpu-test: $(VENV)/testing ## what only a machine with an NVIDIA GPU can show; le
 	$(BIN)/python -m pip install -q -e '.[cuda]'
 	$(BIN)/python -m pytest -q $(ALONE)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/gpu $(ALONE:%=--ignore=%) -n $(WORKERS) --dist worksteal
+
+fuzz: $(VENV)/peers ## N random programs against PyTorch; goes on where it was interrupted
+	$(BIN)/python -m tests.fuzz.program_runs $(N) --workers $(WORKERS) --log fuzz.$$(git rev-parse --short HEAD).jsonl
 
 bench: $(VENV)/peers ## every workload against its peers; writes bench/results/ and docs/performance.md
 	$(BIN)/python -m bench.all

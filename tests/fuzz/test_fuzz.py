@@ -77,7 +77,7 @@ def test_machine_code_computes_what_the_graph_means(
     workers: Workers, choices: list[int], smooth: bool, backward: bool
 ) -> None:
     """In another process, so that a crash is a failure and not the end."""
-    answer = workers.ask(choices, smooth or backward, backward)
+    answer = workers.answer(choices, smooth or backward, backward)
     assert answer == "right", f"{answer}\n{drawn(choices, smooth or backward)}"
 
 

@@ -2,56 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import select
-import subprocess
-import sys
 import traceback
-from typing import Any
 
 import numpy as np
 
 from tests.fuzz.check import backward, meaning
+from tests.fuzz.child import Child, Ended, serve
 from tests.fuzz.graphs import Drawn, compare, drawn, tolerance
 
-PATIENCE = 60.0
-"""Seconds to wait for an answer."""
 
-
-class Workers:
-    """One process at a time; a new one after a crash."""
+class Workers(Child):
+    """Runs graphs in a process of their own."""
 
     def __init__(self) -> None:
-        self.process: subprocess.Popen[str] | None = None
+        super().__init__("tests.fuzz.worker")
 
-    def ask(self, choices: list[int], smooth: bool, gradients: bool) -> str:
+    def answer(self, choices: list[int], smooth: bool, gradients: bool) -> str:
         """Whether a graph was computed right, or what went wrong."""
-        if self.process is None:
-            command = [sys.executable, "-m", "tests.fuzz.worker"]
-            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         try:
-            self.process.stdin.write(json.dumps([choices, smooth, gradients]) + "\n")
-            self.process.stdin.flush()
-            if not select.select([self.process.stdout], [], [], PATIENCE)[0]:
-                self.process.kill()
-                self.process = None
-                return f"no answer within {PATIENCE:.0f} seconds"
-            answer = self.process.stdout.readline()
-        except BrokenPipeError:
-            answer = ""
-        if answer:
-            return str(json.loads(answer))
-        code, self.process = self.process.wait(PATIENCE), None
-        return f"the process that ran it ended with {code}"
-
-    def close(self) -> None:
-        if self.process is not None:
-            assert self.process.stdin is not None
-            self.process.stdin.close()
-            self.process.wait(PATIENCE)
-            self.process = None
+            return str(self.ask([choices, smooth, gradients]))
+        except Ended as e:
+            return str(e)
 
 
 def on_cpu(d: Drawn, gradients: bool) -> None:
@@ -74,17 +45,15 @@ def on_cpu(d: Drawn, gradients: bool) -> None:
             compare(cpu.to_host(buffer, value.dtype, want.shape), want, e, tolerance(graph), f"{d}\n{compiled.program}")
 
 
-def main() -> None:
-    for line in sys.stdin:
-        answer: Any = "right"
-        choices, smooth, gradients = json.loads(line)
-        try:
-            with np.errstate(all="ignore"):
-                on_cpu(drawn(choices, smooth), gradients)
-        except Exception:
-            answer = traceback.format_exc()
-        print(json.dumps(answer), flush=True)
+def answer(question: tuple[list[int], bool, bool]) -> str:
+    choices, smooth, gradients = question
+    try:
+        with np.errstate(all="ignore"):
+            on_cpu(drawn(choices, smooth), gradients)
+    except Exception:
+        return traceback.format_exc()
+    return "right"
 
 
 if __name__ == "__main__":
-    main()
+    serve(answer)

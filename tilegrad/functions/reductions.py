@@ -331,7 +331,8 @@ def diff(
         extent = input.shape[dim]
         if extent == 0:
             break
-        input = input.narrow(dim, 1, builtins.max(extent - 1, 0)) - input.narrow(dim, 0, builtins.max(extent - 1, 0))
+        later, sooner = (input.narrow(dim, start, builtins.max(extent - 1, 0)) for start in (1, 0))
+        input = later ^ sooner if input.value.dtype is bool_ else later - sooner
     return input
 
 

@@ -227,10 +227,17 @@ def tensordot(
     axes: int | tuple[Sequence[int], Sequence[int]] = 2,
     precision: Precision = "highest",
 ) -> Value:
-    """Sums of products over pairs of axes; a number means so many last axes of x with first axes of y."""
+    """Sums of products over pairs of axes; a number means so many last axes of x with first axes of y. One of extent 1
+    goes with any other."""
     if isinstance(axes, int):
         axes = (range(x.type.rank - axes, x.type.rank), range(axes))
     in_x, in_y = ([axis % max(v.type.rank, 1) for axis in a] for v, a in zip((x, y), axes, strict=True))
+    if len(in_x) == len(in_y):
+        short = [(i, j) for i, j in zip(in_x, in_y, strict=True) if x.type.rank and y.type.rank]
+        x_summed = [i for i, j in short if y.shape[j] == 1 != x.shape[i]]
+        y_summed = [j for i, j in short if x.shape[i] == 1 != y.shape[j]]
+        x = reduce_sum(x, x_summed, keepdim=True) if x_summed else x
+        y = reduce_sum(y, y_summed, keepdim=True) if y_summed else y
     if len(in_x) != len(in_y) or any(x.shape[i] != y.shape[j] for i, j in zip(in_x, in_y, strict=True)):
         raise ShapeError(
             f"tensordot: axes {shown(tuple(in_x))} of {shown(x.shape)} and {shown(tuple(in_y))} of {shown(y.shape)} "
