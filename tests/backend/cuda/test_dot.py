@@ -114,6 +114,17 @@ def test_a_mask_of_something_else_is_not_taken_for_a_border() -> None:
     assert (found.x.map.columns, found.x.map.lines) == (1000, 1000)
 
 
+def test_a_mask_may_compare_with_a_number_that_is_given() -> None:
+    """Programs for all sizes have such masks; what they keep within a matrix is not known."""
+    text = str(product(1000, 1000, 1000, (128, 256, 64), masked=True)).replace('out: "*bf16"', 'out: "*bf16", n: "i32"')
+    for given in (
+        "(i2 < n)[:, None] & (ks",
+        "((i2 < 1000) & (n < 3))[:, None] & (ks",
+        "((n < 3) & (i2 < 1000))[:, None] & (ks",
+    ):
+        assert isinstance(way(parse(text.replace("(i2 < 1000)[:, None] & (ks", given)), "sm_90a"), Ahead)
+
+
 def test_a_box_leaves_its_line_where_lines_overlap() -> None:
     """A matrix whose lines are as long as a box is wide may begin at any 16 bytes."""
     inside = product(512, 512, 512, (128, 128, 64))

@@ -298,15 +298,19 @@ class Definitions:
 
     def comparisons(self, mask: ir.Tile) -> list[tuple[ir.Tile, int]]:
         """Indices and what they must be below; a negative extent stands for what is no such comparison."""
-        mask = self.resolved(mask)
+        mask, other = self.resolved(mask), (ir.Literal(0), -1)
         match mask:
             case ir.Apply("bitand", args):
                 return [found for y in args for found in self.comparisons(y)]
             case ir.Expand(y) | ir.BroadcastTo(y):
-                return [(mask.replaced(x=index), extent) for index, extent in self.comparisons(y)]
+                shape = self.types.of(y).shape
+                found = [
+                    (i, n) if n >= 0 and self.types.of(i).shape == shape else other for i, n in self.comparisons(y)
+                ]
+                return [(mask.replaced(x=index), n) if n >= 0 else other for index, n in found]
             case ir.Apply("lt", (index, ir.Literal(int(extent)))):
                 return [(index, extent)]
-        return [(ir.Literal(0), -1)]
+        return [other]
 
     def terms(self, x: ir.Tile) -> list[ir.Tile]:
         """What an integer (or the offset of an address) is a sum of."""
