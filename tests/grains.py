@@ -17,7 +17,7 @@ GPU = many_small(132, 227 << 10)
 def cut_as(grain: Grain) -> Iterator[None]:
     """Within the block, programs for the CPU are cut as for a device with another grain."""
     own = device("cpu").__dict__
-    before = own["grain"]
+    before = device("cpu").grain
     own["grain"] = grain
     forget()
     try:

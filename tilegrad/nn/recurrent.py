@@ -15,7 +15,7 @@ from ..functions.autocasting import product_precision
 from ..functions.creation import empty, zeros
 from ..functions.joining import cat, stack
 from ..lazy.handle import wrap
-from ..ops.recurrence import recurrence
+from ..ops.recurrence import is_one_kernel, recurrence
 from ..ops.recurrence_code import Kind
 from ..tensor import Tensor
 from . import functional, init
@@ -208,7 +208,8 @@ class RNNBase(Module):
             outputs, state = self._through(turned(x, lengths), state, w, False, lengths)
             return turned(outputs, lengths), state
         sizes = (*x.value.shape, w.of_hidden.shape[0])
-        if not self.unrolled and w.projection is None and all(isinstance(n, int) and n > 0 for n in sizes):
+        plain = not self.unrolled and w.projection is None and all(isinstance(n, int) and n > 0 for n in sizes)
+        if plain and is_one_kernel(w.of_hidden.shape[1], x.value.device):
             return _in_one_kernel(x, state, w, self._kind(), reverse, lengths)
         gates = input_gates(x, w, self.joined)
         exists = None if lengths is None else present(lengths, x.shape[0], x).unsqueeze(-1)

@@ -21,6 +21,7 @@ from ..errors import ShapeError
 from ..ir.graph import TensorType, Value
 from ..ir.precision import Precision
 from ..ir.size import Shape, Size, known, product
+from ..runtime.device import device
 from .arithmetic import Add, add
 from .broadcasting import reduce_sum, reshape, shown
 from .cast import cast, widened
@@ -30,6 +31,15 @@ from .opaque import Opaque
 from .recurrence_code import GATES, KEPT, Kind, Layer, Sizes, backward, forward
 from .recurrence_second import Way, before, in_groups, of_kept, pieces, second
 from .tile_code import TileCode, with_precision
+
+MOST_UNITS = 128
+"""Units of a layer up to which all steps are one kernel where an instance is a few hundred threads: products of wider
+ones, which have no loop, take minutes to compile there, or more shared memory than there is."""
+
+
+def is_one_kernel(units: int, place: str) -> bool:
+    """Whether a layer goes through all steps in one kernel on a device; elsewhere each step is a product of its own."""
+    return units <= MOST_UNITS or not device(place).grain.powers
 
 
 class _Recurrent(Opaque):

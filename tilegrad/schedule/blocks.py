@@ -65,6 +65,8 @@ class Extents(NamedTuple):
     gaps: bool = False
     """Whether lines of tiles are gathered before they are stored, as some numbers of them are left out: nothing of the
     next tile comes meanwhile."""
+    room: int = 0
+    """Elements of a tile that there is room for; 0: any number."""
 
 
 class Sized(NamedTuple):
@@ -128,7 +130,7 @@ def blocks(extents: Extents, grain: Grain) -> Choice:
     """
     m, n, k, others, *_ = extents
     limits = _room(extents, grain)
-    if grain.powers and _is_stream(extents):
+    if grain.powers and not extents.room and _is_stream(extents):
         return chosen(m=STREAM[0], n=STREAM[1], k=_power_depth(extents, limits))
     if grain.powers:
         known = _sized(extents, grain)
@@ -267,6 +269,8 @@ def _powers(extents: Extents, limits: Products) -> list[tuple[int, int]]:
     deep = number_of(extents.k) * extents.turns >= DEEP
     if type(extents.m) is int and grouped and deep and extents.m % SMALLEST == 0 and LOWEST < extents.m < rows:
         pairs += [(extents.m, w) for w in widths if w in (LOWEST, 2 * LOWEST) and extents.m not in heights]
+    if extents.room:  # a line is a number longer there
+        pairs = [(h, w) for h, w in pairs if (h + 1) * (w + 1) <= extents.room]
     return [(h, w) for h, w in pairs if h * w <= area] or [(SMALLEST, SMALLEST)]
 
 

@@ -28,6 +28,7 @@ from .flatten import FlatGroup
 from .group import Group
 from .instances import Lowered, declare_programs, extent_of, finished, kernel_names, number_of
 from .products import SHORT, free_indices, lying_across, operands, precision_of
+from .ways import stride
 
 
 class Product(NamedTuple):
@@ -68,6 +69,8 @@ def sides(flat: FlatGroup, grain: Grain) -> Sides:
     gaps, computed = flat.exists is not TRUE, not isinstance(pair[1], Read)
     known = Extents(m.extent, n.extent, k.extent, others, bits, len(sums), parts, products, across, turns)
     extents = known._replace(gaps=gaps, computed=computed, beside=_beside(flat, m, n, k))
+    if grain.powers:
+        extents = extents._replace(room=_room(flat, m, n, k, grain))
     return Sides(m, n, k, sums, factors, extents)
 
 
@@ -76,6 +79,19 @@ def _beside(flat: FlatGroup, m: Index, n: Index, k: Index) -> int:
     reads = {e for e in walk(*flat.roots) if isinstance(e, Read) and {m, n} <= free_indices(e) - {k}}
     own = sum(e.dtype.bytes for e in reads if k not in free_indices(e))
     return own + sum(s.value.dtype.bytes for s in flat.stores) if own else 0
+
+
+def _room(flat: FlatGroup, m: Index, n: Index, k: Index, grain: Grain) -> int:
+    """The elements of a tile that there is room for, where what meets the results is turned on its way; 0: any number.
+
+    It lies along the rows of the tile, not along its columns as the results do: all of it and these are beside one
+    another in memory that the instance has for itself.
+    """
+    reads = {
+        e for e in walk(*flat.roots) if isinstance(e, Read) and {m, n} <= free_indices(e) and k not in free_indices(e)
+    }
+    turned = sum(e.dtype.bytes for e in reads if stride(e.position[0], m) == 1)
+    return grain.cache // (turned + float32.bytes) if turned else 0
 
 
 def _in_unit(dtypes: list[DType], precision: Precision) -> tuple[int, int]:

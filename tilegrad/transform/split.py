@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..ir.dtype import int64
+from ..ir.dtype import float32, int64
 from ..ir.functions import identity
 from ..ir.graph import Graph, Value
 from ..ir.location import working_for
@@ -14,6 +14,7 @@ from ..ops.arithmetic import add, mul
 from ..ops.base import Elementwise
 from ..ops.bits import bitwise_or
 from ..ops.broadcasting import Reduction, reshape
+from ..ops.cast import cast
 from ..ops.comparison import eq, isnan
 from ..ops.control import where
 from ..ops.creation import positions
@@ -105,7 +106,11 @@ def _longest(value: Reduction) -> int:
 
 
 def _in_parts(value: Reduction, count: int) -> Value:
-    """The same reduction over parts of its longest axis first."""
+    """The same reduction over parts of its longest axis first: of short floats in float32, and rounded once."""
+    if not isinstance(value, Place) and value.dtype.is_float and value.dtype.bits < 32:
+        with working_for(value.location):
+            wide = type(value)(cast(value.x, float32), value.axes, value.keepdim)
+            return cast(_in_parts(wide, count), value.dtype)
     axis = _longest(value)
     extent = value.x.shape[axis]
     assert type(extent) is int

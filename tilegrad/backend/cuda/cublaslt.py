@@ -27,8 +27,9 @@ _TRANSPOSE_A, _TRANSPOSE_B, _EPILOGUE, _BIAS_POINTER, _BIAS_TYPE = 3, 4, 7, 8, 2
 _RELU, _BIAS = 2, 4
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6
 _MOST_WORKSPACE, _REDUCTIONS, _FIRST_ALIGNMENT = 1, 3, 5
-_IN_ORDER = 2 | 4
-"""Ways to add parts of sums of which each run gives the same."""
+_IN_ORDER = 2
+"""Adding parts of sums such that each run gives the same, and in float32: the other such way (4) rounds every part to
+the type of the result."""
 
 handle, out = c_void_p, POINTER(c_void_p)
 TABLE: dict[str, tuple[Any, ...]] = {

@@ -24,7 +24,7 @@ from . import functions
 from .elements import lane_of
 from .functions import Text
 from .layout import Layout
-from .writing import Lines
+from .writing import Lines, unrolling
 
 if TYPE_CHECKING:
     from .lower import Lowering
@@ -136,6 +136,6 @@ def _nested(out: Lines, heads: list[str], lines: list[str]) -> None:
     """Lines, which have their indentation, in loops."""
     for n, head in enumerate(heads):
         indent = "    " * (out.depth + n)
-        out.lines += [f"{indent}#pragma unroll", f"{indent}{head} {{"]
+        out.lines += [f"{indent}{unrolling(head)}", f"{indent}{head} {{"]
     out.lines += lines
     out.lines += ["    " * (out.depth + n) + "}" for n in reversed(range(len(heads)))]

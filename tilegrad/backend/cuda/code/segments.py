@@ -29,7 +29,7 @@ from .functions import MEMORY, TYPES, Text, literal
 from .layout import NUMBER, Layout
 from .missing import missing
 from .neighbours import in_one_piece, is_one
-from .writing import Lines
+from .writing import Lines, unrolling
 
 if TYPE_CHECKING:
     from .lower import Lowering
@@ -164,7 +164,7 @@ class Segment:
             write_at_once(self, heads[1:], lanes)
             return
         for n, head in enumerate(heads):
-            out.lines += ["    " * (out.depth + n) + "#pragma unroll", "    " * (out.depth + n) + head + " {"]
+            out.lines += ["    " * (out.depth + n) + unrolling(head), "    " * (out.depth + n) + head + " {"]
         if not heads:
             out.add("{")
         out.lines += [*self.heads.lines, *self.loads.lines, *lanes, *self.stores.lines]

@@ -22,6 +22,23 @@ OWN = re.compile(r"(v|c\d*(_\d+)?|at\d*|n|program_\d|grid_\d|parts\d*|__\w+|\w+f
 LIBRARY = frozenset("exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan atan2 sinh cosh tanh".split())
 
 
+TURNS = re.compile(r"< (\d+); (?:\+\+\w+|\w+ \+= (\d+))\)$")
+MOST_UNROLLED, AT_A_TIME = 64, 8
+"""Turns of a loop up to which all of them are written out, and how many of more: a tile of 2 ** 22 elements would be a
+thousand of them for each thread, which no compiler is done with."""
+
+
+def unrolling(head: str) -> str:
+    """What is said to the compiler of a loop over the elements of a thread.
+
+    >>> unrolling("for (int c = 0; c < 16; ++c)"), unrolling("for (int c = 0; c < 4096; c += 4)")
+    ('#pragma unroll', '#pragma unroll 8')
+    """
+    found = TURNS.search(head)
+    turns = int(found[1]) // int(found[2] or 1) if found else 0
+    return "#pragma unroll" if turns <= MOST_UNROLLED else f"#pragma unroll {AT_A_TIME}"
+
+
 class Names:
     """What the variables of a kernel are called in C++."""
 
@@ -58,7 +75,7 @@ class Lines:
     def block(self, head: str, unrolled: bool = False) -> Iterator[None]:
         """Statements in braces; without a head they only have a scope."""
         if unrolled:
-            self.add("#pragma unroll")
+            self.add(unrolling(head))
         self.add(f"{head} {{" if head else "{")
         self.depth += 1
         start = len(self.lines)

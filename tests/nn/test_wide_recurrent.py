@@ -1,0 +1,48 @@
+"""Recurrent layers as they are for GPUs: in one kernel while that fits, wide ones step by step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilegrad as tg
+from tests.grains import GPU, cut_as
+from tilegrad.backend.cuda.code.lower import lower
+from tilegrad.ir.program import Launch
+from tilegrad.runtime.grain import many_small
+
+GRAINS = {"sm_90a": GPU, "sm_80": many_small(108, 163 << 10), "sm_120": many_small(84, 99 << 10)}
+"""How work is cut for GPUs that have much shared memory, and less."""
+WIDTHS = {"LSTM": (128, 224, 650), "GRU": (100, 256), "RNN": (512,)}
+
+
+def trained(kind: str, width: int, dtype: str) -> tuple[Any, tg.Tensor]:
+    """The states of a layer and all gradients, as a jitted function and what it is given."""
+    tg.manual_seed(0)
+    layer = getattr(tg.nn, kind)(20, width, batch_first=True).to(getattr(tg, dtype))
+    x = tg.randn(3, 4, 20).to(getattr(tg, dtype))
+    x.requires_grad = True
+
+    def step(x: tg.Tensor) -> tuple[tg.Tensor, ...]:
+        y = layer(x)[0]
+        return (y, *tg.autograd.grad(y.square().sum(), (x, *layer.parameters())))
+
+    return tg.jit(step), x
+
+
+@pytest.mark.parametrize(("kind", "width"), [(kind, width) for kind in WIDTHS for width in WIDTHS[kind]])
+def test_every_width_compiles_for_every_gpu_and_is_right(kind: str, width: int) -> None:
+    step, x = trained(kind, width, "float32")
+    right = [y.detach().numpy() for y in step(x)]
+    for architecture, grain in GRAINS.items():
+        with cut_as(grain):
+            step, x = trained(kind, width, "float32")
+            found = [y.detach().numpy() for y in step(x)] if grain is GPU else right
+            kernels = [s.kernel for s in step.prepared(x).program.compiled.program.steps if isinstance(s, Launch)]
+        for one, other in zip(found, right, strict=True):
+            np.testing.assert_allclose(one, other, 1e-3, 1e-5 * max(1.0, float(np.abs(other).max())))
+        assert any(k.name.startswith("recurrence") for k in kernels) == (width <= 128)
+        for kernel in kernels:
+            lower(kernel, architecture)

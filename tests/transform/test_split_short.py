@@ -1,0 +1,28 @@
+"""Sums of short floats that are cut into parts are rounded once, like those that are not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilegrad as tg
+from tests.grains import GPU, cut_as
+from tilegrad.runtime.grain import Grain
+
+
+@pytest.mark.parametrize("grain", [Grain(), GPU], ids=["few", "many"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((8, 16, 112, 112), (0, 2, 3)), ((100_000, 16), (0,)), ((1 << 19,), (0,)), ((8, 65_537), (1,))],
+)
+def test_parts_are_not_rounded(shape: tuple[int, ...], axes: tuple[int, ...], dtype: str, grain: Grain) -> None:
+    """Of multiples of a quarter every sum is exact in float32."""
+    numbers = np.round(np.random.default_rng(0).standard_normal(shape) * 4) / 4
+    short = getattr(tg, dtype)
+    with cut_as(grain):
+        x = tg.tensor(numbers).to(short)
+        total, mean = tg.jit(lambda x: (x.sum(axes), x.mean(axes)))(x)
+        right = tg.tensor(numbers.sum(axes)).to(short).double().numpy()
+        np.testing.assert_array_equal(total.double().numpy(), right)
+        np.testing.assert_allclose(mean.double().numpy(), numbers.mean(axes), 2**-8, 1e-6)
