@@ -14,7 +14,7 @@ from typing import Any
 from .errors import ArgumentError, ShapeError, TraceError, check_callable
 from .functional import stack, where
 from .functions.creation import as_tensor, zeros
-from .lazy.handle import state
+from .lazy.handle import is_tracing, state
 from .stretches import LENGTH, in_memory, in_stretches
 from .tensor import Tensor
 from .tree import flatten, mapped, unflatten
@@ -68,7 +68,7 @@ def while_loop(
 
 def _known(condition: Any) -> bool | None:
     """Whether a condition holds; None if that is not known yet, because it depends on placeholders."""
-    if isinstance(condition, Tensor) and state.trace is not None:
+    if isinstance(condition, Tensor) and is_tracing():
         return None
     try:
         return bool(condition)

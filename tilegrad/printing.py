@@ -11,7 +11,7 @@ from .errors import ArgumentError
 from .functions.promotion import get_default_dtype
 from .ir.dtype import bool_, int64
 from .lazy.evaluation import array_of
-from .lazy.handle import state
+from .lazy.handle import is_tracing
 
 
 class Options(NamedTuple):
@@ -83,7 +83,7 @@ class Form:
 
 def show(x: Any) -> str:
     """A tensor as PyTorch prints it."""
-    if state.trace is not None:
+    if is_tracing():
         return f"<traced tensor {x.value.type}>"
     array = array_of(x)
     suffixes = []

@@ -84,3 +84,55 @@ def crooked_gradient(x: Any, upstream: Any) -> Any:
 
 def same_memory(x: Any) -> Any:
     return x.view(-1)
+
+
+# --- with numbers: who ignores them is right for their defaults ----------------------------------------
+
+
+def numbered(name: str) -> Any:
+    """A new operator that takes numbers of each kind."""
+
+    @tg.op(f"tests::{name}(x: F[n], alpha: float = 1.0, k: int = 1, on: bool = False) -> F[n]")
+    def declared(x: Any, alpha: float, k: int, on: bool) -> Any:
+        return x * x * alpha * k * (3 if on else 1)
+
+    return declared
+
+
+ignorant_kernel, ignorant_gradient = map(numbered, ("ignorant_kernel", "ignorant_gradient"))
+
+
+@ignorant_kernel.kernel
+def ignores_numbers(x: Any, alpha: float, k: int, on: bool, out: Any) -> None:
+    product_kernel[(tg.cdiv(x.numel(), 64),)](x, out, x.numel(), BLOCK=64)
+
+
+@ignorant_gradient.gradient
+def gradient_that_ignores_numbers(x: Any, upstream: Any) -> Any:
+    return upstream * x * 2
+
+
+@tg.kernel
+def product_kernel(x: Any, out: Any, n: Any, BLOCK: tl.constexpr) -> None:
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x + i, mask=i < n)
+    tl.store(out + i, v * v, mask=i < n)
+
+
+@tg.op("tests::in_cpp(x: float[n], alpha: float = 1.0) -> float[n]")
+def in_cpp(x: Any, alpha: float) -> Any:
+    return x * alpha
+
+
+@tg.op("tests::too_far(x: float[n], alpha: float = 1.0) -> float[n]")
+def too_far(x: Any, alpha: float) -> Any:
+    return x * alpha
+
+
+def with_kernels_in_cpp() -> None:
+    """Gives the operators above kernels that a C++ compiler has to make: one is right, one writes behind the end."""
+    signature = "(x: float[n], alpha: float) -> float[n]"
+    right = tg.cpp.inline("for (int64_t i = 0; i < n; ++i) out[i] = x[i] * alpha;", f"right{signature}")
+    wrong = tg.cpp.inline("for (int64_t i = 0; i <= n; ++i) out[i] = x[i % n] * alpha;", f"wrong{signature}")
+    in_cpp.kernel("cpu", lambda x, alpha: right(x, alpha))
+    too_far.kernel("cpu", lambda x, alpha: wrong(x, alpha))

@@ -11,6 +11,7 @@ import tilegrad as tg
 from tests.custom import operators
 from tilegrad.custom import checks, opcheck
 from tilegrad.errors import ArgumentError, OperatorError
+from tilegrad.foreign import compilers
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,6 +58,41 @@ def test_a_gradient_that_is_wrong() -> None:
     assert line.detail.partition(": ")[2].partition(" [at")[0] in ran(line.script)
     with pytest.raises(OperatorError, match="the gradient against that of the reference"):
         checks.rule(operators.crooked, tg.ones(3))
+
+
+def test_a_kernel_and_a_gradient_that_ignore_a_number() -> None:
+    """They are right for the defaults."""
+    kernel, gradient = operators.ignorant_kernel.verify(), operators.ignorant_gradient.verify()
+    assert {"kernel cpu", "memory"} <= {line.name for line in kernel.failures}
+    assert {"gradients", "own gradient"} <= {line.name for line in gradient.failures}
+    for line in (kernel["kernel cpu"], gradient["own gradient"]):
+        assert line.detail.partition(": ")[2].partition(" [at")[0] in ran(line.script)
+
+
+@pytest.mark.parametrize(
+    "parameter", ["alpha: float = 1.0", "k: int = 1", "on: bool = False", "k: int", "alpha: float"]
+)
+def test_each_kind_of_number_is_tried(parameter: str) -> None:
+    """Also those without a default: an operator that ignores one in its kernel is found."""
+    name = parameter.partition(":")[0]
+
+    @tg.op(f"tests::tries_{len(parameter)}(x: F[n], {parameter}) -> F[n]")
+    def declared(x: Any, number: Any) -> Any:
+        return x * (number + 1)
+
+    declared.kernel("cpu", lambda x, number: x * {"alpha": 2.0, "k": 2, "on": 1}[name])
+    report = declared.verify()
+    assert "kernel cpu" in {line.name for line in report.failures}, str(report)
+
+
+def test_kernels_in_cpp() -> None:
+    compilers.compiler("c++")
+    operators.with_kernels_in_cpp()
+    report = operators.in_cpp.verify()
+    assert report, str(report)
+    assert "call" in report["memory"].detail
+    report = operators.too_far.verify()
+    assert "memory" in {line.name for line in report.failures}, str(report)
 
 
 def test_functions() -> None:

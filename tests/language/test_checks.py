@@ -1,15 +1,18 @@
 """Kernels that are right but for one thing: what `check` and `race` say of them, at which line."""
 
 import time
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tilegrad as tg
+import tilegrad.language as tl
 from tests.language import test_tutorials as tutorials
 from tests.language.making import launched, made
 from tests.language.test_tutorials import softmax_of
 from tilegrad.errors import KernelFault
+from tilegrad.ir.dtype import DTYPES, FLOAT8
 
 FAULTS = {
     "a load too far": (
@@ -233,3 +236,19 @@ def test_race_finds_nothing_in_what_is_right() -> None:
     out = tg.zeros(1)
     k.race[(16,)](tg.rand(128), out)
     assert 30 < out.item() < 100
+
+
+@tg.kernel
+def converted(x: Any, out: Any, n: Any, BLOCK: tl.constexpr) -> None:
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, *FLOAT8], ids=str)
+def test_stores_of_every_dtype_are_checked(dtype: tg.DType) -> None:
+    x = tg.arange(20).to(tg.float32 if dtype in FLOAT8 else dtype)
+    out = tg.zeros(20).to(dtype)
+    converted.check[(2,)](x, out, 20, BLOCK=16)
+    assert out.to(tg.float32).tolist() == x.to(dtype).to(tg.float32).tolist()
+    with pytest.raises(KernelFault, match="index 20 is outside"):
+        converted.check[(2,)](x, out, 21, BLOCK=16)

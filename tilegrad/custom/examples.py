@@ -91,15 +91,22 @@ FLOATS = (float32, float64, float16)
 WHOLE = (int64, int32)
 
 
-def arguments(declaration: Declaration, sizes: Sizes, dtype: int = 0, strided: bool = False) -> list[Argument]:
-    """Arguments for an operator; `dtype` is a number into the dtypes that a variable may stand for."""
-    extents = _extents(declaration, sizes)
+NUMBERS = 3
+"""Rounds of numbers: the first are the defaults."""
+
+
+def arguments(
+    declaration: Declaration, sizes: Sizes, dtype: int = 0, strided: bool = False, numbers: int = 0
+) -> list[Argument]:
+    """Arguments for an operator; `dtype` is a number into the dtypes that a variable may stand for, `numbers` the round
+    of its numbers: in each they are others, and differ from each other."""
+    extents = _extents(declaration, sizes, numbers)
     seeds = count(1)
     made: list[Argument] = []
     for p in declaration.parameters:
         kind = declaration.kinds[p.name]
         if isinstance(p.type, ScalarPattern):
-            made.append(_number(p.type.dtype, p.default, extents.get(p.name)))
+            made.append(_number(p.type.dtype, p.default, extents.get(p.name), numbers, len(made)))
             continue
         copies = 3 if kind == "many" else 1
         tensors = [_given(p.type, extents, sizes, dtype, next(seeds), strided) for _ in range(copies)]
@@ -134,18 +141,25 @@ def varies(declaration: Declaration) -> bool:
     )
 
 
-def _number(dtype: DType, default: Any, extent: int | None) -> Any:
+def has_numbers(declaration: Declaration) -> bool:
+    """Whether it takes numbers."""
+    return any(isinstance(p.type, ScalarPattern) for p in declaration.parameters)
+
+
+def _number(dtype: DType, default: Any, extent: int | None, numbers: int, place: int) -> Any:
     number = default if default is not None else extent if extent is not None else 1.5 if dtype.is_float else 2
-    return bool(number) if dtype is bool_ else number
+    if dtype is bool_:
+        return bool(number) ^ bool(numbers & 1)
+    return number + numbers * (0.375 + 0.25 * place) if dtype.is_float else extent
 
 
-def _extents(declaration: Declaration, sizes: Sizes) -> dict[str, int]:
-    """A number for each name of an extent; a number that is an argument is its default."""
+def _extents(declaration: Declaration, sizes: Sizes, numbers: int) -> dict[str, int]:
+    """A number for each name of an extent; a number that is an argument is its default, in the first round."""
     found: dict[str, int] = {}
     for p in declaration.parameters:
         if isinstance(p.type, ScalarPattern):
             if not p.type.dtype.is_float:
-                found[p.name] = int(p.default) if p.default is not None else 2
+                found[p.name] = (int(p.default) if p.default is not None else 2) + numbers
             continue
         for axis in p.type.axes:
             if isinstance(axis, str | Combined):

@@ -11,7 +11,7 @@ from ..errors import ArgumentError, OperatorError
 from ..ir.dtype import float64
 from ..runtime.device import devices
 from . import checks
-from .examples import SIZES, arguments, as_given, made, shown, tensors, text, varies
+from .examples import NUMBERS, SIZES, arguments, as_given, has_numbers, made, shown, tensors, text, varies
 from .operator import Operator
 
 Trial = list[Any]
@@ -121,9 +121,14 @@ def verify(op: Operator, *examples: Any, ulps: float = checks.ULPS) -> Report:
     """Tries an operator on arguments that follow from its signature, and on examples, if any are given."""
     declaration = op.declaration
     given = [as_given(e if isinstance(e, tuple) else (e,)) for e in examples]
-    trials = given or [arguments(declaration, sizes) for sizes in SIZES]
+    rounds = range(1, NUMBERS if has_numbers(declaration) else 1)
     usual = given or [arguments(declaration, SIZES[0])]
-    doubles = [t for t in (given or [arguments(declaration, s, 1) for s in SIZES[:2]]) if _are_doubles(t)]
+    other = [] if given else [arguments(declaration, SIZES[0], numbers=n) for n in rounds]
+    trials = given or [*(arguments(declaration, sizes) for sizes in SIZES), *other]
+    usual = [*usual, *other]
+    doubles = given or [arguments(declaration, s, 1) for s in SIZES[:2]]
+    doubles += [] if given else [arguments(declaration, SIZES[0], 1, numbers=n) for n in rounds]
+    doubles = [t for t in doubles if _are_doubles(t)]
     whole = Verification(op, trials, ulps)
     whole.run("shapes", "deterministic", trials)
     if varies(declaration) and not given:

@@ -59,6 +59,8 @@ class Branch(Node):
 class Trace:
     """One function while it is watched."""
 
+    at_once = False
+
     def __init__(self) -> None:
         self.own: dict[int, Handle] = {}
         """The tensors made inside; kept, so that no other gets their number."""

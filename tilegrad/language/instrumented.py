@@ -13,7 +13,7 @@ from math import prod
 from typing import NamedTuple
 
 from ..backend.reference.positions import position_parts
-from ..ir.dtype import DType, bool_, int16, int32, int64, uint8
+from ..ir.dtype import FLOAT8, DType, bool_, float32, int16, int32, int64, uint8
 from ..ir.tile import (
     Apply,
     Assert,
@@ -243,7 +243,8 @@ class _Maker(Pointing):
         if not t.dtype.is_float or isinstance(value, Literal):
             return new
         new = self.keep("new", new)
-        found = _whole("bitor", Apply("ne", (new, new)) & ok, t.shape)
+        wide = _wide(new, t.dtype)
+        found = _whole("bitor", Apply("ne", (wide, wide)) & ok, t.shape)
         if self.watch.loaded:
             found = found & Apply("invert", (Name(self.tainted),))
         self.note(found, "a NaN is stored that was not loaded", nan=True)
@@ -253,7 +254,8 @@ class _Maker(Pointing):
         """Bit by bit: a NaN is not different from itself."""
         if not dtype.is_float or isinstance(y, Literal):
             return Apply("ne", (x, y))
-        bits = next(d for d in (int16, int32, int64) if d.bits == dtype.bits)
+        x, y = _wide(x, dtype), _wide(y, dtype)
+        bits = next(d for d in (int16, int32, int64) if d.bits == (32 if dtype in FLOAT8 else dtype.bits))
         return Apply("ne", (Bitcast(x, bits), Bitcast(y, bits)))
 
     # --- accesses --------------------------------------------------------------------------------
@@ -364,6 +366,11 @@ def _followed(kernel: Kernel) -> frozenset[str]:
     assigned = {s.name for s in statements(kernel.body) if isinstance(s, Assign)}
     every = walk(*[x for s in statements(kernel.body) for x in roots(s)])
     return frozenset(x.name for x in every if isinstance(x, Name) and id(x) in found) & assigned
+
+
+def _wide(x: Tile, dtype: DType) -> Tile:
+    """Elements of a type that can be compared: floats of 8 bits cannot."""
+    return Cast(x, float32) if dtype in FLOAT8 else x
 
 
 def _whole(fn: str, x: Tile, shape: tuple[int, ...]) -> Tile:

@@ -16,7 +16,7 @@ from ..ir.graph import Value
 from ..ir.tile import Parameter
 from ..ir.tile_access import Accesses
 from ..lazy.evaluation import in_memory
-from ..lazy.handle import NEVER, Handle, handle_on, mode, state
+from ..lazy.handle import NEVER, Handle, handle_on, is_tracing, mode
 from ..lazy.layout import layout
 from ..lazy.realize import realize
 from ..lazy.storage import one_writer
@@ -69,7 +69,7 @@ def refuse_addresses(name: str, hidden: Sequence[Parameter], where: str) -> None
 
 def refuse_tracing(name: str, given: Sequence[Any]) -> None:
     """For kernels that run when they are launched, and are not recorded: a traced function would lose them."""
-    if state.trace is not None and any(isinstance(x, Handle) for x in given):
+    if is_tracing() and any(isinstance(x, Handle) for x in given):
         raise TraceError(
             f"kernel {name} is launched while a function is traced, and would run now, once, on placeholders. Launch "
             "it outside of jit and vmap"

@@ -37,6 +37,9 @@ mode = Mode()
 class Trace(Protocol):
     """Somebody who watches which tensors a function reads, makes and writes (`jit`)."""
 
+    at_once: bool
+    """Whether operations are computed as they are made (a profile), so that elements are known."""
+
     def read(self, tensor: Handle) -> Value:
         """The value to take for a tensor."""
 
@@ -80,6 +83,11 @@ class Surroundings:
 
     changes = 0
     """How often any of it did: a program that was made before looks whether something is another thing for it."""
+
+
+def is_tracing() -> bool:
+    """Whether a function is traced: operations are recorded for other elements than those that are known."""
+    return state.trace is not None and not state.trace.at_once
 
 
 def read_outside(read: Callable[[], Any]) -> None:

@@ -22,7 +22,7 @@ from ..ir.dtype import DType
 from ..ir.graph import Value
 from ..language.tensors import memory_of, no_value, note_write, own
 from ..lazy.evaluation import compute
-from ..lazy.handle import Handle, handle_on, state
+from ..lazy.handle import Handle, handle_on, is_tracing, state
 from ..nn import functional as layers
 from ..runtime.device import Device, device
 from ..tensor import Tensor
@@ -224,13 +224,17 @@ def _describe(address: int, meta: Any) -> None:
 
 def _data(address: int, result: Any) -> None:
     x = object_at(address)
-    if state.trace is not None:
+    if is_tracing():
         name = now.frames[-1].name if now.frames else "a C++ function"
         raise TraceError(
             f"{name} asks for the pointer of a tensor while a function is traced (jit, vmap), and its elements are not "
             "known yet: call it outside, or compute with tensors alone (torch::mm, ...)"
         )
-    result[0] = pointer(x)
+    watching, state.trace = state.trace, None  # what is computed now for its elements is no operation of C++'s
+    try:
+        result[0] = pointer(x)
+    finally:
+        state.trace = watching
 
 
 def pointer(x: Any) -> int:

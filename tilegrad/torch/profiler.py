@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import Enum
 from typing import Any, NamedTuple
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, TraceError
 from ..ir.graph import Value, topological
 from ..lazy.evaluation import compute
 from ..lazy.handle import state
@@ -54,6 +54,8 @@ class Operation(NamedTuple):
 class OneByOne:
     """Whoever watches the operations of a thread (see `lazy.handle.Trace`): each is computed as soon as it is made."""
 
+    at_once = True
+
     def __init__(self, record: Callable[[Operation], None]) -> None:
         self.record = record
         self.guards: list[Any] = []
@@ -76,6 +78,8 @@ class OneByOne:
         try:
             with events.listening(lambda e: ran.append(e.stop - e.start) if e.kind == "run" else None):
                 compute(tensor)
+        except TraceError:
+            return  # it stands for nothing outside of a function that is mapped
         finally:
             state.trace = self
         if self.recording and value.buffer is not None:
