@@ -1,8 +1,9 @@
 """A contender in a process of its own: builds its work, checks it, and runs slices when it is told to.
 
 Spoken over pipes, a JSON object a line: {"check": FILE} runs the work a few times and stores its outputs,
-{"slice": SECONDS} runs it for about that long and gives times per call. Between its turns the process is
-stopped by the parent, so that no pool of threads that spins or sleeps disturbs the others.
+{"gradients": FILE} stores all gradients of a training step, {"slice": SECONDS} runs it for about that long and gives
+times per call. Between its turns the process is stopped by the parent, so that no pool of threads that spins or sleeps
+disturbs the others.
 """
 
 import ctypes
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from bench.contenders import CONTENDERS
+from bench.networks import Training
 from bench.workloads import WORKLOADS
 
 CHECKED_CALLS = 3
@@ -33,8 +35,8 @@ class Child:
     def __init__(self, name: str, workload: str, size: tuple[int, ...]) -> None:
         contender = next(c for c in CONTENDERS if c.name == name)
         self.library: Any = importlib.import_module(f"bench.contenders.{contender.module}")
-        inputs = WORKLOADS[workload].inputs(size)
-        self.call = getattr(self.library, workload)(inputs, contender.variant)
+        self.start = lambda: getattr(self.library, workload)(WORKLOADS[workload].inputs(size), contender.variant)
+        self.call = self.start()
         self.together = 1
 
     def check(self, file: str) -> dict[str, Any]:
@@ -47,6 +49,13 @@ class Child:
         np.savez(file, *[np.asarray(x, np.float32) for x in arrays])
         self._settle()
         return {"first_call_s": first}
+
+    def gradients(self, file: str) -> dict[str, Any]:
+        """Stores all gradients of a step, as its update has them; nothing of work that is no training step."""
+        step = self.start()
+        arrays = step.gradients() if isinstance(step, Training) else []
+        np.savez(file, *arrays)
+        return {"gradients": len(arrays)}
 
     def _settle(self) -> None:
         """Finds how many calls are timed at once."""
@@ -92,6 +101,8 @@ def main() -> None:
             match json.loads(line):
                 case {"check": str(file)}:
                     answer(child.check(file))
+                case {"gradients": str(file)}:
+                    answer(child.gradients(file))
                 case {"slice": seconds}:
                     answer(child.slice(float(seconds)))
     except Exception as error:

@@ -9,11 +9,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bench import networks
 from bench.contenders import Contender
 from bench.workloads import Size, Workload
 
@@ -29,6 +31,8 @@ FEWEST_ROUNDS = 7
 PATIENCE = 120.0
 """Seconds after which no further round begins, where enough have been played: steps that take seconds."""
 FIRST_ROUNDS = 3
+FARTHER, NEAR = 2.0, {"": 1e-4, "high": 3e-3, "bf16": 2e-2}
+"""How much farther from float64 than PyTorch's a gradient of a step may be; it need not be nearer than so."""
 FAR_BEHIND = 4.0
 """A contender this many times slower than the fastest after the first rounds sits the others out."""
 
@@ -84,7 +88,7 @@ def play(contenders: Sequence[Contender], workload: Workload, size: Size, rounds
     """The times of all contenders on one workload and size, after their results have been compared."""
     players = [Player(c, workload, size) for c in contenders]
     try:
-        checked = _verify(players, workload)
+        checked = _verify(players, workload, size)
         foreign = _rounds(players, rounds)
     finally:
         for player in players:
@@ -163,7 +167,7 @@ def _cpu_of(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _verify(players: Sequence[Player], workload: Workload) -> dict[str, float]:
+def _verify(players: Sequence[Player], workload: Workload, size: Size) -> dict[str, float]:
     """The greatest difference of each contender's results from the first peer's; those that disagree are out."""
     with tempfile.TemporaryDirectory() as folder:
         found: dict[str, list[np.ndarray]] = {}
@@ -181,7 +185,30 @@ def _verify(players: Sequence[Player], workload: Workload) -> dict[str, float]:
     for player in players:
         if not differences.get(player.contender.name, 0) <= workload.tolerance:
             player.error = f"its results differ by {differences[player.contender.name]:.1e} from those of {judges[0]}"
-    return differences
+    return differences | _verify_gradients(players, workload, size)
+
+
+def _verify_gradients(players: Sequence[Player], workload: Workload, size: Size) -> dict[str, float]:
+    """How far all gradients of our training step, and of PyTorch's, are from float64; ours is out if it is farther."""
+    network, _, how = workload.name.partition("_")
+    both = [p for p in players if p.contender.name in ("tilegrad", "torch") and not p.error]
+    if network not in networks.BUILD or how in ("inference", "inference_bf16") or len(both) < 2:
+        return {}
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for player in both:
+            if not player.ask(gradients=f"{folder}/found.npz").get("gradients"):
+                return {}
+            with np.load(f"{folder}/found.npz") as stored:
+                found[player.contender.name] = [stored[name] for name in stored.files]
+    exact = networks.exact_gradients(import_module("torch"), network, networks.batch(network, size))
+    ours, theirs = (networks.errors(found[name], exact) for name in ("tilegrad", "torch"))
+    for n, (own, other) in enumerate(zip(ours, theirs, strict=True)):
+        if not own <= max(NEAR.get(how, NEAR[""]), FARTHER * other):
+            both[
+                [p.contender.name for p in both].index("tilegrad")
+            ].error = f"its gradient {n} is {own:.1e} from that in float64, and PyTorch's is {other:.1e}"
+    return {"gradients of tilegrad": max(ours), "gradients of torch": max(theirs)}
 
 
 def difference(results: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> float:

@@ -83,6 +83,27 @@ def test_a_wrong_gradient_of_a_step_is_not_timed(monkeypatch: pytest.MonkeyPatch
         gpu_networks.verified(torch, gpu_networks.Task("lenet", (3,)), "cpu")
 
 
+def test_a_contender_with_a_wrong_gradient_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    exact = networks.exact_gradients(torch, "lenet", networks.batch("lenet", (3,)))
+
+    class Step(Clocked):
+        wrong = 1.0
+
+        def ask(self, **question: Any) -> dict[str, Any]:
+            np.savez(question["gradients"], *[g * (1.0 + 1e-6) for g in exact[:-1]], exact[-1] * self.wrong)
+            return {"gradients": len(exact)}
+
+    players: Any = [Step("tilegrad", 1.0), Step("torch", 1.0)]
+    far = turns._verify_gradients(players, WORKLOADS["lenet"], (3,))
+    assert max(far.values()) < 1e-5
+    assert not players[0].error
+    players[0].wrong = 1.01
+    turns._verify_gradients(players, WORKLOADS["lenet"], (3,))
+    assert "gradient 9 is 1.0e-02 from that in float64" in players[0].error
+    assert turns._verify_gradients(players, WORKLOADS["softmax"], (3, 4)) == {}
+
+
 def test_every_contender_of_a_goal_exists() -> None:
     libraries = {x for c in CONTENDERS for x in (c.library, c.name)}
     for workload in ALL:
