@@ -20,6 +20,7 @@ from contextlib import AbstractContextManager
 from threading import RLock
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
+from weakref import WeakSet
 
 import numpy as np
 
@@ -30,6 +31,8 @@ from ..ir.graph import TensorType
 from ..ir.size import Dim, Size
 from ..lazy.handle import mode, state, wrap
 from ..runtime.buffer import Buffer
+from ..runtime.crowding import shrinkers
+from ..runtime.once import lock
 from ..tensor import Tensor
 from ..tree import flatten
 from .kind import Call, Kind
@@ -90,6 +93,23 @@ kernels: list[Callable[[Any], Any]] = []
 OF_KERNELS = frozenset("check race ir source asm report as_torch warmup compiled".split())
 
 
+_functions: WeakSet[Jitted[..., Any]] = WeakSet()
+_adding = lock()
+
+
+def _forget_half() -> None:
+    """Lets go of the older half of each function's programs, and of the only one of every other function."""
+    with _adding:
+        functions = list(_functions)
+    for n, function in enumerate(functions):
+        kept = len(function.programs) // 2 if len(function.programs) != 1 else n % 2
+        del function.programs[kept:]
+        function.shortcut = None
+
+
+shrinkers.append(_forget_half)
+
+
 class Jitted(Generic[P, R]):
     """A function and its programs, the one that was made last first."""
 
@@ -119,6 +139,8 @@ class Jitted(Generic[P, R]):
         self.fixed: set[tuple[Any, ...]] = set()
         """Kinds with symbols for which the function cannot be traced."""
         self._one_at_a_time: tuple[int, AbstractContextManager[bool]] = os.getpid(), RLock()
+        with _adding:
+            _functions.add(self)
 
     def __get__(self, owner: object, cls: type | None = None) -> Any:
         """As a method: bound to its object, with programs of its own."""

@@ -20,6 +20,7 @@ from ..ops.arithmetic import Add, Div, Mul, Sub
 from ..ops.broadcasting import Fill, Reshape, exact
 from ..ops.movement import Slice
 from ..runtime.buffer import Buffer
+from ..runtime.crowding import shrinkers
 from ..runtime.device import device
 from ..runtime.executable import Runner
 from ..runtime.once import lock
@@ -85,12 +86,22 @@ def _program(key: Key, order: Sequence[Value], numbers: Sequence[Fill]) -> tuple
     known = _programs.get(fixed)
     if known is None:
         if len(_programs) >= MOST_PROGRAMS:
-            _programs.clear()
-            _numbers.clear()
+            _forget_half()
         compiled = compile(_graph_of(key, order, given))
         known = _programs[fixed] = (compiled, compiled.executable.bound())
         _numbers[key] = Numbers(first, varied)
     return known, given
+
+
+def _forget_half() -> None:
+    """Lets go of the older half of the programs."""
+    with _lock:
+        for known in list(_programs)[: (len(_programs) + 1) // 2]:
+            del _programs[known]
+            _numbers.pop(known[0], None)
+
+
+shrinkers.append(_forget_half)
 
 
 def compiled_programs() -> list[Compiled]:

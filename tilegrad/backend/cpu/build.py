@@ -14,6 +14,7 @@ from ...errors import CompileError
 from ...ir.tile import Kernel
 from ...runtime import events
 from ...runtime.cache import key, shared, sources
+from ...runtime.crowding import shrink
 from ...runtime.once import lock
 from . import objects
 from .beside import Beside
@@ -33,6 +34,8 @@ class KernelCode:
 _linked: WeakValueDictionary[tuple[str, bool], objects.Code] = WeakValueDictionary()
 """By the form of a kernel, and whether it may use the matrix unit."""
 _lock = lock()
+MOST_LINKED = 10_000
+"""Pieces of code in memory from which on programs are let go of that were not made lately."""
 
 
 def built(kernels: Sequence[Kernel]) -> KernelCode:
@@ -48,6 +51,8 @@ def built(kernels: Sequence[Kernel]) -> KernelCode:
             if known is not None:
                 codes[form] = known
         missing = [kernel for form, kernel in different.items() if form not in codes]
+        if missing and len(_linked) >= MOST_LINKED:
+            shrink()
         made = dict(zip(missing, _objects(missing), strict=True))
         for group in _by_unique_names(missing):
             code = objects.link([made[kernel] for kernel in group], [kernel.name for kernel in group])

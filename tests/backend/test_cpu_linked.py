@@ -1,0 +1,27 @@
+"""Code in memory is bounded: a process has only so many mappings of memory."""
+
+import gc
+from typing import Any
+
+import pytest
+
+import tilegrad as tg
+from tilegrad.backend.cpu import build
+
+
+def test_programs_of_ever_new_shapes_are_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.collect()
+    most = len(build._linked) + 12
+    monkeypatch.setattr(build, "MOST_LINKED", most)
+    functions: list[Any] = []
+    for n in range(2, 42):
+        factor = float(n) / 7
+        f = tg.jit(lambda x, factor=factor: (x * factor).tanh().cumsum(0) if factor else x)
+        functions.append((f, factor))
+        x = tg.ones(n, 3)
+        assert f(x).shape == (n, 3)
+        assert (x * 2.5 + n).sum(0).tolist() == [n * (2.5 + n)] * 3
+        assert len(build._linked) <= most + 6
+    gc.collect()
+    for f, factor in functions[::7]:  # what was let go of is made again
+        assert f(tg.ones(2, 1)).tolist()[0][0] == pytest.approx(float(tg.tensor(factor).tanh().item()), rel=1e-6)
