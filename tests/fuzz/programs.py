@@ -19,6 +19,9 @@ EXTENTS = (3, 2, 4, 5, 3, 2, 8, 7, 1, 0, 4, 16, 17, 32, 6, 33)
 FLOATS = ("float32", "float32", "float32", "float64", "float32", "float16", "bfloat16")
 OTHERS = ("int64", "int64", "int32", "bool", "uint8", "int8", "int16")
 MODES = ("plain", "looks", "jit", "gradient", "jit gradient", "threads")
+WEIGHTS = (8, 4, 10, 3, 0, 1)
+"""How often each is drawn; gradients through jitted functions only where that mode is asked for: second ones are
+refused after a change of sizes."""
 MOST_ELEMENTS = 4000
 GRID = {"float64": (256, 256), "float32": (256, 256), "float16": (16, 32), "bfloat16": (4, 16)}
 """The parts of one, and the largest magnitude, of numbers that count as exact in a type."""
@@ -291,7 +294,7 @@ def drawn(seed: int, mode: str | None = None, most: int = 40) -> Program:
     from tests.fuzz.program_moves import moves_for
 
     r = random.Random(-seed - 1)
-    mode = mode or r.choices(MODES, (8, 4, 10, 3, 1, 1))[0]
+    mode = mode or r.choices(MODES, WEIGHTS)[0]
     d = Drawing(seed, mode)
     count = min(most, 5 + int(r.expovariate(0.18)))
     d.grow(moves_for(mode), count)

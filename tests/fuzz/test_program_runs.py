@@ -1,0 +1,92 @@
+"""The tools around random programs: what fails is found, shrunk, and survived."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.fuzz.child import Child, Ended
+from tests.fuzz.program_check import Wrong, compare, expected
+from tests.fuzz.program_runs import Finding, Question, Run, work
+from tests.fuzz.program_shrinking import shrunk
+from tests.fuzz.programs import Argument, Call, Program, drawn, from_plain, to_plain
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="random programs are compared with PyTorch")
+
+LONG = Program(
+    seed=0,
+    mode="jit",
+    calls=(Call({"x0": Argument(0, (5, 5), "float64"), "x1": Argument(1, (5,), "int64")}, {"k": 2}, {}),) * 3,
+    state={"S": Argument(7, (5,), "float32")},
+    lines=("v0 = x0 * k", "v1 = v0 + x1", "v2 = v1.cumsum(0)", "v3 = v2.T", "S += v3[0]", "v5 = v3 @ v0"),
+    results=("v5", "v3", "v1"),
+)
+
+
+def is_whole(p: Program) -> bool:
+    """Whether every name of a program is given before it is used."""
+    known = {*p.calls[0].tensors, *p.calls[0].numbers, *p.state}
+    for line in (*p.lines, f"w = {' '.join(p.results)}"):
+        name, _, expression = line.rpartition(" = ") if " = " in line else ("", "", line)
+        if not set(re.findall(r"\b(?:[vx]\d+|k|S)\b", expression)) <= known:
+            return False
+        known.add(name)
+    return True
+
+
+def test_shrinking() -> None:
+    small = shrunk(LONG, lambda p: is_whole(p) and ".cumsum" in p.source)
+    assert [line.partition(" = ")[2] for line in small.lines] == ["x0.cumsum(0)"]
+    assert small.mode == "plain"
+    assert len(small.calls) == len(small.results) == 1
+    assert not small.state
+    assert from_plain(to_plain(small)) == small
+
+
+def test_the_end_of_a_process_is_an_answer() -> None:
+    child = Child("tests.fuzz.no_such_module")
+    for _ in range(2):
+        with pytest.raises(Ended, match="No module named"):
+            child.ask({})
+    child.close()
+
+
+def test_one_number_makes_one_program() -> None:
+    pytest.importorskip("torch")
+    assert drawn(11) == drawn(11) != drawn(12)
+
+
+@needs_torch
+def test_a_wrong_element_is_found() -> None:
+    want, near = expected(drawn(3, "plain"))
+    compare(want, want, near)
+    numbers = [n for n, s in enumerate(want) if s.elements.size and s.elements.dtype.kind == "f"]
+    for n in numbers:
+        got = list(want)
+        got[n] = want[n]._replace(
+            elements=np.where(np.arange(want[n].elements.size) == 0, 1, 0.0).reshape(want[n].elements.shape)
+            + want[n].elements
+        )
+        with pytest.raises(Wrong):
+            compare(got, want, near)
+    assert numbers
+
+
+@needs_torch
+def test_a_run_goes_on_where_its_log_ends(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    assert [verdict for _, verdict, _ in work([Question(1), Question(2)])] == ["right", "right"]
+    log.write_text('{"seed": 5, "verdict": "right"}\n{"seed": 6, "verdict": "wrong", "family": "wrong #"}\n')
+    run = Run(4, 4, log, "cpu", "", False)
+    assert [q.seed for q in run.questions()] == [4, 7]
+    assert (run.counts["right"], run.counts["wrong"]) == (1, 1)
+
+
+def test_families_are_told_apart_without_their_numbers() -> None:
+    one, other = (Finding(Question(0), "wrong", f"call 0: v{n}: {n}.5, not 2 (within 1e-5)", None) for n in (1, 27))
+    assert one.family == other.family
+    assert not one.known
