@@ -28,6 +28,8 @@ CASES = [
     Windows((3, 128, 16, 16), 64, 4, 2, 1, transposed=True, dtype="float32"),
     Windows((2, 3, 63, 63), 64, 11, 4, 2),
     Windows((4, 192, 13, 13), 384, 3, 1, 1),
+    Windows((1, 512, 7, 7), 512, 3, 1, 1),
+    Windows((3, 104, 9, 34), 64, 4, 3, 3, 2, dtype="float32", precision="high"),
     Windows((4, 64, 20, 20), 128, 1, 2),
     Windows((2, 128, 9, 9), 128, 3, 1, 1, groups=2, dtype="float16"),
     Windows((4, 96, 14, 14), 96, 7, 1, 3, groups=96),
