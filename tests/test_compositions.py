@@ -6,9 +6,12 @@ with `jit` and `checkpoint` that do nothing, and JAX.
 
 from __future__ import annotations
 
+import functools
+import json
 import random
 from collections.abc import Callable
 from functools import reduce
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -146,28 +149,40 @@ def composed(to: Any, base: str, names: list[str]) -> Function:
 
 
 PARTS = 8
+RECORD = Path(__file__).with_name("compositions.json")
+"""What JAX gives: for all compositions, so that they are compared with it where it is not installed, too."""
+
+
+def title(n: int) -> str:
+    base, names = drawn(n)
+    return f"{n}: {base}, {', '.join(names)}"
+
+
+@functools.cache
+def recorded() -> dict[str, list[float]]:
+    return json.loads(RECORD.read_text())  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_jit_changes_nothing(part: int) -> None:
+def test_with_jit_as_without_and_as_in_jax(part: int) -> None:
     x = OURS.array(POINT)
     for n in range(part, COUNT, PARTS):
-        base, names = drawn(n)
-        found, expected = (composed(to, base, names)(x).numpy() for to in (OURS, PLAIN))
-        np.testing.assert_allclose(found, expected, 1e-8, 1e-10, err_msg=f"{n}: {base}, {names}")
+        found, plain = (composed(to, *drawn(n))(x).numpy() for to in (OURS, PLAIN))
+        np.testing.assert_allclose(found, plain, 1e-8, 1e-10, err_msg=title(n))
+        np.testing.assert_allclose(plain, recorded()[title(n)], 1e-8, 1e-10, err_msg=title(n))
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-def test_as_in_jax(part: int) -> None:
+def of_jax_itself(n: int) -> Any:
     to = of_jax()
     import jax
 
-    with jax.experimental.enable_x64():
-        for n in range(part, COUNT, PARTS):
-            base, names = drawn(n)
-            found = composed(PLAIN, base, names)(OURS.array(POINT)).numpy()
-            expected = np.asarray(composed(to, base, names)(to.array(POINT)))
-            np.testing.assert_allclose(found, expected, 1e-8, 1e-10, err_msg=f"{n}: {base}, {names}")
+    with jax.enable_x64(True):
+        return np.asarray(composed(to, *drawn(n))(to.array(POINT)))
+
+
+@pytest.mark.parametrize("n", range(0, COUNT, 40))
+def test_the_record_is_what_jax_gives(n: int) -> None:
+    np.testing.assert_allclose(of_jax_itself(n), recorded()[title(n)], 1e-8, 1e-10)
 
 
 def taped(fn: Function, order: int) -> Function:
@@ -237,3 +252,8 @@ def test_jacobians_of_containers(transform: Any) -> None:
         transform(lambda x: 3)(x)
     with pytest.raises(tg.errors.TilegradError, match="int64"):
         transform(lambda x: x)(tg.arange(3))
+
+
+if __name__ == "__main__":  # python -m tests.test_compositions: the record anew
+    lines = [f"{json.dumps(title(n))}: {json.dumps(of_jax_itself(n).tolist())}" for n in range(COUNT)]
+    RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n")

@@ -82,6 +82,7 @@ def set_to(name: str, *values: Any) -> Callable[[Any], list[Change]]:
 
 LAYERS: dict[str, tuple[Callable[[], Any], tuple[int, ...], Callable[[Any], list[Change]]]] = {
     "p": (lambda: nn.Dropout(0.0), (4,), set_to("p", 1.0, 0.0)),
+    "inplace": (lambda: nn.ReLU(), (4,), set_to("inplace", True, False)),
     "slope": (lambda: nn.LeakyReLU(0.1), (4,), set_to("negative_slope", 0.5, 0, 0.25)),
     "eps": (lambda: nn.LayerNorm(4), (2, 4), set_to("eps", 1.0, 2.0, 1e-5)),
     "momentum": (lambda: nn.BatchNorm1d(4), (3, 4), set_to("momentum", 0.9, None, 0.5)),

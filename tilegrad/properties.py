@@ -205,6 +205,8 @@ class Properties(Handle):
         if value.type == self._value.type:
             alias(self, hidden=True).write(value, "data")
             return
+        if state.trace is not None:
+            state.trace.reformed(self, "an assignment to .data")
         old = self.own_value()
         self._base, self._moves = None, ()
         self._value = sharing.leaf(value, weakref.ref(self)) if "leaf" in old.__dict__ else value
@@ -217,6 +219,8 @@ class Properties(Handle):
 
     def detach_(self) -> Self:
         """Forgets its history."""
+        if state.trace is not None:
+            state.trace.reformed(self, "detach_")
         self._value = sharing.detached(self.value)
         if self._base is not None and not self._moves:
             self._base.value = self._value
@@ -227,6 +231,8 @@ class Properties(Handle):
         value = self.value
         if value.tracked == bool(requires_grad):
             return self
+        if state.trace is not None:
+            state.trace.reformed(self, "requires_grad_")
         if requires_grad:
             if value.dtype.kind != "float":
                 raise GradientError(

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from functools import partial, update_wrapper, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from ..errors import ArgumentError, ShapeError, TraceError
+from ..errors import ArgumentError, ShapeError
 from ..ir.dtype import DType
 from ..ir.size import Dim, Size
-from ..lazy.handle import become, is_tracing, wrap
+from ..lazy.handle import become, wrap
 from ..lazy.handle import view as cut
 from ..lazy.layout import is_dense, layout, reshaped
 from ..ops import movement, windows
@@ -214,8 +214,6 @@ def reshaping(fn: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[R,
     name = f"{fn.__name__}_"
 
     def changed(self: R, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        if is_tracing():
-            raise TraceError(f"{name}: a traced function changes no shapes in place; write x = x.{fn.__name__}(...)")
         become(self, fn(self, *args, **kwargs), name)
         return self
 

@@ -219,8 +219,9 @@ class Jitted(Generic[P, R]):
 
     def _run(self, made: Prepared, args: Any, kwargs: Any) -> Any:
         _, program, leaves, sizes = made
-        overlapping = program.writes and program.overlapping(leaves)
-        result = self.fn(*args, **kwargs) if overlapping else program(leaves, sizes)
+        if program.runs_plainly(leaves):
+            return self.fn(*args, **kwargs)
+        result = program(leaves, sizes)
         if not kwargs and not sizes:
             self.shortcut = shortcut(program, self.outside.numbers if self.outside else [])
         return result
@@ -236,7 +237,8 @@ class Jitted(Generic[P, R]):
         """
         from .fitting import memory
 
-        return memory(self.programs[0].compiled, self.programs[0].gradient_bytes) if self.programs else None
+        known = next((p for p in self.programs if not p.plainly), None)
+        return None if known is None else memory(known.compiled, known.gradient_bytes)
 
     def prepared(self, *args: P.args, **kwargs: P.kwargs) -> Prepared:
         """The program for these arguments, compiled if there is none yet; it is not run."""
@@ -248,9 +250,11 @@ class Jitted(Generic[P, R]):
         program = self._specialise(call)
         sizes = program.kind.sizes(call)
         assert sizes is not None
+        made = Prepared(self, program, call.leaves, sizes)
+        if program.plainly:
+            return made
         if self.tune > 0:
             self._tune(program, sizes)
-        made = Prepared(self, program, call.leaves, sizes)
         for watcher in watchers:
             watcher(made)
         return made
@@ -434,7 +438,8 @@ def _kind(call: Call, types: list[TensorType | None], inputs: set[int], outside:
         call.structure, [None if isinstance(x, Tensor) else x for x in call.leaves], call.numbers, call.recorded
     )
     tracked = [isinstance(x, Tensor) and x._value.tracked for x in call.leaves]
-    return Kind(kept, types, tracked, frozenset(inputs), frozenset(outside))
+    leaf = [isinstance(x, Tensor) and x.is_leaf for x in call.leaves]
+    return Kind(kept, types, tracked, leaf, frozenset(inputs), frozenset(outside))
 
 
 def _generalised(known: Kind, call: Call, types: list[TensorType | None]) -> list[TensorType | None] | None:

@@ -35,6 +35,8 @@ class Kind(Node):
     types: list[TensorType | None]
     """For tensors; sizes that vary are symbols."""
     tracked: list[bool]
+    leaf: list[bool]
+    """Which of the tracked ones are not computed from others."""
     inputs: frozenset[int]
     """The numbers among the arguments that are inputs."""
     watched: frozenset[int]
@@ -55,6 +57,8 @@ class Kind(Node):
                 if value.tracked is not self.tracked[n] or not (
                     have is type or have == type or _binds(type, have, sizes)
                 ):
+                    return None
+                if value.tracked and ("leaf" in value.__dict__) is not self.leaf[n]:
                     return None
             elif n in self.inputs:
                 if x.__class__ is not known.leaves[n].__class__ or not may_vary(x):

@@ -33,8 +33,8 @@ class Shortcut(NamedTuple):
 def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | None:
     """The function for a program, if its calls are of the simple kind."""
     kind = program.kind
-    positional = kind.call.structure.parts[0].parts
-    if program.changed or program.differentiable or program.passed or any(p is not LEAF for p in positional):
+    special = program.changed or program.differentiable or program.passed or program.aliases or any(kind.tracked)
+    if special or any(p is not LEAF for p in kind.call.structure.parts[0].parts):
         return None
     if kind.inputs or kind.call.structure.parts[1].parts or any(t is None for t in kind.types):
         return None

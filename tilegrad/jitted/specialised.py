@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..autograd.modes import no_grad
 from ..compiler import Compiled, compile
-from ..errors import TraceError
 from ..functions.creation import tensor
-from ..ir.graph import Input, Value, topological
-from ..ir.size import Dim
+from ..ir.graph import Input, TensorType, Value, topological
+from ..ir.size import Dim, Size
 from ..lazy.handle import Handle, Left, Surroundings, mode, wrap
+from ..lazy.handle import alias as alias_of
 from ..lazy.realize import plain_graph
-from ..lazy.storage import one_writer
+from ..lazy.storage import detached, one_writer
 from ..ops.batched import Part, rebuilt
 from ..ops.joint import joint_outputs
 from ..runtime.buffer import Buffer
@@ -22,12 +23,14 @@ from ..runtime.executable import Runner
 from ..tensor import Tensor
 from ..transform.autodiff import gradients
 from ..tree import flatten, unflatten
+from .aliases import Alias, aliases
+from .assigned import put_back, write_assigned
 from .kept import Kept
 from .kind import Kind
 from .memory import Form, HostMemory, apart, memory_in, memory_of, renewed_memory, settled
 from .numbers import meaning, number_type, stand_for
 from .straight import Look, look_at
-from .tracing import Trace
+from .tracing import NoProgram, Trace
 from .watched import Outside, hooks_of, same, same_settings, settings_of, title, unchanged
 
 MOST_LOOKS = 4
@@ -54,42 +57,72 @@ class Specialised:
         self._looks = 0
         """How often what `look` compares was settled."""
         self._surroundings = Surroundings.changes
+        self.plainly = ""
+        """Why there is no program, if so: the function runs like any other."""
         trace = Trace()
-        with one_writer:
-            try:
-                self._trace(trace, fn, leaves, outside)
-            finally:
-                trace.finish()
+        try:
+            with one_writer:
+                try:
+                    self._trace(trace, fn, leaves, outside)
+                finally:
+                    trace.finish()
+        except NoProgram as reason:
+            self.plainly = reason.args[0]
+            self._forget()
+            trace = Trace()
+            trace.finish()
         self.hooked = [(x, hooks_of(x)) for x, _ in trace.seen.values()]
         self._plan(trace)
+
+    def _forget(self) -> None:
+        """Nothing comes in, and nothing goes out."""
+        for made in (self.placeholders, self.arguments, self.standing):
+            made.clear()
+        self.results, self.result_structure = flatten(None)
+        self.result_values: list[Value | None] = []
+        self.changed: list[int] = []
+        self.graded: list[int] = []
+        self.aliases: dict[int, Alias] = {}
 
     def _trace(self, trace: Trace, fn: Callable[..., Any], leaves: Sequence[Any], outside: Outside) -> None:
         """Runs the function on placeholders."""
         self.placeholders: list[Input | None] = []
         self.arguments: list[Tensor | None] = []
         self.standing: list[Value | None] = []
+        self.sources: dict[int, Tensor] = {}
+        """What the arguments were computed from that are no leaves."""
         numbers = zip(outside.numbers, self.kind.call.numbers, strict=True)
         before = [(w, w.read(), x, n in self.kind.watched) for n, (w, x) in enumerate(numbers)]
         before = [(w, now, x, varies) for w, now, x, varies in before if varies or not same(now, x)]
         with trace:
             stand_ins = [self._stand_in(n, x) for n, x in enumerate(leaves)]
+            trace.arguments.update([id(x) for x in self.arguments if x is not None])
             args, kwargs = unflatten(self.kind.call.structure, stand_ins)
             try:
                 for w, _, number, varies in before:
                     type, read = number_type(number), w.read
                     w.write(stand_for(trace.number(read, type, number.__class__), number) if varies else number)
                 self.results, self.result_structure = flatten(fn(*args, **kwargs))
-                self.result_values = [r.value if isinstance(r, Tensor) else None for r in self.results]
-                _write_assigned(outside)
+                varies = any(type is not None and _varies(type) for type in self.kind.types)
+                self.aliases = aliases(self.results, self.arguments, trace, varies)
+                self.result_values = [
+                    r.value if isinstance(r, Tensor) and n not in self.aliases else None
+                    for n, r in enumerate(self.results)
+                ]
+                write_assigned(outside)
             finally:
-                _put_back(trace, outside)
+                put_back(trace, outside)
                 for w, now, _, _ in before:
                     w.write(now)
         self.changed = [
             n
             for n, t in enumerate(self.arguments)
-            if t is not None and t._base is not None and t._base.storage.version > 0
+            if t is not None and t._base is not None and t._base.storage.changes > 0
         ]
+        self.graded = [n for n, t in enumerate(self.arguments) if id(t) in trace.asked and t is not None]
+        """The arguments whose gradient is asked for or given: they have none before a call, or there is no program."""
+        if any(source._gradient is not None for source in self.sources.values()):
+            raise NoProgram("a gradient flows out of it, to what an argument was computed from")
 
     def _stand_in(self, n: int, x: Any) -> Any:
         type = self.kind.types[n]
@@ -103,7 +136,11 @@ class Specialised:
                 made._value.__dict__["number"] = True
         self.placeholders.append(None if made is None else made._value)  # type: ignore[arg-type]
         if made is not None and self.kind.tracked[n]:
-            made.requires_grad_()
+            if self.kind.leaf[n]:
+                made.requires_grad_()
+            else:
+                source = self.sources[n] = wrap(made._value).requires_grad_()
+                (made._value,) = joint_outputs([made._value], [source._value], lambda upstreams: upstreams)
         self.arguments.append(made)
         self.standing.append(None if made is None else made._value)
         return x if made is None else made
@@ -127,26 +164,55 @@ class Specialised:
         self.gradient_forms = [None if g is None else Form(g._value.type) for _, g in self.gradients]
         self.left = [Left(Input(form.type), form.filled) for form in self.gradient_forms if form is not None]
         outputs = [v for v in self.result_values if v is not None]
-        outputs += [t.own_value() for n in self.changed if (t := self.arguments[n]) is not None]
+        outputs += [self._changed(n) for n in self.changed]
         outputs += [g.own_value() for _, g in self.gradients if g is not None]
+        own = [(n, self._gradient_of(n)) for n in self.graded]
+        self.own_gradients = [(n, None if g is None else Form(g._value.type), g) for n, g in own]
+        outputs += [g.own_value() for _, _, g in self.own_gradients if g is not None]
         self.common = any(storage.common for storage in trace.written)
         self.updated = [n for n, (storage, _) in enumerate(captured) if storage in trace.written]
         self.written = {id(captured[n][0]) for n in self.updated}
         self.kept = {id(storage) for storage, _ in captured} - self.written
-        self.writes = bool(self.changed or self.updated)
+        self.writes = bool(self.changed or self.updated or self.graded)
         self.updates = {len(outputs) + m: first + n for m, n in enumerate(self.updated)}
         outputs += [trace.finals[captured[n][0]] for n in self.updated]
         self.graph, self.constants = plain_graph(outputs, given)
         self.differentiable = [
             n for n, v in enumerate(self.result_values) if v is not None and v.tracked and "released" not in v.__dict__
         ]
-        read = set(topological([self.result_values[n] for n in self.differentiable]))  # type: ignore[misc]
+        self.moved = [
+            n for n in self.changed if self.kind.tracked[n] and not self.kind.leaf[n] and self._changed(n).tracked
+        ]
+        """The arguments that were changed, and have a gradient that flows back from what they are then."""
+        self.tracked = [v for n in self.differentiable if (v := self.result_values[n]) is not None]
+        self.tracked += [self._changed(n) for n in self.moved]
+        self.rewritten = self._rewritten()
+        read = set(topological(self.tracked))
         self.remembered = {n for n in self.updated if captured[n][1].placeholder in read}
         """The captured storages that are written to, and that gradients of results read as they were before."""
 
+    def _rewritten(self) -> list[Value]:
+        """What leaves were while the function ran, after it had written to them."""
+        first = [s for s in [*self.standing, *self.captured_standing] if s is not None]
+        standing = {id(holder): s for s in first if (holder := _holder(s)) is not None}
+        found = [(v, standing.get(id(_holder(v)))) for v in topological(self.tracked) if "leaf" in v.__dict__]
+        return [v for v, s in found if s is not None and v is not s]
+
+    def _changed(self, n: int) -> Value:
+        """What an argument is in the end."""
+        argument = self.arguments[n]
+        assert argument is not None
+        return argument.own_value()
+
+    def _gradient_of(self, n: int) -> Any:
+        argument = self.arguments[n]
+        return None if argument is None else argument._gradient
+
     def means(self, other: Specialised) -> bool:
         """Whether the program does what another does, in which numbers are known that are inputs of this one."""
-        given = [[r for r, v in zip(p.results, p.result_values, strict=True) if v is None] for p in (self, other)]
+        if self.plainly or other.plainly:
+            return False
+        given = [[r for r in p.results if not isinstance(r, Tensor)] for p in (self, other)]
         alike = len(given[0]) == len(given[1]) and all(map(same, *given))
         return alike and self._meaning(other) == other._meaning(self)
 
@@ -163,11 +229,15 @@ class Specialised:
         ends = [id(holder) for holder, _ in self.gradients], [form and form.type for form in self.gradient_forms]
         return (
             self.result_structure, forms, self.changed, self.updated, [id(base.storage) for base in self.captured],
-            ends, self.differentiable, meaning(self.graph, known, self.constants),
+            ends, self.differentiable, [(n, a.key()) for n, a in self.aliases.items()], self.moved,
+            [(n, form and form.type) for n, form, _ in self.own_gradients], meaning(self.graph, known, self.constants),
         )  # fmt: skip
 
     def compile(self) -> Specialised:
         """Makes it ready to run."""
+        if self.plainly:
+            print(f"tilegrad: {self.name} runs without a program: {self.plainly}", file=sys.stderr)
+            return self
         first = len([p for p in self.placeholders if p is not None])
         fixed = self._read_only(first)
         self.compiled: Compiled = compile(self.graph, self.updates, self.name, fit=self.fit, steady=fixed)
@@ -247,6 +317,14 @@ class Specialised:
             total = total + (0 if form is None else form.type.bytes)
         return total
 
+    def runs_plainly(self, leaves: Sequence[Any]) -> bool:
+        """Whether the function itself is to run on these arguments: the program was not made for what they are."""
+        if self.plainly or (self.writes and self.overlapping(leaves)):
+            return True
+        if any(leaves[n]._gradient is not None for n in self.graded):
+            return True
+        return any(flag and leaves[n].own_value().__dict__.get("hooks") for n, flag in enumerate(self.kind.tracked))
+
     def overlapping(self, leaves: Sequence[Any]) -> bool:
         """Whether memory that the program writes to is reached in two ways, which it was not made for."""
         written, read = set(self.written), set(self.kept)
@@ -271,7 +349,7 @@ class Specialised:
             return self._run(runner, leaves, sizes)
 
     def _run(self, runner: Runner, leaves: Sequence[Any], sizes: Mapping[str, int]) -> Any:
-        present = self._present(leaves) if self.differentiable and mode.enabled else None
+        present = self._present(leaves) if self.tracked and mode.enabled else None
         buffers = self._buffers(leaves)
         self.let_go()
         return self.finished(leaves, runner(buffers), sizes, present)
@@ -334,19 +412,36 @@ class Specialised:
             form.filled(next(outputs), sizes) if form is not None else settled(r, sizes)
             for r, form in zip(self.results, self.forms, strict=True)
         ]
-        for n in self.changed:
-            argument = self.arguments[n]
-            assert argument is not None
-            leaves[n].write(Form(argument._value.type).filled(next(outputs), sizes)._value, "jit")
+        changed = {n: Form(self._changed(n).type).filled(next(outputs), sizes)._value for n in self.changed}
         for (holder, _), form in zip(self.gradients, self.gradient_forms, strict=True):
             holder._gradient = None if form is None else form.filled(next(outputs), sizes)
+        for n, form, _ in self.own_gradients:
+            leaves[n]._gradient = None if form is None else form.filled(next(outputs), sizes)
         for n in self.updated:
             storage = self.captured[n].storage
             storage.version += 1
             storage.changes += 1
+        for n, value in changed.items():
+            if n not in self.moved or present is None:
+                self._write(leaves[n], n, value)
         if present is not None:
-            self._with_history(results, present)
+            moved = self._with_history(results, [changed[n] for n in self.moved], present)
+            for n, value in zip(self.moved, moved, strict=True):
+                self._write(leaves[n], n, value)
+        for n, alias in self.aliases.items():
+            results[n] = alias.made(leaves, results)
         return unflatten(self.result_structure, results)
+
+    def _write(self, x: Any, n: int, value: Value) -> None:
+        """Gives an argument its new elements, as the function did: unseen (`.data`), or where nothing is recorded."""
+        argument = self.arguments[n]
+        if argument is not None and argument._version == 0:
+            alias_of(x, hidden=True).write(value, "jit")
+        elif self.kind.leaf[n]:
+            with no_grad():
+                x.write(value, "jit")
+        else:
+            x.write(value, "jit")
 
     def leave(self, made: Sequence[Buffer]) -> None:
         """Leaves gradients behind: if nobody reads them, the next call writes to the same memory."""
@@ -368,11 +463,14 @@ class Specialised:
         standing = [s for s in [*self.standing, *self.captured_standing] if s is not None]
         return present | {s: present[s.inputs[0]] for s in standing if s not in present}
 
-    def _with_history(self, results: list[Any], present: Mapping[Value, Value]) -> None:
-        """Gives results a way back: their gradients are those of the traced graph, recorded when they are asked for."""
+    def _with_history(self, results: list[Any], moved: Sequence[Value], present: Mapping[Value, Value]) -> list[Value]:
+        """Gives results and changed arguments a way back: their gradients are those of the traced graph, recorded when
+        they are asked for."""
         inputs = [s for s in [*self.standing, *self.captured_standing] if s is not None and s.tracked]
-        outputs = [v for n in self.differentiable if (v := self.result_values[n]) is not None]
+        outputs, actual = self.tracked, [present[s] for s in inputs]
         parts = {x: Part(value, False) for x, value in present.items()}
+        for later in self.rewritten:  # its gradient is that of what stood for the leaf at first
+            parts[later] = Part(detached(rebuilt([later.inputs[0]], parts)[0].value), False)
 
         def rule(upstreams: Sequence[Value | None]) -> Sequence[Value | None]:
             pairs = [(v, u) for v, u in zip(outputs, upstreams, strict=True) if u is not None]
@@ -380,36 +478,20 @@ class Specialised:
             known = iter(rebuilt([g for g in found if g is not None], parts))
             return [None if g is None else next(known).value for g in found]
 
-        made = joint_outputs([results[n]._value for n in self.differentiable], [present[s] for s in inputs], rule)
-        for n, value in zip(self.differentiable, made, strict=True):
-            value.hold(results[n]._value.buffer)
+        plain = [*[results[n]._value for n in self.differentiable], *moved]
+        made = joint_outputs(plain, actual, rule)
+        for value, without in zip(made, plain, strict=True):
+            value.hold(without.buffer)
+        for n, value in zip(self.differentiable, made, strict=False):
             results[n] = wrap(value)
+        return made[len(self.differentiable) :]
 
 
-def _write_assigned(outside: Outside) -> None:
-    """What a traced function put in the place of a tensor outside becomes the new elements of that tensor."""
-    assigned = []
-    for watched, found in outside.others:
-        now = watched.read()
-        if now is not found and isinstance(found, Handle) and isinstance(now, Handle):
-            value, type = now.value, found.value.type
-            if value.type != type or value.tracked:
-                problem = "must not require gradients: x.detach()" if value.tracked else "must have the same type"
-                name = "a variable" if watched.name is None else repr(watched.name)
-                raise TraceError(
-                    f"{name} outside of a jitted function, a tensor {type}, is given {value.type}; what is assigned "
-                    f"to is updated in place, so the new tensor {problem}; or return it"
-                )
-            assigned.append((watched, found, value))
-    for watched, found, value in assigned:
-        watched.write(found)
-        with no_grad():
-            found.write(value, "assignment")
+def _holder(leaf: Value) -> Any:
+    """The tensor that a leaf is the value of."""
+    reference = leaf.__dict__.get("leaf")
+    return None if reference is None else reference()
 
 
-def _put_back(trace: Trace, outside: Outside) -> None:
-    """No placeholder stays where a tensor was before the function was traced."""
-    for watched, found in outside.others:
-        now = watched.read()
-        if now is not found and isinstance(found, Handle) and id(now) in trace.own:
-            watched.write(found)
+def _varies(type: TensorType) -> bool:
+    return any(isinstance(extent, Size) for extent in type.shape)

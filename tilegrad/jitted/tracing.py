@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+class NoProgram(TraceError):
+    """What a traced function does cannot be part of a program: it runs like any other."""
+
+
 class Captured(Node):
     """A storage from outside, with the history that was read, and what stands for its elements."""
 
@@ -77,6 +81,10 @@ class Trace:
         self.branch: Branch | None = None
         self.mapped: list[Branch] = []
         """What `vmap` maps at the moment."""
+        self.arguments: set[int] = set()
+        """What stands for arguments, of those made inside."""
+        self.asked: set[int] = set()
+        """Of these, the ones whose gradient was asked for or given."""
         self.numbers: list[HostNumber] = []
         self.guards: list[tuple[Callable[[], Any], Any]] = []
         """What the function read of Python's state (whether a module trains), and how to read it again."""
@@ -88,6 +96,7 @@ class Trace:
         self.seen.setdefault(id(tensor), (tensor, tensor._gradient))
         base = tensor.base()
         if base.storage in self.written:
+            self._check_history(base)
             return tensor.own_value()
         return sharing.cut(self.read_whole(base), tensor._moves)
 
@@ -95,6 +104,7 @@ class Trace:
         """The same for all of a storage, with the history of a base."""
         storage = base.storage
         if storage in self.own_storages or storage in self.written:
+            self._check_history(base)
             return base.current()
         found = self.captured.get(storage)
         if found is None:
@@ -104,6 +114,12 @@ class Trace:
         if standing is None:
             standing = self.standing[base] = sharing.replaced(base.standing(), found.placeholder)
         return standing
+
+    def _check_history(self, base: Base) -> None:
+        """What was computed outside, from what requires gradients, is not written to by a program."""
+        known = base.value
+        if base.storage not in self.own_storages and known.tracked and "leaf" not in known.__dict__:
+            raise NoProgram("it writes to a tensor from outside that is computed from what requires gradients")
 
     def made(self, tensor: Handle) -> None:
         """A tensor was made inside."""
@@ -128,6 +144,7 @@ class Trace:
                 "condition is: return the new value, and assign it after the choice"
             )
         if storage not in self.own_storages and storage not in self.written:
+            self._check_history(base)
             self.read_whole(base)
             self.written[storage] = Written(base, base.state())
             storage.traced = get_ident()
@@ -161,6 +178,7 @@ class Trace:
     def gradient_read(self, tensor: Handle) -> None:
         """`.grad` is looked at. The program is for calls in which the tensor has the same one, or none again."""
         if id(tensor) in self.own or id(tensor) in self.given:
+            self.asked.add(id(tensor))
             return
         self.gradient_set(tensor)
         before = tensor._gradient
@@ -168,9 +186,15 @@ class Trace:
 
     def gradient_set(self, tensor: Handle) -> None:
         """`.grad` is replaced."""
+        self.asked.add(id(tensor))
         if id(tensor) not in self.own:
             self.seen.setdefault(id(tensor), (tensor, tensor._gradient))
             self.given.add(id(tensor))
+
+    def reformed(self, tensor: Handle, what: str) -> None:
+        """A tensor becomes another in place: its shape, its type, or whether it requires gradients."""
+        if id(tensor) not in self.own or id(tensor) in self.arguments:
+            raise NoProgram(f"{what} changes what a tensor from outside is, not only its elements")
 
     def gradients(self) -> list[tuple[Handle, Tensor | None]]:
         """The captured tensors that were given another gradient."""

@@ -58,6 +58,8 @@ class Trace(Protocol):
 
     def gradient_set(self, tensor: Handle) -> None: ...
 
+    def reformed(self, tensor: Handle, what: str) -> None: ...
+
     def within(self, op: str) -> AbstractContextManager[None]: ...
 
     def making(self, op: str) -> AbstractContextManager[set[Storage]]: ...
@@ -305,6 +307,8 @@ def view(whole: Handle, move: Move) -> Tensor:
 
 def become(tensor: Handle, cut: Handle, op: str) -> None:
     """The tensor is from now on what a view of it is; others that share its storage stay as they are."""
+    if state.trace is not None:
+        state.trace.reformed(tensor, op)
     if mode.enabled and "leaf" in tensor.own_value().__dict__:
         raise InPlaceError(
             f"{op}: a tensor of shape {_shape(tensor)} that requires gradients and was not computed from others cannot "

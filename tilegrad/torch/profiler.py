@@ -94,6 +94,8 @@ class OneByOne:
 
     def gradient_set(self, tensor: Any) -> None: ...
 
+    def reformed(self, tensor: Any, what: str) -> None: ...
+
     def within(self, op: str) -> AbstractContextManager[None]:
         return nullcontext()
 

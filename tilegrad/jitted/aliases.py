@@ -1,0 +1,107 @@
+"""Results that are no memory of their own: arguments, tensors from outside, views of them, views of other results.
+
+A program makes new memory. What shares memory in the plain function is made anew from what it shares it with, after
+each call: the same tensor, or the same view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import ArgumentError
+from ..ir.node import Node
+from ..lazy.handle import Handle, alias, handle_on, view
+from ..lazy.storage import Base, Move
+from ..tensor import Tensor
+from .tracing import Trace
+
+
+class Alias(Node):
+    """A result on the memory of something else."""
+
+    argument: int | None
+    """The number of an argument,"""
+    result: int | None
+    """or that of a result,"""
+    outside: Any
+    """or a tensor that was there before, or the base that it would be a view of."""
+    moves: tuple[Move, ...]
+    """How the result is cut from it; without moves and not `detached` it is the very same tensor."""
+    detached: bool
+    hidden: bool
+
+    def made(self, leaves: Sequence[Any], results: Sequence[Any]) -> Any:
+        """The result of one call."""
+        whole = self.outside
+        if self.argument is not None:
+            whole = leaves[self.argument]
+        elif self.result is not None:
+            whole = results[self.result]
+        if isinstance(whole, Base):
+            whole = _on(whole)
+        if self.detached:
+            whole = alias(whole, self.hidden)
+        for move in self.moves:
+            whole = view(whole, move)
+        return whole
+
+    def key(self) -> tuple[Any, ...]:
+        """Equal for what is made in the same way, as far as can be seen."""
+        return self.argument, self.result, id(self.outside), len(self.moves), self.detached, self.hidden
+
+
+def aliases(results: list[Any], arguments: Sequence[Tensor | None], trace: Trace, varies: bool) -> dict[int, Alias]:
+    """The results that share memory; what several are views of, and is none of them, becomes one more result."""
+    numbers = {id(x): n for n, x in enumerate(arguments) if x is not None}
+    storages = {x._base.storage: n for n, x in enumerate(arguments) if x is not None and x._base is not None}
+    found: dict[int, Alias] = {}
+    first: dict[int, int] = {}
+    local: dict[Any, list[int]] = {}
+    for n, x in enumerate(results):
+        if not isinstance(x, Handle):
+            continue
+        if id(x) in numbers:
+            found[n] = Alias(numbers[id(x)], None, None, (), False, False)
+        elif id(x) in first:
+            found[n] = Alias(None, first[id(x)], None, (), False, False)
+        elif id(x) not in trace.own:
+            found[n] = Alias(None, None, x, (), False, False)
+        elif x._base is not None and x._base.storage in storages:
+            found[n] = _cut(x, arguments[storages[x._base.storage]], (storages[x._base.storage], None, None))
+        elif x._base is not None and x._base.storage in trace.own_storages:
+            local.setdefault(x._base.storage, []).append(n)
+        elif x._base is not None:
+            base = trace.captured[x._base.storage].base
+            found[n] = _cut(x, _on(base), (None, None, base))
+        first.setdefault(id(x), n)
+    for sharing in local.values():
+        found |= _among(results, sharing, trace)
+    if varies and any(a.moves for a in found.values()):
+        raise ArgumentError("jit: a view among the results is cut for sizes that are known")
+    return found
+
+
+def _cut(x: Any, whole: Any, place: tuple[int | None, int | None, Any]) -> Alias:
+    base = whole._base
+    detached = x._base is not base or (whole._value.tracked and not x._value.tracked)
+    return Alias(*place, x._moves[len(whole._moves) :], detached, x._base.hidden)
+
+
+def _on(base: Base) -> Any:
+    """A tensor that is all of a base."""
+    whole: Any = handle_on(base.value)
+    whole._base = base
+    return whole
+
+
+def _among(results: list[Any], sharing: list[int], trace: Trace) -> dict[int, Alias]:
+    """Results that share memory which the function made."""
+    if len(sharing) < 2:
+        return {}
+    owner = next((n for n in sharing if not results[n]._moves), None)
+    if owner is None:
+        owner = len(results)
+        results.append(_on(results[sharing[0]]._base))
+        trace.made(results[owner])
+    return {n: _cut(results[n], results[owner], (None, owner, None)) for n in sharing if n != owner}

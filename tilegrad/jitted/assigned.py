@@ -1,0 +1,38 @@
+"""Names outside to which a traced function assigns: the tensors that stood there have the new elements afterwards."""
+
+from __future__ import annotations
+
+from ..autograd.modes import no_grad
+from ..errors import TraceError
+from ..lazy.handle import Handle
+from .tracing import Trace
+from .watched import Outside
+
+
+def write_assigned(outside: Outside) -> None:
+    """What a traced function put in the place of a tensor outside becomes the new elements of that tensor."""
+    assigned = []
+    for watched, found in outside.others:
+        now = watched.read()
+        if now is not found and isinstance(found, Handle) and isinstance(now, Handle):
+            value, type = now.value, found.value.type
+            if value.type != type or value.tracked:
+                problem = "must not require gradients: x.detach()" if value.tracked else "must have the same type"
+                name = "a variable" if watched.name is None else repr(watched.name)
+                raise TraceError(
+                    f"{name} outside of a jitted function, a tensor {type}, is given {value.type}; what is assigned "
+                    f"to is updated in place, so the new tensor {problem}; or return it"
+                )
+            assigned.append((watched, found, value))
+    for watched, found, value in assigned:
+        watched.write(found)
+        with no_grad():
+            found.write(value, "assignment")
+
+
+def put_back(trace: Trace, outside: Outside) -> None:
+    """No placeholder stays where a tensor was before the function was traced."""
+    for watched, found in outside.others:
+        now = watched.read()
+        if now is not found and isinstance(found, Handle) and id(now) in trace.own:
+            watched.write(found)
