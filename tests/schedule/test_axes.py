@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import combinations, product
+from random import Random
 
 import numpy as np
 import pytest
 
 import tilegrad as tg
 from tests.schedule.test_lowering import check
-from tilegrad.errors import CompileError
+from tilegrad.errors import CompileError, ShapeError
 from tilegrad.ir.dtype import float32, float64
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.scalar import Index, Read, Reduce, const, reduce, substitute
@@ -68,6 +70,46 @@ def test_what_a_reduction_of_a_cube_is_read_for(axis: int, grain: Grain) -> None
         s = reduce_sum(inputs[0], (axis,))
         made = [READERS[name](s, inputs[n]) for n, name in enumerate(names)]
         check(Graph(inputs, tuple(made)), arrays, grain)
+
+
+def drawn(seed: int) -> tuple[Graph, list[np.ndarray]]:
+    """A few reductions, broadcasts and turns of squares or cubes, read by one another in any order."""
+    random = Random(seed)
+    rank, extent = random.choice((2, 2, 3)), random.choice((2, 3))
+    inputs, arrays = square(*(extent,) * rank, names="xy"[: random.choice((1, 2))])
+    made: list[Value] = list(inputs)
+    for _ in range(random.randrange(4, 12)):
+        with suppress(ShapeError):
+            made.append(moved(random, random.choice(made[-4:]), random.choice(made)))
+    results = [x for x in dict.fromkeys(made) if not isinstance(x, Input)] or [exp(inputs[0])]
+    return Graph(inputs, tuple({results[-1]: 0, random.choice(results): 0})), arrays
+
+
+def moved(random: Random, x: Value, y: Value) -> Value:
+    """One more value of two."""
+    rank = x.type.rank
+    some = tuple(sorted(random.sample(range(rank), random.randrange(rank + 1))))
+    axes = random.choice((some, tuple(range(rank)), tuple(range(rank))[-1:]))
+    match random.randrange(10):
+        case 0 | 1 | 2 if axes:
+            return reduce_sum(x, axes, random.random() < 0.5)
+        case 3 if axes:
+            return amax(x, axes, random.random() < 0.5)
+        case 4:
+            return permute(x, tuple(random.sample(range(rank), rank)))
+        case 5 if rank < 3:
+            return reshape(x, (*x.shape, 1))
+        case 6 if rank:
+            return cumsum(x, random.randrange(rank))
+    return random.choice((add, mul, maximum))(x, y)
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_reductions_of_squares_that_read_one_another(part: int) -> None:
+    for seed in range(part * 42, part * 42 + 42):
+        graph, arrays = drawn(seed)
+        for grain in GRAINS:
+            check(graph, arrays, grain, 1e-6)
 
 
 PROGRAMS: dict[str, Callable[[tg.Tensor, tg.Tensor], tuple[tg.Tensor, ...]]] = {

@@ -25,7 +25,7 @@ def waiting(graph: Graph) -> tuple[Graph, Waits, dict[Value, Value]]:
     >>> from ..ops.trigonometric import sin
     >>> x = Input(TensorType(float32, (3,)), "x")
     >>> u = sin(exp(x))
-    >>> made, waits, _ = waiting(Graph((x,), (u, exp(Again(x, u)))))
+    >>> made, waits, back = waiting(Graph((x,), (u, exp(Again(x, u)))))
     >>> print(made)
     graph(x: f32[3])
       %0: f32[3] = exp x
@@ -34,6 +34,8 @@ def waiting(graph: Graph) -> tuple[Graph, Waits, dict[Value, Value]]:
       return %1, %2
     >>> {str(v): [str(w) for w in ws] for v, ws in waits.items()}
     {'exp': ['sin']}
+    >>> [type(x).__name__ for old in back.values() for x in old.inputs]
+    ['Again']
     """
     values = graph.values()
     if not any(type(v) is Again for v in values):
