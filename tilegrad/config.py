@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 VERSION = "0.1.0"
 PREFIX = "TILEGRAD_"
-CHECKS = ("division", "foreign", "kernels", "race")
+CHECKS = ("division", "foreign", "indices", "kernels", "race")
 VECTORS = ("sse", "avx2", "avx512")
 
 
@@ -73,6 +73,7 @@ ABOUT = {
     "cuda": "off: use no GPU; null: show what one would run; synchronous: wait for each kernel; checked: every access",
     "check": "slow, safe ways to run, separated by commas. division: integers divided by tensors are computed at once, "
     "and a 0 among these is an error; foreign: functions in C++ in a process of their own, where a crash is an error; "
+    "indices: jitted functions run as they are written, so that an index outside its axis is an error there too; "
     "kernels: launches k[grid](...) in the tile language as k.check[grid](...); race: as k.race",
     "libraries": "off: NVIDIA's libraries, where they are on the machine, are not even tried for large products; all: "
     "cuDNN is tried for convolutions besides cuBLASLt for products",
