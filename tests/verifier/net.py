@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from math import prod
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -56,28 +56,42 @@ class Seen(NamedTuple):
             getattr(self, name).update(structures)
 
 
+PLAIN_CHECK, PLAIN_PROGRAM = fuse.check_schedule, assemble._Assembly.program
 SEEN = Seen(Counter(), set(), set(), set(), set())
 
 
 @contextmanager
 def watching() -> Iterator[None]:
     """Within the block what is compiled is looked at."""
-    plain_check, plain_program = fuse.check_schedule, assemble._Assembly.program
 
     def check_schedule(schedule: Schedule) -> Schedule:
-        look_at_reads(plain_check(schedule))
+        look_at_reads(PLAIN_CHECK(schedule))
         return schedule
 
     def program(assembly: assemble._Assembly, name: str) -> Program:
-        made = plain_program(assembly, name)
+        made = PLAIN_PROGRAM(assembly, name)
         look_at_kernels(made)
         return made
 
-    fuse.check_schedule, assemble._Assembly.program = check_schedule, program  # type: ignore[method-assign]
+    with _in_place(check_schedule, program):
+        yield
+
+
+@contextmanager
+def not_watching() -> Iterator[None]:
+    """Within the block what is compiled is not looked at: for tests that count what compiling takes."""
+    with _in_place(PLAIN_CHECK, PLAIN_PROGRAM):
+        yield
+
+
+@contextmanager
+def _in_place(check: Any, program: Any) -> Iterator[None]:
+    before = fuse.check_schedule, assemble._Assembly.program
+    fuse.check_schedule, assemble._Assembly.program = check, program  # type: ignore[method-assign]
     try:
         yield
     finally:
-        fuse.check_schedule, assemble._Assembly.program = plain_check, plain_program  # type: ignore[method-assign]
+        fuse.check_schedule, assemble._Assembly.program = before  # type: ignore[method-assign]
 
 
 def look_at_reads(schedule: Schedule) -> None:
