@@ -26,6 +26,7 @@ from .functions.contractions import *  # noqa: F403
 from .functions.conversion import channels_last, channels_last_3d, clone, contiguous_format, preserve_format
 from .functions.creation import *  # noqa: F403
 from .functions.elementary import *  # noqa: F403
+from .functions.into import WITH_OUT, taking_out
 from .functions.joining import *  # noqa: F403
 from .functions.reductions import *  # noqa: F403
 from .functions.selecting import *  # noqa: F403
@@ -120,3 +121,7 @@ def is_signed(input: Tensor) -> bool:
 def is_floating_point(input: Tensor) -> bool:
     """Whether the elements are floating-point numbers."""
     return input.is_floating_point()
+
+
+for _name in WITH_OUT:
+    globals()[_name] = taking_out(globals()[_name])

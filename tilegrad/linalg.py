@@ -9,6 +9,8 @@ from .errors import ArgumentError, ShapeError
 from .functions.contractions import dot, einsum, matmul
 from .functions.integers import take_integers
 from .functions.joining import stack
+from .functions.promotion import floats_of
+from .lazy.handle import wrap
 from .ops.broadcasting import shown
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
 
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """The sums of the products of elements along a dimension."""
-    return (x * y).sum(dim)
+    return (wrap(floats_of(x, "vecdot")) * wrap(floats_of(y, "vecdot"))).sum(dim)
 
 
 def vdot(input: Tensor, other: Tensor) -> Tensor:
@@ -89,7 +91,7 @@ def matrix_norm(
 ) -> Tensor:
     """The norm of matrices: "fro", or 1, -1, inf or -inf (sums of rows or columns)."""
     row, column = (n % A.dim() for n in dim)
-    x = A if dtype is None else A.to(dtype)
+    x = wrap(floats_of(A, "matrix_norm")) if dtype is None else A.to(dtype)
     if ord == "fro":
         return x.norm(2, (row, column), keepdim)
     if ord not in (1, -1, float("inf"), float("-inf")):

@@ -62,6 +62,12 @@ def _by(change: Change, value: Value) -> bool:
     return True
 
 
+def _led_to(value: Value, change: Change) -> bool:
+    """Whether a value is a part of what was written: an operation in place may consist of several."""
+    written = change.by()
+    return written is not None and value in topological([written], lambda v: "changed" in v.__dict__ or is_leaf(v))
+
+
 def _refuse_if_read(value: Value, changed: dict[Value, Change]) -> None:
     shares = value.gradient(Input(value.type))
     known = {value, *value.inputs}
@@ -69,7 +75,7 @@ def _refuse_if_read(value: Value, changed: dict[Value, Change]) -> None:
     while stack:
         part = stack.pop()
         change = changed.get(part)
-        if change is not None:
+        if change is not None and not _led_to(value, change):
             what = "its result" if part is value else f"an operand of shape {list(part.shape)}"
             raise InPlaceError(
                 f"the gradient of {value.op} (recorded at {value.location}) needs {what}, which was changed in place "

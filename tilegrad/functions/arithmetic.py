@@ -23,7 +23,9 @@ from .promotion import (
     constant,
     floating,
     floating_pair,
+    floats_of,
     holds,
+    numbers_of,
     pair,
     refuse_zeros,
     refused,
@@ -43,14 +45,26 @@ SHORT = frozenset((float16, bfloat16))
 
 def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """input + alpha * other."""
+    _check_alpha(alpha, input, other, "add")
     if alpha != 1:
         other = mul(other, alpha) if isinstance(other, Handle) else other * alpha
     x, y = pair(input, other, "add")
     return wrap(ops.Add(x, y) if x.type.dtype is not bool_ else bits.bitwise_or(x, y))
 
 
+def _check_alpha(alpha: Number, input: Operand, other: Operand, op: str) -> None:
+    if isinstance(alpha, float):
+        kinds = [x.value.dtype.kind for x in (input, other) if isinstance(x, Handle)]
+        if kinds and "float" not in kinds and not (isinstance(input, float) or isinstance(other, float)):
+            raise DTypeError(f"{op}: alpha={alpha} does not go with integers; convert one: x.float()")
+
+
 def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """input - alpha * other."""
+    _check_alpha(alpha, input, other, "sub")
+    for x in (input, other):
+        if isinstance(x, Handle) and x._value.type.dtype is bool_:
+            raise DTypeError("sub: there is no minus for bool elements; use x ^ y, or tilegrad.logical_not(x)")
     if alpha != 1:
         other = mul(other, alpha) if isinstance(other, Handle) else other * alpha
     return wrap(ops.Sub(*pair(input, other, "sub")))
@@ -144,12 +158,13 @@ def neg(input: Tensor) -> Tensor:
 
 def positive(input: Tensor) -> Tensor:
     """input."""
+    numbers_of(input, "positive")
     return input
 
 
 def abs(input: Tensor) -> Tensor:
     """The magnitude."""
-    return wrap(ops.absolute(value_of(input, "abs")))
+    return wrap(ops.absolute(numbers_of(input, "abs")))
 
 
 def sign(input: Tensor) -> Tensor:
@@ -193,6 +208,7 @@ def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """input + value * tensor1 * tensor2."""
     x, y, z = together([input, tensor1, tensor2], "addcmul")
+    value = int(value) if x.dtype.is_integer else value
     return wrap(ops.addcmul(x, y, z, value))
 
 
@@ -262,7 +278,10 @@ def where_method(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
 
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 below 0, 1 above, values at 0."""
-    return wrap(ops.heaviside(*pair(input, values, "heaviside")))
+    x, y = value_of(input, "heaviside"), value_of(values, "heaviside")
+    if x.dtype is not y.dtype:
+        raise DTypeError(f"heaviside: {x.dtype.name} beside {y.dtype.name}; convert one, as in values.to(x.dtype)")
+    return wrap(ops.heaviside(x, y))
 
 
 # --- logic and bits ----------------------------------------------------------------------------
@@ -323,27 +342,27 @@ def bitwise_right_shift(input: Operand, other: Operand) -> Tensor:
 
 def floor(input: Tensor) -> Tensor:
     """The greatest whole number that is not above."""
-    return wrap(rounding.floor(value_of(input, "floor")))
+    return wrap(rounding.floor(numbers_of(input, "floor")))
 
 
 def ceil(input: Tensor) -> Tensor:
     """The least whole number that is not below."""
-    return wrap(rounding.ceil(value_of(input, "ceil")))
+    return wrap(rounding.ceil(numbers_of(input, "ceil")))
 
 
 def trunc(input: Tensor) -> Tensor:
     """The whole part."""
-    return wrap(rounding.trunc(value_of(input, "trunc")))
+    return wrap(rounding.trunc(numbers_of(input, "trunc")))
 
 
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """The nearest number with so many decimals; halves go to the even one."""
-    return wrap(rounding.rounded(value_of(input, "round"), decimals))
+    return wrap(rounding.rounded(numbers_of(input, "round"), decimals))
 
 
 def frac(input: Tensor) -> Tensor:
     """What is behind the point."""
-    return wrap(rounding.frac(value_of(input, "frac")))
+    return wrap(rounding.frac(floats_of(input, "frac")))
 
 
 def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:

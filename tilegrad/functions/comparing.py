@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..errors import DTypeError
 from ..ir.dtype import bool_
 from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
@@ -76,6 +77,8 @@ def isfinite(input: Tensor) -> Tensor:
 
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     """Which elements differ by at most atol + rtol * |other|."""
+    if input.dtype is not other.dtype:
+        raise DTypeError(f"isclose: {input.dtype.name} beside {other.dtype.name}; convert one: y.to(x.dtype)")
     equal = input == other
     if input.dtype is not bool_:
         equal = equal | (isfinite(other) & ((input - other).abs() <= atol + rtol * other.abs()))

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, ShapeError
+from ..ir.dtype import bool_, uint8
 from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
 from ..ops import contraction as ops
@@ -73,7 +74,10 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
 
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """All products of an element of one vector with an element of another."""
-    return wrap(ops.outer(*_same("outer", input, vec2)))
+    x, y = _same("outer", input, vec2)
+    if x.dtype is bool_:
+        return wrap(cast(ops.outer(cast(x, uint8), cast(y, uint8)), bool_))
+    return wrap(ops.outer(x, y))
 
 
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
@@ -102,12 +106,18 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, 
 
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)."""
+    if input.dtype is bool_ and vec1.dtype is bool_:
+        product = outer(vec1, vec2) & bool(alpha)
+        return product | (input & bool(beta))
     return input * beta + outer(vec1, vec2) * alpha
 
 
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """The Kronecker product."""
-    return wrap(ops.kron(*_same("kron", input, other)))
+    x, y = _same("kron", input, other)
+    if x.dtype is bool_:
+        return wrap(cast(ops.kron(cast(x, uint8), cast(y, uint8)), bool_))
+    return wrap(ops.kron(x, y))
 
 
 def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] = 2) -> Tensor:

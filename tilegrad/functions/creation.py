@@ -300,7 +300,7 @@ def arange(
     numbers: list[Any] = [x.item() if hasattr(x, "item") else x for x in given]
     whole = builtins.all(isinstance(x, int) for x in numbers)
     made = typed(dtype) or (int64 if whole else get_default_dtype())
-    low, high, apart = numbers
+    low, high, apart = [int(x) for x in numbers] if made is int64 else numbers
     return _asked(wrap(ops.arange(low, high, apart, made, place(device))), requires_grad)
 
 
@@ -315,7 +315,13 @@ def linspace(
 ) -> Tensor:
     """So many numbers from start to end, both included, equally far apart."""
     made = typed(dtype) or get_default_dtype()
-    return _asked(wrap(ops.linspace(float(start), float(end), steps, made, place(device))), requires_grad)
+    first, last = _ends(start, end, made)
+    return _asked(wrap(ops.linspace(first, last, steps, made, place(device))), requires_grad)
+
+
+def _ends(start: Number, end: Number, dtype: DType) -> tuple[float, float]:
+    """The ends of a range: of whole numbers they are whole themselves, as in PyTorch."""
+    return (float(int(start)), float(int(end))) if dtype.is_integer else (float(start), float(end))
 
 
 def logspace(
@@ -330,7 +336,8 @@ def logspace(
 ) -> Tensor:
     """base to the powers from start to end."""
     made = typed(dtype) or get_default_dtype()
-    return _asked(wrap(ops.logspace(float(start), float(end), steps, base, made, place(device))), requires_grad)
+    first, last = _ends(start, end, made)
+    return _asked(wrap(ops.logspace(first, last, steps, base, made, place(device))), requires_grad)
 
 
 def eye(

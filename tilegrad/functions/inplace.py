@@ -7,11 +7,13 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ..errors import DTypeError, ShapeError
+from ..ir.dtype import bool_
 from ..ir.graph import Value
-from ..lazy.handle import Handle
+from ..lazy.handle import Handle, mode
 from ..lazy.storage import kept_separate
-from ..ops.broadcasting import broadcast_shapes, expand, shown
+from ..ops.broadcasting import broadcast_shapes, expand, fill, shown
 from ..ops.cast import cast
+from ..ops.control import where
 from .promotion import can_cast, constant, kind_of, refused
 
 if TYPE_CHECKING:
@@ -26,7 +28,12 @@ def in_place(fn: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[R, 
     name = f"{fn.__name__}_"
 
     def changed(self: R, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        store(self, fn(self, *args, **kwargs).value, name)
+        before = self.value
+        result = fn(self, *args, **kwargs).value
+        if before.tracked and not result.tracked and mode.enabled:
+            # zeros flow back through what has no derivative: the tensor stays one that requires gradients
+            result = where(fill(False, (), bool_, before.device), before, cast(result, before.dtype))
+        store(self, result, name)
         return self
 
     update_wrapper(changed, fn)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ShapeError
 from ..ir.dtype import int64
 from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
@@ -126,11 +126,15 @@ def flip(input: Tensor, *dims: Any) -> Tensor:
 
 def fliplr(input: Tensor) -> Tensor:
     """Columns in reverse order."""
+    if input.dim() < 2:
+        raise ShapeError(f"fliplr: takes at least two dimensions, not shape {tuple(input.shape)}")
     return flip(input, 1)
 
 
 def flipud(input: Tensor) -> Tensor:
     """Rows in reverse order."""
+    if not input.dim():
+        raise ShapeError("flipud: takes at least one dimension, not a tensor without any")
     return flip(input, 0)
 
 
@@ -167,6 +171,8 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 
 def trace(input: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix."""
+    if input.dim() != 2:
+        raise ShapeError(f"trace: takes a matrix, not shape {tuple(input.shape)}; x.diagonal(dim1=-2, dim2=-1).sum(-1)")
     return input.diagonal().sum()
 
 

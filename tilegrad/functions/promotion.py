@@ -134,7 +134,7 @@ def _fitting(x: Number, dtype: DType) -> Number:
     if isinstance(x, float) and not math.isfinite(x):
         raise DTypeError(f"{x} is no {dtype.name}; convert the tensor first, as in x.to(tilegrad.float32)")
     if not dtype.min <= x <= dtype.max:
-        if dtype.kind != "uint" or not -dtype.max <= x < 0:
+        if dtype.kind != "uint" or isinstance(x, float) or not -dtype.max <= x < 0:
             raise RangeError(int(x), dtype)
         x += dtype.max + 1  # -1 is the greatest, as in PyTorch
     return int(x)
@@ -294,6 +294,24 @@ def value_of(x: Any, op: str) -> Value:
     if isinstance(x, Handle):
         return x.value
     raise ArgumentError(f"{op} takes a tensor, not {kind_of(x)}; wrap it: tilegrad.tensor(...)")
+
+
+def numbers_of(x: Any, op: str) -> Value:
+    """The value of an argument whose elements are numbers, not bools."""
+    value = value_of(x, op)
+    if value.type.dtype is bool_:
+        raise DTypeError(f"{op} takes numbers, not bools; convert them first, as in x.int()")
+    return value
+
+
+def floats_of(x: Any, op: str) -> Value:
+    """The value of an argument whose elements are floating-point numbers."""
+    value = value_of(x, op)
+    if value.type.dtype.kind != "float":
+        raise DTypeError(
+            f"{op} takes floating-point elements, not {value.dtype.name}; convert them first, as in x.float()"
+        )
+    return value
 
 
 def floating(x: Any, op: str) -> Value:

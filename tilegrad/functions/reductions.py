@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
@@ -11,11 +11,11 @@ from ..ir.dtype import DType, bool_, int64, uint8
 from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
 from ..ops import broadcasting, reduction, scan, statistics
-from ..ops.cast import cast
+from ..ops.cast import cast, to_bool
 from .autocasting import widened
 from .creation import typed
 from .integers import integers, take_integers
-from .promotion import Number, floating, kind_of, value_of
+from .promotion import Number, floating, floats_of, kind_of, numbers_of, value_of
 from .views import numpy_names, sizes_of
 
 if TYPE_CHECKING:
@@ -78,7 +78,10 @@ def _averaged(x: Value, dtype: DType | None, op: str) -> Value:
 @numpy_names
 def sum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The sum of all elements, or along dimensions."""
-    return wrap(broadcasting.reduce_sum(_summed(value_of(input, "sum"), dtype), _axes(dim, "sum"), keepdim))
+    x = value_of(input, "sum")
+    if typed(dtype) is bool_:
+        return wrap(reduction.reduce_any(cast(x, bool_), _axes(dim, "sum"), keepdim))
+    return wrap(broadcasting.reduce_sum(_summed(x, dtype), _axes(dim, "sum"), keepdim))
 
 
 def sum_to_size(input: Tensor, *size: int) -> Tensor:
@@ -89,7 +92,8 @@ def sum_to_size(input: Tensor, *size: int) -> Tensor:
             f"sum_to_size: {broadcasting.shown(wanted)} is no size that could be broadcast to the tensor's "
             f"{broadcasting.shown(x.shape)}"
         )
-    return wrap(broadcasting.sum_to(x, wanted))
+    summed = not wanted or x.shape != wanted
+    return wrap(broadcasting.sum_to(cast(x, int64) if summed and not x.dtype.is_float else x, wanted))
 
 
 @numpy_names
@@ -101,7 +105,10 @@ def nansum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DTy
 @numpy_names
 def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The product of all elements, or along a dimension."""
-    return wrap(reduction.reduce_prod(_summed(value_of(input, "prod"), dtype), dim, keepdim))
+    x = value_of(input, "prod")
+    if typed(dtype) is bool_:
+        return wrap(reduction.reduce_all(cast(x, bool_), dim, keepdim))
+    return wrap(reduction.reduce_prod(_summed(x, dtype), dim, keepdim))
 
 
 @numpy_names
@@ -225,6 +232,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
 def max(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -> Tensor | Extreme:
     """The greatest of all elements; along a dimension with where it stands; or of each two of two tensors."""
     if dim is None:
+        _no_keepdim(keepdim, "max")
         return wrap(reduction.reduce_max(value_of(input, "max")))
     if isinstance(dim, Handle):
         return input.maximum(dim)
@@ -235,22 +243,28 @@ def max(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -
 def min(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -> Tensor | Extreme:
     """The least of all elements; along a dimension with where it stands; or of each two of two tensors."""
     if dim is None:
+        _no_keepdim(keepdim, "min")
         return wrap(reduction.reduce_min(value_of(input, "min")))
     if isinstance(dim, Handle):
         return input.minimum(dim)
     return Extreme(*map(wrap, reduction.min_along(value_of(input, "min"), dim, keepdim)))
 
 
+def _no_keepdim(keepdim: bool, op: str) -> None:
+    if keepdim:
+        raise ArgumentError(f"{op}: keepdim goes with a dimension; of all elements, amax and amin keep dimensions")
+
+
 @numpy_names
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Where the greatest element stands."""
-    return wrap(reduction.argmax(value_of(input, "argmax"), dim, keepdim))
+    return wrap(reduction.argmax(numbers_of(input, "argmax"), dim, keepdim))
 
 
 @numpy_names
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Where the least element stands."""
-    return wrap(reduction.argmin(value_of(input, "argmin"), dim, keepdim))
+    return wrap(reduction.argmin(numbers_of(input, "argmin"), dim, keepdim))
 
 
 # --- truth -------------------------------------------------------------------------------------
@@ -259,13 +273,20 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
 @numpy_names
 def all(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Whether all elements are not zero."""
-    return _as_asked(input, reduction.reduce_all(value_of(input, "all"), _axes(dim, "all"), keepdim))
+    x = value_of(input, "all")
+    return _as_asked(input, to_bool(x) if _none(dim) else reduction.reduce_all(x, _axes(dim, "all"), keepdim))
 
 
 @numpy_names
 def any(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Whether some element is not zero."""
-    return _as_asked(input, reduction.reduce_any(value_of(input, "any"), _axes(dim, "any"), keepdim))
+    x = value_of(input, "any")
+    return _as_asked(input, to_bool(x) if _none(dim) else reduction.reduce_any(x, _axes(dim, "any"), keepdim))
+
+
+def _none(dim: Dims) -> bool:
+    """Whether no dimension is meant: in other reductions, and in those of PyTorch, () means all."""
+    return isinstance(dim, Sequence) and not dim
 
 
 def _as_asked(x: Tensor, truth: Value) -> Tensor:
@@ -285,35 +306,41 @@ def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
 @numpy_names
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """The sum of all elements up to each."""
+    if typed(dtype) is bool_:
+        return _running(scan.cummax, input.bool(), dim, "cumsum").values
     return wrap(scan.cumsum(_summed(value_of(input, "cumsum"), dtype), dim))
 
 
 @numpy_names
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """The product of all elements up to each."""
+    if typed(dtype) is bool_:
+        return _running(scan.cummin, input.bool(), dim, "cumprod").values
     return wrap(scan.cumprod(_summed(value_of(input, "cumprod"), dtype), dim))
 
 
 @numpy_names
 def cummax(input: Tensor, dim: int) -> Extreme:
     """The greatest element up to each, and where it stands."""
-    return Extreme(*map(wrap, scan.cummax(_ordered(value_of(input, "cummax")), dim)))
+    return _running(scan.cummax, input, dim, "cummax")
 
 
 @numpy_names
 def cummin(input: Tensor, dim: int) -> Extreme:
     """The least element up to each, and where it stands."""
-    return Extreme(*map(wrap, scan.cummin(_ordered(value_of(input, "cummin")), dim)))
+    return _running(scan.cummin, input, dim, "cummin")
 
 
-def _ordered(x: Value) -> Value:
-    return cast(x, uint8) if x.dtype is bool_ else x
+def _running(op: Callable[[Value, int], Sequence[Value]], input: Tensor, dim: int, name: str) -> Extreme:
+    x = value_of(input, name)
+    values, indices = op(cast(x, uint8) if x.dtype is bool_ else x, dim)
+    return Extreme(wrap(cast(values, x.dtype)), wrap(indices))
 
 
 @numpy_names
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log of the sum of exp(input) up to each element."""
-    return wrap(scan.logcumsumexp(floating(input, "logcumsumexp"), dim))
+    return wrap(scan.logcumsumexp(floats_of(input, "logcumsumexp"), dim))
 
 
 @numpy_names
@@ -323,7 +350,9 @@ def diff(
     """The differences of neighbours, n times over; of more elements, if some are put before or after."""
     from .joining import cat
 
-    if prepend is not None or append is not None:
+    if n < 0:
+        raise ArgumentError(f"diff: n is {n}; differences are taken no, one or several times")
+    if n and (prepend is not None or append is not None):
         input = cat([x for x in (prepend, input, append) if x is not None], dim)
     if not input.dim():
         raise AxisError("diff: a single number has no neighbours: it needs at least one dimension")
@@ -331,8 +360,8 @@ def diff(
         extent = input.shape[dim]
         if extent == 0:
             break
-        later, sooner = (input.narrow(dim, start, builtins.max(extent - 1, 0)) for start in (1, 0))
-        input = later ^ sooner if input.value.dtype is bool_ else later - sooner
+        later, former = (input.narrow(dim, k, builtins.max(extent - 1, 0)) for k in (1, 0))
+        input = later ^ former if input.dtype is bool_ else later - former
     return input
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..ir.dtype import bool_, int32, int64
+from ..ir.dtype import bool_, float32, int32, int64
 from ..ir.functions import identity
 from ..ir.graph import Value
 from ..lazy.evaluation import array_of, check_index, compute
@@ -19,7 +19,7 @@ from ..ops.comparison import ne
 from ..ops.creation import positions
 from ..ops.reduction import count_nonzero
 from .integers import take_integers
-from .promotion import Number, as_number, constant, kind_of, pair, refused, value_of
+from .promotion import Number, as_number, constant, kind_of, numbers_of, pair, refused, value_of
 from .views import numpy_names
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     x, index = (
         expand(v, tuple([v.shape[axis] if n == axis else extent for n, extent in enumerate(met)])) for v in (x, index)
     )
-    return gather(wrap(x), axis, wrap(index))
+    places = wrap(index)
+    return gather(wrap(x), axis, places + (places < 0) * wrap(x).shape[axis])
 
 
 def take(input: Tensor, index: Tensor) -> Tensor:
@@ -149,8 +150,12 @@ def masked_fill(input: Tensor, mask: Tensor, value: Number | Tensor) -> Tensor:
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """input with the elements of source, in order, where the mask is true."""
-    test = mask.expand(input.shape)
+    _mask(mask, "masked_scatter")
+    met = broadcast_shapes(tuple(input.shape), tuple(mask.shape), op="masked_scatter")
+    input, test = input.expand(met), mask.expand(met)
     place = (test.reshape(-1).long().cumsum(0) - 1).clamp(min=0).reshape(input.shape)
+    last = (test.sum() - 1).clamp(min=0)
+    check_index(last.value, max(source.numel(), 1), 0, "masked_scatter: of the source")
     return source.reshape(-1)[place].where(test, input)
 
 
@@ -199,18 +204,22 @@ def scatter_reduce(
     index_ = _index(index, x, dim, "scatter_reduce")
     once = fill(1, index_.shape, int64, x.device)
     hits = ops.scatter_along(fill(0, x.shape, int64, x.device), index_, once, dim, "add")
-    if not include_self:
+    if not include_self and x.dtype is bool_:
+        x = control.where(ne(hits, 0), reduce in ("prod", "amin"), x)
+    elif not include_self:
         x = control.where(ne(hits, 0), identity(names[reduce], x.dtype), x)
     result = wrap(ops.scatter_along(x, index_, value_of(src, "scatter_reduce"), dim, names[reduce]))
     if reduce != "mean":
         return result
     count = (wrap(hits) + (1 if include_self else 0)).clamp(min=1)
-    return result / count if x.dtype.is_float else result // count
+    return result / count if x.dtype.is_float else (result // count).to(x.dtype)
 
 
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
     """input with slices of source added where a list of indices says."""
     x = value_of(input, "index_add")
+    if x.dtype.is_integer:
+        alpha = int(alpha)
     given = value_of(source if alpha == 1 else source * alpha, "index_add")
     return wrap(ops.index_add(x, dim, _index(index, x, dim, "index_add"), cast(given, x.dtype)))
 
@@ -285,13 +294,15 @@ def topk(input: Tensor, k: int, dim: int | None = -1, largest: bool = True, sort
 @numpy_names
 def kthvalue(input: Tensor, k: int, dim: int | None = -1, keepdim: bool = False) -> Sorted:
     """The k-th least element along a dimension."""
-    return Sorted(*map(wrap, sorting.kthvalue(value_of(input, "kthvalue"), k, -1 if dim is None else dim, keepdim)))
+    return Sorted(*map(wrap, sorting.kthvalue(numbers_of(input, "kthvalue"), k, -1 if dim is None else dim, keepdim)))
 
 
 @numpy_names
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor | Sorted:
     """The middle of all elements, or along a dimension with where it stands; of two the lower."""
-    x = value_of(input, "median")
+    x = numbers_of(input, "median")
+    if dim is None and keepdim:
+        raise ArgumentError("median: keepdim goes with a dimension")
     if dim is None:
         return wrap(sorting.median(value_of(input.reshape(-1), "median"), 0).values)
     return Sorted(*map(wrap, sorting.median(x, dim, keepdim)))
@@ -335,6 +346,7 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
 
 def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """The interval between sorted boundaries into which each element falls."""
+    numbers_of(boundaries, "bucketize")
     return _searched(boundaries, input, right, out_int32, "bucketize")
 
 
@@ -371,6 +383,7 @@ def searchsorted(
                 f"searchsorted: rows of {shown(edges.shape)} and values {met}; all dimensions but the last are equal, "
                 "or the sorted sequence is one vector"
             )
+    numbers_of(edges, "searchsorted")
     return _searched(edges, values, right or side == "right", out_int32, "searchsorted")
 
 
@@ -380,6 +393,8 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if not x.dtype.is_integer or len(x.shape) != 1:
         raise DTypeError(f"bincount takes a vector of integers, not {x.dtype.name} of {len(x.shape)} dimensions")
     most = int(array_of(input.max())) + 1 if x.type.count else 0  # type: ignore[arg-type]
+    if weights is not None and weights.dtype is not float32:
+        weights = weights.double()
     given = input.new_ones(input.shape, dtype=int64) if weights is None else weights
     return given.new_zeros(max(most, minlength)).scatter_add(0, input.long(), given)
 

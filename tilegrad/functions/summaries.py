@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import ArgumentError, ShapeError
-from ..ir.dtype import DType, int64
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..ir.dtype import DType, bool_, float32, float64, int64
 from ..lazy.handle import Handle, wrap
 from ..ops.broadcasting import shown
 from .creation import arange, linspace, zeros
 from .integers import take_integers
-from .promotion import floating
+from .promotion import floating, floats_of, numbers_of
 from .selecting import Sorted
 from .views import numpy_names
 
@@ -52,7 +52,9 @@ def nanquantile(
     """The same of the elements that are numbers."""
     if interpolation not in INTERPOLATIONS:
         raise ArgumentError(f"quantile: interpolation is one of {', '.join(INTERPOLATIONS)}, not {interpolation!r}")
-    x = wrap(floating(input, "quantile"))
+    x = wrap(floats_of(input, "quantile"))
+    if x.dtype not in (float32, float64):
+        raise DTypeError(f"quantile takes float32 or float64 elements, not {x.dtype.name}; convert them: x.float()")
     fractions = q if isinstance(q, Handle) else x.new_tensor(q)
     if fractions.dim() > 1:
         raise ShapeError(f"quantile: q has shape {shown(fractions.shape)}; it is a number or a vector")
@@ -67,7 +69,7 @@ def nanquantile(
     found = found.masked_fill(count == 0, math.nan).movedim(-1, 0)
     if keepdim:
         found = found.reshape(-1, *[1] * rank) if dim is None else found.unsqueeze(dim if dim < 0 else dim + 1)
-    return found if fractions.dim() else found.squeeze(0)
+    return (found if fractions.dim() else found.squeeze(0)) if rank else found.reshape(fractions.shape)
 
 
 def _between(ordered: Tensor, place: Tensor, interpolation: str) -> Tensor:
@@ -86,6 +88,7 @@ def _between(ordered: Tensor, place: Tensor, interpolation: str) -> Tensor:
 @numpy_names
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor | Sorted:
     """The median of the elements that are numbers."""
+    numbers_of(input, "nanmedian")
     if dim is None:
         return nanmedian(input.reshape(-1), 0).values  # type: ignore[union-attr]
     ordered, order = input.sort(dim)
@@ -100,6 +103,7 @@ def nanmean(
     input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
     """The mean of the elements that are numbers."""
+    floats_of(input, "nanmean")
     bad = input.isnan()
     return input.masked_fill(bad, 0.0).sum(dim, keepdim, dtype=dtype) / (~bad).sum(dim, keepdim)
 
@@ -158,6 +162,8 @@ def isin(elements: Tensor, test_elements: Any, *, assume_unique: bool = False, i
     tensor([False,  True, False])
     """
     others: Any = test_elements if isinstance(test_elements, Handle) else elements.new_tensor(test_elements)
+    for x in (elements, others):
+        numbers_of(x, "isin")
     found: Tensor = (elements.unsqueeze(-1) == others.reshape(-1)).any(-1)
     return ~found if invert else found
 
@@ -172,7 +178,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     >>> histc(tg.tensor([1.0, 2.0, 1.0]), bins=4, min=0, max=3)
     tensor([0., 2., 1., 0.])
     """
-    return _histogram(wrap(floating(input, "histc")), bins, min, max, None)[0]
+    return _histogram(wrap(floats_of(input, "histc")), bins, min, max, None)[0]
 
 
 def histogram(
@@ -231,7 +237,12 @@ def cov(
     input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
 ) -> Tensor:
     """The covariances of variables (rows) over observations (columns)."""
-    x = input.unsqueeze(0) if input.dim() < 2 else input
+    if input.dim() > 2:
+        raise ShapeError(f"cov: takes variables in rows, not shape {shown(input.shape)}")
+    if input.dtype is bool_:
+        raise DTypeError("cov: takes numbers, not bools")
+    x = wrap(floating(input, "cov"))
+    x = x.reshape(1, -1) if input.dim() < 2 else x
     weight = None if fweights is None else fweights.to(x.dtype)
     if aweights is not None:
         weight = aweights if weight is None else weight * aweights
@@ -247,7 +258,7 @@ def cov(
         if aweights is not None and correction:
             norm = total - correction * (weight * aweights).sum() / total
     result: Tensor = product / norm
-    return result.squeeze() if input.dim() < 2 else result
+    return result.squeeze()
 
 
 def corrcoef(input: Tensor) -> Tensor:
@@ -273,6 +284,8 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
 
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices along a dimension scaled down to a p-norm of at most maxnorm."""
+    if input.dim() < 2:
+        raise ShapeError(f"renorm: takes at least two dimensions, not shape {shown(input.shape)}")
     others = [n for n in range(input.dim()) if n != dim % input.dim()]
     norm = input.norm(p, others, keepdim=True)
     return input * (maxnorm / (norm + 1e-7)).where(norm > maxnorm, 1.0)
@@ -292,6 +305,7 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, d
 
 
 def _slices(y: Tensor, x: Tensor | None, dx: float, dim: int) -> Tensor:
+    numbers_of(y, "trapezoid")
     count = y.shape[dim] - 1
     heights = (y.narrow(dim, 0, count) + y.narrow(dim, 1, count)) / 2
     if x is None:

@@ -204,6 +204,8 @@ def reversed_axes(input: Tensor) -> Tensor:
 
 def matrix_transposed(input: Tensor) -> Tensor:
     """The last two dimensions exchanged: `x.mT`."""
+    if not input.shape:
+        return input
     if len(input.shape) < 2:
         raise ShapeError(f"mT: a tensor of shape {shown(input.shape)} has fewer than two dimensions")
     return transpose(input, -2, -1)

@@ -12,9 +12,11 @@ import numpy as np
 from ..errors import GradientError, IndexRangeError, TraceError
 from ..ir.graph import Input, Value, topological
 from ..ir.location import Location, current_location
+from ..ops.broadcasting import Expand, Reshape
 from ..ops.cast import Cast, Detach
 from ..ops.indexing import index_bounds
 from ..ops.joint import joint_outputs
+from ..ops.movement import Permute
 from ..runtime.device import device, known_devices
 from .handle import Handle, handle_on, state, written
 
@@ -183,10 +185,16 @@ def _array(value: Value) -> np.ndarray[Any, Any]:
     return place.to_host(value.buffer, value.type.dtype, shape) if found is None else found
 
 
+def _has_all_of(value: Value) -> bool:
+    """Whether the elements are those of another value: moved, repeated, or converted to meet a wider operand."""
+    widened = isinstance(value, Cast) and value.x.dtype.bits <= value.dtype.bits
+    return widened or isinstance(value, (Expand, Permute, Reshape))
+
+
 def has_zero(value: Value, compute_it: bool = False) -> bool:
     """Whether an element is known to be 0: those of a few in memory that the host can reach, or all if computed."""
-    while isinstance(value, Cast) and value.buffer is None and value.x.dtype.bits <= value.dtype.bits:
-        value = value.x  # converted to meet a wider operand
+    while value.buffer is None and _has_all_of(value):
+        value = value.inputs[0]
     own = value.__dict__
     known = own.get("has_zero")
     if known is None:

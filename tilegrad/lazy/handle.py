@@ -317,6 +317,16 @@ def become(tensor: Handle, cut: Handle, op: str) -> None:
     tensor._value, tensor._base, tensor._moves, tensor._seen = cut._value, cut._base, cut._moves, cut._seen
 
 
+def resize(tensor: Handle, value: Value, op: str) -> None:
+    """The tensor is from now on a value of another shape, in memory of its own."""
+    if state.trace is not None:
+        raise ShapeError(
+            f"{op}: `out` has shape {_shape(tensor)}, the result {list(value.shape)}: within a traced function they "
+            "must be equal"
+        )
+    tensor._value, tensor._base, tensor._moves, tensor._seen = own(value), None, (), 0
+
+
 def alias(of: Handle, hidden: bool = False) -> Tensor:
     """A tensor on the same storage without history (`detach`; hidden: `.data`)."""
     origin = of.base()

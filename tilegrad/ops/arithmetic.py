@@ -11,6 +11,7 @@ from ..ir.scalar import Expr, apply, cast, const
 from ..ir.scalar import where as choose
 from .base import Binary, Elementwise, Operand, Unary, operand, pair, sum_to, zeros_like
 from .bits import logical_and
+from .broadcasting import fill_like
 from .comparison import eq, ge, gt, le, lt
 from .control import masked, where
 
@@ -289,6 +290,8 @@ def sign(x: Value) -> Value:
 
 def signbit(x: Value) -> Value:
     """Whether the sign bit is set: true for -0.0 too."""
+    if x.dtype is bool_:
+        return fill_like(x, False)
     return lt(copysign(operand(1.0, x), x), 0.0) if x.dtype.is_float else lt(x, 0)
 
 

@@ -213,6 +213,8 @@ def baddbmm(
     base: Value, x: Value, y: Value, beta: float = 1, alpha: float = 1, precision: Precision = "highest"
 ) -> Value:
     """beta * base + alpha * (x @ y); `addmm` and `addmv` too."""
+    if base.dtype.is_integer:
+        beta, alpha = int(beta), int(alpha)
     product = matmul(x, y, precision)
     if alpha != 1:
         product = mul(product, alpha)

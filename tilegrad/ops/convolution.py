@@ -36,7 +36,7 @@ Windows = tuple[Sliding, ...]
 
 def _infer(x: Value, y: Value, shape: Shape) -> TensorType:
     require_alike("convolution", (x, y))
-    require("f", x.dtype, "convolution")
+    require("if", x.dtype, "convolution")
     return x.type.with_shape(shape)
 
 

@@ -6,11 +6,11 @@ import math
 from typing import final
 
 from ..ir.graph import Value
-from .arithmetic import absolute, add, clamp, div, maximum, mul, neg, reciprocal, square, sub
+from .arithmetic import add, clamp, div, mul, neg, reciprocal, square, sub
 from .base import Binary, Operand, Unary, pair, zeros_like
 from .bits import logical_and, logical_or
 from .broadcasting import Fill
-from .comparison import eq, ge, le
+from .comparison import eq, ge, gt, isinf, le
 from .control import where
 
 
@@ -185,15 +185,22 @@ def _small_power(x: Value, n: float) -> Value | None:
 
 def logaddexp(x: Value, y: Value) -> Value:
     """log(exp(x) + exp(y)), without overflow on the way."""
-    same = eq(x, y)  # also where both are the same infinity
-    distance = where(same, 0.0, absolute(sub(x, y)))
-    return add(maximum(x, y), log1p(exp(neg(distance))))
+    greater, less = _ordered(x, y)
+    return add(greater, log1p(exp(less)))
 
 
 def logaddexp2(x: Value, y: Value) -> Value:
     """log2(2**x + 2**y), without overflow on the way."""
-    distance = where(eq(x, y), 0.0, absolute(sub(x, y)))
-    return add(maximum(x, y), mul(log1p(exp2(neg(distance))), 1 / math.log(2)))
+    greater, less = _ordered(x, y)
+    return add(greater, mul(log1p(exp2(less)), 1 / math.log(2)))
+
+
+def _ordered(x: Value, y: Value) -> tuple[Value, Value]:
+    """The greater one, and how far the less is below it. Where both are equal y counts as the greater: the derivatives
+    of all orders are then those of what is smooth there."""
+    distance = where(logical_and(eq(x, y), isinf(x)), 0.0, sub(x, y))
+    above = gt(distance, 0.0)
+    return where(above, x, y), where(above, neg(distance), distance)
 
 
 def xlogy(x: Operand, y: Operand) -> Value:

@@ -8,13 +8,13 @@ is out of range is asked separately (`index_bounds`), because the answer waits f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from ..errors import AxisError, DTypeError, GradientError, InPlaceError, ShapeError
-from ..ir.dtype import bool_, int64
+from ..ir.dtype import bool_, int64, uint8
 from ..ir.graph import Reader, TensorType, Value
 from ..ir.position import row_major
 from ..ir.scalar import Expr, Position, apply, const, size
@@ -330,6 +330,8 @@ def embedding(weight: Value, index_: Value) -> Value:
 
 def scatter_along(base: Value, index_: Value, source: Operand, axis: int, fn: str = "") -> Value:
     """`torch.scatter` and `scatter_add` (fn "add"); the source may reach further than the index."""
+    if base.dtype is bool_ and fn:
+        return _of_bools(lambda x, y, of: scatter_along(x, index_, y, axis, of), base, source, fn)
     if not base.type.rank:
         one = scatter_along(reshape(base, (1,)), reshape(index_, (-1,)), _flat(source), 0, fn)
         return reshape(one, ())
@@ -343,12 +345,25 @@ def scatter_along(base: Value, index_: Value, source: Operand, axis: int, fn: st
     return ScatterAlong(base, index_, source, axis, base.shape, fn)
 
 
+def _of_bools(combine: Callable[[Value, Value | float, str], Value], base: Value, source: Operand, fn: str) -> Value:
+    """A scatter of bools: a sum is true if one of them is, a product if all are."""
+    given = cast(source, uint8) if isinstance(source, Value) else int(source)
+    of = {"add": "maximum", "mul": "minimum"}.get(fn, fn)
+    return cast(combine(cast(base, uint8), given, of), bool_)
+
+
 def _flat(source: Operand) -> Value | float:
     return reshape(source, (-1,)) if isinstance(source, Value) else source
 
 
 def index_put(base: Value, indices: Sequence[Value], axes: Sequence[int], source: Operand, fn: str = "") -> Value:
     """`base[i, j, ...] = source` (fn "add": `+=`, where each entry counts) as a new value."""
+    if base.dtype is bool_ and fn:
+        return _of_bools(lambda x, y, of: index_put(x, indices, axes, y, of), base, source, fn)
+    if not base.type.rank and list(axes) == [0]:
+        return reshape(
+            index_put(reshape(base, (1,)), [reshape(i, (-1,)) for i in indices], axes, _flat(source), fn), ()
+        )
     spread, ordered = _spread("index_put", base, indices, axes)
     wanted = indexed_shape(base.shape, spread[0].shape, ordered)
     given = operand(source, base)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from ..ir.dtype import bool_
 from ..ir.graph import Value
 from ..ir.size import product
 from .arithmetic import absolute, add, div, square, sub
@@ -81,7 +82,8 @@ def _norm(x: Value, order: float, axes: tuple[int, ...], keepdim: bool) -> Value
     if order == 1:
         return reduce_sum(size, axes, keepdim)
     if order == 0:
-        return reduce_sum(cast(ne(x, 0.0), x.dtype), axes, keepdim)
+        # what is never taken makes a gradient of zeros flow
+        return reduce_sum(where(fill(False, (), bool_, x.device), x, cast(ne(x, 0.0), x.dtype)), axes, keepdim)
     if math.isinf(order):
         return (amax if order > 0 else amin)(size, axes, keepdim)
     if order < 1:

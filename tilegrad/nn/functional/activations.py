@@ -7,10 +7,11 @@ from functools import partial
 from math import pi, sqrt
 from typing import Any
 
-from ...errors import ArgumentError, AxisError, ShapeError
+from ...errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ...functions.arithmetic import where
 from ...functions.creation import zeros_like
 from ...functions.promotion import floating
+from ...ir.dtype import bool_
 from ...lazy.handle import wrap
 from ...ops import activation
 from ...random import rand_like
@@ -82,6 +83,7 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """Elements up to the threshold become `value`."""
+    value = int(value) if input.dtype.is_integer else value
     return _placed(input, where(input <= threshold, value, input), inplace)
 
 
@@ -98,6 +100,8 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
                 f"{tuple(input.shape)}"
             )
         weight = weight.reshape(-1, *(1,) * (input.dim() - 2))
+    else:
+        weight = weight.reshape(())
     return where(input > 0, input, input * weight)
 
 
@@ -132,6 +136,10 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     """The identity between two limits; nothing flows back at the limits themselves, unlike in `clamp`."""
     if min_val > max_val:
         raise ArgumentError(f"hardtanh: min_val={min_val} is more than max_val={max_val}")
+    if input.dtype is bool_ or (input.dtype.kind == "uint" and min_val < 0):
+        raise DTypeError(f"hardtanh: takes floating-point or signed elements for these limits, not {input.dtype.name}")
+    if input.dtype.is_integer:
+        min_val, max_val = int(min_val), int(max_val)
     inside = (input > min_val) & (input < max_val)
     return _placed(input, where(inside, input, input.detach().clamp(min_val, max_val)), inplace)
 

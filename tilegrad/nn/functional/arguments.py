@@ -7,11 +7,19 @@ from functools import wraps
 from inspect import signature
 from typing import Any
 
-from ...errors import ArgumentError, TilegradError
+from ...errors import ArgumentError, DTypeError, TilegradError
 from ...functions.promotion import kind_of
 from ...tensor import Tensor
 
 __all__ = ["tensors_only"]
+
+OF_FLOATS = frozenset(
+    """adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d affine_grid celu elu gelu glu grid_sample hardshrink
+    hardsigmoid hardswish huber_loss kl_div leaky_relu logsigmoid mish mse_loss multi_margin_loss nll_loss
+    prelu selu silu smooth_l1_loss soft_margin_loss softplus softshrink gaussian_nll_loss
+    binary_cross_entropy_with_logits""".split()
+)
+"""What takes floating-point elements only, as in PyTorch; others make them of integers, or compute with these."""
 
 
 def tensors_only(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -24,10 +32,16 @@ def tensors_only(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     tilegrad.errors.ArgumentError: relu: input is a list, not a tensor; wrap it: tilegrad.tensor(...)
     """
 
+    of_floats = name in OF_FLOATS
+
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
         if args and not isinstance(args[0], Tensor):
             _refuse(name, function, args, kwargs)
+        if of_floats and args and args[0].dtype.kind != "float":
+            raise DTypeError(
+                f"{name}: takes floating-point elements, not {args[0].dtype.name}; convert them first, as in x.float()"
+            )
         try:
             return function(*args, **kwargs)
         except TilegradError:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from ...errors import ShapeError
 from ...functions.autocasting import low
 from ...functions.creation import triu_indices
-from ...functions.promotion import value_of
+from ...functions.promotion import together, value_of
 from ...ir.size import Shape
+from ...lazy.handle import wrap
 from ...ops.broadcasting import broadcast_shapes, normal_axis
 from ...tensor import Tensor
 
@@ -42,12 +43,13 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
         )
     out, first, second = weight.shape
     half = input1 @ weight.permute(1, 0, 2).reshape(first, out * second)
-    product = (half.reshape(*input1.shape[:-1], out, second) * input2.unsqueeze(-2)).sum(-1)
+    product = (half.reshape(*input1.shape[:-1], out, second) * input2.unsqueeze(-2)).sum(-1, dtype=half.dtype)
     return product if bias is None else product + bias
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along `dim`."""
+    x1, x2 = map(wrap, together([x1, x2], "cosine_similarity"))
     met = broadcast_shapes(tuple(x1.shape), tuple(x2.shape), op="cosine_similarity")
     behind = normal_axis(dim, len(met), "cosine_similarity") - len(met)
     x1, x2 = _repeated(x1, behind, met), _repeated(x2, behind, met)

@@ -8,6 +8,7 @@ from ...errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
 from ...functions.arithmetic import where
 from ...functions.autocasting import in_float32
 from ...functions.creation import arange
+from ...functions.elementary import xlogy
 from ...functions.promotion import kind_of, pair
 from ...jitted.function import tracing
 from ...lazy.evaluation import SMALL, array_of
@@ -323,8 +324,7 @@ def kl_div(
     if log_target:
         losses = target.exp() * (target - input)
     else:
-        logarithm = where(target > 0, target, 1.0).log()
-        losses = target * logarithm - target * input
+        losses = xlogy(target, target) - target * input
     return losses.sum() / input.shape[0] if reduction == "batchmean" else reduced(losses, reduction)
 
 

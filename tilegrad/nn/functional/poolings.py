@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from ...errors import ArgumentError, ShapeError
 from ...functions.promotion import value_of
+from ...ir.dtype import int64
 from ...ir.graph import Value
 from ...lazy.handle import wrap
 from ...ops.broadcasting import shown
@@ -117,6 +118,9 @@ def _average(
     op = f"avg_pool{rank}d"
     if divisor_override is not None and (type(divisor_override) is not int or divisor_override == 0):
         raise ArgumentError(f"{op}: divisor_override={divisor_override!r}: give a whole number other than 0")
+    if input.dtype is int64:  # the quotient of whole numbers, as in PyTorch
+        given = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        return _average(rank, input.double(), *given).trunc().long()
     x, had_batch = batched(value_of(input, op), rank, op)
     axes = _sliding(op, x, rank, kernel_size, stride, padding, 1, ceil_mode)
     if rank == 3 and any(isinstance(a.extent, int) and a.taps > a.extent for a in axes):
