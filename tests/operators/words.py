@@ -175,6 +175,13 @@ def summand(rank: int, *extents: Any) -> Callable[[Scene], Drawn]:
     return draw
 
 
+def statistic(s: Scene) -> Drawn:
+    """A running mean or variance, which nobody differentiates."""
+    made = s.tensor((s.known["channels"],), positive=True)
+    made.tracked = False
+    return made
+
+
 def square(s: Scene) -> Drawn:
     n = s.rng.choice((1, 2, 3))
     s.shape = (*s.draw_shape(0, 1), n, n)
@@ -223,8 +230,8 @@ WORDS: dict[str, Callable[[Scene], Any]] = {
     "reduction": lambda s: s.rng.choice(("none", "mean", "sum")),
     "weight1": lambda s: s.tensor((s.rng.choice((1, s.shape[1])),)),
     "weight2": like("out", -1), "bias2": like("out"), "weight3": like("out", 1, 1), "table": lambda s: s.tensor((4, 3)),
-    "last": lambda s: s.shape[len(s.shape) - s.rng.randint(1, len(s.shape)) :], "mean_c": like("channels"),
-    "var_c": lambda s: s.tensor((s.known["channels"],), positive=True), "bias_o": like("out"),
+    "last": lambda s: s.shape[len(s.shape) - s.rng.randint(1, len(s.shape)) :], "mean_c": statistic,
+    "var_c": statistic, "bias_o": like("out"),
     "pads": lambda s: tuple(s.rng.choice((0, 1, 2, -1)) for _ in range(2 * s.rng.randint(1, len(s.shape)))),
     "pad1": lambda s: (s.rng.choice((0, 1, 2)), s.rng.choice((0, 1, 3))), "win": lambda s: s.rng.choice((1, 2, 3)),
     "I1": image(1), "I2": image(2), "I3": image(3), "filter1": filters(1, False), "filter2": filters(2, False),

@@ -243,11 +243,15 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
 
 def clamp_min(input: Tensor, min: Operand) -> Tensor:
     """Every element, but at least min."""
+    if isinstance(min, Handle) and min._value.type.dtype is input.dtype is bool_:
+        return bitwise_or(input, min)
     return clamp(input, min=min)
 
 
 def clamp_max(input: Tensor, max: Operand) -> Tensor:
     """Every element, but at most max."""
+    if isinstance(max, Handle) and max._value.type.dtype is input.dtype is bool_:
+        return bitwise_and(input, max)
     return clamp(input, max=max)
 
 
