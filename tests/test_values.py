@@ -149,3 +149,50 @@ def test_muon_rounds_once_a_step() -> None:
         square = x @ x.T
         x = a * x + (b * square + c * square @ square) @ x
     assert np.abs(found - x).mean() < 0.0015
+
+
+def test_results_are_put_into_given_tensors() -> None:
+    x, out, wide = tg.ones(2, 3), tg.zeros(2, 3), tg.zeros(0, dtype=tg.float64)
+    view = out[0]
+    assert tg.add(x, 2, out=out) is out
+    assert view.tolist() == [3, 3, 3]  # it is written to, not replaced
+    assert tg.sum(x, 0, out=wide) is wide
+    assert wide.tolist() == [2, 2, 2]
+    values, indices = tg.max(x, dim=1, out=(tg.zeros(0), tg.zeros(0, dtype=tg.int64)))
+    assert (values.tolist(), indices.tolist()) == ([1, 1], [0, 0])
+    with pytest.raises(DTypeError, match="cannot be put into"):
+        tg.exp(x, out=tg.zeros(2, 3, dtype=tg.int64))
+    with pytest.raises(RuntimeError, match="has no gradient"):
+        tg.exp(x.requires_grad_(), out=out)
+
+
+def test_second_derivatives_where_two_exponentials_are_equal() -> None:
+    for function, base in ((tg.logaddexp, 1.0), (tg.logaddexp2, np.log(2))):
+        x = tg.tensor([1.0, -np.inf], dtype=tg.float64, requires_grad=True)
+        (first,) = tg.autograd.grad(function(x, x.detach()).sum(), x, create_graph=True)
+        (second,) = tg.autograd.grad(first[0], x)
+        assert first[0].item() == 0.5
+        np.testing.assert_allclose(second[0].item(), base / 4)
+    assert tg.logaddexp(tg.tensor(np.inf), tg.tensor(-np.inf)).item() == np.inf
+    assert tg.logaddexp(tg.tensor(-np.inf), tg.tensor(-np.inf)).item() == -np.inf
+
+
+def test_bools_and_integers() -> None:
+    b = tg.tensor([True, False, False])
+    at = tg.tensor([1, 1, 2])
+    assert b.scatter_add(0, at, tg.tensor([False, True, False])).tolist() == [True, True, False]
+    assert tg.diff(b).tolist() == [True, False]
+    assert tg.outer(b, b).sum().item() == 1
+    assert tg.cummax(b, 0).values.dtype is tg.bool
+    x = tg.arange(16).reshape(1, 1, 4, 4)
+    assert F.conv2d(x, tg.ones(1, 1, 4, 4, dtype=tg.int64)).item() == 120
+    assert F.avg_pool2d(x, 2).tolist() == [[[[2, 4], [10, 12]]]]
+    assert tg.arange(3.1, dtype=tg.int64).tolist() == [0, 1, 2]
+    assert tg.take_along_dim(tg.arange(3), tg.tensor([-1, 0]), 0).tolist() == [2, 0]
+    with pytest.raises(DTypeError):
+        F.silu(x)
+
+
+def test_a_mask_with_more_places_than_the_source_has_elements_is_refused() -> None:
+    with pytest.raises(IndexError, match="masked_scatter"):
+        tg.zeros(3).masked_scatter(tg.tensor([True, True, True]), tg.ones(2)).tolist()
