@@ -27,6 +27,12 @@ gc.set_threshold(20_000, 10, 10)  # looking for garbage after each 700 objects t
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="accept what the code prints now")
+    parser.addoption(
+        "--grain",
+        choices=("few", "many"),
+        default="few",
+        help="work on the CPU is cut as for few cores, or as for a GPU",
+    )
 
 
 def pytest_collection_finish() -> None:
@@ -36,12 +42,14 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def same_grain() -> None:
+def same_grain(request: pytest.FixtureRequest) -> None:
     """Work is cut for the CPU of every machine alike: what is compiled, and in `golden`, does not depend on it."""
+    from tests.grains import GPU
     from tilegrad.runtime.device import device
     from tilegrad.runtime.grain import Grain
 
-    device("cpu").__dict__["grain"] = Grain()
+    many = request.config.getoption("--grain") == "many"
+    device("cpu").__dict__["grain"] = GPU if many else Grain()
 
 
 @pytest.fixture(scope="session", autouse=True)
