@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from tilegrad.backend.reference.graph import interpret
-from tilegrad.ir.dtype import bool_, float32, int32
+from tilegrad.ir.dtype import bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8
 from tilegrad.ir.graph import Graph, Input, TensorType, Value, topological
 from tilegrad.ops.arithmetic import add, mul
 from tilegrad.ops.broadcasting import fill
+from tilegrad.ops.cast import cast
 from tilegrad.transform.rules import RULES, Rule
 from tilegrad.transform.simplify import simplify
 
@@ -63,3 +64,17 @@ def test_constants_are_computed() -> None:
     doubled = simplify(Graph((x,), (mul(x, add(fill(1.5, (3,), float32), 0.5)),)))
 
     assert str(doubled).splitlines()[1].strip().startswith("%0: f32[3] = fill[2]")
+
+
+def test_a_cast_there_and_back_is_left_out_only_if_nothing_is_lost() -> None:
+    """Of all types there are: the type and the elements stay."""
+    types = (bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64)
+    numbers = np.array([0, 1, 2, 3, 100, 127])
+    for first, second, third in itertools.product(types, repeat=3):
+        x = Input(TensorType(first, numbers.shape), "x")
+        graph = Graph((x,), (cast(cast(x, second), third),))
+        (made,) = simplify(graph).outputs
+        assert made.type == graph.outputs[0].type, (first, second, third)
+        given = numbers.astype(first.numpy)
+        (got,), (want,) = (interpret(g, [given]) for g in (Graph((x,), (made,)), graph))
+        np.testing.assert_array_equal(got.astype(np.float64), want.astype(np.float64), str((first, second, third)))
