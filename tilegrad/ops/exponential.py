@@ -109,12 +109,12 @@ class Power(Binary):
         if isinstance(self.y, Fill) and not self.y.shape:
             n = self.y.value
             return zeros_like(upstream) if n == 0 else mul(upstream, mul(power(self.x, n - 1), n))
-        slope = mul(self.y, power(self.x, sub(self.y, 1.0)))
-        return where(eq(self.y, 0.0), 0.0, mul(upstream, slope))
+        less = where(eq(self.y, 0.0), 1.0, sub(self.y, 1.0))  # 0 times infinity would be NaN
+        return mul(upstream, mul(self.y, power(self.x, less)))
 
     def share_y(self, upstream: Value) -> Value | None:
         at_zero = logical_and(eq(self.x, 0.0), ge(self.y, 0.0))
-        return where(at_zero, 0.0, mul(upstream, mul(self, log(self.x))))
+        return mul(upstream, where(at_zero, 0.0, mul(self, log(where(at_zero, 1.0, self.x)))))
 
 
 def exp(x: Value) -> Value:
