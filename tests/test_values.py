@@ -196,3 +196,14 @@ def test_bools_and_integers() -> None:
 def test_a_mask_with_more_places_than_the_source_has_elements_is_refused() -> None:
     with pytest.raises(IndexError, match="masked_scatter"):
         tg.zeros(3).masked_scatter(tg.tensor([True, True, True]), tg.ones(2)).tolist()
+
+
+def test_strides_tell_where_elements_lie() -> None:
+    """What is computed lies row by row, unlike in PyTorch; views do not."""
+    x = tg.arange(24.0).reshape(2, 3, 4).permute(2, 0, 1)
+    for y in (x * 2, x.clone(), x.half(), tg.empty_like(x), x.contiguous()):
+        assert y.stride() == (6, 3, 1)
+        assert y.is_contiguous()
+        assert y.view(-1).shape == (24,)
+    assert x.stride() == (1, 12, 4)
+    assert not x.is_contiguous()
