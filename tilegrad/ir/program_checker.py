@@ -163,7 +163,8 @@ class _Checker:
     def read(self, number: int, name: str) -> None:
         memory = self.memory(name)
         writers = self.writers.get(memory, 0)
-        if not writers and self.buffers[memory].role not in ("input", "constant"):
+        empty = 0 in self.buffers[memory].type.shape  # there is nothing to write
+        if not writers and not empty and self.buffers[memory].role not in ("input", "constant"):
             raise self.error(f"reads {name}, which nobody has written", number)
         if self.holder.get(memory, name) != name:
             raise self.error(f"reads {name}, which {self.holder[memory]} has overwritten", number)

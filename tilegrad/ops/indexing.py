@@ -273,7 +273,10 @@ def indexed_shape(shape: Shape, index: Shape, axes: tuple[int, ...]) -> Shape:
 
 
 def check_inside(op: str, index: Shape, shape: Shape, axis: int) -> None:
-    """Refuses an index that is larger than the tensor along another axis than that it goes along."""
+    """Refuses an index that is larger than the tensor along another axis than that it goes along. One of no elements is
+    nowhere outside."""
+    if 0 in index:
+        return
     for n, (i, extent) in enumerate(zip(index, shape, strict=True)):
         if n != axis and i != extent and not (isinstance(i, int) and isinstance(extent, int) and i < extent):
             raise ShapeError(
@@ -340,8 +343,11 @@ def scatter_along(base: Value, index_: Value, source: Operand, axis: int, fn: st
         source = expand(operand(source, base), index_.shape)
     elif source.shape != index_.shape and source.type.rank == index_.type.rank:
         check_inside("scatter", index_.shape, source.shape, -1)
-        for n, extent in enumerate(index_.shape):
-            source = narrow(source, n, 0, extent)
+        if 0 in index_.shape:
+            source = expand(_zero(source), index_.shape)
+        else:
+            for n, extent in enumerate(index_.shape):
+                source = narrow(source, n, 0, extent)
     return ScatterAlong(base, index_, source, axis, base.shape, fn)
 
 
