@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
+from tests.fuzz.check import check_updates
+from tests.fuzz.graphs import Drawn
 from tests.schedule.test_lowering import check
 from tilegrad.errors import CompileError, ShapeError
 from tilegrad.ir.dtype import float32, float64
@@ -20,13 +22,15 @@ from tilegrad.ops.arithmetic import add, maximum, mul
 from tilegrad.ops.broadcasting import expand, fill, reduce_sum, reshape
 from tilegrad.ops.cast import cast
 from tilegrad.ops.exponential import exp
-from tilegrad.ops.movement import permute
+from tilegrad.ops.movement import flip, permute, roll, slice_axis
 from tilegrad.ops.reduction import amax, argmax
 from tilegrad.ops.scan import cumsum
 from tilegrad.runtime.grain import Grain, many_small
+from tilegrad.schedule.flatten import flatten
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.group import Group, Schedule, Store, merged
 from tilegrad.schedule.group_checker import check_schedule, wrong_in
+from tilegrad.schedule.order import order
 
 GRAINS = [Grain(), many_small(132)]
 PLACES: dict[str, Callable[[Value, int], Value]] = {
@@ -211,3 +215,40 @@ def test_sums_of_rows_that_are_read_beside_the_sum_of_all_keep_their_row() -> No
     a, b = x.sum(1), x.sum()
     (g,) = tg.autograd.grad((0.5 * a * a).sum() + a.sum() + b * b + b, x, create_graph=True)
     assert tg.autograd.grad((0.5 * g * g).sum() + g.sum(), x)[0].tolist() == [[276.0, 276.0], [284.0, 284.0]]
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (6, 6)])
+def test_axes_that_memory_runs_through_as_one_become_one(shape: tuple[int, int]) -> None:
+    x, y = Input(TensorType(float32, shape), "x"), Input(TensorType(float32, shape[1:]), "y")
+    made: list[tuple[Value, int]] = [
+        (exp(x), 1),
+        (add(x, exp(x)), 1),
+        (add(x, y), 2),
+        (permute(x, (1, 0)), 2),
+        (reduce_sum(x, (0, 1)), 1),
+        (reduce_sum(x, (0,)), 2),
+        (add(mul(x, 2.0), reshape(y, (1, -1))), 2),
+    ]
+    for value, axes in made:
+        (group,) = fuse(Graph((x, y), (value,))).groups
+        flat = flatten(group)
+        assert len(flat.rows) + len(flat.columns) == axes, value
+
+
+MOVES: dict[str, Callable[[Value], Value]] = {
+    "turned": lambda x: permute(x, (1, 0)),
+    "flipped": lambda x: flip(x, (0,)),
+    "rolled": lambda x: roll(x, 1, 1),
+    "a row for all": lambda x: slice_axis(x, 0, 3, 4),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_what_is_read_elsewhere_is_not_overwritten_before(name: str) -> None:
+    """A new value over a square whose elements are read at other places than where they are written."""
+    (x,), arrays = square(70, 70)
+    graph = Graph((x,), (add(MOVES[name](x), x),))
+    schedule = order(fuse(graph), {0: 0})
+    assert not schedule.overwritten
+    assert order(fuse(Graph((x,), (add(exp(x), x),))), {0: 0}).overwritten
+    check_updates(Drawn(graph, arrays, {}, (True,)))
