@@ -207,3 +207,9 @@ def test_strides_tell_where_elements_lie() -> None:
         assert y.view(-1).shape == (24,)
     assert x.stride() == (1, 12, 4)
     assert not x.is_contiguous()
+
+
+def test_pixels_of_empty_images() -> None:
+    assert F.pixel_shuffle(tg.ones(1, 4, 0, 1), 2).shape == (1, 1, 0, 2)
+    assert F.pixel_unshuffle(tg.ones(0, 1, 2, 2), 2).shape == (0, 4, 1, 1)
+    assert tg.ones(2).half(memory_format=tg.preserve_format).dtype is tg.float16

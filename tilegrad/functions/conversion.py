@@ -140,52 +140,52 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     return to(self, other)
 
 
-def as_float(self: Tensor) -> Tensor:
+def as_float(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """As float32."""
     return to(self, float32)
 
 
-def double(self: Tensor) -> Tensor:
+def double(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """As float64."""
     return to(self, float64)
 
 
-def half(self: Tensor) -> Tensor:
+def half(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """As float16."""
     return to(self, float16)
 
 
-def as_bfloat16(self: Tensor) -> Tensor:
+def as_bfloat16(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """As bfloat16."""
     return to(self, bfloat16)
 
 
-def long(self: Tensor) -> Tensor:
+def long(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """As int64."""
     return to(self, int64)
 
 
-def as_int(self: Tensor) -> Tensor:
+def as_int(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """As int32."""
     return to(self, int32)
 
 
-def short(self: Tensor) -> Tensor:
+def short(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """As int16."""
     return to(self, int16)
 
 
-def char(self: Tensor) -> Tensor:
+def char(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """As int8."""
     return to(self, int8)
 
 
-def byte(self: Tensor) -> Tensor:
+def byte(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """As uint8."""
     return to(self, uint8)
 
 
-def as_bool(self: Tensor) -> Tensor:
+def as_bool(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """As bool: what is not zero is true."""
     return to(self, bool_)
 

@@ -14,6 +14,7 @@ from ...errors import ArgumentError, ShapeError
 from ...functions.arithmetic import where
 from ...functions.creation import arange
 from ...ir.dtype import DType, float32, float64, uint8
+from ...ir.size import product
 from ...runtime.device import Device
 from ...tensor import Tensor
 
@@ -233,7 +234,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
             f"upscale_factor ** 2 = {r * r}"
         )
     *leading, channels, height, width = input.shape
-    parts = input.reshape(-1, channels // (r * r), r, r, height, width).permute(0, 1, 4, 2, 5, 3)
+    parts = input.reshape(product(leading), channels // (r * r), r, r, height, width).permute(0, 1, 4, 2, 5, 3)
     return parts.reshape(*leading, channels // (r * r), height * r, width * r)
 
 
@@ -245,7 +246,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
             f"pixel_unshuffle: height and width of an input of the shape {tuple(input.shape)} are no multiples of {r}"
         )
     *leading, channels, height, width = input.shape
-    parts = input.reshape(-1, channels, height // r, r, width // r, r).permute(0, 1, 3, 5, 2, 4)
+    parts = input.reshape(product(leading), channels, height // r, r, width // r, r).permute(0, 1, 3, 5, 2, 4)
     return parts.reshape(*leading, channels * r * r, height // r, width // r)
 
 
