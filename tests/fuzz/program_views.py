@@ -128,7 +128,8 @@ def joined(d: Drawing) -> str:
         f"{x}.repeat(2, {', '.join(['1'] * (len(d.shape(x)) - 1))})".replace(", )", ")"),
         f"T.hstack([{x}, {y}])",
         f"T.tile({x}, (2,))",
-        f"T.kron({x}, {y})",
+        # PyTorch's kron does not see that what it saved is changed in place: its gradient is then wrong
+        f"T.kron({x}, {y})" if not d.smooth else f"T.cat([{x}, {x}], {n})",
     )
     return d.random.choice(options)
 
