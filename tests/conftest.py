@@ -35,6 +35,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What looks at how work is cut for few cores is left out where it is cut for many."""
+    if config.getoption("--grain") == "many":
+        for item in items:
+            if item.get_closest_marker("few") or "golden" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.skip("about work that is cut for few cores"))
+
+
 def pytest_collection_finish() -> None:
     """What was imported and collected stays: it need not be looked through again and again."""
     gc.collect()

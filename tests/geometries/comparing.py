@@ -7,6 +7,7 @@ Results of 16 bits are those numbers rounded: once for each operation that may h
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -72,22 +73,38 @@ def right(case: Case, leaves: list[Array]) -> tuple[Array, list[Array]]:
     return upstream, [made, *case.layer.backward(kept, upstream)]
 
 
-def found(layer: Layer, leaves: list[Array], upstream: Array, how: Arithmetic, place: str) -> list[Array]:
-    """The same on a device, from one program."""
+def both(layer: Layer) -> Callable[..., tuple[tg.Tensor, ...]]:
+    """The function of leaves, and the gradient for the result, that gives the result and all gradients."""
     function = layer.ours(tg)
 
-    def both(*given: tg.Tensor) -> tuple[tg.Tensor, ...]:
-        made = function(*given[:-1])
-        return made, *tg.autograd.grad(made, given[:-1], given[-1])
+    def made(*given: tg.Tensor) -> tuple[tg.Tensor, ...]:
+        result = function(*given[:-1])
+        return result, *tg.autograd.grad(result, given[:-1], given[-1])
 
-    dtype = getattr(tg, how.dtype)
-    given = [tg.tensor(a).to(dtype).to(place) for a in (*leaves, upstream)]
-    for x in given[:-1]:
+    return made
+
+
+def tensors(arrays: list[Array], how: Arithmetic, place: str) -> list[tg.Tensor]:
+    """What that function is given: leaves, and the gradient for the result at the end."""
+    made = [tg.tensor(a).to(getattr(tg, how.dtype)).to(place) for a in arrays]
+    for x in made[:-1]:
         x.requires_grad = True
+    return made
+
+
+def given(case: Case, how: Arithmetic, place: str) -> list[tg.Tensor]:
+    """The same for a case."""
+    leaves = leaves_of(case)
+    return tensors([*leaves, right(case, leaves)[0]], how, place)
+
+
+def found(layer: Layer, leaves: list[Array], upstream: Array, how: Arithmetic, place: str) -> list[Array]:
+    """The result and all gradients on a device, from one program."""
+    function = tg.jit(both(layer))
     before = tg.get_float32_matmul_precision()
     tg.set_float32_matmul_precision(how.precision)
     try:
-        return [y.detach().to("cpu").double().numpy() for y in tg.jit(both)(*given)]
+        return [y.detach().to("cpu").double().numpy() for y in function(*tensors([*leaves, upstream], how, place))]
     finally:
         tg.set_float32_matmul_precision(before)
 

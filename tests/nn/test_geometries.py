@@ -6,9 +6,12 @@ import os
 
 import pytest
 
-from tests.geometries.comparing import ARITHMETICS, faults
+import tilegrad as tg
+from tests.geometries.comparing import ARITHMETICS, both, faults, given
 from tests.geometries.table import Case, cases
 from tests.grains import GPU, cut_as
+from tests.verifier import net
+from tilegrad.ir.program import Launch
 from tilegrad.runtime.grain import Grain
 
 EVERY = int(os.environ.get("GEOMETRIES", 4))
@@ -21,5 +24,25 @@ SOME = [case for case in ALL if case.number % EVERY == 0]
 def test_layer(case: Case) -> None:
     turn = case.number // EVERY
     names = list(ARITHMETICS)
-    with cut_as(Grain() if turn % 5 == 4 else GPU):
+    with cut_as(Grain() if turn % 5 == 4 else GPU), net.not_watching():  # too large for the checked interpreter
         assert not faults(case, [names[turn % 4]], "cpu")
+
+
+WAYS = {
+    3: {"laid", "line_product", "line_weight", "line_product_pieces"},
+    40: {"laid", "line_weight", "line_product_pieces"},
+    114: {"convolve_back"},
+    299: {"contract", "permute"},
+    410: {"div_rsqrt_cast"},
+}
+"""By the numbers of layers, kernels that there are for GPUs alone, or mostly."""
+
+
+@pytest.mark.parametrize("number", WAYS)
+def test_the_ways_of_gpus_are_taken(number: int) -> None:
+    """What is compared above goes the way of GPUs: convolutions over lines of memory, products in pieces."""
+    layer = ALL[number].layer
+    with cut_as(GPU), net.not_watching():
+        program = tg.jit(both(layer)).prepared(*given(ALL[number], ARITHMETICS["bfloat16"], "cpu"))
+    steps = program.program.compiled.program.steps
+    assert {s.kernel.name for s in steps if isinstance(s, Launch)} >= WAYS[number]
