@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
@@ -377,7 +378,10 @@ class Properties(Handle):
         return iter(views.unbind(whole, 0))
 
     def __contains__(self, element: Any) -> bool:
-        return bool((self == element).any())
+        equal: Any = self == element if isinstance(element, Handle | numbers.Number) else None
+        if equal is None:
+            raise ArgumentError(f"in: a tensor has numbers in it, and can have no {type(element).__name__}")
+        return bool(equal.any())
 
     def __copy__(self) -> Self:
         copied: Any = alias(self, hidden=True)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .errors import ArgumentError, DTypeError
-from .functions.creation import DeviceLike, from_array, place, typed
+from .functions.creation import DeviceLike, from_array, new_shape, place, typed
 from .functions.integers import take_integers
 from .functions.promotion import Number, get_default_dtype, kind_of
-from .functions.views import in_one_piece, sizes_of
+from .functions.views import in_one_piece
 from .ir.dtype import DType, int64
 from .ir.graph import Value
 from .ir.size import Dim, product
@@ -190,7 +190,7 @@ def rand(
     requires_grad: bool = False,
 ) -> Tensor:
     """Uniform in [0, 1)."""
-    shape = sizes_of(size, "rand")
+    shape = new_shape(size, "rand")
     return _asked(
         ops.rand(_drawn(product(shape), generator, device), shape, typed(dtype) or get_default_dtype()), requires_grad
     )
@@ -205,7 +205,7 @@ def randn(
     requires_grad: bool = False,
 ) -> Tensor:
     """Normal, with mean 0 and standard deviation 1."""
-    shape = sizes_of(size, "randn")
+    shape = new_shape(size, "randn")
     return _asked(
         ops.randn(_drawn(product(shape), generator, device), shape, typed(dtype) or get_default_dtype()), requires_grad
     )
@@ -226,7 +226,7 @@ def randint(
         if not isinstance(high, (tuple, list)):
             raise ArgumentError("randint: the size is missing, as in randint(10, (3, 4))")
         low, high, size = 0, low, high
-    shape = sizes_of((size,), "randint")
+    shape = new_shape((size,), "randint")
     made = ops.randint(_drawn(product(shape), generator, device), int(low), int(high), shape, typed(dtype) or int64)
     return _asked(made, requires_grad)
 
@@ -326,6 +326,9 @@ def normal(
     mean: Tensor | float, std: Tensor | float = 1.0, size: Any = None, *, generator: Generator | None = None
 ) -> Tensor:
     """Normal, with these means and standard deviations."""
+    least = _seen(std) if isinstance(std, Handle) else np.asarray(std)
+    if least is not None and (least < 0).any():
+        raise ArgumentError(f"normal: std={least.min()}: a standard deviation is 0 or more")
     shape = size
     if shape is None:
         given = [x for x in (mean, std) if isinstance(x, Handle)]
@@ -409,6 +412,8 @@ def random_(self: Tensor, from_: int = 0, to: int | None = None, *, generator: G
 
 def exponential_(self: Tensor, lambd: Number = 1, *, generator: Generator | None = None) -> Tensor:
     """Every element is replaced by an exponentially distributed number."""
+    if not lambd > 0:
+        raise ArgumentError(f"exponential_: lambd={lambd}: a rate is more than 0")
     drawn = _uniform(self, generator)
     self.write((-drawn.log() / lambd).value, "exponential_")
     return self

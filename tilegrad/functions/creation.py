@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -195,14 +196,19 @@ def scalar_tensor(s: Number, *, dtype: DType | None = None, device: DeviceLike =
 # --- of one number -----------------------------------------------------------------------------
 
 
+def new_shape(size: Any, op: str) -> tuple[Any, ...]:
+    """The shape of a tensor that is made: no extent is negative."""
+    shape = sizes_of(size, op)
+    if builtins.any(isinstance(extent, int) and extent < 0 for extent in shape):
+        raise ShapeError(f"{op}: {list(shape)} has a negative size")
+    return shape
+
+
 def _filled(
     size: Sequence[Any], number: Number, dtype: DType | None, device: DeviceLike, requires_grad: bool
 ) -> Tensor:
     made = typed(dtype) or get_default_dtype()
-    shape = sizes_of(size, "size")
-    for extent in shape:
-        if isinstance(extent, int) and extent < 0:
-            raise ShapeError(f"size: {list(shape)} has a negative size")
+    shape = new_shape(size, "size")
     one: Any = constant(number, made, place(device))
     return _asked(wrap(fill(one.value, shape, made, one.type.device)), requires_grad)
 
@@ -298,6 +304,8 @@ def arange(
     first, last = (0, start) if end is None else (start, end)
     given: tuple[Any, ...] = (first, last, step)
     numbers: list[Any] = [x.item() if hasattr(x, "item") else x for x in given]
+    if not builtins.all(math.isfinite(x) for x in numbers if isinstance(x, float)):
+        raise ArgumentError(f"arange: {', '.join(map(str, numbers))}: the numbers must be finite")
     whole = builtins.all(isinstance(x, int) for x in numbers)
     made = typed(dtype) or (int64 if whole else get_default_dtype())
     low, high, apart = [int(x) for x in numbers] if made is int64 else numbers

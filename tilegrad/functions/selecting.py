@@ -335,6 +335,8 @@ def unique(
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """Rows with a 1 where the index says."""
     x = value_of(input, "one_hot")
+    if num_classes < -1:
+        raise ArgumentError(f"one_hot: num_classes={num_classes}: give their number, or -1 for what the indices need")
     if num_classes < 0 and not x.type.count:
         raise ArgumentError("one_hot: nothing says how many classes there are: give num_classes")
     if num_classes < 0:

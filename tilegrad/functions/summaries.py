@@ -12,7 +12,7 @@ from ..lazy.handle import Handle, wrap
 from ..ops.broadcasting import shown
 from .creation import arange, linspace, zeros
 from .integers import take_integers
-from .promotion import floating, floats_of, numbers_of
+from .promotion import floating, floats_of, kind_of, numbers_of
 from .selecting import Sorted
 from .views import numpy_names
 
@@ -161,6 +161,10 @@ def isin(elements: Tensor, test_elements: Any, *, assume_unique: bool = False, i
     >>> isin(tg.tensor([1, 2, 3]), tg.tensor([2, 5]))
     tensor([False,  True, False])
     """
+    if not isinstance(elements, Handle):
+        if not isinstance(test_elements, Handle) or not isinstance(elements, int | float):
+            raise ArgumentError(f"isin: a tensor and numbers are wanted, not {kind_of(elements)}")
+        elements = test_elements.new_tensor(elements)
     others: Any = test_elements if isinstance(test_elements, Handle) else elements.new_tensor(test_elements)
     for x in (elements, others):
         numbers_of(x, "isin")

@@ -7,7 +7,7 @@ places are few, the sum over them is written out, so that all axes become one ke
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, floor
+from math import ceil, floor, isfinite
 from typing import NamedTuple
 
 from ...errors import ArgumentError, ShapeError
@@ -108,6 +108,8 @@ def _axes(
         )
     axes = []
     for length, number in zip(lengths, each, strict=True):
+        if number is not None and not isfinite(number):
+            raise ArgumentError(f"interpolate: {number} is no factor: it must be finite")
         after = int(number) if scale_factor is None else floor(length * number)  # type: ignore[operator,arg-type]
         if after < 1 or length < 1:
             raise ShapeError(f"interpolate: {length} places cannot become {after}: there must be one at least")
