@@ -478,7 +478,7 @@ def test_torn_archive(tmp_path: Path) -> None:
     from tilegrad.data.idx import read_idx
 
     path = tmp_path / "images.gz"
-    path.write_bytes(gzip.compress(bytes(range(200)) * 9)[:60])
+    path.write_bytes(gzip.compress(b"\0\0\x08\x01\0\0\x07\x08" + bytes(range(200)) * 9)[:60])
     with pytest.raises(DataError, match="download it again"):
         read_idx(path)
 
