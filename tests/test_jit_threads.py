@@ -64,3 +64,36 @@ def test_first_steps_from_several_threads(adam: bool, eager_switching: None) -> 
     alone = trained(1, adam)
     for _ in range(6):
         np.testing.assert_array_equal(trained(4, adam), alone)
+
+
+shared = 1.0
+
+
+def test_first_calls_with_changing_numbers_and_flags(eager_switching: None) -> None:
+    """Each thread calls with numbers, sizes and modes of its own; one changes a global, that plain code reads, too."""
+    scaled, moved = tg.jit(lambda x, s: x * s), tg.jit(lambda x: x + shared)
+    failures: list[BaseException] = []
+    start = threading.Barrier(4)
+
+    def call(k: int) -> None:
+        global shared
+        try:
+            start.wait()
+            for n in range(18):
+                if k == 0:
+                    shared = [1.0, 2.0, 4.0][n % 3]
+                s, x = [1, 2, 0.5, 1.5, 3, 0.25][(n + k) % 6], tg.full((2 + n % 2,), float(k + 1))
+                with tg.no_grad() if n % 2 else tg.enable_grad():
+                    assert scaled(x, s).tolist() == [(k + 1) * s] * len(x)
+                first, *rest = (moved(tg.zeros(2)) if k < 2 else tg.zeros(2) + shared).tolist()
+                assert first in (1, 2, 4)
+                assert rest == [first]
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=call, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures

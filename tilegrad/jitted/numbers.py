@@ -20,6 +20,7 @@ from ..ops.arithmetic import Abs, Add, Div, FloorDivide, Mul, Neg, Remainder, Su
 from ..ops.broadcasting import Expand, Fill, Reshape, exact
 from ..ops.cast import Cast, cast
 from ..ops.exponential import Power
+from ..ops.outside import Outside
 from ..runtime.buffer import Buffer
 from ..runtime.device import device
 from ..tensor import Tensor
@@ -150,9 +151,21 @@ def meaning(graph: Graph, numbers: Mapping[Value, float], constants: Sequence[Bu
                 known[value] = number
                 keys[value] = "number", number.tobytes(), value.type
                 continue
-            order.append((type(value), value.attributes, *[keys[x] for x in value.inputs]))
+            order.append((*_what(value), *[keys[x] for x in value.inputs if not _in_work(value, x, known)]))
             keys[value] = len(order)
     return (*order, *[keys[x] for x in graph.outputs])
+
+
+def _what(value: Value) -> tuple[Any, ...]:
+    """Which op a value is; of work from outside, which has a number in its code that others load, by its name."""
+    if isinstance(value, Outside):
+        return Outside, value.work.name, value.results, value.starts, value.place
+    return type(value), value.attributes
+
+
+def _in_work(value: Value, x: Value, known: Mapping[Value, Any]) -> bool:
+    """Whether an argument is a number that the code of work from outside may have in itself."""
+    return isinstance(value, Outside) and x in known
 
 
 def _folded(value: Value, known: Mapping[Value, Any]) -> Any:
