@@ -19,6 +19,7 @@ from ..lazy.handle import state, wrap
 from ..ops.arithmetic import Abs, Add, Div, FloorDivide, Mul, Neg, Remainder, Sub
 from ..ops.broadcasting import Expand, Fill, Reshape, exact
 from ..ops.cast import Cast, cast
+from ..ops.declared import Declared
 from ..ops.exponential import Power
 from ..ops.outside import Outside
 from ..runtime.buffer import Buffer
@@ -158,6 +159,8 @@ def meaning(graph: Graph, numbers: Mapping[Value, float], constants: Sequence[Bu
 
 def _what(value: Value) -> tuple[Any, ...]:
     """Which op a value is; of work from outside, which has a number in its code that others load, by its name."""
+    if isinstance(value, Declared):
+        return Declared, value.meaning.name, value.meaning.results, value.place
     if isinstance(value, Outside):
         return Outside, value.work.name, value.results, value.starts, value.place
     return type(value), value.attributes
@@ -165,7 +168,7 @@ def _what(value: Value) -> tuple[Any, ...]:
 
 def _in_work(value: Value, x: Value, known: Mapping[Value, Any]) -> bool:
     """Whether an argument is a number that the code of work from outside may have in itself."""
-    return isinstance(value, Outside) and x in known
+    return isinstance(value, (Declared, Outside)) and x in known
 
 
 def _folded(value: Value, known: Mapping[Value, Any]) -> Any:
