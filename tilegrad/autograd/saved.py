@@ -75,7 +75,7 @@ def _refuse_if_read(value: Value, changed: dict[Value, Change]) -> None:
     while stack:
         part = stack.pop()
         change = changed.get(part)
-        if change is not None and not _led_to(value, change):
+        if change is not None and (part is value or not _led_to(value, change)):
             what = "its result" if part is value else f"an operand of shape {list(part.shape)}"
             raise InPlaceError(
                 f"the gradient of {value.op} (recorded at {value.location}) needs {what}, which was changed in place "
