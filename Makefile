@@ -5,7 +5,7 @@ WORKERS ?= 2
 N       ?= 100000
 BIN     = $(VENV)/bin
 FILES   = tilegrad tests bench examples
-# What is run with work cut as for a GPU, too.
+# What is run with work cut as for a GPU, too: compared with PyTorch.
 MANY    = $(addprefix tests/nn/test_,attention.py conv.py)
 # What measures, or fills the memory of the GPU, has it for itself.
 ALONE   = $(addprefix tests/gpu/test_gpu_,execution.py networks.py several.py)
@@ -19,7 +19,7 @@ test: $(VENV)/testing $(if $(PEERS),$(VENV)/peers) ## every check; PEERS=1 compa
 	$(BIN)/ruff format --check $(FILES)
 	$(BIN)/ruff check $(FILES)
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --grain many $(MANY)
+	$(if $(PEERS),$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --grain many $(MANY))
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
 gpu-test: $(VENV)/testing ## what only a machine with an NVIDIA GPU can show; leaves a record in bench/results/
