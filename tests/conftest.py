@@ -4,6 +4,7 @@ import gc
 import os
 import re
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -47,6 +48,15 @@ def pytest_collection_finish() -> None:
     """What was imported and collected stays: it need not be looked through again and again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def nobody_measures_time() -> Iterator[None]:
+    """A test that has looked at a clock leaves no watch behind: others count what is computed, and what lives."""
+    yield
+    handle = sys.modules.get("tilegrad.lazy.handle")
+    if handle is not None:
+        handle.watch_with(None)
 
 
 @pytest.fixture(scope="session", autouse=True)
