@@ -10,17 +10,27 @@ MANY    = $(addprefix tests/nn/test_,attention.py conv.py)
 # What measures, or fills the memory of the GPU, has it for itself.
 ALONE   = $(addprefix tests/gpu/test_gpu_,execution.py networks.py several.py)
 
-.PHONY: demo test gpu-test fuzz bench format clean
+.PHONY: demo test lint peers many features gpu-test fuzz bench format clean
 
 demo: $(VENV)/installed ## train on the digits inside the package, show what was compiled
 	$(BIN)/python -m tilegrad demo
 
-test: $(VENV)/testing $(if $(PEERS),$(VENV)/peers) ## every check; PEERS=1 compares with PyTorch and JAX too
+test: lint $(if $(PEERS),$(VENV)/peers) ## every check; PEERS=1 compares with PyTorch and JAX too
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+
+lint: $(VENV)/testing
 	$(BIN)/ruff format --check $(FILES)
 	$(BIN)/ruff check $(FILES)
 	$(BIN)/mypy
-	$(if $(PEERS),$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --grain many $(MANY))
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+
+peers: $(VENV)/peers ## only the tests that compare with PyTorch, JAX, ONNX and TensorBoard
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m peers
+
+many: $(VENV)/testing ## layers and networks on the CPU with work cut as for a GPU
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --grain many $(MANY)
+
+features: $(VENV)/testing ## what runs machine code, once for each set of processor features
+	$(BIN)/python -m tests.features -n $(WORKERS) --dist worksteal
 
 gpu-test: $(VENV)/testing ## what only a machine with an NVIDIA GPU can show; leaves a record in bench/results/
 	$(BIN)/python -m pip install -q -e '.[cuda]'
@@ -54,5 +64,5 @@ $(VENV)/testing: $(VENV)/installed
 	touch $@
 
 $(VENV)/peers: $(VENV)/testing
-	$(BIN)/python -m pip install -q torch==2.13.0 jax onnx onnxruntime
+	$(BIN)/python -m pip install -q torch==2.13.0 jax onnx onnxruntime tensorboard
 	touch $@

@@ -6,11 +6,14 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import recorded
 from tests.verifier import net
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
@@ -34,14 +37,61 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="few",
         help="work on the CPU is cut as for few cores, or as for a GPU",
     )
+    parser.addoption("--record", action="store_true", help="record what tests read from PyTorch (tests/recorded.py)")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    recorded.State.recording = config.getoption("--record")
+    if recorded.State.recording and config.getoption("numprocesses", None):
+        raise pytest.UsageError("--record writes one file for each test file: run it without -n")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    recorded.begin(item)
+    if _compares(item.path):
+        _draw_anew(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    result = yield
+    if problem := recorded.end(item):
+        pytest.fail(problem)
+    return result
+
+
+PEERS = re.compile(r"""importorskip\(\s*["'](torch|jax|onnx|onnxruntime|tensorboard)\b|\bpytorch\(\)|needs PyTorch""")
+
+
+@cache
+def _compares(path: Path) -> bool:
+    return PEERS.search(path.read_text()) is not None
+
+
+def _draw_anew(item: pytest.Item) -> None:
+    """Start random numbers anew: what is compared with recorded numbers must not depend on the tests before."""
+    from tilegrad import manual_seed
+
+    manual_seed(0)
+    for generator in vars(getattr(item, "module", None) or object).values():
+        if isinstance(generator, np.random.Generator):
+            generator.bit_generator.state = _first_states.setdefault(id(generator), generator.bit_generator.state)
+
+
+_first_states: dict[int, dict[str, object]] = {}
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What looks at how work is cut for few cores is left out where it is cut for many."""
-    if config.getoption("--grain") == "many":
-        for item in items:
-            if item.get_closest_marker("few") or "golden" in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.skip("about work that is cut for few cores"))
+    """Mark the tests of files that compare with other libraries, for `-m peers`; leave out what looks at how work is
+    cut for few cores where it is cut for many."""
+    for item in items:
+        if _compares(item.path):
+            item.add_marker("peers")
+        is_about_few = item.get_closest_marker("few") or "golden" in getattr(item, "fixturenames", ())
+        if is_about_few and config.getoption("--grain") == "many":
+            item.add_marker(pytest.mark.skip("about work that is cut for few cores"))
 
 
 def pytest_collection_finish() -> None:
@@ -84,6 +134,8 @@ def pytest_testnodedown(node: object) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    if recorded.State.recording:
+        recorded.write()
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["verified"] = net.SEEN.as_lists()
     elif len(net.kernels()) > net.allowed() and session.exitstatus == pytest.ExitCode.OK:

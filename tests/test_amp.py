@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
+from tests.recorded import pytorch
 from tilegrad.errors import ArgumentError, DTypeError
 
 X = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
@@ -36,7 +37,7 @@ PRODUCTS: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_types_and_values_are_pytorchs(name: str) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     made = []
     for library in (tg, torch):
         with library.autocast("cpu", library.bfloat16):
@@ -147,7 +148,7 @@ def test_precision_is_part_of_what_jit_compiles_for() -> None:
 @pytest.mark.parametrize("jit", [False, True])
 def test_training(jit: bool) -> None:
     """Parameters and gradients stay in float32, and the losses are PyTorch's up to what bfloat16 resolves."""
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     rng = np.random.default_rng(1)
     first, second = (rng.standard_normal(s).astype(np.float32) * 0.4 for s in ((16, 6), (3, 16)))
     losses = []
@@ -249,7 +250,7 @@ def scaled_training(library: Any, name: str, clip: bool, run: Any = lambda step:
 @pytest.mark.parametrize("name", ["SGD", "Adam", "NAdam"])
 @pytest.mark.parametrize("jit", [False, True])
 def test_scaling_follows_pytorchs(name: str, clip: bool, jit: bool) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     functions = []
 
     def run(step: Any) -> Any:
@@ -262,7 +263,7 @@ def test_scaling_follows_pytorchs(name: str, clip: bool, jit: bool) -> None:
 
 
 def test_a_state_of_pytorch_loads() -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     theirs = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=3)
     theirs.scale(torch.ones(1))
     ours = tg.amp.GradScaler()

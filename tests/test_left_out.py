@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 import tilegrad as tg
+from tests.recorded import pytorch
 from tests.source import ROOT
 
-torch = pytest.importorskip("torch")
+torch = pytorch()
 
 PAIRS = {
     "nn": (torch.nn, tg.nn),

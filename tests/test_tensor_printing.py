@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
+from tests.recorded import pytorch
 
-torch = pytest.importorskip("torch")
+torch = pytorch()
 
 rng = np.random.default_rng(0)
 CASES: list[Any] = [

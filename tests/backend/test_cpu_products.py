@@ -11,6 +11,7 @@ import tilegrad as tg
 import tilegrad.language as tl
 from tests.backend.matrix_unit import assembly
 from tests.checklist import checklist
+from tests.recorded import pytorch
 from tilegrad.backend.cpu.build import kernel_ir
 from tilegrad.backend.cpu.code.blocks import ALIASED, LINE, block_of, room_for
 from tilegrad.backend.cpu.code.lower import lower
@@ -156,7 +157,7 @@ def test_windows_that_are_no_products_are_summed_side_by_side(groups: int, chann
 @pytest.mark.parametrize("taps, stride, padding", [(3, 2, 1), (2, 2, 0), (1, 2, 0), (5, 3, 2), (2, 3, 1), (11, 4, 3)])
 def test_gradients_of_strided_convolutions_reach_only_what_windows_cover(taps: int, stride: int, padding: int) -> None:
     """An infinity in the gradient of one window is in the gradients of its elements, and nowhere else."""
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     rng = np.random.default_rng(taps)
     x = rng.standard_normal((2, 3, 23, 19)).astype(np.float32)
     w = rng.standard_normal((4, 3, taps, taps)).astype(np.float32)

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.recorded import pytorch
 from tilegrad.data import ChainDataset, DataLoader, Dataset, IterableDataset, StackDataset, default_convert
 from tilegrad.errors import ArgumentError, ShapeError
 
-torch = pytest.importorskip("torch")
+torch = pytorch()
 
 
 class Count(IterableDataset[int]):
@@ -64,6 +65,7 @@ def test_samples_at_once() -> None:
 
 
 def test_default_convert() -> None:
+    torch = pytest.importorskip("torch")
     pair = namedtuple("pair", "a b")
     sample = {"x": np.array([1.5]), "n": 3, "s": "a", "t": (np.float32(2), [np.array([1])]), "p": pair(np.ones(1), 2)}
 

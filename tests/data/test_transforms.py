@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
+from tests.recorded import pytorch
 from tilegrad.data import transforms as t
 from tilegrad.errors import ArgumentError, ShapeError
 
@@ -17,7 +18,7 @@ BATCH = RNG.random((5, 3, 9, 13)).astype(np.float32)
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic", "nearest"])
 @pytest.mark.parametrize("antialias", [True, False])
 def test_resize(size: Any, mode: str, antialias: bool) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     resize = t.Resize(size, mode, antialias=antialias)
     wanted = torch.nn.functional.interpolate(
         torch.tensor(BATCH), resize.output_size(9, 13), mode=mode, antialias=antialias and mode != "nearest"
@@ -28,7 +29,7 @@ def test_resize(size: Any, mode: str, antialias: bool) -> None:
 
 
 def test_resize_of_bytes_is_rounded() -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     image = RNG.integers(0, 256, (3, 9, 13), np.uint8)
     made = t.Resize((5, 6))(tg.tensor(image))
     wanted = torch.nn.functional.interpolate(

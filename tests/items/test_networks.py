@@ -10,6 +10,7 @@ import pytest
 import tilegrad as tg
 import tilegrad.nn.functional as F
 from tests.checklist import checklist
+from tests.recorded import pytorch
 from tests.schedule.programs import given, program
 from tilegrad import nn
 from tilegrad.data import MNIST
@@ -31,7 +32,7 @@ def test_pooling_windows_that_overlap() -> None:
     assert x.grad is not None
     np.testing.assert_array_equal(x.grad.numpy()[0, 2], [[0, 0, 0, 0], *[[0, 1, 1, 1]] * 3])
     np.testing.assert_array_equal(F.avg_pool2d(x, 2).detach().numpy()[0, 0], [[2.5, 4.5], [10.5, 12.5]])
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     array = np.random.default_rng(0).integers(0, 4, (1, 256, 6, 6)).astype(np.float32)  # with many ties
     for name, more in (("max_pool2d", (3, 2, 1)), ("avg_pool2d", (3, 2, 1))):
         ours, theirs = tg.tensor(array, requires_grad=True), torch.tensor(array, requires_grad=True)

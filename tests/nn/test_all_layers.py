@@ -11,9 +11,10 @@ import tilegrad as tg
 from tests.nn.cases import ACTIVATIONS, IMAGES, LOSSES, NORMS, PADDINGS, PRINTED, PRODUCTS, RANDOM, Case
 from tests.nn.given import given
 from tests.nn.printing import as_in
+from tests.recorded import Names, pytorch
 from tilegrad import nn
 
-torch = pytest.importorskip("torch")
+torch = pytorch()
 warnings.filterwarnings("ignore", module="torch")
 
 CASES = [*ACTIVATIONS, *NORMS, *PADDINGS, *IMAGES, *PRODUCTS, *LOSSES]
@@ -24,7 +25,7 @@ def made(text: str) -> tuple[Any, Any]:
     """The layer here and in PyTorch, with the same state."""
     ours = eval(text, {name: getattr(nn, name) for name in nn.__all__})
     try:
-        theirs = eval(text, vars(torch.nn))
+        theirs = eval(text, {}, Names(torch.nn))
     except TypeError as problem:
         if "unexpected keyword" not in str(problem):
             raise

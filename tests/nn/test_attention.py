@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilegrad as tg
+from tests.recorded import pytorch
 from tilegrad.errors import ArgumentError, DTypeError, ShapeError
 
-torch = pytest.importorskip("torch")
+torch = pytorch()
 F = tg.nn.functional
 attend = F.scaled_dot_product_attention
 

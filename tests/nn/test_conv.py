@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilegrad as tg
+from tests.recorded import pytorch
 from tilegrad.errors import ArgumentError, ShapeError, TilegradError
 from tilegrad.nn import functional as F
 
-torch = pytest.importorskip("torch")
+torch = pytorch()
 
 
 def random(*shape: int, seed: int = 0) -> np.ndarray:

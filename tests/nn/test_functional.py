@@ -7,10 +7,11 @@ import pytest
 
 import tilegrad as tg
 from tests.checklist import checklist
+from tests.recorded import pytorch
 from tilegrad.errors import IndexRangeError
 from tilegrad.nn import functional as F
 
-torch = pytest.importorskip("torch")
+torch = pytorch()
 
 ACTIVATIONS: list[tuple[str, dict[str, Any]]] = [
     ("relu", {}),

@@ -7,6 +7,7 @@ import pytest
 
 import tilegrad as tg
 from tests.checklist import checklist
+from tests.recorded import pytorch
 from tilegrad import nn
 from tilegrad.errors import ArgumentError, ShapeError
 
@@ -79,7 +80,7 @@ def test_orthogonal(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("shape", [(4, 2, 3), (6, 3, 3, 4), (2, 4, 1, 3, 3)], ids=str)
 def test_dirac(shape: tuple[int, ...], groups: int) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     ours = nn.init.dirac_(tg.ones(*shape), groups).numpy()
     np.testing.assert_array_equal(ours, torch.nn.init.dirac_(torch.ones(*shape), groups).numpy())
 

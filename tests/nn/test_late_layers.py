@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
+from tests.recorded import pytorch
 from tilegrad.errors import TilegradError
 
-torch = pytest.importorskip("torch")
+torch = pytorch()
 nn, functional = tg.nn, tg.nn.functional
 rng = np.random.default_rng(0)
 
@@ -34,6 +35,7 @@ LAZY: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
 @pytest.mark.parametrize(("name", "args", "options", "shape"), LAZY, ids=lambda x: str(x)[:20])
 def test_lazy_layers(name: str, args: Any, options: dict[str, Any], shape: tuple[int, ...]) -> None:
     """The layer becomes what PyTorch's becomes, and its parameters stay the same objects."""
+    torch = pytest.importorskip("torch")
     x = rng.standard_normal(shape).astype(np.float32)
     other = getattr(torch.nn, name)(*args, **options)
     other(torch.tensor(x))

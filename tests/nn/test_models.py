@@ -11,6 +11,7 @@ import pytest
 import tilegrad as tg
 import tilegrad.nn.functional as F
 from tests.checklist import checklist
+from tests.recorded import pytorch
 from tilegrad.errors import ArgumentError, ShapeError
 from tilegrad.nn import models
 from tilegrad.nn.models.resnet import Block
@@ -54,7 +55,7 @@ def weights(model: Any, torch: Any) -> dict[str, Any]:
 
 @checklist(52)
 def test_alexnet_scores_as_in_pytorch() -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     torch_f = torch.nn.functional
     model = models.AlexNet().eval()
     w = weights(model, torch)
@@ -155,7 +156,7 @@ def test_it_learns_as_in_pytorch(make: Callable[[], Any], theirs: Any, inputs: A
 
 
 def test_a_block_of_resnet_is_that_of_pytorch() -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     f = torch.nn.functional
     block = Block(3, 4, 2)
     w = weights(block, torch)

@@ -10,6 +10,7 @@ import pytest
 import tilegrad as tg
 from tests.checklist import checklist
 from tests.nn.printing import as_in
+from tests.recorded import pytorch
 from tilegrad import nn
 from tilegrad.errors import ArgumentError, ShapeError
 
@@ -97,7 +98,7 @@ PRINTED = [
 
 @pytest.mark.parametrize("made", PRINTED)
 def test_layers_print_as_pytorchs(made: str) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     assert as_in(torch, eval(f"nn.{made}")) == repr(eval(f"torch.nn.{made}", {"torch": torch}))
 
 
@@ -116,7 +117,7 @@ def test_state_dict_round_trip() -> None:
 
 @checklist(39)
 def test_state_of_pytorch_is_ours() -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     theirs = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.LayerNorm(4))
     ours = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.LayerNorm(4))
     ours.load_state_dict({k: v.numpy() for k, v in theirs.state_dict().items()})

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
+from tests.recorded import pytorch
 from tilegrad.errors import ArgumentError, AxisError, ShapeError, TilegradError
 from tilegrad.nn import functional as F
 
-torch = pytest.importorskip("torch")
+torch = pytorch()
 warnings.filterwarnings("ignore", module="torch")
 
 

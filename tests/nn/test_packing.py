@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
+from tests.recorded import pytorch
 from tilegrad.errors import TilegradError
 
-torch = pytest.importorskip("torch")
+torch = pytorch()
 rnn, theirs = tg.nn.utils.rnn, torch.nn.utils.rnn
 
 rng = np.random.default_rng(0)

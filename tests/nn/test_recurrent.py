@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
+from tests.recorded import pytorch
 from tilegrad.errors import ArgumentError, ShapeError
 
-torch = pytest.importorskip("torch")
+torch = pytorch()
 nn = tg.nn
 
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
+from tests.recorded import Names, pytorch
 from tilegrad import nn
 
-torch = pytest.importorskip("torch")
+torch = pytorch()
 
 LAYERS = [
     *(("BatchNorm1d(4)", (3, 4, 5)), ("InstanceNorm1d(4, affine=True)", (3, 4, 5)), ("GroupNorm(2, 4)", (3, 4, 5))),
@@ -31,7 +32,7 @@ def penalty(layer: Any, x: Any, make: Any, grad: Any) -> tuple[Any, list[Any]]:
 
 @pytest.mark.parametrize(("made", "shape"), LAYERS, ids=str)
 def test_gradient_of_a_gradient(made: str, shape: tuple[int, ...]) -> None:
-    ours, theirs = eval(made, {n: getattr(nn, n) for n in nn.__all__}), eval(made, vars(torch.nn))
+    ours, theirs = eval(made, {n: getattr(nn, n) for n in nn.__all__}), eval(made, {}, Names(torch.nn))
     array = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     total, gradients = penalty(ours, tg.tensor(array, requires_grad=True), tg.tensor, tg.autograd.grad)
     wanted, others = penalty(theirs, torch.tensor(array, requires_grad=True), torch.tensor, torch.autograd.grad)

@@ -12,6 +12,7 @@ import pytest
 
 import tilegrad.ops
 from tests.ops.registry import Example, all_examples
+from tests.recorded import pytorch
 from tilegrad.backend.reference.graph import interpret
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.transform.autodiff import gradients
@@ -69,7 +70,7 @@ def test_means_what_numpy_means(e: Example) -> None:
 
 @pytest.mark.parametrize("e", [e for e in EXAMPLES if e.torch is not None], ids=lambda e: e.name)
 def test_means_what_pytorch_means(e: Example) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     tensors = [tensor(torch, array) for array in e.arrays]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a variance of one element

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
+from tests.recorded import pytorch
 from tilegrad.ops.scan import SHORT
 
-torch = pytest.importorskip("torch")
+torch = pytorch()
 
 
 @pytest.mark.parametrize("axis", [0, 1])

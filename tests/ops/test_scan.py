@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
+from tests.recorded import pytorch
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((300,), 0), ((33,), 0), ((3, 70), 1), ((50, 2), 0)])
 def test_logcumsumexp(shape: tuple[int, ...], axis: int) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     rng = np.random.default_rng(0)
     array, upstream = rng.standard_normal(shape) * 20, rng.standard_normal(shape)
     x, theirs = tg.tensor(array).requires_grad_(), torch.tensor(array, requires_grad=True)
@@ -23,7 +24,7 @@ def test_logcumsumexp(shape: tuple[int, ...], axis: int) -> None:
 
 
 def test_logcumsumexp_of_what_is_not_finite() -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     array = np.random.default_rng(1).standard_normal(100)
     array[:20] = -np.inf
     for place, number in ((90, np.inf), (70, np.nan)):

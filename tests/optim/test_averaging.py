@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
+from tests.recorded import pytorch
 from tilegrad.errors import ArgumentError
 
 AVERAGES: dict[str, Any] = {
@@ -41,7 +42,7 @@ def training(library: Any, name: str, jit: bool) -> Any:
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("name", AVERAGES)
 def test_averages(name: str, jit: bool) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     ours, theirs = training(tg, name, jit), training(torch, name, False)
     assert ours.n_averaged.item() == 5
     mine, its = ours.state_dict(), theirs.state_dict()
@@ -63,7 +64,7 @@ def test_the_model_is_a_copy() -> None:
 
 
 def test_batch_normalisation_measures_anew() -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     batches = np.random.default_rng(1).standard_normal((3, 6, 4)).astype(np.float32)
     seen = []
     for library in (tg, torch):

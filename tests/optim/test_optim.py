@@ -8,6 +8,7 @@ import pytest
 
 import tilegrad as tg
 from tests.checklist import checklist
+from tests.recorded import pytorch
 from tilegrad.errors import ArgumentError
 
 SETTINGS: list[tuple[str, dict[str, Any]]] = [
@@ -63,7 +64,7 @@ def loss(parameters: list[Any]) -> Any:
 @pytest.mark.parametrize(("name", "settings"), SETTINGS, ids=str)
 @checklist(196)
 def test_ten_steps(name: str, settings: dict[str, Any]) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     ours = [tg.tensor(x, requires_grad=True) for x in starts()]
     theirs = [torch.tensor(x, requires_grad=True) for x in starts()]
     mine, its = getattr(tg.optim, name)(ours, **settings), getattr(torch.optim, name)(theirs, **settings)
@@ -82,7 +83,7 @@ def test_ten_steps(name: str, settings: dict[str, Any]) -> None:
 @pytest.mark.parametrize("shape", [None, (), (1,)], ids=["number", "tensor", "one element"])
 def test_a_learning_rate_that_changes_before_the_first_step(name: str, shape: tuple[int, ...] | None) -> None:
     """As where a scheduler warms up."""
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     starting = list(starts())
     ours = [tg.tensor(x, requires_grad=True) for x in starting]
     theirs = [torch.tensor(x, requires_grad=True) for x in starting]
@@ -203,7 +204,7 @@ def test_a_state_of_pytorch_goes_on_here_and_back(name: str, settings: dict[str,
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in SETTINGS}))
 def test_a_state_before_the_first_step_is_one_for_pytorch(name: str) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     ours = [tg.tensor(x, requires_grad=True) for x in starts()]
     state = getattr(tg.optim, name)(ours, lr=0.1).state_dict()
     state["state"] = {n: {k: torch.tensor(v.numpy()) for k, v in s.items()} for n, s in state["state"].items()}
@@ -220,7 +221,7 @@ def test_a_state_before_the_first_step_is_one_for_pytorch(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "settings"), SETTINGS, ids=str)
 def test_state_dict_has_pytorchs_form(name: str, settings: dict[str, Any]) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     x = np.ones(3, np.float32)
     states = []
     for library in (tg, torch):
@@ -255,7 +256,7 @@ def test_lion() -> None:
 @pytest.mark.parametrize("name", ["Adam", "NAdam", "RAdam", "Adagrad", "Adamax"])
 def test_parameters_that_miss_some_steps(name: str) -> None:
     """Counters are in common for those that are updated together; they part when a gradient is missing."""
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     ours = [tg.tensor(x, requires_grad=True) for x in starts()]
     theirs = [torch.tensor(x, requires_grad=True) for x in starts()]
     mine, its = getattr(tg.optim, name)(ours, lr=0.05), getattr(torch.optim, name)(theirs, lr=0.05)
@@ -296,7 +297,7 @@ def test_groups_may_have_names() -> None:
 
 def test_names_of_parameters_are_kept() -> None:
     """As PyTorch does, in groups and in what is saved."""
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     groups = []
     for system in (tg, torch):
         model = system.nn.Linear(2, 2)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
+from tests.recorded import pytorch
 from tilegrad.errors import ArgumentError, TraceError
 
 Make = Callable[[Any, Any], Any]
@@ -78,7 +79,7 @@ def flat(seen: Any) -> list[float]:
 @pytest.mark.parametrize("kind", ["SGD", "Adam"])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_every_schedule(name: str, kind: str) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     both = []
     for library in (tg, torch):
         made = optimizer(library, kind)
@@ -126,7 +127,7 @@ def test_a_schedule_of_pytorch_goes_on_here(name: str) -> None:
     ids=str,
 )
 def test_plateau(settings: dict[str, Any]) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     losses = np.abs(np.random.default_rng(0).standard_normal(40)).cumsum() % 3
     both = []
     for library in (tg, torch):
@@ -142,7 +143,7 @@ def test_plateau(settings: dict[str, Any]) -> None:
 
 
 def test_fractions_of_an_epoch() -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytorch()
     both = []
     for library in (tg, torch):
         made = optimizer(library)

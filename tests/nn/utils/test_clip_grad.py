@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
+from tests.recorded import pytorch
 from tilegrad import nn
 from tilegrad.errors import ArgumentError, ShapeError
 from tilegrad.nn import utils
 
-torch = pytest.importorskip("torch")
+torch = pytorch()
 
 
 def parameters(make: Any, kind: Any, scale: float) -> list[Any]:

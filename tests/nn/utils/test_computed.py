@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
+from tests.recorded import Names, pytorch
 from tilegrad import nn
 from tilegrad.errors import ArgumentError
 
-torch = pytest.importorskip("torch")
+torch = pytorch()
 warnings.filterwarnings("ignore", module="torch")
 X = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
 IMAGE = np.random.default_rng(0).standard_normal((2, 3, 5, 5)).astype(np.float32)
@@ -28,7 +29,7 @@ CASES = [
 
 def both(made: str, function: str, options: dict[str, Any]) -> tuple[Any, Any]:
     """The layer here, with the state that PyTorch saves."""
-    theirs = getattr(torch.nn.utils, function)(eval(made, vars(torch.nn)), **options)
+    theirs = getattr(torch.nn.utils, function)(eval(made, {}, Names(torch.nn)), **options)
     ours = getattr(nn.utils, function)(eval(made, {n: getattr(nn, n) for n in nn.__all__}), **options)
     assert list(ours.state_dict()) == list(theirs.state_dict())
     ours.load_state_dict({name: x.numpy() for name, x in theirs.state_dict().items()})

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
+from tests.recorded import pytorch
 from tilegrad import nn
 from tilegrad.errors import ArgumentError, ShapeError
 from tilegrad.nn.utils import parametrizations, parametrize
 
-torch = pytest.importorskip("torch")
+torch = pytorch()
 
 MADE = [("weight_norm", {}), ("weight_norm", {"dim": None}), ("weight_norm", {"dim": 1}), ("spectral_norm", {})]
 
