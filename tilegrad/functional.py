@@ -9,9 +9,11 @@ from .functions import (
     comparing,
     constants,
     contractions,
+    copies,
     creation,
     elementary,
     joining,
+    normalizing,
     reductions,
     selecting,
     special,
@@ -24,10 +26,12 @@ from .functions.comparing import *  # noqa: F403
 from .functions.constants import *  # noqa: F403
 from .functions.contractions import *  # noqa: F403
 from .functions.conversion import channels_last, channels_last_3d, clone, contiguous_format, preserve_format
+from .functions.copies import *  # noqa: F403
 from .functions.creation import *  # noqa: F403
 from .functions.elementary import *  # noqa: F403
 from .functions.into import WITH_OUT, taking_out
 from .functions.joining import *  # noqa: F403
+from .functions.normalizing import *  # noqa: F403
 from .functions.reductions import *  # noqa: F403
 from .functions.selecting import *  # noqa: F403
 from .functions.special import *  # noqa: F403
@@ -56,9 +60,11 @@ __all__ += arranging.__all__
 __all__ += comparing.__all__
 __all__ += constants.__all__
 __all__ += contractions.__all__
+__all__ += copies.__all__
 __all__ += creation.__all__
 __all__ += elementary.__all__
 __all__ += joining.__all__
+__all__ += normalizing.__all__
 __all__ += random.__all__
 __all__ += reductions.__all__
 __all__ += selecting.__all__

@@ -22,6 +22,19 @@ for n in (1, 2, 3):
         tolerance=1e-8,
     )
 example(special.Polygamma, lambda x: special.polygamma(1, x), FAR, torch=lambda t, x: t.polygamma(1, x), gradient=False)
+for n, name in enumerate(("i0", "i1")):
+    for numbers in (
+        floats(2, 3, low=-9.0, high=9.0),
+        np.array([-700.5, -15.1, -14.9, 0.0, 1e-9, 14.99, 15.0, 40.0]),
+    ):
+        example(
+            special.BesselI,
+            lambda x, n=n: special.BesselI(x, n),
+            numbers,
+            torch=lambda t, x, name=name: getattr(t.special, name)(x),
+            gradient=numbers.size == 6,
+            tolerance=1e-12,
+        )
 elementwise(special.Erfinv, special.erfinv, "erfinv", floats(2, 3, low=-0.9, high=0.9))
 example(
     special.Erfinv,

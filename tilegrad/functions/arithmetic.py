@@ -70,9 +70,9 @@ def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     return wrap(ops.Sub(*pair(input, other, "sub")))
 
 
-def rsub(input: Tensor, other: Operand) -> Tensor:
-    """other - input."""
-    return sub(other, input)
+def rsub(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
+    """other - alpha * input."""
+    return sub(other, input, alpha=alpha)
 
 
 def mul(input: Operand, other: Operand) -> Tensor:

@@ -14,7 +14,7 @@ from ..ops.broadcasting import broadcast_shapes
 from ..ops.cast import cast
 from .creation import arange, tensor
 from .integers import take_integers
-from .promotion import kind_of, result_type, value_of
+from .promotion import Number, kind_of, result_type, value_of
 from .views import in_one_piece, numpy_names, sizes_of
 
 if TYPE_CHECKING:
@@ -190,12 +190,17 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     """Elements put before and after those of the last dimensions: (last before, last after, ...)."""
     if mode != "constant":
         raise ArgumentError(f"pad: mode {mode!r} is not there; 'constant' is")
+    return constant_pad_nd(input, pad, 0 if value is None else value)
+
+
+def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Number = 0) -> Tensor:
+    """Put a number before and after the elements of the last dimensions: (last before, last after, ...)."""
     rank = len(input.shape)
     if len(pad) % 2 or len(pad) > 2 * rank:
         raise ArgumentError(f"pad: {len(pad)} widths for a tensor of {rank} dimensions; two for each, the last first")
     pairs = [(pad[2 * n], pad[2 * n + 1]) for n in range(len(pad) // 2)]
     widths = [(0, 0)] * (rank - len(pairs)) + pairs[::-1]
-    return wrap(movement.pad(value_of(input, "pad"), widths, 0 if value is None else value))
+    return wrap(movement.pad(value_of(input, "pad"), widths, value))
 
 
 concat = concatenate = cat
@@ -208,6 +213,7 @@ __all__ = [
     "cat",
     "concat",
     "concatenate",
+    "constant_pad_nd",
     "diag",
     "diag_embed",
     "flip",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ..ir.dtype import DType, bool_, int64, uint8
@@ -365,6 +365,57 @@ def diff(
     return input
 
 
+def gradient(
+    input: Tensor,
+    *,
+    spacing: Any = 1.0,
+    dim: int | Sequence[int] | None = None,
+    edge_order: int = 1,
+) -> tuple[Tensor, ...]:
+    """The slopes of samples along dimensions: differences of both neighbours, at the ends one-sided ones.
+
+    `spacing` is the distance of neighbours: a number, one for each dimension, or vectors of coordinates.
+
+    >>> import tilegrad as tg
+    >>> tg.gradient(tg.tensor([1.0, 4.0, 9.0, 16.0]))
+    (tensor([3., 4., 6., 7.]),)
+    """
+    dims = range(input.dim()) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    if edge_order not in (1, 2):
+        raise ArgumentError(f"gradient: edge_order is 1 or 2, not {edge_order!r}")
+    distances = list(spacing) if isinstance(spacing, (list, tuple)) else [spacing] * len(dims)
+    if len(distances) != len(dims):
+        raise ArgumentError(f"gradient: {len(distances)} spacings for {len(dims)} dimensions")
+    x = input if input.dtype.is_float else input.float()
+    return tuple([_slope(x, axis % x.dim(), h, edge_order) for axis, h in zip(dims, distances, strict=True)])
+
+
+def _slope(x: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
+    """The slopes along one dimension (of unequal distances by the parabola through three neighbours)."""
+    from .joining import cat
+
+    extent: Any = x.shape[axis]
+    if extent < edge_order + 1:
+        raise ShapeError(f"gradient: dimension {axis} has {extent} elements; it needs at least {edge_order + 1}")
+    is_coordinates = isinstance(spacing, Handle) and bool(spacing.value.shape)
+    if is_coordinates and tuple(spacing.value.shape) != (extent,):
+        raise ShapeError(f"gradient: {tuple(spacing.shape)} coordinates for {extent} elements")
+    step: Any = diff(spacing) if is_coordinates else x.new_ones(extent - 1) * spacing
+    step = step.reshape([-1 if n == axis else 1 for n in range(x.dim())])
+    rise = diff(x, dim=axis) / step  # between neighbours
+    first, last = rise.narrow(axis, 0, 1), rise.narrow(axis, extent - 2, 1)
+    if extent == 2:
+        return cat([first, last], axis)
+    before, after = step.narrow(axis, 0, extent - 2), step.narrow(axis, 1, extent - 2)
+    left, right = rise.narrow(axis, 0, extent - 2), rise.narrow(axis, 1, extent - 2)
+    middle = (left * after + right * before) / (before + after)
+    if edge_order == 2:
+        share = before / (before + after)
+        first = first + ((left - right) * share).narrow(axis, 0, 1)
+        last = last + ((right - left) * (1 - share)).narrow(axis, extent - 3, 1)
+    return cat([first, middle, last], axis)
+
+
 take_integers(globals())
 
 __all__ = [
@@ -384,6 +435,7 @@ __all__ = [
     "cumprod",
     "cumsum",
     "diff",
+    "gradient",
     "logcumsumexp",
     "logsumexp",
     "max",

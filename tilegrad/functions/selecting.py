@@ -244,9 +244,17 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Number | Tensor) -
     return wrap(control.where(named, given, x))  # an index that is there twice is one place: so is its gradient
 
 
+def _places(index: Tensor, op: str) -> tuple[Tensor, ...]:
+    """An index as integers: a mask stands for the places where it is true, a vector for each of its dimensions."""
+    if value_of(index, op).dtype is not bool_:
+        return (index,)
+    return nonzero(index, as_tuple=True)  # type: ignore[return-value]
+
+
 def index_put(input: Tensor, indices: tuple[Tensor, ...], values: Tensor, accumulate: bool = False) -> Tensor:
     """input with values put (or added) where several index tensors say together."""
     x = value_of(input, "index_put")
+    indices = tuple([i for given in indices for i in _places(given, "index_put")])
     places = [_index(i, x, n, "index_put") for n, i in enumerate(indices)]
     given = cast(_source(values, x, "index_put"), x.dtype)
     return wrap(ops.index_put(x, places, range(len(places)), given, "add" if accumulate else ""))

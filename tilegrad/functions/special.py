@@ -10,6 +10,8 @@ from ..ir.dtype import bool_, float64
 from ..ir.graph import Value
 from ..lazy.handle import wrap
 from ..ops.cast import cast
+from ..ops.comparison import isnan, lt
+from ..ops.control import where
 from .integers import take_integers
 from .promotion import Operand, floating, pair
 
@@ -57,6 +59,29 @@ def erfinv(input: Tensor) -> Tensor:
     from ..ops import special
 
     return wrap(special.erfinv(floating(input, "erfinv")))
+
+
+def i0(input: Tensor) -> Tensor:
+    """The modified Bessel function of the first kind of order 0.
+
+    >>> import tilegrad as tg
+    >>> i0(tg.tensor([0.0, 1.0]))
+    tensor([1.0000, 1.2661])
+    """
+    from ..ops import special
+
+    return wrap(special.BesselI(floating(input, "i0"), 0))
+
+
+def angle(input: Tensor) -> Tensor:
+    """The angle of each number in the complex plane: pi for negative ones, 0 for others, NaN for NaN."""
+    x = floating(input, "angle")
+    return wrap(where(lt(x, 0.0), math.pi, where(isnan(x), x, 0.0)))
+
+
+def real(input: Tensor) -> Tensor:
+    """The tensor itself: there are no complex numbers here."""
+    return input
 
 
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
@@ -138,12 +163,14 @@ def _whole(input: Tensor, other: Tensor, op: str) -> tuple[Value, Value]:
 take_integers(globals())
 
 __all__ = [
+    "angle",
     "digamma",
     "erfinv",
     "float_power",
     "fmax",
     "fmin",
     "gcd",
+    "i0",
     "isneginf",
     "isposinf",
     "isreal",
@@ -153,5 +180,6 @@ __all__ = [
     "mvlgamma",
     "nextafter",
     "polygamma",
+    "real",
     "sgn",
 ]

@@ -33,6 +33,11 @@ class DType(Node):
         return self.kind == "float"
 
     @property
+    def is_complex(self) -> bool:
+        """False: there are no complex numbers here."""
+        return False
+
+    @property
     def is_floating_point(self) -> bool:
         return self.kind == "float"
 

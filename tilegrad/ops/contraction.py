@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from typing import final
 
 from ..errors import ShapeError
-from ..ir.dtype import float32
+from ..ir.dtype import bool_, float32
 from ..ir.graph import Reader, TensorType, Value
 from ..ir.precision import PRODUCTS, Precision
 from ..ir.scalar import Expr, Position, apply, cast, fresh_index, reduce
 from ..ir.size import Dim
 from .arithmetic import add, mul
 from .base import require_alike
+from .bits import bitwise_and
 from .broadcasting import ZERO, accumulator, reduce_sum, require, reshape, shown
 from .movement import squeeze, unsqueeze
 
@@ -28,7 +29,7 @@ class Contract(Value):
     Each letter stands once in an operand; a summed one stands in both. An extent of 1 meets any other
     of a letter that is not summed. Half precision is multiplied and added up in float32, and float32 at a precision.
 
-    >>> from ..ir.dtype import float32
+    >>> from ..ir.dtype import bool_, float32
     >>> from ..ir.graph import Input
     >>> x, y = (Input(TensorType(float32, shape)) for shape in ((7, 2, 3), (3, 5)))
     >>> Contract(x, y, "bik,kj->bij")
@@ -188,14 +189,19 @@ def bmm(x: Value, y: Value, precision: Precision = "highest") -> Value:
 def outer(x: Value, y: Value) -> Value:
     """The products of all pairs of elements of two vectors."""
     _ranks("outer", x=(x, 1), y=(y, 1))
-    return mul(unsqueeze(x, 1), y)
+    return _multiplied(unsqueeze(x, 1), y)
+
+
+def _multiplied(x: Value, y: Value) -> Value:
+    """The product of elements; of bools whether both are true."""
+    return bitwise_and(x, y) if x.dtype is bool_ else mul(x, y)
 
 
 def kron(x: Value, y: Value) -> Value:
     """y, times each element of x in its place."""
     rank = max(x.type.rank, y.type.rank)
     a, b = (reshape(v, (1,) * (rank - v.type.rank) + v.shape) for v in (x, y))
-    apart = mul(
+    apart = _multiplied(
         reshape(a, [n for extent in a.shape for n in (extent, 1)]),
         reshape(b, [n for extent in b.shape for n in (1, extent)]),
     )

@@ -22,7 +22,8 @@ from ..ir.scalar import TRUE, Const, Expr, Index, Position, apply, const, fresh_
 from ..ir.scalar import cast as cast_element
 from ..ir.scalar import where as choose
 from ..ir.size import Shape
-from .arithmetic import div
+from .arithmetic import div, trunc_divide
+from .base import Operand
 from .broadcasting import ZERO, accumulator, reduce_sum, require, reshape
 from .cast import cast, widened
 from .movement import Movement
@@ -323,8 +324,10 @@ def sum_pool(x: Value, axes: Axes) -> Value:
 def average_pool(x: Value, axes: Axes, padding: bool = True, divisor: int | None = None) -> Value:
     """The average of each window: its sum divided by how many elements it has, or by a given number."""
     total = sum_pool(widened(x), axes)
+    quotient: Callable[[Value, Operand], Value] = trunc_divide if x.dtype.is_integer else div
+    kind = int if x.dtype.is_integer else float
     if divisor is not None:
-        return cast(div(total, float(divisor)), x.dtype)
+        return cast(quotient(total, kind(divisor)), x.dtype)
     number = 1
     for n, axis in enumerate(axes):
         count = axis.elements(fresh_index(axis.count), padding)
@@ -332,5 +335,5 @@ def average_pool(x: Value, axes: Axes, padding: bool = True, divisor: int | None
             number *= int(count.value)
             continue
         sizes = cast(WindowSizes(axis, padding, x.device), total.dtype)
-        total = div(total, reshape(sizes, (axis.count, *(1,) * (len(axes) - 1 - n))))
-    return cast(div(total, float(number)) if number != 1 else total, x.dtype)
+        total = quotient(total, reshape(sizes, (axis.count, *(1,) * (len(axes) - 1 - n))))
+    return cast(quotient(total, kind(number)) if number != 1 else total, x.dtype)

@@ -14,7 +14,7 @@ from ..ir.dtype import float64, int16, int32, int64
 from ..ir.graph import Value
 from ..ir.scalar import Expr, apply, bitcast, const, where
 from ..ir.scalar import cast as cast_element
-from .arithmetic import mul, square
+from .arithmetic import add, mul, square
 from .base import Binary, Unary
 from .exponential import exp
 
@@ -22,6 +22,9 @@ BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 
 """B2, B4, B6, ..."""
 FAR = 10
 """From here on, the asymptotic series in 1 / x has all digits; smaller numbers are moved up by as much."""
+
+NEAR, POWERS, POWERS_FAR = 15.0, 50, 26
+"""Up to where Bessel functions are the sums of this many powers, and the powers of 1 / x beyond."""
 
 
 class _InFloat64(Unary):
@@ -132,6 +135,38 @@ class Polygamma(_InFloat64):
 
     def share_x(self, upstream: Value) -> Value | None:
         return mul(upstream, Polygamma(self.x, self.n + 1))
+
+
+@final
+class BesselI(_InFloat64):
+    """The modified Bessel function of the first kind: its power series, and far from 0 its asymptotic one."""
+
+    x: Value
+    order: int
+
+    def exact(self, x: Expr) -> Expr:
+        n, size = self.order, apply("abs", x)
+        square = size * size * 0.25
+        near: Expr = _number(0.0)
+        for k in reversed(range(POWERS)):
+            near = near * square + 1 / (math.factorial(k) * math.factorial(k + n))
+        near = near * _power(size * 0.5, n) if n else near
+        inverse, far, factors = 1.0 / size, _number(0.0), [1.0]
+        for k in range(1, POWERS_FAR):
+            factors.append(-factors[-1] * (4 * n * n - (2 * k - 1) ** 2) / (8 * k))
+        for factor in reversed(factors):
+            far = far * inverse + factor
+        half = apply("exp", size * 0.5)  # its square overflows only where the result does
+        far = half * (half * (far / apply("sqrt", size * (2 * math.pi))))
+        far = where(apply("isinf", size), size, far)
+        value = where(size < NEAR, near, far)
+        return where(x < 0.0, -value, value) if n % 2 else value
+
+    def share_x(self, upstream: Value) -> Value | None:
+        above = BesselI(self.x, self.order + 1)
+        if not self.order:
+            return mul(upstream, above)
+        return mul(upstream, mul(add(BesselI(self.x, self.order - 1), above), 0.5))
 
 
 def _power(x: Expr, n: int) -> Expr:

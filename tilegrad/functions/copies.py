@@ -1,0 +1,82 @@
+"""Copy what a view shows: `permute_copy` is `permute` with memory of its own, as `torch.` has it for every view.
+
+>>> import tilegrad as tg
+>>> x = tg.zeros(2)
+>>> y = unsqueeze_copy(x, 0)
+>>> x += 1
+>>> y
+tensor([[0., 0.]])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any
+
+from . import views
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def _copying(view: Callable[..., Any]) -> Callable[..., Any]:
+    """The variant of a function that copies the view, or each of the views, that it gives."""
+    name = f"{view.__name__.lstrip('_')}_copy"
+
+    def copied(*given: Any, **options: Any) -> Any:
+        made = view(*given, **options)
+        return tuple([x.clone() for x in made]) if isinstance(made, tuple) else made.clone()
+
+    update_wrapper(copied, view)
+    copied.__name__ = copied.__qualname__ = name
+    copied.__doc__ = f"Copied: {view.__doc__}"
+    return copied
+
+
+def _slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
+    """The elements from start to end along a dimension, in steps."""
+    return input[(*[slice(None)] * (dim % input.dim()), slice(start, end, step))]
+
+
+def _alias(input: Tensor) -> Tensor:
+    """The tensor itself."""
+    return input
+
+
+def _detach(input: Tensor) -> Tensor:
+    """The elements without their history."""
+    return input.detach()
+
+
+alias_copy, detach_copy, slice_copy = _copying(_alias), _copying(_detach), _copying(_slice)
+diagonal_copy, expand_copy, narrow_copy = _copying(views.diagonal), _copying(views.expand), _copying(views.narrow)
+permute_copy, select_copy, split_copy = _copying(views.permute), _copying(views.select), _copying(views.split)
+squeeze_copy, t_copy, transpose_copy = _copying(views.squeeze), _copying(views.t), _copying(views.transpose)
+unbind_copy, unfold_copy, unsqueeze_copy = _copying(views.unbind), _copying(views.unfold), _copying(views.unsqueeze)
+view_copy, split_with_sizes_copy = _copying(views.view), _copying(views.split)
+unsafe_chunk, unsafe_split, unsafe_split_with_sizes = views.chunk, views.split, views.split
+"""PyTorch promises nothing about writes to the pieces of these; here they are views."""
+
+__all__ = [
+    "alias_copy",
+    "detach_copy",
+    "diagonal_copy",
+    "expand_copy",
+    "narrow_copy",
+    "permute_copy",
+    "select_copy",
+    "slice_copy",
+    "split_copy",
+    "split_with_sizes_copy",
+    "squeeze_copy",
+    "t_copy",
+    "transpose_copy",
+    "unbind_copy",
+    "unfold_copy",
+    "unsafe_chunk",
+    "unsafe_split",
+    "unsafe_split_with_sizes",
+    "unsqueeze_copy",
+    "view_copy",
+]

@@ -1,0 +1,93 @@
+"""Normalisation with its statistics: what `torch.native_layer_norm` and its relatives give besides the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import ShapeError
+from ..ops.broadcasting import shown
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+__all__ = ["native_batch_norm", "native_group_norm", "native_layer_norm"]
+
+
+class Normalized(NamedTuple):
+    """A result with the mean of each group of elements, and 1 / its standard deviation."""
+
+    result: Tensor
+    mean: Tensor
+    rstd: Tensor
+
+
+def native_layer_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Normalized:
+    """Normalise over the last dimensions, which have `normalized_shape`.
+
+    >>> import tilegrad as tg
+    >>> native_layer_norm(tg.tensor([[1.0, 3.0]]), [2], None, None, 0.0)[1]
+    tensor([[2.]])
+    """
+    shape = tuple(normalized_shape)
+    if tuple(input.shape[input.dim() - len(shape) :]) != shape:
+        raise ShapeError(f"native_layer_norm: {shown(input.shape)} does not end in {shown(shape)}")
+    return _normalized(input, tuple(range(-len(shape), 0)), weight, bias, eps)
+
+
+def native_group_norm(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float
+) -> Normalized:
+    """Normalise the channels of each of `group` groups together."""
+    made = _normalized(input.reshape(N, group, C // group * HxW), (-1,), None, None, eps)
+    result = _scaled(made.result.reshape(input.shape), 1, weight, bias)
+    return Normalized(result, made.mean.reshape(N, group), made.rstd.reshape(N, group))
+
+
+def native_batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Normalized:
+    """Normalise each channel: by its own statistics while training, which the running ones then follow."""
+    if not training:
+        if running_mean is None or running_var is None:
+            raise ShapeError("native_batch_norm: without training it needs running_mean and running_var")
+        along = (-1, *[1] * (input.dim() - 2))
+        result = (input - running_mean.reshape(along)) * (running_var + eps).rsqrt().reshape(along)
+        nothing = input.new_zeros(0)
+        return Normalized(_scaled(result, 1, weight, bias), nothing, nothing)
+    made = _normalized(input, (0, *range(2, input.dim())), None, None, eps)
+    mean, rstd = made.mean.reshape(-1), made.rstd.reshape(-1)
+    count = prod(input.shape) // input.shape[1]
+    if running_mean is not None:
+        running_mean.copy_(running_mean * (1 - momentum) + mean.detach() * momentum)
+    if running_var is not None:
+        variance = (rstd.detach() ** -2 - eps) * (count / (count - 1))
+        running_var.copy_(running_var * (1 - momentum) + variance * momentum)
+    return Normalized(_scaled(made.result, 1, weight, bias), mean, rstd)
+
+
+def _normalized(x: Tensor, axes: tuple[int, ...], weight: Tensor | None, bias: Tensor | None, eps: float) -> Normalized:
+    mean = x.mean(axes, keepdim=True)
+    rstd = (x.var(axes, correction=0, keepdim=True) + eps).rsqrt()
+    result = (x - mean) * rstd
+    if weight is not None:
+        result = result * weight
+    return Normalized(result if bias is None else result + bias, mean, rstd)
+
+
+def _scaled(x: Tensor, axis: int, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """Weights and biases of channels applied."""
+    along = (-1, *[1] * (x.dim() - axis - 1))
+    if weight is not None:
+        x = x * weight.reshape(along)
+    return x if bias is None else x + bias.reshape(along)
