@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.recorded import pytorch
 
 import tilegrad as tg
+from tests.recorded import pytorch
 
 torch = pytorch()
 
