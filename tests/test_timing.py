@@ -204,6 +204,20 @@ def test_errors_of_dropped_work_are_raised() -> None:
     tg.synchronize()
 
 
+def test_what_cannot_be_computed_is_tried_once() -> None:
+    """Whoever holds it, the error that says so has been raised."""
+    x = tg.ones(1 << 45)
+    with pytest.raises(MemoryError):
+        x.realize()
+    tg.synchronize()
+    y = tg.ones(1 << 45)
+    with pytest.raises(MemoryError):
+        tg.synchronize()
+    tg.synchronize()
+    with pytest.raises(MemoryError):
+        y.realize()
+
+
 def test_a_function_that_is_traced_may_measure() -> None:
     """Its first call traces it; there is nothing to be computed then."""
 

@@ -56,8 +56,13 @@ bytes."""
 def realize(values: Sequence[Value]) -> None:
     """Computes values, all in one program, and lets them hold their elements."""
     wanted = [v for v in dict.fromkeys(values) if v.buffer is None]
-    for place in {v.device for v in wanted}:
-        _realize_on_one_device([v for v in wanted if v.device == place])
+    try:
+        for place in {v.device for v in wanted}:
+            _realize_on_one_device([v for v in wanted if v.device == place])
+    except Exception:
+        for v in wanted:
+            v.__dict__["failed"] = True  # `timing` does not try it again: only who looks does
+        raise
     if state.inspect is not None:
         state.inspect(wanted)
 

@@ -107,7 +107,7 @@ class Watch:
         dropped, self.dropped = self.dropped, []
         tensors = [x for noted in list(self.held.values()) if (x := noted()) is not None]
         own = [(handle_on(v) if x._moves else x, v) for x in tensors for v in (_own_or_whole(x),)]
-        roots = [(x, v) for x, v in own if v.buffer is None]
+        roots = [(x, v) for x, v in own if v.buffer is None and "failed" not in v.__dict__]
         order = topological([*dropped, *(v for _, v in roots)], _is_computed)
         self.room = max(LEAST_DROPPED, len(topological([v for _, v in roots], _is_computed)))
         read = {id(x) for v in order if v.buffer is None for x in v.inputs}
