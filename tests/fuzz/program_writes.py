@@ -36,8 +36,8 @@ def target(d: Drawing) -> tuple[str, str]:
         "$.flatten()[::3]",
     ]
     # With gradients PyTorch does not see such writes: it takes what they changed for what it saved, or forgets to track
-    # views. Under jit writes to arguments through .data are lost: to be mended.
-    hidden = (".data", ".detach()") if d.smooth else (".data",) if d.mode == "jit" else ()
+    # views.
+    hidden = (".data", ".detach()") if d.smooth else ()
     views = [v for v in views if not any(name in v for name in hidden)]
     return x, d.random.choice(views).replace("$", x)
 
