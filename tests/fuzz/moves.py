@@ -92,6 +92,7 @@ SMOOTH: tuple[Callable[[Value], Value], ...] = (
     lambda x: trigonometry.acos(mul(tanh(x), 0.9)),
     lambda x: special.erfinv(mul(tanh(x), 0.9)),
     lambda x: special.lgamma(add(mul(x, x), 0.5)),
+    lambda x: special.BesselI(tanh(x), 0),
     lambda x: special.digamma(add(mul(x, x), 0.5)),
     lambda x: special.polygamma(1, add(mul(x, x), 0.5)),
 )
