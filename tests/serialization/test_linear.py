@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import tilegrad as tg
 from tests.serialization.amplified import KINDS, REFUSED, Amplified, load, zipped
 from tilegrad.errors import ArgumentError, CheckpointError, TilegradError
+from tilegrad.lazy import handle
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 100
@@ -29,7 +30,8 @@ def operations(kind: Amplified, data: bytes) -> int:
         count += 1
 
     gc.collect()
-    gc.disable()  # what other tests left would be finalised meanwhile, and counted
+    gc.disable()  # what other tests left would be finalised meanwhile, or computed, and counted
+    handle.watch_with(None)
     sys.setprofile(counted)
     try:
         kind.read(data)
