@@ -19,9 +19,8 @@ EXTENTS = (3, 2, 4, 5, 3, 2, 8, 7, 1, 0, 4, 16, 17, 32, 6, 33)
 FLOATS = ("float32", "float32", "float32", "float64", "float32", "float16", "bfloat16")
 OTHERS = ("int64", "int64", "int32", "bool", "uint8", "int8", "int16")
 MODES = ("plain", "looks", "jit", "gradient", "jit gradient", "threads")
-WEIGHTS = (8, 4, 10, 3, 0, 1)
-"""How often each is drawn; gradients through jitted functions only where that mode is asked for: second ones are
-refused after a change of sizes."""
+WEIGHTS = (8, 4, 10, 3, 3, 1)
+"""How often each is drawn."""
 MOST_ELEMENTS = 4000
 GRID = {"float64": (256, 256), "float32": (256, 256), "float16": (16, 32), "bfloat16": (4, 16)}
 """The parts of one, and the largest magnitude, of numbers that count as exact in a type."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ArgumentError, GradientError, InPlaceError, ShapeError
 from ..functions.promotion import kind_of
 from ..ir.graph import Value
-from ..lazy.handle import Handle, mode, wrap
+from ..lazy.handle import Handle, mode, state, wrap
 from ..lazy.storage import detached, kept_separate
 from ..ops.broadcasting import fill, shown, sum_to
 from ..ops.cast import cast
@@ -142,12 +142,13 @@ def _recorded(cls: type[Function], ctx: Function, args: Sequence[Any], results: 
     """The results with the gradients that the user wrote."""
     places = [n for n, x in enumerate(args) if isinstance(x, Handle)]
     types = [args[n].value.type for n in places]
+    traced = state.trace is not None
 
     def rule(upstreams: Sequence[Value | None]) -> list[Value | None]:
         known = [upstreams[n] if n < len(upstreams) else None for n in range(len(results))]
         given = [_upstream(ctx, u, x) for u, x in zip(known, results, strict=True)]
         shares = cls.backward(ctx, *given)
-        if not walk.retain:
+        if not walk.retain and traced is (state.trace is not None):  # what was traced serves every call
             ctx._released = bool(ctx._saved)
         return _checked(cls, shares, len(args), places, types)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from ..lazy.handle import Handle, mode, state, wrap
 from ..ops.broadcasting import fill
 from ..ops.declared import Meaning
 from ..ops.outside import Outside, outside
-from ..runtime.work import ArrayWork
+from ..runtime.work import ArrayWork, settled
 from ..transform.autodiff import gradients, tracked_input
 from .signature import Form
 from .straight import Straight, straight
@@ -40,6 +40,7 @@ class OperatorMeaning(Meaning):
         self._reference: Graph | None = None
         self._code: dict[str, Graph] = {}
         self._pullback: Pullback | None = None
+        self._settled: dict[tuple[TensorType, ...], OperatorMeaning] = {}
         self.straight: Straight | None = None
         """What may be called at once: known when the operator has been compiled for the CPU."""
 
@@ -60,6 +61,15 @@ class OperatorMeaning(Meaning):
             if kind == "cpu" and self.op.autocast is None:
                 self.straight = straight(self._code[kind])
         return self._code[kind]
+
+    def settled(self, sizes: Mapping[str, int]) -> OperatorMeaning:
+        types = tuple([settled(t, sizes) for t in self.types])
+        if types == self.types:
+            return self
+        made = self._settled.get(types)
+        if made is None:
+            made = self._settled.setdefault(types, OperatorMeaning(self.op, self.form, types))
+        return made
 
     def on_arrays(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """A function on arrays as one on tensors: a call that is recorded."""

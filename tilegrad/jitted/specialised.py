@@ -192,11 +192,9 @@ class Specialised:
         """The captured storages that are written to, and that gradients of results read as they were before."""
 
     def _rewritten(self) -> list[Value]:
-        """What leaves were while the function ran, after it had written to them."""
-        first = [s for s in [*self.standing, *self.captured_standing] if s is not None]
-        standing = {id(holder): s for s in first if (holder := _holder(s)) is not None}
-        found = [(v, standing.get(id(_holder(v)))) for v in topological(self.tracked) if "leaf" in v.__dict__]
-        return [v for v, s in found if s is not None and v is not s]
+        """What leaves were while the function ran, after it had written to them; and leaves that it made itself."""
+        first = {s for s in [*self.standing, *self.captured_standing] if s is not None}
+        return [v for v in topological(self.tracked) if "leaf" in v.__dict__ and v.inputs and v not in first]
 
     def _changed(self, n: int) -> Value:
         """What an argument is in the end."""
@@ -425,7 +423,7 @@ class Specialised:
             if n not in self.moved or present is None:
                 self._write(leaves[n], n, value)
         if present is not None:
-            moved = self._with_history(results, [changed[n] for n in self.moved], present)
+            moved = self._with_history(results, [changed[n] for n in self.moved], present, sizes)
             for n, value in zip(self.moved, moved, strict=True):
                 self._write(leaves[n], n, value)
         for n, alias in self.aliases.items():
@@ -463,20 +461,24 @@ class Specialised:
         standing = [s for s in [*self.standing, *self.captured_standing] if s is not None]
         return present | {s: present[s.inputs[0]] for s in standing if s not in present}
 
-    def _with_history(self, results: list[Any], moved: Sequence[Value], present: Mapping[Value, Value]) -> list[Value]:
+    def _with_history(
+        self, results: list[Any], moved: Sequence[Value], present: Mapping[Value, Value], sizes: Mapping[str, int]
+    ) -> list[Value]:
         """Gives results and changed arguments a way back: their gradients are those of the traced graph, recorded when
-        they are asked for."""
+        they are asked for. In those of a program for all sizes the sizes of the call are put in."""
         inputs = [s for s in [*self.standing, *self.captured_standing] if s is not None and s.tracked]
         outputs, actual = self.tracked, [present[s] for s in inputs]
         parts = {x: Part(value, False) for x, value in present.items()}
-        for later in self.rewritten:  # its gradient is that of what stood for the leaf at first
-            parts[later] = Part(detached(rebuilt([later.inputs[0]], parts)[0].value), False)
+        for later in self.rewritten:  # gradients go to what stood for the leaf at first, if to any
+            parts[later] = Part(detached(rebuilt([later.inputs[0]], parts, sizes)[0].value), False)
 
         def rule(upstreams: Sequence[Value | None]) -> Sequence[Value | None]:
             pairs = [(v, u) for v, u in zip(outputs, upstreams, strict=True) if u is not None]
-            found = gradients([v for v, _ in pairs], [u for _, u in pairs], inputs)
-            known = iter(rebuilt([g for g in found if g is not None], parts))
-            return [None if g is None else next(known).value for g in found]
+            given = [_standing_for(u, v.type) if sizes else u for v, u in pairs]
+            found = gradients([v for v, _ in pairs], given, inputs)
+            known = parts | {one: Part(u, False) for one, (_, u) in zip(given, pairs, strict=True)}
+            made = iter(rebuilt([g for g in found if g is not None], known if sizes else parts, sizes))
+            return [None if g is None else next(made).value for g in found]
 
         plain = [*[results[n]._value for n in self.differentiable], *moved]
         made = joint_outputs(plain, actual, rule)
@@ -487,10 +489,11 @@ class Specialised:
         return made[len(self.differentiable) :]
 
 
-def _holder(leaf: Value) -> Any:
-    """The tensor that a leaf is the value of."""
-    reference = leaf.__dict__.get("leaf")
-    return None if reference is None else reference()
+def _standing_for(upstream: Value, type: TensorType) -> Value:
+    """A placeholder of the type that a gradient has where sizes are symbols."""
+    made = Input(type)
+    made.__dict__["tracked"] = upstream.tracked
+    return made
 
 
 def _varies(type: TensorType) -> bool:

@@ -21,7 +21,7 @@ from .base import Elementwise
 from .broadcasting import Expand, Reduction, Reshape, expand, reduce_sum, reshape
 from .declared import Declared
 from .joint import Joint, JointOutput, joint_output
-from .opaque import Opaque
+from .opaque import Opaque, numbered_attributes
 from .outside import Outside
 from .outside import mapped as mapped_call
 from .tile_code import TileCode, repeated
@@ -112,17 +112,21 @@ def template(value: Value) -> Value:
     return found
 
 
-def rebuilt(values: Sequence[Value], given: Mapping[Value, Part]) -> list[Part]:
-    """The values computed again from what some of the values they are computed from have become."""
-    building = _Rebuilding(given)
+def rebuilt(values: Sequence[Value], given: Mapping[Value, Part], sizes: Mapping[str, int] = {}) -> list[Part]:
+    """The values computed again from what some of the values they are computed from have become.
+
+    With `sizes`, those that stand in ops become numbers: what is given has numbers in their place, too.
+    """
+    building = _Rebuilding(given, sizes)
     return [building.part(value) for value in values]
 
 
 class _Rebuilding:
     """What has been rebuilt so far."""
 
-    def __init__(self, given: Mapping[Value, Part]) -> None:
+    def __init__(self, given: Mapping[Value, Part], sizes: Mapping[str, int]) -> None:
         self.parts: dict[Value, Part] = dict(given)
+        self.sizes = sizes
         self.joints: dict[int, Joint] = {}
 
     def part(self, wanted: Value) -> Part:
@@ -135,7 +139,8 @@ class _Rebuilding:
         return parts[wanted]
 
     def made(self, value: Value, inputs: Sequence[Part]) -> Part:
-        if all(x is p.value for x, p in zip(value.inputs, inputs, strict=False)):
+        changes = numbered_attributes(value, self.sizes) if self.sizes else {}
+        if not changes and all(x is p.value for x, p in zip(value.inputs, inputs, strict=False)):
             return Part(value, False)
         mapped = any(p.mapped for p in inputs)
         if mapped and isinstance(value, Declared):  # its meaning is mapped, which is made of other values
@@ -144,9 +149,11 @@ class _Rebuilding:
         if isinstance(value, JointOutput):
             new = self.sibling(value, inputs)
         else:
-            new = _mapped(value, inputs) if mapped else value.with_inputs([p.value for p in inputs])
+            new = _mapped(value, inputs) if mapped else value.with_inputs([p.value for p in inputs], **changes)
         if new.tracked and not value.tracked and any(x.tracked for x in value.inputs):
             new.__dict__["tracked"] = False  # made where no gradients were recorded
+        if not mapped and "hooks" in value.__dict__:
+            new.__dict__["hooks"] = value.__dict__["hooks"]
         return Part(new, mapped)
 
     def sibling(self, value: JointOutput, inputs: Sequence[Part]) -> Value:
@@ -172,18 +179,22 @@ class _Rebuilding:
                 if upstream is not None and sibling is not None:
                     ones[-1] = one = placeholder(sibling.type)
                     given[one] = Part(upstream, any(mapped))
-            entries = next((u.shape[0] for u in upstreams if u is not None), 1)
+            entries = next((u.shape[0] for u in upstreams if u is not None), 1) if any(mapped) else 1
             ones += [None] * (len(old.outputs) - len(ones))
-            return whole_shares(old.rule(ones), given, mapped, entries)
+            return whole_shares(old.rule(ones), given, mapped, entries, self.sizes)
 
         return gradient
 
 
 def whole_shares(
-    shares: Sequence[Value | None], given: Mapping[Value, Part], mapped: Sequence[bool], entries: Dim
+    shares: Sequence[Value | None],
+    given: Mapping[Value, Part],
+    mapped: Sequence[bool],
+    entries: Dim,
+    sizes: Mapping[str, int] = {},
 ) -> list[Value | None]:
     """Shares of gradients for all entries: summed for an argument that all entries read."""
-    found = iter(rebuilt([share for share in shares if share is not None], given))
+    found = iter(rebuilt([share for share in shares if share is not None], given, sizes))
     result: list[Value | None] = []
     for share, has_axis in zip(shares, mapped, strict=True):
         if share is None:

@@ -7,7 +7,7 @@ graph is scheduled, what the operator means on the device stands in its place (`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 from ..ir.graph import Graph, Reader, TensorType, Value
@@ -29,6 +29,10 @@ class Meaning(ABC):
     @abstractmethod
     def code(self, device: str) -> Graph:
         """The same as it is computed on a device: by the kernel for it, or as in the reference."""
+
+    @abstractmethod
+    def settled(self, sizes: Mapping[str, int]) -> Meaning:
+        """What it is for arguments of the same types with numbers for their sizes."""
 
 
 @final
