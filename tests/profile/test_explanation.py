@@ -13,7 +13,8 @@ import pytest
 
 import tilegrad as tg
 from tests.profile.example import attention_weights, two_layers
-from tilegrad.errors import ArgumentError
+from tilegrad.custom import which_kernel
+from tilegrad.errors import ArgumentError, TraceError
 from tilegrad.ir.tile_parser import parse
 from tilegrad.profile import explain
 from tilegrad.profile.count import Work
@@ -238,3 +239,16 @@ def test_a_derived_function_stands_where_its_function_does() -> None:
     assert text.startswith("test_explanation.py\n")
     assert text.count(".py") == 1
     assert text.count("x * x * x") == 1
+
+
+@pytest.mark.parametrize("look", [tg.explain, tg.first_nan, which_kernel], ids=lambda f: f.__name__)
+def test_a_function_without_a_program_is_refused_with_the_reason(look: Callable[..., object]) -> None:
+    def turned(x: tg.Tensor) -> tg.Tensor:
+        x.unsqueeze_(0)
+        return x * 2
+
+    with pytest.raises(TraceError, match="runs without a program.*unsqueeze_ changes what a tensor from outside is"):
+        look(turned, tg.tensor([1.0, 2.0]))
+    jitted = tg.jit(turned)
+    assert jitted(tg.tensor([1.0, 2.0])).tolist() == [[2.0, 4.0]]
+    assert jitted.memory is None

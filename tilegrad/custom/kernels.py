@@ -16,5 +16,5 @@ def which_kernel(fn: Callable[..., Any], *args: Any) -> list[str]:
     >>> which_kernel(lambda x: (x.exp() * 2).sum(), tg.ones(100))
     ['sum']
     """
-    program = jit(lambda *given: fn(*given)).prepared(*args).program.compiled.program
+    program = jit(lambda *given: fn(*given)).prepared(*args).compiled.program
     return [name_of(step) for step in program.steps if isinstance(step, Launch | Foreign)]

@@ -43,6 +43,7 @@ from .specialised import Specialised
 from .watched import Outside, outside, title
 
 if TYPE_CHECKING:
+    from ..compiler import Compiled
     from .fitting import Memory
 
 P = ParamSpec("P")
@@ -406,6 +407,15 @@ class Prepared(NamedTuple):
     program: Specialised
     leaves: list[Any]
     sizes: dict[str, int]
+
+    @property
+    def compiled(self) -> Compiled:
+        """The program itself; a function that runs without one has none to look at."""
+        if self.program.plainly:
+            raise TraceError(
+                f"{self.program.name} runs without a program, so that there is none to look at: {self.program.plainly}"
+            )
+        return self.program.compiled
 
     def buffers(self) -> list[Buffer]:
         """The memory of all inputs of the program, as it is now."""

@@ -299,7 +299,7 @@ def explain(thing: Any, *args: Any, **kwargs: Any) -> Explanation:
 def of_prepared(prepared: Prepared) -> Explanation:
     """The explanation of a program of a jitted function."""
     function = prepared.function.fn
-    return Explanation(title(function), prepared.program.compiled, prepared.buffers, prepared.sizes, function)
+    return Explanation(title(function), prepared.compiled, prepared.buffers, prepared.sizes, function)
 
 
 def of_tensors(tensors: Sequence[Tensor]) -> Explanation:

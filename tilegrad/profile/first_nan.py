@@ -87,7 +87,7 @@ def first_nan(thing: Any = None, *args: Any, inf: bool = False, **kwargs: Any) -
         thing = thing.fn
     function = thing if hasattr(thing, "__code__") or hasattr(thing, "__func__") else thing.__call__
     prepared = jit(function).prepared(*args, **kwargs)
-    graph: Graph = prepared.program.compiled.stages["graph"].artifact
+    graph: Graph = prepared.compiled.stages["graph"].artifact
     return find(graph.outputs, dict(zip(graph.inputs, prepared.buffers(), strict=False)), inf)
 
 

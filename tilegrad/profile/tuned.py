@@ -29,7 +29,7 @@ def tune_script(script: Path, arguments: Sequence[str], budget: str, lock: Path 
         except KeyboardInterrupt:
             status = 0
             print(f"tilegrad: {script} was interrupted: tuning what it has compiled so far", file=sys.stderr)
-        programs = [Running(p.program.compiled, p.sizes) for p in prepared]
+        programs = [Running(p.compiled, p.sizes) for p in prepared]
         programs += [Running(compiled, {}) for compiled in compiled_programs()]
         if not programs:
             raise ArgumentError(f"{script} compiled nothing: there is nothing to tune" + _ended(status))
