@@ -118,6 +118,11 @@ class Stand:
     def __repr__(self) -> str:
         return self._path or str(_perform("__repr__", repr, self))
 
+    def __dir__(self) -> list[str]:
+        if self._real is None:
+            raise RuntimeError("the names of PyTorch's modules are not recorded: use pytest.importorskip")
+        return dir(self._real)
+
     def __copy__(self) -> Any:
         return _perform("copy", copy.copy, self)
 
@@ -336,8 +341,9 @@ def end(item: pytest.Item) -> str:
 
 
 def write() -> None:
-    """Put the notes of the files whose tests ran in place of what was written before."""
-    for path, tests in State.made.items():
+    """Put the notes of the tests that ran in place of what was written before."""
+    for path, made in State.made.items():
+        tests = {**_read(path), **made}
         arrays: dict[bytes, int] = {}
         kept: dict[str, Any] = {}
         stored: list[np.ndarray[Any, Any]] = []

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 import tilegrad as tg
-from tests.recorded import pytorch
 from tests.source import ROOT
 
-torch = pytorch()
+torch = pytest.importorskip("torch")
 
 PAIRS = {
     "nn": (torch.nn, tg.nn),

@@ -118,17 +118,19 @@ def arguments(thing: Any) -> list[str]:
     return [p.name for p in inspect.signature(thing).parameters.values()]
 
 
-LOSSES = [name for name in dir(torch.nn) if name.endswith("Loss") and hasattr(tg.nn, name)]
+LOSSES = [name for name in dir(tg.nn) if name.endswith("Loss")]
 
 
 @pytest.mark.parametrize(
     "name", [*LOSSES, "ELU", "Hardshrink", "GELU", "Softmax", "FractionalMaxPool2d", "AdaptiveLogSoftmaxWithLoss"]
 )
 def test_arguments_have_the_order_of_pytorch(name: str) -> None:
+    torch = pytest.importorskip("torch")
     assert arguments(getattr(tg.nn, name)) == arguments(getattr(torch.nn, name))
 
 
 def test_functions_have_the_order_of_pytorch() -> None:
+    torch = pytest.importorskip("torch")
     for name in dir(torch.nn.functional):
         theirs, ours = getattr(torch.nn.functional, name), getattr(tg.nn.functional, name, None)
         if ours is not None and name.endswith(("_loss", "_entropy", "_logits", "_div")) and inspect.isfunction(theirs):
