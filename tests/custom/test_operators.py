@@ -37,6 +37,28 @@ def test_lazy_jitted_and_differentiated() -> None:
     assert tg.autograd.gradgradcheck(lambda x: scale(x, 3.0) ** 2, x)
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda a: isinstance(a, float),
+        lambda a: a.__class__ is float,
+        lambda a: type(a) in (int, float),
+        lambda a: a > 2,
+    ],
+    ids=["isinstance", "class", "type", "order"],
+)
+def test_a_number_that_an_operator_asks_about_is_the_number(question: Callable[[Any], bool]) -> None:
+    """Under jit, where it varies, as without: if the operator asks what it is, it is no input."""
+
+    @tg.op("tests::asks(x: F[n], a: float) -> F[n]")
+    def asks(x: tg.Tensor, a: float) -> tg.Tensor:
+        return x * a + (1 if question(a) else 0)
+
+    fast = tg.jit(lambda x, a: asks(x, a))
+    for alpha in (0.5, 2.5, 3.5, 0.5, 1.5):
+        assert fast(tg.tensor([1.0, 2.0]), alpha).tolist() == asks(tg.tensor([1.0, 2.0]), alpha).tolist()
+
+
 @checklist(30, 31, 32)
 def test_a_linear_layer_of_ones_own() -> None:
     x, w, b = rows(2, 3, 4, track=True), rows(5, 4, track=True), rows(5, track=True)

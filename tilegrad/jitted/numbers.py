@@ -19,7 +19,7 @@ from ..lazy.handle import state, wrap
 from ..ops.arithmetic import Abs, Add, Div, FloorDivide, Mul, Neg, Remainder, Sub
 from ..ops.broadcasting import Expand, Fill, Reshape, exact
 from ..ops.cast import Cast, cast
-from ..ops.declared import Declared
+from ..ops.declared import Declared, Meaning
 from ..ops.exponential import Power
 from ..ops.outside import Outside
 from ..runtime.buffer import Buffer
@@ -152,15 +152,20 @@ def meaning(graph: Graph, numbers: Mapping[Value, float], constants: Sequence[Bu
                 known[value] = number
                 keys[value] = "number", number.tobytes(), value.type
                 continue
-            order.append((*_what(value), *[keys[x] for x in value.inputs if not _in_work(value, x, known)]))
+            order.append((*_what(value, known), *[keys[x] for x in value.inputs if not _in_work(value, x, known)]))
             keys[value] = len(order)
     return (*order, *[keys[x] for x in graph.outputs])
 
 
-def _what(value: Value) -> tuple[Any, ...]:
-    """Which op a value is; of work from outside, which has a number in its code that others load, by its name."""
+def _what(value: Value, known: Mapping[Value, Any]) -> tuple[Any, ...]:
+    """Which op a value is. Work from outside may have a number in its code that others load: it goes by its name, and
+    an operator of users by what its reference and its code for the device do, which may ask what a number is."""
     if isinstance(value, Declared):
-        return Declared, value.meaning.name, value.meaning.results, value.place
+        meant: Meaning = value.meaning
+        numbers = {n: known[x].item() for n, x in enumerate(value.arguments) if x in known and not x.type.shape}
+        graphs = meant.reference(), meant.code(value.device)
+        computed = [meaning(g, {g.inputs[n]: x for n, x in numbers.items()}, ()) for g in graphs]
+        return Declared, meant.name, meant.results, value.place, *computed
     if isinstance(value, Outside):
         return Outside, value.work.name, value.results, value.starts, value.place
     return type(value), value.attributes
