@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import FunctionType
+
 from . import random
 from .functions import (
     arithmetic,
@@ -29,6 +31,7 @@ from .functions.conversion import channels_last, channels_last_3d, clone, contig
 from .functions.copies import *  # noqa: F403
 from .functions.creation import *  # noqa: F403
 from .functions.elementary import *  # noqa: F403
+from .functions.integers import taking_integers
 from .functions.into import WITH_OUT, taking_out
 from .functions.joining import *  # noqa: F403
 from .functions.normalizing import *  # noqa: F403
@@ -129,5 +132,8 @@ def is_floating_point(input: Tensor) -> bool:
     return input.is_floating_point()
 
 
+for _name in __all__:
+    if isinstance(globals()[_name], FunctionType):
+        globals()[_name] = taking_integers(globals()[_name])
 for _name in WITH_OUT:
     globals()[_name] = taking_out(globals()[_name])

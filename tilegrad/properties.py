@@ -12,6 +12,7 @@ from .functions import conversion, views
 from .functions.creation import from_array, full, ones, zeros
 from .functions.creation import tensor as made
 from .functions.indexing import getitem, setitem
+from .functions.integers import integer, taking_integers
 from .ir.dtype import DType
 from .ir.graph import Value
 from .lazy import storage as sharing
@@ -118,6 +119,7 @@ class Properties(Handle):
         """The size of each dimension, or of one."""
         if dim is None:
             return self.shape
+        dim = integer(dim, "size", "dim")
         if not -self.ndim <= dim < self.ndim:
             normal_axis(dim, self.ndim, "size")
         return self.shape[dim]
@@ -331,6 +333,7 @@ class Properties(Handle):
         """Whether the one element is not 0."""
         return bool(self)
 
+    @taking_integers
     def is_same_size(self, other: Tensor) -> bool:
         """Whether another tensor has the same shape."""
         return self.shape == other.shape

@@ -226,6 +226,8 @@ def randint(
         if not isinstance(high, (tuple, list)):
             raise ArgumentError("randint: the size is missing, as in randint(10, (3, 4))")
         low, high, size = 0, low, high
+    if high is None:
+        raise ArgumentError("randint: the end of the range is missing, as in randint(0, 10, (3, 4))")
     shape = new_shape((size,), "randint")
     made = ops.randint(_drawn(product(shape), generator, device), int(low), int(high), shape, typed(dtype) or int64)
     return _asked(made, requires_grad)

@@ -25,6 +25,7 @@ from .promotion import (
     floating_pair,
     floats_of,
     holds,
+    kind_of,
     numbers_of,
     pair,
     refuse_zeros,
@@ -208,14 +209,22 @@ def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """input + value * tensor1 * tensor2."""
     x, y, z = together([input, tensor1, tensor2], "addcmul")
-    value = int(value) if x.dtype.is_integer else value
-    return wrap(ops.addcmul(x, y, z, value))
+    factor = _factor(value, "addcmul")
+    return wrap(ops.addcmul(x, y, z, int(factor) if x.dtype.is_integer else factor))
 
 
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """input + value * tensor1 / tensor2."""
     x, y, z = together([input, tensor1, tensor2], "addcdiv")
-    return wrap(ops.addcdiv(x, y, z, value))
+    return wrap(ops.addcdiv(x, y, z, _factor(value, "addcdiv")))
+
+
+def _factor(value: object, op: str) -> Number:
+    """A number that products are multiplied by; a tensor of one element is one, too."""
+    found = as_number(value.item() if hasattr(value, "item") else value)
+    if found is None:
+        raise ArgumentError(f"{op}: value is {kind_of(value)}, not a number")
+    return found
 
 
 # --- the greater and the less ------------------------------------------------------------------
@@ -243,14 +252,14 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
 
 def clamp_min(input: Tensor, min: Operand) -> Tensor:
     """Every element, but at least min."""
-    if isinstance(min, Handle) and min._value.type.dtype is input.dtype is bool_:
+    if isinstance(min, Handle) and isinstance(input, Handle) and min._value.type.dtype is input.dtype is bool_:
         return bitwise_or(input, min)
     return clamp(input, min=min)
 
 
 def clamp_max(input: Tensor, max: Operand) -> Tensor:
     """Every element, but at most max."""
-    if isinstance(max, Handle) and max._value.type.dtype is input.dtype is bool_:
+    if isinstance(max, Handle) and isinstance(input, Handle) and max._value.type.dtype is input.dtype is bool_:
         return bitwise_and(input, max)
     return clamp(input, max=max)
 

@@ -16,13 +16,13 @@ from ..ops.broadcasting import shown
 from .creation import DeviceLike, arange, tensor
 from .integers import take_integers
 from .joining import cat, hstack, meshgrid, stack
-from .promotion import get_default_dtype
+from .promotion import Shapes, Tensors, get_default_dtype
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: Shapes) -> tuple[int, ...]:
     """The shape in which shapes meet.
 
     >>> broadcast_shapes((2, 1), (3,), 1)
@@ -31,17 +31,17 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     return tuple(met(*[(s,) if isinstance(s, int) else tuple(s) for s in shapes], op="broadcast_shapes"))  # type: ignore[arg-type]
 
 
-def atleast_1d(*tensors: Any) -> Any:
+def atleast_1d(*tensors: Tensors) -> Any:
     """With at least one dimension."""
     return _each(tensors, lambda x: x if x.dim() else x.reshape(1))
 
 
-def atleast_2d(*tensors: Any) -> Any:
+def atleast_2d(*tensors: Tensors) -> Any:
     """With dimensions of extent 1 put in front, if there are less than two."""
     return _each(tensors, lambda x: x.reshape(*[1] * (2 - x.dim()), *x.shape) if x.dim() < 2 else x)
 
 
-def atleast_3d(*tensors: Any) -> Any:
+def atleast_3d(*tensors: Tensors) -> Any:
     """A vector as (1, n, 1), a matrix as (m, n, 1)."""
     return _each(tensors, lambda x: x if x.dim() > 2 else (atleast_2d(x) if x.dim() else x.reshape(1, 1)).unsqueeze(-1))
 
@@ -81,6 +81,8 @@ def dsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Ten
 def _split(x: Tensor, where: int | Sequence[int], dim: int, least: int, op: str) -> tuple[Tensor, ...]:
     if x.dim() < least:
         raise ShapeError(f"{op}: a tensor of shape {shown(x.shape)}; it needs at least {least} dimensions")
+    if isinstance(where, int) and where < 1:
+        raise ArgumentError(f"{op}: into {where} parts; give a number that is at least 1")
     if isinstance(where, int) and x.shape[dim] % where:
         raise ShapeError(f"{op}: {where} equal parts of {x.shape[dim]} elements; give the places to cut at instead")
     return x.tensor_split(where, dim)

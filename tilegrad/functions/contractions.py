@@ -14,7 +14,8 @@ from ..ops import contraction as ops
 from ..ops.broadcasting import shown
 from ..ops.cast import cast
 from .autocasting import lowered, product_precision
-from .promotion import Number, kind_of, operands, result_type
+from .integers import take_integers
+from .promotion import Number, Tensors, kind_of, operands, result_type
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -122,11 +123,13 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 
 def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] = 2) -> Tensor:
     """Sums of products over pairs of dimensions."""
+    if isinstance(dims, int) and not 0 <= dims <= min(a.dim(), b.dim()):
+        raise ArgumentError(f"tensordot: over {dims} dimensions of {a.dim()} and {b.dim()}")
     axes = dims if isinstance(dims, int) else (tuple(dims[0]), tuple(dims[1]))
     return _product("tensordot", partial(ops.tensordot, axes=axes), a, b)
 
 
-def einsum(equation: str, *operands: Any, precision: str | None = None) -> Tensor:
+def einsum(equation: str, *operands: Tensors, precision: str | None = None) -> Tensor:
     """Sums of products in Einstein's notation; `precision` as in `matmul`.
 
     >>> import tilegrad as tg
@@ -162,3 +165,5 @@ __all__ = [
     "outer",
     "tensordot",
 ]
+
+take_integers(globals())

@@ -39,6 +39,8 @@ def place(name: DeviceLike) -> str:
         name = _default_device()
     elif isinstance(name, int):
         name = f"cuda:{name}"
+    elif not isinstance(name, (str, Device)):
+        raise ArgumentError(f"device is {kind_of(name)}, not a name such as 'cpu' or 'cuda:0', or a device")
     return device(name).name if not isinstance(name, Device) else name.name
 
 

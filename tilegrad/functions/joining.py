@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.dtype import int64
 from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
@@ -14,7 +14,7 @@ from ..ops.broadcasting import broadcast_shapes
 from ..ops.cast import cast
 from .creation import arange, tensor
 from .integers import take_integers
-from .promotion import Number, kind_of, result_type, value_of
+from .promotion import Number, Tensors, kind_of, result_type, value_of
 from .views import in_one_piece, numpy_names, sizes_of
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors beside each other."""
     flat = [x.reshape(1) if not x.shape else x for x in tensors]
-    return cat(flat, 0 if len(flat[0].shape) == 1 else 1)
+    return cat(flat, 0 if not flat or len(flat[0].shape) == 1 else 1)
 
 
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -64,7 +64,7 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple([x.expand(shape) for x in tensors])
 
 
-def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
+def meshgrid(*tensors: Tensors, indexing: str = "ij") -> tuple[Tensor, ...]:
     """For each vector its elements along one dimension of a grid."""
     vectors = tensors[0] if len(tensors) == 1 and not isinstance(tensors[0], Handle) else tensors
     if indexing not in ("ij", "xy"):
@@ -113,6 +113,8 @@ def repeat_interleave(
         return wrap(movement.repeat_interleave(value_of(input, "repeat_interleave"), repeats, dim))
     if dim is None:
         input, dim = input.reshape(-1), 0
+    if repeats.dtype.kind not in ("int", "uint"):
+        raise DTypeError(f"repeat_interleave: repeats are integers, not {repeats.dtype.name}")
     counts = repeats.expand(input.shape[dim]).tolist()
     places = [place for place, count in enumerate(counts) for _ in range(count)]
     return input.index_select(dim, tensor(places, dtype=int64, device=input.device))
@@ -140,6 +142,8 @@ def flipud(input: Tensor) -> Tensor:
 
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """Turned by k quarters in the plane of two dimensions."""
+    if len(dims) != 2:
+        raise ArgumentError(f"rot90: dims={dims!r}: give two dimensions")
     first, second = dims
     match k % 4:
         case 1:

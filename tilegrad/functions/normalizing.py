@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import ShapeError
 from ..ops.broadcasting import shown
+from .integers import take_integers
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -91,3 +92,6 @@ def _scaled(x: Tensor, axis: int, weight: Tensor | None, bias: Tensor | None) ->
     if weight is not None:
         x = x * weight.reshape(along)
     return x if bias is None else x + bias.reshape(along)
+
+
+take_integers(globals())

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 Number: TypeAlias = "bool | int | float"
+Tensors: TypeAlias = Any
+"""Tensors, or one list of them."""
+Shapes: TypeAlias = Any
+"""Shapes, or extents."""
 Operand: TypeAlias = "Tensor | bool | int | float"
 
 CATEGORY = {"bool": 0, "uint": 1, "int": 1, "float": 2}
@@ -100,11 +104,15 @@ def _stronger(high: DType | None, low: DType | None) -> DType | None:
 
 def can_cast(from_: DType, to: DType) -> bool:
     """Whether the result of an operation may be stored in place in a tensor of another type."""
+    if not isinstance(from_, DType) or not isinstance(to, DType):
+        raise ArgumentError(f"can_cast takes two dtypes, not {kind_of(from_)} and {kind_of(to)}")
     return CATEGORY[from_.kind] <= CATEGORY[to.kind]
 
 
 def promote_types(type1: DType, type2: DType) -> DType:
     """The dtype in which elements of two types meet."""
+    if not isinstance(type1, DType) or not isinstance(type2, DType):
+        raise ArgumentError(f"promote_types takes two dtypes, not {kind_of(type1)} and {kind_of(type2)}")
     return promote(type1, type2)
 
 
@@ -128,7 +136,10 @@ def constant(x: Number, dtype: DType, device: str = "cpu") -> Value:
 
 def _fitting(x: Number, dtype: DType) -> Number:
     if dtype.is_float:
-        return float(x)
+        try:
+            return float(x)
+        except OverflowError:
+            raise OverflowError(f"{kind_of(x)} does not fit in {dtype.name}") from None
     if dtype is bool_:
         return bool(x)
     if isinstance(x, float) and not math.isfinite(x):
@@ -161,6 +172,8 @@ class RangeError(DTypeError):
 
 def kind_of(x: object) -> str:
     """What something is, in words for a message."""
+    if isinstance(x, int) and abs(x) > 10**30:
+        return f"a number of {int(x.bit_length() * 0.30103) + 1} digits"
     if isinstance(x, (str, int, float, type(None))):
         return f"{x!r} ({type(x).__name__})"
     made_by = type(x).__module__.partition(".")[0]

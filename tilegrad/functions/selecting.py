@@ -255,6 +255,8 @@ def index_put(input: Tensor, indices: tuple[Tensor, ...], values: Tensor, accumu
     """input with values put (or added) where several index tensors say together."""
     x = value_of(input, "index_put")
     indices = tuple([i for given in indices for i in _places(given, "index_put")])
+    if not indices or len(indices) > len(x.shape):
+        raise ArgumentError(f"index_put: {len(indices)} tensors of indices for {len(x.shape)} axes")
     places = [_index(i, x, n, "index_put") for n, i in enumerate(indices)]
     given = cast(_source(values, x, "index_put"), x.dtype)
     return wrap(ops.index_put(x, places, range(len(places)), given, "add" if accumulate else ""))

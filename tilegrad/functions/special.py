@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from ..errors import DTypeError
+from ..errors import ArgumentError, DTypeError
 from ..ir.dtype import bool_, float64
 from ..ir.graph import Value
 from ..lazy.handle import wrap
@@ -13,7 +13,7 @@ from ..ops.cast import cast
 from ..ops.comparison import isnan, lt
 from ..ops.control import where
 from .integers import take_integers
-from .promotion import Operand, floating, pair
+from .promotion import Operand, floating, kind_of, pair
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -42,6 +42,8 @@ def polygamma(n: int, input: Tensor) -> Tensor:
     """The n-th derivative of `digamma`; for n above 1, NaN from -1 downwards."""
     from ..ops import special
 
+    if not 0 <= n < 2**31:
+        raise ArgumentError(f"polygamma: there is no derivative number {kind_of(n)}")
     return wrap(special.polygamma(n, floating(input, "polygamma")))
 
 

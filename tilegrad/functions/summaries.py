@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.dtype import DType, bool_, float32, float64, int64
 from ..lazy.handle import Handle, wrap
-from ..ops.broadcasting import shown
+from ..ops.broadcasting import normal_axis, shown
 from .creation import arange, linspace, zeros
 from .integers import take_integers
 from .promotion import floating, floats_of, kind_of, numbers_of
@@ -310,6 +310,9 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, d
 
 def _slices(y: Tensor, x: Tensor | None, dx: float, dim: int) -> Tensor:
     numbers_of(y, "trapezoid")
+    if not y.dim():
+        raise ShapeError("trapezoid: y is one number; it takes the points of a curve")
+    normal_axis(dim, y.dim(), "trapezoid")
     count = y.shape[dim] - 1
     heights = (y.narrow(dim, 0, count) + y.narrow(dim, 1, count)) / 2
     if x is None:

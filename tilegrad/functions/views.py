@@ -40,7 +40,7 @@ def sizes_of(given: Sequence[Any], op: str) -> tuple[Dim, ...]:
     if sizes[0].__class__ is bool:  # PyTorch looks at the first one only
         raise ArgumentError(f"{op}: a size is an integer, not {sizes[0]} (bool)")
     for extent in sizes:
-        if not isinstance(extent, Size) and not hasattr(extent, "__index__"):
+        if not isinstance(extent, Size) and (isinstance(extent, type) or not hasattr(extent, "__index__")):
             raise ArgumentError(f"{op}: a size is an integer, not {kind_of(extent)}")
     return tuple([n if isinstance(n, Size) else int(n.__index__()) for n in sizes])
 

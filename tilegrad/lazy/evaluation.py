@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ..errors import GradientError, IndexRangeError, TraceError
+from ..errors import ArgumentError, GradientError, IndexRangeError, TraceError
 from ..ir.graph import Input, Value, topological
 from ..ir.location import Location, current_location
 from ..ops.broadcasting import Expand, Reshape
@@ -52,7 +52,10 @@ pending = Pending()
 def compute(*tensors: Handle) -> list[Value]:
     """Computes tensors, all in one program, and keeps their elements; none: what waits for a look at anything. The
     values that they had: other threads may give them others meanwhile."""
-    own = [x.value for x in tensors]
+    try:
+        own = [x.value for x in tensors]
+    except AttributeError:
+        raise ArgumentError(f"compute takes tensors, not {[type(x).__name__ for x in tensors]}") from None
     if own and all(v.buffer is not None for v in own):
         return own
     checks: list[Check] = []

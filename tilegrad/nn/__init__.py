@@ -1,5 +1,6 @@
 """Layers, losses and containers, under PyTorch's names."""
 
+from ..functions.integers import take_integers_in_constructors
 from . import (
     activation,
     attention,
@@ -63,3 +64,5 @@ __all__ += pool.__all__
 __all__ += recurrent.__all__
 __all__ += transformer.__all__
 __all__ += upsample.__all__
+
+take_integers_in_constructors([globals()[_name] for _name in __all__])

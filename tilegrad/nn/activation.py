@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from ..errors import ShapeError
 from ..functions.creation import full
 from ..tensor import Tensor
-from .functional import activations
+from . import functional
 from .module import Module
 from .parameter import Parameter
 
@@ -87,19 +87,19 @@ class Activation(Module):
 
 
 class ReLU(Activation):
-    function = staticmethod(activations.relu)
+    function = staticmethod(functional.relu)
     settings = {"inplace": False}
 
 
 class ReLU6(Activation):
-    function = staticmethod(activations.relu6)
+    function = staticmethod(functional.relu6)
     settings = {"inplace": False}
 
 
 class Threshold(Activation):
     """Elements up to the threshold become `value`."""
 
-    function = staticmethod(activations.threshold)
+    function = staticmethod(functional.threshold)
     settings = {"threshold": 0.0, "value": 0.0, "inplace": False}
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
@@ -109,98 +109,98 @@ class Threshold(Activation):
 class RReLU(Activation):
     """A leaky ReLU whose slopes are drawn anew for each element while training."""
 
-    function = staticmethod(activations.rrelu)
+    function = staticmethod(functional.rrelu)
     settings = {"lower": 1 / 8, "upper": 1 / 3, "inplace": False}
 
     def forward(self, input: Tensor) -> Tensor:
-        return activations.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+        return functional.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
 
 class Sigmoid(Activation):
-    function = staticmethod(activations.sigmoid)
+    function = staticmethod(functional.sigmoid)
 
 
 class Tanh(Activation):
-    function = staticmethod(activations.tanh)
+    function = staticmethod(functional.tanh)
 
 
 class Tanhshrink(Activation):
-    function = staticmethod(activations.tanhshrink)
+    function = staticmethod(functional.tanhshrink)
 
 
 class SiLU(Activation):
-    function = staticmethod(activations.silu)
+    function = staticmethod(functional.silu)
     settings = {"inplace": False}
 
 
 class Mish(Activation):
-    function = staticmethod(activations.mish)
+    function = staticmethod(functional.mish)
     settings = {"inplace": False}
 
 
 class GELU(Activation):
-    function = staticmethod(activations.gelu)
+    function = staticmethod(functional.gelu)
     settings = {"approximate": "none"}
 
 
 class ELU(Activation):
-    function = staticmethod(activations.elu)
+    function = staticmethod(functional.elu)
     settings = {"alpha": 1.0, "inplace": False}
 
 
 class CELU(Activation):
-    function = staticmethod(activations.celu)
+    function = staticmethod(functional.celu)
     settings = {"alpha": 1.0, "inplace": False}
 
 
 class SELU(Activation):
-    function = staticmethod(activations.selu)
+    function = staticmethod(functional.selu)
     settings = {"inplace": False}
 
 
 class LeakyReLU(Activation):
-    function = staticmethod(activations.leaky_relu)
+    function = staticmethod(functional.leaky_relu)
     settings = {"negative_slope": 0.01, "inplace": False}
 
 
 class Softplus(Activation):
-    function = staticmethod(activations.softplus)
+    function = staticmethod(functional.softplus)
     settings = {"beta": 1.0, "threshold": 20.0}
 
 
 class Softsign(Activation):
-    function = staticmethod(activations.softsign)
+    function = staticmethod(functional.softsign)
 
 
 class Softshrink(Activation):
-    function = staticmethod(activations.softshrink)
+    function = staticmethod(functional.softshrink)
     settings = {"lambd": 0.5}
     bare = ("lambd",)
 
 
 class Hardshrink(Activation):
-    function = staticmethod(activations.hardshrink)
+    function = staticmethod(functional.hardshrink)
     settings = {"lambd": 0.5}
     bare = ("lambd",)
 
 
 class LogSigmoid(Activation):
-    function = staticmethod(activations.logsigmoid)
+    function = staticmethod(functional.logsigmoid)
 
 
 class Hardtanh(Activation):
-    function = staticmethod(activations.hardtanh)
+    function = staticmethod(functional.hardtanh)
     settings = {"min_val": -1.0, "max_val": 1.0, "inplace": False}
 
 
 class Hardsigmoid(Activation):
-    function = staticmethod(activations.hardsigmoid)
+    function = staticmethod(functional.hardsigmoid)
     settings = {"inplace": False}
     hidden = ("inplace",)  # PyTorch does not show it here
 
 
 class Hardswish(Activation):
-    function = staticmethod(activations.hardswish)
+    function = staticmethod(functional.hardswish)
     settings = {"inplace": False}
     hidden = ("inplace",)
 
@@ -208,22 +208,22 @@ class Hardswish(Activation):
 class GLU(Activation):
     """The first half of an axis times the sigmoid of the second."""
 
-    function = staticmethod(activations.glu)
+    function = staticmethod(functional.glu)
     settings = {"dim": -1}
 
 
 class Softmax(Activation):
-    function = staticmethod(activations.softmax)
+    function = staticmethod(functional.softmax)
     settings = {"dim": None}
 
 
 class Softmin(Activation):
-    function = staticmethod(activations.softmin)
+    function = staticmethod(functional.softmin)
     settings = {"dim": None}
 
 
 class LogSoftmax(Activation):
-    function = staticmethod(activations.log_softmax)
+    function = staticmethod(functional.log_softmax)
     settings = {"dim": None}
 
 
@@ -246,7 +246,7 @@ class PReLU(Module):
         self.weight = Parameter(full((num_parameters,), init, device=device, dtype=dtype))
 
     def forward(self, input: Tensor) -> Tensor:
-        return activations.prelu(input, self.weight)
+        return functional.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
         return f"num_parameters={self.num_parameters}"

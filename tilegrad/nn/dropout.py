@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from ..tensor import Tensor
+from . import functional
 from .functional import dropouts
 from .module import Module
 
@@ -32,34 +33,34 @@ class _Dropout(Module):
 class Dropout(_Dropout):
     """Sets elements to 0 with probability `p` while training, and scales the others by 1 / (1 - p)."""
 
-    function = staticmethod(dropouts.dropout)
+    function = staticmethod(functional.dropout)
 
 
 class Dropout1d(_Dropout):
     """Dropout of whole channels of (N, C, L) or (C, L)."""
 
-    function = staticmethod(dropouts.dropout1d)
+    function = staticmethod(functional.dropout1d)
 
 
 class Dropout2d(_Dropout):
     """Dropout of whole channels of (N, C, H, W)."""
 
-    function = staticmethod(dropouts.dropout2d)
+    function = staticmethod(functional.dropout2d)
 
 
 class Dropout3d(_Dropout):
     """Dropout of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
 
-    function = staticmethod(dropouts.dropout3d)
+    function = staticmethod(functional.dropout3d)
 
 
 class AlphaDropout(_Dropout):
     """Dropout to SELU's lowest value, which keeps mean 0 and variance 1."""
 
-    function = staticmethod(dropouts.alpha_dropout)
+    function = staticmethod(functional.alpha_dropout)
 
 
 class FeatureAlphaDropout(_Dropout):
     """`AlphaDropout` of whole channels."""
 
-    function = staticmethod(dropouts.feature_alpha_dropout)
+    function = staticmethod(functional.feature_alpha_dropout)

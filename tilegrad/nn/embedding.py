@@ -8,7 +8,7 @@ from ..autograd.modes import no_grad
 from ..errors import ArgumentError, ShapeError
 from ..functions.creation import empty
 from ..tensor import Tensor
-from . import init
+from . import functional, init
 from .functional import embeddings
 from .module import Module
 from .parameter import Parameter
@@ -101,7 +101,7 @@ class Embedding(_Table):
 
     def forward(self, input: Tensor) -> Tensor:
         settings = (self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse)
-        return embeddings.embedding(input, self.weight, *settings)
+        return functional.embedding(input, self.weight, *settings)
 
     def extra_repr(self) -> str:
         first, *others = self._shown()
@@ -135,7 +135,7 @@ class EmbeddingBag(_Table):
         self.include_last_offset = include_last_offset
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
-        return embeddings.embedding_bag(
+        return functional.embedding_bag(
             input,
             self.weight,
             offsets,

@@ -9,8 +9,7 @@ from typing import Any
 from ..errors import ArgumentError, ShapeError
 from ..functions.creation import empty
 from ..tensor import Tensor
-from . import init
-from .functional import distances
+from . import functional, init
 from .module import Module
 from .parameter import Parameter
 
@@ -49,7 +48,7 @@ class Linear(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
-        return distances.linear(input, self.weight, self.bias)
+        return functional.linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
@@ -86,7 +85,7 @@ class Bilinear(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
-        return distances.bilinear(input1, input2, self.weight, self.bias)
+        return functional.bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         inputs = f"in1_features={self.in1_features}, in2_features={self.in2_features}"
@@ -102,7 +101,7 @@ class CosineSimilarity(Module):
         self.eps = eps
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        return distances.cosine_similarity(x1, x2, self.dim, self.eps)
+        return functional.cosine_similarity(x1, x2, self.dim, self.eps)
 
 
 class PairwiseDistance(Module):
@@ -115,7 +114,7 @@ class PairwiseDistance(Module):
         self.keepdim = keepdim
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        return distances.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
+        return functional.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
 
 class Flatten(Module):

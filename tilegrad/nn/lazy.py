@@ -86,13 +86,12 @@ class _Lazy(Module):
             empty_one = UninitializedParameter(True, options.get("device"), options.get("dtype"))
             self.register_parameter(name, None if parameter is None else empty_one)
 
-    def forward(self, *inputs: Any) -> Tensor:
-        first = inputs[0]
-        if first.dim() < 2 and self.channels != -1:
+    def forward(self, first: Tensor, *others: Any) -> Tensor:
+        if first.dim() < max(2, -self.channels) and self.channels != -1:
             raise ShapeError(f"{type(self).__name__}: an input of the shape {tuple(first.shape)} has no channels")
         axis = self.channels if self.channels < 0 else min(self.channels, first.dim() - 1)
         self.initialize(int(first.shape[axis]))
-        return self.forward(*inputs)
+        return self.forward(first, *others)
 
     def initialize(self, features: int) -> None:
         """Becomes the layer for so many features; what held its parameters holds them still."""

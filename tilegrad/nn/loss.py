@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..tensor import Tensor
+from . import functional
 from .functional import losses
 from .module import Module
 
@@ -31,14 +32,14 @@ class MSELoss(Loss):
     """The mean of the squared differences."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return losses.mse_loss(input, target, reduction=self.reduction)
+        return functional.mse_loss(input, target, reduction=self.reduction)
 
 
 class L1Loss(Loss):
     """The mean of the absolute differences."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return losses.l1_loss(input, target, reduction=self.reduction)
+        return functional.l1_loss(input, target, reduction=self.reduction)
 
 
 class SmoothL1Loss(Loss):
@@ -51,7 +52,7 @@ class SmoothL1Loss(Loss):
         self.beta = beta
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return losses.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
+        return functional.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
 
 
 class HuberLoss(Loss):
@@ -62,7 +63,7 @@ class HuberLoss(Loss):
         self.delta = delta
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return losses.huber_loss(input, target, self.reduction, self.delta)
+        return functional.huber_loss(input, target, self.reduction, self.delta)
 
 
 class KLDivLoss(Loss):
@@ -79,7 +80,7 @@ class KLDivLoss(Loss):
         self.log_target = log_target
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return losses.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
+        return functional.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
 
 
 class WeightedLoss(Loss):
@@ -106,7 +107,7 @@ class BCELoss(WeightedLoss):
         super().__init__(losses.reduction_of(size_average, reduce, reduction), weight=weight)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return losses.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
+        return functional.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(WeightedLoss):
@@ -126,7 +127,7 @@ class BCEWithLogitsLoss(WeightedLoss):
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         settings = {"reduction": self.reduction, "pos_weight": self.pos_weight}
-        return losses.binary_cross_entropy_with_logits(input, target, self.weight, **settings)  # type: ignore[arg-type]
+        return functional.binary_cross_entropy_with_logits(input, target, self.weight, **settings)  # type: ignore[arg-type]
 
 
 class NLLLoss(WeightedLoss):
@@ -144,7 +145,7 @@ class NLLLoss(WeightedLoss):
         self.ignore_index = ignore_index
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return losses.nll_loss(input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
+        return functional.nll_loss(input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
 
 
 class CrossEntropyLoss(WeightedLoss):
@@ -164,7 +165,7 @@ class CrossEntropyLoss(WeightedLoss):
         self.label_smoothing = label_smoothing
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return losses.cross_entropy(
+        return functional.cross_entropy(
             input,
             target,
             self.weight,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..tensor import Tensor
-from .functional import alignment, margins
+from . import functional
 from .functional.losses import reduction_of
 from .layers import PairwiseDistance
 from .loss import Loss, WeightedLoss
@@ -43,7 +43,7 @@ class MarginRankingLoss(_MarginLoss):
         super().__init__(margin, reduction_of(size_average, reduce, reduction))
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return margins.margin_ranking_loss(input1, input2, target, self.margin, reduction=self.reduction)
+        return functional.margin_ranking_loss(input1, input2, target, self.margin, reduction=self.reduction)
 
 
 class HingeEmbeddingLoss(_MarginLoss):
@@ -55,7 +55,7 @@ class HingeEmbeddingLoss(_MarginLoss):
         super().__init__(margin, reduction_of(size_average, reduce, reduction))
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return margins.hinge_embedding_loss(input, target, self.margin, reduction=self.reduction)
+        return functional.hinge_embedding_loss(input, target, self.margin, reduction=self.reduction)
 
 
 class CosineEmbeddingLoss(_MarginLoss):
@@ -67,7 +67,7 @@ class CosineEmbeddingLoss(_MarginLoss):
         super().__init__(margin, reduction_of(size_average, reduce, reduction))
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return margins.cosine_embedding_loss(input1, input2, target, self.margin, reduction=self.reduction)
+        return functional.cosine_embedding_loss(input1, input2, target, self.margin, reduction=self.reduction)
 
 
 class TripletMarginLoss(_MarginLoss):
@@ -89,7 +89,7 @@ class TripletMarginLoss(_MarginLoss):
         self.swap = swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        return margins.triplet_margin_loss(
+        return functional.triplet_margin_loss(
             anchor, positive, negative, self.margin, self.p, self.eps, self.swap, reduction=self.reduction
         )
 
@@ -110,7 +110,7 @@ class TripletMarginWithDistanceLoss(_MarginLoss):
         self.swap = swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        return margins.triplet_margin_with_distance_loss(
+        return functional.triplet_margin_with_distance_loss(
             anchor,
             positive,
             negative,
@@ -138,14 +138,14 @@ class MultiMarginLoss(WeightedLoss):
         self.margin = margin
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return margins.multi_margin_loss(input, target, self.p, self.margin, self.weight, reduction=self.reduction)
+        return functional.multi_margin_loss(input, target, self.p, self.margin, self.weight, reduction=self.reduction)
 
 
 class MultiLabelMarginLoss(Loss):
     """Each right class should be above each wrong one."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return margins.multilabel_margin_loss(input, target, reduction=self.reduction)
+        return functional.multilabel_margin_loss(input, target, reduction=self.reduction)
 
 
 class MultiLabelSoftMarginLoss(WeightedLoss):
@@ -161,14 +161,14 @@ class MultiLabelSoftMarginLoss(WeightedLoss):
         super().__init__(reduction_of(size_average, reduce, reduction), weight=weight)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return margins.multilabel_soft_margin_loss(input, target, self.weight, reduction=self.reduction)
+        return functional.multilabel_soft_margin_loss(input, target, self.weight, reduction=self.reduction)
 
 
 class SoftMarginLoss(Loss):
     """The logistic loss of targets 1 and -1."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return margins.soft_margin_loss(input, target, reduction=self.reduction)
+        return functional.soft_margin_loss(input, target, reduction=self.reduction)
 
 
 class PoissonNLLLoss(Loss):
@@ -189,7 +189,7 @@ class PoissonNLLLoss(Loss):
         self.eps = eps
 
     def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
-        return margins.poisson_nll_loss(
+        return functional.poisson_nll_loss(
             log_input, target, self.log_input, self.full, eps=self.eps, reduction=self.reduction
         )
 
@@ -203,7 +203,7 @@ class GaussianNLLLoss(Loss):
         self.eps = eps
 
     def forward(self, input: Tensor, target: Tensor, var: Tensor | float) -> Tensor:
-        return margins.gaussian_nll_loss(input, target, var, self.full, self.eps, self.reduction)
+        return functional.gaussian_nll_loss(input, target, var, self.full, self.eps, self.reduction)
 
 
 class CTCLoss(Loss):
@@ -222,4 +222,4 @@ class CTCLoss(Loss):
         target_lengths: Tensor | Sequence[int],
     ) -> Tensor:
         settings = (self.blank, self.reduction, self.zero_infinity)
-        return alignment.ctc_loss(log_probs, targets, input_lengths, target_lengths, *settings)
+        return functional.ctc_loss(log_probs, targets, input_lengths, target_lengths, *settings)

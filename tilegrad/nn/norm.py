@@ -10,7 +10,7 @@ from ..errors import ArgumentError, ShapeError
 from ..functions.creation import ones, tensor, zeros
 from ..ir.dtype import int64
 from ..tensor import Tensor
-from .functional import norms
+from . import functional
 from .module import Module
 from .parameter import Parameter
 
@@ -123,7 +123,7 @@ class _BatchNorm(_Running):
         share = self._share()
         of_batch = self.training or (self.running_mean is None and self.running_var is None)
         kept = (self.running_mean, self.running_var) if not self.training or self.track_running_stats else (None, None)
-        return norms.batch_norm(input, *kept, self.weight, self.bias, of_batch, share, self.eps)
+        return functional.batch_norm(input, *kept, self.weight, self.bias, of_batch, share, self.eps)
 
 
 class BatchNorm1d(_BatchNorm):
@@ -200,7 +200,7 @@ class _InstanceNorm(_Running):
                 f"{self.num_features} of num_features"
             )
         of_input = self.training or not self.track_running_stats
-        result = norms.instance_norm(
+        result = functional.instance_norm(
             input.unsqueeze(0) if single else input,
             self.running_mean,
             self.running_var,
@@ -273,7 +273,7 @@ class GroupNorm(_Affine):
         self._prepare((num_channels,), affine, affine and bias, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
-        return norms.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+        return functional.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         affine = f"affine={self.affine}, bias={self.bias is not None}"
@@ -299,7 +299,7 @@ class LayerNorm(_Affine):
         self._prepare(self.normalized_shape, elementwise_affine, elementwise_affine and bias, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
-        return norms.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+        return functional.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         affine = f"elementwise_affine={self.elementwise_affine}, bias={self.bias is not None}"
@@ -325,7 +325,7 @@ class RMSNorm(_Affine):
         del self._parameters["bias"]
 
     def forward(self, input: Tensor) -> Tensor:
-        return norms.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+        return functional.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
@@ -342,7 +342,7 @@ class LocalResponseNorm(Module):
         self.k = k
 
     def forward(self, input: Tensor) -> Tensor:
-        return norms.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+        return functional.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

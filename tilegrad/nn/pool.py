@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from ..errors import ArgumentError
 from ..tensor import Tensor
-from .functional import fractional, poolings, unpooling
+from . import functional
+from .functional import unpooling
 from .functional.fractional import Ratio
 from .functional.geometry import Each, each
 from .functional.poolings import Pooled, Sizes
@@ -77,19 +78,19 @@ class MaxPool1d(_MaxPool):
     MaxPool1d(kernel_size=3, stride=2, padding=0, dilation=1, ceil_mode=False)
     """
 
-    function = staticmethod(poolings.max_pool1d)
+    function = staticmethod(functional.max_pool1d)
 
 
 class MaxPool2d(_MaxPool):
     """The greatest element of each window of (N, C, H, W)."""
 
-    function = staticmethod(poolings.max_pool2d)
+    function = staticmethod(functional.max_pool2d)
 
 
 class MaxPool3d(_MaxPool):
     """The greatest element of each window of (N, C, D, H, W)."""
 
-    function = staticmethod(poolings.max_pool3d)
+    function = staticmethod(functional.max_pool3d)
 
 
 class AvgPool1d(_Pool):
@@ -112,7 +113,7 @@ class AvgPool1d(_Pool):
 
     def forward(self, input: Tensor) -> Tensor:
         geometry = (self.kernel_size, self.stride, self.padding)
-        return poolings.avg_pool1d(input, *geometry, self.ceil_mode, self.count_include_pad)
+        return functional.avg_pool1d(input, *geometry, self.ceil_mode, self.count_include_pad)
 
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
@@ -148,13 +149,13 @@ class _AvgPool(_Pool):
 class AvgPool2d(_AvgPool):
     """The average of each window of (N, C, H, W)."""
 
-    function = staticmethod(poolings.avg_pool2d)
+    function = staticmethod(functional.avg_pool2d)
 
 
 class AvgPool3d(_AvgPool):
     """The average of each window of (N, C, D, H, W)."""
 
-    function = staticmethod(poolings.avg_pool3d)
+    function = staticmethod(functional.avg_pool3d)
 
 
 class _AdaptiveAvgPool(_Pool):
@@ -172,19 +173,19 @@ class _AdaptiveAvgPool(_Pool):
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):
     """The averages of as many windows as asked for; with 1, of everything."""
 
-    function = staticmethod(poolings.adaptive_avg_pool1d)
+    function = staticmethod(functional.adaptive_avg_pool1d)
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPool):
     """The averages of as many windows of images as asked for; with 1, of whole images."""
 
-    function = staticmethod(poolings.adaptive_avg_pool2d)
+    function = staticmethod(functional.adaptive_avg_pool2d)
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool):
     """The averages of as many windows of volumes as asked for."""
 
-    function = staticmethod(poolings.adaptive_avg_pool3d)
+    function = staticmethod(functional.adaptive_avg_pool3d)
 
 
 class _AdaptiveMaxPool(_Pool):
@@ -203,19 +204,19 @@ class _AdaptiveMaxPool(_Pool):
 class AdaptiveMaxPool1d(_AdaptiveMaxPool):
     """The greatest elements of as many windows as asked for."""
 
-    function = staticmethod(poolings.adaptive_max_pool1d)
+    function = staticmethod(functional.adaptive_max_pool1d)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPool):
     """The greatest elements of as many windows of images as asked for."""
 
-    function = staticmethod(poolings.adaptive_max_pool2d)
+    function = staticmethod(functional.adaptive_max_pool2d)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool):
     """The greatest elements of as many windows of volumes as asked for."""
 
-    function = staticmethod(poolings.adaptive_max_pool3d)
+    function = staticmethod(functional.adaptive_max_pool3d)
 
 
 class _LPPool(_Pool):
@@ -229,7 +230,7 @@ class _LPPool(_Pool):
         self.ceil_mode = ceil_mode
 
     def forward(self, input: Tensor) -> Tensor:
-        made = type(self).function(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+        made = type(self).function(input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
         return made  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
@@ -240,19 +241,19 @@ class _LPPool(_Pool):
 class LPPool1d(_LPPool):
     """The root of the sum of the powers of each window."""
 
-    function = staticmethod(poolings.lp_pool1d)
+    function = staticmethod(functional.lp_pool1d)
 
 
 class LPPool2d(_LPPool):
     """The root of the sum of the powers of each window of images."""
 
-    function = staticmethod(poolings.lp_pool2d)
+    function = staticmethod(functional.lp_pool2d)
 
 
 class LPPool3d(_LPPool):
     """The root of the sum of the powers of each window of volumes."""
 
-    function = staticmethod(poolings.lp_pool3d)
+    function = staticmethod(functional.lp_pool3d)
 
 
 class _FractionalMaxPool(Module):
@@ -283,13 +284,13 @@ class _FractionalMaxPool(Module):
 class FractionalMaxPool2d(_FractionalMaxPool):
     """The greatest elements of windows of images whose distances are drawn."""
 
-    function = staticmethod(fractional.fractional_max_pool2d)
+    function = staticmethod(functional.fractional_max_pool2d)
 
 
 class FractionalMaxPool3d(_FractionalMaxPool):
     """The greatest elements of windows of volumes whose distances are drawn."""
 
-    function = staticmethod(fractional.fractional_max_pool3d)
+    function = staticmethod(functional.fractional_max_pool3d)
 
 
 class _MaxUnpool(Module):

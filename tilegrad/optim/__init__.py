@@ -1,5 +1,6 @@
 """Optimizers, schedules of learning rates, and averages of parameters, under PyTorch's names."""
 
+from ..functions.integers import take_integers_in_constructors
 from . import lr_scheduler, swa_utils
 from .adam import Adam, AdamW
 from .adam_relatives import Adamax, Lion, NAdam, RAdam
@@ -30,3 +31,5 @@ __all__ = [
     "lr_scheduler",
     "swa_utils",
 ]
+
+take_integers_in_constructors([globals()[_name] for _name in __all__])

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from inspect import signature
 from typing import Any
 
-from ...errors import ArgumentError, DTypeError, TilegradError
-from ...functions.promotion import kind_of
+from ...errors import DTypeError, TilegradError
 from ...tensor import Tensor
 
 __all__ = ["tensors_only"]
@@ -37,7 +35,9 @@ def tensors_only(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
         if args and not isinstance(args[0], Tensor):
-            _refuse(name, function, args, kwargs)
+            from ...functions.explained import explain
+
+            explain(TypeError(), name, function, args, kwargs)
         if of_floats and args and args[0].dtype.kind != "float":
             raise DTypeError(
                 f"{name}: takes floating-point elements, not {args[0].dtype.name}; convert them first, as in x.float()"
@@ -46,25 +46,12 @@ def tensors_only(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
         except TilegradError:
             raise
-        except (AttributeError, TypeError):
-            _refuse(name, function, args, kwargs)
+        except Exception as error:
+            from ...functions.explained import explain
+
+            explain(error, name, function, args, kwargs)
             raise
 
     # where pickle finds it
     checked.__module__, checked.__name__, checked.__qualname__ = "tilegrad.nn.functional", name, name
     return checked
-
-
-def _refuse(function_name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raises if an argument that is declared as a tensor is something else."""
-    declared = signature(function)
-    try:
-        given = declared.bind_partial(*args, **kwargs).arguments
-    except TypeError:
-        return
-    for name, value in given.items():
-        wanted = declared.parameters[name].annotation
-        if not isinstance(value, Tensor) and (wanted == "Tensor" or (wanted == "Tensor | None" and value is not None)):
-            raise ArgumentError(
-                f"{function_name}: {name} is {kind_of(value)}, not a tensor; wrap it: tilegrad.tensor(...)"
-            ) from None

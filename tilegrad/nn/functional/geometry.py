@@ -16,7 +16,7 @@ Each: TypeAlias = "int | Sequence[int]"
 
 
 def _is_integer(n: object) -> bool:
-    return not isinstance(n, bool) and hasattr(n, "__index__")
+    return not isinstance(n, (bool, type)) and hasattr(n, "__index__")
 
 
 def each(value: Each, axes: int, name: str, op: str, least_value: int = 1) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import log, pi
 
-from ...errors import ArgumentError, ShapeError
+from ...errors import ArgumentError, ShapeError, check_callable
 from ...functions.arithmetic import maximum, minimum, where
 from ...functions.autocasting import in_float32
 from ...functions.creation import arange
@@ -136,6 +136,8 @@ def triplet_margin_with_distance_loss(
     """`triplet_margin_loss` with any distance; `swap` takes the nearer of anchor and positive to the negative."""
     if margin <= 0:
         raise ArgumentError(f"triplet_margin_loss: margin={margin} must be above 0")
+    if distance_function is not None:
+        check_callable(distance_function, "triplet_margin_with_distance_loss")
     distance = distance_function or pairwise_distance
     far = distance(anchor, negative)
     if swap:

@@ -206,7 +206,7 @@ def _adaptive(op: str, rank: int, input: Tensor, output_size: Sizes) -> tuple[Va
     x, had_batch = batched(value_of(input, op), rank, op)
     wanted = tuple(output_size) if isinstance(output_size, Sequence) else (output_size,) * rank
     counts = [extent if n is None else n for n, extent in zip(wanted, x.shape[2:], strict=False)]
-    if len(wanted) != rank or any(n is not None and (type(n) is not int or n < 0) for n in wanted):
+    if len(wanted) != rank or any(n is not None and (type(n) is not int or not 0 <= n < 2**31) for n in wanted):
         raise ArgumentError(f"{op}: output_size={output_size!r}: give a whole number or None for each of {rank} axes")
     axes = []
     for extent, count in zip(x.shape[2:], counts, strict=True):
