@@ -19,7 +19,7 @@ from tilegrad.ir.program import Launch, Program
 from tilegrad.ir.tile import Kernel
 
 TARGET = Target("x86", 64, 32, 49152, 2 << 20, matrix_unit=True)
-FEATURES = "avx512f avx512bw avx512cd avx512dq avx512vl amx-tile amx-bf16 amx-int8"
+FEATURES = "avx512f avx512bw avx512cd avx512dq avx512vl avx512bf16 amx-tile amx-bf16 amx-int8"
 LEAST = np.float32(2.0**-126)
 PAIRED = TARGET._replace(matrix_unit=False, pairs=True)
 FABS = "declare <16 x float> @llvm.fabs.v16f32(<16 x float>)"
