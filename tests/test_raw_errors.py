@@ -61,3 +61,18 @@ def test_what_is_in_a_tensor() -> None:
     assert tg.tensor(2.0) in X
     assert tg.isin(3, X).item()
     assert tg.isin(X, 3).any().item()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: tg.slice_copy(X, 99),
+        lambda: tg.renorm(X, 2, 0, -1.0),
+        lambda: tg.isposinf("text"),
+        lambda: tg.isneginf(1.5),
+        lambda: tg.is_nonzero([1.5]),
+    ],
+)
+def test_nothing_is_made_of_nonsense(call: Callable[[], Any]) -> None:
+    with pytest.raises(TilegradError, match="test_raw_errors.py"):
+        computed(call())

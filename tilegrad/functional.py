@@ -114,7 +114,7 @@ def numel(input: Tensor) -> int:
 
 def is_nonzero(input: Tensor) -> bool:
     """Whether the one element is not 0."""
-    return bool(input)
+    return input.is_nonzero()
 
 
 def is_same_size(input: Tensor, other: Tensor) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
+from ..ops.broadcasting import normal_axis
 from . import views
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def _copying(view: Callable[..., Any]) -> Callable[..., Any]:
 
 def _slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
     """The elements from start to end along a dimension, in steps."""
-    return input[(*[slice(None)] * (dim % input.dim()), slice(start, end, step))]
+    return input[(*[slice(None)] * normal_axis(dim, input.dim(), "slice_copy"), slice(start, end, step))]
 
 
 def _alias(input: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from ..ops.cast import cast
 from ..ops.comparison import isnan, lt
 from ..ops.control import where
 from .integers import take_integers
-from .promotion import Operand, floating, kind_of, pair
+from .promotion import Operand, floating, kind_of, pair, value_of
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -112,12 +112,12 @@ def sgn(input: Tensor) -> Tensor:
 
 def isposinf(input: Tensor) -> Tensor:
     """Whether each element is infinity."""
-    return input == math.inf
+    return wrap(value_of(input, "isposinf")) == math.inf
 
 
 def isneginf(input: Tensor) -> Tensor:
     """Whether each element is minus infinity."""
-    return input == -math.inf
+    return wrap(value_of(input, "isneginf")) == -math.inf
 
 
 def isreal(input: Tensor) -> Tensor:

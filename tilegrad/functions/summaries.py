@@ -288,6 +288,8 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
 
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices along a dimension scaled down to a p-norm of at most maxnorm."""
+    if maxnorm < 0:
+        raise ArgumentError(f"renorm: maxnorm={maxnorm} is negative")
     if input.dim() < 2:
         raise ShapeError(f"renorm: takes at least two dimensions, not shape {shown(input.shape)}")
     others = [n for n in range(input.dim()) if n != dim % input.dim()]
