@@ -71,6 +71,7 @@ def test_what_is_in_a_tensor() -> None:
         lambda: tg.isposinf("text"),
         lambda: tg.isneginf(1.5),
         lambda: tg.is_nonzero([1.5]),
+        lambda: tg.einsum("ij,ij->i", {}),
     ],
 )
 def test_nothing_is_made_of_nonsense(call: Callable[[], Any]) -> None:

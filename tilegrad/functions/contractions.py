@@ -143,6 +143,8 @@ def einsum(equation: str, *operands: Tensors, precision: str | None = None) -> T
     from ..ops.einsum import einsum as summed
 
     given = operands[0] if len(operands) == 1 and not isinstance(operands[0], Handle) else operands
+    if not len(given):
+        raise ArgumentError("einsum: no tensors were given")
     return _product("einsum", partial(summed, equation), *given, precision=precision)
 
 
