@@ -20,8 +20,9 @@ from tilegrad.ops.attention import Attention
 from tilegrad.ops.attention_gradient import AttentionGradient
 from tilegrad.ops.batched import Batched
 from tilegrad.ops.indexing import index_add
+from tilegrad.ops.numbered import settled
 from tilegrad.ops.odd_tiles import Restored
-from tilegrad.ops.opaque import Opaque, settled
+from tilegrad.ops.opaque import Opaque
 from tilegrad.ops.outside import Outside
 from tilegrad.ops.ranges import OfRanges, levels_of
 from tilegrad.ops.recurrence import Recurrence, RecurrenceGradient

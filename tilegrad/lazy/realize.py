@@ -60,7 +60,7 @@ def realize(values: Sequence[Value]) -> None:
         for place in {v.device for v in wanted}:
             _realize_on_one_device([v for v in wanted if v.device == place])
     except Exception:
-        for v in wanted:
+        for v in topological(wanted, lambda v: v.buffer is not None):
             v.__dict__["failed"] = True  # `timing` does not try it again: only who looks does
         raise
     if state.inspect is not None:

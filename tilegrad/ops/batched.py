@@ -21,7 +21,8 @@ from .base import Elementwise
 from .broadcasting import Expand, Reduction, Reshape, expand, reduce_sum, reshape
 from .declared import Declared
 from .joint import Joint, JointOutput, joint_output
-from .opaque import Opaque, numbered_attributes
+from .numbered import numbered_attributes
+from .opaque import Opaque
 from .outside import Outside
 from .outside import mapped as mapped_call
 from .tile_code import TileCode, repeated

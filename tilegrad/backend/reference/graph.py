@@ -10,7 +10,7 @@ import numpy as np
 from ...ir.graph import Graph, Value
 from ...ir.scalar import Expr, Index, Position, Read
 from ...ir.size import known
-from ...ops.opaque import settled
+from ...ops.numbered import settled
 from ...ops.outside import Outside, TileWork
 from ...runtime.work import settled as settled_type
 from .scalar import evaluate
