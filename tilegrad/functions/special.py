@@ -43,7 +43,7 @@ def polygamma(n: int, input: Tensor) -> Tensor:
     from ..ops import special
 
     if not 0 <= n < 2**31:
-        raise ArgumentError(f"polygamma: there is no derivative number {kind_of(n)}")
+        raise ArgumentError(f"polygamma: there is no derivative number {kind_of(n)}; they are counted from 0")
     return wrap(special.polygamma(n, floating(input, "polygamma")))
 
 

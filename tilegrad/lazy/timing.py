@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from typing import Any
 from weakref import WeakSet, ref
 
+from ..errors import DeviceError
 from ..ir.graph import Input, Value, topological
 from ..runtime.device import known_devices
 from ..runtime.once import lock
@@ -99,7 +100,11 @@ class Watch:
         self.busy = True
         try:
             for group in self._groups(held):
-                compute(*group)
+                try:
+                    compute(*group)
+                except DeviceError:
+                    if {x._value.device for x in group} <= {place.name for place in known_devices()}:
+                        raise  # else the device is gone: who looks is told
         finally:
             self.busy = False
 
