@@ -100,7 +100,7 @@ def _results(recorded: Recorded, has_aux: bool, op: str) -> tuple[list[Value], t
 
 
 def _inputs(recorded: Recorded, single: bool) -> tuple[list[Value], tree.Tree]:
-    """What is differentiated by, and its form: that of one argument, or a tuple of several."""
+    """List the values to differentiate by, with their form: that of one argument, or a tuple of several."""
     shapes = recorded.shapes
     return recorded.inputs, shapes[0] if single else tree.Tree(tuple, (), tuple(shapes))
 

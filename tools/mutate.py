@@ -110,7 +110,7 @@ def _is_text(statement: ast.stmt) -> bool:
 
 
 def _changed(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    """What may stand for an expression by mistake."""
+    """Generate the expressions that may stand for one by mistake."""
     match node:
         case ast.Compare(left, [op], comparators) if type(op) in NEIGHBOURS:
             yield "comparison", ast.Compare(left, [NEIGHBOURS[type(op)]()], comparators)
@@ -155,7 +155,7 @@ def seeded(fault: Fault) -> ast.Module:
 
 
 def tests_of(path: str, quick: bool) -> list[str]:
-    """What to run for a module: its own examples, what is named after it, then what goes through all passes."""
+    """List the tests to run for a module: its examples, those named after it, then those of all passes."""
     stem = Path(path).stem
     every = {
         p.stem.removeprefix("test_"): str(p.relative_to(ROOT)) for p in sorted((ROOT / "tests").rglob("test_*.py"))

@@ -43,7 +43,7 @@ def read_idx(path: str | Path) -> Any:
 
 
 def _elements(path: Path, file: IO[bytes] | gzip.GzipFile) -> Any:
-    """Of a file that may be packed: no more of it is unpacked than it says that it has."""
+    """Read the elements of a file that may be packed, unpacking no more than its header announces."""
     head = file.read(4)
     if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in TYPES:
         raise DataError(f"{path} is not an IDX file: it starts with {head.hex(' ') or 'nothing'}")

@@ -62,22 +62,22 @@ def ge(input: Operand, other: Operand) -> Tensor:
 
 
 def isnan(input: Tensor) -> Tensor:
-    """Which elements are NaN."""
+    """Test each element for NaN."""
     return wrap(comparison.isnan(value_of(input, "isnan")))
 
 
 def isinf(input: Tensor) -> Tensor:
-    """Which elements are infinite."""
+    """Test each element for an infinity."""
     return wrap(comparison.isinf(value_of(input, "isinf")))
 
 
 def isfinite(input: Tensor) -> Tensor:
-    """Which elements are neither infinite nor NaN."""
+    """Test each element for being neither infinite nor NaN."""
     return wrap(comparison.isfinite(value_of(input, "isfinite")))
 
 
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-    """Which elements differ by at most atol + rtol * |other|."""
+    """Test which elements differ by at most atol + rtol * |other|."""
     if input.dtype is not other.dtype:
         raise DTypeError(f"isclose: {input.dtype.name} beside {other.dtype.name}; convert one: y.to(x.dtype)")
     equal = input == other

@@ -26,7 +26,7 @@ ALIASES = {
     "Tensors": "Tensor | Sequence[Tensor]", "Shapes": "int | Sequence[int]",
     "Ratio": "float | Sequence[float] | None",
 }  # fmt: skip
-"""What names of types in signatures stand for."""
+"""The classes that names of types in signatures stand for."""
 KINDS: dict[str, Callable[[Any], bool]] = {
     "None": lambda x: x is None,
     "Tensor": lambda x: isinstance(x, Handle),
@@ -45,7 +45,7 @@ WORDS = {
 }  # fmt: skip
 SEVERAL = ("Sequence[", "Iterable[", "tuple[", "list[", "Mapping[")
 LARGEST = 2**63
-"""What a size or an axis is below."""
+"""Sizes and axes are below this."""
 
 
 def explain(error: Exception, called: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> None:
@@ -117,7 +117,7 @@ def _parts(text: str, between: str) -> list[str]:
 
 
 def _words(annotation: str) -> str:
-    """What is taken, for a message."""
+    """Say in words what an annotation takes."""
     kinds = [kind for kind in _alternatives(annotation) if kind != "None"]
     return " or ".join(dict.fromkeys("several of them" if k.startswith(SEVERAL) else WORDS.get(k, k) for k in kinds))
 

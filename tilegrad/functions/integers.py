@@ -25,7 +25,7 @@ SEVERAL = frozenset((
     "Dims", "Sequence[Dim]", "Sequence[int]", "Sequence[int] | None", "Sizes", "int | Sequence[int]",
     "int | Sequence[int] | None",
 ))  # fmt: skip
-"""What parameters are annotated with that hold integers."""
+"""Annotations of parameters that hold integers."""
 FLAGS = frozenset(("bool",))
 OFTEN = frozenset(f"tilegrad.functions.{name}" for name in ("arithmetic", "comparing", "elementary"))
 """Their functions of operands alone refuse others in words already, and are called too often to be wrapped."""
@@ -59,7 +59,7 @@ def integers(given: Any, function: str, name: str) -> Any:
 
 
 def flag(given: Any, function: str, name: str) -> Any:
-    """What is true or false: a bool, or a number in its place."""
+    """Check that a flag is a bool, or a number in its place."""
     if given is None or isinstance(given, (bool, int, np.bool_, Handle)):
         return given
     raise ArgumentError(f"{function}: {name} is a bool, not {kind_of(given)}")

@@ -31,7 +31,7 @@ renorm round row_stack rsqrt scatter scatter_add scatter_reduce searchsorted sgn
 softmax sort sqrt square stack std sub subtract sum take take_along_dim tan tanh tensordot topk tril triu true_divide
 trunc var vdot vstack where xlogy zeros
 """.split()
-"""What takes `out=` in PyTorch, too."""
+"""Functions that take `out=`, as in PyTorch."""
 
 
 def taking_out(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -220,7 +220,7 @@ def floating_pair(x: Operand, y: Operand, op: str) -> tuple[Value, Value]:
 
 
 WRAPPING = ("add", "sub", "mul")
-"""What gives the same elements, whether an operand is wrapped to the width of a type or the result is."""
+"""Functions whose result is the same whether operands or results wrap to the width of a type."""
 
 
 def _within(number: Number, dtype: DType, op: str) -> Number:

@@ -431,7 +431,7 @@ def substituted(roots: Iterable[Expr], values: Mapping[Expr, Expr]) -> list[Expr
 
 
 def _refuse_capture(e: Reduce | Scan, new: Mapping[Expr, Expr]) -> None:
-    """What is put in for an index from outside of a loop must not have the index of the loop: it would be another."""
+    """Refuse to substitute an expression that holds the index of a loop into that loop: it would be captured."""
     bound = new[e.index]
     assert isinstance(bound, Index), f"the index {e.index.name} of a loop cannot be {bound}"
     for index in facts(e.body).indices:

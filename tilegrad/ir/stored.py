@@ -20,7 +20,7 @@ from .size import Size
 
 PLAIN = (str, int, float, bool, type(None))
 ROOMS = (tile, program, graph)
-"""Where the classes of nodes are that a program is made of."""
+"""The modules with the classes of nodes that programs are made of."""
 
 
 class NotStored(Exception):
@@ -79,7 +79,7 @@ class _Writer:
         return json.dumps([list(self.classes), constants, rows], separators=(",", ":"))
 
     def parts(self, x: Any) -> Sequence[Any]:
-        """What a thing is made of."""
+        """List the parts of an object."""
         if type(x) is tuple:
             return x
         if id(x) in self.names:
@@ -122,7 +122,7 @@ def _named(named: Mapping[str, Any]) -> Maker:
 
 @cache
 def _maker(name: str) -> Maker:
-    """What makes things of a class."""
+    """Find the function that builds objects of a class."""
     match name:
         case "tuple":
             return lambda row, made: tuple([made[n] for n in row[1:]])

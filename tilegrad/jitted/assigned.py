@@ -10,7 +10,7 @@ from .watched import Outside
 
 
 def write_assigned(outside: Outside) -> None:
-    """What a traced function put in the place of a tensor outside becomes the new elements of that tensor."""
+    """Write what a traced function assigned in the place of a tensor outside to that tensor."""
     assigned = []
     for watched, found in outside.others:
         now = watched.read()

@@ -136,7 +136,7 @@ class Jitted(Generic[P, R]):
         self.deciding: set[tuple[bool, int]] = set()
         """Numbers that decide what is computed, so that they cannot be inputs; with whether they are outside."""
         self.former: dict[tuple[bool, int], float] = {}
-        """What numbers that vary were in another call."""
+        """The values that varying numbers had in another call."""
         self.shortcut: Shortcut | None = None
         self.fixed: set[tuple[Any, ...]] = set()
         """Kinds with symbols for which the function cannot be traced."""
@@ -343,7 +343,7 @@ class Jitted(Generic[P, R]):
     def _elsewhere(
         self, call: Call, types: list[TensorType | None], varying: list[tuple[bool, int]]
     ) -> list[Specialised]:
-        """What the function does where the numbers that vary are what they were in another call."""
+        """Trace the function with the varying numbers as they were in another call."""
         known = [p for p in self.programs if _differs_in_numbers(p.kind, call, types)]
         if known:
             return known[:1]

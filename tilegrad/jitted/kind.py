@@ -14,7 +14,7 @@ from .watched import same
 
 
 class Call(Node):
-    """What a function is called with: the structure, what is in it, and the numbers that it reads outside."""
+    """The arguments of a call: their structure, their leaves, and the numbers that the function reads outside."""
 
     structure: Tree
     leaves: list[Any]
@@ -36,7 +36,7 @@ class Kind(Node):
     """For tensors; sizes that vary are symbols."""
     tracked: list[bool]
     leaf: list[bool]
-    """Which of the tracked ones are not computed from others."""
+    """Tells leaves from tracked tensors that were computed from others."""
     inputs: frozenset[int]
     """The numbers among the arguments that are inputs."""
     watched: frozenset[int]

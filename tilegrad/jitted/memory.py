@@ -22,7 +22,7 @@ from .tracing import HostNumber
 
 
 class Form:
-    """What the tensors of one output have in common: everything but their memory."""
+    """Everything that the tensors of one output share but their memory."""
 
     def __init__(self, type: TensorType) -> None:
         self.type = type
@@ -92,7 +92,7 @@ def settled(x: Any, sizes: Mapping[str, int]) -> Any:
 
 
 def memory_of(x: Handle) -> Buffer:
-    """Where the elements of a tensor are; they are computed if they are not there."""
+    """Return the buffer of a tensor, computing its elements if need be."""
     return memory_in(x.value)
 
 

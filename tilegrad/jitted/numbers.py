@@ -46,10 +46,10 @@ def number_type(x: float) -> TensorType:
 
 
 class Number(Tensor):
-    """What stands for a number: with numbers it computes as Python does, with tensors it counts as a number."""
+    """A placeholder of a number: with numbers it computes as Python does, with tensors it counts as a number."""
 
     _number: float
-    """What it is for other threads: they may meet it, as it stands in the place of the number while one traces."""
+    """The plain number, for other threads, which may meet the placeholder while one traces."""
 
     @property
     def value(self) -> Value:

@@ -90,7 +90,7 @@ class Specialised:
         self.arguments: list[Tensor | None] = []
         self.standing: list[Value | None] = []
         self.sources: dict[int, Tensor] = {}
-        """What the arguments were computed from that are no leaves."""
+        """The tensors that arguments which are no leaves were computed from."""
         numbers = zip(outside.numbers, self.kind.call.numbers, strict=True)
         before = [(w, w.read(), x, n in self.kind.watched) for n, (w, x) in enumerate(numbers)]
         before = [(w, now, x, varies) for w, now, x, varies in before if varies or not same(now, x)]
@@ -146,7 +146,7 @@ class Specialised:
         return x if made is None else made
 
     def _plan(self, trace: Trace) -> None:
-        """What comes in, what goes out, and what is computed between."""
+        """Collect the inputs, the outputs and the values to compute."""
         captured = list(trace.captured.items())
         self.captured = [c.base for _, c in captured]
         self.captured_types = [c.placeholder.type for _, c in captured]
@@ -192,12 +192,12 @@ class Specialised:
         """The captured storages that are written to, and that gradients of results read as they were before."""
 
     def _rewritten(self) -> list[Value]:
-        """What leaves were while the function ran, after it had written to them; and leaves that it made itself."""
+        """List the values of leaves that the function wrote to, and the leaves that it made itself."""
         first = {s for s in [*self.standing, *self.captured_standing] if s is not None}
         return [v for v in topological(self.tracked) if "leaf" in v.__dict__ and v.inputs and v not in first]
 
     def _changed(self, n: int) -> Value:
-        """What an argument is in the end."""
+        """Return the last value of an argument."""
         argument = self.arguments[n]
         assert argument is not None
         return argument.own_value()
@@ -215,7 +215,7 @@ class Specialised:
         return alike and self._meaning(other) == other._meaning(self)
 
     def _meaning(self, other: Specialised) -> tuple[Any, ...]:
-        """What the program does, for the numbers that are not inputs of the other one, as a key."""
+        """Make a key of the program's meaning, for the numbers that are not inputs of the other one."""
         known: dict[Value, Any] = {}
         for n in self.kind.inputs - other.kind.inputs:
             known[self.placeholders[n]] = other.kind.call.leaves[n]  # type: ignore[index]
@@ -255,7 +255,7 @@ class Specialised:
         return tuple([first + n for n, t in enumerate(self.captured_types) if t.shape and n not in self.updated])
 
     def _passed_on(self, inputs: range) -> frozenset[int]:
-        """Which inputs have the memory of a result."""
+        """Find the inputs whose memory a result has."""
         program = self.compiled.program
         results = set(program.outputs[: len(program.outputs) - len(self.updated)])
         return frozenset([n for n in inputs if program.inputs[n] in results])
@@ -448,7 +448,7 @@ class Specialised:
             left.owned = buffer
 
     def _present(self, leaves: Sequence[Any]) -> dict[Value, Value]:
-        """What stands for the inputs of a call in the gradients of its results: as they are before it."""
+        """Map inputs to their values before the call, for the gradients of its results."""
         present: dict[Value, Value] = {}
         for x, placeholder in zip(leaves, self.placeholders, strict=True):
             if placeholder is not None:

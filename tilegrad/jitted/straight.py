@@ -37,7 +37,7 @@ def look_at(program: Specialised) -> Look | None:
 
 
 def _compared(program: Specialised) -> tuple[dict[str, Any] | None, list[str]]:
-    """What is compared, and the comparisons."""
+    """Collect the names that guards compare, and the comparisons."""
     names: dict[str, Any] = {}
     same: list[str] = []
     for n, (watched, found) in enumerate(program.outside):

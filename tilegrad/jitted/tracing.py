@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class NoProgram(TraceError):
-    """What a traced function does cannot be part of a program: it runs like any other."""
+    """Raised for a traced function that cannot become a program, and runs plainly."""
 
 
 class Captured(Node):
@@ -82,7 +82,7 @@ class Trace:
         self.mapped: list[Branch] = []
         """What `vmap` maps at the moment."""
         self.arguments: set[int] = set()
-        """What stands for arguments, of those made inside."""
+        """Tensors made inside that stand for arguments."""
         self.asked: set[int] = set()
         """Of these, the ones whose gradient was asked for or given."""
         self.numbers: list[HostNumber] = []
@@ -116,7 +116,7 @@ class Trace:
         return standing
 
     def _check_history(self, base: Base) -> None:
-        """What was computed outside, from what requires gradients, is not written to by a program."""
+        """Refuse writes to tensors that were computed outside and have a history."""
         known = base.value
         if base.storage not in self.own_storages and known.tracked and "leaf" not in known.__dict__:
             raise NoProgram("it writes to a tensor from outside that is computed from what requires gradients")

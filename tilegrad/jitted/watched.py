@@ -88,7 +88,7 @@ class Length(Watched):
 
 
 class Attribute(Watched):
-    """What has no dict to stand in: the defaults of a function, and slots."""
+    """An attribute without a dict: defaults of a function, slots."""
 
     def read(self) -> Any:
         return getattr(self.place, self.name, ABSENT)
@@ -101,7 +101,7 @@ class Attribute(Watched):
 
 
 class OfClass(Attribute):
-    """What stands in a class itself."""
+    """An attribute of a class itself."""
 
     def read(self) -> Any:
         return vars(self.place).get(self.name, ABSENT)
@@ -159,7 +159,7 @@ def unchanged(x: Any, y: Any) -> bool:
 
 
 def settings_of(layer: Any) -> dict[str, Any]:
-    """What a layer is besides its parameters, buffers and parts: its hooks, and if it is one of ours its settings."""
+    """Collect a layer's hooks and, if it is one of ours, its settings."""
     own = layer.__dict__
     kept = (*_REGISTRIES, "_training", "_hooks", "_passing")
     found = {name: x for name, x in own.items() if name not in kept} if layer._of_ours else {}
@@ -168,7 +168,7 @@ def settings_of(layer: Any) -> dict[str, Any]:
 
 
 def hooks_of(tensor: Handle) -> tuple[Any, ...]:
-    """What is called with gradients that arrive at a tensor."""
+    """Collect the hooks that are called with gradients of a tensor."""
     hooks = tensor.own_value().__dict__.get("hooks", ())
     return *hooks, None, *tensor.__dict__.get("_after_gradient", ())
 
@@ -287,14 +287,14 @@ class _Search:
             self.visit(type(x))
 
     def _module(self, x: ModuleType) -> None:
-        """What stands in a module of Python; into the user's own the search goes on."""
+        """Watch the names of a Python module; search on in the user's own."""
         own = vars(x)
         for name in sorted(self.known & own.keys()):
             if isinstance(own[name], (Handle, str, float, int)) or (_is_the_users(x) and not name.startswith("__")):
                 self.notice(own, name)
 
     def _inherited(self, x: Any, own: dict[str, Any] | None, name: str) -> None:
-        """What an object has from its class: it may be given something of its own instead."""
+        """Watch an attribute inherited from the class: an own one may replace it."""
         holder = next((c for c in type(x).__mro__ if name in vars(c)), None)
         if holder is None or _is_ours(holder.__module__):
             return

@@ -81,7 +81,7 @@ state = State()
 
 
 class Surroundings:
-    """What changes seldom beside the tensors that a function computes with: hooks, and settings of layers."""
+    """State that seldom changes besides tensors: hooks and settings of layers."""
 
     changes = 0
     """How often any of it did: a program that was made before looks whether something is another thing for it."""

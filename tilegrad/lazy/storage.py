@@ -29,7 +29,7 @@ from ..runtime.buffer import Buffer, Loan
 from ..runtime.once import lock
 
 _lending = lock()
-"""Of two threads that read a storage at once, both must find the same loan."""
+"""Makes two threads that read a storage at once find the same loan."""
 
 one_writer = lock()
 """Held by who writes to memory that threads have in common (the random state): while a function is traced, when what
@@ -92,7 +92,7 @@ class Storage:
 
 
 class State(NamedTuple):
-    """What a base and its storage have, to put it back."""
+    """The state of a base and its storage, to restore it."""
 
     value: Value
     whole: Value
@@ -207,7 +207,7 @@ class Base:
         storage.version += 1
 
     def state(self) -> State:
-        """What it has now, for `restore`."""
+        """Save the state for `restore`."""
         storage = self.storage
         return State(self.standing(), storage.value, storage.owned, storage.lent)
 

@@ -32,7 +32,7 @@ class Meaning(ABC):
 
     @abstractmethod
     def settled(self, sizes: Mapping[str, int]) -> Meaning:
-        """What it is for arguments of the same types with numbers for their sizes."""
+        """Return the meaning for arguments whose sizes are numbers."""
 
 
 @final

@@ -34,7 +34,7 @@ class Hooked:
     _stepping: bool = False
 
     def _changes(self) -> tuple[int, ...]:
-        """What differs when other hooks are to be called around a step, or there are more parameters."""
+        """Count changes of hooks and parameters, as a guard of steps."""
         around: list[Counted] = [self._hooks.setdefault(kind, Counted()) for kind in ("before", "after")]
         groups: list[dict[str, Any]] = self.param_groups  # type: ignore[attr-defined]
         return *[hooks.changes for hooks in around], *[len(group["params"]) for group in groups]

@@ -1,4 +1,4 @@
-"""What is kept for speed alone, and let go of when there is too much of it.
+"""Evict what is kept for speed alone when there is too much of it.
 
 A kernel in memory takes two mappings of the process's address space, of which systems allow some ten thousands.
 """

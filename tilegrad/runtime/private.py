@@ -19,7 +19,7 @@ from pathlib import Path
 
 SUFFIX = ".entry"
 ASIDE = ".aside"
-"""Of files that are written, and renamed when all is in them; of libraries while they are loaded."""
+"""Suffix of files that are being written, and of libraries that are being loaded."""
 MARK = "private"
 ABANDONED = 86_400.0
 """Seconds after which a file that was being written aside belongs to a process that has died."""
@@ -100,7 +100,7 @@ class PrivateFolder:
             os.unlink(self._before + name, dir_fd=self.descriptor)
 
     def files(self) -> Iterator[tuple[str, os.stat_result]]:
-        """What it has of this package: entries, and what was written aside."""
+        """List the files of this package: entries, and unfinished ones."""
         with os.scandir(self.path if self.descriptor is None else self.descriptor) as found:
             for file in found:
                 if file.name.endswith((SUFFIX, ASIDE)):

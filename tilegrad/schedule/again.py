@@ -92,7 +92,7 @@ def _with(group: Group, member: Store, expr: Expr) -> Group:
 
 
 def _indices_at(position: Position, at: Position) -> dict[Expr, Expr]:
-    """What the indices of a position are where it is somewhere: the digits of a number, where it is made of several."""
+    """Solve for the indices of a position at a given place: digits of a number where it combines several."""
     found: dict[Expr, Expr] = {}
     for p, place in zip(position, at, strict=True):
         made = digits(p)

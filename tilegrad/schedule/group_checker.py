@@ -36,7 +36,7 @@ def _shown(schedule: Schedule, group: Group) -> str:
 
 
 def _missing(group: Group, there: set[Value]) -> str:
-    """What a group reads that no group before it has stored."""
+    """Describe a value that a group reads and no earlier group stores."""
     for value in group.needs():
         if value not in there and 0 not in value.shape:
             return f"{value}: {value.type} is read before it is written"
@@ -44,7 +44,7 @@ def _missing(group: Group, there: set[Value]) -> str:
 
 
 def wrong_in(group: Group) -> str:
-    """What is wrong with a group; empty: nothing.
+    """Describe the first fault of a group; empty if there is none.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType

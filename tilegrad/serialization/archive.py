@@ -23,12 +23,12 @@ LOCAL = struct.Struct("<4s5H3I2H")
 LARGE = ((1 << 31) - 1) / 1.05
 """Bytes of an entry from which on the zip module writes a longer header."""
 END = struct.Struct("<4s4H2IH")
-"""What stands behind the directory; there may be a comment after it."""
+"""The record behind the directory; a comment may follow it."""
 LONGEST_COMMENT = 0xFFFF
 LOCATOR, LONG_END = struct.Struct("<4sIQI"), struct.Struct("<4sQ2H2I4Q")
 """The same where numbers have more than 32 bits: where it is, and it."""
 LISTED = struct.Struct("<4s6H3I5H2I")
-"""What stands before the name of an entry in the directory."""
+"""The record before the name of an entry in the directory."""
 ELSEWHERE = 0xFFFFFFFF
 """A number that has more than 32 bits, and stands in the field `LONG`."""
 LONG = 1
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """What the directory says of an entry."""
+    """The directory's record of an entry."""
 
     name: str
     flags: int
@@ -53,7 +53,7 @@ class Listed(NamedTuple):
     packed: int
     bytes: int
     offset: int
-    """Of what stands before its data, in the file."""
+    """Position in the file of the header before its data."""
 
 
 def listed(source: Source) -> Iterator[Listed]:

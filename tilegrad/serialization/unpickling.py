@@ -22,7 +22,7 @@ PLAIN = (str, float, bool, bytes, type(None))
 LONG = 1 << 60
 """Integers below have hashes of their own."""
 MOST_BITS = 4096
-"""Of an integer that is a key: it is hashed anew each time."""
+"""The most bits of an integer that is a key: it is hashed anew each time."""
 DEEPEST_KEY = 4
 CROWD = 64
 """Keys of one dict may have the same hash: so many, of those that can be made to."""

@@ -53,7 +53,7 @@ def gradients(
 
 
 def _place(value: Value) -> object:
-    """Where a gradient arrives: all values that a leaf has had, as it was written to, are one place."""
+    """Identify where a gradient arrives: all values that a written leaf has had are one place."""
     holder = value.__dict__.get("leaf")
     return value if holder is None else id(holder)
 

@@ -32,7 +32,7 @@ class Work(Generic[T]):
         self.done.set()
 
     def result(self) -> T:
-        """What came of it, once that is there."""
+        """Wait for the result."""
         self.done.wait()
         if self.problem is not None:
             raise self.problem

@@ -17,7 +17,7 @@ OF_FLOATS = frozenset(
     prelu selu silu smooth_l1_loss soft_margin_loss softplus softshrink gaussian_nll_loss
     binary_cross_entropy_with_logits""".split()
 )
-"""What takes floating-point elements only, as in PyTorch; others make them of integers, or compute with these."""
+"""Functions that take floating-point elements only, as in PyTorch; others convert integers, or compute with them."""
 
 
 def tensors_only(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

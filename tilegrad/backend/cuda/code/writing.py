@@ -29,7 +29,7 @@ thousand of them for each thread, which no compiler is done with."""
 
 
 def unrolling(head: str) -> str:
-    """What is said to the compiler of a loop over the elements of a thread.
+    """Choose the unrolling directive of a loop over the elements of a thread.
 
     >>> unrolling("for (int c = 0; c < 16; ++c)"), unrolling("for (int c = 0; c < 4096; c += 4)")
     ('#pragma unroll', '#pragma unroll 8')
