@@ -1,248 +1,286 @@
 """Seeds faults in the compiler's passes, one at a time, and counts how many of them the tests notice.
 
-`python tools/mutate.py --count 300 --seed 1` rewrites the syntax tree of one module of `tilegrad/transform/` or
-`tilegrad/schedule/` (a comparison by its neighbour, a condition left out, a number off by one, arguments swapped, ...),
-and runs the tests of that module, nearest first, until one fails. Nothing is written to the sources: a process that is
-forked for each fault imports the changed module. What survives is printed as a line of the module before and after:
-either it is equivalent (it changes what is chosen, not what is computed), or a test is missing.
+    python tools/mutate.py --record             once, and after many changes: which tests execute which statements
+    python tools/mutate.py --count 300 --seed 1 --log build/mutation/log.jsonl
 
-`--only PART` takes the modules whose path has that part, `--leave NAMES` leaves some out; `--quick` runs fewer tests;
-`--log FILE` adds a line of JSON for each fault.
+A fault is a change of the syntax tree of one module of `tilegrad/transform/` or `tilegrad/schedule/` (a comparison by
+its neighbour, a condition left out, a number off by one, arguments swapped, ...: `tools/faults.py`). Tests that execute
+the changed statement run, quickest first, until one fails; where none does within `--seconds`, the others and those
+with work cut as for a GPU follow, within `--thorough`. Nothing is written to the sources: all tests are collected once,
+and a process that is forked for each fault puts the changed code in its place and runs them.
+
+What survives is printed as a line of the module before and after: a test is missing, or the code is dead, or the fault
+is equivalent (it changes what is chosen, not what is computed). Those that are equivalent are kept in
+`tools/equivalent.toml`, with the reason, by their words and not by line; they are not run again.
+
+`--only PART` takes the modules whose path has that part, `--leave NAMES` leaves some out, `--again LOG` takes the
+faults that survived in a log.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
-import copy
-import importlib.machinery
+import functools
+import gc
 import json
 import os
 import random
 import resource
+import signal
 import sys
 import time
-from collections.abc import Iterator
+import tomllib
+from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("tilegrad/transform", "tilegrad/schedule")
-NEIGHBOURS: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-}
-OTHERS: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.FloorDiv,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.FloorDiv,
-    ast.BitAnd: ast.BitOr,
-    ast.BitOr: ast.BitAnd,
-}
-NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "rows": "columns", "columns": "rows"}
-NAMES |= {"outer": "inner", "inner": "outer", "low": "high", "high": "low"}
-QUICK = ("passes", "simplify", "overlaid", "autodiff", "sooner", "positions", "looked_up", "products", "laid", "fusion")
-QUICK += ("across", "again", "pieces", "fuzz", "counts")
-THOROUGH = ("axes", "borders", "lowering", "grain", "shared_out", "winograd")
-"""Files of tests that all passes go through, in the order of what they find for the time that they take."""
-SKIPPED = ("test_documents.py",)
-"""Files of tests that run other processes, which would import what has no fault."""
-PATIENCE = 240
-"""Seconds of a processor after which a fault counts as noticed: something goes on for ever."""
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import covered
+from faults import ROOT, Fault, faults_of, seeded
+
+EQUIVALENT = Path(__file__).with_name("equivalent.toml")
+TESTS = ("tilegrad/transform", "tilegrad/schedule", "tests/transform", "tests/schedule", "tests/fuzz/test_fuzz.py")
+TESTS += ("tests/ops", "tests/backend", "tests/verifier", "tests/geometries", "tests/nn", "tests/optim", "tests/items")
+TESTS += ("tests/profile", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "tests").glob("test_*.py")))
+MANY = ("tests/nn/test_conv.py", "tests/nn/test_attention.py")
+"""Run with work cut as for a GPU as well (`make many`)."""
+LEFT_OUT = ("test_documents", "test_layers", "test_limits", "test_import_time", "test_threads_and_forks", "test_names")
+LEFT_OUT += ("test_raw_errors", "test_wrong_calls", "test_timing", "test_command_line", "test_memory_errors")
+NEAR = ("tests/transform", "tests/schedule", "tilegrad/")
+"""Tests of one pass find more for their time than those of a whole network."""
+MEMORY = 6 << 30
+"""Bytes that a fault may ask for: more, and something grows for ever."""
 
 
-class Fault(NamedTuple):
-    """`place` numbers the changes of a module in the order of its syntax tree."""
+class Found(NamedTuple):
+    """How the tests ended with a fault: `test` failed, if any did."""
 
-    path: str
-    place: int
-    line: int
-    kind: str
-    before: str
-    after: str
+    caught: bool
+    test: str
+    ran: int
 
 
-class _Changes(ast.NodeTransformer):
-    """Makes the change with a number, or counts them all."""
+class Mutation:
+    """Run the tests for each fault, in a process of its own."""
 
-    def __init__(self, wanted: int = -1) -> None:
-        self.wanted, self.number = wanted, 0
-        self.found: list[tuple[int, str, str, str]] = []
+    def __init__(self, faults: list[Fault], given: argparse.Namespace, out: int) -> None:
+        self.faults, self.given, self.out = faults, given, out
+        self.record, self.many = covered.Record(covered.RECORD), covered.Record(covered.MANY)
+        self.proved: set[str] = set()
+        self.pipe = -1
+        self.current = ""
 
-    def offer(self, node: ast.expr, kind: str, changed: ast.expr) -> ast.expr:
-        number, self.number = self.number, self.number + 1
-        if self.wanted < 0:
-            self.found.append((node.lineno, kind, ast.unparse(node), ast.unparse(changed)))
-        return ast.copy_location(changed, node) if number == self.wanted else node
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and self.pipe >= 0:
+            os.write(self.pipe, self.current.encode())
+            os._exit(1)
 
-    def visit(self, node: ast.AST) -> ast.AST:
-        match node:
-            case ast.AnnAssign() | ast.Import() | ast.ImportFrom() | ast.Raise() | ast.Assert():
-                return node
-            case ast.Assign(targets=[ast.Name(id=name)]) if name.isupper():
-                return node  # a threshold decides what is chosen
-            case ast.FunctionDef() | ast.ClassDef():
-                node.body = [x if _is_text(x) else self.visit(x) for x in node.body]  # type: ignore[misc]
-                return node
-            case ast.JoinedStr():
-                return node
-        node = self.generic_visit(node)
-        for kind, changed in list(_changed(node)) if isinstance(node, ast.expr) else []:
-            node = self.offer(node, kind, changed)  # type: ignore[arg-type]
-        if isinstance(node, ast.If) and not isinstance(node.test, ast.BoolOp | ast.NamedExpr):
-            for flag in (True, False):
-                node.test = self.offer(node.test, "condition dropped", ast.Constant(flag))
-        return node
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self.items = {item.nodeid: item for item in session.items}
+        self.functions, self.caches = _alive()
+        caught = total = 0
+        for fault in self.faults:
+            start = time.monotonic()
+            found = self.judged(fault)
+            total, caught = total + 1, caught + found.caught
+            self.tell(fault, found, f"{caught}/{total}", time.monotonic() - start)
+        self.say(f"{caught} of {total} faults were noticed: {caught / max(1, total):.1%}")
+        return True
 
+    def say(self, line: str) -> None:
+        os.write(self.out, f"{line}\n".encode())
 
-def _is_text(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    def tell(self, fault: Fault, found: Found, count: str, seconds: float) -> None:
+        if self.given.log:
+            line = {**fault._asdict(), **found._asdict(), "seconds": round(seconds, 1)}
+            with open(self.given.log, "a") as log:
+                log.write(json.dumps(line) + "\n")
+        mark = "caught" if found.caught else "SURVIVES"
+        self.say(f"{count} {mark} {seconds:.0f}s {fault.path}:{fault.line} {fault.kind} {found.test or found.ran}")
+        if not found.caught:
+            self.say(f"    {fault.before}\n ->  {fault.after}")
 
+    def judged(self, fault: Fault) -> Found:
+        first = self.tests_of(fault, self.record)
+        few = _within(first, self.given.seconds)
+        rest = _within(first[len(few) :], self.given.thorough)
+        many = _within(self.tests_of(fault, self.many), self.given.thorough)
+        ran = 0
+        for tests, grain in ((few, "few"), (rest, "few"), (many, "many")):
+            names = [test for test, _ in tests]
+            while names:
+                failed = self.forked(fault, tests, grain)
+                if not failed:
+                    break
+                if failed in self.proved or self.holds(names, failed, tests, grain):
+                    self.proved.add(failed)
+                    return Found(True, failed, ran)
+                for record in (self.record, self.many):
+                    record.tests.pop(failed, None)
+                self.say(f"{failed} fails without a fault, too")
+                tests = [t for t in tests if t[0] != failed]
+                names = [test for test, _ in tests]
+            ran += len(names)
+        return Found(False, "", ran)
 
-def _changed(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    """Generate the expressions that may stand for one by mistake."""
-    match node:
-        case ast.Compare(left, [op], comparators) if type(op) in NEIGHBOURS:
-            yield "comparison", ast.Compare(left, [NEIGHBOURS[type(op)]()], comparators)
-        case ast.BinOp(left, op, right) if type(op) in OTHERS:
-            yield "operator", ast.BinOp(left, OTHERS[type(op)](), right)
-        case ast.BoolOp(op, values):
-            for n in range(len(values)):
-                rest = values[:n] + values[n + 1 :]
-                yield "condition dropped", rest[0] if len(rest) == 1 else ast.BoolOp(op, rest)
-            yield "and/or", ast.BoolOp(ast.Or() if isinstance(op, ast.And) else ast.And(), values)
-        case ast.Constant(bool() as value):
-            yield "flag", ast.Constant(not value)
-        case ast.Constant(int() as value):
-            yield "off by one", ast.Constant(value + 1)
-        case ast.UnaryOp(ast.Not(), operand):
-            yield "condition dropped", operand
-        case ast.Call(function, [first, second, *others], keywords) if type(first) is type(second) is ast.Name:
-            yield "arguments swapped", ast.Call(function, [second, first, *others], keywords)
-        case ast.Tuple([first, second, *others], context) if type(first) is type(second) is ast.Name:
-            if isinstance(context, ast.Load):
-                yield "elements swapped", ast.Tuple([second, first, *others], context)
-        case ast.Name(name, ast.Load()) if name in NAMES:
-            yield "name", ast.Name(NAMES[name], ast.Load())
-        case ast.Attribute(value, name, ast.Load()) if name in NAMES:
-            yield "name", ast.Attribute(value, NAMES[name], ast.Load())
-        case ast.Subscript(value, ast.Slice(low, high, None), ast.Load()) if low is not None or high is not None:
-            yield "slice", ast.Subscript(value, ast.Slice(high, low, None), ast.Load())
+    def holds(self, names: list[str], failed: str, tests: list[tuple[str, float]], grain: str) -> bool:
+        """Whether the tests up to one that failed pass without a fault."""
+        last = names.index(failed) if failed in names else len(names) - 1
+        return self.forked(None, tests[: last + 1], grain) == ""
 
+    def tests_of(self, fault: Fault, record: covered.Record) -> list[tuple[str, float]]:
+        """List the tests that execute a statement, with their seconds, best first."""
+        executing = {t: s for t, s in record.executing(fault.covered).items() if t in self.items}
+        times: Counter[str] = Counter()
+        scored = []
+        for test in sorted(executing, key=lambda t: executing[t]):
+            seconds, function = executing[test] + 0.01, test.partition("[")[0]
+            near = 0.2 if test.startswith(NEAR) else 1.0
+            scored.append((seconds * near * (1 + times[function] / 4), test, seconds))
+            times[function] += 1
+        return [(test, seconds) for _, test, seconds in sorted(scored)]
 
-def faults_of(path: str) -> list[Fault]:
-    """Every fault that can be seeded in a module."""
-    changes = _Changes()
-    changes.visit(ast.parse((ROOT / path).read_text()))
-    return [Fault(path, n, *found) for n, found in enumerate(changes.found)]
+    def forked(self, fault: Fault | None, tests: list[tuple[str, float]], grain: str) -> str:
+        """Run tests in a process of its own; return the name of the one that failed, or an empty text."""
+        end, beginning = os.pipe()
+        child = os.fork()
+        if child == 0:
+            code = 3
+            try:
+                os.close(end)
+                self.pipe = beginning
+                self.run(fault, tests, grain)
+                code = 0
+            finally:
+                os._exit(code)
+        os.close(beginning)
+        with open(end) as read:
+            said = read.read()
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        return "" if code == 0 else said or f"process ended with {code}"
 
+    def run(self, fault: Fault | None, tests: list[tuple[str, float]], grain: str) -> None:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
+        if fault is not None:
+            self.replace(fault)
+        items = [self.items[test] for test, _ in tests]
+        for n, (item, (_, seconds)) in enumerate(zip(items, tests, strict=True)):
+            item.config.option.grain = grain
+            self.current = item.nodeid
+            signal.setitimer(signal.ITIMER_PROF, 15 + 20 * seconds)  # what goes on for ever is ended
+            signal.setitimer(signal.ITIMER_REAL, 120 + 60 * seconds)
+            following = items[n + 1] if n + 1 < len(items) else None
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
 
-def seeded(fault: Fault) -> ast.Module:
-    """The syntax tree of a module with a fault."""
-    tree = ast.parse((ROOT / fault.path).read_text())
-    _Changes(fault.place).visit(tree)
-    return ast.fix_missing_locations(copy.deepcopy(tree))
-
-
-def tests_of(path: str, quick: bool) -> list[str]:
-    """List the tests to run for a module: its examples, those named after it, then those of all passes."""
-    stem = Path(path).stem
-    every = {
-        p.stem.removeprefix("test_"): str(p.relative_to(ROOT)) for p in sorted((ROOT / "tests").rglob("test_*.py"))
-    }
-    named = [p for name, p in every.items() if stem in name.split("_") or name == stem]
-    through = [every[name] for name in (QUICK if quick else QUICK + THOROUGH) if name in every]
-    return [path, *dict.fromkeys(p for p in [*named, *through] if Path(p).name not in SKIPPED)]
-
-
-def survives(fault: Fault, quick: bool) -> bool:
-    """Whether no test fails with a fault, in a process of its own."""
-    child = os.fork()
-    if child == 0:
-        resource.setrlimit(resource.RLIMIT_CPU, (PATIENCE, PATIENCE))
-        code = 2
-        try:
-            _import_with(fault)
-            code = _run(tests_of(fault.path, quick))
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status) == 0
-
-
-def _import_with(fault: Fault) -> None:
-    """From now on the module of a fault is imported with it."""
-    target, plain = str(ROOT / fault.path), importlib.machinery.SourceFileLoader.get_code
-
-    def get_code(self: importlib.machinery.SourceFileLoader, fullname: str) -> object:
-        if os.path.abspath(self.path) == target:
-            return compile(seeded(fault), target, "exec")
-        return plain(self, fullname)
-
-    importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[assignment,method-assign]
-
-
-def _run(tests: list[str]) -> int:
-    import pytest
-
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.dup2(null, 2)
-    # plain assertions: pytest would read the module itself, to rewrite its assertions
-    options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "--assert=plain", "--tb=no", "-W", "ignore"]
-    return int(pytest.main([*options, *tests]) != 0)
+    def replace(self, fault: Fault) -> None:
+        """Put the code of a module with a fault in the place of its code."""
+        path = str(ROOT / fault.path)
+        changed = dict(_codes(compile(seeded(fault), path, "exec")))
+        for function in self.functions:
+            code = function.__code__
+            if code.co_filename == path and (code.co_qualname, code.co_firstlineno) in changed:
+                function.__code__ = changed[code.co_qualname, code.co_firstlineno]
+        for cache in self.caches:
+            cache.cache_clear()
 
 
-def chosen(count: int, seed: int, only: str, leave: str) -> list[Fault]:
-    """Faults of all modules, drawn alike from all that there are."""
-    paths = sorted(str(p.relative_to(ROOT)) for f in FOLDERS for p in (ROOT / f).glob("*.py"))
-    paths = [p for p in paths if only in p and Path(p).stem not in leave.split(",")]
+def _within(tests: list[tuple[str, float]], seconds: float) -> list[tuple[str, float]]:
+    kept, total = [], 0.0
+    for test, each in tests:
+        total += each
+        if total > seconds:
+            break
+        kept.append((test, each))
+    return kept
+
+
+def _alive() -> tuple[list[FunctionType], list[Any]]:
+    """The functions of the passes, and everything of ours that remembers results."""
+    gc.unfreeze()
+    objects = gc.get_objects()
+    folders = tuple(str(ROOT / folder) for folder in covered.FOLDERS)
+    functions = [x for x in objects if type(x) is FunctionType and x.__code__.co_filename.startswith(folders)]
+    wrapper = functools._lru_cache_wrapper
+    caches = [x for x in objects if type(x) is wrapper and x.__wrapped__.__module__.startswith("tilegrad")]
+    gc.freeze()
+    return functions, caches
+
+
+def _codes(code: CodeType) -> list[tuple[tuple[str, int], CodeType]]:
+    """List the code of all functions of a module."""
+    found = [((code.co_qualname, code.co_firstlineno), code)]
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found += _codes(constant)
+    return found
+
+
+def equivalent() -> dict[str, str]:
+    """Read which faults change no result, and why."""
+    faults = tomllib.loads(EQUIVALENT.read_text()).get("fault", []) if EQUIVALENT.exists() else []
+    names = ("path", "function", "statement", "before", "after")
+    return {" | ".join([*(x[n] for n in names), str(x.get("nth", 0))]): x["reason"] for x in faults}
+
+
+def chosen(given: argparse.Namespace) -> list[Fault]:
+    """Draw faults of all modules, each as likely as any other, or take those that survived in a log."""
+    paths = sorted(str(p.relative_to(ROOT)) for f in covered.FOLDERS for p in (ROOT / f).glob("*.py"))
+    paths = [p for p in paths if given.only in p and Path(p).stem not in given.leave.split(",")]
     every = [fault for p in paths for fault in faults_of(p)]
-    return random.Random(seed).sample(every, min(count, len(every)))
+    if given.again:
+        lines = [json.loads(line) for line in Path(given.again).read_text().splitlines()]
+        keys = {Fault(*(x[name] for name in Fault._fields)).key for x in lines if not x["caught"]}
+        return [fault for fault in every if fault.key in keys]
+    return random.Random(given.seed).sample(every, min(given.count, len(every)))[given.start :]
 
 
-def main() -> None:
+def _given() -> argparse.Namespace:
     options = argparse.ArgumentParser(description="how many seeded faults the tests notice")
+    options.add_argument("--record", action="store_true", help="note which tests execute which statements")
+    options.add_argument("--many", action="store_true", help="with --record: with work cut as for a GPU")
     options.add_argument("--count", type=int, default=300)
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--start", type=int, default=0, help="how many of them to leave out at the beginning")
     options.add_argument("--only", default="")
     options.add_argument("--leave", default="", help="modules to leave out, by name, separated by commas")
-    options.add_argument("--quick", action="store_true", help="only the tests that find most for their time")
+    options.add_argument("--seconds", type=float, default=30, help="of tests for a fault, at first")
+    options.add_argument("--thorough", type=float, default=120, help="of tests for a fault that survives those")
+    options.add_argument("--again", default="", help="a log: run those that survived")
     options.add_argument("--log", default="")
-    given = options.parse_args()
+    options.add_argument("tests", nargs="*", help="files of tests to record; those of the compiler otherwise")
+    return options.parse_args()
+
+
+def main() -> None:
+    given = _given()
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT))
     os.environ["TILEGRAD_CACHE"] = "off"  # what a faulty compiler makes is not kept for others
-    import hypothesis  # noqa: F401  # what all tests need is there before the processes part
-    import llvmlite.binding  # noqa: F401
-    import numpy  # noqa: F401
-    import pytest  # noqa: F401
-
-    caught = total = 0
-    for fault in chosen(given.count, given.seed, given.only, given.leave)[given.start :]:
-        start = time.monotonic()
-        alive = survives(fault, given.quick)
-        total, caught = total + 1, caught + (not alive)
-        seconds = time.monotonic() - start
-        if given.log:
-            with open(given.log, "a") as log:
-                log.write(json.dumps({**fault._asdict(), "survives": alive, "seconds": round(seconds, 1)}) + "\n")
-        mark = "SURVIVES" if alive else "caught"
-        print(f"{caught}/{total} {mark} {seconds:.0f}s {fault.path}:{fault.line} {fault.kind}", flush=True)
-        if alive:
-            print(f"    {fault.before}\n ->  {fault.after}", flush=True)
-    print(f"{caught} of {total} faults were noticed: {caught / max(1, total):.1%}")
+    out = os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    grain = ["--grain", "many"] if given.many else []
+    # plain assertions: pytest would read the modules itself, to rewrite their assertions
+    options = ["-q", "-s", "-p", "no:cacheprovider", "--assert=plain", "-W", "ignore", *grain]
+    options += [f"--basetemp={ROOT / 'build' / 'mutation' / 'temporary'}"]
+    options += [f"--ignore={p}" for p in (ROOT / "tests").rglob("test_*.py") if p.stem in LEFT_OUT]
+    if given.record:
+        covered.install()
+        plugin: object = covered.Recorder(covered.MANY if given.many else covered.RECORD, out)
+        pytest.main([*options, *(given.tests or (MANY if given.many else TESTS))], plugins=[plugin])
+        return
+    known, drawn = equivalent(), chosen(given)
+    faults = [fault for fault in drawn if fault.key not in known]
+    os.write(out, f"{len(drawn) - len(faults)} of {len(drawn)} faults are known to be equivalent\n".encode())
+    files = {t.partition("::")[0] for t in [*covered.Record(covered.RECORD).tests, *covered.Record(covered.MANY).tests]}
+    pytest.main([*options, *sorted(files)], plugins=[Mutation(faults, given, out)])
 
 
 if __name__ == "__main__":

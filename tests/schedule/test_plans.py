@@ -1,0 +1,152 @@
+"""How common programs are cut for three kinds of machines, as it was recorded: read the diff when it changes.
+
+A wrong decision computes the same, only slower: no comparison of results shows it. Nothing runs here, so that the sizes
+are those of real networks, where thresholds matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import pytest
+
+import tilegrad as tg
+import tilegrad.nn.functional as F
+from tilegrad.backend.null.device import NullDevice
+from tilegrad.ir.program import Launch, Program
+from tilegrad.runtime.device import register
+from tilegrad.runtime.grain import MATRIX_UNIT, Grain, few_large, many_small
+from tilegrad.schedule.group import Group
+from tilegrad.schedule.options import candidates, usual
+
+GRAINS = {
+    "cpu": few_large(2, 1 << 20, 48 << 10, 16, 32),
+    "amx": few_large(8, 2 << 20, 48 << 10, 16, 32)._replace(unit=MATRIX_UNIT),
+    "gpu": many_small(132, 227 << 10),
+}
+"""Two cores with AVX-512, eight with a matrix unit, and an H200."""
+PRODUCTS = [(64, 784, 128), (512, 512, 512), (4096, 1024, 4096), (16, 65536, 16), (1, 4096, 4096), (33, 100, 7)]
+CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], str, bool]] = {}
+
+
+class Planned(NullDevice):
+    """A machine that plans and runs nothing."""
+
+    def __init__(self, name: str, grain: Grain) -> None:
+        super().__init__(name)
+        self.__dict__["grain"] = grain
+
+
+def case(
+    name: str, fn: Callable[..., Any], *shapes: tuple[int, ...], dtype: str = "float32", gradient: bool = False
+) -> None:
+    CASES[name] = (fn, shapes, dtype, gradient)
+
+
+def program_of(name: str, grain: str) -> tuple[Program, list[str]]:
+    """The program of a case, and what is chosen for each of its kernels."""
+    fn, shapes, dtype, gradient = CASES[name]
+    place = register(Planned(f"plan-{grain}", GRAINS[grain])).name
+    given = [tg.zeros(*s, device=place, dtype=getattr(tg, dtype), requires_grad=gradient) for s in shapes]
+
+    def both(*xs: tg.Tensor) -> Any:
+        y = fn(*xs)
+        return (y, tg.autograd.grad(y, xs, tg.ones_like(y))) if gradient else y
+
+    jitted = tg.jit(both)
+    jitted(*given)
+    (made,) = jitted.programs
+    schedule = made.compiled.stages["order"].artifact
+    return made.compiled.program, [_choices(g, GRAINS[grain]) for g in schedule.groups]  # type: ignore[attr-defined]
+
+
+def _choices(group: Group, grain: Grain) -> str:
+    """The usual choice, and how much others that may be tried differ from it."""
+    if group.kind == "opaque":
+        return f"opaque {group.stored[0].op}"
+    found = candidates(group, grain)
+    tried = sum(n * sum(size for _, size in choice.sizes) for n, choice in enumerate(found))
+    stored = " ".join(f"{x.op}{list(x.shape)}" for x in group.stored)
+    return f"{group.kind} {usual(group, grain)} of {len(found)} ({tried}): {stored}"
+
+
+def _launches(program: Program) -> str:
+    steps = [s for s in program.steps if isinstance(s, Launch)]
+    instances = " ".join(str(prod(t.count({}) for t in s.grid)) for s in steps)
+    return f"instances {instances}; {program.arena} bytes"
+
+
+@pytest.mark.parametrize("grain", GRAINS)
+def test_plans(golden: Callable[[object], None], grain: str) -> None:
+    lines = []
+    for name in CASES:
+        program, choices = program_of(name, grain)
+        lines += [f"{name}: {_launches(program)}", *(f"  {line}" for line in choices)]
+    golden("\n".join(lines))
+
+
+for n, shape in enumerate([(7,), (300, 1000), (4096, 4096), (64, 3, 224, 224)]):
+    case(f"map {shape}", lambda x: x.exp() * 2.0, shape)
+    if n:
+        case(f"turned {shape}", lambda x: (x + 1.0).transpose(-1, -2).contiguous(), shape)
+case("turned in the middle", lambda x: x.permute(0, 2, 1, 3).contiguous(), (8, 512, 12, 64))
+case("channels last", lambda x: x.permute(0, 2, 3, 1).contiguous(), (16, 64, 56, 56))
+case("every second", lambda x: x[:, ::2] * 3.0, (512, 1024))
+case("with a row and a column", lambda x, y, z: x * y + z, (512, 768), (768,), (512, 1))
+for shape in [(50,), (100000,), (16, 50257), (4096, 512), (131072, 16), (64, 32, 28, 28)]:
+    case(f"sum {shape}", lambda x: x.sum(), shape)
+    case(f"softmax {shape}", lambda x: x.softmax(-1), shape)
+    if len(shape) > 1:
+        case(f"sum down {shape}", lambda x: x.sum(0), shape)
+        case(f"sum along {shape}", lambda x: x.exp().sum(-1), shape)
+case("sums around", lambda x: x.sum((0, 2, 3)), (64, 32, 28, 28))
+case("sums in the middle", lambda x: x.sum(1), (64, 197, 768))
+case("sums of pairs", lambda x: (x.view(1024, 64, 32) * 2.0).sum((1, 2)), (1024, 2048))
+case("cumulative", lambda x: x.cumsum(1), (512, 1000))
+case("cumulative down", lambda x: x.cumsum(0), (512, 1000))
+case("the place of the largest", lambda x: x.argmax(-1), (512, 1000))
+case("layer norm", lambda x, w, b: F.layer_norm(x, (768,), w, b), (3152, 768), (768,), (768,), gradient=True)
+case("batch norm", lambda x: F.batch_norm(x, None, None, training=True), (32, 64, 56, 56), gradient=True)
+case("pooled", lambda x: F.max_pool2d(x, 3, 2, 1), (32, 64, 112, 112), gradient=True)
+case("averaged", lambda x: F.avg_pool2d(x, 2), (32, 64, 56, 56), gradient=True)
+for dtype in ("float32", "bfloat16"):
+    for m, k, n in [
+        (64, 784, 128),
+        (512, 512, 512),
+        (4096, 1024, 4096),
+        (16, 65536, 16),
+        (1, 4096, 4096),
+        (33, 100, 7),
+    ]:
+        case(f"{dtype} product {m} {k} {n}", lambda x, y: x @ y, (m, k), (k, n), dtype=dtype)
+    case(f"{dtype} products", lambda x, y: (x @ y).relu(), (96, 197, 64), (96, 64, 197), dtype=dtype)
+    case(f"{dtype} layer", lambda x, w, b: F.gelu(F.linear(x, w, b)), (128, 512), (1024, 512), (1024,), dtype=dtype)
+    case(
+        f"{dtype} layer and gradients",
+        lambda x, w, b: F.relu(F.linear(x, w, b)),
+        (128, 512),
+        (384, 512),
+        (384,),
+        dtype=dtype,
+        gradient=True,
+    )
+    for batch, channels, side, outputs, taps, stride, padding in [
+        (1, 3, 224, 64, 7, 2, 3),
+        (8, 64, 56, 64, 3, 1, 1),
+        (32, 256, 14, 512, 1, 2, 0),
+        (4, 512, 7, 512, 3, 1, 1),
+    ]:
+        case(
+            f"{dtype} convolution {channels} {side} {outputs} {taps} {stride}",
+            lambda x, w, stride=stride, padding=padding: F.conv2d(x, w, None, stride, padding),
+            (batch, channels, side, side),
+            (outputs, channels, taps, taps),
+            dtype=dtype,
+            gradient=True,
+        )
+case("attention", lambda q, k, v: (q @ k.mT * 0.125).softmax(-1) @ v, *[(8, 12, 197, 64)] * 3, gradient=True)
+case("rows of a table", lambda t, w: t[tg.arange(512, device=t.device) % 100] @ w, (1000, 64), (64, 32), gradient=True)
+case("renewed", lambda w, x, y: w - 0.1 * (x.T @ y), (4096, 6400), (32, 4096), (32, 6400))
+case("normalised columns", lambda x: (x.exp() / x.exp().sum(0), x.exp().sum(0).log()), (512, 512))
