@@ -18,9 +18,10 @@ import numpy as np
 
 from ..backend.reference.memory import View
 from ..backend.reference.tile import Misstep, program_of, run
+from ..backend.reference.turns import used_atomics
 from ..errors import KernelFault
 from ..ir.dtype import int32, int64, uint8
-from ..ir.tile import Atomic, Kernel, While
+from ..ir.tile import Atomic
 from ..ir.tile_access import statements
 from ..runtime.buffer import Buffer
 from ..runtime.device import device
@@ -211,7 +212,7 @@ def race(found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...], or
     """Runs the programs of a kernel in several orders, and compares; what they store in their own order is stored.
 
     The interpreter follows them once, and sees who stores and reads the same elements. The other orders are for what
-    results depend on, and run compiled where they can.
+    results depend on, and run compiled where they can: not where instances know of each other by atomic operations.
     """
     with _within_reach(found, arguments) as given:
         _raced(Checked(found, given, grid), prod(grid), orders)
@@ -243,7 +244,7 @@ def _ordered(launch: Checked) -> Callable[[Sequence[int]], list[Any]]:
     """What runs all programs in an order, from the arguments as they were; it gives what they are then."""
     holed = frozenset(n for n, view in launch.views.items() if not view.inside.all())
     watch = Watch(holed=holed, ordered=True)
-    if not launch.on_cpu or _waits(launch.found.ir) or launch.found.checked(watch) is None:
+    if not launch.on_cpu or used_atomics(launch.found.ir) or launch.found.checked(watch) is None:
         return lambda order: launch.interpreted(strict=True, order=order)
 
     def run(order: Sequence[int]) -> list[Any]:
@@ -256,17 +257,11 @@ def _ordered(launch: Checked) -> Callable[[Sequence[int]], list[Any]]:
     return run
 
 
-def _waits(kernel: Kernel) -> bool:
-    """Whether programs may wait for each other, and in some orders for ever: the interpreter can be interrupted."""
-    loops = [s.body for s in statements(kernel.body) if isinstance(s, While)]
-    return any(isinstance(s, Atomic) for body in loops for s in statements(body))
-
-
 def _compare(found: Specialised, name: str, x: Any, y: Any, order: Sequence[int]) -> None:
     """Refuses what two orders have made different."""
     wrong = x != y
     if x.dtype.kind in "fV":
-        adds = any(isinstance(s, Atomic) and s.fn == "add" for s in statements(found.ir.body))
+        adds = any(isinstance(s, Atomic) for s in statements(found.ir.body))
         wide, other = x.astype(np.float64), y.astype(np.float64)
         finite = np.abs(wide[np.isfinite(wide)])
         allowed = CLOSE * float(finite.max(initial=0.0)) if adds else 0.0

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import KernelFault
-from .atomics import changed
+from .atomics import altered, changed
 from .counters import Counters
 from .faults import fault, race_told
 from .flat import Change, Code, Load, Save
+from .following import Anew, FollowedShadow
 from .form import Array
 from .lanes import Chunk, Lanes, Shape
 from .memory import Storage
@@ -43,6 +44,8 @@ class Memory:
         return fault(self.code.routine.name, instruction.place, self.chunk, int(lanes.numbers()[lane]), reason)
 
     def told(self, race: Race, lanes: Lanes, instruction: Any, storage: Storage) -> KernelFault:
+        if self.code.acquires and storage.shadow is not None and not storage.shadow.follows:
+            raise Anew([storage.array, *[x.array for x in self.code.instructions if isinstance(x, Change)]])
         unique = int(lanes.of(self.chunk.unique)[race.lane])
         other = self.code.instructions[race.other_pc].place
         return self.fail_at(lanes, instruction, race.lane, race_told(race, storage, self.shape, unique, other))
@@ -125,16 +128,21 @@ class Memory:
         self.count(lanes, one, storage, linear, "atomic")
         places = storage.located(lanes, linear)
         shadow = storage.shadow
+        followed = shadow if isinstance(shadow, FollowedShadow) else None
         if shadow is not None:
             never = shadow.never_written(places)
             if never.any():
                 raise self.unwritten(lanes, one, storage, places, never, "changes")
-            race = shadow.change(places, self.access(lanes))
+            race = None if followed else shadow.change(places, self.access(lanes))
             if race is not None:
                 raise self.told(race, lanes, one, storage)
         operands = [lanes.wide(f(lanes)) for f in one.operands]
         before = storage.data[places]
-        old = changed(one.how, storage.data, places, operands, bool(one.name))
+        old = changed(one.how, storage.data, places, operands, bool(one.name) or followed is not None)
         self.changes += bool(differing(before, storage.data[places]).any())
+        if followed is not None:
+            race = followed.changed(places, self.access(lanes), bool(one.name), altered(one.how, old, operands))
+            if race is not None:
+                raise self.told(race, lanes, one, storage)
         if one.name:
             lanes.assign(one.name, old, storage.data.dtype)

@@ -11,6 +11,11 @@ AT_ONCE: dict[str, Callable[..., Any]] = {
     "atomicAdd": np.add, "atomicSub": np.subtract, "atomicMin": np.minimum, "atomicMax": np.maximum,
     "atomicAnd": np.bitwise_and, "atomicOr": np.bitwise_or, "atomicXor": np.bitwise_xor,
 }  # fmt: skip
+AROUND: dict[str, Callable[..., Any]] = {
+    "atomicInc": lambda old, most: np.where(old >= most, 0, old + 1),
+    "atomicDec": lambda old, most: np.where((old == 0) | (old > most), most, old - 1),
+}
+"""Counters that begin anew at a bound."""
 MANY = 64
 """Threads on one element, from which on whole numbers are added by a running sum."""
 
@@ -44,9 +49,26 @@ def changed(how: str, data: np.ndarray, places: np.ndarray, operands: list[np.nd
                 data[at] = given[0]
             case "atomicCAS":
                 data[at] = np.where(old[now] == given[0], given[1], old[now])
+            case "atomicInc" | "atomicDec":
+                data[at] = AROUND[how](old[now], given[0])
             case _:
                 data[at] = AT_ONCE[how](old[now], given[0])
     return old
+
+
+def altered(how: str, old: np.ndarray, operands: list[np.ndarray]) -> np.ndarray:
+    """Where an atomic operation has changed an element: not where a lock was not free, nor where 0 was added.
+
+    >>> altered("atomicCAS", np.array([0, 1]), [np.array([0, 0]), np.array([1, 1])])
+    array([ True, False])
+    """
+    match how:
+        case "atomicExch":
+            return np.asarray(old != operands[0])
+        case "atomicCAS":
+            return np.asarray(old == operands[0])
+        case _:
+            return np.asarray((AT_ONCE.get(how) or AROUND[how])(old, operands[0]) != old)
 
 
 def _running(

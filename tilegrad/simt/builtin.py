@@ -90,7 +90,9 @@ PYTHON: dict[Any, str] = {abs: "abs", min: "min", max: "max", pow: "pow", math.f
 
 SHUFFLES = ("shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync")
 VOTES = ("ballot_sync", "any_sync", "all_sync")
-ATOMICS = ("Add", "Sub", "Min", "Max", "And", "Or", "Xor", "Exch", "CAS")
+ATOMICS = ("Add", "Sub", "Min", "Max", "And", "Or", "Xor", "Inc", "Dec", "Exch", "CAS")
+FENCES = ("threadfence", "threadfence_block")
+"""They need not be written for the order of the atomic operations of a kernel, but kernels from elsewhere have them."""
 
 threadIdx, blockIdx, blockDim, gridDim = (Vector(n) for n in ("threadIdx", "blockIdx", "blockDim", "gridDim"))
 shared = Builtin("shared", "array", "shared(dtype, shape)")
@@ -104,6 +106,7 @@ WORDS: dict[str, Any] = {
     **{name: Builtin(name, "shuffle", f"{name}(mask, value, lane, width=32)") for name in SHUFFLES},
     **{name: Builtin(name, "vote", f"{name}(mask, condition)") for name in VOTES},
     **{f"atomic{n}": Builtin(f"atomic{n}", "atomic", f"atomic{n}(array[i], value)") for n in ATOMICS[:-1]},
+    **{name: Builtin(name, "barrier", f"{name}()") for name in FENCES},
     "atomicCAS": Builtin("atomicCAS", "atomic", "atomicCAS(array[i], expected, value)"),
 }
 """The functions of the language but for those above, by name."""

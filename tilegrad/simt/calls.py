@@ -148,6 +148,8 @@ class CallReader(ExpressionReader):
             raise Refused(f"{name} is for {kind} of 32 or 64 bits, and `{element.array.name}` is {dtype.name}")
         if name == "atomicSub" and (dtype.is_float or dtype.bits == 64):
             raise Refused("atomicSub is for int32 and uint32: add the negative with atomicAdd")
+        if name in ("atomicInc", "atomicDec") and dtype is not uint32:
+            raise Refused(f"{name} is for uint32, and `{element.array.name}` is {dtype.name}")
         operands = [self.number(x) for x in rest]
         for x in operands:
             if kind_of(x).dtype.is_float and not dtype.is_float:

@@ -31,12 +31,16 @@ STRENGTH = {
 }  # fmt: skip
 """How tightly operators bind; operands that bind less tightly are put in parentheses."""
 ONE = 14
+FENCED = "ordering"
+"""The function that atomic operations go through in kernels whose threads know of each other by them."""
 MIXED = frozenset(("&", "^", "|", "<<", ">>"))
 """Operators next to which people write parentheses although none are needed."""
 
 
 class ExpressionWriter:
     """The part of the writer that is about expressions."""
+
+    fenced: bool
 
     def expression(self, x: Expression) -> str:
         return self.bound(x)[0]
@@ -94,7 +98,8 @@ class ExpressionWriter:
                 given = [own_name(y.name) if isinstance(y, Array) else self.expression(y) for y in arguments]
                 return f"{routine.text}({', '.join(given)})"
             case Atomic(name=name, target=target, operands=operands):
-                return f"{name}({', '.join([f'&{self.expression(target)}', *map(self.expression, operands)])})"
+                text = f"{name}({', '.join([f'&{self.expression(target)}', *map(self.expression, operands)])})"
+                return f"{FENCED}((__threadfence(), {text}))" if self.fenced else text
             case Exchange(name=name, operands=(mask, *others), width=width):
                 assert isinstance(mask, Number)
                 more = [str(width)] if width != 32 else []

@@ -33,7 +33,9 @@ def race_told(race: Race, storage: Storage, shape: Shape, unique: int, other_pla
     """A race, from the thread that came second."""
     block, within = divmod(unique, shape.threads)
     other_block, other_within = divmod(race.other, shape.threads)
-    if block != other_block:
+    if storage.shadow is not None and storage.shadow.follows:
+        why = "neither a barrier nor an atomic operation orders the two"
+    elif block != other_block:
         why = "blocks run in any order, and only atomics may change what another block uses"
     elif within // WARP == other_within // WARP:
         why = "no syncthreads() or syncwarp() is between them"

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ..language.source import Place
+from .builtin import FENCES
 from .evaluating import Evaluate, evaluation
 from .form import (
     Array,
@@ -143,6 +144,8 @@ class Code(NamedTuple):
     arrays: tuple[Array, ...]
     """Those that it declares, those of device functions included."""
     waits: bool
+    acquires: bool
+    """Whether a thread looks at the old element of an atomic operation, and so may know of what others did."""
 
 
 class Loop(NamedTuple):
@@ -339,7 +342,8 @@ class Flattener:
             case Return(value=value):
                 self.back(place, value)
             case Barrier(kind=kind):
-                self.emit(Wait(place, kind))
+                if kind not in FENCES:
+                    self.emit(Wait(place, kind))
             case Claim(condition=condition, message=message):
                 self.emit(Check(place, self.evaluation(self.pure(condition)), message))
             case Launch():
@@ -432,4 +436,5 @@ def flat(routine: Routine) -> Code:
     made = Flattener(routine)
     made.block(routine.body)
     made.emit(End(routine.place))
-    return Code(routine, made.code, tuple(made.arrays), made.waits)
+    acquires = any(isinstance(x, Change) and x.name for x in made.code)
+    return Code(routine, made.code, tuple(made.arrays), made.waits, acquires)

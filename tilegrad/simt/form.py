@@ -165,7 +165,7 @@ class Return(Statement):
 
 
 class Barrier(Statement):
-    """`syncthreads` or `syncwarp`."""
+    """`syncthreads`, `syncwarp`, or a fence."""
 
     kind: str
 

@@ -13,11 +13,12 @@ from ..language.tensors import Memory, memory_of, refuse_overlap, refuse_tracing
 from ..runtime.once import lock
 from .binding import Call, SimtFunction, bound, device_of, shape_of
 from .counters import Counters
+from .following import Anew, Watch
 from .form import Array, Launch, Routine
 from .kinds import Refused
 from .lanes import Shape
 from .limits import Gpu, check_launch, gpu
-from .machine import Machine
+from .machine import Machine, acquires
 from .memory import Storage, shared_layout
 from .orders import compared
 from .races import Shadow
@@ -40,6 +41,8 @@ class Specialised:
         self.arrays = {p.name: p for p in self.routine.parameters if isinstance(p, Array)}
         self.built: dict[str, Any] = {}
         """Machine code, by architecture."""
+        self.followed: frozenset[int] = frozenset()
+        """Arrays whose accesses atomic operations may order, by identity."""
 
     @property
     def stored(self) -> frozenset[str]:
@@ -162,21 +165,31 @@ class KernelFunction(SimtFunction):
     ) -> None:
         """The simulator: in lockstep, and then in random orders if that is asked for."""
         data = {n: elements(m, found.arrays[n]) for n, m in memories.items()}
-        before = {n: data[n].copy() for n in found.stored} if way is not None and way.orders else {}
+        orders = way.orders if way is not None else 0
+        before = {n: data[n].copy() for n in found.stored} if orders or acquires(found.routine) else {}
         numbers = call.numbers
 
-        def run(arrays: dict[str, np.ndarray], order: np.random.Generator | None, counters: Counters | None) -> None:
-            storages = stored_in(found, arrays, memories, fresh)
-            Machine(found.routine, shape, storages, numbers, limits, order, counters).run()
+        def run(arrays: dict[str, np.ndarray], seed: tuple[int, int] | None) -> Counters | None:
+            while True:
+                watch = Watch(shape, found.followed)
+                storages = stored_in(found, arrays, memories, fresh, watch)
+                order = None if seed is None else np.random.default_rng(seed)
+                counters = Counters() if seed is None else None
+                try:
+                    Machine(found.routine, shape, storages, numbers, limits, order, counters, watch=watch).run()
+                except Anew as anew:
+                    found.followed |= anew.arrays
+                    for name, x in before.items():
+                        arrays[name][...] = x
+                    continue
+                return counters
 
-        counters = Counters()
-        run(data, None, counters)
-        self._counters = counters
-        for n in range(way.orders if before and way is not None else 0):
+        self._counters = run(data, None)
+        for n in range(orders if before else 0):
             arrays = {**data, **{name: x.copy() for name, x in before.items()}}
             share(arrays, memories)
             try:
-                run(arrays, np.random.default_rng((way.seed, n)), None)  # type: ignore[union-attr]
+                run(arrays, (way.seed, n))  # type: ignore[union-attr]
             except KernelFault as error:
                 raise KernelFault(f"{error.args[0]}\n  found in random order {n} of seed {way.seed}") from None  # type: ignore[union-attr]
             compared(found.routine, data, arrays, found.stored, n, way.seed)  # type: ignore[union-attr]
@@ -256,7 +269,11 @@ def share(arrays: dict[str, np.ndarray], memories: dict[str, Memory]) -> None:
 
 
 def stored_in(
-    found: Specialised, arrays: dict[str, np.ndarray], memories: dict[str, Memory], fresh: frozenset[str]
+    found: Specialised,
+    arrays: dict[str, np.ndarray],
+    memories: dict[str, Memory],
+    fresh: frozenset[str],
+    watch: Watch,
 ) -> dict[int, Storage]:
     """The arrays of the parameters; what is written is watched for races."""
     written = {memories[name].address for name in found.stored}
@@ -267,7 +284,10 @@ def stored_in(
         storage = Storage(array, data, len(data), "", memories[name].offset * data.itemsize)
         address = memories[name].address
         if address in written:
-            storage.shadow = shadows.setdefault(address, Shadow(len(data), name in fresh))
+            if address not in shadows:
+                alike = [a for n, a in found.arrays.items() if memories[n].address == address]
+                shadows[address] = watch.shadow(alike, len(data), name in fresh)
+            storage.shadow = shadows[address]
         made[id(array)] = storage
     return made
 

@@ -17,11 +17,11 @@ from .builtin import WARP
 from .counters import Counters
 from .evaluating import Trouble
 from .flat import Branch, Change, Check, Code, End, Jump, Load, Save, Set, Start, Swap, Turn, Wait, flat
+from .following import Watch
 from .form import Array, Routine
 from .lanes import WARPS_BITS, Chunk, Lanes, Shape
 from .limits import Gpu, check_launch
 from .memory import Storage, resident, shared_layout
-from .races import Shadow
 from .stuck import stuck
 from .together import swapped
 
@@ -41,6 +41,7 @@ class Child(NamedTuple):
     shape: Shape
     storages: dict[int, Storage]
     numbers: dict[str, Any]
+    watch: Watch
 
 
 class Arrivals:
@@ -64,9 +65,10 @@ class Machine(Memory):
         order: np.random.Generator | None = None,
         counters: Counters | None = None,
         depth: int = 0,
+        watch: Watch | None = None,
     ) -> None:
-        self.code: Code = routine.__dict__.setdefault("_code", None) or flat(routine)
-        routine.__dict__["_code"] = self.code
+        self.code = code_of(routine)
+        self.watch = watch or Watch(shape)
         self.shape, self.given, self.numbers, self.gpu, self.order = shape, storages, numbers, gpu, order
         self.counters, self.depth = counters, depth
         self.changes = 0
@@ -107,7 +109,7 @@ class Machine(Memory):
 
     def run_chunk(self, chunk: Chunk) -> None:
         self.chunk = chunk
-        self.storages = self.given | resident(self.code.arrays, chunk)
+        self.storages = self.given | resident(self.code.arrays, chunk, self.watch)
         chunk.values.update(self.numbers)
         self.groups: dict[int, list[np.ndarray | None]] = {0: [None]}
         self.arrivals: dict[int, Arrivals] = {}
@@ -263,6 +265,7 @@ class Machine(Memory):
         if released is None:
             return None
         index = slice(None) if released.index is None else released.index
+        self.meet(released, one.kind == "syncthreads")
         if one.kind == "syncthreads":
             chunk.time[index] = ((chunk.time[index] >> WARPS_BITS) + 1) << WARPS_BITS
             if self.counters is not None:
@@ -271,6 +274,17 @@ class Machine(Memory):
             chunk.time[index] += 1
         released.pc += 1
         return released
+
+    def meet(self, lanes: Lanes, whole: bool) -> None:
+        """What one thread knows by atomic operations all know after a barrier."""
+        order = self.watch.order
+        if not any(order.fresh.values()):
+            return
+        unit = lanes.of(self.chunk.block if whole else self.chunk.warp)
+        threads = lanes.of(self.chunk.unique)
+        for one in np.unique(unit):
+            some = threads[unit == one].tolist()
+            order.met(some, some[0] // self.shape.threads, whole)
 
     def arrived(self, lanes: Lanes, unit: np.ndarray, expected: np.ndarray) -> Lanes | None:
         """The threads whose block, or warp, is now complete at this instruction."""
@@ -332,10 +346,11 @@ class Machine(Memory):
                 int(shared[n]),
             )
             storages: dict[int, Storage] = {}
+            watch = self.watch.of(shape)
             for p, x in given:
                 if isinstance(p, Array) and isinstance(x, Array):
-                    storages[id(p)] = again(self.storage(x), p, one.routine)
-            child = Child(one, shape, storages, {name: x[n] for name, x in numbers.items()})
+                    storages[id(p)] = again(self.storage(x), p, one.routine, watch)
+            child = Child(one, shape, storages, {name: x[n] for name, x in numbers.items()}, watch)
             if self.order is not None and self.order.random() < 0.5:
                 self.run_child(child)
             else:
@@ -362,15 +377,37 @@ class Machine(Memory):
             self.order,
             counters,
             self.depth + 1,
+            child.watch,
         )
         made.run()
         if self.counters is not None and counters is not None:
             self.counters.add(counters)
 
 
-def again(storage: Storage, array: Array, routine: Routine) -> Storage:
+def code_of(routine: Routine) -> Code:
+    """The instructions of a kernel, made once."""
+    code: Code | None = routine.__dict__.get("_code")
+    if code is None:
+        code = routine.__dict__["_code"] = flat(routine)
+    return code
+
+
+def acquires(routine: Routine) -> bool:
+    """Whether threads of a kernel, or of those that it launches, may know of each other by atomic operations."""
+    found, seen = [routine], set[int]()
+    while found:
+        one = found.pop()
+        if code_of(one).acquires:
+            return True
+        seen.add(id(one))
+        launched = [x.routine for x in code_of(one).instructions if isinstance(x, Start)]
+        found += [other for other in launched if id(other) not in seen]
+    return False
+
+
+def again(storage: Storage, array: Array, routine: Routine, watch: Watch) -> Storage:
     """A global array for a kernel that is launched: it sees all that was written before."""
     made = Storage(array, storage.data, storage.size, storage.name, storage.first_byte)
     if routine.accessed.get(array.name, frozenset()) & {"store", "atomic"}:
-        made.shadow = Shadow(len(storage.data), False)
+        made.shadow = watch.shadow((array,), len(storage.data), False)
     return made

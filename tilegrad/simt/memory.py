@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .following import Watch
 from .form import Array
 from .lanes import Chunk, Lanes
 from .races import Shadow
@@ -85,7 +86,7 @@ def shared_layout(arrays: tuple[Array, ...], dynamic_bytes: int) -> tuple[dict[i
     return found, at
 
 
-def resident(arrays: tuple[Array, ...], chunk: Chunk) -> dict[int, Storage]:
+def resident(arrays: tuple[Array, ...], chunk: Chunk, watch: Watch) -> dict[int, Storage]:
     """Fresh shared and local memory for the blocks that are resident."""
     found: dict[int, Storage] = {}
     layout, _ = shared_layout(arrays, chunk.shape.shared)
@@ -97,6 +98,6 @@ def resident(arrays: tuple[Array, ...], chunk: Chunk) -> dict[int, Storage]:
         else:
             size, start = layout[id(array)]
             made = Storage(array, np.zeros(size * len(chunk.blocks), array.dtype.numpy), size, "", start)
-            made.shadow = Shadow(size * len(chunk.blocks), True)
+            made.shadow = watch.shadow((array,), size * len(chunk.blocks), True)
         found[id(array)] = made
     return found

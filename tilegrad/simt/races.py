@@ -76,6 +76,9 @@ def unordered(users: Users, places: np.ndarray, access: Access) -> np.ndarray | 
 class Shadow:
     """The last users of the elements of an array that is written."""
 
+    follows = False
+    """Whether order by atomic operations is seen (`following.py`)."""
+
     def __init__(self, size: int, unwritten: bool) -> None:
         self.size = size
         self.writers = Users(size, NEVER if unwritten else NOBODY)

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 
 from ..ir.dtype import DType, int32
-from .expressions import ExpressionWriter
+from .expressions import FENCED, ExpressionWriter
 from .form import (
     Array,
     Assign,
+    Atomic,
     Barrier,
     Called,
     Claim,
@@ -71,6 +72,13 @@ struct bfloat16 {
 }
 """The types that CUDA C++ has in headers, which NVRTC comes without."""
 
+FENCE = f"""// An atomic operation orders what its thread does before and after it, for all threads.
+template <class T> __device__ T {FENCED}(T old) {{
+    __threadfence();
+    return old;
+}}
+"""
+
 
 def cuda_source(routine: Routine) -> str:
     """The CUDA C++ of a kernel and of everything that it calls and launches."""
@@ -84,8 +92,10 @@ def cuda_source(routine: Routine) -> str:
             order.append((one, launched))
 
     visit(routine, True)
-    made = "\n\n".join(RoutineWriter(one).written(launched) for one, launched in order)
+    fenced = any(launched and orders(one) for one, launched in order)
+    made = "\n\n".join(RoutineWriter(one, fenced).written(launched) for one, launched in order)
     needed = [text for name, text in HALVES.items() if re.search(rf"\b{name}\b", made)]
+    needed += [FENCE] if FENCED in made else []
     return "\n".join([*needed, f"{made}\n"])
 
 
@@ -96,11 +106,42 @@ def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
             yield from statements(block)
 
 
-class RoutineWriter(ExpressionWriter):
-    """Writes one function."""
+def orders(routine: Routine) -> bool:
+    """Whether threads may know by atomic operations that they may use what other threads have stored.
 
-    def __init__(self, routine: Routine) -> None:
-        self.routine = routine
+    Someone looks at an old element, and an array is both loaded and stored: a lock, a flag, the last block that sums.
+    """
+    if not any(looks(one) for one in called(routine)):
+        return False
+    both = {n for n, how in routine.accessed.items() if {"load", "store"} <= how}
+    atomic = {n for n, how in routine.accessed.items() if "atomic" in how}
+    own = {array.name for array in routine.arrays}
+    return bool(both - own) or bool(both and atomic & own)
+
+
+def called(routine: Routine) -> Iterator[Routine]:
+    """A routine and the device functions that it calls."""
+    yield routine
+    starts = {id(s.routine) for s in statements(routine.body) if isinstance(s, Launch)}
+    for other in routine.routines:
+        if id(other) not in starts:
+            yield from called(other)
+
+
+def looks(routine: Routine) -> bool:
+    """Whether the old element of an atomic operation is used."""
+    for s in statements(routine.body):
+        inside = s.value.operands if isinstance(s, Run) and isinstance(s.value, Atomic) else expressions_of(s)
+        if any(isinstance(x, Atomic) for e in inside for x in parts(e)):
+            return True
+    return False
+
+
+class RoutineWriter(ExpressionWriter):
+    """Writes one function. `fenced`: its atomic operations order other accesses."""
+
+    def __init__(self, routine: Routine, fenced: bool = False) -> None:
+        self.routine, self.fenced, self.kernel = routine, fenced, True
         self.lines: list[str] = []
         self.depth = 1
         self.loops = 0
@@ -108,7 +149,7 @@ class RoutineWriter(ExpressionWriter):
         self.home = homes(routine)
 
     def written(self, kernel: bool) -> str:
-        one = self.routine
+        one, self.kernel = self.routine, kernel
         head = 'extern "C" __global__ void' if kernel else f"__device__ {TYPES[one.result] if one.result else 'void'}"
         given = ", ".join(self.parameter(p) for p in one.parameters)
         for array in one.arrays:
@@ -161,6 +202,8 @@ class RoutineWriter(ExpressionWriter):
             case Assign(name=name, value=value):
                 self.assign(name, value)
             case Store(target=target, value=value):
+                if self.fenced and self.unlocks(target.array):
+                    self.line("__threadfence();")
                 self.line(self.changed(self.expression(target), target, value))
             case If():
                 self.branch(statement, "if")
@@ -182,6 +225,11 @@ class RoutineWriter(ExpressionWriter):
                 self.line(f"if (!({self.expression(condition)})) __trap();  // {statement.message or 'assert'}")
             case Launch():
                 self.launch(statement)
+
+    def unlocks(self, array: Array) -> bool:
+        """Whether a plain store may give a lock back; of what a device function is given it sees only its own part."""
+        how = self.routine.accessed.get(array.name, frozenset())
+        return "atomic" in how or (not self.kernel and how == {"store"} and array.space == "global")
 
     def assign(self, name: str, value: Expression) -> None:
         dtype = self.routine.types.get(name) or value.dtype

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...ir.dtype import DType
+from .order import Followed, Order, Raced, User
 
 NOBODY, SEVERAL, ATOMICALLY = -1, -2, -3
 
@@ -42,10 +43,11 @@ class Fault(Exception):
 
 
 class Memory:
-    """A flat array. `history` is of elements: who stored and read them."""
+    """A flat array. `history` is of elements: who stored and read them; `changes` counts what changed something."""
 
     def __init__(self, name: str, array: Any) -> None:
         self.name, self.array = name, array
+        self.changes = 0
         self.history: History | None = None
         self.view: View | None = None
 
@@ -73,13 +75,16 @@ class Memory:
         self.inside(offsets, active)
         if self.history is not None and active.any():
             self.history.write(self.name, offsets, active, value, self.array, program)
-        self.array[offsets[active]] = value[active]
+        places, stored = offsets[active], value[active]
+        self.changes += bool(different(self.array[places], stored).any())
+        self.array[places] = stored
 
-    def atomic(self, fn: str, offsets: Any, active: Any, given: list[Any], program: int) -> Any:
-        """Lane after lane; gives what was there before."""
+    def atomic(self, fn: str, offsets: Any, active: Any, given: list[Any], program: int, used: bool = True) -> Any:
+        """Lane after lane; gives what was there before. `used`: whether the kernel looks at that."""
         self.inside(offsets, active)
-        if self.history is not None and active.any():
-            self.history.update(self.name, offsets, active, program)
+        history = self.history
+        if history is not None and active.any():
+            history.update(self.name, offsets, active, program)
         before = np.zeros(offsets.shape, self.array.dtype)
         for lane in zip(*np.nonzero(np.atleast_1d(active)), strict=True):
             place = lane if offsets.shape else ()
@@ -87,6 +92,10 @@ class Memory:
             old = before[place] = self.array[at]
             operands = [value[place] for value in given]
             self.array[at] = _UPDATED[fn](old, *operands)
+            altered = bool(different(self.array[at], before[place])) or (fn == "cas" and bool(old == operands[-1]))
+            self.changes += altered
+            if history is not None and history.followed is not None:
+                history.change(self.name, lane, int(at), program, used, used or offsets.size == 1, altered)
         return before
 
 
@@ -103,10 +112,15 @@ _UPDATED: dict[str, Callable[..., Any]] = {
 
 
 class History:
-    """Of each element: whether it has a value, which instance stored it and which have read it."""
+    """Of each element: whether it has a value, which instance stored it and which have read it.
 
-    def __init__(self, count: int, written: bool, strict: bool = False, locks: bool = False) -> None:
-        self.strict, self.locks = strict, locks
+    With an `order` the accesses are followed one by one, as atomic operations may order them; without one, any two
+    instances may run at once all the time, which whole tiles can be asked about.
+    """
+
+    def __init__(self, count: int, written: bool, strict: bool = False, order: Order | None = None) -> None:
+        self.strict, self.order = strict, order
+        self.followed = None if order is None else Followed(order)
         self.written = np.full(count, written)
         self.writer = np.full(count, NOBODY, np.int64)
         self.reader = np.full(count, NOBODY, np.int64)
@@ -114,7 +128,11 @@ class History:
     def read(self, name: str, offsets: Any, active: Any, program: int) -> None:
         at = np.where(active, offsets, 0)
         complain(active & ~self.written[at], offsets, f"reads {name}[{{}}], which nobody has written")
-        by_another = (self.writer[at] != NOBODY) & (self.writer[at] != program) & (not self.locks)
+        if self.followed is not None:
+            for lane, place, user in self.users(offsets, active, program):
+                refuse(self.followed.load(place, user), lane, f"reads {name}[{place}], which")
+            return
+        by_another = (self.writer[at] != NOBODY) & (self.writer[at] != program)
         reason = f"reads {name}[{{}}], which another instance of the kernel stores"
         complain(active & by_another, offsets, reason, self.writer[at])
         chosen = offsets[active]
@@ -125,14 +143,31 @@ class History:
         """Atomics of several instances are in nobody's way."""
         at = np.where(active, offsets, 0)
         complain(active & ~self.written[at], offsets, f"reads {name}[{{}}], which nobody has written")
+        if self.followed is not None:
+            return
         stored = (self.writer[at] != NOBODY) & (self.writer[at] != ATOMICALLY) & (self.writer[at] != program)
         reason = f"changes {name}[{{}}] atomically, where another instance stores"
-        complain(active & stored & (not self.locks), offsets, reason, self.writer[at])
+        complain(active & stored, offsets, reason, self.writer[at])
         self.writer[offsets[active]] = ATOMICALLY
+
+    def change(
+        self, name: str, lane: tuple[int, ...], place: int, program: int, acquires: bool, releases: bool, altered: bool
+    ) -> None:
+        """One lane of an atomic operation, where order is followed."""
+        assert self.followed is not None
+        assert self.order is not None
+        user = self.order.user(program, 0, None)
+        race = self.followed.change(place, user, acquires, releases, altered)
+        refuse(race, lane, f"changes {name}[{place}] atomically, which")
 
     def write(self, name: str, offsets: Any, active: Any, value: Any, array: Any, program: int) -> None:
         at = np.where(active, offsets, 0)
-        if not self.locks:
+        if self.followed is not None:
+            same = np.zeros(active.shape, bool) if self.strict else ~different(array[at], value)
+            for lane, place, user in self.users(offsets, active, program):
+                race = self.followed.store(place, user, harmless=bool(same[lane]))
+                refuse(race, lane, f"stores {name}[{place}], which")
+        else:
             by_another = (self.reader[at] != NOBODY) & (self.reader[at] != program)
             reason = f"stores {name}[{{}}], which another instance of the kernel reads"
             complain(active & by_another, offsets, reason, self.reader[at])
@@ -151,6 +186,26 @@ class History:
             complain(twice, offsets, f"stores {name}[{{}}], where another lane stores another value")
         self.writer[chosen] = program
         self.written[chosen] = True
+
+    def users(self, offsets: Any, active: Any, program: int) -> Iterator[tuple[tuple[int, ...], int, User]]:
+        """Each lane that takes part, its element, and the access."""
+        assert self.order is not None
+        user = self.order.user(program, 0, None)
+        for lane in zip(*np.nonzero(np.atleast_1d(active)), strict=True):
+            place = lane if offsets.shape else ()
+            yield place, int(offsets[place]), user
+
+
+HOW = {"load": "reads", "store": "stores", "atomic": "changes atomically"}
+
+
+def refuse(race: Raced | None, lane: tuple[int, ...], does: str) -> None:
+    if race is not None:
+        raise Fault(
+            lane,
+            f"{does} another instance of the kernel {HOW[race.how]} (number {race.user.thread}), and no atomic "
+            "operation orders the two",
+        )
 
 
 def complain(bad: Any, offsets: Any, reason: str, others: Any = None) -> None:

@@ -4,7 +4,8 @@ Every element function is applied in the type of its arguments; those of 16-bit 
 and rounded each time. What is outside the memory of a parameter is always refused. A checked run also refuses
 
 - to read elements that nobody has written (of the parameters named in `unwritten`),
-- what two instances, which may run at once, do to one element; what two lanes store in one element,
+- what two instances, which may run at once, do to one element, unless atomic operations order them (`order.py`);
+  what two lanes store in one element,
 - offsets that overflow,
 
 and puts a value that spoils results where the mask of a load is false and there is no `other`.
@@ -12,7 +13,8 @@ and puts a value that spoils results where the mask of a load is false and there
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import prod
 from typing import Any
 
@@ -54,12 +56,13 @@ from ...ir.tile import (
     Trans,
     While,
 )
-from ...ir.tile_access import statements
 from ...ir.tile_checker import Types, check
 from ...ir.tile_printer import show_statement
 from ...ir.tile_types import dot_dtype
 from .memory import Fault, History, Memory, Pointer, View, first, poison
+from .order import Order
 from .positions import position_parts
+from .turns import take_turns, used_atomics, waits
 
 
 def run(
@@ -102,9 +105,13 @@ def run(
     extents = (*grid, 1, 1)[:3]
     interpreter = Interpreter(kernel, types or check(kernel), memories, extents, checked)
     interpreter.nan = nan
+    numbers = range(prod(extents)) if order is None else order
     with np.errstate(all="ignore"):
-        for number in range(prod(extents)) if order is None else order:
-            interpreter.instance(number, program_of(number, extents), names)
+        if waits(kernel):
+            take_turns(interpreter, [(n, program_of(n, extents)) for n in numbers], names)
+        else:
+            for number in numbers:
+                interpreter.instance(number, program_of(number, extents), names)
     if complete:
         _all_written(kernel, memories, unwritten)
 
@@ -195,12 +202,12 @@ def _all_written(kernel: Kernel, memories: Mapping[str, Memory], unwritten: Coll
 
 
 def _remember(kernel: Kernel, memories: Mapping[str, Memory], unwritten: Collection[str], strict: bool) -> None:
-    """Parameters on the same memory have one history. A kernel that takes locks says itself who is next."""
-    locks = any(isinstance(s, Atomic) and s.fn in ("cas", "xchg") for s in statements(kernel.body))
+    """Parameters on the same memory have one history."""
+    order = Order() if used_atomics(kernel) else None
     histories: dict[int, History] = {}
     for memory in memories.values():
         address = memory.array.__array_interface__["data"][0] if memory.array.size else id(memory)
-        new = History(memory.array.size, memory.name not in unwritten, strict, locks)
+        new = History(memory.array.size, memory.name not in unwritten, strict, order)
         memory.history = histories.setdefault(address, new)
 
 
@@ -217,24 +224,34 @@ class Interpreter:
     ) -> None:
         self.kernel, self.types, self.memories, self.grid, self.checked = kernel, types, memories, grid, checked
         self.positions = position_parts(kernel) if checked else frozenset()
+        self.used = used_atomics(kernel)
         self.nan = True
         self.made: dict[int, Any] = {}
         """The values of expressions within one statement: a part that is used twice is computed once."""
 
     def instance(self, number: int, program: tuple[int, ...], names: Mapping[str, Any]) -> None:
+        self.begin(number, program, names)
+        self.block(self.kernel.body)
+
+    def begin(self, number: int, program: tuple[int, ...], names: Mapping[str, Any]) -> None:
         self.number, self.program, self.names = number, program, dict(names)
         self.birth: tuple[Statement, Tile] | None = None
         self.tainted = False
-        self.block(self.kernel.body)
 
     def block(self, body: tuple[Statement, ...]) -> None:
         for statement in body:
-            try:
-                self.present = statement
+            with self.at(statement):
                 self.statement(statement)
-            except Fault as fault:
-                culprit = statement if fault.statement is None else fault.statement
-                raise Misstep(self.kernel.name, culprit, self.program, fault.lane, fault.reason, fault.tile) from None
+
+    @contextmanager
+    def at(self, statement: Statement) -> Iterator[None]:
+        """Within the block a fault is that of a statement."""
+        try:
+            self.present = statement
+            yield
+        except Fault as fault:
+            culprit = statement if fault.statement is None else fault.statement
+            raise Misstep(self.kernel.name, culprit, self.program, fault.lane, fault.reason, fault.tile) from None
 
     def statement(self, statement: Statement) -> None:
         match statement:
@@ -257,13 +274,17 @@ class Interpreter:
                 self.block(body if self.fresh(condition) else otherwise)
 
     def loop(self, loop: For) -> None:
+        for index in self.indices(loop):
+            self.names[loop.index] = index
+            self.block(loop.body)
+
+    def indices(self, loop: For) -> Iterator[Any]:
         start, stop, step = (int(self.fresh(x)) for x in (loop.start, loop.stop, loop.step))
         if step <= 0:
             raise Fault((), f"the step of the loop is {step}, and not positive")
         dtype = self.types.variables[loop.index].dtype.numpy
         for index in range(start, stop, step):
-            self.names[loop.index] = np.array(index, dtype)
-            self.block(loop.body)
+            yield np.array(index, dtype)
 
     def store(self, pointer: Tile, value: Tile, mask: Tile | None) -> None:
         self.made.clear()
@@ -306,7 +327,8 @@ class Interpreter:
         active = self.mask(x.mask, shape)
         if not self.nan and dtype.is_float:
             self.refuse_nan(target, active & np.isnan(given[0]))
-        before = self.memories[target.parameter].atomic(x.fn, target.offsets, active, given, self.number)
+        used = x.name in self.used
+        before = self.memories[target.parameter].atomic(x.fn, target.offsets, active, given, self.number, used)
         if x.name:
             self.names[x.name] = before
 
