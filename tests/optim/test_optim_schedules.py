@@ -244,3 +244,58 @@ def test_a_tensor_as_learning_rate() -> None:
 def test_what_makes_no_sense(make: Make, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         make(tg.optim.lr_scheduler, optimizer(tg))
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("dampening", [0.0, 0.3])
+def test_a_momentum_that_is_0_at_first(dampening: float, jitted: bool) -> None:
+    """CyclicLR does so of itself, where the optimizer was made without one."""
+    torch = pytorch()
+    moved = []
+    for library in (tg, torch):
+        w = library.tensor([1.0, -2.0, 0.5], requires_grad=True)
+        optimizer = library.optim.SGD([w], lr=0.1, dampening=dampening)
+
+        def step() -> None:
+            optimizer.zero_grad()
+            (w**3).sum().backward()
+            optimizer.step()
+
+        run = tg.jit(step) if jitted and library is tg else step
+        for n in range(6):
+            optimizer.param_groups[0]["momentum"] = (0.0, 0.0, 0.9, 0.8, 0.0, 0.5)[n]
+            run()
+        moved.append(w.detach().numpy())
+    np.testing.assert_allclose(*moved, rtol=1e-5)
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize(
+    ("name", "later"),
+    [
+        ("SGD", {"momentum": 0.9}),
+        ("RMSprop", {"momentum": 0.9}),
+        ("RMSprop", {"centered": True}),
+        ("Adam", {"amsgrad": True}),
+    ],
+    ids=str,
+)
+def test_state_that_a_later_setting_needs_starts_at_0(name: str, later: dict[str, Any], jitted: bool) -> None:
+    """As if it had been there, without being used."""
+    ends = []
+    for known in (False, True):
+        w = tg.tensor([1.0, -2.0, 0.5], requires_grad=True)
+        optimizer = getattr(tg.optim, name)([w], **({"lr": 0.1} | (later if known else {})))
+        optimizer.param_groups[0].update({key: type(value)(0) for key, value in later.items()})
+
+        def step() -> None:
+            optimizer.zero_grad()
+            (w**2).sum().backward()
+            optimizer.step()
+
+        run = tg.jit(step) if jitted else step
+        for n in range(5):
+            optimizer.param_groups[0].update(later if n > 1 else {})
+            run()
+        ends.append(w.detach().numpy())
+    np.testing.assert_array_equal(*ends)

@@ -171,7 +171,8 @@ def asarray(
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     """A tensor on the memory of an array: what is later written to the array is seen by the tensor.
 
-    It is seen by computations with it, too, that nobody has looked at before. `tensor(array)` copies.
+    It is seen by computations with it, too, that nobody has looked at before. An in-place operation gives the tensor
+    memory of its own, and leaves the array as it is. `tensor(array)` copies.
     """
     if not isinstance(ndarray, np.ndarray):
         raise ArgumentError(f"from_numpy takes a numpy array, not {kind_of(ndarray)}; use tilegrad.tensor(...)")

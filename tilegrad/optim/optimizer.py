@@ -89,6 +89,17 @@ class Optimizer(Hooked, ABC):
         for parameter in members:
             self.state[parameter] = {**shared[parameter], **self.first_state(parameter, group)}
 
+    def _add_missing_state(self, group: Group) -> None:
+        """Start what the settings did not need before: a momentum, for instance, that was 0 until now."""
+        counted, names = self.counted(group), (*self.counted(group), *self.kept(group))
+        lacking = [p for p in group["params"] if any(name not in self.state[p] for name in names)]
+        if not lacking:
+            return
+        with counters.untraced():
+            shared = counters.start(lacking, counted)
+            for p in lacking:
+                self.state[p] = {**shared[p], **self.first_state(p, group), **self.state[p]}
+
     def _named(self, given: list[Any]) -> tuple[list[Any], Group]:
         """The parameters, and what a group says of their names, if they came with any."""
         pairs = [p for p in given if isinstance(p, tuple)]
@@ -173,6 +184,7 @@ class Optimizer(Hooked, ABC):
     def _step(self, group: Group) -> list[Tensor]:
         """Updates the parameters of a group; what was written to."""
         settings = Settings(group, self.defaults)
+        self._add_missing_state(group)
         counted = tuple(self.counted(group))
         if counted:
             self._count_apart(group["params"], counted)
