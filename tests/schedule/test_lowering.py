@@ -8,10 +8,13 @@ import pytest
 from tests.ops.registry import Example, all_examples
 from tilegrad.backend.reference.graph import interpret
 from tilegrad.backend.reference.tile import run
-from tilegrad.ir.graph import Graph
+from tilegrad.ir.dtype import float32
+from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.program import Copy, Foreign, Launch, Program
 from tilegrad.ir.size import known
 from tilegrad.ir.tile_parser import parse
+from tilegrad.ops.activation import relu
+from tilegrad.ops.arithmetic import add, mul
 from tilegrad.runtime.grain import Grain
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
@@ -53,6 +56,18 @@ def check(graph: Graph, arrays: list[np.ndarray], grain: Grain = Grain(), tolera
 @pytest.mark.parametrize("example", all_examples(), ids=lambda e: e.name)
 def test_op(example: Example) -> None:
     check(example.graph(), list(example.arrays), tolerance=example.tolerance)
+
+
+def test_long_chains_in_one_kernel_are_no_deep_recursion() -> None:
+    x = Input(TensorType(float32, (5,)), "x")
+    y: Value = x
+    for _ in range(400):
+        y = add(mul(relu(y), 0.5), x)
+    graph = Graph((x,), (y,))
+    schedule = fuse(graph)
+    assert len(schedule.groups) == 1
+    (got,) = execute(assemble(schedule), [np.arange(5, dtype=np.float32)])
+    np.testing.assert_allclose(got, 2 * np.arange(5), 1e-6)
 
 
 @pytest.mark.parametrize("example", [e for e in all_examples() if e.gradient], ids=lambda e: e.name)

@@ -6,6 +6,7 @@ are those of real networks, where thresholds matter.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from math import prod
 from typing import Any
@@ -18,6 +19,8 @@ from tilegrad.backend.null.device import NullDevice
 from tilegrad.ir.program import Launch, Program
 from tilegrad.runtime.device import register
 from tilegrad.runtime.grain import MATRIX_UNIT, Grain, few_large, many_small
+from tilegrad.schedule.blocks import Extents
+from tilegrad.schedule.blocks import candidates as candidates_of
 from tilegrad.schedule.group import Group
 from tilegrad.schedule.options import candidates, usual
 
@@ -76,6 +79,10 @@ def _launches(program: Program) -> str:
     steps = [s for s in program.steps if isinstance(s, Launch)]
     instances = " ".join(str(prod(t.count({}) for t in s.grid)) for s in steps)
     return f"instances {instances}; {program.arena} bytes"
+
+
+def _weighted(x: tg.Tensor, sums: tg.Tensor) -> tuple[tg.Tensor, tg.Tensor]:
+    return sums, (x * sums[:, None, None]).sum((1, 2))
 
 
 @pytest.mark.parametrize("grain", GRAINS)
@@ -149,4 +156,41 @@ for dtype in ("float32", "bfloat16"):
 case("attention", lambda q, k, v: (q @ k.mT * 0.125).softmax(-1) @ v, *[(8, 12, 197, 64)] * 3, gradient=True)
 case("rows of a table", lambda t, w: t[tg.arange(512, device=t.device) % 100] @ w, (1000, 64), (64, 32), gradient=True)
 case("renewed", lambda w, x, y: w - 0.1 * (x.T @ y), (4096, 6400), (32, 4096), (32, 6400))
+case("a loss over rows", lambda x, y: (x.softmax(-1) * y).sum(), (16, 1000), (16, 1000))
+case("sums of sums of short rows", lambda x: _weighted(x, x.exp().sum((1, 2))), (40000, 4, 32))
 case("normalised columns", lambda x: (x.exp() / x.exp().sum(0), x.exp().sum(0).log()), (512, 512))
+
+
+def drawn(count: int) -> list[Extents]:
+    """Products of all kinds, of sizes around those at which decisions change."""
+    draw = random.Random(0)
+    found = []
+    for _ in range(count):
+        bits = draw.choice((32, 32, 16, 16, 8, 64))
+        small = bits < 32
+        sums = draw.choice((1, 1, 1, 2, 3))
+        m, n, k = (draw.choice((16, 32, 64, 100, 128, 192, 256, 384, 512, 1000, 2048, 4096, 7)) for _ in "mnk")
+        parts = 1 if small else draw.choice((0, 0, 2, 3))
+        across = draw.choice((None, (False, False), (False, True), (True, False), (True, True))) if small else None
+        found.append(
+            Extents(
+                *(m, n, k, draw.choice((1, 1, 1, 12, 96)), bits, sums, parts, (0, 1, 3, 6)[parts], across),
+                turns=draw.choice((1, 1, 1, 9)),
+                nested=draw.random() < 0.2,
+                beside=draw.choice((0, 0, 4, 8, 16)),
+                computed=draw.random() < 0.2,
+                gaps=draw.random() < 0.2,
+                room=draw.choice((0, 0, 0, 0, 1 << 14)),
+            )
+        )
+    return found
+
+
+@pytest.mark.parametrize("grain", GRAINS)
+def test_tiles_of_products(golden: Callable[[object], None], grain: str) -> None:
+    lines = []
+    for extents in drawn(250):
+        found = candidates_of(extents, GRAINS[grain])
+        sizes = " ".join(f"{c.size('m')}x{c.size('n')}x{c.size('k')}" for c in found[:5])
+        lines.append(f"{','.join(str(int(x) if isinstance(x, bool) else x) for x in extents)}: {sizes}")
+    golden("\n".join(lines))

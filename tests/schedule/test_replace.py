@@ -53,8 +53,9 @@ def test_an_edited_kernel_is_used(printed: Path, capfd: pytest.CaptureFixture[st
     np.testing.assert_allclose(run(printed), EXPECTED, rtol=1e-6)
 
 
-def test_the_grid_can_be_changed(printed: Path) -> None:
-    edit(printed, "mul[cdiv(24, 24)]", "mul[cdiv(24, 8)]")
+@pytest.mark.parametrize("grid", ["cdiv(24, 8)", "3", "cdiv(24, 8), "])
+def test_the_grid_can_be_changed(printed: Path, grid: str) -> None:
+    edit(printed, "mul[cdiv(24, 24)]", f"mul[{grid}]")
     edit(printed, "i = tl.arange(0, 24)", "i = tl.program_id(0) * 8 + tl.arange(0, 8)")
     np.testing.assert_allclose(run(printed), EXPECTED, rtol=1e-6)
 

@@ -55,7 +55,7 @@ def _in_common(along: Group, parts: Group, longest: int) -> dict[Expr, Expr] | s
     if type(k.extent) is not int or k.extent > longest or along.columns[-1].extent != k.extent:
         return "their rows have different lengths"
     image: list[Expr] = list(rows)
-    if len(along.columns) == 2 and sums_across(along.columns, [m.expr for m in along.members], longest):
+    if sums_across(along.columns, [m.expr for m in along.members], longest):
         columns: list[Expr] = [r, k]
     elif len(along.columns) == 1:
         columns = [k]
@@ -65,7 +65,7 @@ def _in_common(along: Group, parts: Group, longest: int) -> dict[Expr, Expr] | s
             image.append(r)
     else:
         return "they run along different axes"
-    if len(image) != len(along.rows) or len(columns) != len(along.columns):
+    if len(image) != len(along.rows):
         return "they have different rows"
     own = (*along.rows, *along.columns)
     if any(_extent(e) != i.extent for i, e in zip(own, (*image, *columns), strict=True)):

@@ -45,7 +45,7 @@ def waiting(graph: Graph) -> tuple[Graph, Waits, dict[Value, Value]]:
     after: dict[Value, set[Value]] = {}
     waits: Waits = {}
     for value in values:
-        if value in given or not value.inputs:
+        if value in given:
             new[value] = value
         elif isinstance(value, Again):
             new[value] = new[value.x]
