@@ -246,6 +246,17 @@ def test_what_makes_no_sense(make: Make, message: str) -> None:
         make(tg.optim.lr_scheduler, optimizer(tg))
 
 
+def step_of(optimizer: Any, w: Any, jitted: bool) -> Callable[[], None]:
+    """One step down a cubic."""
+
+    def step() -> None:
+        optimizer.zero_grad()
+        (w**3).sum().backward()
+        optimizer.step()
+
+    return tg.jit(step) if jitted else step
+
+
 @pytest.mark.parametrize("jitted", [False, True])
 @pytest.mark.parametrize("dampening", [0.0, 0.3])
 def test_a_momentum_that_is_0_at_first(dampening: float, jitted: bool) -> None:
@@ -255,16 +266,10 @@ def test_a_momentum_that_is_0_at_first(dampening: float, jitted: bool) -> None:
     for library in (tg, torch):
         w = library.tensor([1.0, -2.0, 0.5], requires_grad=True)
         optimizer = library.optim.SGD([w], lr=0.1, dampening=dampening)
-
-        def step() -> None:
-            optimizer.zero_grad()
-            (w**3).sum().backward()
-            optimizer.step()
-
-        run = tg.jit(step) if jitted and library is tg else step
-        for n in range(6):
-            optimizer.param_groups[0]["momentum"] = (0.0, 0.0, 0.9, 0.8, 0.0, 0.5)[n]
-            run()
+        step = step_of(optimizer, w, jitted and library is tg)
+        for momentum in (0.0, 0.0, 0.9, 0.8, 0.0, 0.5):
+            optimizer.param_groups[0]["momentum"] = momentum
+            step()
         moved.append(w.detach().numpy())
     np.testing.assert_allclose(*moved, rtol=1e-5)
 
@@ -287,15 +292,9 @@ def test_state_that_a_later_setting_needs_starts_at_0(name: str, later: dict[str
         w = tg.tensor([1.0, -2.0, 0.5], requires_grad=True)
         optimizer = getattr(tg.optim, name)([w], **({"lr": 0.1} | (later if known else {})))
         optimizer.param_groups[0].update({key: type(value)(0) for key, value in later.items()})
-
-        def step() -> None:
-            optimizer.zero_grad()
-            (w**2).sum().backward()
-            optimizer.step()
-
-        run = tg.jit(step) if jitted else step
+        step = step_of(optimizer, w, jitted)
         for n in range(5):
             optimizer.param_groups[0].update(later if n > 1 else {})
-            run()
+            step()
         ends.append(w.detach().numpy())
     np.testing.assert_array_equal(*ends)
