@@ -132,8 +132,13 @@ class Mutation:
         return self.forked(None, tests[: last + 1], grain) == ""
 
     def tests_of(self, fault: Fault, record: covered.Record) -> list[tuple[str, float]]:
-        """List the tests that execute a statement, with their seconds, best first."""
-        executing = {t: s for t, s in record.executing(fault.covered).items() if t in self.items}
+        """List the tests that execute a statement, with their seconds, best first; the cases of a test that the record
+        does not know (which are drawn depends on what is imported) take the place of those that are not there."""
+        executing = record.executing(fault.covered)
+        typical = {t.partition("[")[0]: s for t, s in executing.items()}
+        unknown = {t: t.partition("[")[0] for t in self.items if t not in record.tests}
+        executing = {t: s for t, s in executing.items() if t in self.items}
+        executing |= {t: typical[function] for t, function in unknown.items() if function in typical}
         times: Counter[str] = Counter()
         scored = []
         for test in sorted(executing, key=lambda t: executing[t]):

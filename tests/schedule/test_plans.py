@@ -158,6 +158,7 @@ case("rows of a table", lambda t, w: t[tg.arange(512, device=t.device) % 100] @ 
 case("renewed", lambda w, x, y: w - 0.1 * (x.T @ y), (4096, 6400), (32, 4096), (32, 6400))
 case("a loss over rows", lambda x, y: (x.softmax(-1) * y).sum(), (16, 1000), (16, 1000))
 case("sums of sums of short rows", lambda x: _weighted(x, x.exp().sum((1, 2))), (40000, 4, 32))
+case("sums over short axes", lambda x, y: tg.einsum("kim,jkm->ij", x, y), (64, 256, 16), (128, 64, 16))
 case("normalised columns", lambda x: (x.exp() / x.exp().sum(0), x.exp().sum(0).log()), (512, 512))
 
 

@@ -141,6 +141,13 @@ def test_time_is_over() -> None:
     assert bench.now < 40.0
 
 
+def test_what_was_begun_is_measured_three_times_again() -> None:
+    """As the kernel is, the usual choice, one more until the time is over; then both of them."""
+    bench = Bench(lambda choice: 1.0)
+    assert bench.tune(jobs(product()), 2.5).finished == 1
+    assert bench.now == 3 + 3 * 2
+
+
 def test_what_is_known_is_kept_when_somebody_interrupts() -> None:
     def times(choice: Choice | None) -> float:
         if bench.now > 130.0:

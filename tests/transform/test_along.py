@@ -7,6 +7,7 @@ import pytest
 from tilegrad.ir.dtype import bfloat16, float32
 from tilegrad.ir.graph import Graph, Input, TensorType
 from tilegrad.ir.precision import Precision
+from tilegrad.ir.size import Size
 from tilegrad.ops.contraction import Contract
 from tilegrad.ops.movement import permute
 from tilegrad.runtime.grain import Grain, many_small
@@ -39,6 +40,13 @@ def test_small_or_exact_products_stay() -> None:
     assert laid_along(contract("ki,kj->ij", SMALL)) is None
     assert laid_along(contract("ki,kj->ij", LARGE, "highest")) is None
     x, y = (Input(TensorType(bfloat16, LARGE), name) for name in "xy")
+    assert laid_along(Contract(x, y, "ki,kj->ij", "high")) is None
+
+
+@pytest.mark.parametrize("axis", range(3))
+def test_products_of_sizes_that_vary_stay(axis: int) -> None:
+    k, i, j = (Size.named("n") if n == axis else 2048 for n in range(3))
+    x, y = Input(TensorType(float32, (k, i)), "x"), Input(TensorType(float32, (k, j)), "y")
     assert laid_along(Contract(x, y, "ki,kj->ij", "high")) is None
 
 

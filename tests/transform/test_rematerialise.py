@@ -67,6 +67,8 @@ def test_it_fits_and_says_what_that_costs() -> None:
 def test_what_cannot_fit_says_how_far_it_came() -> None:
     with pytest.raises(BudgetError, match=r"fit=10,000 bytes cannot be.*and still [\d,]+ with \d+% more operations"):
         tg.jit(step_of(nn.Linear(64, 10).to("null")), fit="10kB").prepared(given(64, 64), labels(64))
+    with pytest.raises(BudgetError, match=r"with [1-9]\d?% more operations"):
+        tg.jit(step_of(attending()), fit="100kB").prepared(given(512, 32), labels(512))
 
 
 def test_what_fits_anyway_is_not_changed() -> None:

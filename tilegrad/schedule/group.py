@@ -153,7 +153,7 @@ def taken_over(a: Group, b: Group, mapping: Mapping) -> tuple[Index, ...]:
     >>> taken_over(a, b, mapping) == (i,), len(set(mapping.values()))
     (False, 2)
     """
-    taken = {*b.rows, *b.columns, *mapping.values()}
+    taken = {*b.rows, *mapping.values()}
     for own in a.columns:
         if own not in mapping:
             mapping[own] = fresh_index(own.extent) if own in taken else own

@@ -6,7 +6,17 @@ from ..ir.scalar import Expr, Reduce, Scan, facts, parts
 
 
 def nest(e: Expr) -> list[Reduce]:
-    """The reductions that stand directly inside one another around a body, under functions of one element."""
+    """The reductions that stand directly inside one another around a body, under functions of one element.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ir.graph import Input, TensorType
+    >>> from ..ir.scalar import Apply, Index, Read
+    >>> x, k, l = Input(TensorType(float32, (3, 4)), "x"), Index("k", 3), Index("l", 4)
+    >>> inner = Reduce("add", l, Read(x, (k, l), float32), float32)
+    >>> of_sums, of_functions = (Reduce("add", k, e, float32) for e in (inner, Apply("exp", (inner,), float32)))
+    >>> len(nest(of_sums)), len(nest(of_functions))
+    (2, 1)
+    """
     chain: list[Reduce] = []
     while True:
         match e:

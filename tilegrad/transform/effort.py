@@ -21,6 +21,9 @@ def operations(value: Value) -> int:
     >>> x = Input(TensorType(float32, (4, 8)), "x")
     >>> operations(matmul(x, Input(TensorType(float32, (8, 16)), "w")))
     1024
+    >>> from ..ops.sorting import sort
+    >>> operations(sort(Input(TensorType(float32, (4, 0)), "x")).values)
+    0
     """
     count = 1
     for extent in value.shape:
