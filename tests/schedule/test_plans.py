@@ -80,11 +80,17 @@ def _choices(group: Group, grain: Grain) -> str:
 def _launches(program: Program) -> str:
     steps = [s for s in program.steps if isinstance(s, Launch)]
     instances = " ".join(str(prod(t.count({}) for t in s.grid)) for s in steps)
-    return f"instances {instances}; {program.arena} bytes"
+    loops = sum(str(s.kernel).count(" for ") for s in steps)
+    return f"instances {instances}; {loops} loops; {program.arena} bytes"
 
 
 def _weighted(x: tg.Tensor, sums: tg.Tensor) -> tuple[tg.Tensor, tg.Tensor]:
     return sums, (x * sums[:, None, None]).sum((1, 2))
+
+
+def _turned(x: tg.Tensor) -> tuple[tg.Tensor, tg.Tensor, tg.Tensor]:
+    turned = x.T.contiguous()
+    return turned, turned.sum(0), turned.sum(1)
 
 
 def _places(x: tg.Tensor) -> tg.Tensor:
@@ -177,6 +183,8 @@ for shape in [(1 << 20,), (64, 5000)]:
     case(f"sorted {shape}", lambda x: x.sort(-1).values, shape)
     case(f"largest {shape}", lambda x: x.topk(5).values, shape)
     case(f"place of the largest {shape}", lambda x: x.argmax(-1), shape)
+case("a row with each number twice", lambda x, y: y + x.repeat_interleave(2), (500,), (300, 1000))
+case("turned and summed", lambda x: _turned(x[:, 1:] * 2.0), (1024, 1025))
 case("normalised columns", lambda x: (x.exp() / x.exp().sum(0), x.exp().sum(0).log()), (512, 512))
 
 

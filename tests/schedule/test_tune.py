@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -146,6 +148,17 @@ def test_what_was_begun_is_measured_three_times_again() -> None:
     bench = Bench(lambda choice: 1.0)
     assert bench.tune(jobs(product()), 2.5).finished == 1
     assert bench.now == 3 + 3 * 2
+
+
+@pytest.mark.parametrize("seconds", [2.0**-20, 2.0**-12, 1.0])
+def test_the_time_of_a_launch_is_the_mean_of_as_many_as_the_clock_can_tell(seconds: float) -> None:
+    runs: list[int] = []
+    place = SimpleNamespace(synchronize=lambda: None)
+    contender: Any = SimpleNamespace(place=place, run=lambda: runs.append(1), launches=4, times=[])
+    found = trial.measured(contender, clock=lambda: len(runs) * seconds)
+    assert found == pytest.approx(seconds / 4)
+    turns = int(trial.SHORTEST / seconds)
+    assert len(runs) == trial.SETTLING + 1 + (turns if turns > 1 else 0)
 
 
 def test_what_is_known_is_kept_when_somebody_interrupts() -> None:

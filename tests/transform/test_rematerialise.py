@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -48,12 +49,12 @@ def planned(fit: str | float | None) -> Any:
 
 
 @checklist(182)
-def test_it_fits_and_says_what_that_costs() -> None:
+def test_it_fits_and_says_what_that_costs(golden: Callable[[object], None]) -> None:
     free = planned(None)
     most = whole(free.programs[0].compiled.program)
     assert free.memory.peak == most
     assert (free.memory.values, free.memory.again) == (0, "nothing")
-    costs = []
+    costs, told = [], []
     for share in (0.85, 0.75):
         step = planned(share * most)
         found = step.memory
@@ -61,7 +62,9 @@ def test_it_fits_and_says_what_that_costs() -> None:
         assert found.values > 0
         assert "computed again" in str(found)
         costs.append(found.share)
+        told.append(str(found))
     assert 0 < costs[0] <= costs[1] < 0.5  # as much as the forward part again, or less
+    golden("\n\n".join(told))
 
 
 def test_what_cannot_fit_says_how_far_it_came() -> None:

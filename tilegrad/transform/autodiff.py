@@ -101,6 +101,9 @@ def undifferentiated(graph: Graph) -> Graph:
     graph(x: f32[3], u: f32[3])
       %0: f32[3] = exp x
       return %0
+    >>> y = exp(exp(x))
+    >>> len(undifferentiated(Graph((x, u), tuple(gradients([y], [u], [x])))).outputs)
+    1
     """
     given, values = set(graph.inputs), graph.values()
     later: set[Value] = set()
