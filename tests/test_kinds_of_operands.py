@@ -45,6 +45,12 @@ OF_EVERY_KIND: dict[str, Callable[..., Any]] = {
     "sort": lambda t, F, k: k(t, 4).sort().values,
     "cat": lambda t, F, k: t.cat([k(t, 2), whole(t, 2)]),
     "flip": lambda t, F, k: k(t, 4).flip(0).roll(1),
+    "einsum with one operand": lambda t, F, k: t.einsum("ij->j", k(t, 2, 3)),
+    "einsum without sums": lambda t, F, k: t.einsum("i,ij,j->ij", k(t, 2), k(t, 2, 3), k(t, 3)),
+    "square": lambda t, F, k: k(t, 4).square(),
+    "vander": lambda t, F, k: t.vander(k(t, 4)),
+    "add with alpha": lambda t, F, k: t.add(k(t, 4), k(t, 4).flip(0), alpha=2),
+    "add with alpha 0": lambda t, F, k: t.add(k(t, 4), k(t, 4).flip(0), alpha=0),
     "tensordot": lambda t, F, k: t.tensordot(whole(t, 2, 1), whole(t, 3, 4), dims=([1], [0])),
 }
 OF_INTEGERS: dict[str, Case] = {

@@ -34,13 +34,7 @@ KNOWN_REFUSALS: tuple[tuple[str, str], ...] = (
     (r"the gradient of (max|min) \(", "PyTorch saves where extremes stand, tilegrad the elements that it compares"),
     (r"several of its elements may be one element of the base", "PyTorch allows it where the elements are distinct"),
     (r"elements of a tensor are asked for while a jitted function is traced", "an index that depends on data"),
-    (r"takes integer or floating-point elements, not bool", "products of truth values"),
     (r"where another instance stores another value", "interpreted, tiles that overlap: numpy rounds by the shape"),
-    (
-        r"needs an operand of shape \[(1(, 1)*)?\], which was changed in place",
-        "a sum or a turn of one element is that element, so that a change to one is taken for the other's",
-    ),
-    (r"that requires gradients and was not computed from others cannot be changed in place", "the same, of a leaf"),
 )
 """Patterns of what tilegrad refuses though PyTorch computes it, and why."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import ArgumentError, DTypeError
-from ..ir.dtype import bfloat16, bool_, float16, float32
+from ..ir.dtype import bfloat16, bool_, float16, float32, int64
 from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
 from ..ops import arithmetic as ops
@@ -48,7 +48,8 @@ def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """input + alpha * other."""
     _check_alpha(alpha, input, other, "add")
     if alpha != 1:
-        other = mul(other, alpha) if isinstance(other, Handle) else other * alpha
+        truth = all(isinstance(x, Handle) and x.dtype is bool_ for x in (input, other))
+        other = mul(other, bool(alpha) if truth else alpha) if isinstance(other, Handle) else other * alpha
     x, y = pair(input, other, "add")
     return wrap(ops.Add(x, y) if x.type.dtype is not bool_ else bits.bitwise_or(x, y))
 
@@ -185,7 +186,8 @@ def reciprocal(input: Tensor) -> Tensor:
 
 def square(input: Tensor) -> Tensor:
     """input * input."""
-    return wrap(ops.square(value_of(input, "square")))
+    x = value_of(input, "square")
+    return wrap(ops.square(cast(x, int64) if x.dtype is bool_ else x))
 
 
 def hypot(input: Tensor, other: Tensor) -> Tensor:
@@ -382,7 +384,7 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neg
     """Numbers in place of NaN and infinities: the greatest and least finite ones unless others are given."""
     x = value_of(input, "nan_to_num")
     if not x.dtype.is_float:
-        return input
+        return wrap(x)
     high, low = (x.dtype.max if posinf is None else posinf), (x.dtype.min if neginf is None else neginf)
     finite = where(isnan(input), nan, input)
     finite = where(input == float("inf"), high, finite)

@@ -124,6 +124,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803 - PyTorch's name
     """The powers of the elements of a vector, as columns."""
+    x = x if x.dtype.is_float else x.long()
     powers = arange(x.shape[0] if N is None else N, device=x.device)
     return x.unsqueeze(-1) ** (powers if increasing else powers.flip(0)).to(x.dtype)
 

@@ -362,7 +362,7 @@ def diff(
             break
         later, former = (input.narrow(dim, k, builtins.max(extent - 1, 0)) for k in (1, 0))
         input = later ^ former if input.dtype is bool_ else later - former
-    return input
+    return input if n else input.clone()
 
 
 def gradient(

@@ -199,7 +199,7 @@ def t(input: Tensor) -> Tensor:
 
 def reversed_axes(input: Tensor) -> Tensor:
     """All dimensions in reverse order: `x.T`."""
-    return permute(input, *range(len(input.shape) - 1, -1, -1)) if input.shape else input
+    return cut(input, partial(movement.permute, axes=tuple(range(len(input.shape) - 1, -1, -1))))
 
 
 def matrix_transposed(input: Tensor) -> Tensor:

@@ -314,9 +314,7 @@ class Kernel(Structure):
         """What tells its code from that of others, the same in all processes."""
         own = self.__dict__
         if "_digest" not in own:
-            from hashlib import sha256
-
-            own["_digest"] = sha256(repr(self.replaced(origin="")).encode()).hexdigest()
+            self._described()
         return own["_digest"]  # type: ignore[no-any-return]
 
     def form(self) -> str:
@@ -328,19 +326,25 @@ class Kernel(Structure):
         """
         own = self.__dict__
         if "_form" not in own:
-            import re
-            from hashlib import sha256
-
-            text = repr(self.replaced(origin=""))
-            names: dict[str, int] = {}
-            if "text=" not in text:  # what a kernel prints is not to be looked into
-
-                def numbered(found: re.Match[str]) -> str:
-                    return f"{found[1]}={names.setdefault(found[2], len(names))}"
-
-                text = re.sub(r"\b(name|index)='(\w+)'", numbered, text)
-            own["_form"] = f"{self.name} {sha256(text.encode()).hexdigest()}"
+            self._described()
         return own["_form"]  # type: ignore[no-any-return]
+
+    def _described(self) -> None:
+        """Find the digest and the form, both from one text: writing it takes longer than the rest."""
+        import re
+        from hashlib import sha256
+
+        text = repr(self.replaced(origin=""))
+        own = self.__dict__
+        own["_digest"] = sha256(text.encode()).hexdigest()
+        names: dict[str, int] = {}
+        if "text=" not in text:  # what a kernel prints is not to be looked into
+
+            def numbered(found: re.Match[str]) -> str:
+                return f"{found[1]}={names.setdefault(found[2], len(names))}"
+
+            text = re.sub(r"\b(name|index)='(\w+)'", numbered, text)
+        own["_form"] = f"{self.name} {sha256(text.encode()).hexdigest()}"
 
     @classmethod
     def known(cls, *fields: Any) -> Kernel:

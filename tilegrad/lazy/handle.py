@@ -143,11 +143,15 @@ class Handle:
 
     @property
     def value(self) -> Value:
-        """The graph value that the tensor has now."""
+        """The graph value that the tensor has now; marked as that of a tensor, see `wrap`."""
         if state.trace is not None:
-            return state.trace.read(self)
-        value = self._value  # first: a tensor with a storage may have a stand-in
-        return value if self._base is None else self.own_value()
+            value = state.trace.read(self)
+        else:
+            value = self._value  # first: a tensor with a storage may have a stand-in
+            if self._base is not None:
+                value = self.own_value()
+        value.__dict__["held"] = True
+        return value
 
     def own_value(self) -> Value:
         """The value, whoever watches."""
@@ -274,7 +278,16 @@ def result_class() -> Any:
 
 
 def wrap(value: Value) -> Tensor:
-    """A tensor that has a value."""
+    """Make a tensor of the result of an operation.
+
+    Where there was nothing to do (the sum of one element, a roll by 0) the result is the value of the operand. The new
+    tensor gets a value of its own: what is written to one of the two must not be taken for a write to the other.
+    """
+    return shared(sharing.kept_separate(value) if "held" in value.__dict__ else value)
+
+
+def shared(value: Value) -> Tensor:
+    """Make a tensor that has a value, whoever else has it."""
     if value.tracked and not mode.enabled:
         value = sharing.detached(value)
     made = _new(_class)
@@ -296,7 +309,7 @@ def handle_on(value: Value) -> Tensor:
 def view(whole: Handle, move: Move) -> Tensor:
     """A tensor that is part of another and shares its storage."""
     base = whole.base()
-    made = wrap(sharing.cut(whole.value, (move,)))
+    made = shared(sharing.cut(whole.value, (move,)))
     made._base = base
     made._moves = (*whole._moves, move)
     made._seen = base.storage.changes
@@ -331,7 +344,7 @@ def alias(of: Handle, hidden: bool = False) -> Tensor:
     """A tensor on the same storage without history (`detach`; hidden: `.data`)."""
     origin = of.base()
     whole = sharing.detached(current(origin))
-    made = wrap(sharing.cut(whole, of._moves))
+    made = shared(sharing.cut(whole, of._moves))
     owned = state.trace is None and origin.storage.owned is not None
     base = made._base = Base(origin.storage, sharing.stand_in(whole) if owned else whole, hidden)
     made._moves = of._moves

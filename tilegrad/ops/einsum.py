@@ -6,11 +6,14 @@ import math
 from collections.abc import Sequence
 
 from ..errors import ArgumentError, ShapeError
+from ..ir.dtype import bool_, int64
 from ..ir.graph import Value
 from ..ir.precision import Precision
 from ..ir.size import Dim, Size, known
 from .arithmetic import mul
+from .bits import bitwise_and
 from .broadcasting import reduce_sum, reshape, shown
+from .cast import cast
 from .contraction import contract
 from .movement import permute
 from .windows import diagonal
@@ -41,7 +44,7 @@ def einsum(equation: str, *operands: Value, precision: Precision = "highest") ->
         named = [*rest, (_product(x, of_x, y, of_y, left, precision), left)]
     x, of_x = named[0]
     gone = [n for n, a in enumerate(of_x) if a not in out]
-    x, of_x = (reduce_sum(x, gone), "".join(a for a in of_x if a in out)) if gone else (x, of_x)
+    x, of_x = (_summed(x, gone), "".join(a for a in of_x if a in out)) if gone else (x, of_x)
     return permute(x, [of_x.index(a) for a in out])
 
 
@@ -49,14 +52,20 @@ def _product(x: Value, of_x: str, y: Value, of_y: str, out: str, precision: Prec
     """The contraction of two operands; without a sum, a product that broadcasts."""
     if any(a in of_y and a not in out for a in of_x):
         return contract(x, y, f"{of_x},{of_y}->{out}", precision)
-    return mul(_spread(x, of_x, out), _spread(y, of_y, out))
+    x, y = _spread(x, of_x, out), _spread(y, of_y, out)
+    return bitwise_and(x, y) if x.dtype is y.dtype is bool_ else mul(x, y)
+
+
+def _summed(x: Value, axes: Sequence[int]) -> Value:
+    """The sum along axes; of truth values and integers in int64."""
+    return reduce_sum(x if x.dtype.is_float else cast(x, int64), axes)
 
 
 def _spread(x: Value, of_x: str, out: str) -> Value:
     """The axes of x in the places where their letters stand in `out`."""
     gone = [n for n, a in enumerate(of_x) if a not in out]
     if gone:
-        x, of_x = reduce_sum(x, gone), "".join(a for a in of_x if a in out)
+        x, of_x = _summed(x, gone), "".join(a for a in of_x if a in out)
     x = permute(x, [of_x.index(a) for a in out if a in of_x])
     extents = iter(x.shape)
     return reshape(x, [next(extents) if a in of_x else 1 for a in out])

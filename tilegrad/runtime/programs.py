@@ -53,10 +53,12 @@ class Name(NamedTuple):
 
 
 def name_of(graph: Graph, updates: Mapping[int, int], name: str, *choices: object) -> Name | None:
-    """What the program of a graph is kept under, or None if it cannot be told from others.
+    """What the program of a graph is kept under, or None if it cannot be told from others or nothing is kept.
 
     `choices` are what the scheduler goes by besides: the grain of the device, and what was settled for kernels.
     """
+    if shared("programs").folder is None:
+        return None
     works: dict[str, Work] = {}
     try:
         lines, ends = _Naming(works).graph(graph)

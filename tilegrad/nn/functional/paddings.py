@@ -34,9 +34,10 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         raise ArgumentError(
             f"pad: {len(pad)} widths for an input of the shape {tuple(input.shape)}; two for each axis, the last first"
         )
+    padded = input
     for n in range(len(pad) // 2):
-        input = _padded(input, input.dim() - 1 - n, pad[2 * n], pad[2 * n + 1], mode)
-    return input
+        padded = _padded(padded, input.dim() - 1 - n, pad[2 * n], pad[2 * n + 1], mode)
+    return padded if any(pad) and min(pad) >= 0 else padded.clone()
 
 
 def _padded(x: Tensor, axis: int, before: int, after: int, mode: str) -> Tensor:

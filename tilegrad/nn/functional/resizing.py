@@ -85,7 +85,7 @@ def interpolate(
             x = _resized(x, n + 2, axis, mode, bool(align_corners), antialias, float64 if exact else float32)
             if input.dtype is uint8 and x.dtype.is_float:  # what is between two numbers, or beyond 255, as in PyTorch
                 x = (x + 0.5).floor().clamp(0, 255)
-    return x.to(input.dtype)
+    return input.clone() if x is input else x.to(input.dtype)
 
 
 def _axes(
@@ -237,7 +237,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
         )
     *leading, channels, height, width = input.shape
     parts = input.reshape(product(leading), channels // (r * r), r, r, height, width).permute(0, 1, 4, 2, 5, 3)
-    return parts.reshape(*leading, channels // (r * r), height * r, width * r)
+    return parts.reshape(*leading, channels // (r * r), height * r, width * r).clone()
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
@@ -249,7 +249,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
         )
     *leading, channels, height, width = input.shape
     parts = input.reshape(product(leading), channels, height // r, r, width // r, r).permute(0, 1, 3, 5, 2, 4)
-    return parts.reshape(*leading, channels * r * r, height // r, width // r)
+    return parts.reshape(*leading, channels * r * r, height // r, width // r).clone()
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
@@ -260,4 +260,4 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
             f"into {groups} groups"
         )
     parts = input.reshape(input.shape[0], groups, input.shape[1] // groups, *input.shape[2:])
-    return parts.transpose(1, 2).reshape(input.shape)
+    return parts.transpose(1, 2).reshape(input.shape).clone()
