@@ -8,6 +8,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,10 @@ from tests.fuzz.programs import GRID, Program, space_of, tensor
 
 EPSILON = {"float64": 2.0**-44, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 """A rounding of each type; of float64 some of its own, as no wider type shows what rounding does to it."""
+
+
+MOST_CANCELLED = 100
+"""How many times larger than all that is seen intermediate results may be, for their roundings to be let pass."""
 
 
 class Seen(NamedTuple):
@@ -66,27 +71,27 @@ def run(T: Any, program: Program, wide: bool = False) -> list[Seen]:
         space |= call.globals
         tracked = "gradient" in program.mode
         tensors = [tensor(T, a, tracked, wide) for a in call.tensors.values()]
+        leaves = [x for x in tensors if x.requires_grad]
         results = function(*tensors, *call.numbers.values())
-        found += watched(T, program, n, results, tensors)
+        found += watched(T, program, n, results, leaves)
         found += [shown(f"call {n}: {k} afterwards", x) for k, x in zip(call.tensors, tensors)]
         found += [shown(f"call {n}: {k} afterwards", space[k]) for k in program.state]
     return found + [Seen(f"look {n}", type(x).__name__, np.asarray(x)) for n, x in enumerate(space["seen"])]
 
 
-def watched(T: Any, program: Program, n: int, results: list[Any], tensors: list[Any]) -> Iterator[Seen]:
+def watched(T: Any, program: Program, n: int, results: list[Any], leaves: list[Any]) -> Iterator[Seen]:
     """The results of a call, in the order that the mode says; and their gradients."""
     order = list(range(len(results)))
     if program.mode == "looks":
         random.Random(program.seed).shuffle(order)
     if "gradient" in program.mode:
-        yield from differentiated(T, results, tensors)
+        yield from differentiated(T, results, leaves)
     for k in order:
         yield shown(f"call {n}: {program.results[k]}", results[k])
 
 
-def differentiated(T: Any, results: list[Any], tensors: list[Any]) -> Iterator[Seen]:
+def differentiated(T: Any, results: list[Any], leaves: list[Any]) -> Iterator[Seen]:
     """Gradients of first and second order of a sum of the results."""
-    leaves = [x for x in tensors if x.requires_grad]
     first: tuple[Any, ...] = ()
     second: tuple[Any, ...] = ()
     if leaves:
@@ -106,6 +111,34 @@ def weighed(values: Sequence[Any]) -> Any:
     """A sum of the elements of those tensors that have a history, each with another weight."""
     parts = [(n + 1) * 0.5 * (v * v).sum() + v.sum() for n, v in enumerate(values) if v is not None and v.requires_grad]
     return sum(parts[1:], parts[0]) if parts else None
+
+
+class Magnitudes:
+    """The largest element of anything that PyTorch computes."""
+
+    def __init__(self) -> None:
+        self.found = 1.0
+
+    @staticmethod
+    @contextmanager
+    def watching() -> Iterator[Magnitudes]:
+        """Look at every result within the block, those of derivatives included."""
+        import torch
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        largest = Magnitudes()
+
+        class Watching(TorchDispatchMode):
+            def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                made = function(*args, **(kwargs or {}))
+                for x in made if isinstance(made, (tuple, list)) else (made,):
+                    if isinstance(x, torch.Tensor) and x.is_floating_point() and x.numel():
+                        found = float(x.detach().abs().max())
+                        largest.found = max(largest.found, found if np.isfinite(found) else 1.0)
+                return made
+
+        with Watching():
+            yield largest
 
 
 @contextmanager
@@ -129,9 +162,30 @@ def expected(program: Program) -> tuple[list[Seen], list[float]]:
             wide = run(torch, program, wide=True)
     values = _largest([s for s in want if "gradient" not in s.name])
     all = _largest(want)
-    rounded = set(re.findall(r"float(?:32|16)?(?!64)", str(program)))
-    coarse = EPSILON["float32" if rounded else "float64"]
+    coarse = EPSILON[_precision(program)]
     return want, [near(a, b, all if "gradient" in a.name else values, coarse) for a, b in zip(want, wide, strict=True)]
+
+
+def by_intermediates(program: Program, want: list[Seen], tolerances: list[float]) -> list[float]:
+    """How near gradients must be met where what they are computed from is larger than they are.
+
+    Terms that cancel leave roundings of their size. Which ones cancel exactly depends on the order of sums: PyTorch's
+    own error does not tell.
+    """
+    import torch
+
+    module: Any = torch
+    with warnings.catch_warnings(), default_type(torch, torch.float64), Magnitudes.watching() as largest:
+        warnings.simplefilter("ignore")
+        run(module, program, wide=True)
+    coarse = EPSILON[_precision(program)]
+    bound = 64 * coarse * min(largest.found, MOST_CANCELLED * _largest(want))
+    return [max(t, bound) if "gradient" in s.name and t else t for s, t in zip(want, tolerances, strict=True)]
+
+
+def _precision(program: Program) -> str:
+    """The coarser of float32 and float64 that a program computes in."""
+    return "float32" if re.search(r"float(?:32|16)?(?!64)", str(program)) else "float64"
 
 
 def _largest(seen: Sequence[Seen]) -> float:
@@ -182,21 +236,32 @@ def measured(program: Program, device: str = "cpu") -> list[Seen]:
     import tilegrad as tg
     from tilegrad.config import changed
 
-    with changed(device=checked() if device == "checked" else device):
+    with changed(device=place(device)):
         try:
             return together(tg, program) if program.mode == "threads" else run(tg, program)
         except (AssertionError, Exception) as e:
             raise Refused(f"{type(e).__name__}: {e}") from e
 
 
-def checked() -> str:
-    """The device whose kernels are interpreted, each access of which is checked; known from now on."""
-    from tilegrad.backend.reference import ReferenceDevice
-    from tilegrad.runtime.device import known_devices, register
+@cache
+def place(name: str) -> str:
+    """The device of a name; those that only tests have are made at the first use.
 
-    if not any(d.name == "checked" for d in known_devices()):
-        register(ReferenceDevice("checked", checked=True))
-    return "checked"
+    checked: kernels are interpreted, each access is checked. simulated: a GPU whose kernels are interpreted. emulated:
+    one that runs the CUDA C++ of its kernels, compiled by g++ (seconds for each).
+    """
+    from tilegrad.backend.reference import ReferenceDevice
+    from tilegrad.runtime.device import register
+
+    if name == "checked":
+        return register(ReferenceDevice("checked", checked=True)).name
+    if name not in ("simulated", "emulated"):
+        return name
+    from tests.backend.cuda.emulating import EmulatingDriver
+    from tests.backend.cuda.simulated import SimulatedDriver
+    from tilegrad.backend.cuda.device import CudaDevice
+
+    return register(CudaDevice(SimulatedDriver() if name == "simulated" else EmulatingDriver(), 50)).name
 
 
 def together(T: Any, program: Program, count: int = 4) -> list[Seen]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -26,7 +28,7 @@ from tests.fuzz.programs import Program, from_plain, to_plain
 WORKER = "tests.fuzz.program_worker"
 FAILURES = ("wrong", "refused", "crash")
 SHRUNK_PER_FAMILY = 2
-PROGRAMS_PER_PROCESS = 400
+PROGRAMS_PER_PROCESS = 2000
 DEFAULT_SEED = 1_000_000
 """Where the programs of a checkout without git begin."""
 
@@ -81,14 +83,16 @@ def asked(child: Child, question: Mapping[str, Any]) -> tuple[str, str, Program 
     return answer["verdict"], answer["text"], answer.get("program") and from_plain(answer["program"])
 
 
-def made_smaller(child: Child, found: Finding) -> Finding:
-    """The same failure in fewer lines."""
+def made_smaller(child: Child, found: Finding, end: float = math.inf) -> Finding:
+    """The same failure in fewer lines, as far as that goes until a time of the clock."""
     from tests.fuzz.programs import drawn
 
     p = found.program or drawn(found.question.seed, found.question.mode or None)
     texts = {str(p): found.text}
 
     def fails(smaller: Program) -> bool:
+        if time.monotonic() > end:
+            return False
         question = {"program": to_plain(smaller), "device": found.question.device}
         verdict, text, _ = asked(child, question)
         alike = found._replace(verdict=verdict, text=text).family == found.family or found.verdict == "wrong"
@@ -119,7 +123,9 @@ def work(
 class Run:
     """A long run: what is done, what was found, and the log of both."""
 
-    def __init__(self, first: int, count: int, log: Path, device: str, mode: str, shrink: bool) -> None:
+    def __init__(
+        self, first: int, count: int, log: Path, device: str, mode: str, shrink: bool, seconds: float = math.inf
+    ) -> None:
         self.lock = threading.Lock()
         self.counts: Counter[str] = Counter()
         self.families: Counter[str] = Counter()
@@ -127,6 +133,8 @@ class Run:
         self.left = (Question(s, mode, device) for s in range(first, first + count) if s not in done)
         self.log: TextIO = log.open("a")
         self.shrink = shrink
+        self.end = time.monotonic() + seconds
+        """No program is begun after it, and nothing is made smaller."""
 
     def read(self, log: Path) -> set[int]:
         """The numbers of the programs that a log has."""
@@ -143,7 +151,7 @@ class Run:
         while True:
             with self.lock:
                 q = next(self.left, None)
-            if q is None:
+            if q is None or time.monotonic() > self.end:
                 return
             yield q
 
@@ -156,7 +164,7 @@ class Run:
                     self.families[found.family] += 1
                     new = self.families[found.family] <= SHRUNK_PER_FAMILY
                 if new and self.shrink:
-                    found = made_smaller(shrinker, found)
+                    found = made_smaller(shrinker, found, self.end)
                 if new:
                     print(f"{found}\n", flush=True)
                 self.note(q, verdict, found)
@@ -195,14 +203,17 @@ def main() -> int:
     parser.add_argument("count", type=int, nargs="?", default=100_000)
     parser.add_argument("--first", type=int, default=0, help="the number of the first program")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--device", default="cpu", help="cpu, reference, or checked: interpreted, every access checked")
+    parser.add_argument(
+        "--device", default="cpu", help="cpu, cuda, reference; or of tests alone: checked, simulated, emulated"
+    )
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no program later than that")
     parser.add_argument(
         "--mode", default="", help="plain, looks, jit, gradient, jit gradient or threads; drawn if there is none"
     )
     parser.add_argument("--log", type=Path, default=Path("fuzz.jsonl"), help="a line for each program; a run goes on")
     parser.add_argument("--as-drawn", action="store_true", help="do not shrink what fails")
     a = parser.parse_args()
-    run = Run(a.first, a.count, a.log, a.device, a.mode, not a.as_drawn)
+    run = Run(a.first, a.count, a.log, a.device, a.mode, not a.as_drawn, a.seconds)
     team = [threading.Thread(target=run.work) for _ in range(a.workers)]
     for thread in team:
         thread.start()
