@@ -92,6 +92,8 @@ def jit(fn: Callable[P, R] | None = None, *, tune: str | float | None = None, fi
 
 kernels: list[Callable[[Any], Any]] = []
 """What makes a kernel of the tile language of a function: `tilegrad.language` puts it here."""
+MOST_STALE = 32
+"""Programs for what stood outside before that are kept: it may come back."""
 OF_KERNELS = frozenset("check race ir source asm report as_torch warmup compiled".split())
 
 
@@ -316,6 +318,9 @@ class Jitted(Generic[P, R]):
         else:
             made = self._traced(call, types)
         self.programs.insert(0, made)
+        stale = [p for p in self.programs if not p.is_current()] if len(self.programs) > MOST_STALE else []
+        for old in stale[MOST_STALE:]:
+            self.programs.remove(old)
         return made
 
     def _traced(self, call: Call, types: list[TensorType | None]) -> Specialised:

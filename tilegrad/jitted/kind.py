@@ -10,7 +10,7 @@ from ..ir.size import Size
 from ..lazy.handle import Handle
 from ..tree import Tree
 from .numbers import may_vary
-from .watched import same
+from .places import same
 
 
 class Call(Node):

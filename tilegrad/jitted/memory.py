@@ -26,7 +26,7 @@ class Form:
 
     def __init__(self, type: TensorType) -> None:
         self.type = type
-        self.varies = any(isinstance(d, Size) for d in type.shape)
+        self.varies = varying(type)
         self.shared = dict(Input(type).__dict__)
 
     def filled(self, buffer: Buffer, sizes: Mapping[str, int] = {}) -> Tensor:
@@ -39,6 +39,11 @@ class Form:
         made: Tensor = object.__new__(Tensor)
         made._value = value
         return made
+
+
+def varying(type: TensorType) -> bool:
+    """Whether a type has sizes that vary."""
+    return any(isinstance(extent, Size) for extent in type.shape)
 
 
 class HostMemory:

@@ -15,9 +15,9 @@ from ..lazy.storage import one_writer
 from ..tensor import Tensor
 from ..tree import LEAF
 from .numbers import same_number
+from .places import Watched
 from .specialised import Specialised
 from .straight import kept_gradients
-from .watched import Watched
 
 MISS = object()
 """What the function gives for a call that it is not for."""

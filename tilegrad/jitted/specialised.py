@@ -10,7 +10,7 @@ from ..autograd.modes import no_grad
 from ..compiler import Compiled, compile
 from ..functions.creation import tensor
 from ..ir.graph import Input, TensorType, Value, topological
-from ..ir.size import Dim, Size
+from ..ir.size import Dim
 from ..lazy.handle import Handle, Left, Surroundings, mode, wrap
 from ..lazy.handle import alias as alias_of
 from ..lazy.realize import plain_graph
@@ -27,11 +27,13 @@ from .aliases import Alias, aliases
 from .assigned import put_back, write_assigned
 from .kept import Kept
 from .kind import Kind
-from .memory import Form, HostMemory, apart, memory_in, memory_of, renewed_memory, settled
+from .memory import Form, HostMemory, apart, memory_in, memory_of, renewed_memory, settled, varying
 from .numbers import meaning, number_type, stand_for
+from .places import same
+from .sources import same_again
 from .straight import Look, look_at
 from .tracing import NoProgram, Trace
-from .watched import Outside, hooks_of, same, same_settings, settings_of, title, unchanged
+from .watched import Outside, hooks_of, same_settings, settings_of, title
 
 MOST_LOOKS = 4
 
@@ -94,7 +96,9 @@ class Specialised:
         numbers = zip(outside.numbers, self.kind.call.numbers, strict=True)
         before = [(w, w.read(), x, n in self.kind.watched) for n, (w, x) in enumerate(numbers)]
         before = [(w, now, x, varies) for w, now, x, varies in before if varies or not same(now, x)]
-        with trace:
+        if outside.unseen:
+            raise NoProgram(outside.unseen)
+        with same_again(outside.asks, outside.drawn), trace:
             stand_ins = [self._stand_in(n, x) for n, x in enumerate(leaves)]
             trace.arguments.update([id(x) for x in self.arguments if x is not None])
             args, kwargs = unflatten(self.kind.call.structure, stand_ins)
@@ -103,8 +107,8 @@ class Specialised:
                     type, read = number_type(number), w.read
                     w.write(stand_for(trace.number(read, type, number.__class__), number) if varies else number)
                 self.results, self.result_structure = flatten(fn(*args, **kwargs))
-                varies = any(type is not None and _varies(type) for type in self.kind.types)
-                self.aliases = aliases(self.results, self.arguments, trace, varies)
+                symbols = any(type is not None and varying(type) for type in self.kind.types)
+                self.aliases = aliases(self.results, self.arguments, trace, symbols)
                 self.result_values = [
                     r.value if isinstance(r, Tensor) and n not in self.aliases else None
                     for n, r in enumerate(self.results)
@@ -287,8 +291,7 @@ class Specialised:
     def is_current(self) -> bool:
         """Whether what was read outside is still there, and of the kind that the program was made for."""
         for watched, found in self.outside:
-            now = watched.read()
-            if now is not found and not unchanged(now, found):
+            if not watched.keeps(found):
                 return False
         for base, type, standing in zip(self.captured, self.captured_types, self.captured_standing, strict=True):
             have = base.storage.value.type
@@ -494,7 +497,3 @@ def _standing_for(upstream: Value, type: TensorType) -> Value:
     made = Input(type)
     made.__dict__["tracked"] = upstream.tracked
     return made
-
-
-def _varies(type: TensorType) -> bool:
-    return any(isinstance(extent, Size) for extent in type.shape)

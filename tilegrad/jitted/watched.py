@@ -7,107 +7,72 @@ anything else that was replaced (a tensor, a layer, a mode, a function) makes th
 
 from __future__ import annotations
 
+import builtins
 import functools
+import operator
+import os
+import random
 import sys
-from collections.abc import Callable, Sequence
+import weakref
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from types import (
-    CellType,
+    BuiltinFunctionType,
     CodeType,
     FunctionType,
     GetSetDescriptorType,
+    MappingProxyType,
     MemberDescriptorType,
     MethodType,
     ModuleType,
 )
 from typing import Any
 
+import numpy as np
+
 from ..ir.node import Node
 from ..lazy.handle import Handle
-from .numbers import Number, same_number
-
-ABSENT = object()
-"""What is read where nothing is any more."""
-
-_FIXED = (int, float, bool, str, bytes, complex, range, frozenset)
+from .places import (
+    ABSENT,
+    MOST_BYTES,
+    Attribute,
+    Bytes,
+    Contents,
+    Entries,
+    InContext,
+    Length,
+    Members,
+    OfClass,
+    ReadOnly,
+    Referent,
+    Watched,
+    is_number,
+    unchanged,
+)
+from .sources import is_asked
 
 MOST_ENTRIES = 256
-"""Longer lists and dicts are data rather than settings, and are not looked at."""
+"""Longer lists and dicts are looked at as a whole."""
+MOST_WATCHED = 1 << 14
+"""A function that reads more places, in long lists and dicts, runs without a program."""
 
 _IMPLIED = frozenset(
     f"__{name}__"
     for name in "call getitem setitem len iter next contains bool enter exit getattr add radd sub rsub mul rmul matmul "
-    "rmatmul truediv rtruediv floordiv mod pow neg abs eq lt le gt ge int float index".split()
+    "rmatmul truediv rtruediv floordiv mod pow neg abs eq lt le gt ge int float index get set delete missing hash "
+    "iadd isub imul itruediv divmod round and or xor invert reversed getattribute".split()
 )
 """Methods that are called without being named."""
 
+MAYBE = "?"
+"""Stands before an attribute that may not be there."""
+ANY = "*"
+"""Stands among the attributes for all: a function looks up some whose names are computed."""
+
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
 _CALLED = ("__call__", "forward")
-
-
-class Watched(Node):
-    """Something outside: where it is, under which name."""
-
-    place: Any
-    """A cell, a list, or a dict: one of the user's, or that of a module or of an object."""
-    name: Any
-
-    def read(self) -> Any:
-        try:
-            found = self.place.cell_contents if self.place.__class__ is CellType else self.place[self.name]
-        except (LookupError, ValueError):
-            return ABSENT
-        return found._number if found.__class__ is Number else found  # another thread traces
-
-    def write(self, value: Any) -> None:
-        if self.place.__class__ is CellType:
-            self.place.cell_contents = value
-        else:
-            self.place[self.name] = value
-
-    def test(self, n: str, found: Any) -> str:
-        """The text of the test that what was found is still there; `n` is behind the names of what it compares."""
-        if self.place.__class__ is CellType:
-            return f"place{n}.cell_contents is found{n}"
-        if found is ABSENT:
-            return f"name{n} not in place{n}"
-        return f"place{n}[name{n}] is found{n}"
-
-    def key(self) -> tuple[int, Any]:
-        """Equal for what is at one place under one name."""
-        return id(self.place), self.name
-
-
-class Length(Watched):
-    """How many entries there are."""
-
-    def read(self) -> int:
-        return len(self.place)
-
-    def test(self, n: str, found: Any) -> str:
-        return f"len(place{n}) == found{n}" if found else f"not place{n}"
-
-
-class Attribute(Watched):
-    """An attribute without a dict: defaults of a function, slots."""
-
-    def read(self) -> Any:
-        return getattr(self.place, self.name, ABSENT)
-
-    def write(self, value: Any) -> None:
-        setattr(self.place, self.name, value)
-
-    def test(self, n: str, found: Any) -> str:
-        return f"getattr(place{n}, name{n}, None) is found{n}"
-
-
-class OfClass(Attribute):
-    """An attribute of a class itself."""
-
-    def read(self) -> Any:
-        return vars(self.place).get(self.name, ABSENT)
-
-    def test(self, n: str, found: Any) -> str:
-        return f"vars(place{n})[name{n}] is found{n}"
 
 
 class Outside(Node):
@@ -118,6 +83,12 @@ class Outside(Node):
     """With what was found there."""
     layers: list[tuple[Any, Any]]
     """Layers of the library, and their settings and hooks, which are looked at when `Surroundings` change."""
+    unseen: str
+    """What it reads that cannot be looked at before each call, in words, if there is such a thing."""
+    asks: bool
+    """Whether it mentions a clock, a file or the like."""
+    drawn: list[Any]
+    """Generators of random numbers, of Python's or of numpy's."""
 
 
 def outside(fn: Callable[..., Any], arguments: Sequence[Any] = ()) -> Outside:
@@ -134,28 +105,13 @@ def outside(fn: Callable[..., Any], arguments: Sequence[Any] = ()) -> Outside:
             search.visit(x)
         if search.attributes == attributes:
             others = [*search.others, *((w, w.read()) for w in search.numbers[numbers:])]
-            return Outside(search.numbers[:numbers], others, [(x, settings_of(x)) for x in search.layers])
+            layers = [(x, settings_of(x)) for x in search.layers]
+            if len(others) > MOST_WATCHED:
+                search.unseen = (
+                    f"it reads {len(others)} places in lists, dicts and objects: give what varies as arguments"
+                )
+            return Outside(search.numbers[:numbers], others, layers, search.unseen, search.asks, search.drawn)
         attributes = search.attributes
-
-
-def same(x: Any, y: Any) -> bool:
-    """Whether one argument stands for another in a program: the same thing, or an equal one."""
-    if x is y:
-        return True
-    if x.__class__ is not y.__class__ or isinstance(x, Handle):
-        return False
-    if is_number(x):
-        return same_number(x, y)
-    try:
-        equal = x == y
-    except Exception:  # things that cannot be compared, such as objects with arrays in them
-        return False
-    return equal is True and (x.__class__ is not complex or repr(x) == repr(y))
-
-
-def unchanged(x: Any, y: Any) -> bool:
-    """Whether what stands outside is the same thing as before, or an equal one that cannot change."""
-    return x is y or (x.__class__ in _FIXED and same(x, y))
 
 
 def settings_of(layer: Any) -> dict[str, Any]:
@@ -183,10 +139,6 @@ def same_settings(now: dict[str, Any], before: dict[str, Any]) -> bool:
     )
 
 
-def is_number(x: object) -> bool:
-    return x.__class__ is int or x.__class__ is float or x.__class__ is bool
-
-
 class _Search:
     """One walk from a function through what it mentions; attributes are followed if they have one of some names."""
 
@@ -197,6 +149,9 @@ class _Search:
         self.others: list[tuple[Watched, Any]] = []
         self.layers: list[Any] = []
         self.seen: dict[int, Any] = {}
+        self.unseen = ""
+        self.asks = False
+        self.drawn: list[Any] = []
 
     def visit(self, x: Any) -> None:
         """Notes what is mentioned in a function, or kept in a container or an object."""
@@ -222,10 +177,35 @@ class _Search:
             case tuple():
                 for part in x:
                     self.visit(part)
-            case dict() | list():
+            case dict() | list() | deque():
                 self._container(x)
+            case MappingProxyType():
+                self._container(x, ReadOnly)
+            case set():
+                self._snapshot(Members(x, None))
+                for part in x:
+                    self.visit(part)
+            case np.ndarray():
+                self._array(x)
+            case bytearray() | array():
+                self._snapshot(Bytes(x, None))
             case type():
                 self._class(x)
+            case weakref.ref():
+                self.notice(x, None, Referent)
+            case ContextVar():
+                self.notice(x, None, InContext)
+            case operator.attrgetter() | operator.methodcaller():
+                self.attributes.add(ANY)
+            case random.Random():
+                self.drawn.append(x)
+            case os._Environ():
+                self._snapshot(Entries(vars(x)["_data"], None))
+            case BuiltinFunctionType():
+                self.asks = self.asks or is_asked(x)
+                self.visit(None if isinstance(x.__self__, ModuleType) else x.__self__)
+            case Iterator() if not isinstance(type(x).__dict__.get("__next__"), FunctionType):
+                self.unseen = f"it takes from {type(x).__name__} outside, which gives something else each time"
             case _:
                 self._object(x)
 
@@ -235,7 +215,7 @@ class _Search:
         value = watched.read()
         if value is ABSENT or isinstance(value, ModuleType):
             self.visit(value)
-        elif is_number(value):
+        elif is_number(value) and watched.writable:
             self.numbers.append(watched)
         else:
             self.others.append((watched, value))
@@ -244,30 +224,89 @@ class _Search:
     def _function(self, fn: FunctionType) -> None:
         if _is_ours(fn.__module__):
             return
+        if _is_pythons(fn.__module__):
+            self._of_python(fn)
+            return
         if fn.__defaults__:
             self.others.append((Attribute(fn, "__defaults__"), fn.__defaults__))
             self.visit(fn.__defaults__)
         if fn.__kwdefaults__:
             self.others.append((Attribute(fn, "__kwdefaults__"), fn.__kwdefaults__))
             self._container(fn.__kwdefaults__)
+        self.others.append((Attribute(fn, "__code__"), fn.__code__))
         names, attributes = _mentioned(fn.__code__)
         self.attributes |= attributes
         for cell in fn.__closure__ or ():
             self.notice(cell, None)
         for name in names:
-            if name in fn.__globals__:
-                self.notice(fn.__globals__, name)
+            self._global(fn.__globals__, name)
+        for name in sorted(self._of(vars(fn)) - {"__wrapped__"}):
+            self.notice(vars(fn), name)
+        self.visit(fn.__dict__.get("__wrapped__"))
 
-    def _container(self, x: Any) -> None:
+    def _of_python(self, fn: FunctionType) -> None:
+        """Search on from a function of the standard library; what it reads itself stays."""
+        self.asks = self.asks or is_asked(fn)
+        if fn is os.getenv:
+            self.visit(os.environ)
+        for cell in fn.__closure__ or ():
+            self.notice(cell, None)
+        self.visit(fn.__dict__.get("__wrapped__"))
+
+    def _global(self, found: dict[str, Any], name: str) -> None:
+        """Watch a name that may be put over a builtin later."""
+        if name in found:
+            self.notice(found, name)
+            return
+        self.others.append((Watched(found, name), ABSENT))
+        builtin = vars(builtins).get(name, ABSENT)
+        if builtin is not ABSENT:
+            self.others.append((Watched(vars(builtins), name), builtin))
+            self.asks = self.asks or builtin in (open, input)
+            if builtin in (eval, exec, globals, locals):
+                self.unseen = f"it looks up names by `{name}`"
+            elif builtin is vars:
+                self.attributes.add(ANY)
+            elif isinstance(builtin, (FunctionType, type)) and not _is_ours(builtin.__module__):
+                self.visit(builtin)
+
+    def _of(self, names: Mapping[str, Any]) -> set[str]:
+        """Select the names that the function may ask an object for."""
+        return {n for n in names if isinstance(n, str)} if ANY in self.known else self.known & names.keys()
+
+    def _container(self, x: Any, kind: type[Watched] = Watched) -> None:
         if len(x) > MOST_ENTRIES:
+            self._snapshot(Entries(x, None))
+            for part in x.values() if isinstance(x, Mapping) else x:
+                self.visit(part)
             return
         self.others.append((Length(x, None), len(x)))
-        for name in list(x) if isinstance(x, dict) else range(len(x)):
-            self.notice(x, name)
+        for name in list(x) if isinstance(x, Mapping) else range(len(x)):
+            self.notice(x, name, kind)
+
+    def _snapshot(self, watched: Watched) -> None:
+        self.others.append((watched, watched.read()))
+
+    def _array(self, x: np.ndarray) -> None:
+        """Watch the elements of an array, unless nobody can change them."""
+        whole: Any = x
+        while not whole.flags.writeable and isinstance(whole.base, np.ndarray):
+            whole = whole.base
+        if not whole.flags.writeable:
+            return
+        if x.nbytes > MOST_BYTES or x.dtype.hasobject:
+            self.unseen = (
+                f"it reads an array of numpy's of shape {list(x.shape)} outside, which may change: give it as an "
+                "argument, make a tensor of it before, or say A.flags.writeable = False"
+            )
+            return
+        self._snapshot(Contents(x, None))
 
     def _object(self, x: Any) -> None:
         own = getattr(x, "__dict__", None)
         module = x.__name__ if isinstance(x, ModuleType) else type(x).__module__
+        if module.startswith("numpy.random") and (hasattr(x, "bit_generator") or hasattr(x, "get_state")):
+            self.drawn.append(x)
         if own is not None:
             self.visit(own.get("__wrapped__"))
             for name in _REGISTRIES:
@@ -279,23 +318,31 @@ class _Search:
             if not _is_ours(module):
                 self._module(x)
         elif not _is_ours(module):
-            for name in sorted(self.known):
+            for name in sorted((self.known - {ANY}) | (self._of(own) if own is not None else set())):
                 if own is not None and name in own:
                     self.notice(own, name)
                 else:
                     self._inherited(x, own, name)
+            if own is not None and module == "collections":
+                self.visit(own.get("data"))
+                self.visit(own.get("maps"))
             self.visit(type(x))
 
     def _module(self, x: ModuleType) -> None:
         """Watch the names of a Python module; search on in the user's own."""
         own = vars(x)
         for name in sorted(self.known & own.keys()):
-            if isinstance(own[name], (Handle, str, float, int)) or (_is_the_users(x) and not name.startswith("__")):
+            self.asks = self.asks or is_asked(own[name])
+            if x is os and name in ("environ", "getenv"):
+                self.visit(os.environ)
+            elif isinstance(own[name], (Handle, str, float, int)) or (_is_the_users(x) and not name.startswith("__")):
                 self.notice(own, name)
 
     def _inherited(self, x: Any, own: dict[str, Any] | None, name: str) -> None:
         """Watch an attribute inherited from the class: an own one may replace it."""
         holder = next((c for c in type(x).__mro__ if name in vars(c)), None)
+        if holder is None and own is not None and MAYBE + name in self.known:
+            self.others.append((Watched(own, name), ABSENT))
         if holder is None or _is_ours(holder.__module__):
             return
         found = vars(holder)[name]
@@ -321,6 +368,11 @@ def _is_the_users(module: ModuleType) -> bool:
     return module.__name__.partition(".")[0] not in sys.stdlib_module_names and "-packages" not in file
 
 
+def _is_pythons(module: str | None) -> bool:
+    """Whether a module is of the standard library."""
+    return (module or "").partition(".")[0] in sys.stdlib_module_names
+
+
 def _is_ours(module: str | None) -> bool:
     return (module or "").partition(".")[0] in ("tilegrad", "numpy", "builtins", "functools")
 
@@ -337,14 +389,31 @@ def _mentioned(code: CodeType) -> tuple[list[str], set[str]]:
             names[step.argval] = None
         elif step.opname in ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR"):
             attributes.add(step.argval)
+    if "__dict__" in attributes or _computes_names(code):
+        attributes.add(ANY)
     for part in code.co_consts:
-        if isinstance(part, str) and "getattr" in code.co_names and part.isidentifier():
-            attributes.add(part)
+        if isinstance(part, str) and {"getattr", "hasattr"} & {*code.co_names} and part.isidentifier():
+            attributes |= {part, MAYBE + part}
         elif isinstance(part, CodeType):
             inner, more = _mentioned(part)
             names |= dict.fromkeys(inner)
             attributes |= more
     return list(names), attributes
+
+
+def _computes_names(code: CodeType) -> bool:
+    """Whether code calls `getattr` without a text for the name."""
+    import dis
+
+    waiting = False
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME") and step.argval == "getattr":
+            waiting = True
+        elif step.opname == "LOAD_CONST" and isinstance(step.argval, str):
+            waiting = False
+        elif step.opname.startswith("CALL") and waiting:
+            return True
+    return False
 
 
 def title(fn: Callable[..., Any]) -> str:
