@@ -117,6 +117,14 @@ def test_hooks() -> None:
     assert arrived == [[5, 5]]
 
 
+def test_hooks_beside_the_path_to_what_is_asked_for_do_not_run() -> None:
+    x, w = (tg.tensor([1.0, 2.0], requires_grad=True) for _ in "xw")
+    beside = w.sin()
+    beside.register_hook(lambda g: pytest.fail("nobody asked for this gradient"))
+    (gradient,) = tg.autograd.grad((x.exp() * beside).sum(), [x])
+    np.testing.assert_allclose(gradient.numpy(), np.exp([1.0, 2.0]) * np.sin([1.0, 2.0]), 1e-6)
+
+
 def test_a_hook_differentiates_something_else() -> None:
     """Nothing is recorded within a hook unless it is asked for, as in PyTorch."""
     x, y = tg.tensor([1.0, 2.0], requires_grad=True), tg.tensor([3.0], requires_grad=True)

@@ -147,6 +147,8 @@ def test_a_choice_that_is_made() -> None:
         (cast(permute(X, (1, 0)), float16), ["cast", "permute"]),
         (cast(expand(X, (9, 4, 6)), float64), ["cast", "expand"]),
         (amax(cast(Y, float32), (1,)), ["max", "cast"]),
+        (cast(index(X, (positions(2),), (0,)), float16), ["iota", "index", "cast"]),
+        (expand(cast(Y, float32), (9, 4, 6)), ["cast", "expand"]),
     ],
     ids=str,
 )
