@@ -15,7 +15,9 @@ from tilegrad.ir.size import known
 from tilegrad.ir.tile_parser import parse
 from tilegrad.ops.activation import relu
 from tilegrad.ops.arithmetic import add, mul
+from tilegrad.ops.outside import outside
 from tilegrad.runtime.grain import Grain
+from tilegrad.runtime.work import ArrayWork
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.transform.autodiff import leaf_gradients
@@ -56,6 +58,13 @@ def check(graph: Graph, arrays: list[np.ndarray], grain: Grain = Grain(), tolera
 @pytest.mark.parametrize("example", all_examples(), ids=lambda e: e.name)
 def test_op(example: Example) -> None:
     check(example.graph(), list(example.arrays), tolerance=example.tolerance)
+
+
+def test_an_empty_result_beside_another() -> None:
+    work = ArrayWork("halves", lambda x: (x[:0], x * 2))
+    x = Input(TensorType(float32, (3, 4)), "x")
+    graph = Graph((x,), tuple(outside(work, [x], [TensorType(float32, (0, 4)), x.type])))
+    check(graph, [np.ones((3, 4), np.float32)])
 
 
 def test_long_chains_in_one_kernel_are_no_deep_recursion() -> None:
