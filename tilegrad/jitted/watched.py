@@ -185,12 +185,18 @@ class _Search:
                 self._snapshot(Members(x, None))
                 for part in x:
                     self.visit(part)
+            case type():
+                self._class(x)
+            case _:
+                self._other(x)
+
+    def _other(self, x: Any) -> None:
+        """Notes what has no names or entries, and objects."""
+        match x:
             case np.ndarray():
                 self._array(x)
             case bytearray() | array():
                 self._snapshot(Bytes(x, None))
-            case type():
-                self._class(x)
             case weakref.ref():
                 self.notice(x, None, Referent)
             case ContextVar():
