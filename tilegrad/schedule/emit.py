@@ -158,21 +158,37 @@ class Emitter:
 
     def _emit_below(self, e: Expr, guard: Expr) -> None:
         """Emits what an expression is made of from the bottom up, so that long chains are not deep recursions."""
-        order: list[Expr] = []
-        seen = {e}
-        stack: list[tuple[Expr, bool]] = [(e, False)]
+        order: list[tuple[Expr, Expr]] = []
+        seen: set[tuple[Expr, Expr]] = set()
+        stack: list[tuple[Expr, Expr, bool]] = [(e, guard, False)]
         while stack:
-            part, done = stack.pop()
+            part, held, done = stack.pop()
             if done:
-                order.append(part)
+                order.append((part, held))
                 continue
-            stack.append((part, True))
-            if isinstance(part, Apply) and part.fn != "where":  # under that, another guard holds
-                below = [x for x in part.args if isinstance(x, Apply) and x not in seen]
-                seen.update(below)
-                stack.extend((x, False) for x in below)
-        for part in order[:-1]:
-            self.emit(part, guard)
+            stack.append((part, held, True))
+            for x, inner in self._guarded(part, held):
+                key = (x, inner if self._is_unsafe(x) else TRUE)
+                if isinstance(x, Apply) and key not in seen:
+                    seen.add(key)
+                    stack.append((*key, False))
+        for part, held in order[:-1]:
+            self.emit(part, held)
+
+    def _guarded(self, e: Expr, guard: Expr) -> list[tuple[Expr, Expr]]:
+        """What an expression is made of, each with what is known where it is wanted."""
+        match e:
+            case Apply("where", (condition, Read() as x, Const(0))) if self._is_masked(condition, x):
+                return []
+            case Apply("where", (condition, x, y)):
+                inside, outside = guard, guard
+                if not facts(condition).data or not (self._bare(x) | self._bare(y)).issubset(facts(condition).reads):
+                    inside = apply("bitand", guard, condition)
+                    outside = apply("bitand", guard, apply("invert", condition))
+                return [(condition, guard), (x, inside), (y, outside)]
+            case Apply(_, args):
+                return [(x, guard) for x in args]
+        return []
 
     def _named(self, e: Expr, value: Tile, axes: Axes) -> tuple[Tile, Axes]:
         """Gives a name to what is used twice, deep, or worth seeing."""
@@ -207,16 +223,9 @@ class Emitter:
             case Apply("where", (condition, Read() as x, Const(0) as zero)) if self._is_masked(condition, x):
                 load, axes = self._load(x.source, x.position[0], apply("bitand", guard, condition), Literal(zero.value))
                 return self.assign(self.names[x.source] + "_", load), axes
-            case Apply("where", (condition, x, y)):
-                inside, outside = guard, guard
-                if not facts(condition).data or not (self._bare(x) | self._bare(y)).issubset(facts(condition).reads):
-                    inside = apply("bitand", guard, condition)
-                    outside = apply("bitand", guard, apply("invert", condition))
-                made = [self.emit(condition, guard), self.emit(x, inside), self.emit(y, outside)]
-                return self._applied("where", made, (condition, x, y))
             case Apply(fn, args):
                 fn = "mul" if fn in PRECISION_OF else fn  # what no dot computes is as exact as it can be
-                return self._applied(fn, [self.emit(a, guard) for a in args], args)
+                return self._applied(fn, [self.emit(*part) for part in self._guarded(e, guard)], args)
             case Reduce(fn, index, body):
                 value, axes = self.inside(fn, index, body, *self.emit(body, beyond(guard, index)))
                 return self._reduced(fn, index, value, axes, body.dtype)

@@ -41,6 +41,8 @@ LONGEST = 50
 CHEAP = 6
 """Functions of an expression that is rather evaluated twice than kept."""
 MOST_STACK = 4 << 20
+LONGEST_CHAIN = 20
+"""Names whose expressions are evaluated one within the other: each is several calls of Python deep."""
 
 
 def lower(kernel: ir.Kernel, target: Target) -> str:
@@ -93,6 +95,8 @@ class Lowering:
         self.in_place = added_in_place(kernel)
         self._pointed: dict[int, tuple[set[str], ir.Tile]] = {}
         self._lazy: dict[tuple[str, int], tuple[bool, ir.Tile]] = {}
+        self._chains: dict[str, int] = {}
+        """How many names are evaluated one within the other where a name is used."""
         for statement in statements(kernel.body):
             self._note(statement)
             self._pointed = {}  # what comes later may give pointers more to come from
@@ -353,6 +357,7 @@ class Lowering:
 
     def _is_evaluated_later(self, name: str, value: ir.Tile) -> bool:
         cost = 0
+        chain = max((self._chains.get(x.name, 0) for x in walk(value) if isinstance(x, ir.Name)), default=0)
         elements = prod(self.e.types.of(value).shape)
         for x in walk(value):
             match x:
@@ -365,7 +370,11 @@ class Lowering:
                         return False
                 case ir.Apply(fn) if prod(self.e.types.of(x).shape) == elements:
                     cost += 10 if fn in DEAR and self.e.types.of(x).dtype.is_float else 1
-        return cost <= CHEAP or self.used.get(name, 0) <= 1 or not self.e.types.of(value).dtype.is_float
+        once = self.used.get(name, 0) <= 1 or not self.e.types.of(value).dtype.is_float
+        if chain >= LONGEST_CHAIN or not (once or cost <= CHEAP):
+            return False
+        self._chains[name] = chain + 1
+        return True
 
     def _changes(self, name: str) -> bool:
         """Whether a name has more than one value."""
