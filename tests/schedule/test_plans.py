@@ -18,8 +18,9 @@ import tilegrad.nn.functional as F
 from tests.verifier.net import not_watching
 from tilegrad.backend.null.device import NullDevice
 from tilegrad.ir.program import Launch, Program
+from tilegrad.ir.size import Size
 from tilegrad.runtime.device import register
-from tilegrad.runtime.grain import MATRIX_UNIT, Grain, few_large, many_small
+from tilegrad.runtime.grain import MATRIX_UNIT, PAIRS, Grain, few_large, many_small
 from tilegrad.schedule.blocks import Extents
 from tilegrad.schedule.blocks import candidates as candidates_of
 from tilegrad.schedule.group import Group
@@ -213,11 +214,14 @@ def drawn(count: int) -> list[Extents]:
     return found
 
 
-@pytest.mark.parametrize("grain", GRAINS)
+@pytest.mark.parametrize("grain", [*GRAINS, "pairs"])
 def test_tiles_of_products(golden: Callable[[object], None], grain: str) -> None:
+    cut = GRAINS["cpu"]._replace(unit=PAIRS) if grain == "pairs" else GRAINS[grain]
     lines = []
-    for extents in drawn(250):
-        found = candidates_of(extents, GRAINS[grain])
+    some = drawn(250)
+    some += [x._replace(**{axis: Size.named("s")}) for x in some[:12] for axis in "mnk"]
+    for extents in some:
+        found = candidates_of(extents, cut)
         sizes = " ".join(f"{c.size('m')}x{c.size('n')}x{c.size('k')}" for c in found[:5])
         lines.append(f"{','.join(str(int(x) if isinstance(x, bool) else x) for x in extents)}: {sizes}")
     golden("\n".join(lines))

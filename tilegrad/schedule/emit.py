@@ -72,7 +72,7 @@ def keeps_below(condition: Expr, index: Index, extent: Dim) -> bool:
     >>> i = Index("i", 26)
     >>> keeps_below(i // 2 < 12, i, 26), keeps_below(i // 2 < 14, i, 26)
     (True, False)
-    >>> keeps_below(apply("bitand", i // 2 < 12, i // 2 < 14), i, 26)
+    >>> keeps_below(apply("bitand", i // 2 < 12, Index("j", 9) < 3), i, 26)
     True
     """
     match condition:

@@ -177,7 +177,7 @@ def _folded_cast(value: Cast) -> Value | None:
     if isinstance(value.x, Cast) and value.x.x.dtype is value.dtype and holds(value.x.dtype.short, value.dtype.short):
         return value.x.x
     constant = constant_of(value.x)
-    if constant is None or (isinstance(constant, float) and not math.isfinite(constant)):
+    if constant is None or not math.isfinite(constant):
         return None
     return Fill(value.dtype.numpy.type(value.x.dtype.numpy.type(constant)).item(), value.type)
 
