@@ -91,9 +91,19 @@ def test_a_copy_that_turns_is_not_made_in_the_loops_of_a_sum() -> None:
     graph = Graph((x,), (turned, reduce_sum(turned, (0, 1))))
     assert [g.kind for g in fuse(graph).groups] == ["map", "rows"]
     check(graph, arrays)
-    (x,), _ = given((4, 8, 32))
-    turned = permute(x, (0, 2, 1))
-    assert len(fuse(Graph((x,), (turned, reduce_sum(turned, (0, 1))))).groups) == 1
+    for batch in (4, 64):
+        (x,), _ = given((batch, 8, 32))
+        turned = permute(x, (0, 2, 1))
+        assert len(fuse(Graph((x,), (turned, reduce_sum(turned, (0, 1))))).groups) == 1
+
+
+@pytest.mark.parametrize("size", [33, 300])
+def test_what_reads_a_number_and_other_elements_of_a_square_stays_apart(size: int) -> None:
+    (x, number), arrays = given((size, size), ())
+    graph = Graph((x, number), (mul(x, number), mul(permute(x, (1, 0)), number)))
+    assert len(fuse(graph).groups) == 2
+    check(graph, arrays)
+    assert len(fuse(Graph((x, number), (mul(x, number), add(x, number)))).groups) == 1
 
 
 @pytest.mark.parametrize("axis", [0, 1])
