@@ -13,6 +13,8 @@ MOVES: list[tuple[Move, str]] = []
 IN_PLACE: list[tuple[Move, str]] = []
 LOOKS: list[tuple[Move, str]] = []
 """What reads elements on the way, or makes as many as there are true ones: not for `jit`."""
+STEPS: list[tuple[Move, str]] = []
+"""What differentiates on the way: not for programs that are differentiated as a whole."""
 
 
 def move(kind: str = "exact", times: int = 2, table: list[tuple[Move, str]] = MOVES) -> Callable[[Move], Move]:
@@ -27,11 +29,13 @@ def move(kind: str = "exact", times: int = 2, table: list[tuple[Move, str]] = MO
 
 def moves_for(mode: str) -> list[tuple[Move, str]]:
     """The moves that programs of a mode are drawn from."""
-    from tests.fuzz import program_views, program_writes  # their moves enter the tables
+    from tests.fuzz import program_steps, program_views, program_writes  # their moves enter the tables
 
-    assert program_views.move is program_writes.move
+    assert program_views.move is program_writes.move is program_steps.move
     looks = {"plain": LOOKS, "threads": LOOKS, "looks": LOOKS * 3}.get(mode, [])
-    return MOVES + IN_PLACE * (1 if "gradient" in mode else 2) + looks
+    if "gradient" in mode:
+        return MOVES + IN_PLACE
+    return MOVES + IN_PLACE * 2 + STEPS + looks
 
 
 def simple(kind: str, times: int, expressions: str, takes: str = "any") -> None:

@@ -64,7 +64,7 @@ class Finding(NamedTuple):
     @property
     def family(self) -> str:
         """The failure without the numbers in it."""
-        return self.verdict + " " + re.sub(r"[\d.e+-]+|\[.*\]|\(.*?\)|v\d+|x\d+", "#", self.text.split("\n")[0])[:90]
+        return self.verdict + " " + re.sub(r"\d[\d.e+-]*|\[.*\]|\(.*?\)|v\d+|x\d+", "#", self.text.split("\n")[0])[:90]
 
     @property
     def known(self) -> bool:

@@ -53,7 +53,7 @@ def candidates(p: Program) -> Iterator[Program]:
 def without(p: Program, start: int, size: int) -> Iterator[Program]:
     """The program without some lines; a name that one of them gave stands for another one of the same exactness."""
     kept = p.lines[:start] + p.lines[start + size :]
-    names = [m[1] for line in p.lines[start : start + size] if (m := re.match(r"([vw]\d+) = ", line))]
+    names = [n for line in p.lines[start : start + size] for n in given_by(line)]
     text = "\n".join(kept) + "\n" + " ".join(p.results)
     needed = [n for n in names if re.search(rf"\b{n}\b", text)]
     if not needed:
@@ -69,6 +69,16 @@ def without(p: Program, start: int, size: int) -> Iterator[Program]:
         if (other in p.inexact) <= (name in p.inexact):
             swap = lambda s: re.sub(rf"\b{name}\b", other, s)  # noqa: B023, E731
             yield p.with_changes(lines=tuple(map(swap, kept)), results=tuple(dict.fromkeys(map(swap, p.results))))
+
+
+def given_by(line: str) -> list[str]:
+    """The names that a line gives values to.
+
+    >>> given_by("v1, w1 = x.max(0)"), given_by("w2 = x.clone(); w2.add_(1); v2 = w2 == 1"), given_by("v1[v2] = v3")
+    (['v1', 'w1'], ['w2', 'v2'], [])
+    """
+    targets = re.findall(r"(?:^|; |(?<== ))((?:[vwo]\d+,? ?)+)= ", line)
+    return [name for target in targets for name in re.findall(r"\w+", target)]
 
 
 def without_name(p: Program, name: str) -> Program:

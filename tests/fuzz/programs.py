@@ -31,6 +31,10 @@ REFUSALS = (RuntimeError, IndexError, TypeError, ValueError, ZeroDivisionError, 
 """What PyTorch raises for a line that does not fit."""
 
 
+VIEWS_OR_COPIES = re.compile(r"\.(reshape|reshape_as|flatten|view|view_as|contiguous|ravel)\(")
+"""What shares memory or does not, or is refused, by how elements lie in memory."""
+
+
 class Unfit(Exception):
     """What was drawn does not fit: something else is."""
 
@@ -177,6 +181,8 @@ class Drawing:
     def execute(self, line: str, writes: bool, kind: str, used: list[str]) -> None:
         """Runs a line, and notes what of its results is exact."""
         exact = kind != "smooth" and all(self.exact(n) for n in used)
+        if VIEWS_OR_COPIES.search(line) and any(self.lies_otherwise(n) for n in used):
+            raise Unfit
         exec(line, self.space)
         for name, value in self.space.items():
             if name[0] in "vw" and isinstance(value, self.torch.Tensor) and self.names.get(name) is not value:
@@ -200,6 +206,11 @@ class Drawing:
         on_grid = exact and bool(((values * parts).frac() == 0).all() and (values.abs() <= largest).all())
         if not on_grid:
             self.inexact.add(x.untyped_storage()._cdata)
+
+    def lies_otherwise(self, name: str) -> bool:
+        """Whether PyTorch has kept the order of a result's axes in memory from an operand: tilegrad has it row by row."""
+        x = self.names[name]
+        return not (x._base if x._is_view() else x).is_contiguous()
 
     def exact(self, name: str) -> bool:
         return self.names[name].untyped_storage()._cdata not in self.inexact or not self.is_float(name)

@@ -57,3 +57,15 @@ def test_loops_whose_end_int32_does_not_hold(extent: int, wide: bool) -> None:
     assert isinstance(launch, Launch)
     types = check(launch.kernel).variables
     assert {types[name].dtype for name in ("k", "at")} == {int64 if wide else int32}
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (4, 4), (5, 2), (2, 3, 4), (2, 2, 2), (1, 3), (3, 1), (7,)])
+def test_pieces_put_together_again_are_read_in_one_line(shape: tuple[int, ...]) -> None:
+    """Both branches of the choice between two pieces become the same read once positions are offsets."""
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    for size in (1, 2, 3):
+        pieces = [piece.reshape(-1) for piece in tg.tensor(x).requires_grad_().split(size)]
+        assert tg.cat(pieces).tolist() == x.reshape(-1).tolist()
+        assert (tg.cat(pieces) * 2 + tg.cat(pieces[::-1])).tolist() == (
+            x.reshape(-1) * 2 + np.concatenate([p.detach().numpy() for p in pieces[::-1]])
+        ).tolist()

@@ -33,8 +33,8 @@ class Sorted(NamedTuple):
     indices: Tensor
 
 
-def _index(index: Tensor, x: Value, dim: int, op: str) -> Value:
-    """An index as integers that are inside the dimension."""
+def _index(index: Tensor, x: Value, dim: int, op: str, from_end: bool = False) -> Value:
+    """An index as integers that are inside the dimension; negative ones may count from its end."""
     value = value_of(index, op)
     if not value.dtype.is_integer:
         raise DTypeError(
@@ -43,7 +43,7 @@ def _index(index: Tensor, x: Value, dim: int, op: str) -> Value:
     require_one_device(op, [x, value])
     if x.shape:
         axis = normal_axis(dim, len(x.shape), op)
-        check_index(value, x.shape[axis], axis, op, from_end=False)
+        check_index(value, x.shape[axis], axis, op, from_end=from_end)
     return value if value.dtype.bits >= 32 else cast(value, int64)
 
 
@@ -239,7 +239,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Number | Tensor) -
     if given.shape:
         raise ShapeError(f"index_fill takes one number, not a tensor of shape {shown(given.shape)}; use index_copy")
     nowhere = fill(False, x.shape[axis : axis + 1] or (1,), bool_, x.device)
-    named = ops.index_put(nowhere, [reshape(_index(index, x, dim, "index_fill"), (-1,))], [0], True)
+    named = ops.index_put(nowhere, [reshape(_index(index, x, dim, "index_fill", from_end=True), (-1,))], [0], True)
     named = reshape(named, (-1, *(1,) * (len(x.shape) - axis - 1)) if x.shape else ())
     return wrap(control.where(named, given, x))  # an index that is there twice is one place: so is its gradient
 
@@ -257,7 +257,7 @@ def index_put(input: Tensor, indices: tuple[Tensor, ...], values: Tensor, accumu
     indices = tuple([i for given in indices for i in _places(given, "index_put")])
     if not indices or len(indices) > len(x.shape):
         raise ArgumentError(f"index_put: {len(indices)} tensors of indices for {len(x.shape)} axes")
-    places = [_index(i, x, n, "index_put") for n, i in enumerate(indices)]
+    places = [_index(i, x, n, "index_put", from_end=True) for n, i in enumerate(indices)]
     given = cast(_source(values, x, "index_put"), x.dtype)
     return wrap(ops.index_put(x, places, range(len(places)), given, "add" if accumulate else ""))
 

@@ -369,13 +369,16 @@ def walk(*roots: Expr) -> Iterator[Expr]:
 def rebuild(roots: tuple[Expr, ...], change: Callable[[Expr], Expr | None]) -> tuple[Expr, ...]:
     """The roots with every part that `change` gives something for replaced by it, from the inside out.
 
-    `change` sees an expression whose parts are changed already.
+    `change` sees an expression whose parts are changed already. An expression that has become one of its parts (a
+    choice between two that are equal now) is not changed once more.
     """
     new: dict[Expr, Expr] = {}
     for e in walk(*roots):
         made = remade(e, new)
         found = change(made)
-        new[e] = made if found is None else found
+        if found is None or (made is not e and any([made is new[p] for p in parts(e)])):
+            found = made
+        new[e] = found
     return tuple([new[e] for e in roots])
 
 

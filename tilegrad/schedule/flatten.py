@@ -113,7 +113,7 @@ def _taken_apart(group: FlatGroup) -> FlatGroup:
 
 
 def _offset_of_read(e: Expr) -> Expr | None:
-    if not isinstance(e, Read) or (len(e.position) == 1 and len(e.source.shape) == 1):
+    if not isinstance(e, Read) or len(e.position) == 1:  # of one axis, or done: what is equal now was simplified
         return None
     return Read(e.source, (flat_position(e.position, row_major(e.source.shape)),), e.dtype)
 
