@@ -208,7 +208,7 @@ class Drawing:
             self.inexact.add(x.untyped_storage()._cdata)
 
     def lies_otherwise(self, name: str) -> bool:
-        """Whether PyTorch has kept the order of a result's axes in memory from an operand: tilegrad has it row by row."""
+        """Whether PyTorch keeps the order of axes in memory from an operand: tilegrad has results row by row."""
         x = self.names[name]
         return not (x._base if x._is_view() else x).is_contiguous()
 

@@ -376,7 +376,7 @@ def rebuild(roots: tuple[Expr, ...], change: Callable[[Expr], Expr | None]) -> t
     for e in walk(*roots):
         made = remade(e, new)
         found = change(made)
-        if found is None or (made is not e and any([made is new[p] for p in parts(e)])):
+        if found is None or (made is not e and any(made is new[p] for p in parts(e))):
             found = made
         new[e] = found
     return tuple([new[e] for e in roots])
