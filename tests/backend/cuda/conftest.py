@@ -19,8 +19,9 @@ Maker = Callable[..., list[CudaDevice]]
 
 @pytest.fixture
 def make_gpus() -> Iterator[Maker]:
-    """Makes simulated GPUs, and lets everybody find them by their names."""
+    """Makes simulated GPUs, and lets everybody find them by their names; GPUs of the machine are hidden meanwhile."""
     made: list[str] = []
+    hidden = {d.name: registry._devices.pop(d.name) for d in registry.known_devices() if d.name.startswith("cuda")}
 
     def make(count: int = 1, **options: int) -> list[CudaDevice]:
         driver = SimulatedDriver(count, **options)
@@ -34,6 +35,7 @@ def make_gpus() -> Iterator[Maker]:
     for name in made:
         del registry._devices[name]
         forget(name)
+    registry._devices.update(hidden)
     here.device = before
 
 

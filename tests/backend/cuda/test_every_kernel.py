@@ -71,4 +71,5 @@ def test_every_kernel_is_compiled(part: int) -> None:
         reports = [build.report(report) for report in log.split("Compiling entry function")[1:]]
         assert len(reports) == len(sources)
         assert all(registers > 0 for registers, _ in reports)
-        assert not [spills for _, spills in reports if spills], architecture
+        spilling = [text for text, (_, spills) in zip(sources, reports, strict=True) if spills]
+        assert not spilling, (architecture, spilling)
