@@ -100,10 +100,11 @@ def given(*shape: int, dtype: DType = float32) -> Input:
     return Input(TensorType(dtype, shape), "x")
 
 
-def test_short_pieces_are_summed_as_one_row() -> None:
-    x = given(16, 3, 40)
+@pytest.mark.parametrize("batch", [16, 64])
+def test_short_pieces_are_summed_as_one_row(batch: int) -> None:
+    x = given(batch, 3, 40)
     graph = Graph((x,), (reduce_sum(x, (0, 2)),))
-    numbers = np.random.default_rng(0).standard_normal((16, 3, 40), dtype=np.float32)
+    numbers = np.random.default_rng(0).standard_normal((batch, 3, 40), dtype=np.float32)
     check(graph, [numbers], SMALL, 1e-5)
     (launch,) = program_of(graph.outputs[0], GPU).steps
     assert isinstance(launch, Launch)

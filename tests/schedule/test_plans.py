@@ -214,9 +214,10 @@ def drawn(count: int) -> list[Extents]:
     return found
 
 
-@pytest.mark.parametrize("grain", [*GRAINS, "pairs"])
+@pytest.mark.parametrize("grain", [*GRAINS, "pairs", "low"])
 def test_tiles_of_products(golden: Callable[[object], None], grain: str) -> None:
-    cut = GRAINS["cpu"]._replace(unit=PAIRS) if grain == "pairs" else GRAINS[grain]
+    low = GRAINS["gpu"].products._replace(rows=128)
+    cut = (GRAINS | {"pairs": GRAINS["cpu"]._replace(unit=PAIRS), "low": GRAINS["gpu"]._replace(products=low)})[grain]
     lines = []
     some = drawn(250)
     some += [x._replace(**{axis: Size.named("s")}) for x in some[:12] for axis in "mnk"]

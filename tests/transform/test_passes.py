@@ -162,6 +162,12 @@ def test_casts_are_where_there_are_few_elements(value: Value, expected: list[str
     np.testing.assert_array_equal(interpret(placed, arrays)[0], interpret(graph, arrays)[0])
 
 
+def test_a_cast_of_some_rows_stays_where_nobody_knows_of_how_many() -> None:
+    x = Input(TensorType(float32, (Size.named("n"), 6)), "x")
+    graph = Graph((x,), (cast(index(x, (positions(2),), (0,)), float16),))
+    assert casts(graph) is graph
+
+
 def test_a_cast_that_others_need_stays() -> None:
     wide = Cast(Y, float32)
     graph = Graph((Y,), (slice_axis(wide, 0, 1, 3), exp(wide)))
