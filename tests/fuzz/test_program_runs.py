@@ -55,6 +55,15 @@ def test_the_end_of_a_process_is_an_answer() -> None:
     child.close()
 
 
+def test_patience_is_of_the_processor() -> None:
+    """A process that sleeps was not served; one that works for longer than that does not end."""
+    slow = Child("tests.fuzz.slow_worker", patience=0.5)
+    assert slow.ask({"sleep": 1.2}) == "done"
+    with pytest.raises(Ended, match="no answer within"):
+        slow.ask({"work": 60})
+    slow.close()
+
+
 def test_one_number_makes_one_program() -> None:
     pytest.importorskip("torch")
     assert drawn(11) == drawn(11) != drawn(12)
