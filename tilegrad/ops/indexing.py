@@ -398,13 +398,22 @@ def put(base: Value, path: Sequence[Value], value: Operand) -> Value:
         raise ShapeError(f"item assignment: {shown(given.shape)} does not fit the places of shape {shown(view.shape)}")
     put_back, written = expand(given, view.shape), fill(True, view.shape, bool_, base.device)
     for step in reversed(path):
-        if not isinstance(step, Movement | Reshape) or isinstance(step, Unfold):
+        if not isinstance(step, Movement | Reshape) or (isinstance(step, Unfold) and not step.are_apart):
             raise InPlaceError(
                 f"item assignment through {step.op}: several of its elements may be one element of the base; "
                 "assign to the base, or to a clone()"
             )
-        put_back, written = (step.gradient(x)[0] for x in (put_back, written))  # type: ignore[assignment]
+        put_back, written = _put_back(step, put_back), _put_back(step, written)
     return put_back if product(view.shape) == product(base.shape) else where(written, put_back, base)
+
+
+def _put_back(step: Value, x: Value) -> Value:
+    """Put the elements of a view back to where they were taken from, among zeros. (Windows are added; bools are not.)"""
+    if isinstance(step, Unfold) and x.dtype is bool_:
+        return cast(_put_back(step, cast(x, uint8)), bool_)
+    (found,) = step.gradient(x)
+    assert found is not None, f"{step.op} only moves elements"
+    return found
 
 
 def inside(index_: Value, extent: Dim) -> Value:

@@ -94,6 +94,11 @@ class Unfold(Movement):
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return (Fold(upstream, self.axis, self.step, self.x.shape[self.axis]),)
 
+    @property
+    def are_apart(self) -> bool:
+        """Whether no two windows have an element in common."""
+        return self.windows == 1 or (isinstance(self.width, int) and self.step >= self.width)
+
 
 @final
 class Fold(Value):
