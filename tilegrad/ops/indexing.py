@@ -408,7 +408,7 @@ def put(base: Value, path: Sequence[Value], value: Operand) -> Value:
 
 
 def _put_back(step: Value, x: Value) -> Value:
-    """Put the elements of a view back to where they were taken from, among zeros. (Windows are added; bools are not.)"""
+    """Put the elements of a view back to where they were taken from, among zeros. Windows are added, as numbers."""
     if isinstance(step, Unfold) and x.dtype is bool_:
         return cast(_put_back(step, cast(x, uint8)), bool_)
     (found,) = step.gradient(x)
