@@ -166,6 +166,7 @@ for dtype in ("float32", "bfloat16"):
             dtype=dtype,
             gradient=True,
         )
+case("convolution of lines", F.conv1d, (8, 64, 1024), (64, 64, 3), dtype="bfloat16", gradient=True)
 case("attention", lambda q, k, v: (q @ k.mT * 0.125).softmax(-1) @ v, *[(8, 12, 197, 64)] * 3, gradient=True)
 case("rows of a table", lambda t, w: t[tg.arange(512, device=t.device) % 100] @ w, (1000, 64), (64, 32), gradient=True)
 case("renewed", lambda w, x, y: w - 0.1 * (x.T @ y), (4096, 6400), (32, 4096), (32, 6400))

@@ -13,7 +13,9 @@ from tilegrad.ir.graph import Graph, Input, TensorType
 from tilegrad.ir.program import Launch
 from tilegrad.ir.tile_checker import check
 from tilegrad.ops.arithmetic import add
+from tilegrad.ops.movement import permute
 from tilegrad.ops.scan import Cumsum
+from tilegrad.runtime.grain import Grain, many_small
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 
@@ -48,6 +50,18 @@ def test_positions_that_int32_does_not_hold(extent: int, wide: bool) -> None:
     (launch,) = assemble(fuse(Graph((x,), (add(x, x),)))).steps
     assert isinstance(launch, Launch)
     assert ("tl.program_id(0).to(tl.int64) *" in str(launch.kernel)) == wide
+
+
+@pytest.mark.parametrize("grain", [Grain(), many_small(132)], ids=["few", "many"])
+@pytest.mark.parametrize(("rows", "wide"), [(2**15 - 1, False), (2**15 + 16, True)])
+def test_products_of_positions_that_int32_does_not_hold(rows: int, wide: bool, grain: Grain) -> None:
+    x = Input(TensorType(int8, (rows, 2**16)))
+    (launch,) = assemble(fuse(Graph((x,), (permute(add(x, x), (1, 0)),)), grain)).steps
+    assert isinstance(launch, Launch)
+    load, store = str(launch.kernel).split("\n")[-2:]
+    for line, step in ((load, "i.to(tl.int64) * 65536"), (store, f"i2.to(tl.int64) * {rows}")):
+        assert (step in line) == wide, line
+        assert wide or "int64" not in line
 
 
 @pytest.mark.parametrize(("extent", "wide"), [(2**30, False), (2**31 - 1, True), (2**31 + 16, True)])

@@ -87,8 +87,6 @@ def _laid_out(value: Value, grain: Grain) -> Value | None:
         case Convolve(x, w, axes) if _fits(value, w, axes):
             return _product(x, w, axes, piece, value.precision)
         case ConvolveBack(y, turned, axes) if _fits(value, turned, axes) and all(a.stride == 1 for a in axes):
-            if any(_behind(a) < 0 for a in axes):
-                return None
             flipped = flip(turned, tuple(range(3, turned.type.rank)))
             made = _product(y, flipped, tuple(map(_turned, axes)), piece, value.precision)
             return reshape(made, value.shape)
@@ -106,7 +104,8 @@ def _fits(value: Value, weight: Value, axes: Windows) -> bool:
 
 
 def _behind(axis: Sliding) -> int:
-    """How many taps of a window, but for the padding, are behind its first one: the padding of the way back."""
+    """How many taps of a window, but for the padding, are behind its first one: the padding of the way back, negative
+    where windows begin with nothing but padding."""
     return (axis.taps - 1) * axis.dilation - axis.padding
 
 
