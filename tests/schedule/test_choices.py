@@ -165,4 +165,5 @@ def test_who_says_so() -> None:
     x = given(8)
     (sorted_group,) = [g for g in fuse(Graph((x,), (sort(x).values,))).groups if g.kind == "opaque"]
     assert candidates(sorted_group, Grain()) == []
+    assert refusal(sorted_group, chosen(width=4), Grain()) == "the kernel is as its op brings it"
     assert settled(sorted_group, Grain(), lock) is None

@@ -11,7 +11,11 @@ from tests.schedule.test_lowering import execute
 from tilegrad.backend.reference.graph import interpret
 from tilegrad.ir.dtype import float32
 from tilegrad.ir.graph import Graph, Input, TensorType
+from tilegrad.ops.arithmetic import mul
+from tilegrad.ops.contraction import matmul
 from tilegrad.ops.convolution import Convolve
+from tilegrad.ops.exponential import exp
+from tilegrad.ops.movement import permute
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.pieces import Pieces
@@ -32,6 +36,21 @@ def in_pieces(graph: Graph) -> list[int]:
     for found, right in zip(execute(assemble(schedule), arrays), interpret(graph, arrays), strict=True):
         np.testing.assert_array_equal(found, right)
     return [v.count for g in schedule.groups for v in g.stored if isinstance(v, Pieces)]
+
+
+def test_pieces_lie_as_the_only_reader_goes_through_them() -> None:
+    x, y = Input(TensorType(float32, (16, 512)), "x"), Input(TensorType(float32, (512, 32)), "y")
+    made = matmul(x, y)
+    turned = mul(permute(made, (1, 0)), 2.0)
+    for outputs, axes in (
+        ((made, turned), (1, 0)),
+        ((made, mul(made, 2.0)), (0, 1)),
+        ((made, turned, exp(made)), (0, 1)),
+    ):
+        schedule = fuse(Graph((x, y), outputs), COPIED)
+        (pieces,) = [v for g in schedule.groups for v in g.stored if isinstance(v, Pieces)]
+        assert pieces.axes == axes
+        in_pieces(Graph((x, y), outputs[:2]))
 
 
 @pytest.mark.parametrize(("taps", "stride", "dilation"), [(3, 1, 1), (5, 1, 1), (4, 3, 2)])

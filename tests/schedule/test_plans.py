@@ -82,7 +82,8 @@ def _launches(program: Program) -> str:
     steps = [s for s in program.steps if isinstance(s, Launch)]
     instances = " ".join(str(prod(t.count({}) for t in s.grid)) for s in steps)
     loops = sum(str(s.kernel).count(" for ") for s in steps)
-    return f"instances {instances}; {loops} loops; {program.arena} bytes"
+    work = sum(s.work * prod(t.count({}) for t in s.grid) for s in steps)
+    return f"instances {instances}; {loops} loops; {work:.3g} operations; {program.arena} bytes"
 
 
 def _weighted(x: tg.Tensor, sums: tg.Tensor) -> tuple[tg.Tensor, tg.Tensor]:
@@ -187,6 +188,7 @@ for shape in [(1 << 20,), (64, 5000)]:
     case(f"place of the largest {shape}", lambda x: x.argmax(-1), shape)
 case("a row with each number twice", lambda x, y: y + x.repeat_interleave(2), (500,), (300, 1000))
 case("turned and summed", lambda x: _turned(x[:, 1:] * 2.0), (1024, 1025))
+case("renewed by a turned sum", lambda w, x, y: w - (x.T @ y).T * 0.1, (16, 24), (65536, 24), (65536, 16))
 case("normalised columns", lambda x: (x.exp() / x.exp().sum(0), x.exp().sum(0).log()), (512, 512))
 
 

@@ -9,16 +9,18 @@ from tests.checklist import checklist
 from tests.schedule.test_lowering import check
 from tilegrad.ir.dtype import bfloat16, float32
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
+from tilegrad.ir.size import Size
 from tilegrad.ops.activation import sigmoid
 from tilegrad.ops.arithmetic import add, mul
 from tilegrad.ops.cast import cast
-from tilegrad.ops.contraction import matmul
+from tilegrad.ops.contraction import Contract, matmul
 from tilegrad.ops.convolution import Convolve, ConvolveBack, ConvolveWeight
 from tilegrad.ops.exponential import exp
 from tilegrad.ops.movement import permute
 from tilegrad.ops.sliding import Sliding
 from tilegrad.ops.trigonometric import tanh
 from tilegrad.runtime.grain import many_small
+from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.flatten import flatten
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.matrix import as_matrix
@@ -117,6 +119,18 @@ def test_a_convolution_and_its_gradients_are_products_of_matrices(stride: int, p
     taps = 9 if stride == 1 else 4 if dilation == 1 else 9
     assert [[i.extent for i in flat.columns] for flat in joined[:2]] == [[36], [6 * taps]]
     check(graph, arrays(graph))
+
+
+@pytest.mark.parametrize("varying", range(4))
+def test_axes_that_vary_are_not_joined(varying: int) -> None:
+    """What is summed along is an axis of an operand each, in the middle of it: nothing else makes them one."""
+    k, i, m, j = (Size.named("n") if n == varying else 5 + n for n in range(4))
+    x, y = Input(TensorType(float32, (k, i, m)), "x"), Input(TensorType(float32, (j, k, m)), "y")
+    graph = Graph((x, y), (Contract(x, y, "kim,jkm->ij"),))
+    (group,) = fuse(graph).groups
+    flat = as_matrix(flatten(group))
+    assert len(flat.columns) == (2 if varying == 2 else 1)
+    assert len(assemble(fuse(graph)).steps) == 1
 
 
 @pytest.mark.parametrize(("side", "kernels"), [(1024, 3), (64, 1)])
