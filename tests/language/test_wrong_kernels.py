@@ -1,5 +1,6 @@
 """Everything that a wrong kernel can be, with what its author is told, at the line and with a caret."""
 
+import linecache
 import re
 
 import pytest
@@ -231,8 +232,12 @@ def test_functions_of_tl_outside_of_kernels() -> None:
         tl.load(X)
 
 
-def test_a_kernel_without_source() -> None:
+@pytest.mark.parametrize("text", ["", "import sys", "def other(x):\n    pass", "def k(x:\n    pass"])
+def test_a_kernel_without_source(text: str) -> None:
+    """Text of another program may stand under its file's name: "<string>" is what Python 3.13 calls that of `-c`."""
     names: dict[str, object] = {"kernel": tl.kernel}
-    exec("@kernel\ndef k(x):\n    pass", names)
+    file = f"<kernel without source {text}>"
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+    exec(compile("@kernel\ndef k(x):\n    pass", file, "exec"), names)
     with pytest.raises(KernelError, match="cannot be found: a kernel is read from its source"):
         names["k"][1](X)  # type: ignore[index]

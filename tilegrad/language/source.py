@@ -7,6 +7,7 @@ import inspect
 import os
 import textwrap
 from collections.abc import Callable
+from tokenize import TokenError
 from typing import Any, NamedTuple
 
 from ..errors import KernelError, KernelSourceError
@@ -20,21 +21,25 @@ class Source:
         self.file = fn.__code__.co_filename
         try:
             lines, self.first = inspect.getsourcelines(fn)
-        except (OSError, TypeError):
-            raise KernelError(
-                f"the source of kernel {self.name} cannot be found: a kernel is read from its source; put it in a file"
-            ) from None
-        text = "".join(lines)
-        dedented = textwrap.dedent(text)
+            text = "".join(lines)
+            parsed = ast.parse(textwrap.dedent(text)).body[0]
+        except (OSError, TypeError, SyntaxError, TokenError, IndexError):
+            raise self._unknown() from None
         self.indent = len(text) - len(text.lstrip(" ")) if text else 0
         self.lines = text.split("\n")
-        parsed = ast.parse(dedented).body[0]
-        if not isinstance(parsed, ast.FunctionDef):
+        if self.name == "<lambda>":
             raise KernelError(f"{self.name} is no function defined by `def`: a kernel is")
+        if not isinstance(parsed, ast.FunctionDef) or parsed.name != inspect.unwrap(fn).__code__.co_name:
+            raise self._unknown()  # text of another program, whose file has the same name: "<string>"
         self.tree = parsed
 
     def place(self, node: ast.AST) -> Place:
         return Place(self, node)
+
+    def _unknown(self) -> KernelError:
+        return KernelError(
+            f"the source of kernel {self.name} cannot be found: a kernel is read from its source; put it in a file"
+        )
 
 
 class Place(NamedTuple):
