@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bench.contenders import CONTENDERS
-from bench.networks import Training
+from bench.networks import Step
 from bench.workloads import WORKLOADS
 
 CHECKED_CALLS = 3
@@ -53,7 +53,7 @@ class Child:
     def gradients(self, file: str) -> dict[str, Any]:
         """Stores all gradients of a step, as its update has them; nothing of work that is no training step."""
         step = self.start()
-        arrays = step.gradients() if isinstance(step, Training) else []
+        arrays = step.gradients() if isinstance(step, Step) else []
         np.savez(file, *arrays)
         return {"gradients": len(arrays)}
 

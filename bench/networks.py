@@ -4,7 +4,7 @@ The weights are drawn by the harness, so that both compute the same.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -161,40 +161,15 @@ def same(x: Any) -> Any:
     return x
 
 
-class Training:
-    """A whole step; `low`: products in bfloat16; `laid`: how images and networks for them lie in memory."""
+class Step:
+    """A step that updates parameters, of which the gradients can be told."""
 
-    def __init__(
-        self,
-        library: Any,
-        name: str,
-        inputs: Inputs,
-        ready: Ready,
-        low: bool = False,
-        device: str = "cpu",
-        laid: Callable[[Any], Any] = same,
-    ) -> None:
-        self.library = library
-        x, labels = (library.tensor(a).to(device) for a in inputs.values())
-        self.given, self.model = (laid(x), labels), laid(filled(library, name).to(device))
-        self.parameters = list(self.model.parameters())
-        self.adam = name in ("gpt", "gpt2", "lstm")
-        kind = library.optim.AdamW if self.adam else library.optim.SGD
-        self.optimizer = kind(self.parameters, lr=1e-3)
-
-        def step(x: Any, labels: Any) -> Any:
-            with library.autocast(device, library.bfloat16, enabled=low):
-                scores = self.model(x)
-            loss = library.nn.functional.cross_entropy(scores.float(), labels)
-            loss.backward()
-            self.optimizer.step()
-            self.optimizer.zero_grad()  # a step leaves weights and a loss, with every library: JAX's has no gradients
-            return loss
-
-        self.step = ready(step)
+    def __init__(self, library: Any, parameters: list[Any], optimizer: Any, run: Call) -> None:
+        self.library, self.parameters, self.optimizer, self.run = library, parameters, optimizer, run
+        self.adam = not isinstance(optimizer, library.optim.SGD)
 
     def __call__(self) -> Any:
-        return (self.step(*self.given), *([] if self.adam else self.parameters))
+        return self.run()
 
     def gradients(self) -> list[np.ndarray]:
         """All gradients at the first weights, as the step that is timed has them: from what it changes.
@@ -219,6 +194,41 @@ class Training:
         return [as_array(w) - as_array(p) for w, p in zip(first, self.parameters, strict=True)]
 
 
+class Training(Step):
+    """A whole step; `low`: products in bfloat16; `laid`: how images and networks for them lie in memory."""
+
+    def __init__(
+        self,
+        library: Any,
+        name: str,
+        inputs: Inputs,
+        ready: Ready,
+        low: bool = False,
+        device: str = "cpu",
+        laid: Callable[[Any], Any] = same,
+    ) -> None:
+        x, labels = (library.tensor(a).to(device) for a in inputs.values())
+        self.given, self.model = (laid(x), labels), laid(filled(library, name).to(device))
+        parameters = list(self.model.parameters())
+        kind = library.optim.AdamW if name in ("gpt", "gpt2", "lstm") else library.optim.SGD
+        optimizer = kind(parameters, lr=1e-3)
+
+        def step(x: Any, labels: Any) -> Any:
+            with library.autocast(device, library.bfloat16, enabled=low):
+                scores = self.model(x)
+            loss = library.nn.functional.cross_entropy(scores.float(), labels)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()  # a step leaves weights and a loss, with every library: JAX's has no gradients
+            return loss
+
+        self.step = ready(step)
+        super().__init__(library, parameters, optimizer, lambda: self.step(*self.given))
+
+    def __call__(self) -> Any:
+        return (self.run(), *([] if self.adam else self.parameters))
+
+
 SAME_STEPS = 4
 
 
@@ -236,7 +246,16 @@ def exact_gradients(torch: Any, name: str, inputs: Inputs, device: str = "cpu") 
     return [as_array(g) for g in torch.autograd.grad(loss, list(model.parameters()))]
 
 
-def errors(found: list[np.ndarray], exact: list[np.ndarray]) -> list[float]:
+def exact_of_mlp(torch: Any, inputs: Inputs) -> list[np.ndarray]:
+    """The same of a network with one hidden layer whose weights are given."""
+    x, labels, *weights = (torch.from_numpy(a) for a in inputs.values())
+    w1, b1, w2, b2 = (w.double().requires_grad_() for w in weights)
+    linear = torch.nn.functional.linear
+    loss = torch.nn.functional.cross_entropy(linear(linear(x.double(), w1, b1).relu(), w2, b2), labels)
+    return [as_array(g) for g in torch.autograd.grad(loss, (w1, b1, w2, b2))]
+
+
+def errors(found: Sequence[np.ndarray], exact: Sequence[np.ndarray]) -> list[float]:
     """How far each gradient is from the exact one, relative to its size."""
     return [float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in zip(found, exact, strict=True)]
 

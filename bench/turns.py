@@ -32,7 +32,7 @@ PATIENCE = 120.0
 """Seconds after which no further round begins, where enough have been played: steps that take seconds."""
 FIRST_ROUNDS = 3
 FARTHER, NEAR = 2.0, {"": 1e-4, "high": 3e-3, "bf16": 2e-2}
-"""How much farther from float64 than PyTorch's a gradient of a step may be; it need not be nearer than so."""
+"""How much farther from float64 than PyTorch's a gradient may be; it need not be nearer than so."""
 FAR_BEHIND = 4.0
 """A contender this many times slower than the fastest after the first rounds sits the others out."""
 
@@ -185,13 +185,25 @@ def _verify(players: Sequence[Player], workload: Workload, size: Size) -> dict[s
     for player in players:
         if not differences.get(player.contender.name, 0) <= workload.tolerance:
             player.error = f"its results differ by {differences[player.contender.name]:.1e} from those of {judges[0]}"
-    return differences | _verify_gradients(players, workload, size)
+    return differences | _verify_results(players, found, workload, size) | _verify_gradients(players, workload, size)
+
+
+def _verify_results(
+    players: Sequence[Player], found: dict[str, list[np.ndarray]], workload: Workload, size: Size
+) -> dict[str, float]:
+    """How far results that hold gradients are from float64, ours and PyTorch's."""
+    both = [p for p in players if p.contender.name in ("tilegrad", "torch") and not p.error]
+    if not workload.gives_gradients or len(both) < 2:
+        return {}
+    exact = import_module("bench.contenders.pytorch").exact(workload.name, workload.inputs(size))
+    return _compared(both, {p.contender.name: found[p.contender.name] for p in both}, exact, workload, "result")
 
 
 def _verify_gradients(players: Sequence[Player], workload: Workload, size: Size) -> dict[str, float]:
     """How far all gradients of our training step, and of PyTorch's, are from float64; ours is out if it is farther."""
     network, _, how = workload.name.partition("_")
     both = [p for p in players if p.contender.name in ("tilegrad", "torch") and not p.error]
+    network = "mlp" if network == "mlp512" else network
     if network not in networks.BUILD or how in ("inference", "inference_bf16") or len(both) < 2:
         return {}
     found = {}
@@ -201,14 +213,28 @@ def _verify_gradients(players: Sequence[Player], workload: Workload, size: Size)
                 return {}
             with np.load(f"{folder}/found.npz") as stored:
                 found[player.contender.name] = [stored[name] for name in stored.files]
-    exact = networks.exact_gradients(import_module("torch"), network, networks.batch(network, size))
+    torch, inputs = import_module("torch"), workload.inputs(size)
+    given = network == "mlp"  # the weights are among the inputs
+    exact = networks.exact_of_mlp(torch, inputs) if given else networks.exact_gradients(torch, network, inputs)
+    return _compared(both, found, exact, workload, "gradient")
+
+
+def _compared(
+    both: Sequence[Player],
+    found: dict[str, list[np.ndarray]],
+    exact: Sequence[np.ndarray],
+    workload: Workload,
+    what: str,
+) -> dict[str, float]:
+    """The greatest distances of our arrays and PyTorch's from the exact ones; ours is out if one is farther."""
+    how = workload.name.partition("_")[2]
     ours, theirs = (networks.errors(found[name], exact) for name in ("tilegrad", "torch"))
     for n, (own, other) in enumerate(zip(ours, theirs, strict=True)):
         if not own <= max(NEAR.get(how, NEAR[""]), FARTHER * other):
             both[
                 [p.contender.name for p in both].index("tilegrad")
-            ].error = f"its gradient {n} is {own:.1e} from that in float64, and PyTorch's is {other:.1e}"
-    return {"gradients of tilegrad": max(ours), "gradients of torch": max(theirs)}
+            ].error = f"its {what} {n} is {own:.1e} from that in float64, and PyTorch's is {other:.1e}"
+    return {f"{what}s of tilegrad": max(ours), f"{what}s of torch": max(theirs)}
 
 
 def difference(results: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> float:

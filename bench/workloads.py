@@ -45,6 +45,8 @@ class Workload:
     against: tuple[str, ...] = ("torch", "jax", "numpy")
     rival: str | None = None
     """The one contender that the goal speaks of, where it is not the best peer."""
+    gives_gradients: bool = False
+    """Whether its results hold gradients: these are compared with float64. Those of training steps are asked for."""
     while_busy: bool = False
     """Whether the figure is our slowdown while another process keeps a core busy."""
     kind: Literal["calls", "processes", "bytes"] = field(default="calls")
@@ -202,6 +204,7 @@ ALL = [
         goal=1.5,
         tolerance=1e-3,
         against=("torch", "jax"),
+        gives_gradients=True,
     ),
     Workload(
         "sum0",
@@ -301,6 +304,7 @@ ALL = [
             mean_of=LAYERS,
             tolerance=off,
             against=("torch",),
+            gives_gradients=True,
         )
         for name, how, flops, mean, with_unit, off in (
             ("convolution", "", _convolution_flops, 1.0, 1.3, 2e-3),
@@ -348,6 +352,7 @@ ALL = [
         goals={(1, 8, 2048, 64): 1.2},
         tolerance=1e-3,
         against=("torch",),
+        gives_gradients=True,
     ),
     *(
         Workload(
@@ -381,6 +386,7 @@ ALL = [
         operations=100,
         against=("torch",),
         tolerance=1e-3,
+        gives_gradients=True,
     ),
     Workload(
         "mlp_busy",

@@ -83,7 +83,7 @@ def mlp(inputs: Inputs, variant: str) -> Call:
         optimizer.step()
         return loss
 
-    return lambda: (step(x, labels), *parameters)
+    return networks.Step(tg, parameters, optimizer, lambda: (step(x, labels), *parameters))
 
 
 mlp512 = mlp_busy = mlp

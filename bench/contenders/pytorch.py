@@ -19,6 +19,16 @@ def outputs(result: Any) -> list[np.ndarray]:
     return [x.detach().float().numpy() for x in (result if isinstance(result, tuple) else (result,))]
 
 
+def exact(name: str, inputs: Inputs) -> list[np.ndarray]:
+    """The results of a workload in float64."""
+    inputs = {name: x.astype(np.float64) if x.dtype == np.float32 else x for name, x in inputs.items()}
+    if name.startswith("convolution"):
+        result = convolution(inputs, "eager", torch.float64)()
+    else:
+        result = globals()[name](inputs, "eager")()
+    return [x.detach().numpy() for x in (result if isinstance(result, tuple) else (result,))]
+
+
 def _tensors(inputs: Inputs) -> dict[str, torch.Tensor]:
     return {name: torch.from_numpy(x) for name, x in inputs.items()}
 
@@ -96,7 +106,7 @@ def mlp(inputs: Inputs, variant: str) -> Call:
         return loss
 
     ready = torch.compile(step, dynamic=False) if variant == "compile" else step
-    return lambda: (ready(), *parameters)
+    return networks.Step(torch, parameters, optimizer, lambda: (ready(), *parameters))
 
 
 mlp512 = mlp_busy = mlp

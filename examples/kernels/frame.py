@@ -49,10 +49,10 @@ class Row(NamedTuple):
 class Climb:
     """Steps that compute the same from the same inputs.
 
-    `inputs` makes them from a size; `expected` is the tensor operation that every step is held against. `bytes` and
-    `operations` say what must be moved and computed at the least. `size` is what is measured on a CPU, `large` on a
-    GPU, `tiny` in tests. `built_in` is what is timed beside them, if not `expected`; `peers` are further functions
-    of the inputs to be timed, of numpy for example.
+    `inputs` makes them from a size; `expected` is the tensor operation that every step is held against, on the inputs
+    in float64. `bytes` and `operations` say what must be moved and computed at the least. `size` is what is measured on
+    a CPU, `large` on a GPU, `tiny` in tests. `built_in` is what is timed beside them, if not `expected`; `peers` are
+    further functions of the inputs to be timed, of numpy for example.
     """
 
     def __init__(
@@ -96,10 +96,11 @@ class Climb:
     def check(self, device: str, size: Sizes) -> dict[str, float]:
         """The greatest error of each step, relative to the greatest element; AssertionError where it is too great."""
         given = self.given(device, size)
-        wanted = self.expected(*given)
+        wanted = self.expected(*[_exact(x) for x in given])
         errors = {}
         for title, step in self.steps_on(device).items():
-            error = errors[title] = difference(step(*given), wanted)
+            found = step(*given)
+            error = errors[title] = difference(found, wanted.to(found.dtype))
             assert error <= self.tolerance, f"{self.title}, {title}: differs by {error:.1e} at {dict(size)}"
         return errors
 
@@ -161,6 +162,11 @@ def gains(seconds: Sequence[float]) -> list[float]:
     [1.0, 2.0, 0.8]
     """
     return [before / now for before, now in zip([seconds[0], *seconds], seconds, strict=False)]
+
+
+def _exact(x: Any) -> Any:
+    """An input with as many digits as there are."""
+    return x.double() if isinstance(x, tg.Tensor) and x.is_floating_point() else x
 
 
 def difference(x: tg.Tensor, y: tg.Tensor) -> float:

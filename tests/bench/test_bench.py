@@ -1,6 +1,7 @@
 """The harness: what libraries compute agrees, ratios are those of rounds, impossible figures are refused."""
 
 import importlib
+import inspect
 import json
 import os
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench import gpu_networks, machine, networks, report, run, tuned, turns
+from bench import child, gpu_networks, machine, networks, report, run, tuned, turns
 from bench.contenders import CONTENDERS
 from bench.gpu_report import gpu_part, networks_part
 from bench.workloads import ALL, WORKLOADS, find
@@ -133,6 +134,46 @@ class Clocked:
         return {"times": [self.seconds]}
 
 
+class Told(Clocked):
+    """A player that computes in this process, and whose last array is wrong by a factor."""
+
+    def __init__(self, name: str, workload: str, wrong: float = 1.0) -> None:
+        super().__init__(name, 1.0)
+        self.child, self.wrong = child.Child(name, workload, SMALL[workload]), wrong
+
+    def ask(self, **question: Any) -> dict[str, Any]:
+        ((kind, file),) = question.items()
+        answer: dict[str, Any] = getattr(self.child, kind)(file)
+        with np.load(file) as stored:
+            arrays = [stored[name] for name in stored.files]
+        if arrays:
+            np.savez(file, *arrays[:-1], arrays[-1] * np.float32(self.wrong))
+        return answer
+
+
+@pytest.mark.parametrize("name", ["layer_norm_training", "convolution", "attention", "tiny", "mlp", "lenet"])
+def test_gradients_are_compared_with_float64_before_they_are_timed(name: str) -> None:
+    pytest.importorskip("torch")
+    players: Any = [Told("tilegrad", name), Told("torch", name)]
+    far = turns._verify(players, WORKLOADS[name], SMALL[name])
+    assert max(far.values()) < 1e-4
+    assert [p.error for p in players] == ["", ""]
+    players = [Told("tilegrad", name, wrong=1 + 5e-4), Told("torch", name)]
+    assert any(what.endswith("of tilegrad") for what in turns._verify(players, WORKLOADS[name], SMALL[name]))
+    assert "is 5.0e-04 from that in float64" in players[0].error
+
+
+def test_all_workloads_that_differentiate_are_compared_with_float64() -> None:
+    pytest.importorskip("torch")
+    contenders: Any = importlib.import_module("bench.contenders.pytorch")
+    for name, size in SMALL.items():
+        work = getattr(contenders, name, None)
+        code = inspect.getsource(work) if inspect.isfunction(work) else ""
+        if "autograd.grad" in code or "backward()" in code:
+            step = work(WORKLOADS[name].inputs(size), "eager")
+            assert WORKLOADS[name].gives_gradients or isinstance(step, networks.Step), name
+
+
 def test_who_is_far_behind_sits_out_and_long_rounds_end(monkeypatch: pytest.MonkeyPatch) -> None:
     players: Any = [Clocked("tilegrad", 9.0), Clocked("torch", 1.0), Clocked("jax", 3.9), Clocked("numpy", 4.1)]
     turns._rounds(players, 10)
@@ -234,7 +275,7 @@ def test_training_steps_come_from_the_newest_record_that_has_them(tmp_path: Any)
     found = networks_part(tmp_path)
     assert "| mlp 64 |" in found
     assert "| mlp 512 |" not in found
-    assert "**Taken back**: mlp 512. Their" in found, "nobody knows whether its gradients were right"
+    assert "**Not shown**: mlp 512, of which no record" in found, "nobody knows whether its gradients were right"
     rows[0]["us"]["tilegrad alone"] = 125.0
     (tmp_path / "h200-networks-2026-11-22.json").write_text(json.dumps({"rows": rows}))
     assert "| 0.50 | 0.40 | 100 µs | torch-graph 50 µs | 2 | missed" in networks_part(tmp_path)
