@@ -47,7 +47,7 @@ PARTS: dict[str, Row] = {
         ArgumentError,
         "GRU: an initial state is a tensor, not a tuple",
     ),
-    "a probability": (lambda: nn.Dropout("0.5"), ArgumentError, "p='0.5' is no probability"),  # type: ignore[arg-type]
+    "a probability": (lambda: nn.Dropout("0.5"), ArgumentError, r"p is '0.5' \(str\), not a number"),  # type: ignore[arg-type]
     "more cut than there is": (lambda: F.pad(tg.ones(1, 4), (-5, 0)), ShapeError, r"pad: \(-5, 0\) cuts more"),
     "a class": (lambda: nn.Sequential(nn.ReLU), ArgumentError, r"at 0: ReLU is a class: ReLU\(...\)"),
     "a number in a list": (lambda: nn.ModuleList([3]), ArgumentError, "a module is wanted, not 3"),  # type: ignore[list-item]

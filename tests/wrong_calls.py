@@ -1,6 +1,7 @@
 """Wrong calls of every public signature: a call that is right, with one argument replaced by nonsense."""
 
 import inspect
+import itertools
 import random
 import sys
 import traceback
@@ -8,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 NAN = float("nan")
@@ -15,7 +17,7 @@ TENSOR = "x(2, 3)"
 NONSENSE = (
     "None", "'text'", "nan", "1.5", "-1", "-7", "0", "99", "10**400", "2**63", "-2**63", "2**40", "[]", "(None,)",
     "{}", "object()", "int", "True", "1j", "['a']", "[-1, -2, -3]", "[1.5]", "x()", "x(2, 3).bool()", "x(4, 5, 6)",
-    "x(0)", "x(2, 3).long()", "x().long()", "'sum'", "T.float32", "len",
+    "x(0)", "x(2, 3).long()", "x().long()", "'sum'", "T.float32", "len", "(2.0, -3.0)", "x(2).long() * 99 - 1",
 )  # fmt: skip
 """Expressions over T (tilegrad or torch) and x (a tensor of a shape)."""
 USUAL = {
@@ -37,7 +39,17 @@ USUAL = {
     "end_dim": "1", "type1": "T.int32", "type2": "T.int64", "from_": "T.float32", "to": "T.float64",
     "alpha": "1", "eps": "1e-5", "margin": "1.0", "weight_decay": "0.1", "momentum": "0.1", "stride": "1",
     "betas": "(0.9, 0.99)", "keepdim": "True", "dilation": "1", "num_layers": "1",
-    "num_parameters": "1",
+    "num_parameters": "1", "reduction": "'sum'", "label_smoothing": "0.1",
+    "compute_mode": "'donot_use_mm_for_euclid_dist'",
+    "optimizer": "T.optim.SGD([x(3).requires_grad_()], lr=0.1)", "lr_lambda": "lambda n: 0.9", "milestones": "[1, 2]",
+    "gamma": "0.5", "step_size": "2", "T_max": "3", "T_0": "2", "base_lr": "0.1", "max_lr": "0.5", "total_iters": "3",
+    "total_steps": "5", "swa_lr": "0.1", "factor": "0.5", "patience": "1", "power": "2.0", "T_mult": "1",
+    "schedulers": "[T.optim.lr_scheduler.StepLR(T.optim.SGD([x(3).requires_grad_()], lr=0.1), 2)]",
+    "dataset": "[1, 2, 3]", "datasets": "[[1, 2], [3]]", "data_source": "[1, 2, 3]", "lengths": "[1, 2]",
+    "weights": "[0.5, 0.5]", "batch_size": "2", "drop_last": "False", "batch": "[1, 2]", "sampler": "[0, 1, 2]",
+    "num_workers": "0", "shuffle": "False", "parameters": "[x(3).requires_grad_()]", "max_norm": "1.0",
+    "clip_value": "1.0", "vec": "x(3)", "val": "1.0", "mean": "0.5", "std": "1.0", "gain": "1.0", "sparsity": "0.5",
+    "nonlinearity": "'relu'", "obj": "1", "f": "'file'", "total_norm": "x()",
 }  # fmt: skip
 """What a parameter of a name usually takes; a tensor otherwise."""
 SEVERAL = {"repeats": "1", "data": "1", "size": "2", "sizes": "(2, 3)", "shape": "(2, 3)", "dims": "(0, 1)"}
@@ -52,22 +64,79 @@ LEFT_OUT = frozenset(
     "register_post_accumulate_grad_hook backward cuda share_memory_ Extreme Sorted StdMean VarMean Size as_subclass "
     "taking_integers tensors_only take_integers take_integers_in_constructors shown floats_of handle set_ retain_grad "
     "Module RNNBase RNNCellBase ModuleList ModuleDict ParameterList ParameterDict Optimizer Parameter Buffer "
-    "UninitializedParameter UninitializedBuffer FunctionType".split()
+    "UninitializedParameter UninitializedBuffer FunctionType LRScheduler WorkerInfo MNIST Digits Dataset "
+    "IterableDataset Sampler DistributedSampler get_worker_info read_idx skip_init".split()
 )
 """Not calculations: types, states of the process, and what is not meant for users."""
 
 
+def used_by_nothing(made: Any, library: Any) -> Any:
+    """The result of a function: there is nothing to do with it."""
+    return made
+
+
+def iterated(made: Any, library: Any) -> Any:
+    """The first items of a data set, a sampler or a loader."""
+    return list(itertools.islice(made, 2))
+
+
+def stepped(made: Any, library: Any) -> Any:
+    """One step of a schedule."""
+    return made.step() if type(made).__name__ != "ReduceLROnPlateau" else made.step(1.0)
+
+
+@dataclass(frozen=True)
+class Space:
+    """A package whose public names are called."""
+
+    path: str
+    """Where it lies; what PyTorch calls otherwise stands after a slash."""
+    use: Callable[[Any, Any], Any] = used_by_nothing
+    """What is done with that which a call makes; modules are called with a tensor."""
+    kinds: tuple[type, ...] = (object,)
+    """What of its names are called: functions, classes, or both."""
+    more: tuple[str, ...] = ()
+    """Names that are loaded late, so that `dir` does not list them."""
+
+    def get(self, library: Any) -> Any:
+        ours, _, theirs = self.path.partition("/")
+        found = library
+        for part in ((theirs or ours) if library.__name__ == "torch" else ours).split("."):
+            found = getattr(found, part) if part else found
+        return found
+
+
+CLASSES, FUNCTIONS = (type,), (FunctionType,)
+SPACES = {
+    "T": Space("", kinds=FUNCTIONS, more=("save", "load", "vmap")),
+    "F": Space("nn.functional", kinds=FUNCTIONS),
+    "linalg": Space("linalg", kinds=FUNCTIONS),
+    "Tensor": Space("Tensor", kinds=FUNCTIONS),
+    "nn": Space("nn", kinds=CLASSES),
+    "optim": Space("optim", kinds=CLASSES),
+    "init": Space("nn.init", kinds=FUNCTIONS),
+    "utils": Space("nn.utils", kinds=FUNCTIONS),
+    "scheduler": Space("optim.lr_scheduler", use=stepped, kinds=CLASSES),
+    "data": Space("data/utils.data", use=iterated),
+}
+
+
 @dataclass(frozen=True)
 class Target:
-    """A public function, or a module with the call of what it makes."""
+    """A public function, or a class with what is done with its objects."""
 
     name: str
-    find: Callable[[Any], Callable[..., Any]]
     usual: dict[str, str]
     """Each parameter that can be given by name, with an expression that is right."""
     first: tuple[str, ...] = ()
-    """Arguments given by position: a tensor for methods, *sizes."""
-    called: bool = False
+    """Arguments given by position: those of functions that have no default, and *sizes."""
+
+    @property
+    def space(self) -> str:
+        return self.name.partition(".")[0]
+
+    def find(self, library: Any) -> Callable[..., Any]:
+        return getattr(SPACES[self.space].get(library), self.name.partition(".")[2])  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -93,10 +162,10 @@ class Call:
         places = [eval(e, scope) for e in self.places]
         names = {k: eval(e, scope) for k, e in self.names.items()}
         made = self.target.find(library)(*places, **names)
-        if self.target.called:
+        if self.target.space == "nn":
             needed = [p for p in inspect.signature(made.forward).parameters.values() if p.default is p.empty]
             made = made(*[eval(self.input, scope) for p in needed if p.kind is p.POSITIONAL_OR_KEYWORD])
-        return computed(made)
+        return computed(SPACES[self.target.space].use(made, library))
 
 
 def computed(made: Any) -> Any:
@@ -107,49 +176,37 @@ def computed(made: Any) -> Any:
     return made
 
 
-SPACES: dict[str, Callable[[Any], Any]] = {
-    "T": lambda library: library,
-    "F": lambda library: library.nn.functional,
-    "linalg": lambda library: library.linalg,
-    "Tensor": lambda library: library.Tensor,
-    "nn": lambda library: library.nn,
-    "optim": lambda library: library.optim,
-}
-
-
 def targets(library: Any) -> Iterator[Target]:
-    """Every public function, method, module and optimizer that has a signature."""
-    for space, get in SPACES.items():
-        for name in dir(get(library)):
-            fn = getattr(get(library), name)
-            if name.startswith("_") or name in LEFT_OUT or not callable(fn) or not _ours(fn, space):
-                continue
-            yield target(space, name, fn)
+    """Every public function, method, module, optimizer, schedule and sampler that has a signature."""
+    for name, space in SPACES.items():
+        for own in sorted({*dir(space.get(library)), *space.more}):
+            fn = getattr(space.get(library), own)
+            if own[0] != "_" and own not in LEFT_OUT and callable(fn) and _ours(fn, space):
+                yield target(name, own, fn)
 
 
-def _ours(fn: Any, space: str) -> bool:
+def _ours(fn: Any, space: Space) -> bool:
     if not getattr(fn, "__module__", "").startswith("tilegrad") or fn.__module__.startswith("tilegrad.errors"):
         return False
-    return isinstance(fn, type) == (space in ("nn", "optim"))
+    return isinstance(fn, space.kinds) or (space.kinds is FUNCTIONS and not isinstance(fn, type))
 
 
 def target(space: str, name: str, fn: Callable[..., Any]) -> Target:
     parameters = list(inspect.signature(fn).parameters.values())
     first = (TENSOR,) if space == "Tensor" else ()
-    usual = {}
+    usual: dict[str, str] = {}
     for p in parameters[1 if space == "Tensor" else 0 :]:
         if p.kind is p.VAR_POSITIONAL:
-            first += tuple(usual.values())
-            usual = {}
             first += (SEVERAL.get(p.name, TENSOR),)
         elif p.kind is p.POSITIONAL_ONLY or p.name == "self":
+            first += (USUAL.get(p.name, TENSOR),)
+        elif p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and not isinstance(fn, type):
             first += (USUAL.get(p.name, TENSOR),)
         elif p.kind is not p.VAR_KEYWORD and (p.default is p.empty or p.name in USUAL):
             usual[p.name] = USUAL.get(p.name, TENSOR)
         elif p.kind is not p.VAR_KEYWORD:
             usual[p.name] = ""
-    get = SPACES[space]
-    return Target(f"{space}.{name}", lambda library: getattr(get(library), name), usual, first, space == "nn")
+    return Target(f"{space}.{name}", usual, first)
 
 
 def right(target: Target, library: Any) -> Call:

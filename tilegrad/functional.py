@@ -30,8 +30,8 @@ from .functions.contractions import *  # noqa: F403
 from .functions.conversion import channels_last, channels_last_3d, clone, contiguous_format, preserve_format
 from .functions.copies import *  # noqa: F403
 from .functions.creation import *  # noqa: F403
+from .functions.declared import taking_integers
 from .functions.elementary import *  # noqa: F403
-from .functions.integers import taking_integers
 from .functions.into import WITH_OUT, taking_out
 from .functions.joining import *  # noqa: F403
 from .functions.normalizing import *  # noqa: F403

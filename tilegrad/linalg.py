@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import ArgumentError, ShapeError
 from .functions.contractions import dot, einsum, matmul
-from .functions.integers import take_integers
+from .functions.declared import take_integers
 from .functions.joining import stack
 from .functions.promotion import floats_of
 from .lazy.handle import wrap

@@ -11,8 +11,8 @@ from .errors import ArgumentError, DTypeError, GradientError, ShapeError
 from .functions import conversion, views
 from .functions.creation import from_array, full, ones, zeros
 from .functions.creation import tensor as made
+from .functions.declared import integer, taking_integers
 from .functions.indexing import getitem, setitem
-from .functions.integers import integer, taking_integers
 from .ir.dtype import DType
 from .ir.graph import Value
 from .lazy import storage as sharing

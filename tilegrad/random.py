@@ -13,7 +13,7 @@ import numpy as np
 
 from .errors import ArgumentError, DTypeError
 from .functions.creation import DeviceLike, from_array, new_shape, place, typed
-from .functions.integers import take_integers
+from .functions.declared import take_integers
 from .functions.promotion import Number, get_default_dtype, kind_of
 from .functions.views import in_one_piece
 from .ir.dtype import DType, int64

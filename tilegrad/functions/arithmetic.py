@@ -15,7 +15,7 @@ from ..ops.broadcasting import Fill
 from ..ops.cast import cast, to_bool
 from ..ops.control import where as choose
 from .comparing import isnan
-from .integers import take_integers
+from .declared import take_integers
 from .promotion import (
     Number,
     Operand,
@@ -74,6 +74,7 @@ def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
 
 def rsub(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     """other - alpha * input."""
+    value_of(input, "rsub")
     return sub(other, input, alpha=alpha)
 
 

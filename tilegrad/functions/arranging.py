@@ -14,7 +14,7 @@ from ..lazy.handle import Handle
 from ..ops.broadcasting import broadcast_shapes as met
 from ..ops.broadcasting import shown
 from .creation import DeviceLike, arange, tensor
-from .integers import take_integers
+from .declared import take_integers
 from .joining import cat, hstack, meshgrid, stack
 from .promotion import Shapes, Tensors, get_default_dtype
 

@@ -11,7 +11,7 @@ from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
 from ..ops import comparison
 from ..ops.broadcasting import fill
-from .integers import take_integers
+from .declared import take_integers
 from .promotion import Operand, RangeError, pair, value_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ..ops import contraction as ops
 from ..ops.broadcasting import shown
 from ..ops.cast import cast
 from .autocasting import lowered, product_precision
-from .integers import take_integers
+from .declared import take_integers
 from .promotion import Number, Tensors, kind_of, operands, result_type
 
 if TYPE_CHECKING:

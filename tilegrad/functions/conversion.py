@@ -31,7 +31,7 @@ from ..ops.cast import cast
 from ..ops.joint import joint_outputs
 from ..runtime.device import Device, device, devices
 from .creation import DeviceLike, place, typed
-from .integers import take_integers
+from .declared import take_integers
 
 if TYPE_CHECKING:
     from ..tensor import Tensor

@@ -17,7 +17,7 @@ from ..lazy.handle import Handle, read_outside, state, wrap
 from ..ops import creation as ops
 from ..ops.broadcasting import fill
 from ..runtime.device import Device, device
-from .integers import take_integers
+from .declared import take_integers
 from .promotion import Number, constant, get_default_dtype, held, kind_of, number_dtype
 from .views import in_one_piece, sizes_of
 

@@ -1,24 +1,62 @@
-"""Convert sizes, axes and counts to Python integers where users pass them.
+"""Check the arguments of public functions against what they declare; convert sizes, axes and counts to integers.
 
 A tensor of one element and a number of numpy have `__index__`, too. Kept in a shape or in a view they would be
 compared as tensors ever after: each comparison computes, and each computation compares. So the public functions convert
-what they annotate as integers before anything is made of it; bools are refused, as in PyTorch. Where a call fails
-with an error of Python's, the argument that does not fit is named.
+what they annotate as integers before anything is made of it; bools are refused, as in PyTorch. Flags, dtypes, memory
+formats, tensors and numbers are compared with the annotations, too. Where a call fails with an error of Python's, the
+argument that does not fit is named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import wraps
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, lru_cache, wraps
+from inspect import signature
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import ArgumentError, TilegradError
+from ..errors import ArgumentError, AxisError, DTypeError, TilegradError
+from ..ir.dtype import DType
 from ..ir.size import Size
 from ..lazy.handle import Handle
+from ..runtime.device import Device
 from .promotion import kind_of
+
+
+def shape_of(x: Any) -> tuple[Any, ...]:
+    """The extents of a tensor or an array; none of anything else."""
+    return tuple(x.value.shape) if isinstance(x, Handle) else tuple(getattr(x, "shape", ()))
+
+
+ALIASES = {
+    "Operand": "Tensor | float", "Number": "float", "Each": "int | Sequence[int]", "R": "Tensor", "Dim": "int",
+    "Sizes": "int | Sequence[int | None] | None", "Dims": "int | Sequence[int] | None", "Params": "Sequence[Any]",
+    "DimsOrFlag": "bool | int | Sequence[int] | None", "DeviceLike": "Device | str | int | None", "Handle": "Tensor",
+    "Tensors": "Tensor | Sequence[Tensor]", "Shapes": "int | Sequence[int]",
+    "Ratio": "float | Sequence[float] | None",
+}  # fmt: skip
+"""The classes that names of types in signatures stand for."""
+KINDS: dict[str, Callable[[Any], bool]] = {
+    "None": lambda x: x is None,
+    "Tensor": lambda x: isinstance(x, Handle),
+    "int": lambda x: hasattr(x, "__index__") and not isinstance(x, (bool, type)),
+    "float": lambda x: hasattr(x, "__float__") and not isinstance(x, type) and not shape_of(x),
+    "bool": lambda x: isinstance(x, (bool, np.bool_)),
+    "str": lambda x: isinstance(x, str),
+    "DType": lambda x: isinstance(x, DType) or x in (bool, int, float),
+    "MemoryFormat": lambda x: type(x).__name__ == "MemoryFormat",
+    "Device": lambda x: isinstance(x, Device),
+    "Generator": lambda x: hasattr(x, "draw"),
+    "Module": callable,
+}
+WORDS = {
+    "Tensor": "a tensor", "int": "an integer", "float": "a number", "bool": "a bool", "str": "a string",
+    "DType": "a dtype such as tilegrad.float32", "MemoryFormat": "a memory format", "Device": "a device",
+    "Generator": "a generator", "Module": "a module",
+}  # fmt: skip
+PLURAL = ("Sequence[", "Iterable[", "tuple[", "list[", "Mapping[")
 
 ALONE = frozenset(("int", "int | None"))
 SEVERAL = frozenset((
@@ -26,9 +64,18 @@ SEVERAL = frozenset((
     "int | Sequence[int] | None",
 ))  # fmt: skip
 """Annotations of parameters that hold integers."""
-FLAGS = frozenset(("bool",))
+ALIKE = tuple(frozenset((kind, "None")) for kind in ("Tensor", "DType", "MemoryFormat", "float", "Generator"))
+"""Kinds of which one is compared with what is given; where several are declared, functions say more themselves."""
+OUT_OF_USE = ("size_average", "reduce")
+"""Flags of losses, which have words of their own for them."""
+LOOSE = frozenset("inplace return_indices hard full swap".split())
+"""Flags for which PyTorch takes integers, too: it looks at them in Python, as in constructors."""
 OFTEN = frozenset(f"tilegrad.functions.{name}" for name in ("arithmetic", "comparing", "elementary"))
 """Their functions of operands alone refuse others in words already, and are called too often to be wrapped."""
+THEMSELVES = (*OFTEN, "tilegrad.nn.functional")
+"""Modules whose functions look at their first tensor themselves."""
+LARGEST = 2**63
+"""Sizes and axes are below this."""
 
 
 def integer(given: Any, function: str, name: str) -> Any:
@@ -38,17 +85,18 @@ def integer(given: Any, function: str, name: str) -> Any:
     >>> integer(numpy.int64(3), "narrow", "length"), integer(tg.tensor(3), "narrow", "length")
     (3, 3)
     """
-    if given is None or given.__class__ is int or isinstance(given, Size):
+    if given is None or isinstance(given, Size):
         return given
     if isinstance(given, (bool, type)) or not hasattr(given, "__index__"):
         raise ArgumentError(f"{function}: {name} is an integer, not {kind_of(given)}")
-    return given.__index__()
+    found = given.__index__()
+    if not -LARGEST <= found < LARGEST:
+        raise ArgumentError(f"{function}: {name} is {kind_of(found)}, which is too large")
+    return found
 
 
 def integers(given: Any, function: str, name: str) -> Any:
     """One integer, or several: a tensor or an array with an axis counts as a list of them."""
-    if given is None or given.__class__ is int or isinstance(given, Size):
-        return given
     if isinstance(given, Handle) or hasattr(given, "__array__"):
         given = given.tolist() if len(given.shape) else given
     if not hasattr(given, "__iter__") or isinstance(given, (str, Handle)) or getattr(given, "shape", None) == ():
@@ -59,59 +107,174 @@ def integers(given: Any, function: str, name: str) -> Any:
 
 
 def flag(given: Any, function: str, name: str) -> Any:
-    """Check that a flag is a bool, or a number in its place."""
-    if given is None or isinstance(given, (bool, int, np.bool_, Handle)):
+    """Check that a flag is a bool.
+
+    >>> flag(1, "sum", "keepdim")
+    Traceback (most recent call last):
+    tilegrad.errors.ArgumentError: sum: keepdim is a bool, not 1 (int)
+    """
+    if isinstance(given, (bool, np.bool_)):
         return given
     raise ArgumentError(f"{function}: {name} is a bool, not {kind_of(given)}")
 
 
-CONVERTED: tuple[tuple[frozenset[str], Callable[[Any, str, str], Any]], ...] = (
-    (ALONE, integer),
-    (SEVERAL, integers),
-    (FLAGS, flag),
-)
+def loose_flag(given: Any, function: str, name: str) -> Any:
+    """Check that a flag is a bool, or a number in its place."""
+    if isinstance(given, (bool, int, np.bool_, Handle)):
+        return given
+    raise ArgumentError(f"{function}: {name} is a bool, not {kind_of(given)}")
+
+
+def fits(value: Any, annotation: str) -> bool:
+    """Whether a value is what a parameter is declared to take; what is not known here fits.
+
+    >>> fits(3, "int | Sequence[int]"), fits((3, None), "int | Sequence[int]"), fits(None, "Tensor | None")
+    (True, False, True)
+    """
+    return any(_fits_one(value, kind) for kind in alternatives(annotation))
+
+
+def _fits_one(value: Any, kind: str) -> bool:
+    if kind.startswith(PLURAL):
+        if not hasattr(value, "__iter__") or isinstance(value, (str, bytes)):
+            return False
+        if not isinstance(value, (list, tuple)):
+            return not isinstance(value, Handle) or (bool(value.value.shape) and "Tensor" not in kind)
+        inside = [part for part in _parts(kind[kind.index("[") + 1 : -1], ", ") if part != "..."]
+        return all(any(fits(x, part) for part in inside) for x in value)
+    known = KINDS.get(kind)
+    try:
+        return known is None or known(value)
+    except (TypeError, ValueError):  # an array is compared element by element
+        return False
+
+
+@lru_cache(1024)
+def alternatives(annotation: str) -> tuple[str, ...]:
+    found: list[str] = []
+    for part in _parts(annotation, " | "):
+        found += alternatives(ALIASES[part]) if part in ALIASES else (part,)
+    return tuple(found)
+
+
+def _parts(text: str, between: str) -> list[str]:
+    """The parts of a type, cut where no bracket is open."""
+    parts = [""]
+    for piece in text.split(between):
+        whole = parts[-1].count("[") == parts[-1].count("]")
+        parts = (
+            [*parts, piece]
+            if whole and parts[-1]
+            else [*parts[:-1], parts[-1] + (between if parts[-1] else "") + piece]
+        )
+    return parts
+
+
+def words(annotation: str) -> str:
+    """Say in words what an annotation takes."""
+    kinds = [kind for kind in alternatives(annotation) if kind != "None"]
+    return " or ".join(dict.fromkeys("several of them" if k.startswith(PLURAL) else WORDS.get(k, k) for k in kinds))
+
+
+def misfit(called: str, name: str, value: Any, annotation: str) -> ArgumentError | DTypeError:
+    """The error for an argument that is none that the parameter takes."""
+    if annotation.startswith("DType"):
+        return DTypeError(f"{called}: {name} is {value!r} ({type(value).__name__}), not {words(annotation)}")
+    remedy = "; wrap it: tilegrad.tensor(...)" if annotation.startswith("Tensor") else ""
+    return ArgumentError(f"{called}: {name} is {kind_of(value)}, not {words(annotation)}{remedy}")
+
+
+class Check(NamedTuple):
+    """How the arguments for one parameter are looked at."""
+
+    fitting: set[type]
+    """Classes of which every object fits; of integers those that are not too large."""
+    convert: Callable[[Any, str, str], Any]
+    """Looks at others: makes of them what fits, or refuses them."""
+
+
+@cache
+def check_of(annotation: str, is_loose: bool) -> Check | None:
+    """The check of parameters with an annotation; None if it says nothing."""
+    kinds = alternatives(annotation)
+    nothing = {type(None)} if "None" in kinds or annotation == "Sizes" else set()
+    if annotation in ALONE:
+        return Check({int, *nothing}, integer)
+    if annotation in SEVERAL:
+        return Check({int, *nothing}, integers)
+    if "bool" in kinds and set(kinds) <= {"bool", "None"}:
+        return Check({bool, *nothing}, loose_flag if is_loose else flag)
+    if not any(set(kinds) <= alike for alike in ALIKE):
+        return None
+    fitting: set[type] = {*nothing, *((float,) if "float" in kinds else ())}
+
+    def compared(given: Any, function: str, name: str) -> Any:
+        # arrays stand beside tensors in some functions; others refuse them themselves
+        if not fits(given, annotation) and not (isinstance(given, np.ndarray) and "Tensor" in kinds):
+            raise misfit(function, name, given, annotation)
+        if isinstance(given, Handle) and "Tensor" in kinds:
+            fitting.add(given.__class__)
+        return given
+
+    return Check(fitting, compared)
 
 
 def taking_integers(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which gets Python integers for the parameters that it annotates as such."""
+    """The function, which gets what it declares: integers where it annotates them, and nothing that does not fit."""
     inner: Any = function
     while hasattr(inner, "__wrapped__"):
         inner = inner.__wrapped__
     if not isinstance(inner, FunctionType) or "takes_integers" in function.__dict__:
         return function
-    code, annotations = inner.__code__, inner.__annotations__
+    code = inner.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    converted = {name: by for name in names for kinds, by in CONVERTED if annotations.get(name) in kinds}
-    operands = [annotations.get(name) for name in names[1:]]
-    if not converted and inner.__module__ in OFTEN and all(kind == "Operand" for kind in operands):
+    if inner.__module__ in OFTEN and all(inner.__annotations__.get(name) == "Operand" for name in names[1:]):
         return function
-    places = [(n, converted[name], name) for n, name in enumerate(names[: code.co_argcount]) if name in converted]
+    checks = _checks(inner, names)
+    places = [(n, *checks[name], name) for n, name in enumerate(names[: code.co_argcount]) if name in checks]
     called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2].strip("_")
 
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        for place, convert, name in places:
-            if place >= len(args):
+        count = len(args)
+        for place, fitting, convert, name in places:
+            if place >= count:
                 break
-            if args[place].__class__ is not int and args[place] is not None:
-                found = convert(args[place], called, name)
-                if found is not args[place]:
+            given = args[place]
+            kind = given.__class__
+            if kind not in fitting or (kind is int and not -LARGEST <= given < LARGEST):
+                found = convert(given, called, name)
+                if found is not given:
                     args = (*args[:place], found, *args[place + 1 :])
-        for name in kwargs:
-            if name in converted and kwargs[name].__class__ is not int:
-                kwargs[name] = converted[name](kwargs[name], called, name)
+        for name, given in kwargs.items():
+            if name in checks:
+                fitting, convert = checks[name]
+                kind = given.__class__
+                if kind not in fitting or (kind is int and not -LARGEST <= given < LARGEST):
+                    kwargs[name] = convert(given, called, name)
         try:
             return function(*args, **kwargs)
         except TilegradError:
             raise
         except Exception as error:
-            from .explained import explain
-
             explain(error, called, function, args, kwargs)
             raise
 
     checked.__dict__["takes_integers"] = True
     return checked
+
+
+def _checks(function: FunctionType, names: tuple[str, ...]) -> dict[str, Check]:
+    """The checks of the parameters of a function."""
+    found: dict[str, Check] = {}
+    is_made = function.__name__ == "__init__"
+    for n, name in enumerate(names):
+        annotation = function.__annotations__.get(name)
+        is_told = n == 0 and annotation == "Tensor" and function.__module__.startswith(THEMSELVES)
+        if isinstance(annotation, str) and not is_told and name not in OUT_OF_USE:
+            if check := check_of(annotation, is_made or name in LOOSE):
+                found[name] = check
+    return found
 
 
 def take_integers(space: dict[str, Any]) -> None:
@@ -127,3 +290,38 @@ def take_integers_in_constructors(classes: Iterable[Any]) -> None:
     for made in {base for given in classes if isinstance(given, type) for base in given.__mro__}:
         if made.__module__.startswith("tilegrad.") and "__init__" in vars(made):
             made.__init__ = taking_integers(made.__init__)
+
+
+def explain(error: Exception, called: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> None:
+    """Raise in words of the user's, if an argument is none that the function takes."""
+    declared = signature(function)
+    try:
+        given = declared.bind_partial(*args, **kwargs).arguments
+    except TypeError:
+        return
+    for name, value in _by_name(declared, given):
+        annotation = declared.parameters[name].annotation
+        if name == "self" and function.__name__ != "__init__":
+            annotation = "Tensor"
+        if isinstance(annotation, str) and not fits(value, annotation):
+            raise misfit(called, name, value, annotation) from None
+        large = next((x for x in _elements(value) if isinstance(x, int) and abs(x) >= LARGEST), None)
+        if large is not None and isinstance(error, (OverflowError, IndexError, ValueError)):
+            raise ArgumentError(f"{called}: {name} is {kind_of(large)}, which is too large") from None
+        if name.startswith(("dim", "axis")) and isinstance(value, int) and isinstance(error, IndexError):
+            axes = next((len(x.value.shape) for x in (*args, *kwargs.values()) if isinstance(x, Handle)), None)
+            if axes is not None and not -axes <= value < axes:
+                raise AxisError(f"{called}: {name} is {value}, but the tensor has {axes} axes") from None
+
+
+def _by_name(declared: Any, given: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in given.items():
+        kind = declared.parameters[name].kind
+        if kind is declared.parameters[name].VAR_POSITIONAL:
+            yield from ((name, x) for x in value)
+        elif kind is not declared.parameters[name].VAR_KEYWORD:
+            yield name, value
+
+
+def _elements(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (list, tuple)) else (value,)

@@ -14,7 +14,7 @@ from ..lazy.handle import wrap
 from ..ops import activation, exponential, trigonometric
 from ..ops.cast import cast
 from .autocasting import widened
-from .integers import take_integers
+from .declared import take_integers
 from .promotion import Operand, floating, get_default_dtype, pair, value_of
 from .views import numpy_names
 

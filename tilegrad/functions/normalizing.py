@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import ShapeError
 from ..ops.broadcasting import shown
-from .integers import take_integers
+from .declared import take_integers
 
 if TYPE_CHECKING:
     from ..tensor import Tensor

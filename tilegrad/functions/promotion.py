@@ -190,6 +190,14 @@ def as_number(x: Any) -> Number | None:
     return None
 
 
+TENSORS_ONLY = frozenset(
+    "atan2 dist fmax fmin gcd hypot lcm lerp logaddexp logaddexp2 maximum minimum nextafter addcmul addcdiv".split()
+)
+"""Functions that take no number in the place of a tensor, as in PyTorch."""
+TENSOR_FIRST = TENSORS_ONLY | frozenset("eq ne lt le gt ge fmod copysign ldexp".split())
+"""Functions whose first operand is a tensor."""
+
+
 def pair(x: Operand, y: Operand, op: str = "this operation") -> tuple[Value, Value]:
     """Two operands as values of one dtype."""
     if isinstance(x, Handle):
@@ -203,8 +211,7 @@ def pair(x: Operand, y: Operand, op: str = "this operation") -> tuple[Value, Val
             return cast(a, met), cast(b, met)
         return _with_number(a, y, op)
     if isinstance(y, Handle):
-        b, a = _with_number(y.value, x, op)
-        return a, b
+        return _after_number(x, y.value, op)
     raise ArgumentError(f"{op} needs a tensor; {kind_of(x)} and {kind_of(y)} are none: use tilegrad.tensor(...)")
 
 
@@ -213,8 +220,7 @@ def floating_pair(x: Operand, y: Operand, op: str) -> tuple[Value, Value]:
     if isinstance(x, Handle) and not isinstance(y, Handle) and not x.value.type.dtype.is_float:
         return _with_number(cast(x.value, get_default_dtype()), y, op)
     if isinstance(y, Handle) and not isinstance(x, Handle) and not y.value.type.dtype.is_float:
-        b, a = _with_number(cast(y.value, get_default_dtype()), x, op)
-        return a, b
+        return _after_number(x, cast(y.value, get_default_dtype()), op)
     a, b = pair(x, y, op)
     return (a, b) if a.type.dtype.kind == "float" else (cast(a, get_default_dtype()), cast(b, get_default_dtype()))
 
@@ -232,7 +238,16 @@ def _within(number: Number, dtype: DType, op: str) -> Number:
     return number
 
 
+def _after_number(x: Any, y: Value, op: str) -> tuple[Value, Value]:
+    if op in TENSOR_FIRST:
+        raise no_tensor(x, op)
+    b, a = _with_number(y, x, op)
+    return a, b
+
+
 def _with_number(x: Value, y: Any, op: str) -> tuple[Value, Value]:
+    if op in TENSORS_ONLY:
+        raise no_tensor(y, op)
     kind = x.type.dtype.kind
     if kind != "float" or not isinstance(y, (float, int)):
         number = as_number(y)
@@ -276,6 +291,8 @@ def together(operands: Sequence[Operand], op: str) -> list[Value]:
     name = next((x.value.type.device for x in operands if isinstance(x, Handle)), "cpu")
     given: list[Value | Number] = []
     for x in operands:
+        if op in TENSORS_ONLY and not isinstance(x, Handle):
+            raise no_tensor(x, op)
         number = x.value if isinstance(x, Handle) else as_number(x)
         given.append(_array_operand(x, op, name) if number is None else number)
     met = result_type(*given)
@@ -306,7 +323,12 @@ def value_of(x: Any, op: str) -> Value:
     """The value of an argument that must be a tensor."""
     if isinstance(x, Handle):
         return x.value
-    raise ArgumentError(f"{op} takes a tensor, not {kind_of(x)}; wrap it: tilegrad.tensor(...)")
+    raise no_tensor(x, op)
+
+
+def no_tensor(x: Any, op: str) -> ArgumentError:
+    """The error for an argument that must be a tensor."""
+    return ArgumentError(f"{op} takes a tensor, not {kind_of(x)}; wrap it: tilegrad.tensor(...)")
 
 
 def numbers_of(x: Any, op: str) -> Value:

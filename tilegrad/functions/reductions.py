@@ -14,7 +14,7 @@ from ..ops import broadcasting, reduction, scan, statistics
 from ..ops.cast import cast, to_bool
 from .autocasting import widened
 from .creation import typed
-from .integers import integers, take_integers
+from .declared import integers, take_integers
 from .promotion import Number, floating, floats_of, kind_of, numbers_of, value_of
 from .views import numpy_names, sizes_of
 

@@ -18,7 +18,7 @@ from ..ops.cast import cast
 from ..ops.comparison import ne
 from ..ops.creation import positions
 from ..ops.reduction import count_nonzero
-from .integers import take_integers
+from .declared import take_integers
 from .promotion import Number, as_number, constant, kind_of, numbers_of, pair, refused, value_of
 from .views import numpy_names
 

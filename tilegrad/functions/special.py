@@ -12,7 +12,7 @@ from ..lazy.handle import wrap
 from ..ops.cast import cast
 from ..ops.comparison import isnan, lt
 from ..ops.control import where
-from .integers import take_integers
+from .declared import take_integers
 from .promotion import Operand, floating, kind_of, pair, value_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from ..ir.dtype import DType, bool_, float32, float64, int64
 from ..lazy.handle import Handle, wrap
 from ..ops.broadcasting import normal_axis, shown
 from .creation import arange, linspace, zeros
-from .integers import take_integers
+from .declared import take_integers
 from .promotion import floating, floats_of, kind_of, numbers_of
 from .selecting import Sorted
 from .views import numpy_names
@@ -154,7 +154,7 @@ def unique_consecutive(
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def isin(elements: Tensor, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Whether each element is among others.
 
     >>> import tilegrad as tg
@@ -164,7 +164,7 @@ def isin(elements: Tensor, test_elements: Any, *, assume_unique: bool = False, i
     if not isinstance(elements, Handle):
         if not isinstance(test_elements, Handle) or not isinstance(elements, int | float):
             raise ArgumentError(f"isin: a tensor and numbers are wanted, not {kind_of(elements)}")
-        elements = test_elements.new_tensor(elements)
+        elements = wrap(test_elements.value).new_tensor(elements)
     others: Any = test_elements if isinstance(test_elements, Handle) else elements.new_tensor(test_elements)
     for x in (elements, others):
         numbers_of(x, "isin")

@@ -17,7 +17,7 @@ from ..ops.broadcasting import expand as repeated
 from ..ops.broadcasting import normal_axis, shown
 from ..ops.broadcasting import reshape as reformed
 from ..ops.cast import bitcast
-from .integers import take_integers
+from .declared import LARGEST, integer, take_integers
 from .promotion import kind_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def sizes_of(given: Sequence[Any], op: str) -> tuple[Dim, ...]:
     alone = len(given) == 1 and hasattr(given[0], "__iter__") and not isinstance(given[0], Size)
     sizes = tuple(given[0]) if alone and getattr(given[0], "shape", None) != () else tuple(given)
     for extent in sizes:
-        if extent.__class__ is not int and not isinstance(extent, Size):
+        if not (-LARGEST <= extent < LARGEST if extent.__class__ is int else isinstance(extent, Size)):
             break
     else:
         return sizes
@@ -42,7 +42,7 @@ def sizes_of(given: Sequence[Any], op: str) -> tuple[Dim, ...]:
     for extent in sizes:
         if not isinstance(extent, Size) and (isinstance(extent, type) or not hasattr(extent, "__index__")):
             raise ArgumentError(f"{op}: a size is an integer, not {kind_of(extent)}")
-    return tuple([n if isinstance(n, Size) else int(n.__index__()) for n in sizes])
+    return tuple([integer(n, op, "a size") for n in sizes])
 
 
 # --- other names for arguments ------------------------------------------------------------------

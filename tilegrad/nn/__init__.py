@@ -1,6 +1,6 @@
 """Layers, losses and containers, under PyTorch's names."""
 
-from ..functions.integers import take_integers_in_constructors
+from ..functions.declared import take_integers_in_constructors
 from . import (
     activation,
     attention,

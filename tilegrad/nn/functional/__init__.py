@@ -3,7 +3,7 @@ what one of them costs is for the compiler to decide."""
 
 from __future__ import annotations
 
-from ...functions.integers import taking_integers
+from ...functions.declared import taking_integers
 from . import (
     activations,
     alignment,

@@ -35,7 +35,7 @@ def tensors_only(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
         if args and not isinstance(args[0], Tensor):
-            from ...functions.explained import explain
+            from ...functions.declared import explain
 
             explain(TypeError(), name, function, args, kwargs)
         if of_floats and args and args[0].dtype.kind != "float":
@@ -47,7 +47,7 @@ def tensors_only(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         except TilegradError:
             raise
         except Exception as error:
-            from ...functions.explained import explain
+            from ...functions.declared import explain
 
             explain(error, name, function, args, kwargs)
             raise

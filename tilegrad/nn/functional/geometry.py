@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from ...errors import ArgumentError, ShapeError
+from ...functions.declared import LARGEST
+from ...functions.promotion import kind_of
 from ...ir.graph import Value
 from ...ir.size import Dim
 from ...ops.broadcasting import least, quotient, shown
@@ -37,6 +39,8 @@ def each(value: Each, axes: int, name: str, op: str, least_value: int = 1) -> tu
         )
     if min(numbers) < least_value:
         raise ArgumentError(f"{op}: {name}={value!r}: give numbers of at least {least_value}")
+    if max(numbers) >= LARGEST:
+        raise ArgumentError(f"{op}: {name} is {kind_of(max(numbers))}, which is too large")
     return numbers
 
 
