@@ -97,6 +97,57 @@ def test_inner_values() -> None:
     close(tg.autograd.grad((z * z).sum(), z)[0], [6, 12])
 
 
+def scaled_in_place(y: tg.Tensor) -> None:
+    y.mul_(3)
+
+
+def written_by_a_view(y: tg.Tensor) -> None:
+    y[:1].mul_(5)
+
+
+def hooked_later(y: tg.Tensor) -> None:
+    y.register_hook(lambda g: g * 10)
+
+
+def kept_twice(y: tg.Tensor) -> None:
+    y.retain_grad()
+
+
+def hooked_then_scaled(y: tg.Tensor) -> None:
+    hooked_later(y)
+    y.mul_(3)
+    y.register_hook(lambda g: g + 1)
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize(
+    ("meanwhile", "kept", "arrived"),
+    [
+        (scaled_in_place, [12, 24], [72, 144]),
+        (written_by_a_view, [20, 8], [200, 16]),
+        (hooked_later, [40, 80], [80, 160]),
+        (kept_twice, [4, 8], [8, 16]),
+        (hooked_then_scaled, [13, 25], [780, 1500]),
+    ],
+)
+def test_a_kept_gradient_is_that_of_the_elements_there_are(
+    meanwhile: Callable[[tg.Tensor], None], kept: list[int], arrived: list[int], jitted: bool
+) -> None:
+    """As in PyTorch: after all hooks, whichever came first, and after what was written since."""
+
+    def gradients(x: tg.Tensor) -> tuple[tg.Tensor | None, tg.Tensor | None]:
+        x = x.detach().requires_grad_()
+        y = x * 2
+        y.retain_grad()
+        meanwhile(y)
+        (y * y).sum().backward()
+        return y.grad, x.grad
+
+    of_y, of_x = (tg.jit(gradients) if jitted else gradients)(tg.tensor([1.0, 2.0]))
+    close(of_y, kept)
+    close(of_x, arrived)
+
+
 def test_hooks() -> None:
     x = leaf(1, 2)
     y = x * 2

@@ -290,7 +290,8 @@ class Properties(Handle):
 
         kept = None if state.trace is not None or self._moves else self._base
         hooks = value.__dict__.setdefault("hooks", []) if kept is None else kept.hooks()
-        hooks.append(on_value)
+        keeper = None if self._moves or self._base is None else self._base.keeper
+        hooks.insert(len(hooks) - (keeper is not None and keeper[0] is hooks), on_value)
         Surroundings.changes += 1
         return HookHandle(hooks, on_value)
 
@@ -302,8 +303,8 @@ class Properties(Handle):
         return HookHandle(hooks, hook)
 
     def retain_grad(self) -> None:
-        """Keeps the gradient of a computed tensor in `.grad`, as leaves do."""
-        if self.is_leaf:
+        """Keeps the gradient of a computed tensor in `.grad`, as leaves do: as its hooks have left it."""
+        if self.is_leaf or self.retains_grad:
             return
         holder = weakref.ref(self)
 
@@ -314,7 +315,11 @@ class Properties(Handle):
                 before = kept.own_gradient()
                 kept._gradient = new if before is None else before + new
 
-        self.register_hook(keep)
+        if not self._moves:
+            self.base()
+        handle = self.register_hook(keep)
+        if self._base is not None and not self._moves:
+            self._base.keeper = handle.hooks, handle.hook
         self.__dict__["retains_grad"] = True
 
     def ndimension(self) -> int:

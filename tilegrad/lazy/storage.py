@@ -103,7 +103,7 @@ class State(NamedTuple):
 class Base:
     """A storage together with one history for gradients."""
 
-    __slots__ = ("__weakref__", "hidden", "reader", "seen", "storage", "value")
+    __slots__ = ("__weakref__", "hidden", "keeper", "reader", "seen", "storage", "value")
 
     def __init__(self, storage: Storage, value: Value, hidden: bool = False) -> None:
         self.storage = storage
@@ -114,6 +114,8 @@ class Base:
         """Whether writes hide from the check of saved values (`.data`)."""
         self.reader: ref[Value] | None = None
         """The last value on a loan of memory that is owned."""
+        self.keeper: tuple[list[Any], Any] | None = None
+        """The last of the hooks of the value, which keeps its gradient (`retain_grad`)."""
 
     def current(self) -> Value:
         """The whole value, after what others wrote."""
@@ -181,8 +183,19 @@ class Base:
         storage.owned = storage.lent = None  # last: see `current`
         storage.changes += 1
         self.seen = storage.changes
+        if self.keeper is not None:
+            self._keep_gradient_of(value)
         for listener in write_listeners:
             listener(self, before)
+
+    def _keep_gradient_of(self, value: Value) -> None:
+        """Moves what keeps a gradient on to a new value: the gradient wanted is that of the elements there are."""
+        assert self.keeper is not None
+        before, keep = self.keeper
+        before.remove(keep)
+        hooks = value.__dict__.setdefault("hooks", [])
+        hooks.append(keep)
+        self.keeper = hooks, keep
 
     def wrote(self, op: str) -> None:
         """The elements in the memory that the storage owns are others now: nobody had a loan of it."""
