@@ -7,8 +7,7 @@ import pytest
 
 import tilegrad as tg
 from tilegrad import nn
-from tilegrad.config import changed
-from tilegrad.errors import IndexRangeError, TraceError
+from tilegrad.errors import TraceError
 
 factor = 0.5
 
@@ -224,17 +223,3 @@ def test_structures_that_change_keep_a_program_each() -> None:
                     want = layers[n](want).relu()
                 np.testing.assert_allclose(net(x, order).numpy(), want.numpy(), rtol=1e-5)
     assert len(net.programs) >= 3
-
-
-def test_an_index_outside_is_an_error_if_that_is_asked_for() -> None:
-    """Within jit the nearest element is taken, as in JAX; who doubts his indices has them looked at."""
-    x, table = tg.arange(10.0), tg.arange(10.0).reshape(5, 2)
-    rows = tg.tensor([1, 12])
-    for function in (lambda i: x[i] * 2, lambda i: nn.functional.embedding(i, table), lambda i: x.gather(0, i)):
-        plain = tg.jit(function)
-        assert plain(rows).numpy().ravel()[-1] in (18.0, 9.0)
-        with changed(check="indices"):
-            jitted = tg.jit(function)
-            assert jitted(tg.tensor([1, 2])).tolist() == plain(tg.tensor([1, 2])).tolist()
-            with pytest.raises(IndexRangeError, match="index 12 is outside axis 0"):
-                jitted(rows).tolist()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 VERSION = "0.1.0"
 PREFIX = "TILEGRAD_"
-CHECKS = ("division", "foreign", "indices", "kernels", "race")
+CHECKS = ("division", "foreign", "kernels", "race")
 VECTORS = ("sse", "avx2", "avx512")
 
 

@@ -178,8 +178,10 @@ class Stream:
     def synchronize(self) -> None:
         """Waits until everything on it is done."""
         finish()
-        with self._queue.device.entered():
-            self._queue.device.driver.await_stream(self._queue.handle)
+        gpu = self._queue.device
+        with gpu.entered():
+            gpu.driver.await_stream(self._queue.handle)
+        gpu.index_faults.look()
 
     def query(self) -> bool:
         """Whether everything on it is done."""
@@ -301,6 +303,7 @@ class Event:
         if self._gpu is not None:
             with self._gpu.entered():
                 self._gpu.driver.await_event(self._handle)
+            self._gpu.index_faults.look()
 
     def elapsed_time(self, end_event: Event) -> float:
         """Milliseconds of the GPU from this event to a later one."""

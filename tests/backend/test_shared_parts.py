@@ -15,6 +15,8 @@ from tests.grains import GPU, cut_as
 from tilegrad.backend.cuda.code.lower import lower
 from tilegrad.config import changed
 from tilegrad.ir.program import Launch
+from tilegrad.ir.tile import Kernel
+from tilegrad.ir.tile_parser import parse
 from tilegrad.runtime.grain import Grain
 
 DEPTH = 40
@@ -75,3 +77,59 @@ def test_what_is_shared_is_looked_at_once(name: str, grain: Grain) -> None:
             for step in made.program.compiled.program.steps:
                 assert isinstance(step, Launch)
                 assert lower(step.kernel, "sm_90a").text
+
+
+def doubled(name: str, levels: int = DEPTH) -> list[str]:
+    """Lines after which a position with another name is that of the first, though twice 40 ways lead there."""
+    lines = []
+    for n in range(levels):
+        before = f"{name}{n}" if n else name
+        lines += [f"{name}{n + 1} = ({before} + {before}) // 2"]
+    return lines
+
+
+def kernel_of(loop: list[str], pointer: str, mask: str) -> Kernel:
+    """A product whose first operand is where `pointer` says, where `mask` does."""
+    body = [
+        "r = tl.arange(0, 64)",
+        "k = tl.arange(0, 64)",
+        "c = tl.arange(0, 128)",
+        *doubled("r"),
+        "total = tl.zeros((64, 128), tl.float32)",
+        "for s in range(0, 256, 64):",
+        *[f"    {line}" for line in loop],
+        f"    a = tl.load(x + ({pointer}), mask={mask}, other=0.0)",
+        "    b = tl.load(y + ((s + k)[:, None] * 128 + c[None, :]))",
+        "    total += tl.dot(a, b)",
+        "tl.store(z + (r40[:, None] * 128 + c[None, :]), total)",
+    ]
+    head = 'def product(x: "*bf16", y: "*bf16", z: "*f32"):'
+    return parse("\n".join([head, *[f"    {line}" for line in body]]))
+
+
+ALL = "(r[:, None] < 64) & (k[None, :] < 64)"
+CHAINS: dict[str, Kernel] = {
+    "lines": kernel_of([], "r40[:, None] * 256 + (s + k)[None, :]", ALL),
+    "columns": kernel_of(
+        ["k0 = s + k", *(line.replace("k =", "k0 =") for line in doubled("k0"))],
+        "r[:, None] * 256 + k040[None, :]",
+        ALL,
+    ),
+    "sums": kernel_of(
+        ["a0 = r[:, None] * 0 + (s + k)[None, :]", *[f"a{n + 1} = a{n} + a{n}" for n in range(DEPTH)]],
+        "r[:, None] * 256 + (s + k)[None, :] + a40 % 2",
+        ALL,
+    ),
+    "masks": kernel_of(
+        ["m0 = r[:, None] < 60", *[f"m{n + 1} = m{n} & m{n}" for n in range(DEPTH)]],
+        "r[:, None] * 256 + (s + k)[None, :]",
+        "m40 & (k[None, :] < 64)",
+    ),
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90a"])
+def test_positions_are_looked_at_once(chain: str, architecture: str) -> None:
+    with few_calls(MOST_CALLS // 10):
+        assert lower(CHAINS[chain], architecture).text

@@ -18,6 +18,7 @@ from tilegrad.ops import (
     counting,
     digits,
     indexing,
+    inside,
     joint,
     movement,
     powers,
@@ -172,8 +173,30 @@ example(
     numpy=lambda x: np.full(3, 9.0),
     name="put_number",
 )
-example(None, lambda i: indexing.inside(i, 5), ints(4, low=-5, high=5), numpy=lambda i: np.array(True), name="inside")
-example(None, lambda i: indexing.inside(i, 5), np.array([5]), numpy=lambda i: np.array(False), name="inside")
+example(inside.Inside, lambda i: inside.inside(i, 5, 0, "indexing"), ROWS, numpy=lambda i: positive(i, 5))
+example(
+    inside.Inside,
+    lambda x, i: indexing.index(x, (inside.inside(i, 5, 0, "gather", from_end=False),), (0,)),
+    floats(5, 3),
+    ints(4, low=0, high=5),
+    torch=lambda t, x, i: x[i],
+)
+example(
+    indexing.Scatter,
+    lambda x, i, s: indexing.index_put(x, (inside.inside(i, 5, 0, "indexing"),), (0,), s, "add"),
+    floats(5, 3),
+    ints(8, low=-5, high=5),
+    floats(8, 3, seed=1),
+    torch=lambda t, x, i, s: x.index_put((i,), s, True),
+)
+example(
+    indexing.ScatterAlong,
+    lambda x, i, s: indexing.scatter_along(x, inside.inside(i, 5, 0, "scatter", from_end=False), s, 0),
+    floats(5, 4),
+    PERMUTED % 5,
+    floats(4, 3, seed=1),
+    torch=lambda t, x, i, s: t.scatter(x, 0, i % 5, s),
+)
 example(None, indexing.index_bounds, ints(9), numpy=lambda i: (i.min(), i.max()))
 
 # --- choosing ---------------------------------------------------------------------------------

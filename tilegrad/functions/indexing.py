@@ -235,8 +235,8 @@ def _picks(item: Tensor, shape: Sequence[Dim], axis: int) -> list[Tensor]:
         raise DTypeError(
             f"indexing: a tensor of {value.dtype.name} is no index; integers and bools are: x[i.long()], or x[i > 0]"
         )
-    check_index(value, shape[axis], axis, "indexing")
-    return [item]
+    checked = check_index(value, shape[axis], axis, "indexing")
+    return [item if checked is value else wrap(checked)]
 
 
 # --- cutting -----------------------------------------------------------------------------------

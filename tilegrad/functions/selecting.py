@@ -43,7 +43,7 @@ def _index(index: Tensor, x: Value, dim: int, op: str, from_end: bool = False) -
     require_one_device(op, [x, value])
     if x.shape:
         axis = normal_axis(dim, len(x.shape), op)
-        check_index(value, x.shape[axis], axis, op, from_end=from_end)
+        value = check_index(value, x.shape[axis], axis, op, from_end=from_end)
     return value if value.dtype.bits >= 32 else cast(value, int64)
 
 
@@ -239,7 +239,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Number | Tensor) -
     if given.shape:
         raise ShapeError(f"index_fill takes one number, not a tensor of shape {shown(given.shape)}; use index_copy")
     nowhere = fill(False, x.shape[axis : axis + 1] or (1,), bool_, x.device)
-    named = ops.index_put(nowhere, [reshape(_index(index, x, dim, "index_fill", from_end=True), (-1,))], [0], True)
+    named = ops.index_put(nowhere, [_index(index.reshape(-1), x, dim, "index_fill", from_end=True)], [0], True)
     named = reshape(named, (-1, *(1,) * (len(x.shape) - axis - 1)) if x.shape else ())
     return wrap(control.where(named, given, x))  # an index that is there twice is one place: so is its gradient
 
@@ -352,7 +352,7 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     if num_classes < 0:
         num_classes = int(array_of(wrap(cast(x, int64)).max())) + 1  # type: ignore[arg-type]
     if x.type.count:
-        check_index(x, num_classes, -1, "one_hot", from_end=False)
+        x = check_index(x, num_classes, -1, "one_hot", from_end=False)
     return wrap(selection.one_hot(x, num_classes))
 
 

@@ -178,6 +178,9 @@ _LIST = (
     Function("erfc", 1, _erfc, domain="f"),
     # choice and conversion
     Function("where", 3, np.where, "last"),
+    # an index, the extent of its axis and the number of a place in the program (`runtime/index_faults.py`): the nearest
+    # element that there is; an index that is outside is reported
+    Function("inside", 3, lambda x, extent, _: np.maximum(np.minimum(x, extent - 1), 0), domain="i"),
     Function("cast", 1, None, "given"),
     Function("bitcast", 1, None, "given"),
 )

@@ -45,6 +45,8 @@ def normal(fn: str, args: tuple[Expr, ...]) -> Expr | None:
             return _compared(fn, x, args[1])
         case "maximum" | "minimum":
             return _extreme(fn, x, args[1])
+        case "inside":
+            return x if apply("ge", x, const(0, int64)) is TRUE and apply("lt", x, args[1]) is TRUE else None
     return None
 
 
@@ -186,6 +188,9 @@ def _bounds(e: Expr) -> Bounds:
             return least, most
         case Apply("minimum" | "maximum" as fn, (x, y)):
             return _bounds_of_extreme(fn == "maximum", bounds(x), bounds(y))
+        case Apply("inside", (_, extent, _)):
+            end = bounds(extent)[1]
+            return 0, None if end is None else end - 1
         case Apply("add" | "mul") if e.dtype is int64:
             return _bounds_of_sum(linear(e))
         case _:
@@ -365,6 +370,8 @@ def _extreme(fn: str, x: Expr, y: Expr) -> Expr | None:
     less = apply("le", x, y)
     if less in (TRUE, FALSE):
         return where(less, y, x) if fn == "maximum" else where(less, x, y)
+    if apply("ge", x, y) is TRUE:
+        return x if fn == "maximum" else y
     return None
 
 

@@ -243,10 +243,8 @@ def parts(e: Expr) -> tuple[Expr, ...]:
     found: tuple[Expr, ...] | None = own.get("_parts")
     if found is None:
         match e:
-            case Read(_, position):
-                found = position
-            case Apply(_, args):
-                found = args
+            case Read(_, below) | Apply(_, below):
+                found = below
             case Reduce(_, index, body):
                 found = (index, body)
             case Scan(_, index, body, at):
@@ -267,6 +265,8 @@ class Facts(NamedTuple):
     loops: bool
     """Whether it has reductions or scans."""
     symbols: bool
+    checked: bool
+    """Whether indices in it are checked: they must be those of elements that exist."""
 
     @property
     def data(self) -> bool:
@@ -295,17 +295,20 @@ def facts(e: Expr) -> Facts:
 def _facts_from(e: Expr, below: list[Facts]) -> Facts:
     reads: tuple[Read, ...] = ()
     indices: frozenset[Index] = frozenset()
+    loops = symbols = checked = False
     for f in below:
         if f.reads and f.reads is not reads:
             reads = tuple(dict.fromkeys(reads + f.reads)) if reads else f.reads
         indices = indices if f.indices <= indices else f.indices | indices
+        loops, symbols, checked = loops or f.loops, symbols or f.symbols, checked or f.checked
     match e:
         case Read():
             reads = (*reads, e)
         case Index():
             indices = frozenset((e,))
-    loops = isinstance(e, Reduce | Scan) or any(f.loops for f in below)
-    return Facts(reads, indices, loops, isinstance(e, Symbol) or any(f.symbols for f in below))
+        case Apply("inside"):
+            checked = True
+    return Facts(reads, indices, loops or isinstance(e, Reduce | Scan), symbols or isinstance(e, Symbol), checked)
 
 
 def free(e: Expr) -> frozenset[Index]:

@@ -24,7 +24,6 @@ from weakref import WeakSet
 
 import numpy as np
 
-from ..config import settings
 from ..errors import ArgumentError, TilegradError, TraceError, check_callable
 from ..functions.creation import tensor
 from ..ir.dtype import float64
@@ -208,8 +207,6 @@ class Jitted(Generic[P, R]):
                 result = known.call(*args)
             if result is not MISS:
                 return result  # type: ignore[no-any-return]
-        if "indices" in settings().check:
-            return self.fn(*args, **kwargs)
         made = self._known(self._call(args, kwargs))
         if made is not None and not made.program.writes and not made.program.gradients:
             return self._run(made, args, kwargs)  # type: ignore[no-any-return]

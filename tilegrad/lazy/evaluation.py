@@ -9,15 +9,17 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ..errors import ArgumentError, GradientError, IndexRangeError, TraceError
+from ..errors import ArgumentError, GradientError, TraceError
 from ..ir.graph import Input, Value, topological
 from ..ir.location import Location, current_location
 from ..ops.broadcasting import Expand, Reshape
 from ..ops.cast import Cast, Detach
 from ..ops.indexing import index_bounds
+from ..ops.inside import inside
 from ..ops.joint import joint_outputs
 from ..ops.movement import Permute
 from ..runtime.device import device, known_devices
+from ..runtime.index_faults import outside_axis
 from .handle import Handle, handle_on, state, written
 
 SMALL = 1 << 16
@@ -213,25 +215,29 @@ def has_zero(value: Value, compute_it: bool = False) -> bool:
     return known
 
 
-def check_index(index: Value, extent: Any, axis: int, op: str, *, from_end: bool = True) -> None:
-    """Sees to it that indices are inside an axis: now if they are known, else when they will be.
+def check_index(index: Value, extent: Any, axis: int, op: str, *, from_end: bool = True) -> Value:
+    """Sees to it that indices are inside an axis: now if they are known, else when they will be; gives the indices to
+    use, which the kernels of a traced function check themselves.
 
     `from_end`: whether negative ones count from its end.
     """
-    if state.trace is not None or not isinstance(extent, int) or not isinstance(index.type.count, int):
-        return
-    if index.type.count == 0:
-        return
+    if state.trace is not None:
+        return inside(index, extent, axis, op, from_end) if index.type.count != 0 else index
+    count = index.type.count
+    if not isinstance(extent, int) or not isinstance(count, int) or not count:
+        return index
+    check = Check((), extent, axis, op, from_end, current_location())
     own = index.__dict__
     known = own.get("index_bounds")
-    if known is None and own.get("buffer") is not None and index.type.count <= SMALL:
+    if known is None and own.get("buffer") is not None and count <= SMALL:
         array = _array(index)
         known = own["index_bounds"] = (int(array.min()), int(array.max()))
-    if known is not None:
+    if known is None:
+        pending.checks.append(check._replace(bounds=index_bounds(index)))
+    else:
         low, high = known
-        refuse_outside(low, high, Check((), extent, axis, op, from_end, current_location()))
-        return
-    pending.checks.append(Check(index_bounds(index), extent, axis, op, from_end, current_location()))
+        refuse_outside(low, high, check)
+    return index
 
 
 def refuse_outside(low: int, high: int, check: Check) -> None:
@@ -239,12 +245,8 @@ def refuse_outside(low: int, high: int, check: Check) -> None:
     extent = check.extent
     least = -extent if check.from_end else 0
     if low < least or high >= extent:
-        wrong = low if low < least else high
-        allowed = f"indices {least} to {extent - 1}" if extent else "none is inside"
-        raise IndexRangeError(
-            f"{check.op}: index {wrong} is outside axis {check.axis}, which has {extent} elements ({allowed})"
-            + (f"; recorded at {check.location}" if check.location else "")
-        )
+        wrong, lines = low if low < least else high, str(check.location) if check.location else ""
+        raise outside_axis(check.op, wrong, extent, check.axis, check.from_end, lines)
 
 
 def live_bytes() -> int:

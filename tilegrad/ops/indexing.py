@@ -21,17 +21,16 @@ from ..ir.scalar import Expr, Position, apply, const, size
 from ..ir.scalar import cast as cast_element
 from ..ir.scalar import where as choose
 from ..ir.size import Dim, Shape, product
-from .arithmetic import div, mul, neg
+from .arithmetic import add, div, maximum, minimum, mul
 from .base import Operand, operand, require_one_device
-from .bits import bitwise_and
 from .broadcasting import Reshape, broadcast_shapes, expand, fill, normal_axis, require, reshape, shown, sum_to
 from .cast import cast, detach
-from .comparison import eq, ge, lt
+from .comparison import eq, lt
 from .control import where
-from .creation import number_of
+from .inside import Check, Inside, checked, flat_index, moved, parted
 from .movement import Movement, narrow
 from .opaque import Opaque
-from .reduction import reduce_all, reduce_max, reduce_min
+from .reduction import reduce_max, reduce_min
 from .windows import Unfold
 
 if TYPE_CHECKING:
@@ -70,7 +69,8 @@ class TakeAlong(Value):
         return read(self.x, (*position[: self.axis], there, *position[self.axis + 1 :]))
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        return ScatterAlong(_zero(upstream), self.index, upstream, self.axis, self.x.shape, "add"), None
+        index, check = parted(self.index)
+        return ScatterAlong(_zero(upstream), index, upstream, self.axis, self.x.shape, "add", check), None
 
 
 @final
@@ -101,7 +101,8 @@ class Index(Value):
         return read(self.x, tuple([there[n] if n in there else next(rest) for n in range(self.x.type.rank)]))
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        share = Scatter(_zero(upstream), self.indices, upstream, self.axes, self.x.shape, "add")
+        indices, checks = zip(*map(parted, self.indices), strict=True)
+        share = Scatter(_zero(upstream), indices, upstream, self.axes, self.x.shape, "add", checks)
         return share, *(None for _ in self.indices)
 
 
@@ -119,6 +120,8 @@ class ScatterAlong(Opaque):
     axis: int
     sizes: Shape
     fn: str = ""
+    check: Check | None = None
+    """How the kernel checks the index, if it does."""
 
     def infer(self) -> TensorType:
         require("i", self.index.dtype, "the index of scatter")
@@ -170,7 +173,7 @@ class ScatterAlong(Opaque):
             if n != self.axis
         )
         n = self.axis
-        rows = (Row(self.sizes[n], out[n], base[n], "index"),)
+        rows = (Row(self.sizes[n], out[n], base[n], "index", self.check),)
         work = Scattering(self.fn, columns, rows, True, reach[n], steps[n], steps[n])
         inputs = {"base": self.base.type, "index": self.index.type, "source": self.source.type}
         return scatter_kernel(work, inputs, self.type)
@@ -189,6 +192,15 @@ class Scatter(Opaque):
     axes: tuple[int, ...]
     sizes: Shape
     fn: str = ""
+    checks: tuple[Check | None, ...] = ()
+    """How the kernel checks each index; nothing: it does not."""
+
+    @property
+    def checked_indices(self) -> tuple[Value, ...]:
+        """The indices, each as one that is checked if the kernel checks it."""
+        extents = [self.sizes[axis] for axis in self.axes]
+        checks = self.checks or (None,) * len(extents)
+        return tuple([checked(*given) for given in zip(self.indices, extents, checks, strict=True)])
 
     def infer(self) -> TensorType:
         for index in self.indices:
@@ -235,7 +247,8 @@ class Scatter(Opaque):
         rest = [n for n in range(len(self.sizes)) if n not in self.axes]
         beside = [*source[:place], *source[place + rank :]]
         columns = tuple(Column(self.sizes[n], out[n], base[n], beside[k]) for k, n in enumerate(rest))
-        rows = tuple(Row(self.sizes[n], out[n], base[n], f"index{k}") for k, n in enumerate(self.axes))
+        checks = self.checks or (None,) * len(self.axes)
+        rows = tuple(Row(self.sizes[n], out[n], base[n], f"index{k}", checks[k]) for k, n in enumerate(self.axes))
         step = product(self.source.shape[place + rank :])
         work = Scattering(self.fn, columns, rows, False, product(self.indices[0].shape), 1, step)
         indices = {f"index{k}": index.type for k, index in enumerate(self.indices)}
@@ -291,7 +304,7 @@ def check_inside(op: str, index: Shape, shape: Shape, axis: int) -> None:
 def take_along(x: Value, index: Value, axis: int) -> Value:
     """`torch.gather`; a tensor without axes is taken to have one."""
     if not x.type.rank or not index.type.rank:
-        flat = TakeAlong(reshape(x, (1,)) if not x.type.rank else x, reshape(index, (-1,)), 0)
+        flat = TakeAlong(reshape(x, (1,)) if not x.type.rank else x, flat_index(index), 0)
         return reshape(flat, index.shape)
     return TakeAlong(x, index, normal_axis(axis, x.type.rank, "gather"))
 
@@ -310,7 +323,8 @@ def _spread(
         raise AxisError(f"{op}: {shown(tuple(axes))} are not different axes of a tensor of {x.type.rank} axes")
     order = sorted(range(len(axes)), key=lambda n: axes[n])
     shape = broadcast_shapes(*(i.shape for i in indices), op=op)
-    return tuple([expand(indices[n], shape) for n in order]), tuple([axes[n] for n in order])
+    spread = tuple([moved(indices[n], lambda i: expand(i, shape)) for n in order])
+    return spread, tuple([axes[n] for n in order])
 
 
 def index_select(x: Value, index_: Value, axis: int) -> Value:
@@ -320,8 +334,8 @@ def index_select(x: Value, index_: Value, axis: int) -> Value:
             f"index_select: the index must have one axis, not shape {shown(index_.shape)}; flatten it, or use x[index]"
         )
     if not x.type.rank:
-        return reshape(Index(reshape(x, (1,)), (reshape(index_, (-1,)),), (0,)), ())
-    return Index(x, (reshape(index_, (-1,)),), (normal_axis(axis, x.type.rank, "index_select"),))
+        return reshape(Index(reshape(x, (1,)), (flat_index(index_),), (0,)), ())
+    return Index(x, (flat_index(index_),), (normal_axis(axis, x.type.rank, "index_select"),))
 
 
 def embedding(weight: Value, index_: Value) -> Value:
@@ -336,9 +350,10 @@ def scatter_along(base: Value, index_: Value, source: Operand, axis: int, fn: st
     if base.dtype is bool_ and fn:
         return _of_bools(lambda x, y, of: scatter_along(x, index_, y, axis, of), base, source, fn)
     if not base.type.rank:
-        one = scatter_along(reshape(base, (1,)), reshape(index_, (-1,)), _flat(source), 0, fn)
+        one = scatter_along(reshape(base, (1,)), flat_index(index_), _flat(source), 0, fn)
         return reshape(one, ())
     axis = normal_axis(axis, base.type.rank, "scatter")
+    index_, check = parted(index_)
     if not isinstance(source, Value):
         source = expand(operand(source, base), index_.shape)
     elif source.shape != index_.shape and source.type.rank == index_.type.rank:
@@ -348,7 +363,7 @@ def scatter_along(base: Value, index_: Value, source: Operand, axis: int, fn: st
         else:
             for n, extent in enumerate(index_.shape):
                 source = narrow(source, n, 0, extent)
-    return ScatterAlong(base, index_, source, axis, base.shape, fn)
+    return ScatterAlong(base, index_, source, axis, base.shape, fn, check)
 
 
 def _of_bools(combine: Callable[[Value, Value | float, str], Value], base: Value, source: Operand, fn: str) -> Value:
@@ -367,22 +382,21 @@ def index_put(base: Value, indices: Sequence[Value], axes: Sequence[int], source
     if base.dtype is bool_ and fn:
         return _of_bools(lambda x, y, of: index_put(x, indices, axes, y, of), base, source, fn)
     if not base.type.rank and list(axes) == [0]:
-        return reshape(
-            index_put(reshape(base, (1,)), [reshape(i, (-1,)) for i in indices], axes, _flat(source), fn), ()
-        )
-    spread, ordered = _spread("index_put", base, indices, axes)
+        return reshape(index_put(reshape(base, (1,)), [flat_index(i) for i in indices], axes, _flat(source), fn), ())
+    given_indices, ordered = _spread("index_put", base, indices, axes)
+    spread, checks = zip(*map(parted, given_indices), strict=True)
     wanted = indexed_shape(base.shape, spread[0].shape, ordered)
     given = operand(source, base)
     if broadcast_shapes(given.shape, wanted, op="index_put") != wanted:
         raise ShapeError(
             f"index_put: a source of shape {shown(given.shape)} does not fit places of shape {shown(wanted)}"
         )
-    return Scatter(base, spread, expand(given, wanted), ordered, base.shape, fn)
+    return Scatter(base, spread, expand(given, wanted), ordered, base.shape, fn, checks)
 
 
 def index_add(base: Value, axis: int, index_: Value, source: Value) -> Value:
     """Adds the slices of the source along an axis to those of the base that the index names."""
-    return index_put(base, (reshape(index_, (-1,)),), (normal_axis(axis, base.type.rank, "index_add"),), source, "add")
+    return index_put(base, (flat_index(index_),), (normal_axis(axis, base.type.rank, "index_add"),), source, "add")
 
 
 def put(base: Value, path: Sequence[Value], value: Operand) -> Value:
@@ -416,11 +430,13 @@ def _put_back(step: Value, x: Value) -> Value:
     return found
 
 
-def inside(index_: Value, extent: Dim) -> Value:
-    """Whether all indices are in range, as one bool."""
+def kept_inside(index_: Value, extent: int) -> Value:
+    """The positions on an axis that indices mean, as a value: what `wrapped` is for an element."""
+    if isinstance(index_, Inside):
+        return index_
     wide = cast(index_, int64)
-    end = number_of(extent, int64, index_.device)
-    return reduce_all(bitwise_and(ge(wide, neg(end)), lt(wide, end)))
+    wide = where(lt(wide, 0), add(wide, extent), wide)
+    return maximum(minimum(wide, extent - 1), 0)
 
 
 def index_bounds(index_: Value) -> tuple[Value, Value]:

@@ -17,6 +17,7 @@ from ..ir.node import Node
 from ..ir.position import row_major
 from ..ir.size import Dim, product
 from ..runtime.device import device
+from .inside import Check
 from .tile_code import TileCode, Tiles, offset, tile_code, where_is, written
 
 BLOCKS = (16, 32, 64)
@@ -54,6 +55,8 @@ class Row(Node):
     base: Dim
     index: str
     """The name of the index."""
+    check: Check | None = None
+    """How it is checked, if it is."""
 
 
 class Scattering(Node):
@@ -104,8 +107,9 @@ SHARED = """\
 PLACE = """
         to = tl.load(INDEX).to(tl.int64)
         to = tl.where(to < 0, to + EXTENT, to)
-        to = tl.minimum(tl.maximum(to, (0).to(tl.int64)), (EXTENT).to(tl.int64) - 1)
+        to = KEPT
 """
+NEAREST = "tl.minimum(tl.maximum(to, (0).to(tl.int64)), (EXTENT).to(tl.int64) - 1)"
 
 MEETING = {
     "": "new",
@@ -189,7 +193,13 @@ def _place(work: Scattering, n: int, mask: str) -> str:
     """The statements that find where an entry goes along the n-th axis."""
     row, here = work.rows[n], f"entry * {written(work.index_step)}"
     pointer = f"{row.index} + (index_at + {here}){mask}" if work.per_column else f"{row.index} + {here}"
-    return re.sub(r"\bto\b(?!\()", f"to{n}", PLACE.replace("INDEX", pointer).replace("EXTENT", written(row.extent)))
+    text, kept = PLACE, NEAREST
+    if row.check is not None:
+        number, from_end = row.check
+        kept = f"tl.inside(to, (EXTENT).to(tl.int64), {number})"
+        text = text if from_end else "\n".join(line for line in text.split("\n") if "where" not in line)
+    text = text.replace("KEPT", kept).replace("INDEX", pointer).replace("EXTENT", written(row.extent))
+    return re.sub(r"\bto\b(?!\()", f"to{n}", text)
 
 
 def broadcast_strides(shape: tuple[Dim, ...], to: tuple[Dim, ...]) -> tuple[Dim, ...]:

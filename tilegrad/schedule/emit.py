@@ -223,6 +223,8 @@ class Emitter:
             case Apply("where", (condition, Read() as x, Const(0) as zero)) if self._is_masked(condition, x):
                 load, axes = self._load(x.source, x.position[0], apply("bitand", guard, condition), Literal(zero.value))
                 return self.assign(self.names[x.source] + "_", load), axes
+            case Apply("inside", args):
+                return self._kept_inside(args, guard)
             case Apply(fn, args):
                 fn = "mul" if fn in PRECISION_OF else fn  # what no dot computes is as exact as it can be
                 return self._applied(fn, [self.emit(*part) for part in self._guarded(e, guard)], args)
@@ -233,6 +235,18 @@ class Emitter:
                 assert at is index
                 return self._scanned(fn, index, body, *self.emit(body, beyond(guard, index)))
         raise NotImplementedError(str(e))
+
+    def _kept_inside(self, args: tuple[Expr, ...], guard: Expr) -> tuple[Tile, Axes]:
+        """An index that is kept inside of its axis: where there are no elements it is 0, and nothing is wrong."""
+        value, axes = self.emit(args[0], guard)
+        value = self.strong(self.wide(args[0], value), int64)
+        mask, mask_axes = self.mask(axes, guard)
+        every = tuple(a for a in self.axes if a in axes or a in mask_axes)
+        if mask is not None:
+            lifted = self.lift(mask, mask_axes, every), self.lift(value, axes, every)
+            value = self._deep(tile.Apply("where", (*lifted, Literal(0))), *lifted)
+        end, number = (self.wide(a, self.emit(a)[0]) for a in args[1:])
+        return self._deep(tile.Apply("inside", (value, end, number)), value), every
 
     def _is_masked(self, condition: Expr, read: Read) -> bool:
         """Whether a read has its zeros by its mask, where a condition on indices does not hold: it is asked once."""
@@ -426,7 +440,8 @@ class Emitter:
     def _is_unsafe(self, e: Expr) -> bool:
         found = self.unsafe.get(e)
         if found is None:
-            found = self.unsafe[e] = any(self._reads_outside(read) for read in facts(e).reads)
+            known = facts(e)
+            found = self.unsafe[e] = known.checked or any(self._reads_outside(read) for read in known.reads)
         return found
 
     def _bare(self, e: Expr) -> frozenset[Read]:

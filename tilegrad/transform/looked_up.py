@@ -24,6 +24,7 @@ from ..ops.broadcasting import expand, fill, reshape
 from ..ops.contraction import Contract, letters
 from ..ops.control import where
 from ..ops.indexing import Index, Scatter
+from ..ops.inside import parted
 from ..ops.movement import Permute, permute
 from ..runtime.grain import Grain
 from .rewrite import rewrite
@@ -145,17 +146,19 @@ def _summed(count: Dim, index: Value, many: str, y: Value, of_y: str) -> tuple[V
     y, of_y = _unpermuted(y, of_y)
     rest = "".join(a for a in of_y if a not in many)
     entries = "".join(a for a in of_y if a in many)
+    index, check = parted(index)
     index = permute(index, [many.index(a) for a in entries])
     y = permute(y, [of_y.index(a) for a in entries + rest])
     sizes = (count, *y.shape[len(many) :])
-    return Scatter(fill(0.0, (), y.dtype, y.device), (index,), y, (0,), sizes, "add"), rest
+    return Scatter(fill(0.0, (), y.dtype, y.device), (index,), y, (0,), sizes, "add", (check,)), rest
 
 
 def _asked_for(table: Value, index: Value) -> Value:
     """A table with zeros for the rows that nobody looks up."""
     rows = table.shape[:1]
     nowhere, here = (fill(flag, shape, bool_, table.device) for flag, shape in ((False, ()), (True, index.shape)))
-    there = Scatter(nowhere, (index,), here, (0,), rows)
+    index, check = parted(index)
+    there = Scatter(nowhere, (index,), here, (0,), rows, "", (check,))
     return where(expand(reshape(there, (*rows, *(1,) * (table.type.rank - 1))), table.shape), table, 0.0)
 
 
@@ -163,7 +166,7 @@ def _multiplied_later(value: Scatter, busy: set[Value]) -> Value | None:
     """Products that are added up by rows, as products of what is added up by rows; None if it is something else."""
     if value.fn != "add" or value.axes != (0,) or str(constant_of(value.base)) != "0.0":
         return None
-    (index,), source = value.indices, value.source
+    (index,), source = value.checked_indices, value.source
     made, names = _unpermuted(source, SPARE[: source.type.rank])
     if not isinstance(made, Contract) or not _known(value, made, index) or _is_asked_for(source, busy):
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ..ir.dtype import bfloat16, bool_, float16, float32, float64, int32, int64
+from ..ir.dtype import bfloat16, bool_, float16, float32, float64, int32
 from ..ir.graph import Value
 from ..ir.node import Node
 from ..ops.arithmetic import add, maximum, minimum, mul, sub
@@ -18,7 +18,8 @@ from ..ops.comparison import lt
 from ..ops.control import where
 from ..ops.counting import Counts
 from ..ops.creation import positions
-from ..ops.indexing import Index, Scatter, ScatterAlong
+from ..ops.indexing import Index, Scatter, ScatterAlong, kept_inside
+from ..ops.inside import checked
 from ..ops.movement import narrow, select
 from ..ops.powers import WORDS, PowerSums, total_of
 from ..ops.ranges import OfRanges, levels_of
@@ -134,22 +135,16 @@ def _combined(base: Value, found: Entries, order: Value, starts: Value, fn: str)
     return cast(BOTH[fn](widened(base), total), base.dtype)
 
 
-def _wrapped(index: Value, extent: int) -> Value:
-    """Where an index points to: from the end if it is negative, and kept inside."""
-    wide = cast(index, int64)
-    wide = where(lt(wide, 0), add(wide, extent), wide)
-    return maximum(minimum(wide, extent - 1), 0)
-
-
 def _entries(value: Scatter) -> Entries | None:
     """Of index tensors for the first axes."""
     sizes: tuple[int, ...] = value.sizes  # type: ignore[assignment]
     count = len(value.axes)
     if value.axes != tuple(range(count)):
         return None
-    to = _wrapped(value.indices[0], sizes[0])
-    for index, extent in zip(value.indices[1:], sizes[1:], strict=False):
-        to = add(mul(to, extent), _wrapped(index, extent))
+    indices = value.checked_indices
+    to = kept_inside(indices[0], sizes[0])
+    for index, extent in zip(indices[1:], sizes[1:], strict=False):
+        to = add(mul(to, extent), kept_inside(index, extent))
     shape: tuple[int, ...] = to.shape  # type: ignore[assignment]
     entries, columns = prod(shape), prod(sizes[count:])
     source = reshape(value.source, (entries, columns))
@@ -163,7 +158,7 @@ def _entries_along(value: ScatterAlong) -> Entries:
     to: Value | None = None
     for n, extent in enumerate(sizes):
         if n == value.axis:
-            here = _wrapped(value.index, extent)
+            here = kept_inside(checked(value.index, extent, value.check), extent)
         else:
             line = reshape(positions(shape[n], value.device), tuple([d if k == n else 1 for k, d in enumerate(shape)]))
             here = expand(line, shape)

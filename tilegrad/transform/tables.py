@@ -7,15 +7,12 @@ write the table in 0.04.
 
 from __future__ import annotations
 
-from ..ir.dtype import float32, int32, int64
+from ..ir.dtype import float32, int32
 from ..ir.graph import Value
 from ..ir.size import product
-from ..ops.arithmetic import add, maximum, minimum
 from ..ops.broadcasting import Expand, Fill, reshape
 from ..ops.cast import cast
-from ..ops.comparison import lt
-from ..ops.control import where
-from ..ops.indexing import Scatter
+from ..ops.indexing import Scatter, kept_inside
 from ..ops.sorting import SortedKeys
 from ..ops.tables import RowStarts, SummedRows
 
@@ -36,7 +33,7 @@ def by_rows(value: Value, least_columns: int = LEAST_COLUMNS) -> Value | None:
     if not isinstance(value, Scatter) or value.fn != "add" or value.axes != (0,) or value.dtype is not float32:
         return None
     base = value.base.inputs[0] if isinstance(value.base, Expand) else value.base
-    (index,) = value.indices
+    (index,) = value.checked_indices
     entries, rows, columns = product(index.shape), value.sizes[0], product(value.sizes[1:])
     if not isinstance(entries, int) or not isinstance(rows, int) or not isinstance(columns, int):
         return None
@@ -44,8 +41,5 @@ def by_rows(value: Value, least_columns: int = LEAST_COLUMNS) -> Value | None:
         return None
     if not LEAST_ENTRIES <= entries <= MOST_ENTRIES or columns < least_columns:
         return None
-    wide = reshape(cast(index, int64), (entries,))
-    wide = where(lt(wide, 0), add(wide, rows), wide)
-    inside = cast(maximum(minimum(wide, rows - 1), 0), int32)
-    order = SortedKeys(inside)
+    order = SortedKeys(cast(reshape(kept_inside(index, rows), (entries,)), int32))
     return reshape(SummedRows(order, RowStarts(order, rows), value.source, columns), value.sizes)

@@ -20,10 +20,12 @@ from typing import Any
 import numpy as np
 
 from tests.backend.cuda.ptx import translated
+from tilegrad.backend.cuda.code.checked_indices import PLACE
 from tilegrad.backend.cuda.code.functions import MEMORY
 from tilegrad.backend.cuda.code.lower import Source, lower
 from tilegrad.backend.cuda.tensor_map import ALIGNED, BYTES, TensorMap
 from tilegrad.ir.tile import Kernel
+from tilegrad.runtime.index_faults import IndexFaults
 
 HOST = Path(__file__).parent / "host"
 FLAGS = ["-std=c++17", "-w", "-fno-strict-aliasing", "-ffp-contract=off", "-fwrapv", "-shared", "-fPIC", f"-I{HOST}"]
@@ -70,7 +72,7 @@ def on_host(source: Source, kernel: Kernel, number: int) -> str:
     text = translated(source.text)
     text = text.replace("extern __shared__ __align__(1024) unsigned char shared[];", "").replace('extern "C" ', "")
     taken = [f"{MEMORY[p.dtype.name]}{'*' if p.pointer else ''}" for p in kernel.parameters]
-    taken += ["int"] * 3 + ["TensorMap"] * len(source.maps)
+    taken += ["int"] * 3 + ["int64*"] * checks_indices(source) + ["TensorMap"] * len(source.maps)
     arguments = ", ".join([f"*({type}*)a[{n}]" for n, type in enumerate(taken)])
     return f"""
 namespace k{number} {{
@@ -79,6 +81,10 @@ static void call(void** a) {{ {source.name}({arguments}); }}
 }}
 extern "C" void run_{number}(void** a) {{ k{number}::call(a); }}
 """
+
+
+def checks_indices(source: Source) -> bool:
+    return f"int64* {PLACE}" in source.text
 
 
 def encoded(map: TensorMap, address: int, begin: int, end: int) -> bytes:
@@ -94,6 +100,7 @@ class Emulated:
 
     def __init__(self, kernels: Sequence[Kernel], architecture: str = "sm_70") -> None:
         self.kernels = list(kernels)
+        self.index_faults = IndexFaults()
         self.sources = [lower(k, architecture) for k in kernels]
         library = str(host())
         self.host = ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
@@ -113,6 +120,7 @@ class Emulated:
                 cells.append((ctypes.c_char * array.itemsize).from_buffer_copy(array.tobytes()))
         extents = (*grid, 1, 1)[:3]
         cells += [ctypes.c_int(extent) for extent in extents]
+        cells += [ctypes.c_void_p(self.index_faults.address)] if checks_indices(source) else []
         places = [ctypes.addressof(cell) for cell in cells]
         maps = ctypes.create_string_buffer(BYTES * len(source.maps) + ALIGNED)
         first = -(-ctypes.addressof(maps) // ALIGNED) * ALIGNED

@@ -9,7 +9,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-from tests.backend.cuda.emulated import Emulated, encoded
+from tests.backend.cuda.emulated import Emulated, checks_indices, encoded
 from tests.backend.cuda.simulated import Built, SimulatedDriver
 from tilegrad.backend.cuda.driver import KernelCall, NodeCall
 from tilegrad.backend.cuda.tensor_map import TensorMap
@@ -32,7 +32,7 @@ class EmulatingDriver(SimulatedDriver):
         self.emulations[kernel.digest()] = made
         return Built(
             source.name, source.text, pickle.dumps(kernel), source.threads, source.shared, 32, 0, source.maps,
-            source.resident,
+            source.resident, checks_indices(source),
         )  # fmt: skip
 
     def function(self, module: int, name: str) -> int:
@@ -59,7 +59,7 @@ class EmulatingDriver(SimulatedDriver):
                 made = encoded(map, slots[map.parameter], block.address, block.address + block.bytes)
                 maps.append(ctypes.create_string_buffer(made, len(made)))
             places = [start + 8 * n for n in range(len(slots))] + [ctypes.addressof(map) for map in maps]
-            x, y, z = slots[-3:]
+            x, y, z = slots[len(kernel.parameters) :][:3]
             emulation.start(0, places, x * y * z, self.reversed)
 
         return compute

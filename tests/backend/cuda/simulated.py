@@ -34,6 +34,7 @@ from tilegrad.backend.cuda.watching import number
 from tilegrad.backend.reference.tile import run
 from tilegrad.errors import KernelError
 from tilegrad.ir.tile import Kernel
+from tilegrad.runtime.index_faults import IndexFaults
 
 ALIGNMENT = 512
 
@@ -50,6 +51,7 @@ class Built(NamedTuple):
     spills: int = 0
     maps: tuple[TensorMap, ...] = ()
     resident: int = 0
+    checks_indices: bool = False
 
 
 class Occurrence:
@@ -105,7 +107,8 @@ class SimulatedDriver(Driver):
     def built(self, kernel: Kernel, architecture: str) -> Any:
         self.counts["built"] += 1
         image = pickle.dumps(kernel)
-        return Built(kernel.name, f"// {kernel.name} for {architecture}", image, self.threads, self.shared)
+        text, checks = f"// {kernel.name} for {architecture}", "'inside'" in repr(kernel)
+        return Built(kernel.name, text, image, self.threads, self.shared, checks_indices=checks)
 
     # --- bookkeeping ---------------------------------------------------------------------------
 
@@ -331,7 +334,8 @@ class SimulatedDriver(Driver):
             source, target = slots
             return lambda: np.copyto(self.at(target, call.bytes), self.at(source, call.bytes))
         kernel: Kernel = self.things[call.function]
-        *values, x, y, z = slots
+        count = len(kernel.parameters)
+        values, (x, y, z, *faults) = slots[:count], slots[count:]
         assert call.blocks == x * y * z > 0
 
         def compute() -> None:
@@ -344,7 +348,7 @@ class SimulatedDriver(Driver):
                     arguments[-1] = arguments[-1].view(parameter.dtype.numpy)
                 else:
                     arguments.append(number(value, parameter.dtype))
-            run(kernel, arguments, (x, y, z))
+            run(kernel, arguments, (x, y, z), index_faults=IndexFaults(*faults))
 
         return compute
 

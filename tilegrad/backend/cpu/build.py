@@ -15,6 +15,7 @@ from ...ir.tile import Kernel
 from ...runtime import events
 from ...runtime.cache import key, shared, sources
 from ...runtime.crowding import shrink
+from ...runtime.index_faults import SYMBOL, IndexFaults
 from ...runtime.once import lock
 from . import objects
 from .beside import Beside
@@ -27,6 +28,11 @@ class KernelCode:
         self._addresses = addresses
         self._owners = owners
 
+    @property
+    def checks_indices(self) -> bool:
+        """Whether a kernel may report an index that is outside of its axis."""
+        return any(owner.checks_indices for owner in self._owners)
+
     def __getitem__(self, kernel: Kernel) -> int:
         return self._addresses[kernel.digest()]
 
@@ -34,6 +40,8 @@ class KernelCode:
 _linked: WeakValueDictionary[tuple[str, bool], objects.Code] = WeakValueDictionary()
 """By the form of a kernel, and whether it may use the matrix unit."""
 _lock = lock()
+index_faults = IndexFaults()
+"""What kernels of this process report."""
 MOST_LINKED = 10_000
 """Pieces of code in memory from which on programs are let go of that were not made lately."""
 
@@ -55,7 +63,8 @@ def built(kernels: Sequence[Kernel]) -> KernelCode:
             shrink()
         made = dict(zip(missing, _objects(missing), strict=True))
         for group in _by_unique_names(missing):
-            code = objects.link([made[kernel] for kernel in group], [kernel.name for kernel in group])
+            names = [kernel.name for kernel in group]
+            code = objects.link([made[kernel] for kernel in group], names, {SYMBOL: index_faults.address})
             for kernel in group:
                 codes[kernel.form()] = _linked[kernel.form(), unit] = code
     addresses = {kernel.digest(): codes[kernel.form()].addresses[kernel.name] for kernel in kernels}

@@ -19,7 +19,7 @@ from ..steady import parted
 from . import native
 from .beforehand import beforehand
 from .borders import resolved
-from .build import KernelCode, built
+from .build import KernelCode, built, index_faults
 from .deal import Call, deal
 from .moulds import maker
 from .outside import look
@@ -111,16 +111,19 @@ class Binding:
             "listeners": events.listeners,
             "run": learner.table.run,
             "look": partial(look, settled.calls_outside),
+            "index_faults": index_faults,
+            "wrong": index_faults.words,
         } | {f"make{n}": maker(self.device, bytes) for n, bytes in enumerate(settled.made)}
-        fails = bool(settled.calls_outside)
-        source = runner_source(settled.inputs, len(settled.made), settled.results, bool(settled.arena), fails)
+        looks = ["look()"] if settled.calls_outside else []
+        looks += ["if wrong[0]: index_faults.look()"] if self.code.checks_indices else []
+        source = runner_source(settled.inputs, len(settled.made), settled.results, bool(settled.arena), looks)
         exec(source, names)
         return names["runner"]  # type: ignore[return-value]
 
 
-def runner_source(inputs: int, made: int, results: Sequence[int], arena: bool, fails: bool = False) -> str:
-    """The text of a runner: `made` is the number of new outputs, `results` has the datum of each result; one with
-    calls of somebody else's functions looks whether one of them failed.
+def runner_source(inputs: int, made: int, results: Sequence[int], arena: bool, looks: Sequence[str] = ()) -> str:
+    """The text of a runner: `made` is the number of new outputs, `results` has the datum of each result, `looks` are
+    lines that look whether somebody else's function failed or an index was outside.
 
     >>> print(runner_source(2, 1, [2, 0], True))
     def runner(inputs):
@@ -145,8 +148,7 @@ def runner_source(inputs: int, made: int, results: Sequence[int], arena: bool, f
     lines += [f"    {', '.join(given)}{',' if inputs == 1 else ''} = inputs"] if inputs else []
     lines += [f"    y{n} = make{n}()" for n in range(made)]
     lines += ["    arena = device.arena"] if arena else []
-    looked = ["look()"] if fails else []
-    end = [*looked, result]
+    end = [*looks, result]
     lines += ["    if listeners:", f"        learner.profiled({data})", *(f"        {line}" for line in end)]
     lines += ["    if learner.learning:", "        run = learner.next()", f"    run({data})"]
     lines += [f"    {line}" for line in end]

@@ -19,6 +19,7 @@ from ...config import settings
 from ...errors import CompileError
 from ...runtime import events
 from ...runtime.cache import key, shared
+from ...runtime.index_faults import SYMBOL
 from ...runtime.once import guarded, once
 
 guarded(llvm.ffi.lib._lock._lock)  # a child that forks off while another thread is in LLVM would wait for it for ever
@@ -77,8 +78,10 @@ def permitted(features: Mapping[str, bool], vectors: str) -> dict[str, bool]:
 class Code:
     """Machine code in memory: stays as long as this object does."""
 
-    def __init__(self, tracker: Any, names: Sequence[str]) -> None:
+    def __init__(self, tracker: Any, names: Sequence[str], checks_indices: bool = False) -> None:
         self._tracker = tracker
+        self.checks_indices = checks_indices
+        """Whether it may report an index that is outside of its axis."""
         self.addresses: dict[str, int] = {name: int(tracker[name]) for name in names}
 
 
@@ -135,7 +138,8 @@ def link(objects: Sequence[bytes], names: Sequence[str], symbols: Mapping[str, i
     for name in names:
         library.export_symbol(name)
     try:
-        return Code(library.link(linker(), f"library{next(_libraries)}"), names)
+        tracker = library.link(linker(), f"library{next(_libraries)}")
+        return Code(tracker, names, any(SYMBOL.encode() in data for data in objects))
     except RuntimeError as e:
         raise CompileError(f"{', '.join(names[:3])}: the machine code does not link: {e}") from e
 

@@ -14,6 +14,7 @@ from ...ir.node import Node
 from ...ir.tile import Kernel
 from ...runtime import events
 from ...runtime.cache import key, shared, sources
+from .code.checked_indices import PLACE
 from .tensor_map import TensorMap
 
 ARCHITECTURES = ("sm_80", "sm_90a", "sm_120")
@@ -43,6 +44,11 @@ class Built(Node):
     def blocks(self, instances: int, multiprocessors: int) -> int:
         """How many are launched."""
         return min(instances, self.resident * multiprocessors) if self.resident else instances
+
+    @property
+    def checks_indices(self) -> bool:
+        """Whether it takes the address where an index outside of its axis is noted."""
+        return f"int64* {PLACE}" in self.source
 
     @property
     def ptx(self) -> str:

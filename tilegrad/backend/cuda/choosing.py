@@ -163,7 +163,7 @@ class _Trial:
         kernel, function, extents = launched
         grid = (*extents, 1, 1, 1)[:3]
         blocks = function.blocks(grid[0] * grid[1] * grid[2], self.device.properties.multi_processor_count)
-        values = [*[self.buffers[n].address for n in buffers], *grid]
+        values = [*[self.buffers[n].address for n in buffers], *grid, *function.index_faults]
         call = KernelCall(
             kernel.name, function.handle, blocks, function.threads, function.shared, values, function.maps
         )

@@ -21,6 +21,7 @@ from ...runtime.buffer import Buffer
 from ...runtime.device import Device, Statistics, known_devices
 from ...runtime.executable import CompiledKernel, Executable
 from ...runtime.grain import Grain, many_small
+from ...runtime.index_faults import BYTES, IndexFaults
 from ...runtime.once import lock
 from .choosing import Choices
 from .driver import Driver, DriverFault
@@ -77,6 +78,8 @@ class CudaDevice(Device):
             self.timed_events: list[int] = []
             self.graphs_ended: list[tuple[int, int]] = []
             self._words = self.driver.allocate_host(4 * MOST_QUEUES)
+            self.index_faults = IndexFaults(self.driver.allocate_host(BYTES))
+            self.index_faults.words[0] = 0
             self.memory = Memory(self)
             self.staging = Staging(self)
             self.pinned = Pinned(self)
@@ -151,6 +154,7 @@ class CudaDevice(Device):
                 self.driver.synchronize()
                 while self.graphs_ended:
                     self.driver.end_graph(*self.graphs_ended.pop())
+            self.index_faults.look()
 
     # --- memory --------------------------------------------------------------------------------
 
@@ -176,6 +180,7 @@ class CudaDevice(Device):
             queue = self.queue
             queue.reads(buffer)
             self.staging.download(int(array.__array_interface__["data"][0]), buffer.address, array.nbytes, queue)
+            self.index_faults.look()
         return array
 
     def deliver(self, source: Buffer, target: Buffer) -> None:
@@ -184,6 +189,7 @@ class CudaDevice(Device):
         queue = self.queue
         queue.reads(source)
         self.staging.download(target.address, source.address, source.bytes, queue)
+        self.index_faults.look()
 
     def copy(self, source: Buffer) -> Buffer:
         source = source.owner

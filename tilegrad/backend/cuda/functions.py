@@ -34,6 +34,8 @@ class Function(NamedTuple):
     maps: tuple[TensorMap, ...]
     resident: int = 0
     """Blocks of a multiprocessor that take instance after instance; 0: there is a block for each."""
+    index_faults: tuple[int, ...] = ()
+    """The argument after those of the kernel and the grid, if it checks indices: where one that is outside is noted."""
 
     def blocks(self, instances: int, multiprocessors: int) -> int:
         """How many are launched."""
@@ -88,4 +90,5 @@ class Functions:
             code.registers,
             tuple(getattr(code, "maps", ())),
             getattr(code, "resident", 0),
+            (device.index_faults.address,) if code.checks_indices else (),
         )

@@ -86,7 +86,7 @@ class Launcher:
             check_launch(
                 self.device.properties, made.name, blocks, made.threads, made.shared, made.registers, made.origin
             )
-            values = [*words, *(*grid, 1, 1, 1)[:3]]
+            values = [*words, *(*grid, 1, 1, 1)[:3], *made.index_faults]
             call = KernelCall(made.name, made.handle, blocks, made.threads, made.shared, values, made.maps)
             self.calls[key] = call
             if len(self.calls) > MOST_CALLS:

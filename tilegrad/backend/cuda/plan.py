@@ -209,7 +209,7 @@ class _Planner:
         blocks = function.blocks(instances, self.limits.multi_processor_count)
         check_launch(self.limits, kernel.name, blocks, function.threads, function.shared, 0, kernel.origin)
         numbers = [0 if isinstance(a, str) else known(a, self.sizes) for a in step.arguments]
-        values = [*numbers, *(*extents, 1, 1, 1)[:3]]
+        values = [*numbers, *(*extents, 1, 1, 1)[:3], *function.index_faults]
         call: NodeCall = KernelCall(
             kernel.name, function.handle, blocks, function.threads, function.shared, values, function.maps
         )

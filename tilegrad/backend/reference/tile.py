@@ -59,6 +59,7 @@ from ...ir.tile import (
 from ...ir.tile_checker import Types, check
 from ...ir.tile_printer import show_statement
 from ...ir.tile_types import dot_dtype
+from ...runtime.index_faults import IndexFaults
 from .memory import Fault, History, Memory, Pointer, View, first, poison
 from .order import Order
 from .positions import position_parts
@@ -78,13 +79,15 @@ def run(
     complete: bool = False,
     nan: bool = True,
     views: Mapping[str, View] = {},
+    index_faults: IndexFaults | None = None,
 ) -> None:
     """Runs all instances of a grid; what they store is then in the arrays among the arguments.
 
     `types` are those that the checker found, if the kernel has been checked already; `order` has the numbers of the
     instances (counted along the first axis first) as they should run. A `strict` run also refuses that two instances
     store one value in one element; a `complete` one, that what was unwritten stays so in part; one without `nan`, that
-    a NaN is stored which was not loaded. `views` are parameters of which not all memory may be touched.
+    a NaN is stored which was not loaded. `views` are parameters of which not all memory may be touched. An index
+    outside of its axis goes to `index_faults`; without any it raises in the end.
 
     >>> from ...ir.tile_parser import parse
     >>> kernel = parse('''
@@ -105,6 +108,7 @@ def run(
     extents = (*grid, 1, 1)[:3]
     interpreter = Interpreter(kernel, types or check(kernel), memories, extents, checked)
     interpreter.nan = nan
+    interpreter.index_faults = index_faults or IndexFaults()
     numbers = range(prod(extents)) if order is None else order
     with np.errstate(all="ignore"):
         if waits(kernel):
@@ -112,6 +116,8 @@ def run(
         else:
             for number in numbers:
                 interpreter.instance(number, program_of(number, extents), names)
+    if index_faults is None:
+        interpreter.index_faults.look()
     if complete:
         _all_written(kernel, memories, unwritten)
 
@@ -226,6 +232,7 @@ class Interpreter:
         self.positions = position_parts(kernel) if checked else frozenset()
         self.used = used_atomics(kernel)
         self.nan = True
+        self.index_faults = IndexFaults()
         self.made: dict[int, Any] = {}
         """The values of expressions within one statement: a part that is used twice is computed once."""
 
@@ -393,11 +400,21 @@ def _apply(run: Interpreter, x: Apply) -> Any:
     first_arg = run.value(x.args[0]) if x.fn == "where" else run.operand(x.args[0], dtype)
     args = [run.operand(a, dtype) for a in x.args[1:]]
     result = _rounded(function, dtype, [first_arg, *args])
+    if x.fn == "inside":
+        _report(run, result, first_arg, *args)
     if id(x) in run.positions and x.fn in ("add", "sub", "mul") and dtype.kind == "int":
         _overflow(x, function, [first_arg, *args], result)
     if not run.nan and dtype.is_float:
         run.note_nan(x, result, first_arg, *args)
     return np.asarray(result).astype(run.types.of(x).dtype.numpy, copy=False)
+
+
+def _report(run: Interpreter, kept: Any, index: Any, extent: Any, number: Any) -> None:
+    """Notes the first index that is outside of its axis."""
+    wrong = np.asarray(kept != index)
+    if wrong.any():
+        index, extent, number = (np.broadcast_to(a, wrong.shape)[wrong][0] for a in (index, extent, number))
+        run.index_faults.report(int(number), int(index), int(extent))
 
 
 def _has_nan(x: Any) -> bool:

@@ -11,7 +11,7 @@ from ...functions.creation import arange
 from ...functions.elementary import xlogy
 from ...functions.promotion import kind_of, pair
 from ...jitted.function import tracing
-from ...lazy.evaluation import SMALL, array_of
+from ...lazy.evaluation import SMALL, array_of, check_index
 from ...lazy.handle import wrap
 from ...ops import likelihood
 from ...ops.broadcasting import shown
@@ -47,7 +47,7 @@ def cross_entropy(
     """How badly the logits `input` (N, C, ...) predict the classes `target` (N, ...), or probabilities (N, C, ...).
 
     A class number outside 0..C-1 that is not `ignore_index` raises, or gives a loss of NaN where the numbers are
-    not known yet.
+    not known yet; within `jit` it raises when the step has run.
     """
     reduction = reduction_of(size_average, reduce, reduction)
     _need_tensors("cross_entropy", input, target)
@@ -134,11 +134,20 @@ def nll_loss(
     # normalised), and the gradient is a comparison again rather than a scatter.
     chosen = _one_of(input, target, axis)
     picked = where(chosen, _weighted(input, weight, axis), 0.0).sum(axis)
-    known = (target >= 0) & (target < input.shape[axis])
+    known = _exist(target, input.shape[axis], axis, ignore_index)
     losses = where(target == ignore_index, 0.0, where(known, -picked, float("nan")))
     if reduction != "mean":
         return reduced(losses, reduction)
     return losses.sum() / _class_weights(input, target, weight, ignore_index, axis).sum()
+
+
+def _exist(target: Tensor, count: int, axis: int, ignore_index: int) -> Tensor:
+    """Whether classes exist; within `jit` the kernels report one that does not, unless it is ignored."""
+    if not tracing():
+        return (target >= 0) & (target < count)
+    kept = where(target == ignore_index, 0, target).long()
+    inside = check_index(kept.value, count, axis, "cross_entropy: the classes of the target", from_end=False)
+    return wrap(inside) == kept
 
 
 def _one_of(input: Tensor, target: Tensor, axis: int) -> Tensor:

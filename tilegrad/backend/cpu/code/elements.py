@@ -17,6 +17,7 @@ from ....ir.dtype import DType, bool_, float32, int32, int64
 from ....ir.tile_types import TileType, Types, literal_dtype
 from .. import vectors
 from ..emit import I32, I64, Builder, Type, Value, constant, dtype_constant, element_type, lane_constants
+from .checked_indices import kept_inside
 from .gathering import gather, is_read_by_halves, is_strided, read_apart, read_halves, read_strided
 from .ranges import Ranges, divided
 from .steps import step
@@ -241,6 +242,8 @@ class Elements:
         for a, dtype in zip(x.args, wanted, strict=True):
             have = self.dtype(a, dtype)
             args.append(vectors.cast(self.b, self.part(a, at, t.shape, lanes, have), have, dtype))
+        if x.fn == "inside":
+            return kept_inside(self.b, meeting, tuple(args), self.existing(lanes))
         return vectors.apply(self.b, x.fn, meeting, tuple(args))
 
     def _easier(self, x: ir.Apply, at: At, lanes: int, t: TileType) -> Value | None:

@@ -6,6 +6,7 @@ be copied to shared memory by the machine; what divides the address of its first
 
 from __future__ import annotations
 
+from collections import Counter
 from math import gcd, prod
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from ....ir import tile as ir
 from ....ir.dtype import DType
 from ....ir.tile_access import statements
 from ....ir.tile_types import Types
+from .answered import Answers, once
 
 
 class Bound(NamedTuple):
@@ -52,6 +54,7 @@ class Definitions:
 
     def __init__(self, kernel: ir.Kernel, types: Types, capability: int = 0) -> None:
         self.types = types
+        self.answers: Answers = {}
         self.capability = capability
         """Of the GPU, as in sm_80."""
         self.parameters = {p.name: p for p in kernel.parameters}
@@ -78,6 +81,7 @@ class Definitions:
             x = self.values[x.name]
         return x
 
+    @once
     def step(self, x: ir.Tile, axis: int) -> int | None:
         """By how much an integer or an address grows from element to element along an axis, if evenly.
 
@@ -105,6 +109,7 @@ class Definitions:
                 return None if one is None else one * factor
         return 0 if all(self.step(y, axis) == 0 for y in ir.parts(x)) else None
 
+    @once
     def divisor(self, x: ir.Tile) -> int:
         """A number that divides the first element of an integer tile (of an address: counted in elements).
 
@@ -132,6 +137,7 @@ class Definitions:
                 return whole // abs(by) if whole % by == 0 else 1
         return 1
 
+    @once
     def divisor_within(self, x: ir.Tile, line: int) -> int:
         """A number that divides where in its line an address is, when memory is cut into lines so long."""
         x = self.resolved(x)
@@ -174,30 +180,22 @@ class Definitions:
                 return None
             axis = steps.index(1)
             wanted = within if axis == memory.along else across
-            placed = placed and wanted is not None and sorted(map(repr, self.terms(index))) == wanted
+            placed = placed and wanted is not None and self.terms(index) == wanted
             bounds[axis] = Bound(index, extent)
         return memory._replace(bounds=(bounds[0], bounds[1]), placed=placed) if any(bounds) else None
 
     def starts(self, memory: Strided) -> int:
         """A number that divides where a matrix begins whose lines and columns are counted by the compared indices."""
         column = memory.bounds[memory.along]
-        counted = [] if column is None else list(map(repr, self.terms(column.at)))
-        apart = memory.pitch
-        for term in self.terms(memory.pointer):
-            if repr(term) in counted:
-                counted.remove(repr(term))
-            else:
-                apart = gcd(apart, self.divisor(term))
-        return (
-            gcd(apart, *(self.divisor(t) for t in ([] if column is None else self.terms(column.at))))
-            if counted
-            else apart
-        )
+        counted: Counter[ir.Tile] = Counter() if column is None else self.terms(column.at)
+        found = self.terms(memory.pointer)
+        apart = gcd(memory.pitch, *map(self.divisor, found - counted))
+        return gcd(apart, *map(self.divisor, counted)) if counted - found else apart
 
     def begins_inside(self, memory: Strided) -> bool:
         """Whether the compared indices count from 0 up, and their matrix does not begin before its parameter: copies
         put zeros at negative places."""
-        rest = self.coefficients(memory.pointer)
+        rest = dict(self.coefficients(memory.pointer))
         for axis, bound in enumerate(memory.bounds):
             if bound is not None:
                 counted = self.coefficients(bound.at)
@@ -216,12 +214,13 @@ class Definitions:
         line = memory.bounds[1 - memory.along]
         if line is None:
             return width <= gcd(memory.pitch, self.divisor_within(memory.pointer, memory.pitch))
-        column = self.coefficients(memory.pointer)
+        column = dict(self.coefficients(memory.pointer))
         for term, factor in self.coefficients(line.at).items():
             column[term] = column.get(term, 0) - factor * memory.pitch
         last = self._greatest_sum(column)
         return last is not None and self._is_natural_sum(column) and last + width <= memory.pitch
 
+    @once
     def greatest(self, x: ir.Tile) -> int | None:
         """A number that the first element of a natural integer tile does not exceed, if one is known."""
         x = self.resolved(x)
@@ -243,6 +242,7 @@ class Definitions:
         found = [(factor, self.greatest(term)) for term, factor in terms.items() if factor]
         return None if any(last is None for _, last in found) else sum(factor * (last or 0) for factor, last in found)
 
+    @once
     def coefficients(self, x: ir.Tile) -> dict[ir.Tile, int]:
         """The first element of an integer tile (of an address: how far it is from its parameter) as a sum of terms,
         each times a number."""
@@ -271,6 +271,7 @@ class Definitions:
     def _is_natural_sum(self, terms: dict[ir.Tile, int]) -> bool:
         return all(factor == 0 or (factor > 0 and self.is_natural(term)) for term, factor in terms.items())
 
+    @once
     def is_natural(self, x: ir.Tile) -> bool:
         """Whether an integer is known not to be negative."""
         x = self.resolved(x)
@@ -286,6 +287,8 @@ class Definitions:
                 return self.is_natural(y)
             case ir.Apply("mod", (_, by)):
                 return self.is_natural(by)
+            case ir.Apply("inside"):
+                return True
             case ir.Apply("add" | "mul" | "minimum" | "floordiv", args):
                 return all(map(self.is_natural, args))
             case ir.Apply("maximum", args):
@@ -296,12 +299,13 @@ class Definitions:
         x = self.resolved(x)
         return isinstance(x, ir.Literal) and x.value == 0
 
+    @once
     def comparisons(self, mask: ir.Tile) -> list[tuple[ir.Tile, int]]:
         """Indices and what they must be below; a negative extent stands for what is no such comparison."""
         mask, other = self.resolved(mask), (ir.Literal(0), -1)
         match mask:
             case ir.Apply("bitand", args):
-                return [found for y in args for found in self.comparisons(y)]
+                return list(dict.fromkeys(found for y in args for found in self.comparisons(y)))
             case ir.Expand(y) | ir.BroadcastTo(y):
                 shape = self.types.of(y).shape
                 found = [
@@ -312,29 +316,31 @@ class Definitions:
                 return [(index, extent)]
         return [other]
 
-    def terms(self, x: ir.Tile) -> list[ir.Tile]:
-        """What an integer (or the offset of an address) is a sum of."""
+    @once
+    def terms(self, x: ir.Tile) -> Counter[ir.Tile]:
+        """What an integer (or the offset of an address) is a sum of, and how often."""
         x = self.resolved(x)
         match x:
             case ir.Literal(value) if value == 0:
-                return []
+                return Counter()
             case ir.Name(name) if name in self.parameters and self.parameters[name].pointer:
-                return []
+                return Counter()
             case ir.Expand(y) | ir.BroadcastTo(y) | ir.Cast(y):
                 return self.terms(y)
-            case ir.Apply("add", args):
-                return [term for y in args for term in self.terms(y)]
-        return [x]
+            case ir.Apply("add", (y, z)):
+                return self.terms(y) + self.terms(z)
+        return Counter([x])
 
-    def _parts_of(self, memory: Strided) -> tuple[list[str] | None, list[str]]:
+    def _parts_of(self, memory: Strided) -> tuple[Counter[ir.Tile] | None, Counter[ir.Tile]]:
         """What the number of a line, if it is known, and the position in it are sums of."""
-        across: list[str] | None = []
-        within: list[str] = []
-        for term in self.terms(memory.pointer):
+        across: Counter[ir.Tile] | None = Counter()
+        within: Counter[ir.Tile] = Counter()
+        for term, times in self.terms(memory.pointer).items():
             match term:
-                case ir.Apply("mul", (index, ir.Literal(value))) if value == memory.pitch:
-                    if across is not None:
-                        across += map(repr, self.terms(index))
+                case ir.Apply("mul", (index, ir.Literal(value))) if value == memory.pitch and across is not None:
+                    across.update({part: times * count for part, count in self.terms(index).items()})
+                case ir.Apply("mul", (_, ir.Literal(value))) if value == memory.pitch:
+                    pass
                 case ir.Apply("mul", (_, ir.Literal(int(value)))) if value % memory.pitch == 0:
                     across = None
                 case _ if (
@@ -342,9 +348,10 @@ class Definitions:
                 ):
                     across = None
                 case _:
-                    within.append(repr(term))
-        return None if across is None else sorted(across), sorted(within)
+                    within[term] += times
+        return across, within
 
+    @once
     def parameter(self, pointer: ir.Tile) -> str | None:
         """The parameter that an address is counted from."""
         pointer = self.resolved(pointer)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ....ir.dtype import FLOAT8, DType, bfloat16, bool_, float8_e4m3fn, float8_e5m2, float16, float32, float64
 from ....ir.functions import convert
+from .checked_indices import RECORD
 
 TERNARY, OR, AND, BITOR, BITXOR, BITAND, EQUAL, COMPARE, SHIFT, SUM, PRODUCT, UNARY, ATOM = range(13)
 """How tightly the operators of C++ bind."""
@@ -244,6 +245,7 @@ _RULES: dict[str, Rule] = {
     "round": _library("rint"),
     "rsqrt": lambda dtype, args, position: call("inverse_root", *args),
     "sigmoid": lambda dtype, args, position: call("sigmoid", *args),
+    "inside": lambda dtype, args, position: call("kept_inside", *args, RECORD),
     "where": lambda dtype, args, position: Text(
         f"{args[0].within(OR)} ? {args[1].within(OR)} : {args[2].within(TERNARY)}", TERNARY
     ),

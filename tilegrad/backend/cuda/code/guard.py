@@ -163,23 +163,25 @@ class Guard:
         So it is if the index of a loop is only found in `index + tl.arange(0, n)`, n at most the loop's step (within
         one turn, no two elements go to one place), or if nothing in the address changes.
         """
-        whole = self.expanded(pointer)
         if not self.types.of(pointer).shape:
             return True  # always the same thread
-
-        def disjoint(x: ir.Tile) -> bool:
+        waiting, seen = [self.expanded(pointer)], set[int]()
+        while waiting:
+            x = waiting.pop()
+            if id(x) in seen:
+                continue
+            seen.add(id(x))
             match x:
                 case ir.Apply("add", (ir.Name(index), ir.Arange(0, n))) | ir.Apply(
                     "add", (ir.Arange(0, n), ir.Name(index))
                 ):
                     step = self.steps.get(index)
                     if isinstance(step, ir.Literal) and step.value >= n:
-                        return True
-                case ir.Name(name):
-                    return name not in self.varying
-            return all(disjoint(part) for part in ir.parts(x))
-
-        return disjoint(whole)
+                        continue
+                case ir.Name(name) if name in self.varying:
+                    return False
+            waiting += ir.parts(x)
+        return True
 
 
 def _varying(every: Sequence[ir.Statement]) -> set[str]:

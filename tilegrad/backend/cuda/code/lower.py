@@ -19,6 +19,8 @@ from ....ir.tile_types import TileType
 from ..tensor_map import TensorMap
 from .across import copy_tiles
 from .ahead import Ahead
+from .answered import Answers, once
+from .checked_indices import PLACE, RECORD, checks_indices, head, tail
 from .deferred import deferred
 from .dot import Products
 from .dot_names import lone_product_in_loop, operands_named, tiles_last
@@ -37,6 +39,8 @@ from .writing import Lines, Names, Shared
 BYTES = {"bool": 1, "int8": 1, "uint8": 1, "uint16": 2, "short": 2, "int": 4, "uint32": 4, "float": 4}
 MOST_SHARED = {"80": 163, "87": 163, "90": 227, "100": 227, "103": 227}
 """KiB of shared memory that a block may have, by architecture; others give 99."""
+MOST_WRITTEN = 4096
+"""Parts of a position that is written out wherever it is needed: names may double it line by line."""
 BOUNDS = ("grid_0", "grid_1", "grid_2")
 
 
@@ -84,6 +88,7 @@ class Lowering(Registers):
         body = lone_product_in_loop(operands_named(named, self.types, self.counts), self.types)
         self.body = tiles_last(body, self.types)
         self.products = Products(kernel, self.body, self.types, architecture, may_stay)
+        self.answers: Answers = {}
         self.meanings: dict[str, ir.Tile] = {}
         self.strides: dict[str, tuple[ir.Tile, ir.Tile]] = {}
         self._find_positions(self.body)
@@ -155,8 +160,16 @@ class Lowering(Registers):
                     return False
                 case _ if not isinstance(x, ir.Literal) and self.types.of(x).dtype.is_float:
                     return False
-        return cost <= 12
+        return cost <= 12 and self._size(value) <= MOST_WRITTEN
 
+    @once
+    def _size(self, x: ir.Tile) -> int:
+        """The parts of an expression when the names of positions in it are written out."""
+        if isinstance(x, ir.Name):
+            return self._size(self.meanings[x.name]) if x.name in self.meanings else 1
+        return 1 + sum(map(self._size, ir.parts(x)))
+
+    @once
     def expanded(self, x: ir.Tile) -> ir.Tile:
         """An expression with the names of positions replaced by what they stand for."""
         if isinstance(x, ir.Name):
@@ -178,7 +191,7 @@ class Lowering(Registers):
         self.names.taken |= products.names
         for p in self.kernel.parameters:
             self.names.of(p.name)
-        for bound in (*BOUNDS, "thread"):
+        for bound in (*BOUNDS, "thread", PLACE, RECORD):
             self.names.taken.add(bound)
         self.block(self.body, top=True)
         name = f"{self.kernel.name}_kernel"
@@ -188,12 +201,13 @@ class Lowering(Registers):
         elif products.parted:  # those who copy are not among those who meet
             rest = [line.replace("__syncthreads()", f"meet_among({self.threads})") for line in self.out.lines]
             self.out.lines[products.parted :] = rest[products.parted :]
-        body = "\n".join([*self._head(), *self.out.lines])
+        checks = checks_indices(self.out.lines)
+        body = "\n".join([*self._head(), *self.out.lines, *(tail(bool(products.dots)) if checks else [])])
         shown = str(self.kernel).replace("\\", "/").split("\n")  # a backslash would join the next line to a comment
         comment = [f"// {line.removeprefix('# ')}".rstrip() for line in shown]
-        parameters = ", ".join(
-            [*(self._parameter(p) for p in self.kernel.parameters), *(f"int {b}" for b in BOUNDS), *products.parameters]
-        )
+        given = [*(self._parameter(p) for p in self.kernel.parameters), *(f"int {b}" for b in BOUNDS)]
+        given += [f"int64* {PLACE}"] if checks else []
+        parameters = ", ".join([*given, *products.parameters])
         limits = products.bounds or self.threads
         head = f'extern "C" __global__ void __launch_bounds__({limits})\n{name}({parameters}) {{'
         own = "\n".join([*comment, head, body, "}"])
@@ -217,6 +231,8 @@ class Lowering(Registers):
             "blockIdx.x / grid_0 % grid_1",
             "blockIdx.x / grid_0 / grid_1",
         )
+        if checks_indices(self.out.lines):
+            lines.append(head(bool(self.products.dots)))
         if self.products.dots and "program_" in text:
             lines += self.products.ids() if not self.products.stays else []
         else:

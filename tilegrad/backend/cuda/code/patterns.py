@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ....ir import tile as ir
 from ....ir.tile_types import Types
+from .answered import Answers, once
 
 ALWAYS = 1 << 30
 """0 is a multiple of everything."""
@@ -41,6 +42,7 @@ class Patterns:
         """What names that are assigned once stand for, where that is made of positions alone."""
         self.strides = strides
         """Where the indices of loops start, and their steps."""
+        self.answers: Answers = {}
         self._known: dict[tuple[str | int, int, int], tuple[Pattern, ir.Tile]] = {}
         """By the identity of the expression, which is kept alive here."""
 
@@ -82,6 +84,7 @@ class Patterns:
                 return CONSTANT
         return UNKNOWN if along else CONSTANT
 
+    @once
     def mostly(self, x: ir.Tile, axis: int) -> int | None:
         """By how much a value grows from most elements of a pair to the next: also where it jumps at a row's end.
 
@@ -174,6 +177,7 @@ class Patterns:
         exact = divisor == power_of_two(divisor) and x.multiple % divisor == 0
         return Pattern(0 if within or x.step == 0 else None, x.multiple // divisor if exact else 1)
 
+    @once
     def is_natural(self, x: ir.Tile) -> bool:
         """Whether an integer is surely not negative."""
         match x:
@@ -195,6 +199,6 @@ class Patterns:
                 return dtype.is_integer and self._is_integer(y) and self.is_natural(y)
             case ir.Expand(y) | ir.BroadcastTo(y) | ir.Trans(y) | ir.Full(_, y):
                 return self.is_natural(y)
-            case ir.ProgramId() | ir.NumPrograms():
+            case ir.ProgramId() | ir.NumPrograms() | ir.Apply("inside"):
                 return True
         return not isinstance(x, ir.Name) and self.types.of(x).dtype.kind == "uint"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from .checked_indices import CHECKED_INDICES
 from .eight_bits import EIGHT_BITS
 
 _SNIPPETS = """
@@ -468,7 +469,7 @@ def _defined(snippet: str) -> list[str]:
 
 
 SNIPPETS: tuple[tuple[tuple[str, ...], str], ...] = tuple(
-    (tuple(_defined(text)), text) for text in (_SNIPPETS + EIGHT_BITS).strip().split("\n\n")
+    (tuple(_defined(text)), text) for text in (_SNIPPETS + EIGHT_BITS + CHECKED_INDICES).strip().split("\n\n")
 )
 NAMES = frozenset(name for names, _ in SNIPPETS for name in names)
 """Names that variables of a kernel may not have."""

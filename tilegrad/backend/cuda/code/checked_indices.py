@@ -1,0 +1,50 @@
+"""Keep indices inside of their axes, and report one that is not (`runtime/index_faults.py`).
+
+A thread keeps its last wrong index in registers and reports it at the end of the kernel: no branch is between loads.
+In kernels with products, in which threads have different roles, it is reported at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+PLACE = "index_faults_at"
+"""The parameter of kernels that check indices: the address of the record."""
+RECORD = "index_faults"
+"""What an index that is outside goes to: registers, or the record itself."""
+
+CHECKED_INDICES = """
+// report_outside: notes an index that is outside of its axis for the host, if none is noted.
+struct OutsideAxis { int64 place, index, extent; };
+__device__ void report_outside(OutsideAxis x, int64* noted) {
+    if (x.place && atomicCAS((uint64*)noted, uint64(0), uint64(x.place)) == 0) noted[1] = x.index, noted[2] = x.extent;
+}
+
+// kept_inside: the nearest position on an axis.
+template <class T> __device__ T kept_inside(T x, T end, T place, OutsideAxis& last) {
+    bool outside = x < T(0) || x >= end;
+    last.place = outside ? int64(place) + 1 : last.place;
+    last.index = outside ? int64(x) : last.index;
+    last.extent = outside ? int64(end) : last.extent;
+    return minimum(maximum(x, T(0)), T(end - T(1)));
+}
+template <class T> __device__ T kept_inside(T x, T end, T place, int64* noted) {
+    if (x < T(0) || x >= end) report_outside({int64(place) + 1, x, end}, noted);
+    return minimum(maximum(x, T(0)), T(end - T(1)));
+}
+"""
+
+
+def checks_indices(lines: Sequence[str]) -> bool:
+    """Whether the body of a kernel does."""
+    return any(f", {RECORD})" in line for line in lines)
+
+
+def head(at_once: bool) -> str:
+    """The line that declares what an index that is outside goes to."""
+    return f"int64* const {RECORD} = {PLACE};" if at_once else f"OutsideAxis {RECORD} = {{0, 0, 0}};"
+
+
+def tail(at_once: bool) -> list[str]:
+    """The lines at the end."""
+    return [] if at_once else [f"    report_outside({RECORD}, {PLACE});"]
