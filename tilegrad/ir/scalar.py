@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from binascii import crc32
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import count
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -301,13 +302,11 @@ def _facts_from(e: Expr, below: list[Facts]) -> Facts:
             reads = tuple(dict.fromkeys(reads + f.reads)) if reads else f.reads
         indices = indices if f.indices <= indices else f.indices | indices
         loops, symbols, checked = loops or f.loops, symbols or f.symbols, checked or f.checked
-    match e:
-        case Read():
-            reads = (*reads, e)
-        case Index():
-            indices = frozenset((e,))
-        case Apply("inside"):
-            checked = True
+    if isinstance(e, Read):
+        reads = (*reads, e)
+    elif isinstance(e, Index):
+        indices = frozenset((e,))
+    checked = checked or (isinstance(e, Apply) and e.fn == "inside")
     return Facts(reads, indices, loops or isinstance(e, Reduce | Scan), symbols or isinstance(e, Symbol), checked)
 
 
@@ -477,9 +476,7 @@ def show(e: Expr, names: Mapping[Expr, str] = {}) -> str:
     if e in names:
         return names[e]
 
-    def of(part: Expr) -> str:
-        return show(part, names)
-
+    of = partial(show, names=names)
     match e:
         case Const(value, dtype):
             if dtype is bool_ or dtype is int64:

@@ -107,8 +107,7 @@ def run(
         memories[name].view = view
     extents = (*grid, 1, 1)[:3]
     interpreter = Interpreter(kernel, types or check(kernel), memories, extents, checked)
-    interpreter.nan = nan
-    interpreter.index_faults = index_faults or IndexFaults()
+    interpreter.nan, interpreter.index_faults = nan, index_faults or IndexFaults()
     numbers = range(prod(extents)) if order is None else order
     with np.errstate(all="ignore"):
         if waits(kernel):
@@ -409,11 +408,10 @@ def _apply(run: Interpreter, x: Apply) -> Any:
     return np.asarray(result).astype(run.types.of(x).dtype.numpy, copy=False)
 
 
-def _report(run: Interpreter, kept: Any, index: Any, extent: Any, number: Any) -> None:
+def _report(run: Interpreter, kept: Any, *given: Any) -> None:
     """Notes the first index that is outside of its axis."""
-    wrong = np.asarray(kept != index)
-    if wrong.any():
-        index, extent, number = (np.broadcast_to(a, wrong.shape)[wrong][0] for a in (index, extent, number))
+    wrong = np.asarray(kept != given[0])
+    for index, extent, number in zip(*(np.broadcast_to(a, wrong.shape)[wrong] for a in given), strict=True):
         run.index_faults.report(int(number), int(index), int(extent))
 
 
