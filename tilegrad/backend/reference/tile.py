@@ -86,8 +86,8 @@ def run(
     `types` are those that the checker found, if the kernel has been checked already; `order` has the numbers of the
     instances (counted along the first axis first) as they should run. A `strict` run also refuses that two instances
     store one value in one element; a `complete` one, that what was unwritten stays so in part; one without `nan`, that
-    a NaN is stored which was not loaded. `views` are parameters of which not all memory may be touched. An index
-    outside of its axis goes to `index_faults`; without any it raises in the end.
+    a NaN is stored which was not loaded. `views` are parameters of which not all memory may be touched. An index that
+    is outside goes to `index_faults`, or raises in the end.
 
     >>> from ...ir.tile_parser import parse
     >>> kernel = parse('''
@@ -100,21 +100,18 @@ def run(
     >>> out
     array([ 0,  1,  4,  9, 16, 25], dtype=int32)
     """
-    memories, names = _given(kernel, _named(kernel, arguments))
+    memories, names = _given(kernel, _named(kernel, arguments), views)
     if checked:
         _remember(kernel, memories, unwritten, strict)
-    for name, view in views.items():
-        memories[name].view = view
     extents = (*grid, 1, 1)[:3]
     interpreter = Interpreter(kernel, types or check(kernel), memories, extents, checked)
     interpreter.nan, interpreter.index_faults = nan, index_faults or IndexFaults()
-    numbers = range(prod(extents)) if order is None else order
+    programs = [(n, program_of(n, extents)) for n in (range(prod(extents)) if order is None else order)]
     with np.errstate(all="ignore"):
         if waits(kernel):
-            take_turns(interpreter, [(n, program_of(n, extents)) for n in numbers], names)
-        else:
-            for number in numbers:
-                interpreter.instance(number, program_of(number, extents), names)
+            take_turns(interpreter, programs, names)
+        for number, program in () if waits(kernel) else programs:
+            interpreter.instance(number, program, names)
     if index_faults is None:
         interpreter.index_faults.look()
     if complete:
@@ -130,13 +127,16 @@ def program_of(number: int, grid: Sequence[int]) -> tuple[int, ...]:
     return number % grid[0], number // grid[0] % grid[1], number // grid[0] // grid[1]
 
 
-def _given(kernel: Kernel, by_name: Mapping[str, Any]) -> tuple[dict[str, Memory], dict[str, Any]]:
+def _given(
+    kernel: Kernel, by_name: Mapping[str, Any], views: Mapping[str, View]
+) -> tuple[dict[str, Memory], dict[str, Any]]:
     """The memory of the pointers, and what all parameters are in the beginning."""
     memories: dict[str, Memory] = {}
     names: dict[str, Any] = {}
     for p in kernel.parameters:
         if p.pointer:
             memories[p.name] = _memory(kernel, p, by_name[p.name])
+            memories[p.name].view = views.get(p.name)
             names[p.name] = Pointer(p.name, np.zeros((), np.int64))
         else:
             names[p.name] = _number(kernel, p, by_name[p.name])
