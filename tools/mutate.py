@@ -14,7 +14,7 @@ is equivalent (it changes what is chosen, not what is computed). Those that are 
 `tools/equivalent.toml`, with the reason, by their words and not by line; they are not run again.
 
 `--only PART` takes the modules whose path has that part, `--leave NAMES` leaves some out, `--again LOG` takes the
-faults that survived in a log.
+faults that survived in a log. Tests that are named run whole for each fault, whatever they execute.
 """
 
 from __future__ import annotations
@@ -139,6 +139,8 @@ class Mutation:
         unknown = {t: t.partition("[")[0] for t in self.items if t not in record.tests}
         executing = {t: s for t, s in executing.items() if t in self.items}
         executing |= {t: typical[function] for t, function in unknown.items() if function in typical}
+        if self.given.tests:
+            executing = {t: record.tests.get(t, (1.0, 0))[0] for t in self.items}
         times: Counter[str] = Counter()
         scored = []
         for test in sorted(executing, key=lambda t: executing[t]):
@@ -260,7 +262,7 @@ def _given() -> argparse.Namespace:
     options.add_argument("--thorough", type=float, default=120, help="of tests for a fault that survives those")
     options.add_argument("--again", default="", help="a log: run those that survived")
     options.add_argument("--log", default="")
-    options.add_argument("tests", nargs="*", help="files of tests to record; those of the compiler otherwise")
+    options.add_argument("tests", nargs="*", help="files of tests to record, or all that is run for a fault")
     return options.parse_args()
 
 
@@ -285,7 +287,7 @@ def main() -> None:
     faults = [fault for fault in drawn if fault.key not in known]
     os.write(out, f"{len(drawn) - len(faults)} of {len(drawn)} faults are known to be equivalent\n".encode())
     files = {t.partition("::")[0] for t in [*covered.Record(covered.RECORD).tests, *covered.Record(covered.MANY).tests]}
-    pytest.main([*options, *sorted(files)], plugins=[Mutation(faults, given, out)])
+    pytest.main([*options, *(given.tests or sorted(files))], plugins=[Mutation(faults, given, out)])
 
 
 if __name__ == "__main__":

@@ -129,6 +129,9 @@ case("cumulative", lambda x: x.cumsum(1), (512, 1000))
 case("cumulative down", lambda x: x.cumsum(0), (512, 1000))
 case("the place of the largest", lambda x: x.argmax(-1), (512, 1000))
 case("layer norm", lambda x, w, b: F.layer_norm(x, (768,), w, b), (3152, 768), (768,), (768,), gradient=True)
+case(
+    "layer norm of odd rows", lambda x, w, b: F.layer_norm(x, (768,), w, b), (3163, 768), (768,), (768,), gradient=True
+)
 case("batch norm", lambda x: F.batch_norm(x, None, None, training=True), (32, 64, 56, 56), gradient=True)
 case("pooled", lambda x: F.max_pool2d(x, 3, 2, 1), (32, 64, 112, 112), gradient=True)
 case("averaged", lambda x: F.avg_pool2d(x, 2), (32, 64, 56, 56), gradient=True)

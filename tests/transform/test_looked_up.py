@@ -51,6 +51,13 @@ def arrays(graph: Graph) -> list[np.ndarray]:
     return [table, ENTRIES, w, u]
 
 
+def arrays_for(graph: Graph) -> list[np.ndarray]:
+    """For a table, entries, and something else."""
+    rng = np.random.default_rng(1)
+    table, _, other = (rng.standard_normal(x.shape).astype(np.float32) for x in graph.inputs)
+    return [table, ENTRIES, other]
+
+
 def products(graph: Graph) -> list[Contract]:
     return [v for v in graph.values() if isinstance(v, Contract)]
 
@@ -128,6 +135,12 @@ def test_what_stays() -> None:
     u = Input(TensorType(bfloat16, (LENGTH, BATCH, WIDTH)), "u")
     graph = Graph((half, I, u), (Contract(Index(half, (I,), (0,)), u, "nmk,nmj->kj"),))
     assert looked_up(graph) is graph
+    table, entries, other = (Input(t, "x") for t in (TensorType(float32, (ROWS, DEPTH)), I.type, w.type))
+    for equation in ("nmk,jk->kj", "nmk,mk->nk"):  # of entries that have no part in the other side
+        y = Input(TensorType(float32, (BATCH, DEPTH)), "y") if "mk->" in equation else other
+        graph = Graph((table, entries, y), (Contract(Index(table, (entries,), (0,)), y, equation),))
+        found, wanted = (interpret(g, arrays_for(g)) for g in (looked_up(graph), graph))
+        np.testing.assert_allclose(found[0], wanted[0], rtol=1e-4, atol=1e-3)
     assert looked_up(_alone((100, 128), (256,), bfloat16)).outputs[0].op == "index"
     graph = example("rows")[0]
     assert looked_up(graph, many_small(132)) is graph

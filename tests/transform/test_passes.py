@@ -73,6 +73,7 @@ def test_two_movements_become_one() -> None:
         pad(pad(x, [(1, 0), (0, 0), (0, 2)], 3.0), [(0, 4), (0, 0), (1, 0)], 3.0),
         expand(expand(reshape(x, (2, 1, 1, 60)), (2, 1, 5, 60)), (7, 2, 3, 5, 60)),
         slice_axis(cat([x, x, x], 1), 1, 4, 6),
+        cat([cat([x, x], 1), slice_axis(x, 1, 0, 0)], 1),
     ]
     array = np.arange(120, dtype=np.float32).reshape(2, 3, 20)
     for value in twice:

@@ -50,7 +50,14 @@ def _number(extent: Dim) -> int:
 
 
 def _count(expressions: Sequence[Expr]) -> int:
-    """The operations of expressions, what they share once. Positions cost nothing."""
+    """The operations of expressions, what they share once. Positions cost nothing.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ir.scalar import Const
+    >>> shared = Apply("exp", (Const(2.0, float32),), float32)
+    >>> _count([Apply("mul", (shared, shared), float32)])
+    2
+    """
     total = 0
     seen: set[Expr] = set()
     stack = list(expressions)
