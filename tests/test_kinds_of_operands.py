@@ -90,6 +90,7 @@ NAMES: dict[str, Case] = {
     "i0": lambda t, F: t.i0(t.tensor([0.0, 1.0, -2.0, 14.0, 20.0], dtype=t.float64)),
     "angle": lambda t, F: t.angle(t.tensor([-1.0, 1.0, 0.0, -float("inf"), float("inf"), float("nan")])),
     "angle of integers": lambda t, F: t.angle(t.tensor([-3, 0, 2])),
+    "ldexp of float16": lambda t, F: t.ldexp(t.ones(2, dtype=t.float16), t.tensor([1, -3])),
     "real": lambda t, F: t.real(t.tensor([-1.0, 1.0])),
     "constant_pad_nd": lambda t, F: t.constant_pad_nd(t.ones(2, 2), (1, 0), 3.0),
     "native_layer_norm": lambda t, F: t.native_layer_norm(

@@ -133,7 +133,8 @@ def float_power(input: Operand, exponent: Operand) -> Tensor:
 
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2 ** other."""
-    return input * (2.0 ** wrap(floating(other, "ldexp")))
+    scaled = input * (2.0 ** wrap(floating(other, "ldexp")))
+    return scaled.to(input.dtype) if input.dtype.is_float and not other.dtype.is_float else scaled
 
 
 def gcd(input: Tensor, other: Tensor) -> Tensor:
