@@ -60,7 +60,7 @@ class Wide:
 def run(T: Any, program: Program, wide: bool = False) -> list[Seen]:
     """Everything that is seen of a program: results, arguments and state after each call, looks, gradients."""
     module = Wide(T) if wide else T
-    space = space_of(T, program.state, {}, wide)
+    space = space_of(T, program.state, {}, program.views, wide)
     space["T"] = module
     exec(program.source, space)
     function = space["program"]
@@ -75,7 +75,7 @@ def run(T: Any, program: Program, wide: bool = False) -> list[Seen]:
         results = function(*tensors, *call.numbers.values())
         found += watched(T, program, n, results, leaves)
         found += [shown(f"call {n}: {k} afterwards", x) for k, x in zip(call.tensors, tensors)]
-        found += [shown(f"call {n}: {k} afterwards", space[k]) for k in program.state]
+        found += [shown(f"call {n}: {k} afterwards", space[k]) for k in (*program.state, *program.views)]
     return found + [Seen(f"look {n}", type(x).__name__, np.asarray(x)) for n, x in enumerate(space["seen"])]
 
 

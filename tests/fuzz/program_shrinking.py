@@ -35,7 +35,7 @@ def candidates(p: Program) -> Iterator[Program]:
     for size in (8, 4, 2, 1):
         for start in range(len(p.lines) - size, -1, -1):
             yield from without(p, start, size)
-    for name in (*p.calls[0].tensors, *p.calls[0].numbers, *p.calls[0].globals, *p.state):
+    for name in (*p.calls[0].tensors, *p.calls[0].numbers, *p.calls[0].globals, *p.views, *p.state):
         if len(p.calls[0].tensors) > 1 or name not in p.calls[0].tensors:
             yield without_name(p, name)
     if p.mode in ("looks", "threads"):
@@ -65,7 +65,7 @@ def without(p: Program, start: int, size: int) -> Iterator[Program]:
     if len(needed) > 1 or size > 1:
         return
     (name,) = needed
-    for other in dict.fromkeys(re.findall(r"\b(?:[vwx]\d+|S)\b", p.lines[start].partition(" = ")[2])):
+    for other in dict.fromkeys(re.findall(r"\b(?:[vwx]\d+|S|R)\b", p.lines[start].partition(" = ")[2])):
         if (other in p.inexact) <= (name in p.inexact):
             swap = lambda s: re.sub(rf"\b{name}\b", other, s)  # noqa: B023, E731
             yield p.with_changes(lines=tuple(map(swap, kept)), results=tuple(dict.fromkeys(map(swap, p.results))))
@@ -85,7 +85,7 @@ def without_name(p: Program, name: str) -> Program:
     """The program without an argument, a global or a tensor of the state."""
     drop = lambda d: {k: v for k, v in d.items() if k != name}  # noqa: E731
     calls = [Call(drop(c.tensors), drop(c.numbers), drop(c.globals)) for c in p.calls]
-    return p.with_changes(calls=tuple(calls), state=drop(p.state))
+    return p.with_changes(calls=tuple(calls), state=drop(p.state), views=drop(p.views))
 
 
 def smaller(p: Program) -> Iterator[Program]:

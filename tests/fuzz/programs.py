@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +27,18 @@ GRID = {"float64": (256, 256), "float32": (256, 256), "float16": (16, 32), "bflo
 LARGEST = {"float64": 1e4, "float32": 1e4, "float16": 200.0, "bfloat16": 200.0}
 
 
+STATE_VIEWS = (
+    "S[0]",
+    "S.transpose(0, -1)",
+    "S.view(-1)",
+    "S[..., ::2]",
+    "S.detach()",
+    "S[1:]",
+    "S.data",
+    "S[..., -1]",
+    "S",
+)
+"""What else of the state a program may have at hand."""
 REFUSALS = (RuntimeError, IndexError, TypeError, ValueError, ZeroDivisionError, NameError, AttributeError)
 """What PyTorch raises for a line that does not fit."""
 
@@ -69,18 +81,21 @@ class Program:
     results: tuple[str, ...]
     inexact: tuple[str, ...] = ()
     """Names whose elements depend on rounding."""
+    views: Mapping[str, str] = field(default_factory=dict)
+    """Globals that are parts of the state, each by an expression."""
 
     @property
     def source(self) -> str:
         names = ", ".join([*self.calls[0].tensors, *self.calls[0].numbers])
         body = [f"    {line}" for line in self.lines]
         if self.state:
-            body.insert(0, f"    global {', '.join(self.state)}")
+            body.insert(0, f"    global {', '.join([*self.state, *self.views])}")
         return "\n".join([f"def program({names}):", *body, f"    return [{', '.join(self.results)}]", ""])
 
     def __str__(self) -> str:
         calls = "\n".join(f"    {c}" for c in self.calls)
-        return f"# seed {self.seed}, {self.mode}\n# state {self.state}\n{self.source}{calls}"
+        state = f"{self.state}, {self.views}" if self.views else str(self.state)
+        return f"# seed {self.seed}, {self.mode}\n# state {state}\n{self.source}{calls}"
 
     def with_changes(self, **changes: Any) -> Program:
         return replace(self, **changes)
@@ -97,7 +112,7 @@ def from_plain(p: Mapping[str, Any]) -> Program:
     calls = [Call({k: argument(a) for k, a in c["tensors"].items()}, c["numbers"], c["globals"]) for c in p["calls"]]
     state = {k: argument(a) for k, a in p["state"].items()}
     lines, results, inexact = (tuple(p[k]) for k in ("lines", "results", "inexact"))
-    return Program(p["seed"], p["mode"], tuple(calls), state, lines, results, inexact)
+    return Program(p["seed"], p["mode"], tuple(calls), state, lines, results, inexact, p.get("views", {}))
 
 
 def given(number: int, shape: Iterable[int], dtype: str) -> np.ndarray:
@@ -163,15 +178,20 @@ class Drawing:
         self.state: dict[str, Argument] = {}
         if r.random() < 0.3 and not self.smooth:
             self.state["S"] = Argument(7, tensors["x0"].shape, tensors["x0"].dtype)
+        self.views: dict[str, str] = {}
+        if self.state and r.random() < 0.5:
+            view = r.choice(STATE_VIEWS)
+            if len(tensors["x0"].shape) >= view.count(":") and min(tensors["x0"].shape, default=0) > 1:
+                self.views["R"] = view
         self.reset()
 
     # --- running -------------------------------------------------------------------------------
 
     def reset(self) -> None:
         """Runs the program from its beginning."""
-        self.space = space_of(self.torch, self.state, self.call.globals)
+        self.space = space_of(self.torch, self.state, self.call.globals, self.views)
         self.names: dict[str, Any] = {k: tensor(self.torch, a, self.smooth) for k, a in self.call.tensors.items()} | {
-            k: self.space[k] for k in self.state
+            k: self.space[k] for k in (*self.state, *self.views)
         }
         self.space |= self.names | self.call.numbers
         self.inexact.clear()
@@ -293,10 +313,13 @@ class Drawing:
                 self.done.append((line, writes, kind, self.used))
 
 
-def space_of(T: Any, state: Mapping[str, Argument], globals: Mapping[str, Any], wide: bool = False) -> dict[str, Any]:
+def space_of(
+    T: Any, state: Mapping[str, Argument], globals: Mapping[str, Any], views: Mapping[str, str], wide: bool = False
+) -> dict[str, Any]:
     """The globals of a program."""
     tensors = {k: tensor(T, a, wide=wide) for k, a in state.items()}
-    return {"T": T, "F": T.nn.functional, "seen": [], **tensors, **globals}
+    parts = {k: eval(view, dict(tensors)) for k, view in views.items()}
+    return {"T": T, "F": T.nn.functional, "seen": [], **tensors, **parts, **globals}
 
 
 def drawn(seed: int, mode: str | None = None, most: int = 40) -> Program:
@@ -322,7 +345,7 @@ def drawn(seed: int, mode: str | None = None, most: int = 40) -> Program:
     calls = (d.call, *others(d, r)) if mode.startswith("jit") else (d.call,)
     inexact = tuple(n for n in d.names if not d.exact(n))
     lines = tuple(line for line, *_ in d.done)
-    return Program(seed, mode, calls, d.state, lines, tuple(dict.fromkeys(results)), inexact)
+    return Program(seed, mode, calls, d.state, lines, tuple(dict.fromkeys(results)), inexact, d.views)
 
 
 def others(d: Drawing, r: random.Random) -> list[Call]:
