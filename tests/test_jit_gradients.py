@@ -50,6 +50,21 @@ def updated(x: Tensor) -> Tensor:
     return y
 
 
+def stepped(x: Tensor) -> Tensor:
+    """Writes to a leaf where nothing is recorded: derivatives of all orders are those at its new elements."""
+    total = x.sum()
+    with tg.no_grad():
+        x.add_(1.0)
+        x[0].mul_(2)
+    return x.sin() * x * total
+
+
+def stepped_view(x: Tensor) -> Tensor:
+    with tg.no_grad():
+        x.T.sub_(0.5)
+    return x.sum(1, keepdim=True) * x
+
+
 def normalised(x: Tensor) -> Tensor:
     y = x.clamp(-1, 1)
     y[0, 0] = x.sum()
@@ -69,6 +84,7 @@ LINES: dict[str, Function] = {
     "hook": hooked,
     "inner": inner,
     "updated": updated,
+    "stepped": stepped,
 }
 MATRICES: dict[str, Function] = {
     "mean": lambda x: x.mean(0, keepdim=True),
@@ -80,6 +96,7 @@ MATRICES: dict[str, Function] = {
     "mapped": lambda x: tg.vmap(lambda row: (row * row).cumsum(0).sin())(x),
     "reshape": lambda x: x.reshape(x.shape[0] * 3).sigmoid(),
     "normalised": normalised,
+    "stepped view": stepped_view,
 }
 CASES = [*((name, fn, ()) for name, fn in LINES.items()), *((name, fn, (3,)) for name, fn in MATRICES.items())]
 

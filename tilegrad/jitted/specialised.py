@@ -14,14 +14,14 @@ from ..ir.size import Dim
 from ..lazy.handle import Handle, Left, Surroundings, mode, wrap
 from ..lazy.handle import alias as alias_of
 from ..lazy.realize import plain_graph
-from ..lazy.storage import detached, one_writer
+from ..lazy.storage import detached, one_writer, replaced
 from ..ops.batched import Part, rebuilt
 from ..ops.joint import joint_outputs
 from ..runtime.buffer import Buffer
 from ..runtime.device import device
 from ..runtime.executable import Runner
 from ..tensor import Tensor
-from ..transform.autodiff import gradients
+from ..transform.autodiff import gradient_place, gradients
 from ..tree import flatten, unflatten
 from .aliases import Alias, aliases
 from .assigned import put_back, write_assigned
@@ -472,8 +472,11 @@ class Specialised:
         inputs = [s for s in [*self.standing, *self.captured_standing] if s is not None and s.tracked]
         outputs, actual = self.tracked, [present[s] for s in inputs]
         parts = {x: Part(value, False) for x, value in present.items()}
+        leaves = {gradient_place(s): present[s] for s in inputs}
         for later in self.rewritten:  # gradients go to what stood for the leaf at first, if to any
-            parts[later] = Part(detached(rebuilt([later.inputs[0]], parts, sizes)[0].value), False)
+            elements = detached(rebuilt([later.inputs[0]], parts, sizes)[0].value)
+            first = leaves.get(gradient_place(later))
+            parts[later] = Part(elements if first is None else replaced(first, elements), False)
 
         def rule(upstreams: Sequence[Value | None]) -> Sequence[Value | None]:
             pairs = [(v, u) for v, u in zip(outputs, upstreams, strict=True) if u is not None]

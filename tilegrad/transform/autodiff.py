@@ -41,18 +41,18 @@ def gradients(
       %0: f32[3] = add u u
       return %0
     """
-    places = [_place(_first(value)) for value in inputs]
+    places = [gradient_place(_first(value)) for value in inputs]
     known = set(places)
-    wanted = lambda value: _place(value) in known  # noqa: E731
+    wanted = lambda value: gradient_place(value) in known  # noqa: E731
     found = _shares(_order(outputs, wanted), zip(outputs, upstreams, strict=True), wanted, retain)
     total: dict[object, Value] = {}
     for value, gradient in found.items():
-        place = _place(value)
+        place = gradient_place(value)
         total[place] = add(total[place], gradient) if place in total else gradient
     return [total.get(place) for place in places]
 
 
-def _place(value: Value) -> object:
+def gradient_place(value: Value) -> object:
     """Identify where a gradient arrives: all values that a written leaf has had are one place."""
     holder = value.__dict__.get("leaf")
     return value if holder is None else id(holder)
