@@ -136,4 +136,4 @@ for _name in __all__:
     if isinstance(globals()[_name], FunctionType):
         globals()[_name] = taking_integers(globals()[_name])
 for _name in WITH_OUT:
-    globals()[_name] = taking_out(globals()[_name])
+    globals()[_name] = taking_out(globals()[_name], _name)

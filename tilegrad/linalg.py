@@ -66,6 +66,8 @@ def first_cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
 
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * the sum of all products of matrices of two batches."""
+    if not input.dtype.is_float:
+        beta, alpha = int(beta), int(alpha)
     return input * beta + einsum("bik,bkj->ij", batch1, batch2) * alpha
 
 

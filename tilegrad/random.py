@@ -302,7 +302,7 @@ def randint_like(
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
     """1 with the probability that stands in the input (or p), else 0."""
     x = input.value
-    if p is None and not x.dtype.is_float:
+    if p is None and not x.dtype.is_float and 0 not in x.shape:
         raise DTypeError(f"bernoulli takes floating-point probabilities, not {x.dtype.name}; convert them: x.float()")
     known = _seen(input) if p is None else None
     if known is not None and not ((known >= 0) & (known <= 1)).all():
@@ -325,19 +325,35 @@ def _probability(p: float) -> float:
 
 
 def normal(
-    mean: Tensor | float, std: Tensor | float = 1.0, size: Any = None, *, generator: Generator | None = None
+    mean: Tensor | float,
+    std: Tensor | float = 1.0,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
 ) -> Tensor:
-    """Normal, with these means and standard deviations."""
+    """Normal, with these means and standard deviations; of two numbers with a size, and with type and device."""
     least = _seen(std) if isinstance(std, Handle) else np.asarray(std)
     if least is not None and (least < 0).any():
         raise ArgumentError(f"normal: std={least.min()}: a standard deviation is 0 or more")
-    shape = size
-    if shape is None:
-        given = [x for x in (mean, std) if isinstance(x, Handle)]
-        if not given:
-            raise ArgumentError("normal: of two numbers the size is needed too, as in normal(0.0, 1.0, (3, 4))")
-        shape = (given[0] + given[-1]).shape
-    return randn(shape, generator=generator) * std + mean
+    given = [x for x in (mean, std) if isinstance(x, Handle)]
+    if given and (size is not None or dtype is not None or device is not None or requires_grad):
+        raise ArgumentError(
+            "normal: shape, type and device are those of the tensor; size and dtype go with two numbers"
+        )
+    if not given and size is None:
+        raise ArgumentError("normal: of two numbers the size is needed too, as in normal(0.0, 1.0, (3, 4))")
+    if not given:
+        made = randn(size, generator=generator, dtype=dtype, device=device) * std + mean
+        return made.requires_grad_() if requires_grad else made
+    like = given[0]
+    if not like.dtype.is_float:
+        raise DTypeError(f"normal draws floating-point elements, not {like.dtype.name}; convert the mean: x.float()")
+    shape = (given[0] + given[-1]).shape
+    drawn = randn(shape, generator=generator, dtype=like.dtype, device=like.device) * std + mean
+    return drawn.to(like.dtype)
 
 
 def multinomial(

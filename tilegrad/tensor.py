@@ -345,9 +345,8 @@ class Tensor(Properties):
     topk = selecting.topk
     kthvalue = selecting.kthvalue
     median = selecting.median
-    unique = selecting.unique
     bincount = selecting.bincount
-    msort, unique_consecutive = summaries.msort, summaries.unique_consecutive
+    msort, unique, unique_consecutive = summaries.msort, summaries.unique, summaries.unique_consecutive
 
     # --- in place --------------------------------------------------------------------------------
 

@@ -85,9 +85,12 @@ def _called(library: Any, call: Call, args: tuple[Any, ...], kwargs: dict[str, A
         package = getattr(package, part)
     if call.form.startswith("out"):
         wanted = getattr(library, call.name)(*args, **kwargs)
-        into = wanted.detach().clone() * 0
-        given = getattr(library, call.name)(*(_untracked(args)), **_untracked(kwargs), out=into)
-        return [into, given is into]
+        several = isinstance(wanted, (tuple, list))
+        into = [x.detach().clone() for x in (wanted if several else [wanted])]
+        places = tuple(into) if several else into[0]
+        given = getattr(library, call.name)(*(_untracked(args)), **_untracked(kwargs), out=places)
+        same = given is None or [x is y for x, y in zip(given if several else [given], into, strict=True)]
+        return [*into, same]
     return flat(getattr(package, call.name)(*args, **kwargs))
 
 

@@ -15,13 +15,14 @@ from .words import WORDS
 RECIPES = """
 abs absolute acos arccos acosh arccosh asin arcsin asinh arcsinh atan arctan atanh arctanh ceil cos cosh deg2rad erf
 erfc exp exp2 expm1 fix floor frac isfinite isinf isnan isneginf isposinf isreal log log10 log1p log2 logical_not
-neg negative positive rad2deg reciprocal relu rsqrt sigmoid sgn sign signbit sin sinc sinh sqrt square tan tanh trunc
+neg negative positive rad2deg angle i0 real reciprocal relu rsqrt sigmoid sgn sign signbit sin sinc sinh sqrt square tan tanh trunc
 bitwise_not digamma lgamma is_nonzero is_floating_point is_signed numel fliplr flipud ravel t adjoint trace msort
-atleast_1d atleast_2d atleast_3d argwhere corrcoef: X
+atleast_1d atleast_2d atleast_3d argwhere corrcoef alias_copy detach_copy t_copy unbind_copy: X
 round: X ?decimals=small
 erfinv: U
 mvlgamma: P '1|2'
 polygamma: order P
+polygamma: '1|2|3|4' X
 logit: U ?eps='0.1|0.3'
 nan_to_num: X ?nan=num ?posinf=num ?neginf=num
 add sub subtract: X Y ?alpha=num
@@ -71,30 +72,34 @@ renorm: X1 '1|2' dim '0.5|2.0'
 cdist: B Bcd
 trapezoid trapz: X1
 cumulative_trapezoid: X1
-unique unique_consecutive: X
+unique unique_consecutive: X ?dim=dim ?return_inverse=flag ?return_counts=flag
+gradient: X2 ?spacing='1.0|2|0.5' ?dim=dim ?edge_order='1|2'
+histogram: F '3|5'
 unique: X sorted='True' return_inverse='True' return_counts='True'
-reshape view: X shape
+reshape view view_copy: X shape
+slice_copy: X1 ?dim='0' ?start='0|1|-1' ?end='1|2|-1' ?step='1|2'
+constant_pad_nd: X1 pads ?value=num
 flatten: X ?start_dim=dim ?end_dim=dim
 unflatten: X1 dim sizes
-squeeze: X ?dim=dim
-unsqueeze: X dim
-expand: X wide
+squeeze squeeze_copy: X ?dim=dim
+unsqueeze unsqueeze_copy: X dim
+expand expand_copy: X wide
 expand_as view_as reshape_as type_as: X Z
 broadcast_to: X wide
-permute: X perm
-transpose swapaxes swapdims: X dim dim
+permute permute_copy: X perm
+transpose swapaxes swapdims transpose_copy: X dim dim
 movedim moveaxis: X dim dim
-narrow: X1 dim '0|1' '0|1|2'
-select: X1 dim '0|1|-1'
-split: X1 '1|2|3' ?dim=dim
-split_with_sizes: X1 sizes ?dim=dim
-chunk: X1 '1|2|3|4' ?dim=dim
+narrow narrow_copy: X1 dim '0|1' '0|1|2'
+select select_copy: X1 dim '0|1|-1'
+split split_copy unsafe_split: X1 '1|2|3' ?dim=dim
+split_with_sizes split_with_sizes_copy unsafe_split_with_sizes: X1 sizes ?dim=dim
+chunk unsafe_chunk: X1 '1|2|3|4' ?dim=dim
 tensor_split: X1 '1|2|3|[1]|[1,2]|[0,-1]' ?dim=dim
 unbind: X1 ?dim=dim
-diagonal diag_embed: X1 ?offset='0|1|-1|2' ?dim1='0|-2' ?dim2='1|-1'
+diagonal diagonal_copy diag_embed: X1 ?offset='0|1|-1|2' ?dim1='0|-2' ?dim2='1|-1'
 diag diagflat: X ?diagonal='0|1|-1'
 tril triu: X ?diagonal='0|1|-1|3'
-unfold: X1 dim '0|1|2' '1|2'
+unfold unfold_copy: X dim '0|1|2' '1|2'
 repeat: X repeats
 tile: X repeats
 repeat_interleave: X '0|1|2|3' ?dim=dim
@@ -146,6 +151,7 @@ index_copy: X1 dim unique_index slices
 index_fill: X1 dim list_index num
 index_reduce: X1 dim list_index slices '"prod"|"mean"|"amax"|"amin"' ?include_self=flag
 put: X1 flatindex1 S1 ?accumulate=flag
+index_put: V [index1] S_ ?accumulate=flag
 select_scatter: X2 row '0' '0|1'
 slice_scatter: X1 X_ ?dim='0'
 diagonal_scatter: X2 diagonal
@@ -160,6 +166,7 @@ clone: X
 to: X dtype
 zeros ones: size ?dtype=dtype
 full: size num ?dtype=dtype
+scalar_tensor: num ?dtype=dtype
 eye: '0|1|3' ?m='2|3' ?dtype=dtype
 arange: '0|1|0.5' '3|2.5|7' ?step='1|2|0.5' ?dtype=dtype
 linspace logspace: '0|1.5|-2' '1|2.5|-1' '0|1|2|5' ?dtype=dtype
@@ -173,6 +180,11 @@ fill_: X num
 zero_: X
 rand_like randn_like empty_like: F ?dtype=dtype
 bernoulli: U
+normal: P P
+normal: '0.0|1.5' P
+normal: '0|1.0' '1|2.0' size ?dtype=floats
+multinomial: P1 '1|2' ?replacement=flag
+randint_like: X '1|5' ?dtype=dtype
 randperm: '0|1|5'
 rand randn: size ?dtype=floats
 randint: '1|5' size ?dtype=dtype
@@ -238,11 +250,16 @@ nn.functional.pixel_shuffle nn.functional.pixel_unshuffle nn.functional.channel_
 nn.functional.grid_sample: I2 grid ?mode='"bilinear"|"nearest"|"bicubic"' ?padding_mode='"zeros"|"border"|"reflection"' align_corners=flag
 nn.functional.affine_grid: theta '(1,1,2,3)' align_corners=flag
 nn.functional.scaled_dot_product_attention: B Bsame Bsame ?is_causal=flag
-nn.functional.dropout: F ?p='0.0|0.3' ?training=flag
+nn.functional.dropout nn.functional.alpha_dropout nn.functional.feature_alpha_dropout nn.functional.dropout1d
+nn.functional.dropout2d nn.functional.dropout3d: X ?p='0.0|0.3|1.0' ?training=flag
 """  # noqa: E501
 
 RANDOM = frozenset(
-    "rand_like randn_like empty_like bernoulli randperm rand randn randint nn.functional.dropout".split()
+    (
+        "rand_like randn_like empty_like bernoulli randperm rand randn randint normal multinomial randint_like "
+        "nn.functional.dropout nn.functional.alpha_dropout nn.functional.feature_alpha_dropout nn.functional.dropout1d "
+        "nn.functional.dropout2d nn.functional.dropout3d"
+    ).split()
 )
 TIED = frozenset("argmax argmin argsort max min median nanmedian mode kthvalue topk sort cummax cummin aminmax".split())
 """Functions whose indices PyTorch does not determine where elements are equal."""

@@ -198,7 +198,8 @@ def filled(s: Scene, dtype: str = "", shape: tuple[int, ...] | None = None, **ho
 
 
 WORDS: dict[str, Callable[[Scene], Any]] = {
-    "X": of_rank(0, 4), "X1": of_rank(1, 3), "X2": of_rank(2, 3), "F": of_rank(0, 3), "V": vector,
+    "X": of_rank(0, 4), "P1": of_rank(1, 2, positive=True),
+    "[index1]": lambda s: (index(s),), "X1": of_rank(1, 3), "X2": of_rank(2, 3), "F": of_rank(0, 3), "V": vector,
     "P": of_rank(0, 3, positive=True), "U": of_rank(0, 3, positive=True), "V(positive)": of_rank(1, 1, positive=True),
     "D": of_rank(0, 3, distinct=True), "D1": of_rank(1, 3, distinct=True),
     "E": lambda s: s.rng.choice((0, 1, 2, 3, 0.5, -1, filled(s, positive=True))),

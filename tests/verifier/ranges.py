@@ -97,6 +97,12 @@ def _in_context(e: Expr, wanted: set[Read]) -> Iterator[tuple[Read, Conditions]]
     """The wanted reads in an expression, each with what holds where it is read."""
     stack: list[tuple[Expr, Conditions]] = [(e, frozenset())]
     seen: set[tuple[Expr, Conditions]] = set()
+    places = {read for w in wanted for p in w.position for read in facts(p).reads}
+
+    def told(c: Expr | None) -> Conditions:
+        """What a condition says of positions: one on other data would only tell apart what is equal."""
+        return frozenset([x for x in conjuncts(c) if all(read in places for read in facts(x).reads)])
+
     while stack:
         at = stack.pop()
         if at in seen:
@@ -112,7 +118,7 @@ def _in_context(e: Expr, wanted: set[Read]) -> Iterator[tuple[Read, Conditions]]
             yield e, holds
         match e:
             case Apply("where", (c, x, y)):
-                stack += [(c, holds), (x, holds | conjuncts(c)), (y, holds | conjuncts(negated(c)))]
+                stack += [(c, holds), (x, holds | told(c)), (y, holds | told(negated(c)))]
             case Reduce(_, index, body) | Scan(_, index, body, _):
                 left = frozenset([c for c in holds if index not in facts(c).indices])
                 stack += [(part, holds if part is not body else left) for part in parts(e)]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import ArgumentError, DTypeError
-from ..ir.dtype import bfloat16, bool_, float16, float32, int64
+from ..ir.dtype import bfloat16, bool_, float16, float32, int64, uint8
 from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
 from ..ops import arithmetic as ops
@@ -48,13 +48,24 @@ def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """input + alpha * other."""
     _check_alpha(alpha, input, other, "add")
     if alpha != 1:
-        truth = all(isinstance(x, Handle) and x.dtype is bool_ for x in (input, other))
-        other = mul(other, bool(alpha) if truth else alpha) if isinstance(other, Handle) else other * alpha
+        other = _times(other, alpha, input)
     x, y = pair(input, other, "add")
     return wrap(ops.Add(x, y) if x.type.dtype is not bool_ else bits.bitwise_or(x, y))
 
 
+def _times(other: Operand, alpha: Number, input: Operand) -> Operand:
+    """The second summand times alpha, in the type in which it meets the first."""
+    if not isinstance(other, Handle):
+        return other * alpha
+    met = result_type(input, other)
+    if met is bool_:
+        return mul(other, bool(alpha))
+    return mul(other if other.dtype is met else wrap(cast(other.value, met)), alpha)
+
+
 def _check_alpha(alpha: Number, input: Operand, other: Operand, op: str) -> None:
+    if isinstance(alpha, bool) and any(isinstance(x, Handle) and x.dtype is not bool_ for x in (input, other)):
+        raise DTypeError(f"{op}: alpha={alpha} goes with bools only; give a number")
     if isinstance(alpha, float):
         kinds = [x.value.dtype.kind for x in (input, other) if isinstance(x, Handle)]
         if kinds and "float" not in kinds and not (isinstance(input, float) or isinstance(other, float)):
@@ -68,7 +79,7 @@ def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
         if isinstance(x, Handle) and x._value.type.dtype is bool_:
             raise DTypeError("sub: there is no minus for bool elements; use x ^ y, or tilegrad.logical_not(x)")
     if alpha != 1:
-        other = mul(other, alpha) if isinstance(other, Handle) else other * alpha
+        other = _times(other, alpha, input)
     return wrap(ops.Sub(*pair(input, other, "sub")))
 
 
@@ -250,20 +261,19 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
     bounds = [bound for bound in (min, max) if bound is not None]
     x, *limits = together([input, *bounds], "clamp")
     low, high = (limits[0] if min is not None else None), (limits[-1] if max is not None else None)
+    if x.dtype is bool_:
+        x = x if low is None else bits.bitwise_or(x, low)
+        return wrap(x if high is None else bits.bitwise_and(x, high))
     return wrap(ops.clamp(x, low, high))
 
 
 def clamp_min(input: Tensor, min: Operand) -> Tensor:
     """Every element, but at least min."""
-    if isinstance(min, Handle) and isinstance(input, Handle) and min._value.type.dtype is input.dtype is bool_:
-        return bitwise_or(input, min)
     return clamp(input, min=min)
 
 
 def clamp_max(input: Tensor, max: Operand) -> Tensor:
     """Every element, but at most max."""
-    if isinstance(max, Handle) and isinstance(input, Handle) and max._value.type.dtype is input.dtype is bool_:
-        return bitwise_and(input, max)
     return clamp(input, max=max)
 
 
@@ -274,6 +284,7 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
 
         return nonzero(condition, as_tuple=True)  # type: ignore[return-value]
     test = value_of(condition, "where")
+    test = cast(test, bool_) if test.dtype is uint8 else test  # PyTorch's old masks
     if test.dtype is not bool_:
         raise DTypeError(
             f"where: the condition must be bool, not {test.dtype.name}; compare it with something, as in x != 0"

@@ -8,7 +8,7 @@ from itertools import combinations as chosen
 from itertools import combinations_with_replacement as chosen_again
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.dtype import DType, int64
 from ..lazy.handle import Handle
 from ..ops.broadcasting import broadcast_shapes as met
@@ -16,7 +16,7 @@ from ..ops.broadcasting import shown
 from .creation import DeviceLike, arange, tensor
 from .declared import take_integers
 from .joining import cat, hstack, meshgrid, stack
-from .promotion import Shapes, Tensors, get_default_dtype
+from .promotion import Shapes, Tensors, get_default_dtype, value_of
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -126,6 +126,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """The powers of the elements of a vector, as columns."""
     x = x if x.dtype.is_float else x.long()
     powers = arange(x.shape[0] if N is None else N, device=x.device)
+    x = x if x.dtype.is_float else x.long()
     return x.unsqueeze(-1) ** (powers if increasing else powers.flip(0)).to(x.dtype)
 
 
@@ -136,11 +137,13 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 
 def unravel_index(indices: Tensor, shape: Sequence[int]) -> tuple[Tensor, ...]:
     """The places in a shape that numbers of elements mean."""
-    found = []
-    for extent in reversed(shape):
-        found.append(indices % extent)
-        indices = indices // extent
-    return tuple(found[::-1])
+    if not value_of(indices, "unravel_index").dtype.is_integer:
+        raise DTypeError(f"unravel_index takes integers, not {indices.dtype.name}; convert them, as in x.long()")
+    steps = [math.prod(shape[n + 1 :]) for n in range(len(shape))]
+    if not steps:
+        return ()
+    digits = indices.long().unsqueeze(-1) // tensor(steps, device=indices.device)
+    return (digits % tensor(list(shape), device=indices.device)).unbind(-1)
 
 
 # --- with a part replaced --------------------------------------------------------------------------

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-def _copying(view: Callable[..., Any]) -> Callable[..., Any]:
+def _copying(view: Callable[..., Any], name: str = "") -> Callable[..., Any]:
     """The variant of a function that copies the view, or each of the views, that it gives."""
-    name = f"{view.__name__.lstrip('_')}_copy"
+    name = name or f"{view.__name__.lstrip('_')}_copy"
 
     def copied(*given: Any, **options: Any) -> Any:
         made = view(*given, **options)
@@ -55,7 +55,7 @@ diagonal_copy, expand_copy, narrow_copy = _copying(views.diagonal), _copying(vie
 permute_copy, select_copy, split_copy = _copying(views.permute), _copying(views.select), _copying(views.split)
 squeeze_copy, t_copy, transpose_copy = _copying(views.squeeze), _copying(views.t), _copying(views.transpose)
 unbind_copy, unfold_copy, unsqueeze_copy = _copying(views.unbind), _copying(views.unfold), _copying(views.unsqueeze)
-view_copy, split_with_sizes_copy = _copying(views.view), _copying(views.split)
+view_copy, split_with_sizes_copy = _copying(views.reshape, "view_copy"), _copying(views.split)
 unsafe_chunk, unsafe_split, unsafe_split_with_sizes = views.chunk, views.split, views.split
 """PyTorch promises nothing about writes to the pieces of these; here they are views."""
 

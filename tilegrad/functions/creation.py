@@ -191,9 +191,11 @@ def from_dlpack(ext_tensor: Any, *, device: DeviceLike = None, copy: bool | None
     return (tensor(array) if copy else from_numpy(array)).to(device=device)
 
 
-def scalar_tensor(s: Number, *, dtype: DType | None = None, device: DeviceLike = None) -> Tensor:
-    """A number as a tensor without dimensions."""
-    return tensor(s, dtype=dtype or get_default_dtype(), device=device)
+def scalar_tensor(
+    s: Number, *, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
+) -> Tensor:
+    """Make a tensor without dimensions of a number."""
+    return tensor(s, dtype=dtype or get_default_dtype(), device=device, requires_grad=requires_grad)
 
 
 # --- of one number -----------------------------------------------------------------------------

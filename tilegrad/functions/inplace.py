@@ -7,7 +7,7 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ..errors import DTypeError, ShapeError
-from ..ir.dtype import bool_
+from ..ir.dtype import bool_, float64
 from ..ir.graph import Value
 from ..lazy.handle import Handle, mode
 from ..lazy.storage import kept_separate
@@ -29,6 +29,12 @@ def in_place(fn: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[R, 
 
     def changed(self: R, /, *args: P.args, **kwargs: P.kwargs) -> R:
         before = self.value
+        wanted = float64 if name == "float_power_" else kwargs.get("dtype")
+        if wanted is not None and wanted is not before.dtype:
+            raise DTypeError(
+                f"{name}: the result is {wanted!r} and cannot be stored in place in a tensor of {before.dtype.name}; "
+                "use the one without underscore"
+            )
         result = fn(self, *args, **kwargs).value
         if before.tracked and not result.tracked and mode.enabled:
             # zeros flow back through what has no derivative: the tensor stays one that requires gradients

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ..ir.dtype import int64
 from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
@@ -157,7 +157,10 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 
 def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
     """Elements moved along dimensions, those that leave at the end coming in at the start."""
-    return wrap(movement.roll(value_of(input, "roll"), shifts, dims))
+    x = value_of(input, "roll")
+    if dims is not None and dims != () and not x.shape:
+        raise AxisError(f"roll: the dimensions {dims} of a tensor without dimensions")
+    return wrap(movement.roll(x, shifts, dims))
 
 
 # --- diagonals and triangles -------------------------------------------------------------------

@@ -36,7 +36,8 @@ def native_layer_norm(
     shape = tuple(normalized_shape)
     if tuple(input.shape[input.dim() - len(shape) :]) != shape:
         raise ShapeError(f"native_layer_norm: {shown(input.shape)} does not end in {shown(shape)}")
-    return _normalized(input, tuple(range(-len(shape), 0)), weight, bias, eps)
+    made = _normalized(input, tuple(range(-len(shape), 0)), weight, bias, eps)
+    return Normalized(made.result, made.mean.detach(), made.rstd.detach())
 
 
 def native_group_norm(
@@ -67,12 +68,12 @@ def native_batch_norm(
         nothing = input.new_zeros(0)
         return Normalized(_scaled(result, 1, weight, bias), nothing, nothing)
     made = _normalized(input, (0, *range(2, input.dim())), None, None, eps)
-    mean, rstd = made.mean.reshape(-1), made.rstd.reshape(-1)
+    mean, rstd = made.mean.detach().reshape(-1), made.rstd.detach().reshape(-1)
     count = prod(input.shape) // input.shape[1]
     if running_mean is not None:
-        running_mean.copy_(running_mean * (1 - momentum) + mean.detach() * momentum)
+        running_mean.copy_(running_mean * (1 - momentum) + mean * momentum)
     if running_var is not None:
-        variance = (rstd.detach() ** -2 - eps) * (count / (count - 1))
+        variance = (rstd**-2 - eps) * (count / (count - 1))
         running_var.copy_(running_var * (1 - momentum) + variance * momentum)
     return Normalized(_scaled(made.result, 1, weight, bias), mean, rstd)
 

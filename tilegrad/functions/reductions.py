@@ -204,6 +204,8 @@ def norm(
 @numpy_names
 def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """log of the sum of exp(input), without overflow on the way."""
+    if dim is None:
+        raise ArgumentError("logsumexp: the dimensions are missing; all of them are dim=()")
     return wrap(statistics.logsumexp(floating(input, "logsumexp"), _axes(dim, "logsumexp"), keepdim))
 
 
@@ -380,6 +382,9 @@ def gradient(
     >>> tg.gradient(tg.tensor([1.0, 4.0, 9.0, 16.0]))
     (tensor([3., 4., 6., 7.]),)
     """
+    if input.dtype is bool_ or input.dtype is uint8:
+        raise DTypeError(f"gradient: differences of {input.dtype.name} have no sign; convert it first, as in x.float()")
+    spacing = 1.0 if spacing is None else spacing
     dims = range(input.dim()) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
     if edge_order not in (1, 2):
         raise ArgumentError(f"gradient: edge_order is 1 or 2, not {edge_order!r}")

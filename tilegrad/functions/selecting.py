@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..ir.dtype import bool_, float32, int32, int64
+from ..ir.dtype import bool_, float32, int32, int64, uint8
 from ..ir.functions import identity
 from ..ir.graph import Value
 from ..lazy.evaluation import array_of, check_index, compute
@@ -16,7 +16,6 @@ from ..ops.base import require_one_device
 from ..ops.broadcasting import broadcast_shapes, expand, fill, normal_axis, reshape, shown
 from ..ops.cast import cast
 from ..ops.comparison import ne
-from ..ops.creation import positions
 from ..ops.reduction import count_nonzero
 from .declared import take_integers
 from .promotion import Number, as_number, constant, kind_of, numbers_of, pair, refused, value_of
@@ -36,15 +35,17 @@ class Sorted(NamedTuple):
 def _index(index: Tensor, x: Value, dim: int, op: str, from_end: bool = False) -> Value:
     """An index as integers that are inside the dimension; negative ones may count from its end."""
     value = value_of(index, op)
-    if not value.dtype.is_integer:
+    if value.dtype.is_integer and 0 in value.shape:
+        value = cast(value, int64)
+    if not value.dtype.is_integer or value.dtype.bits < 32:
         raise DTypeError(
-            f"{op}: the index has {value.dtype.name} elements, not integers; convert it, as in index.long()"
+            f"{op}: the index has {value.dtype.name} elements, not int64 or int32; convert it, as in index.long()"
         )
     require_one_device(op, [x, value])
     if x.shape:
         axis = normal_axis(dim, len(x.shape), op)
         value = check_index(value, x.shape[axis], axis, op, from_end=from_end)
-    return value if value.dtype.bits >= 32 else cast(value, int64)
+    return value
 
 
 def _source(src: Tensor | Number, like: Value, op: str) -> Value:
@@ -106,13 +107,13 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     x, test = value_of(input, "masked_select"), _mask(mask, "masked_select")
     shape = broadcast_shapes(x.shape, test.shape, op="masked_select")
     test = expand(test, shape)
-    return wrap(selection.masked_select(x, test, _count(test)))
+    return wrap(selection.masked_select(x, test, count_nonzeros(test)))
 
 
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
     """The positions of the elements that are not zero, as rows of a matrix, or as one vector for each dimension."""
     x = value_of(input, "nonzero")
-    count = _count(x)
+    count = count_nonzeros(x)
     if as_tuple:
         if not x.shape:
             return (wrap(fill(0, (count,), int64, x.device)),)
@@ -125,7 +126,7 @@ def argwhere(input: Tensor) -> Tensor:
     return nonzero(input)  # type: ignore[return-value]
 
 
-def _count(x: Value, *others: Value) -> int:
+def count_nonzeros(x: Value, *others: Value) -> int:
     """How many elements are not zero: this waits for the values. They are kept, and others, for what follows."""
     count = wrap(count_nonzero(x))
     compute(count, wrap(x), *map(wrap, others))
@@ -318,30 +319,6 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
     return Sorted(*map(wrap, sorting.median(x, dim, keepdim)))
 
 
-def unique(
-    input: Tensor,
-    sorted: bool = True,
-    return_inverse: bool = False,
-    return_counts: bool = False,
-    dim: int | None = None,
-) -> Tensor | tuple[Tensor, ...]:
-    """The different elements, in order; also where each element's is, and how often each is there."""
-    if dim is not None:
-        raise ArgumentError("unique: along a dimension it is not there; unique of all elements is")
-    x = value_of(input, "unique")
-    values, starts, order = sorting.sorted_runs(x)
-    count = _count(starts, values, order)
-    found = [wrap(selection.masked_select(values, starts, count))]
-    if return_inverse:
-        run = wrap(starts).long().cumsum(0) - 1
-        found.append(scatter(run, 0, wrap(order), run).reshape(input.shape))
-    if return_counts:
-        first = wrap(selection.masked_select(positions(values.shape[0], x.device), starts, count))
-        end = first.new_tensor([input.numel()])
-        found.append(first.roll(-1, 0).index_copy(0, first.new_tensor([count - 1]), end) - first if count else first)
-    return found[0] if len(found) == 1 else tuple(found)
-
-
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """Rows with a 1 where the index says."""
     x = value_of(input, "one_hot")
@@ -358,7 +335,6 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
 
 def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """The interval between sorted boundaries into which each element falls."""
-    numbers_of(boundaries, "bucketize")
     return _searched(boundaries, input, right, out_int32, "bucketize")
 
 
@@ -366,6 +342,8 @@ def _searched(edges: Tensor, values: Tensor | Number, right: bool, short: bool, 
     from ..ops.searching import searched
 
     x, e = pair(values, edges, op)
+    if x.dtype is bool_:
+        x, e = cast(x, uint8), cast(e, uint8)
     found = searched(e, x, right)
     return wrap(cast(found, int32) if short else found)
 
@@ -395,7 +373,6 @@ def searchsorted(
                 f"searchsorted: rows of {shown(edges.shape)} and values {met}; all dimensions but the last are equal, "
                 "or the sorted sequence is one vector"
             )
-    numbers_of(edges, "searchsorted")
     return _searched(edges, values, right or side == "right", out_int32, "searchsorted")
 
 
@@ -443,5 +420,4 @@ __all__ = [
     "take",
     "take_along_dim",
     "topk",
-    "unique",
 ]

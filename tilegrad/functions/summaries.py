@@ -6,14 +6,16 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ..ir.dtype import DType, bool_, float32, float64, int64
 from ..lazy.handle import Handle, wrap
+from ..ops import selection, sorting
 from ..ops.broadcasting import normal_axis, shown
+from ..ops.creation import positions
 from .creation import arange, linspace, zeros
 from .declared import take_integers
-from .promotion import floating, floats_of, kind_of, numbers_of
-from .selecting import Sorted
+from .promotion import floating, floats_of, kind_of, numbers_of, value_of
+from .selecting import Sorted, count_nonzeros, nonzero, scatter
 from .views import numpy_names
 
 if TYPE_CHECKING:
@@ -134,23 +136,90 @@ def msort(input: Tensor) -> Tensor:
     return input.sort(0).values
 
 
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Tensor | tuple[Tensor, ...]:
+    """Find the different elements, in order; also where each element's is, and how often each is there.
+
+    With a dimension, the different slices along it, ordered by their first element that differs.
+
+    >>> import tilegrad as tg
+    >>> unique(tg.tensor([[2, 1], [0, 3], [2, 1]]), dim=0, return_counts=True)
+    (tensor([[0, 3],
+            [2, 1]]), tensor([1, 2]))
+    """
+    x = value_of(input, "unique")
+    keys = input.reshape(-1) if dim is None else _rank(_rows(input, dim, "unique"))
+    values, starts, order = sorting.sorted_runs(value_of(keys, "unique"))
+    count = count_nonzeros(starts, values, order)
+    if dim is None:
+        found = [wrap(selection.masked_select(values, starts, count))]
+    else:
+        found = [input.index_select(dim, wrap(selection.masked_select(order, starts, count)))]
+    if return_inverse:
+        run = wrap(starts).long().cumsum(0) - 1
+        inverse = scatter(run, 0, wrap(order), run)
+        found.append(inverse.reshape(input.shape) if dim is None else inverse)
+    if return_counts:
+        first = wrap(selection.masked_select(positions(values.shape[0], x.device), starts, count))
+        end = first.new_tensor([values.shape[0]])
+        found.append(first.roll(-1, 0).index_copy(0, first.new_tensor([count - 1]), end) - first if count else first)
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _rows(input: Tensor, dim: int, op: str) -> Tensor:
+    """The slices along a dimension as rows of a matrix."""
+    x = value_of(input, op)
+    if not x.shape:
+        raise AxisError(f"{op}: dimension {dim} of a tensor without dimensions")
+    axis = normal_axis(dim, len(x.shape), op)
+    if 0 in (*x.shape[:axis], *x.shape[axis + 1 :]):
+        raise ShapeError(f"{op}: the slices along dimension {dim} of {shown(x.shape)} have no elements")
+    moved = input.movedim(axis, 0)
+    return moved.reshape(moved.shape[0], moved[:1].numel()) if moved.shape[0] else moved.reshape(0, 1)
+
+
+def _rank(rows: Tensor) -> Tensor:
+    """A number for each row, such that the numbers are ordered as the rows are, and equal where they are equal.
+
+    Elements are replaced by their ranks among all, neighbours by the rank of both together, until one is left.
+    """
+    while True:
+        _, starts, order = sorting.sorted_runs(value_of(rows, "unique"))
+        run = wrap(starts).long().cumsum(0) - 1
+        rows = scatter(run, 0, wrap(order), run).reshape(rows.shape)
+        if rows.shape[1] == 1:
+            return rows.reshape(-1)
+        if rows.shape[1] % 2:
+            rows = _joined(rows, rows.new_zeros(rows.shape[0], 1))
+        rows = rows[:, ::2] * rows.numel() + rows[:, 1::2]
+
+
+def _differ(before: Tensor, after: Tensor) -> Tensor:
+    changed = before != after
+    return changed if changed.dim() < 2 else changed.any(1)
+
+
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Tensor | tuple[Tensor, ...]:
-    """The elements without those that equal the one before; also where each is, and how often each comes."""
-    if dim is not None:
-        raise ArgumentError("unique_consecutive: along a dimension it is not there; that of all elements is")
-    x = input.reshape(-1)
-    if not x.numel():
-        new = x.bool()
-    else:
-        new = _joined(x.new_ones(1).bool(), x[1:] != x[:-1])
-    found = [x[new]]
+    """The elements without those that equal the one before; also where each is, and how often each comes.
+
+    With a dimension, the slices along it.
+    """
+    x = input.reshape(-1) if dim is None else _rows(input, dim, "unique_consecutive")
+    new = _joined(x.new_ones(1).bool(), _differ(x[1:], x[:-1])) if x.shape[0] else x.reshape(-1).bool()
+    found = [x[new] if dim is None else input.index_select(dim, nonzero(new, as_tuple=True)[0])]
     run = new.long().cumsum(0) - 1
     if return_inverse:
-        found.append(run.reshape(input.shape))
+        found.append(run.reshape(input.shape) if dim is None else run)
     if return_counts:
-        found.append(run.new_zeros(found[0].shape[0]).scatter_add(0, run, run.new_ones(run.shape)))
+        count = int(found[0].shape[0 if dim is None else dim])
+        found.append(run.new_zeros(count).scatter_add(0, run, run.new_ones(run.shape)))
     return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -182,7 +251,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     >>> histc(tg.tensor([1.0, 2.0, 1.0]), bins=4, min=0, max=3)
     tensor([0., 2., 1., 0.])
     """
-    return _histogram(wrap(floats_of(input, "histc")), bins, min, max, None)[0]
+    return _histogram(wrap(floats_of(input, "histc")), bins, min, max, None, 1.0)[0]
 
 
 def histogram(
@@ -199,19 +268,21 @@ def histogram(
         hist, edges = _into(x, bins, weight), bins
     else:
         low, high = (0.0, 0.0) if range is None else range
-        hist, edges = _histogram(x, bins, low, high, weight)
+        hist, edges = _histogram(x, bins, low, high, weight, 0.5)
     if density:
         hist = hist / hist.sum() / edges.diff()
     return Histogram(hist, edges)
 
 
-def _histogram(x: Tensor, bins: int, low: float, high: float, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+def _histogram(
+    x: Tensor, bins: int, low: float, high: float, weight: Tensor | None, around: float
+) -> tuple[Tensor, Tensor]:
     if bins < 1 or low > high:
         raise ArgumentError(f"histogram: {bins} intervals from {low} to {high}: there must be some, in order")
     if low == high and x.numel():
         low, high = float(x.amin().item()), float(x.amax().item())
     if low == high:
-        low, high = low - 1, high + 1
+        low, high = low - around, high + around
     edges = linspace(low, high, bins + 1, dtype=x.dtype, device=x.device)
     flat = x.reshape(-1)
     place = ((flat - low) * (bins / (high - low))).nan_to_num(-1.0).floor().clamp(-1, bins).long()
@@ -315,7 +386,7 @@ def _slices(y: Tensor, x: Tensor | None, dx: float, dim: int) -> Tensor:
     if not y.dim():
         raise ShapeError("trapezoid: y is one number; it takes the points of a curve")
     normal_axis(dim, y.dim(), "trapezoid")
-    count = y.shape[dim] - 1
+    count = max(y.shape[dim] - 1, 0)
     heights = (y.narrow(dim, 0, count) + y.narrow(dim, 1, count)) / 2
     if x is None:
         return heights * dx
@@ -329,6 +400,8 @@ trapz = trapezoid
 take_integers(globals())
 
 __all__ = [
+    "unique",
+    "unique_consecutive",
     "cdist",
     "corrcoef",
     "cov",
@@ -346,5 +419,4 @@ __all__ = [
     "renorm",
     "trapezoid",
     "trapz",
-    "unique_consecutive",
 ]

@@ -81,9 +81,17 @@ def numpy_names(fn: Callable[P, T]) -> Callable[P, T]:
             kwargs["dim"] = kwargs.pop("axis")
         if "keepdims" in kwargs and "keepdim" not in kwargs:
             kwargs["keepdim"] = kwargs.pop("keepdims")
+        if "keepdim" in kwargs and "dim" not in kwargs and len(args) < 2:
+            _refuse_alone(fn.__name__, "unbiased" in kwargs)
         return fn(*args, **kwargs)
 
     return named
+
+
+def _refuse_alone(op: str, unbiased: bool) -> None:
+    """Refuse `keepdim` where no dimension is named: PyTorch has no such form of these functions."""
+    if op in ("sum", "mean", "prod", "max", "min", "median", "nanmedian") or unbiased:
+        raise ArgumentError(f"{op}: keepdim goes with dim; name the dimensions, or dim=None where all are meant")
 
 
 # --- other shapes ------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from ..ir.scalar import where as choose
 from ..ir.size import Dim, Shape, product
 from .arithmetic import add, div, maximum, minimum, mul
 from .base import Operand, operand, require_one_device
+from .bits import bitwise_and
 from .broadcasting import Reshape, broadcast_shapes, expand, fill, normal_axis, require, reshape, shown, sum_to
 from .cast import cast, detach
 from .comparison import eq, lt
@@ -137,7 +138,8 @@ class ScatterAlong(Opaque):
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         if self.fn in ("maximum", "minimum"):
             return self._of_extremes(upstream)
-        _check_differentiable(self.op, self.fn)
+        if self.fn == "mul":
+            return self._of_products(upstream)
         kept = upstream
         if not self.fn:
             zeros = expand(_zero(upstream), self.index.shape)
@@ -153,6 +155,26 @@ class ScatterAlong(Opaque):
         share = div(upstream, where(eq(many, 0.0), 1.0, many))  # nothing is equal to NaN
         to_source = mul(others, TakeAlong(share, self.index, self.axis))
         return sum_to(mul(own, share), self.base.shape), None, to_source
+
+    def _of_products(self, upstream: Value) -> Sequence[Value | None]:
+        """Give each factor the product of all others: where it is the only 0 of them, with a 1 in its place."""
+
+        def product_of(base: Value, source: Value) -> Value:
+            return ScatterAlong(base, self.index, source, self.axis, self.sizes, "mul")
+
+        base, source = expand(self.base, self.sizes), self.source
+        factor = where(eq(base, 0.0), 1.0, base)
+        own = div(mul(upstream, product_of(factor, source)), factor)
+        is_zero = eq(source, 0.0)
+        none = fill(0, self.sizes, int64, source.device)
+        zeros = ScatterAlong(none, self.index, cast(is_zero, int64), self.axis, self.sizes, "add")
+        is_only = bitwise_and(is_zero, eq(TakeAlong(zeros, self.index, self.axis), 1))
+        without = mul(upstream, product_of(base, where(is_only, 1.0, source)))
+        with_all = div(
+            TakeAlong(mul(upstream, product_of(base, source)), self.index, self.axis), where(is_zero, 1.0, source)
+        )
+        others = where(is_only, TakeAlong(without, self.index, self.axis), with_all)
+        return sum_to(own, self.base.shape), None, others
 
     def reference(self, base: Any, index: Any, source: Any) -> Any:
         from .scatter import kept_inside, scatter_reference
@@ -303,10 +325,13 @@ def check_inside(op: str, index: Shape, shape: Shape, axis: int) -> None:
 
 def take_along(x: Value, index: Value, axis: int) -> Value:
     """`torch.gather`; a tensor without axes is taken to have one."""
+    axis = normal_axis(axis, x.type.rank, "gather")
     if not x.type.rank or not index.type.rank:
         flat = TakeAlong(reshape(x, (1,)) if not x.type.rank else x, flat_index(index), 0)
         return reshape(flat, index.shape)
-    return TakeAlong(x, index, normal_axis(axis, x.type.rank, "gather"))
+    if x.type.rank != index.type.rank and 0 in index.shape:
+        return reshape(TakeAlong(reshape(x, (-1,)), reshape(index, (-1,)), 0), index.shape)
+    return TakeAlong(x, index, axis)
 
 
 def index(x: Value, indices: Sequence[Value], axes: Sequence[int]) -> Value:
@@ -353,6 +378,8 @@ def scatter_along(base: Value, index_: Value, source: Operand, axis: int, fn: st
         one = scatter_along(reshape(base, (1,)), flat_index(index_), _flat(source), 0, fn)
         return reshape(one, ())
     axis = normal_axis(axis, base.type.rank, "scatter")
+    if 0 in index_.shape and base.type.rank != index_.type.rank:
+        return base
     index_, check = parted(index_)
     if not isinstance(source, Value):
         source = expand(operand(source, base), index_.shape)

@@ -108,7 +108,7 @@ class Digamma(_InFloat64):
 
 @final
 class Polygamma(_InFloat64):
-    """The derivative of order n + 1 of log gamma(x), for n from 1; for n above 1 and numbers from -1 down it is NaN."""
+    """The derivative of order n + 1 of log gamma(x), for n from 1; from -1 down by reflection."""
 
     x: Value
     n: int
@@ -128,13 +128,29 @@ class Polygamma(_InFloat64):
         for k in range(FAR):
             passed = passed + _power(1.0 / (z + float(k)), n + 1)
         value = (series * _power(inverse, n) + where(near, passed * float(math.factorial(n)), _number(0.0))) * sign
-        if n > 1:
-            return where(mirrored, _number(math.nan), value)
-        sine = _sine_of_turns(x)
-        return where(mirrored, math.pi**2 / (sine * sine) - value, value)
+        part = x - apply("floor", x)  # the cotangent of a turn is that of the part behind the point
+        cotangent = apply("cos", part * math.pi) / _sine_of_turns(x)
+        slope: Expr = _number(0.0)
+        for factor in reversed(_cotangent_slope(n)):
+            slope = slope * cotangent + factor
+        reflected = (-1.0) ** n * value - slope * math.pi ** (n + 1)
+        return where(mirrored, where(apply("eq", part, _number(0.0)), _number(sign * math.inf), reflected), value)
 
     def share_x(self, upstream: Value) -> Value | None:
         return mul(upstream, Polygamma(self.x, self.n + 1))
+
+
+def _cotangent_slope(n: int) -> list[float]:
+    """The coefficients of the n-th derivative of the cotangent, as a polynomial in the cotangent.
+
+    >>> _cotangent_slope(1), _cotangent_slope(2)
+    ([-1.0, 0.0, -1.0], [0.0, 2.0, 0.0, 2.0])
+    """
+    found = [0.0, 1.0]
+    for _ in range(n):
+        slope = [k * factor for k, factor in enumerate(found)][1:]  # and each time by that of the cotangent itself
+        found = [-a - b for a, b in zip([*slope, 0.0, 0.0], [0.0, 0.0, *slope], strict=True)]
+    return [x + 0.0 for x in found]
 
 
 @final

@@ -19,7 +19,7 @@ from .broadcasting import ZERO, accumulator, least, normal_axis, quotient, reduc
 from .comparison import ge, le
 from .control import masked
 from .creation import positions
-from .movement import Movement, replaced
+from .movement import Movement, narrow, replaced
 
 Item = TypeVar("Item")
 
@@ -208,4 +208,6 @@ def unfold(x: Value, axis: int, width: int, step: int) -> Value:
     windows = (extent - width) // step + 1 if isinstance(extent, int) else quotient(extent - width + step, step)
     if windows is None:
         raise ShapeError(f"unfold: how many windows {step} apart are in axis {axis} of {shown(x.shape)} is not known")
-    return Unfold(x if x.shape else reshape(x, (1,)), n, width, step, windows)
+    if not x.shape:
+        return narrow(reshape(x, (1,)), 0, 0, width)
+    return Unfold(x, n, width, step, windows)

@@ -6,6 +6,7 @@ from math import sqrt
 
 from ...errors import ArgumentError, ShapeError
 from ...functions.creation import ones
+from ...ir.dtype import bool_
 from ...random import bernoulli
 from ...random import dropout as random_dropout
 from ...tensor import Tensor
@@ -22,12 +23,17 @@ def checked_probability(name: str, p: float) -> float:
     return p
 
 
+def _nothing(input: Tensor) -> Tensor:
+    """The input times 0: NaN where it is infinite, as in PyTorch."""
+    return input & False if input.dtype is bool_ else input * 0
+
+
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Sets elements to 0 with probability `p`, and scales the others by 1 / (1 - p)."""
     checked_probability("dropout", p)
     if not training or p == 0:
         return input
-    kept = random_dropout(input, p)
+    kept = _nothing(input) if p == 1 else random_dropout(input, p)
     return input.copy_(kept) if inplace else kept
 
 
@@ -44,7 +50,7 @@ def _whole(name: str, input: Tensor, p: float, training: bool, inplace: bool, ba
     checked_probability(name, p)
     if not training or p == 0:
         return input
-    kept = input * random_dropout(_channels(name, input, batched), p)
+    kept = _nothing(input) if p == 1 else input * random_dropout(_channels(name, input, batched), p)
     return input.copy_(kept) if inplace else kept
 
 
@@ -72,6 +78,8 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
 
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """`alpha_dropout` of whole channels."""
+    if not training or p in (0, 1):
+        return _alpha("feature_alpha_dropout", input, input, p, training, inplace)
     places = _channels("feature_alpha_dropout", input, True)
     return _alpha("feature_alpha_dropout", input, places, p, training, inplace)
 
@@ -81,7 +89,7 @@ def _alpha(name: str, input: Tensor, places: Tensor, p: float, training: bool, i
     if not training or p == 0:
         return input
     if p == 1:
-        return input.zero_() if inplace else input * 0
+        return input.zero_() if inplace else _nothing(input)
     scale = 1 / sqrt((LOWEST * LOWEST * p + 1) * (1 - p))
     kept = bernoulli(places, 1 - p)
     result = input * (kept * scale) + ((1 - kept) * (LOWEST * scale) - LOWEST * scale * p)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
+from ...autograd.modes import is_grad_enabled
+from ...errors import ArgumentError, DTypeError, GradientError, IndexRangeError, ShapeError
 from ...functions.arithmetic import where
 from ...functions.autocasting import in_float32
 from ...functions.creation import arange
@@ -127,6 +128,7 @@ def nll_loss(
     """The negative of the log-probabilities `input` (N, C, ...) at the classes `target` (N, ...)."""
     reduction = reduction_of(size_average, reduce, reduction)
     _need_tensors("nll_loss", input, target)
+    refuse_tracked("nll_loss", weight=weight)
     axis = 0 if input.dim() == 1 else 1
     check_classes(input, target, axis)
     check_range(target, input.shape[axis], ignore_index)
@@ -296,6 +298,7 @@ def binary_cross_entropy(
     """
     reduction = reduction_of(size_average, reduce, reduction)
     same_shape("binary_cross_entropy", input, target)
+    refuse_tracked("binary_cross_entropy", weight=weight)
     losses = wrap(likelihood.binary_cross_entropy(*pair(input, target, "binary_cross_entropy")))
     return reduced(losses if weight is None else losses * weight, reduction)
 
@@ -313,6 +316,7 @@ def binary_cross_entropy_with_logits(
     """Of logits, without overflow for large ones."""
     reduction = reduction_of(size_average, reduce, reduction)
     same_shape("binary_cross_entropy_with_logits", input, target)
+    refuse_tracked("binary_cross_entropy_with_logits", weight=weight, pos_weight=pos_weight)
     scale = 1 if pos_weight is None else (pos_weight - 1) * target + 1
     losses = (1 - target) * input - scale * logsigmoid(input)
     return reduced(losses if weight is None else losses * weight, reduction)
@@ -350,6 +354,13 @@ def same_shape(name: str, input: Tensor, target: Tensor) -> None:
             f"{name}: the input has the shape {tuple(input.shape)} and the target {tuple(target.shape)}: they must be "
             "equal; use view, reshape or expand on one of them"
         )
+
+
+def refuse_tracked(name: str, **given: Tensor | None) -> None:
+    """Refuse a gradient to what PyTorch gives none, rather than compute one that programs do not have there."""
+    for argument, x in given.items():
+        if isinstance(x, Tensor) and x.value.tracked and is_grad_enabled():
+            raise GradientError(f"{name}: no gradient flows to {argument}, as in PyTorch; detach it")
 
 
 def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str) -> str:

@@ -14,7 +14,7 @@ from ...lazy.evaluation import SMALL, array_of
 from ...tensor import Tensor
 from .activations import logsigmoid
 from .distances import pairwise_distance
-from .losses import check_classes, check_range, reduced, reduction_of, same_shape
+from .losses import check_classes, check_range, reduced, reduction_of, refuse_tracked, same_shape
 
 __all__ = [
     "cosine_embedding_loss",
@@ -71,6 +71,7 @@ def soft_margin_loss(
     """The logistic loss of targets 1 and -1."""
     reduction = reduction_of(size_average, reduce, reduction)
     same_shape("soft_margin_loss", input, target)
+    refuse_tracked("soft_margin_loss", target=target)
     return reduced(-logsigmoid(input * target), reduction)
 
 
@@ -160,6 +161,9 @@ def multi_margin_loss(
     reduction = reduction_of(size_average, reduce, reduction)
     if p not in (1, 2):
         raise ArgumentError(f"multi_margin_loss: p={p} must be 1 or 2")
+    refuse_tracked("multi_margin_loss", weight=weight)
+    if input.dim() == target.dim() == 1:
+        input = input.unsqueeze(0)
     axis = input.dim() - 1
     check_classes(input, target, axis)
     count = input.shape[axis]
@@ -180,6 +184,8 @@ def multilabel_margin_loss(
     """Each right class should be above each wrong one by 1; a row of the target lists the right ones up to a -1."""
     reduction = reduction_of(size_average, reduce, reduction)
     same_shape("multilabel_margin_loss", input, target)
+    if not input.dim():
+        input, target = input.unsqueeze(0), target.unsqueeze(0)
     count = input.shape[-1]
     check_range(target, count, -1)
     listed = (target < 0).long().cumsum(-1) == 0

@@ -55,8 +55,10 @@ def batch_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Brings each channel (axis 1) to mean 0 and variance 1: in training those of the batch, else the running ones."""
-    if input.dim() < 2:
+    if input.dim() < 2 and tuple(input.shape) != (0,):
         raise ShapeError(f"batch_norm: an input of the shape {tuple(input.shape)} has no axis 1 for the channels")
+    if input.dim() == 1:
+        return input.clone()  # without elements there are no channels
     channels = input.shape[1]
     _checked("batch_norm", channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     x, behind = _wide(input), input.dim() - 2
@@ -183,7 +185,9 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
     if size < 1:
         raise ArgumentError(f"local_response_norm: size={size} channels: give 1 or more")
     squares = pad(input * input, (*(0, 0) * (input.dim() - 2), size // 2, (size - 1) // 2))
-    return input / (squares.unfold(1, size, 1).mean(-1) * alpha + k) ** beta
+    total = squares.unfold(1, size, 1).sum(-1)
+    mean = total / size if input.dtype.is_float else total // size  # means of integers are whole, as in PyTorch
+    return input / (mean * alpha + k) ** beta
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:

@@ -43,6 +43,8 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
 def _padded(x: Tensor, axis: int, before: int, after: int, mode: str) -> Tensor:
     shape = tuple(x.shape)
     cut = min(before, 0), min(after, 0)
+    if any(cut) and mode == "replicate" and 0 < shape[axis] + before + after and shape[axis] + sum(cut) <= 0:
+        return _repeated(x, axis, 0 if after < 0 else shape[axis] - 1, shape[axis] + before + after)
     if any(cut):
         if shape[axis] + sum(cut) < 0:
             raise ShapeError(f"pad: ({before}, {after}) cuts more from axis {axis} of the shape {shape} than is there")
