@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import tilegrad as tg
+from tilegrad.ir.node import Node
 
 
 def together(*works: tuple[Callable[[], Any], int]) -> None:
@@ -131,3 +132,25 @@ def test_a_thread_compiles_after_the_main_thread_ended(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 def test_children_compile_that_forked_off_while_threads_compiled(tmp_path: Path) -> None:
     assert run(FORKS, tmp_path) == "failed: 0\n"
+
+
+class Outer(Node):
+    first: int
+
+
+class Inner(Outer):
+    second: int
+
+
+class Own(Outer):
+    def __init__(self, first: int) -> None:
+        super().__init__(first * 2)
+
+
+def test_the_first_nodes_of_a_class_may_be_made_by_two_threads() -> None:
+    """One finds the `__init__` that is to be written, and comes to write it when the other has done that."""
+    late = Inner.__init__
+    assert (Inner(1, 2).first, Inner(1, 2).second) == (1, 2)
+    node = object.__new__(Inner)
+    late(node, 3, 4)
+    assert (node.first, node.second, Own(5).first, Outer(6).first) == (3, 4, 10, 6)

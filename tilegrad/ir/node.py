@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from threading import RLock
 from typing import Any, ClassVar, NoReturn, dataclass_transform
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 
 class FrozenNodeError(AttributeError):
@@ -83,13 +83,21 @@ def as_written(annotation: object) -> str:
 
 
 def _first_init(self: Node, *args: Any, **kwargs: Any) -> None:
-    """Writes the `__init__` of a class when its first node is made, and calls it."""
+    """Write the `__init__` of a class when its first node is made, and call it.
+
+    Another thread may have been faster: then the one of this class is called, and not that of a class above it which
+    is still to be written.
+    """
     with making:
-        cls = next((c for c in type(self).__mro__ if c.__dict__.get("__init__") is _first_init), None)
-        if cls is not None:
+        inits = ((c, c.__dict__.get("__init__")) for c in type(self).__mro__)
+        cls, init = next((c, i) for c, i in inits if i is _first_init or i in _written)
+        if init is _first_init:
             setattr(cls, "__init__", _written_init(cls))  # noqa: B010
-    # without a class another thread was faster
-    (type(self) if cls is None else cls).__init__(self, *args, **kwargs)  # type: ignore[misc]
+    cls.__init__(self, *args, **kwargs)  # type: ignore[misc]
+
+
+_written: WeakSet[Callable[..., None]] = WeakSet()
+"""Every `__init__` that was made here: a class may have one of its own, which calls that of the class above."""
 
 
 def _written_init(cls: type[Node]) -> Callable[..., None]:
@@ -102,6 +110,7 @@ def _written_init(cls: type[Node]) -> Callable[..., None]:
     source = f"def __init__({', '.join(parameters)}):\n  " + "\n  ".join(lines)
     made: dict[str, Any] = {}
     exec(source, {**cls.init_names(), cls.__name__: cls}, made)
+    _written.add(made["__init__"])
     return made["__init__"]  # type: ignore[no-any-return]
 
 
@@ -123,7 +132,8 @@ class Structure(Node):
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: not the hash, since in another process words have other ones, nor what is quickly made."""
-        return {name: x for name, x in self.__dict__.items() if name not in ("_hash", "_parts")}
+        own = self.__dict__.copy()  # another thread may find out the hash meanwhile
+        return {name: x for name, x in own.items() if name not in ("_hash", "_parts")}
 
 
 class _Interning(type):

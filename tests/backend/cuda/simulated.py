@@ -146,7 +146,7 @@ class SimulatedDriver(Driver):
             raise self.explained(self.broken)
 
     def block(self, address: int, bytes: int) -> Block:
-        for block in self.blocks.values():
+        for block in list(self.blocks.values()):
             if block.address <= address and address + bytes <= block.address + block.bytes:
                 return block
         raise LookupError(f"{bytes} bytes at {address:#x} are nobody's")
