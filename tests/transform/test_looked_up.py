@@ -135,9 +135,9 @@ def test_what_stays() -> None:
     u = Input(TensorType(bfloat16, (LENGTH, BATCH, WIDTH)), "u")
     graph = Graph((half, I, u), (Contract(Index(half, (I,), (0,)), u, "nmk,nmj->kj"),))
     assert looked_up(graph) is graph
-    table, entries, other = (Input(t, "x") for t in (TensorType(float32, (ROWS, DEPTH)), I.type, w.type))
-    for equation in ("nmk,jk->kj", "nmk,mk->nk"):  # of entries that have no part in the other side
-        y = Input(TensorType(float32, (BATCH, DEPTH)), "y") if "mk->" in equation else other
+    table, entries = (Input(t, "x") for t in (TensorType(float32, (ROWS, DEPTH)), I.type))
+    for equation, shape in (("nmk,j->kj", (5,)), ("nmk,mj->kj", (BATCH, 5))):  # entries that the other side lacks
+        y = Input(TensorType(float32, shape), "y")
         graph = Graph((table, entries, y), (Contract(Index(table, (entries,), (0,)), y, equation),))
         found, wanted = (interpret(g, arrays_for(g)) for g in (looked_up(graph), graph))
         np.testing.assert_allclose(found[0], wanted[0], rtol=1e-4, atol=1e-3)
