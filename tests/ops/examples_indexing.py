@@ -15,10 +15,10 @@ from tilegrad.ir.graph import Input, Value
 from tilegrad.ops import (
     arithmetic,
     batched,
+    control,
     counting,
     digits,
     indexing,
-    inside,
     joint,
     movement,
     powers,
@@ -173,17 +173,17 @@ example(
     numpy=lambda x: np.full(3, 9.0),
     name="put_number",
 )
-example(inside.Inside, lambda i: inside.inside(i, 5, 0, "indexing"), ROWS, numpy=lambda i: positive(i, 5))
+example(control.Inside, lambda i: control.inside(i, 5, 0, "indexing"), ROWS, numpy=lambda i: positive(i, 5))
 example(
-    inside.Inside,
-    lambda x, i: indexing.index(x, (inside.inside(i, 5, 0, "gather", from_end=False),), (0,)),
+    control.Inside,
+    lambda x, i: indexing.index(x, (control.inside(i, 5, 0, "gather", from_end=False),), (0,)),
     floats(5, 3),
     ints(4, low=0, high=5),
     torch=lambda t, x, i: x[i],
 )
 example(
     indexing.Scatter,
-    lambda x, i, s: indexing.index_put(x, (inside.inside(i, 5, 0, "indexing"),), (0,), s, "add"),
+    lambda x, i, s: indexing.index_put(x, (control.inside(i, 5, 0, "indexing"),), (0,), s, "add"),
     floats(5, 3),
     ints(8, low=-5, high=5),
     floats(8, 3, seed=1),
@@ -191,7 +191,7 @@ example(
 )
 example(
     indexing.ScatterAlong,
-    lambda x, i, s: indexing.scatter_along(x, inside.inside(i, 5, 0, "scatter", from_end=False), s, 0),
+    lambda x, i, s: indexing.scatter_along(x, control.inside(i, 5, 0, "scatter", from_end=False), s, 0),
     floats(5, 4),
     PERMUTED % 5,
     floats(4, 3, seed=1),

@@ -14,12 +14,11 @@ from ..ir.graph import Input, Value, topological
 from ..ir.location import Location, current_location
 from ..ops.broadcasting import Expand, Reshape
 from ..ops.cast import Cast, Detach
+from ..ops.control import inside
 from ..ops.indexing import index_bounds
-from ..ops.inside import inside
 from ..ops.joint import joint_outputs
 from ..ops.movement import Permute
 from ..runtime.device import device, known_devices
-from ..runtime.index_faults import outside_axis
 from .handle import Handle, handle_on, state, written
 
 SMALL = 1 << 16
@@ -246,6 +245,8 @@ def refuse_outside(low: int, high: int, check: Check) -> None:
     least = -extent if check.from_end else 0
     if low < least or high >= extent:
         wrong, lines = low if low < least else high, str(check.location) if check.location else ""
+        from ..runtime.index_faults import outside_axis
+
         raise outside_axis(check.op, wrong, extent, check.axis, check.from_end, lines)
 
 

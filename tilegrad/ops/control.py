@@ -1,17 +1,20 @@
-"""Choice: one of two elements."""
+"""Choice: one of two elements; and indices kept inside of an axis by the kernels that use them, which report others."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import final
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, final
 
 from ..errors import DTypeError
-from ..ir.dtype import bool_
-from ..ir.graph import TensorType, Value
-from ..ir.scalar import Expr
+from ..ir.dtype import bool_, int64
+from ..ir.graph import Reader, TensorType, Value
+from ..ir.location import current_location
+from ..ir.scalar import Expr, Position, apply, const, size
+from ..ir.scalar import cast as cast_element
 from ..ir.scalar import where as choose
+from ..ir.size import Dim
 from .base import Elementwise, Operand, broadcast_type, pair, require_one_device, sum_to
-from .broadcasting import broadcast_shapes
+from .broadcasting import broadcast_shapes, require, reshape
 
 
 @final
@@ -52,3 +55,60 @@ def where(condition: Value, x: Operand, y: Operand) -> Value:
 def masked(condition: Value, x: Value) -> Value:
     """x where a condition holds, 0 elsewhere (also where x is NaN)."""
     return where(condition, x, 0.0 if x.dtype.is_float else False if x.dtype.kind == "bool" else 0)
+
+
+Check: TypeAlias = tuple[int, bool]
+"""The number of a place that is reported, and whether negative indices count from the end."""
+
+
+@final
+class Inside(Value):
+    """Indices as positions on an axis; those outside become the nearest position, and whoever waits is told."""
+
+    x: Value
+    extent: Dim
+    from_end: bool
+    """Whether negative indices count from the end."""
+    number: int
+    """The place that is reported (`runtime/index_faults.py`)."""
+
+    def infer(self) -> TensorType:
+        require("i", self.x.dtype, "indexing")
+        return self.x.type.with_dtype(int64)
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        i, end = cast_element(read(self.x, position), int64), size(self.extent)
+        if self.from_end:
+            i = choose(i < 0, i + end, i)
+        return apply("inside", i, end, const(self.number, int64))
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (None,)
+
+
+def inside(x: Value, extent: Dim, axis: int, op: str, from_end: bool = True) -> Value:
+    """Indices along an axis that kernels check when they use them."""
+    from ..runtime.index_faults import number_of
+
+    return Inside(x, extent, from_end, number_of(op, axis, from_end, extent, current_location()))
+
+
+def parted(index: Value) -> tuple[Value, Check | None]:
+    """Indices as they were given, and how they are checked: for a kernel that does so itself."""
+    return (index.x, (index.number, index.from_end)) if isinstance(index, Inside) else (index, None)
+
+
+def checked(index: Value, extent: Dim, check: Check | None) -> Value:
+    """The indices of `parted` as they were."""
+    return index if check is None else Inside(index, extent, check[1], check[0])
+
+
+def moved(index: Value, move: Callable[[Value], Value]) -> Value:
+    """Indices in another shape; those that are checked stay so."""
+    raw, check = parted(index)
+    return move(raw) if check is None else checked(move(raw), index.extent, check)  # type: ignore[attr-defined]
+
+
+def flat_index(index: Value) -> Value:
+    """Indices in one row."""
+    return moved(index, lambda x: reshape(x, (-1,)))

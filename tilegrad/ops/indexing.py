@@ -27,8 +27,7 @@ from .bits import bitwise_and
 from .broadcasting import Reshape, broadcast_shapes, expand, fill, normal_axis, require, reshape, shown, sum_to
 from .cast import cast, detach
 from .comparison import eq, lt
-from .control import where
-from .inside import Check, Inside, checked, flat_index, moved, parted
+from .control import Check, Inside, checked, flat_index, moved, parted, where
 from .movement import Movement, narrow
 from .opaque import Opaque
 from .reduction import reduce_max, reduce_min

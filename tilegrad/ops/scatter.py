@@ -17,7 +17,7 @@ from ..ir.node import Node
 from ..ir.position import row_major
 from ..ir.size import Dim, product
 from ..runtime.device import device
-from .inside import Check
+from .control import Check
 from .tile_code import TileCode, Tiles, offset, tile_code, where_is, written
 
 BLOCKS = (16, 32, 64)

@@ -8,8 +8,8 @@ raises for it.
 from __future__ import annotations
 
 import ctypes
+from binascii import crc32
 from typing import NamedTuple
-from zlib import crc32
 
 from ..errors import IndexRangeError
 from ..ir.location import Location

@@ -22,9 +22,8 @@ from ..ir.graph import Graph, Value
 from ..ir.size import Dim, known, product
 from ..ops.broadcasting import expand, fill, reshape
 from ..ops.contraction import Contract, letters
-from ..ops.control import where
+from ..ops.control import parted, where
 from ..ops.indexing import Index, Scatter
-from ..ops.inside import parted
 from ..ops.movement import Permute, permute
 from ..runtime.grain import Grain
 from .rewrite import rewrite

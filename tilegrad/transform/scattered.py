@@ -15,11 +15,10 @@ from ..ops.arithmetic import add, maximum, minimum, mul, sub
 from ..ops.broadcasting import Expand, Fill, Reshape, expand, reduce_sum, reshape
 from ..ops.cast import cast, widened
 from ..ops.comparison import lt
-from ..ops.control import where
+from ..ops.control import checked, where
 from ..ops.counting import Counts
 from ..ops.creation import positions
 from ..ops.indexing import Index, Scatter, ScatterAlong, kept_inside
-from ..ops.inside import checked
 from ..ops.movement import narrow, select
 from ..ops.powers import WORDS, PowerSums, total_of
 from ..ops.ranges import OfRanges, levels_of
