@@ -16,6 +16,7 @@ from tilegrad.ops.cast import cast
 from tilegrad.ops.comparison import eq
 from tilegrad.ops.control import where
 from tilegrad.ops.creation import arange
+from tilegrad.ops.contraction import matmul
 from tilegrad.ops.exponential import exp
 from tilegrad.ops.reduction import amax
 from tilegrad.runtime.grain import Grain, many_small
@@ -59,6 +60,15 @@ def picking(rows: int, columns: int) -> Graph:
     x, label = given(rows, columns), Input(TensorType(int64, (rows,)), "label")
     there: Value = eq(reshape(label, (rows, 1)), arange(0, columns))
     return Graph((x, label), (reduce_sum(where(there, mul(x, 2.0), 0.0), (1,)),))
+
+
+def test_what_a_product_reads_too_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product reads its operands many times: nothing is computed again in it, and so nowhere."""
+    monkeypatch.setattr(again, "LARGE", 1 << 10)
+    x, w = given(4096, 32), given(32, 32, name="w")
+    powers = exp(sub(x, amax(x, (1,), True)))
+    graph = Graph((x, w), (reduce_sum(powers, (1,)), matmul(powers, w), reduce_sum(powers, (0,))))
+    assert "exp" in [v.op for g in fuse(graph, many_small(132)).groups for v in g.stored]
 
 
 def test_a_sum_of_one_element_is_that_element(monkeypatch: pytest.MonkeyPatch) -> None:

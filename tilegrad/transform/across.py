@@ -82,7 +82,11 @@ def _rows_of_a_part(value: Sum, grain: Grain) -> int:
 
 
 def _divisor(extent: int, most: int) -> int:
-    """The largest divisor that is not above a number, if it is no less than `FEWEST`; else 0."""
+    """The largest divisor that is not above a number, if it is no less than `FEWEST`; else 0.
+
+    >>> _divisor(3072, 50), _divisor(3163, 50)
+    (48, 0)
+    """
     return next((n for n in range(most, FEWEST - 1, -1) if extent % n == 0), 0)
 
 
