@@ -14,9 +14,9 @@ from tilegrad.ops.arithmetic import mul, sub
 from tilegrad.ops.broadcasting import reduce_sum, reshape
 from tilegrad.ops.cast import cast
 from tilegrad.ops.comparison import eq
+from tilegrad.ops.contraction import matmul
 from tilegrad.ops.control import where
 from tilegrad.ops.creation import arange
-from tilegrad.ops.contraction import matmul
 from tilegrad.ops.exponential import exp
 from tilegrad.ops.reduction import amax
 from tilegrad.runtime.grain import Grain, many_small
