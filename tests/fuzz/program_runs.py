@@ -36,6 +36,7 @@ KNOWN_REFUSALS: tuple[tuple[str, str], ...] = (
     (r"the gradient of (max|min) \(", "PyTorch saves where extremes stand, tilegrad the elements that it compares"),
     (r"several of its elements may be one element of the base", "PyTorch allows it where the elements are distinct"),
     (r"elements of a tensor are asked for while a jitted function is traced", "an index that depends on data"),
+    (r"`out` has shape .*: within a traced function they must be equal", "an `out` that is enlarged within jit"),
     (r"where another instance stores another value", "interpreted, tiles that overlap: numpy rounds by the shape"),
 )
 """Patterns of what tilegrad refuses though PyTorch computes it, and why."""

@@ -138,7 +138,14 @@ def into_given(d: Drawing) -> str:
     if d.smooth:
         raise Unfit
     x = d.pick(kind="number")
-    out = d.pick(lambda o: o.shape == d.names[x].shape and o.dtype == d.names[x].dtype)
+    memory = d.names[x].untyped_storage()._cdata  # PyTorch reads what it has written where it does not see an overlap
+    out = d.pick(
+        lambda o: (
+            o.shape == d.names[x].shape
+            and o.dtype == d.names[x].dtype
+            and (o is d.names[x] or o.untyped_storage()._cdata != memory)
+        )
+    )
     d.used.insert(0, out)
     n = d.number(not d.is_float(x))
     options = (f"T.add({x}, {n}, out={out})", f"T.mul({x}, {x}, out={out})", f"T.maximum({x}, {x} * 2, out={out})")
@@ -157,7 +164,7 @@ def scattered_in_place(d: Drawing) -> str:
         f"!{x}[T.arange({x}.numel()).reshape({x}.shape) % 3 == 0] = {d.number(not d.is_float(x))}",
         f"!{x}.masked_scatter_(T.arange({x}.numel()).reshape({x}.shape) % 2 == 0, {x}.flip(0).contiguous())",
         f"!{x}[1:].copy_({x}[:-1].clone())",
-        f"!{x}[{d.random.randrange(extent)}] = {y}[0]",
+        f"!{x}[{d.random.randrange(extent)}] = {y}[0].clone()",
         f"!{x}.scatter_(0, T.zeros_like({x}, dtype=T.int64), {x}.clone())",
         f"!{x}[..., None][0] = {y}.sum()",
     ]
@@ -193,7 +200,7 @@ def layers(d: Drawing) -> str:
         f"({x}{images}).shape[1], -1, -1), padding=1)",
         f"F.embedding(T.arange(3) % {d.shape(x)[0]}, {x})",
         f"F.bilinear({x}, {x}, {x}[:1, :, None] * {x}[:1, None])",
-        f"F.huber_loss({x}, {x}.flip(0))",
+        f"F.huber_loss({x}, {x}.flip(0), delta=0.7)",
         f"F.cross_entropy({x}, F.softmax({x}.flip(0), 1))",
         f"F.glu(T.cat([{x}, {x}], -1))",
         f"T.cdist({x} + 1, {x}.flip(0) * 2 - 7)",

@@ -88,7 +88,7 @@ def gathered(d: Drawing) -> str:
     y = d.pick(lambda y: y.dim() == rank, "int")
     if not extent:
         raise Unfit
-    index = f"({y}.long() % {extent})"
+    index = f"({y}.long() % {x}.shape[{n}])"
     options = (f"{x}.gather({n}, {index})", f"T.take_along_dim({x}, {index}, {n})", f"{x}.gather({n}, {index}) + 1")
     return d.random.choice(options)
 
@@ -153,7 +153,7 @@ def multiplied(d: Drawing) -> str:
         f"T.dot({x}, {y})",
         f"T.addmm({x}, {y}, {x})",
         f"T.tensordot({x}, {y}, 1)",
-        f"{x}.trace()",
+        f"{x}.trace()" if not d.smooth else f"{x} @ {y} + 1",  # PyTorch's gradient of what is no square is wrong
         f"T.bmm({x}, {y})",
     )
     return d.random.choice(options)

@@ -130,7 +130,7 @@ def given(number: int, shape: Iterable[int], dtype: str) -> np.ndarray:
 def tensor(T: Any, a: Argument, tracked: bool = False, wide: bool = False) -> Any:
     """An argument as a tensor of PyTorch or tilegrad."""
     dtype = "float64" if wide and a.dtype in GRID else a.dtype
-    made = T.tensor(given(*a).tolist(), dtype=getattr(T, dtype)).reshape(a.shape)
+    made = T.tensor(given(*a).tolist(), dtype=getattr(T, dtype)).reshape(a.shape).clone()  # a view has no history
     return made.requires_grad_() if tracked and a.dtype in GRID else made
 
 

@@ -301,8 +301,11 @@ def cast(b: Builder, x: Value, source: DType, target: DType) -> Value:
     if target in FLOAT8:
         return eight_bits.narrowed(b, cast(b, x, source, float32), target)
     element = element_type(target)
-    if source is float64 and target is float16:  # no instruction does it in one step
-        return cast(b, cast(b, x, float64, float32), float32, float16)
+    if source is float64 and target is float16:
+        # No instruction does it in one step. LLVM takes both steps for one where only the sign is asked for (copysign):
+        # that would be a call of a library. It does not look through a `freeze`.
+        single = cast(b, x, float64, float32)
+        return cast(b, b.pure(f"freeze {single.type} {single}", single.type, (single,), "v"), float32, float16)
     if source.is_float and target.is_float:
         return b.convert("fpext" if target.bits > source.bits else "fptrunc", x, element)
     if source.is_float:
