@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from typing import Any
 
 import numpy as np
@@ -46,3 +48,20 @@ def test_every_width_compiles_for_every_gpu_and_is_right(kind: str, width: int) 
         assert any(k.name.startswith("recurrence") for k in kernels) == (width <= 128)
         for kernel in kernels:
             lower(kernel, architecture)
+
+
+ALL = list(
+    itertools.product(WIDTHS, [*range(1, 9), *range(16, 1041, 16), 37, 101, 331, 509, 1021], ["float32", "bfloat16"])
+)
+CHOSEN = ALL if os.environ.get("EVERY") else ALL[7::97]
+
+
+@pytest.mark.parametrize(("kind", "width", "dtype"), CHOSEN)
+def test_any_width_compiles(kind: str, width: int, dtype: str) -> None:
+    """With EVERY=1 all of them, for the GPU with the least shared memory, too."""
+    for architecture, grain in list(GRAINS.items())[:: 2 if os.environ.get("EVERY") else 3]:
+        with cut_as(grain):
+            step, x = trained(kind, width, dtype)
+            steps = step.prepared(x).program.compiled.program.steps
+        for kernel in (s.kernel for s in steps if isinstance(s, Launch)):
+            assert lower(kernel, architecture).text
