@@ -8,10 +8,9 @@
            | Reduce(fn, index, body, dtype)       fn over all values of an index
            | Scan(fn, index, body, at, dtype)     fn over the values of an index up to `at`
 
-Positions are int64. There is one object per structure (`Interned`), so a part that is used twice is
-computed once: sharing needs no node of its own, and the printer shows it as `let`.
-Write expressions with the functions of this module and with operators, not with the constructors:
-those of int64 and bool keep a normal form (`position.py`), so that equal positions are the same object.
+Positions are int64. There is one object per structure (`Interned`), so a part that is used twice is computed once:
+sharing needs no node of its own, and the printer shows it as `let`. Write expressions with functions of this module and
+operators, not with constructors: those of int64 and bool keep a normal form (`position.py`), equal positions being one.
 """
 
 from __future__ import annotations
@@ -243,6 +242,7 @@ def parts(e: Expr) -> tuple[Expr, ...]:
     own = e.__dict__
     found: tuple[Expr, ...] | None = own.get("_parts")
     if found is None:
+        found = ()
         match e:
             case Read(_, below) | Apply(_, below):
                 found = below
@@ -250,8 +250,6 @@ def parts(e: Expr) -> tuple[Expr, ...]:
                 found = (index, body)
             case Scan(_, index, body, at):
                 found = (index, body, at)
-            case _:
-                found = ()
         own["_parts"] = found
     return found
 
@@ -268,6 +266,7 @@ class Facts(NamedTuple):
     symbols: bool
     checked: bool
     """Whether indices in it are checked: they must be those of elements that exist."""
+    choices: int  # `where` inside each other
 
     @property
     def data(self) -> bool:
@@ -294,10 +293,12 @@ def facts(e: Expr) -> Facts:
 
 
 def _facts_from(e: Expr, below: list[Facts]) -> Facts:
-    reads: tuple[Read, ...] = ()
-    indices: frozenset[Index] = frozenset()
-    loops = symbols = checked = False
+    reads, indices = tuple[Read, ...](), frozenset[Index]()
+    loops, symbols = isinstance(e, Reduce | Scan), isinstance(e, Symbol)
+    checked = e.__class__ is Apply and e.fn == "inside"
+    deep = own = int(e.__class__ is Apply and e.fn == "where")
     for f in below:
+        deep = f.choices + own if f.choices + own > deep else deep
         if f.reads and f.reads is not reads:
             reads = tuple(dict.fromkeys(reads + f.reads)) if reads else f.reads
         indices = indices if f.indices <= indices else f.indices | indices
@@ -306,8 +307,7 @@ def _facts_from(e: Expr, below: list[Facts]) -> Facts:
         reads = (*reads, e)
     elif isinstance(e, Index):
         indices = frozenset((e,))
-    checked = checked or (isinstance(e, Apply) and e.fn == "inside")
-    return Facts(reads, indices, loops or isinstance(e, Reduce | Scan), symbols or isinstance(e, Symbol), checked)
+    return Facts(reads, indices, loops, symbols, checked, deep)
 
 
 def free(e: Expr) -> frozenset[Index]:

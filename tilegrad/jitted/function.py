@@ -36,7 +36,7 @@ from ..runtime.once import lock
 from ..tensor import Tensor
 from ..tree import flatten
 from .kind import Call, Kind
-from .numbers import may_vary, same_number
+from .numbers import may_vary, present, same_number
 from .shortcut import MISS, Shortcut, shortcut
 from .specialised import Specialised
 from .watched import Outside, outside, title
@@ -271,6 +271,7 @@ class Jitted(Generic[P, R]):
 
     def _known(self, call: Call) -> Prepared | None:
         """The program for a call, if there is one."""
+        present.leaves = call.leaves
         for program in self.programs:
             sizes = program.kind.sizes(call)
             if sizes is not None and program.is_current():

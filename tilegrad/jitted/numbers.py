@@ -8,8 +8,10 @@ value of it gets a program of its own.
 
 from __future__ import annotations
 
+import operator
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Never
+from typing import Any, Never, TypeAlias
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from ..ir.graph import Graph, TensorType, Value
 from ..lazy.handle import state, wrap
 from ..ops.arithmetic import Abs, Add, Div, FloorDivide, Mul, Neg, Remainder, Sub
 from ..ops.broadcasting import Expand, Fill, Reshape, exact
-from ..ops.cast import Cast, cast
+from ..ops.cast import Cast, Detach, cast
 from ..ops.declared import Declared, Meaning
 from ..ops.exponential import Power
 from ..ops.outside import Outside
@@ -50,6 +52,8 @@ class Number(Tensor):
 
     _number: float
     """The plain number, for other threads, which may meet the placeholder while one traces."""
+    _reckoned: Reckoned
+    """How it is computed from numbers outside and among the arguments; None if that is not known."""
 
     @property
     def value(self) -> Value:
@@ -68,14 +72,87 @@ class Number(Tensor):
         raise TypeError("a number that varies is no key while a function is traced")
 
 
-def stand_for(value: Value, number: float | None = None) -> Number:
+def stand_for(value: Value, number: float | None = None, reckoned: Reckoned | None = None) -> Number:
     """A number on a value of it."""
     made: Any = wrap(value)
     made.__class__ = Number
     made._value.__dict__["weak"] = True
     if number is not None:
         made._number = number
+    if reckoned is not None:
+        made._reckoned = reckoned
     return made  # type: ignore[no-any-return]
+
+
+Reckoned: TypeAlias = Callable[[list[Any]], Any]
+"""Gives a number from those that were reckoned before it in the same call."""
+
+
+class Reckoning:
+    """What Python computes of numbers that vary, step by step, so that a call can be refused as Python refuses it.
+
+    A program divides by 0 without a word. So where numbers are divided, or raised to a power, a call first does what
+    the function does with them.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[Reckoned] = []
+        self.may_fail = False
+
+    def step(self, compute: Callable[..., Any], *operands: Any) -> Reckoned | None:
+        """Notes a step; None if it is not known where an operand comes from."""
+        found = [x.__dict__.get("_reckoned") if isinstance(x, Number) else _constant(x) for x in operands]
+        given: list[Reckoned] = [g for g in found if g is not None]
+        if len(given) < len(found):
+            return None
+        one, other = given[0], given[-1]
+        if len(given) == 1:
+            self.steps.append(lambda made: compute(one(made)))
+        else:
+            self.steps.append(lambda made: compute(one(made), other(made)))
+        place = len(self.steps) - 1
+        return lambda made: made[place]
+
+    def holds(self) -> bool:
+        """Do all steps for the numbers of a call, and raise what they raise; whether all results are plain numbers."""
+        made: list[Any] = []
+        for step in self.steps:
+            made.append(step(made))
+        return all(x.__class__ is float or (x.__class__ is int and -(2**63) <= x < 2**63) for x in made)
+
+
+class _Present(threading.local):
+    """The arguments of the call that a thread looks for a program for."""
+
+    leaves: Sequence[Any] = ()
+
+
+present = _Present()
+
+
+def _constant(number: Any) -> Reckoned:
+    return lambda made: number
+
+
+def from_argument(n: int) -> Reckoned:
+    return lambda made: present.leaves[n]
+
+
+def from_outside(read: Callable[[], Any]) -> Reckoned:
+    return lambda made: read()
+
+
+def _reckon(compute: Callable[..., Any], name: str, *operands: Any) -> Reckoned | None:
+    """Note a step of the function that is being traced."""
+    if state.trace is None:
+        return None
+    reckoning: Reckoning | None = state.trace.__dict__.get("reckoning")
+    if reckoning is None:
+        reckoning = state.trace.__dict__["reckoning"] = Reckoning()
+    if not reckoning.may_fail and any(part in name for part in ("truediv", "floordiv", "mod", "pow")):
+        reckoning.may_fail = True
+        state.trace.guards.append((reckoning.holds, True))
+    return reckoning.step(compute, *operands)
 
 
 def _value(x: Any, floating: bool) -> Tensor:
@@ -90,6 +167,7 @@ def _type(x: Any) -> DType:
 
 def _operator(name: str, mirrored: str) -> Callable[[Number, Any], Any]:
     of_tensors: Callable[[Any, Any], Any] = getattr(Tensor, name)
+    plainly: Any = getattr(operator, name, None) or (lambda x, y: getattr(operator, mirrored)(y, x))
     from_behind: Callable[[Any, Any], Any] = getattr(Tensor, mirrored)
 
     def between(self: Number, other: Any) -> Any:
@@ -101,9 +179,16 @@ def _operator(name: str, mirrored: str) -> Callable[[Number, Any], Any]:
         if "pow" in name and not floating:
             raise TypeError("powers of integers have no end: each exponent gets a program of its own")
         made = of_tensors(_value(self, floating), _value(other, floating))
-        return made if made is NotImplemented or made.dtype not in (float64, int64) else stand_for(made.value)
+        if made is NotImplemented or made.dtype not in (float64, int64):
+            return made
+        return stand_for(made.value, reckoned=_reckon(plainly, name, self, other))
 
     return between
+
+
+def _unary(name: str) -> Callable[[Number], Number]:
+    of_tensor, plainly = getattr(Tensor, name), getattr(operator, name)
+    return lambda self: stand_for(of_tensor(self).value, reckoned=_reckon(plainly, name, self))
 
 
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
@@ -112,7 +197,7 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
 for _name, _mirrored in {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}.items():
     setattr(Number, f"__{_name}__", _operator(f"__{_name}__", f"__{_mirrored}__"))
 for _name in ("neg", "pos", "abs"):
-    setattr(Number, f"__{_name}__", lambda self, fn=getattr(Tensor, f"__{_name}__"): stand_for(fn(self).value))
+    setattr(Number, f"__{_name}__", _unary(f"__{_name}__"))
 
 
 # --- what a graph computes ---------------------------------------------------------------------
@@ -185,7 +270,7 @@ def _folded(value: Value, known: Mapping[Value, Any]) -> Any:
         return None
     if isinstance(value, Cast):
         return known[value.x].astype(numpy)
-    if isinstance(value, (Expand, Reshape)):
+    if isinstance(value, (Expand, Reshape, Detach)):
         return known[value.inputs[0]]
     fold = FOLDED.get(type(value))
     return None if fold is None else np.asarray(fold(*[known[x] for x in value.inputs]), numpy)

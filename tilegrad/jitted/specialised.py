@@ -28,7 +28,7 @@ from .assigned import put_back, write_assigned
 from .kept import Kept
 from .kind import Kind
 from .memory import Form, HostMemory, apart, memory_in, memory_of, renewed_memory, settled, varying
-from .numbers import meaning, number_type, stand_for
+from .numbers import from_argument, from_outside, meaning, number_type, stand_for
 from .places import same
 from .sources import same_again
 from .straight import Look, look_at
@@ -104,8 +104,8 @@ class Specialised:
             args, kwargs = unflatten(self.kind.call.structure, stand_ins)
             try:
                 for w, _, number, varies in before:
-                    type, read = number_type(number), w.read
-                    w.write(stand_for(trace.number(read, type, number.__class__), number) if varies else number)
+                    made = trace.number(w.read, number_type(number), number.__class__) if varies else None
+                    w.write(number if made is None else stand_for(made, number, from_outside(w.read)))
                 self.results, self.result_structure = flatten(fn(*args, **kwargs))
                 symbols = any(type is not None and varying(type) for type in self.kind.types)
                 self.aliases = aliases(self.results, self.arguments, trace, symbols)
@@ -135,7 +135,7 @@ class Specialised:
         made = None
         if type is not None:
             placeholder = Input(type, f"x{n}")
-            made = wrap(placeholder) if isinstance(x, Tensor) else stand_for(placeholder, x)
+            made = wrap(placeholder) if isinstance(x, Tensor) else stand_for(placeholder, x, from_argument(n))
             if not isinstance(x, Tensor):
                 made._value.__dict__["number"] = True
         self.placeholders.append(None if made is None else made._value)  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from .across import in_blocks
 from .again import computed_again
 from .group import Group, Kind, Mapping, Schedule, Store, merged, taken_over
 from .group_checker import check_schedule
-from .inline import RECOMPUTED, Element, elements, typical, weight_of
+from .inline import MOST_CHOICES, RECOMPUTED, Element, elements, typical, weight_of
 from .nests import nest
 from .outside import call_of
 from .pieces import in_pieces
@@ -69,11 +69,14 @@ class _Fusion:
         self.reads: dict[int, set[Value]] = {}
         self.apart: dict[tuple[Value, Value], str] = {}
         self.moved: dict[int, int] = {}
+        self.choices: dict[int, int] = {}
+        """How many choices are inside each other at most, by group."""
         for number, (value, element) in enumerate(self.nodes.items()):
             if value in self.place:
                 continue  # an output of a call that is here already
             group = call_of(value, self.nodes) if isinstance(value, Outside) else _alone(value, element)
             self.groups[number] = group
+            self.choices[number] = facts(element.expr).choices
             self.place.update(dict.fromkeys(group.values(), number))
             self.reads[number] = set(value.inputs) if value.opaque else group.reads()
         later = of_nodes(self.graph, waits, self.nodes)
@@ -187,6 +190,9 @@ class _Fusion:
             return mapping
         if len(a.members) + len(b.members) > MOST_MEMBERS:
             return "the kernel would be too long"
+        choices = self.choices[first] + self.choices[second]
+        if choices > 2 * MOST_CHOICES and not siblings:
+            return "too many choices would be inside each other"
         if len(self.reads[first] | self.reads[second]) > MOST_BUFFERS:
             return "the kernel would read too many tensors"
         if self._between(first, second, siblings) or ((siblings or blocks) and self._between(second, first, True)):
@@ -211,6 +217,7 @@ class _Fusion:
         self.reads[second] = (self.reads[first] | self.reads[second]) - {m.value for m in joined.members}
         self.waits[second] |= self.waits.pop(first)
         del self.groups[first], self.reads[first]
+        self.choices[second] = max(self.choices[first], self.choices[second]) if siblings else choices
         self.moved[first] = second
         for member in a.members:
             self.place[member.value] = second

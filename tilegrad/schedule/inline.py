@@ -30,6 +30,9 @@ MOST_READS = 2
 """Elements of one tensor of which one is put together, up to which that is done again for each reader."""
 LONGEST = 48
 """The weight at which a chain is kept in one piece: its readers refer to it instead of containing it."""
+MOST_CHOICES = 64
+"""Choices inside each other, as many updates of parts of one tensor make, that are one element: each is under the
+conditions of all around it."""
 PRODUCTS = ("contract", "convolve", "convolve_back", "convolve_weight", "line_product", "line_weight")
 """Ops that read each element many times, whatever the sizes of operands and result."""
 LAID_OUT = ("convolve_back",)
@@ -85,7 +88,12 @@ def elements(graph: Graph, grain: Grain = Grain()) -> dict[Value, Element]:
             element = Element(element.position, picked(element.expr))
         known = facts(element.expr)
         weight = WEIGHTS[value.cost] + sum(weights.get(x, 0) for x in value.inputs)
-        if value in kept or known.loops or _is_kept(value, weight, known.reads, consumers):
+        if (
+            value in kept
+            or known.loops
+            or known.choices > MOST_CHOICES
+            or _is_kept(value, weight, known.reads, consumers)
+        ):
             nodes[value] = element
         else:
             inlined[value] = element

@@ -17,6 +17,7 @@ from ....ir.dtype import DType, bool_, float32, int32, int64
 from ....ir.tile_types import TileType, Types, literal_dtype
 from .. import vectors
 from ..emit import I32, I64, Builder, Type, Value, constant, dtype_constant, element_type, lane_constants
+from .chains import LONGEST_DESCENT, names_below
 from .checked_indices import kept_inside
 from .gathering import gather, is_read_by_halves, is_strided, read_apart, read_halves, read_strided
 from .ranges import Ranges, divided
@@ -59,6 +60,8 @@ class Elements:
         """Where reductions, scans, products and reshapes of the present statement were put."""
         self.across: Callable[[ir.Reduce, At, int], Value]
         """Gives an element of a reduction that was not put anywhere."""
+        self.depth = 0
+        """How many expressions inside each other are being evaluated."""
         self.memo: dict[Any, Value] = {}
         """What is known in the present turn of the innermost loop."""
         self.steps: dict[tuple[int, int, bool, int], tuple[int | None, ir.Tile]] = {}
@@ -188,7 +191,11 @@ class Elements:
         key = (x.name if isinstance(x, ir.Name) else id(x), lanes, *[i.text for i in at])
         found = self.memo.get(key)
         if found is None or found.level > self.b.level:
+            self.depth += 1
+            for name in names_below(self, x) if self.depth % LONGEST_DESCENT == 0 else ():
+                self.of(name, at, lanes, self.types.of(name).dtype)
             found = self._of(x, at, lanes, self.types.of(x))
+            self.depth -= 1
             self.memo[key] = found
         return found
 

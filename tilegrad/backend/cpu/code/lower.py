@@ -446,14 +446,20 @@ class Lowering:
     # --- what needs loops of its own -------------------------------------------------------------
 
     def prepare(self, x: ir.Tile) -> None:
-        """Computes the reductions, scans, products and reshapes in an expression."""
-        if isinstance(x, ir.Name):
-            if x.name in self.e.lazy and x.name not in self.prepared:
-                self.prepared.add(x.name)
-                self.prepare(self.e.lazy[x.name])
-            return
-        for part in ir.parts(x):
-            self.prepare(part)
+        """Computes the reductions, scans, products and reshapes in an expression, parts before wholes."""
+        stack = [(x, False)]
+        while stack:
+            part, parts_done = stack.pop()
+            if parts_done:
+                self._prepare_one(part)
+            elif not isinstance(part, ir.Name):
+                stack.append((part, True))
+                stack += [(y, False) for y in reversed(ir.parts(part))]
+            elif part.name in self.e.lazy and part.name not in self.prepared:
+                self.prepared.add(part.name)
+                stack.append((self.e.lazy[part.name], False))
+
+    def _prepare_one(self, x: ir.Tile) -> None:
         if isinstance(x, ir.Gather):
             self._keep_source(x.x)
         if not isinstance(x, LOOPS) or id(x) in self.e.made or x is self.straight:

@@ -1,0 +1,30 @@
+"""Find what a long chain of names is made of, so that it is evaluated from its beginning and not by deep recursion."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....ir import tile as ir
+
+if TYPE_CHECKING:
+    from .elements import Elements
+
+LONGEST_DESCENT = 60
+"""Expressions inside each other that are evaluated by recursion."""
+
+
+def names_below(e: Elements, x: ir.Tile) -> list[ir.Name]:
+    """List the names that stand for expressions of the shape of `x` inside it, the first ones first."""
+    shape, order, seen = e.shape(x), list[ir.Name](), set[str]()
+    stack: list[ir.Tile | str] = [x]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, str):
+            order.append(ir.Name(part))
+        elif isinstance(part, ir.Name):
+            if part.name in e.lazy and part.name not in seen and e.shape(part) == shape:
+                seen.add(part.name)
+                stack += [part.name, e.lazy[part.name]]
+        elif isinstance(part, ir.Apply | ir.Cast) and id(part) not in e.made:
+            stack += ir.parts(part)
+    return [name for name in order if name != x]
