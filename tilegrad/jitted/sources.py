@@ -34,11 +34,14 @@ def is_asked(x: Any) -> bool:
 
 
 @contextmanager
-def same_again(asks: bool, drawn: Sequence[Any]) -> Iterator[None]:
-    """Within the block a function runs; refuses a program for it if another run would be given other answers.
+def same_again(asks: bool, drawn: Sequence[Any], unseen: str) -> Iterator[None]:
+    """Within the block a function runs; refuses a program for it if another run would be given other answers, or
+    depends on something that cannot be looked at (`unseen`).
 
     Generators are put back, for the run that follows.
     """
+    if unseen:
+        raise NoProgram(unseen)
     generators = [random, *drawn]
     if "numpy.random" in sys.modules:
         generators.append(sys.modules["numpy.random"].mtrand._rand)

@@ -96,9 +96,7 @@ class Specialised:
         numbers = zip(outside.numbers, self.kind.call.numbers, strict=True)
         before = [(w, w.read(), x, n in self.kind.watched) for n, (w, x) in enumerate(numbers)]
         before = [(w, now, x, varies) for w, now, x, varies in before if varies or not same(now, x)]
-        if outside.unseen:
-            raise NoProgram(outside.unseen)
-        with same_again(outside.asks, outside.drawn), trace:
+        with same_again(outside.asks, outside.drawn, outside.unseen), trace:
             stand_ins = [self._stand_in(n, x) for n, x in enumerate(leaves)]
             trace.arguments.update([id(x) for x in self.arguments if x is not None])
             args, kwargs = unflatten(self.kind.call.structure, stand_ins)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ....ir import tile as ir
@@ -28,3 +29,18 @@ def names_below(e: Elements, x: ir.Tile) -> list[ir.Name]:
         elif isinstance(part, ir.Apply | ir.Cast) and id(part) not in e.made:
             stack += ir.parts(part)
     return [name for name in order if name != x]
+
+
+def parts_first(x: ir.Tile, lazy: Mapping[str, ir.Tile], seen: set[str]) -> Iterator[ir.Tile]:
+    """Give the expressions in an expression, parts before wholes; those that names stand for once, if not `seen`."""
+    stack = [(x, False)]
+    while stack:
+        part, parts_done = stack.pop()
+        if parts_done:
+            yield part
+        elif not isinstance(part, ir.Name):
+            stack.append((part, True))
+            stack += [(y, False) for y in reversed(ir.parts(part))]
+        elif part.name in lazy and part.name not in seen:
+            seen.add(part.name)
+            stack.append((lazy[part.name], False))

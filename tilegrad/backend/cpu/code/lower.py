@@ -23,6 +23,7 @@ from ..target import Target
 from . import narrow
 from .amx_packing import Packer
 from .blocks import room_for
+from .chains import parts_first
 from .dot import dot
 from .effects import atomic, show
 from .elements import Elements, Memory
@@ -447,17 +448,8 @@ class Lowering:
 
     def prepare(self, x: ir.Tile) -> None:
         """Computes the reductions, scans, products and reshapes in an expression, parts before wholes."""
-        stack = [(x, False)]
-        while stack:
-            part, parts_done = stack.pop()
-            if parts_done:
-                self._prepare_one(part)
-            elif not isinstance(part, ir.Name):
-                stack.append((part, True))
-                stack += [(y, False) for y in reversed(ir.parts(part))]
-            elif part.name in self.e.lazy and part.name not in self.prepared:
-                self.prepared.add(part.name)
-                stack.append((self.e.lazy[part.name], False))
+        for part in parts_first(x, self.e.lazy, self.prepared):
+            self._prepare_one(part)
 
     def _prepare_one(self, x: ir.Tile) -> None:
         if isinstance(x, ir.Gather):
