@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .errors import ArgumentError, ShapeError
 from .functions.contractions import dot, einsum, matmul
 from .functions.declared import take_integers
 from .functions.joining import stack
 from .functions.promotion import floats_of
+from .ir.dtype import DType
 from .lazy.handle import wrap
 from .ops.broadcasting import shown
 
@@ -77,7 +78,12 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
 
 
 def vector_norm(
-    x: Tensor, ord: float = 2, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None
+    x: Tensor,
+    ord: float = 2,
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
 ) -> Tensor:
     """The norm of all elements, or along dimensions."""
     return x.norm(ord, dim, keepdim, dtype)
@@ -89,7 +95,7 @@ def matrix_norm(
     dim: Sequence[int] = (-2, -1),
     keepdim: bool = False,
     *,
-    dtype: Any = None,
+    dtype: DType | None = None,
 ) -> Tensor:
     """The norm of matrices: "fro", or 1, -1, inf or -inf (sums of rows or columns)."""
     row, column = (n % A.dim() for n in dim)
@@ -114,7 +120,7 @@ def norm(
     dim: int | Sequence[int] | None = None,
     keepdim: bool = False,
     *,
-    dtype: Any = None,
+    dtype: DType | None = None,
 ) -> Tensor:
     """The norm of vectors, or of matrices where two dimensions are given."""
     if ord is None:

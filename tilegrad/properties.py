@@ -11,7 +11,7 @@ from .errors import ArgumentError, DTypeError, GradientError, ShapeError
 from .functions import conversion, views
 from .functions.creation import from_array, full, ones, zeros
 from .functions.creation import tensor as made
-from .functions.declared import integer, taking_integers
+from .functions.declared import flag, integer, taking_integers
 from .functions.indexing import getitem, setitem
 from .ir.dtype import DType
 from .ir.graph import Value
@@ -231,6 +231,7 @@ class Properties(Handle):
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Makes it a leaf for which gradients are taken, or one for which none are."""
+        flag(requires_grad, "requires_grad_", "requires_grad")
         value = self.value
         if value.tracked == bool(requires_grad):
             return self

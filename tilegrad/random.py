@@ -403,6 +403,8 @@ def normal_(self: Tensor, mean: float = 0, std: float = 1, *, generator: Generat
     """Every element is replaced by a normally distributed number."""
     if std < 0:
         raise ArgumentError(f"normal_: std={std}: a standard deviation is 0 or more")
+    if not std > 0:
+        raise ArgumentError(f"log_normal_: std={std} is not greater than 0")
     x = self.value
     drawn = randn(x.shape, dtype=x.dtype, device=x.device, generator=generator)
     self.write((drawn * std + mean).value, "normal_")
@@ -456,6 +458,8 @@ def log_normal_(self: Tensor, mean: float = 1, std: float = 2, *, generator: Gen
 
 def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Generator | None = None) -> Tensor:
     """Every element is replaced by a number of a Cauchy distribution."""
+    if not sigma > 0:
+        raise ArgumentError(f"cauchy_: sigma={sigma} is not greater than 0")
     self.write(((math.pi * (_uniform(self, generator) - 0.5)).tan() * sigma + median).value, "cauchy_")
     return self
 

@@ -1,5 +1,6 @@
 """Data sets, samplers, the loader that makes batches of them, and transforms of images."""
 
+from ..functions.declared import take_integers_in_constructors
 from . import transforms
 from .collate import default_collate, default_convert
 from .dataset import (
@@ -54,3 +55,5 @@ __all__ = [
     "read_idx",
     "transforms",
 ]
+
+take_integers_in_constructors([globals()[_name] for _name in __all__])

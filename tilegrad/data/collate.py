@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import ArgumentError, ShapeError
 from ..functions.creation import from_numpy, tensor
+from ..functions.declared import take_integers
 from ..functions.joining import stack
 from ..tensor import Tensor
 
@@ -131,3 +132,6 @@ def _numbers(samples: Sequence[Any]) -> np.ndarray[Any, Any]:
         raise ArgumentError(f"the samples of a batch have integers of more than 64 bits, as {max(samples, key=abs)}")
     made = tensor(list(samples))
     return made.numpy()
+
+
+take_integers(globals())

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from ..errors import ArgumentError, IndexRangeError, ShapeError
+from ..functions.declared import take_integers
+from ..functions.promotion import kind_of
 
 if TYPE_CHECKING:
     from ..random import Generator
@@ -54,6 +56,8 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
     def __init__(self, *arrays: Any, transform: Callable[[Any], Any] | None = None) -> None:
         if not arrays:
             raise ArgumentError("a data set needs at least one array")
+        if transform is not None and not callable(transform):
+            raise ArgumentError(f"ArrayDataset: transform is called with each row; {kind_of(transform)} cannot be")
         self.arrays = tuple(np.asarray(x) for x in arrays)
         self.transform = transform
         lengths = [x.shape[0] if x.ndim else -1 for x in self.arrays]
@@ -173,6 +177,9 @@ class StackDataset(Dataset[Any]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if bool(args) == bool(kwargs):
             raise ArgumentError("StackDataset: give data sets, all with names or all without")
+        for given in (*args, *kwargs.values()):
+            if not hasattr(given, "__len__") or isinstance(given, type):
+                raise ArgumentError(f"StackDataset: {kind_of(given)} is no data set: it has no length")
         self.datasets = args or kwargs
         lengths = [len(dataset) for dataset in (args or kwargs.values())]
         if len(set(lengths)) > 1:
@@ -218,3 +225,6 @@ def _counts(total: int, lengths: Sequence[int | float]) -> list[int]:
             "give counts that do, or fractions whose sum is 1"
         )
     return counts
+
+
+take_integers(globals())

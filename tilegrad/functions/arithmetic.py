@@ -279,6 +279,8 @@ def clamp_max(input: Tensor, max: Operand) -> Tensor:
 
 def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Tensor:
     """input where the condition holds, other where it does not."""
+    if (input is None) != (other is None):
+        raise ArgumentError("where: takes a condition alone, or with input and other")
     if input is None or other is None:
         from .selecting import nonzero
 

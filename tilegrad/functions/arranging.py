@@ -12,7 +12,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.dtype import DType, int64
 from ..lazy.handle import Handle
 from ..ops.broadcasting import broadcast_shapes as met
-from ..ops.broadcasting import shown
+from ..ops.broadcasting import normal_axis, shown
 from .creation import DeviceLike, arange, tensor
 from .declared import take_integers
 from .joining import cat, hstack, meshgrid, stack
@@ -28,6 +28,8 @@ def broadcast_shapes(*shapes: Shapes) -> tuple[int, ...]:
     >>> broadcast_shapes((2, 1), (3,), 1)
     (2, 3)
     """
+    if any(n < 0 for s in shapes for n in ((s,) if isinstance(s, int) else s)):
+        raise ShapeError("broadcast_shapes: an extent is negative")
     return tuple(met(*[(s,) if isinstance(s, int) else tuple(s) for s in shapes], op="broadcast_shapes"))  # type: ignore[arg-type]
 
 
@@ -109,6 +111,8 @@ def _padded(x: Tensor, before: int, after: int) -> Tensor:
 
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of an element of each vector, as rows."""
+    if wide := next((x for x in tensors if x.dim() != 1), None):
+        raise ShapeError(f"cartesian_prod: takes vectors, not a tensor of shape {shown(wide.shape)}")
     if len(tensors) == 1:
         return tensors[0]
     return stack([x.reshape(-1) for x in meshgrid(*tensors)], -1)
@@ -116,6 +120,8 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
 
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """All combinations of r elements of a vector, as rows."""
+    if r < 0:
+        raise ArgumentError(f"combinations: r={r} is negative")
     choose = chosen_again if with_replacement else chosen
     places = list(choose(range(input.shape[0]), r))
     index = tensor(places, dtype=int64, device=input.device).reshape(len(places), r)
@@ -161,14 +167,17 @@ def slice_scatter(
 ) -> Tensor:
     """A copy in which a slice of a dimension is replaced."""
     made = input.clone()
-    made[(slice(None),) * (dim % input.dim()) + (slice(start, end, step),)] = src
+    made[(slice(None),) * normal_axis(dim, input.dim(), "slice_scatter") + (slice(start, end, step),)] = src
     return made
 
 
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy in which a diagonal is replaced."""
     made = input.clone()
-    made.diagonal(offset, dim1, dim2).copy_(src)
+    place = made.diagonal(offset, dim1, dim2)
+    if tuple(src.shape) != tuple(place.shape):
+        raise ShapeError(f"diagonal_scatter: the diagonal is {shown(place.shape)}, the source {shown(src.shape)}")
+    place.copy_(src)
     return made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DTypeError
+from ..errors import ArgumentError, DTypeError
 from ..ir.dtype import bool_
 from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
@@ -80,6 +80,8 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
     """Test which elements differ by at most atol + rtol * |other|."""
     if input.dtype is not other.dtype:
         raise DTypeError(f"isclose: {input.dtype.name} beside {other.dtype.name}; convert one: y.to(x.dtype)")
+    if rtol < 0 or atol < 0:
+        raise ArgumentError(f"isclose: rtol={rtol} and atol={atol} must not be negative")
     equal = input == other
     if input.dtype is not bool_:
         equal = equal | (isfinite(other) & ((input - other).abs() <= atol + rtol * other.abs()))

@@ -10,8 +10,8 @@ argument that does not fit is named.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, lru_cache, wraps
-from inspect import signature
+from functools import cache, lru_cache, partial, wraps
+from inspect import CO_VARARGS, signature
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ import numpy as np
 from ..errors import ArgumentError, AxisError, DTypeError, TilegradError
 from ..ir.dtype import DType
 from ..ir.size import Size
-from ..lazy.handle import Handle
+from ..lazy.handle import Handle, state, wrap
 from ..runtime.device import Device
 from .promotion import kind_of
 
@@ -50,11 +50,17 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "Device": lambda x: isinstance(x, Device),
     "Generator": lambda x: hasattr(x, "draw"),
     "Module": callable,
+    "Optimizer": lambda x: hasattr(x, "param_groups"),
+    "LRScheduler": lambda x: hasattr(x, "last_epoch"),
+    "Dataset[Sample]": lambda x: hasattr(x, "__getitem__") and not isinstance(x, type),
+    "Sized": lambda x: hasattr(x, "__len__") and not isinstance(x, type),
+    "Sampler": lambda x: hasattr(x, "__iter__") and not isinstance(x, type),
 }
 WORDS = {
     "Tensor": "a tensor", "int": "an integer", "float": "a number", "bool": "a bool", "str": "a string",
     "DType": "a dtype such as tilegrad.float32", "MemoryFormat": "a memory format", "Device": "a device",
-    "Generator": "a generator", "Module": "a module",
+    "Generator": "a generator", "Module": "a module", "Optimizer": "an optimizer", "LRScheduler": "a schedule",
+    "Dataset[Sample]": "a data set", "Sized": "a data set with a length", "Sampler": "a sampler",
 }  # fmt: skip
 PLURAL = ("Sequence[", "Iterable[", "tuple[", "list[", "Mapping[")
 
@@ -64,8 +70,11 @@ SEVERAL = frozenset((
     "int | Sequence[int] | None",
 ))  # fmt: skip
 """Annotations of parameters that hold integers."""
-ALIKE = tuple(frozenset((kind, "None")) for kind in ("Tensor", "DType", "MemoryFormat", "float", "Generator"))
+COMPARED = ("Tensor", "DType", "MemoryFormat", "float", "Generator", "Optimizer", "Dataset[Sample]", "Sized", "Sampler")
+ALIKE = tuple(frozenset((kind, "None")) for kind in COMPARED)
 """Kinds of which one is compared with what is given; where several are declared, functions say more themselves."""
+NO_LIST = (str, dict, set, Handle)
+"""Classes whose objects are iterated over, and are no lists of integers."""
 OUT_OF_USE = ("size_average", "reduce")
 """Flags of losses, which have words of their own for them."""
 LOOSE = frozenset("inplace return_indices hard full swap".split())
@@ -95,12 +104,16 @@ def integer(given: Any, function: str, name: str) -> Any:
     return found
 
 
-def integers(given: Any, function: str, name: str) -> Any:
-    """One integer, or several: a tensor or an array with an axis counts as a list of them."""
+def integers(given: Any, function: str, name: str, gaps: bool = False) -> Any:
+    """One integer, or several: a tensor or an array with an axis counts as a list; `gaps`: None may be among them."""
+    if isinstance(given, Handle) and given.value.type.dtype.kind == "float":
+        raise ArgumentError(f"{function}: {name} is an integer or several, not {given.value.type.dtype.name} elements")
     if isinstance(given, Handle) or hasattr(given, "__array__"):
         given = given.tolist() if len(given.shape) else given
-    if not hasattr(given, "__iter__") or isinstance(given, (str, Handle)) or getattr(given, "shape", None) == ():
+    if not hasattr(given, "__iter__") or isinstance(given, NO_LIST) or getattr(given, "shape", None) == ():
         return integer(given, function, name)
+    if not gaps and any(x is None for x in given):
+        raise ArgumentError(f"{function}: {name} is integers, not None among them")
     # PyTorch looks at the first only
     found = [int(x) if n and isinstance(x, bool) else integer(x, function, name) for n, x in enumerate(given)]
     return tuple(found) if isinstance(given, tuple) else found
@@ -194,14 +207,14 @@ class Check(NamedTuple):
 
 
 @cache
-def check_of(annotation: str, is_loose: bool) -> Check | None:
+def check_of(annotation: str, is_loose: bool, is_made: bool = False) -> Check | None:
     """The check of parameters with an annotation; None if it says nothing."""
     kinds = alternatives(annotation)
     nothing = {type(None)} if "None" in kinds or annotation == "Sizes" else set()
     if annotation in ALONE:
         return Check({int, *nothing}, integer)
     if annotation in SEVERAL:
-        return Check({int, *nothing}, integers)
+        return Check({int, *nothing}, partial(integers, gaps=annotation == "Sizes"))
     if "bool" in kinds and set(kinds) <= {"bool", "None"}:
         return Check({bool, *nothing}, loose_flag if is_loose else flag)
     if not any(set(kinds) <= alike for alike in ALIKE):
@@ -214,6 +227,8 @@ def check_of(annotation: str, is_loose: bool) -> Check | None:
             raise misfit(function, name, given, annotation)
         if isinstance(given, Handle) and "Tensor" in kinds:
             fitting.add(given.__class__)
+        if isinstance(given, Handle) and "float" in kinds and state.trace is None and not is_made:
+            return wrap(given.value).item()  # a number that is computed with, as PyTorch makes one of it
         return given
 
     return Check(fitting, compared)
@@ -231,6 +246,7 @@ def taking_integers(function: Callable[..., Any]) -> Callable[..., Any]:
     if inner.__module__ in OFTEN and all(inner.__annotations__.get(name) == "Operand" for name in names[1:]):
         return function
     checks = _checks(inner, names)
+    takes_tensors = code.co_flags & CO_VARARGS and inner.__annotations__.get(code.co_varnames[len(names)]) == "Tensor"
     places = [(n, *checks[name], name) for n, name in enumerate(names[: code.co_argcount]) if name in checks]
     called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2].strip("_")
 
@@ -246,6 +262,10 @@ def taking_integers(function: Callable[..., Any]) -> Callable[..., Any]:
                 found = convert(given, called, name)
                 if found is not given:
                     args = (*args[:place], found, *args[place + 1 :])
+        if takes_tensors:
+            for x in args[code.co_argcount :]:
+                if not isinstance(x, Handle):
+                    raise misfit(called, code.co_varnames[len(names)], x, "Tensor")
         for name, given in kwargs.items():
             if name in checks:
                 fitting, convert = checks[name]
@@ -272,7 +292,7 @@ def _checks(function: FunctionType, names: tuple[str, ...]) -> dict[str, Check]:
         annotation = function.__annotations__.get(name)
         is_told = n == 0 and annotation == "Tensor" and function.__module__.startswith(THEMSELVES)
         if isinstance(annotation, str) and not is_told and name not in OUT_OF_USE:
-            if check := check_of(annotation, is_made or name in LOOSE):
+            if check := check_of(annotation, is_made or name in LOOSE, is_made):
                 found[name] = check
     return found
 

@@ -36,6 +36,9 @@ def native_layer_norm(
     shape = tuple(normalized_shape)
     if tuple(input.shape[input.dim() - len(shape) :]) != shape:
         raise ShapeError(f"native_layer_norm: {shown(input.shape)} does not end in {shown(shape)}")
+    for name, given in (("weight", weight), ("bias", bias)):
+        if given is not None and tuple(given.shape) != shape:
+            raise ShapeError(f"native_layer_norm: {name} has the shape {shown(given.shape)}, not {shown(shape)}")
     made = _normalized(input, tuple(range(-len(shape), 0)), weight, bias, eps)
     return Normalized(made.result, made.mean.detach(), made.rstd.detach())
 

@@ -48,6 +48,11 @@ def _index(index: Tensor, x: Value, dim: int, op: str, from_end: bool = False) -
     return value
 
 
+def _require_vector(index: Tensor, op: str) -> None:
+    if len(value_of(index, op).shape) > 1:
+        raise ShapeError(f"{op}: the index is a vector, not a tensor of shape {shown(index.shape)}")
+
+
 def _source(src: Tensor | Number, like: Value, op: str) -> Value:
     if isinstance(src, Handle):
         return src.value
@@ -152,6 +157,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Number | Tensor) -> Tensor:
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """input with the elements of source, in order, where the mask is true."""
     _mask(mask, "masked_scatter")
+    if input.dtype is not source.dtype:
+        raise DTypeError(f"masked_scatter: {input.dtype.name} beside {source.dtype.name}; convert one: y.to(x.dtype)")
     met = broadcast_shapes(tuple(input.shape), tuple(mask.shape), op="masked_scatter")
     input, test = input.expand(met), mask.expand(met)
     place = (test.reshape(-1).long().cumsum(0) - 1).clamp(min=0).reshape(input.shape)
@@ -202,6 +209,8 @@ def scatter_reduce(
     if reduce not in names:
         raise ArgumentError(f"scatter_reduce: {reduce!r}; 'sum', 'prod', 'mean', 'amax' and 'amin' are there")
     x = value_of(input, "scatter_reduce")
+    if value_of(src, "scatter_reduce").dtype is not x.dtype:
+        raise DTypeError(f"scatter_reduce: {x.dtype.name} and {src.dtype.name}; convert one, as in src.to(input.dtype)")
     index_ = _index(index, x, dim, "scatter_reduce")
     once = fill(1, index_.shape, int64, x.device)
     hits = ops.scatter_along(fill(0, x.shape, int64, x.device), index_, once, dim, "add")
@@ -219,6 +228,7 @@ def scatter_reduce(
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
     """input with slices of source added where a list of indices says."""
     x = value_of(input, "index_add")
+    _require_vector(index, "index_add")
     if x.dtype.is_integer:
         alpha = int(alpha)
     given = value_of(source if alpha == 1 else source * alpha, "index_add")
@@ -229,6 +239,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     """input with slices of source put where a list of indices says."""
     x = value_of(input, "index_copy")
     axis = normal_axis(dim, len(x.shape), "index_copy")
+    _require_vector(index, "index_copy")
     return wrap(ops.index_put(x, [_index(index, x, dim, "index_copy")], [axis], value_of(source, "index_copy")))
 
 
@@ -237,6 +248,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Number | Tensor) -
     x = value_of(input, "index_fill")
     axis = normal_axis(dim, len(x.shape), "index_fill")
     given = cast(_source(value, x, "index_fill"), x.dtype)
+    _require_vector(index, "index_fill")
     if given.shape:
         raise ShapeError(f"index_fill takes one number, not a tensor of shape {shown(given.shape)}; use index_copy")
     nowhere = fill(False, x.shape[axis : axis + 1] or (1,), bool_, x.device)

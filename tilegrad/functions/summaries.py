@@ -318,6 +318,9 @@ def cov(
         raise DTypeError("cov: takes numbers, not bools")
     x = wrap(floating(input, "cov"))
     x = x.reshape(1, -1) if input.dim() < 2 else x
+    for name, given in (("fweights", fweights), ("aweights", aweights)):
+        if given is not None and tuple(given.shape) != tuple(x.shape[1:]):
+            raise ShapeError(f"cov: {name} has the shape {shown(given.shape)}; there are {x.shape[1]} observations")
     weight = None if fweights is None else fweights.to(x.dtype)
     if aweights is not None:
         weight = aweights if weight is None else weight * aweights
@@ -350,8 +353,16 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     return (input - other).norm(p)
 
 
+MODES_OF_CDIST = (
+    None, "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"
+)  # fmt: skip
+"""How PyTorch may compute distances; here they are all computed alike."""
+
+
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
     """The distances of all pairs of rows of two matrices (of each of a batch)."""
+    if compute_mode not in MODES_OF_CDIST:
+        raise ArgumentError(f"cdist: compute_mode={compute_mode!r} is none of {', '.join(map(repr, MODES_OF_CDIST))}")
     if x1.shape[-1] != x2.shape[-1]:
         raise ShapeError(f"cdist: rows of {shown(x1.shape)} and {shown(x2.shape)} have different lengths")
     return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
@@ -363,7 +374,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
         raise ArgumentError(f"renorm: maxnorm={maxnorm} is negative")
     if input.dim() < 2:
         raise ShapeError(f"renorm: takes at least two dimensions, not shape {shown(input.shape)}")
-    others = [n for n in range(input.dim()) if n != dim % input.dim()]
+    others = [n for n in range(input.dim()) if n != normal_axis(dim, input.dim(), "renorm")]
     norm = input.norm(p, others, keepdim=True)
     return input * (maxnorm / (norm + 1e-7)).where(norm > maxnorm, 1.0)
 

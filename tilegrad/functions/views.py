@@ -17,7 +17,7 @@ from ..ops.broadcasting import expand as repeated
 from ..ops.broadcasting import normal_axis, shown
 from ..ops.broadcasting import reshape as reformed
 from ..ops.cast import bitcast
-from .declared import LARGEST, integer, take_integers
+from .declared import LARGEST, NO_LIST, integer, integers, take_integers
 from .promotion import kind_of
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ T = TypeVar("T")
 def sizes_of(given: Sequence[Any], op: str) -> tuple[Dim, ...]:
     """Sizes given one by one or as one sequence."""
     alone = len(given) == 1 and hasattr(given[0], "__iter__") and not isinstance(given[0], Size)
+    if alone and isinstance(given[0], NO_LIST):
+        found = integers(given[0], op, "a size")
+        given, alone = (found if isinstance(found, (list, tuple)) else (found,)), False
     sizes = tuple(given[0]) if alone and getattr(given[0], "shape", None) != () else tuple(given)
     for extent in sizes:
         if not (-LARGEST <= extent < LARGEST if extent.__class__ is int else isinstance(extent, Size)):
@@ -263,6 +266,8 @@ def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int 
 @numpy_names
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most so many parts, all of one size but the last."""
+    if not input.dim():
+        raise ShapeError("chunk: a tensor without dimensions has no parts")
     parts = movement.chunk(input.value, chunks, dim)
     return _pieces(input, [part.shape for part in parts], dim, "chunk")
 

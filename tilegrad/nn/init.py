@@ -9,6 +9,7 @@ from ..autograd.modes import no_grad
 from ..errors import ArgumentError, ShapeError
 from ..functions.arithmetic import where
 from ..functions.creation import eye, zeros
+from ..functions.declared import take_integers
 from ..ir.dtype import float64
 from ..random import Generator, rand, randn
 from ..tensor import Tensor
@@ -256,3 +257,6 @@ def _kaiming_std(tensor: Tensor, a: float, mode: FanMode, nonlinearity: str) -> 
         raise ArgumentError(f"mode is {mode!r}: it must be 'fan_in' or 'fan_out'")
     fan = _fans(tensor)[mode == "fan_out"]
     return calculate_gain(nonlinearity, a) / sqrt(fan) if fan else 0.0
+
+
+take_integers(globals())

@@ -1,5 +1,6 @@
 """All schedules of learning rates, under PyTorch's names."""
 
+from ..functions.declared import take_integers_in_constructors
 from .averaging import SWALR
 from .combined import ChainedScheduler, ReduceLROnPlateau, SequentialLR
 from .cycles import CosineAnnealingLR, CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
@@ -34,3 +35,5 @@ __all__ = [
     "SequentialLR",
     "StepLR",
 ]
+
+take_integers_in_constructors([globals()[_name] for _name in __all__])

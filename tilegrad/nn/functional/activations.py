@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from math import pi, sqrt
-from typing import Any
 
 from ...errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ...functions.arithmetic import where
 from ...functions.creation import zeros_like
 from ...functions.promotion import floating
-from ...ir.dtype import bool_
+from ...ir.dtype import DType, bool_
 from ...lazy.handle import wrap
 from ...ops import activation
 from ...random import rand_like
@@ -159,8 +158,8 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Elements move towards 0 by lambd, and no further."""
-    if lambd < 0:
-        raise ArgumentError(f"softshrink: lambd={lambd} must not be negative")
+    if not lambd >= 0:
+        raise ArgumentError(f"softshrink: lambd={lambd} is no number of at least 0")
     return where(input > lambd, input - lambd, where(input < -lambd, input + lambd, input * 0))
 
 
@@ -238,15 +237,15 @@ def _axis(input: Tensor, dim: int | None) -> int:
     return 0 if input.dim() in (0, 1, 3) else 1
 
 
-def softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
+def softmax(input: Tensor, dim: int | None = None, dtype: DType | None = None) -> Tensor:
     return (input if dtype is None else input.to(dtype)).softmax(_axis(input, dim))
 
 
-def softmin(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
+def softmin(input: Tensor, dim: int | None = None, dtype: DType | None = None) -> Tensor:
     return softmax(-input, dim, dtype)
 
 
-def log_softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
+def log_softmax(input: Tensor, dim: int | None = None, dtype: DType | None = None) -> Tensor:
     return (input if dtype is None else input.to(dtype)).log_softmax(_axis(input, dim))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...errors import ShapeError
+from ...errors import DTypeError, ShapeError
 from ...functions.autocasting import low
 from ...functions.creation import triu_indices
 from ...functions.promotion import together, value_of
@@ -41,6 +41,10 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
             f"bilinear: inputs of the shapes {shapes[0]} and {shapes[1]} with a weight of the shape {shapes[2]}: "
             "(..., in1) and (..., in2) go with (out, in1, in2)"
         )
+    if bias is not None and tuple(bias.shape) != (weight.shape[0],):
+        raise ShapeError(f"bilinear: a bias of the shape {tuple(bias.shape)} for {weight.shape[0]} outputs")
+    if len({x.dtype for x in (input1, input2, weight, bias) if x is not None}) > 1:
+        raise DTypeError("bilinear: inputs, weight and bias have different dtypes; convert them")
     out, first, second = weight.shape
     half = input1 @ weight.permute(1, 0, 2).reshape(first, out * second)
     product = (half.reshape(*input1.shape[:-1], out, second) * input2.unsqueeze(-2)).sum(-1, dtype=half.dtype)

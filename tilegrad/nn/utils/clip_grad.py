@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ...autograd.modes import no_grad
 from ...errors import ArgumentError
 from ...functions.creation import zeros
+from ...functions.declared import take_integers
 from ...functions.joining import stack
 from ...tensor import Tensor
 
@@ -82,3 +83,6 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, f
     with no_grad():
         for gradient in _gradients(parameters):
             gradient.clamp_(-clip_value, clip_value)
+
+
+take_integers(globals())

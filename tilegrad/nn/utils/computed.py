@@ -10,6 +10,7 @@ from typing import Any
 
 from ...autograd.modes import no_grad
 from ...errors import ArgumentError
+from ...functions.declared import take_integers
 from ...tensor import Tensor
 from ..functional.norms import normalize
 from ..hooks import Handle
@@ -133,3 +134,6 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
     """A module whose weights are still to come. Numbers are drawn when somebody looks at them, so that nothing needs
     to be skipped: a state that is loaded takes their place."""
     return module_cls(*args, **kwargs)
+
+
+take_integers(globals())

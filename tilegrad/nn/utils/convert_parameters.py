@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ...autograd.modes import no_grad
 from ...errors import ShapeError
+from ...functions.declared import take_integers
 from ...functions.joining import cat
 from ...tensor import Tensor
 
@@ -30,3 +31,6 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
         for x in given:
             x.copy_(vec.detach().narrow(0, start, x.numel()).reshape(x.shape))
             start += x.numel()
+
+
+take_integers(globals())

@@ -6,6 +6,8 @@ from copy import deepcopy
 from typing import Any
 
 from ...errors import ArgumentError, ShapeError
+from ...functions.declared import take_integers
+from ...functions.promotion import kind_of
 from ...tensor import Tensor
 from ..module import Module
 from ..parameter import Parameter
@@ -84,7 +86,13 @@ def _fused(op: str, weight: Tensor, bias: Tensor | None, norm: Any, axis: int) -
 
 
 def _check(op: str, layer: Module, norm: Any) -> None:
+    for given in (layer, norm):
+        if not isinstance(given, Module):
+            raise ArgumentError(f"{op}: takes a layer and a batch norm, not {kind_of(given)}")
     if layer.training or norm.training:
         raise ArgumentError(f"{op}: a batch norm is a constant factor only in eval mode: call eval() on both before")
     if norm.running_mean is None or norm.running_var is None:
         raise ArgumentError(f"{op}: the batch norm has no running statistics (track_running_stats=False)")
+
+
+take_integers(globals())
