@@ -78,6 +78,8 @@ LATER = {
     **dict.fromkeys(("hessian", "jacfwd", "jacobian", "jacrev"), "jacobians"),
 }
 """What is imported when it is first used, and from where."""
+WITH_INDICES = {"adaptive_max_pool1d": "adaptive_max_pool1d_with_indices"}
+"""Functions that give indices, too, where they stand in `torch`."""
 ROOMS = (
     "amp", "autograd", "backend", "cpp", "cuda", "custom", "data", "language", "linalg", "nn", "optim", "profile",
     "serialization", "simt",
@@ -89,7 +91,7 @@ def __getattr__(name: str) -> Any:
     if name in ROOMS:
         return import_module(f"{__name__}.{name}")
     if name in LATER:
-        found = globals()[name] = getattr(import_module(f"{__name__}.{LATER[name]}"), name)
+        found = globals()[name] = getattr(import_module(f"{__name__}.{LATER[name]}"), WITH_INDICES.get(name, name))
         return found
     raise AttributeError(
         f"module 'tilegrad' has no attribute {name!r}; `import tilegrad.torch as torch` has more of PyTorch's names"

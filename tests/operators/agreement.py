@@ -18,7 +18,7 @@ NO_KERNEL = "PyTorch has no kernel for it"
 """What is said of calls that only want for that: they are neither agreement nor difference."""
 GAPS = (
     "not implemented for", "Autograd not support dtype", "view size is not compatible", "could not infer output dtype",
-    "can't be cast to the desired output type",
+    "can't be cast to the desired output type", "does not support bool dtypes on CPU",
 )  # fmt: skip
 """How PyTorch says that: of element types, and of tensors that are transposed."""
 

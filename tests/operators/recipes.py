@@ -190,6 +190,10 @@ rand randn: size ?dtype=floats
 randint: '1|5' size ?dtype=dtype
 linalg.norm linalg.vector_norm: F ?dim=dims ?keepdim=flag
 linalg.matrix_norm: A ?ord='"fro"|1|float("inf")'
+linalg.cross: X3 Z3
+linalg.diagonal: X2 ?offset='0|1|-1'
+linalg.matmul: A AB
+linalg.matrix_power: S '0|1|2'
 linalg.vecdot: X Z ?dim='-1|0'
 nn.functional.relu nn.functional.relu6 nn.functional.elu nn.functional.selu nn.functional.celu nn.functional.silu
 nn.functional.mish nn.functional.hardswish nn.functional.hardsigmoid nn.functional.hardtanh nn.functional.logsigmoid
@@ -242,6 +246,18 @@ nn.functional.conv1d: I1 filter1 ?bias=bias_o ?stride='1|2' ?padding='0|1|"same"
 nn.functional.conv2d: I2 filter2 ?bias=bias_o ?stride='1|2|(2,1)' ?padding='0|1|(1,0)|"same"' ?dilation='1|2'
 nn.functional.conv3d: I3 filter3 ?bias=bias_o ?stride='1|2' ?padding='0|1'
 nn.functional.conv_transpose1d: I1 turned1 ?bias=bias_o ?stride='1|2' ?padding='0|1' ?output_padding='0|1'
+nn.functional.adaptive_avg_pool3d nn.functional.adaptive_max_pool3d: I3 '1|2|(1,2,1)'
+nn.functional.max_pool1d_with_indices: I1 win ?stride=win
+nn.functional.max_pool2d_with_indices: I2 win ?stride=win
+nn.functional.max_pool3d_with_indices: I3 '1|2' ?stride='1|2'
+nn.functional.adaptive_max_pool1d_with_indices: I1 '1|2|3'
+nn.functional.adaptive_max_pool2d_with_indices: I2 '1|2|(2,3)'
+nn.functional.adaptive_max_pool3d_with_indices: I3 '1|2'
+nn.functional.lp_pool3d: I3 '1.0|2.0' '1|2'
+nn.functional.rrelu: X ?lower='0.1|0.2'
+nn.functional.upsample: I2 ?size='(2,3)|5' ?mode='"nearest"|"bilinear"'
+nn.functional.upsample_nearest nn.functional.upsample_bilinear: I2 scale_factor='2'
+nn.functional.conv_transpose3d: I3 turned3 ?bias=bias_o ?stride='1|2' ?padding='0|1'
 nn.functional.conv_transpose2d: I2 turned2 ?bias=bias_o ?stride='1|2' ?padding='0|1' ?output_padding='0|1'
 nn.functional.interpolate: I1 ?size='3|(2,)' ?scale_factor='2.0|0.5|1.5' ?mode='"nearest"|"linear"|"nearest-exact"|"area"'
 nn.functional.interpolate: I2 ?size='(2,3)|5' ?scale_factor='2.0|0.6' ?mode='"nearest"|"bilinear"|"bicubic"' ?align_corners=flag
@@ -263,6 +279,17 @@ RANDOM = frozenset(
 )
 TIED = frozenset("argmax argmin argsort max min median nanmedian mode kthvalue topk sort cummax cummin aminmax".split())
 """Functions whose indices PyTorch does not determine where elements are equal."""
+
+
+TWICE = frozenset(
+    (
+        "adaptive_avg_pool1d adaptive_max_pool1d avg_pool1d bilinear celu channel_shuffle conv1d conv2d conv3d "
+        "conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity group_norm hardshrink layer_norm "
+        "max_pool1d max_pool2d max_pool3d pairwise_distance pdist pixel_shuffle pixel_unshuffle prelu rms_norm rrelu "
+        "selu threshold"
+    ).split()
+)
+"""Names of `nn.functional` that `torch.` has, too."""
 
 
 class Word(NamedTuple):
@@ -298,7 +325,9 @@ def recipes() -> list[tuple[str, list[Word]]]:
         if colon:
             found += [(name, words_of(tail)) for name in head.split()]
             names = ""
-    return found
+    only_there = [words for _, words in found if any(word.keyword == "return_indices" for word in words)]
+    short = [(name.rpartition(".")[2], words) for name, words in found if words not in only_there]
+    return found + [(name, words) for name, words in short if name in TWICE]
 
 
 def draw(word: Word, s: Scene) -> Any:

@@ -1,8 +1,8 @@
 """Operators by generated samples, against PyTorch: values, types, views, gradients, and what is refused.
 
-Of calls that are drawn by the commit (`OPERATOR_SEED` sets another seed, `OPERATOR_SAMPLES` their number) 98 % agree;
-of those that are always the same, what differs stands in `differences.txt` with its reason. All that differs is printed
-by `python -m tests.operators.test_operators 20000`.
+Of calls that are always the same 98 % agree, and what differs stands in `differences.txt` with its reason. Of those
+that are drawn by the commit (`OPERATOR_SEED` sets another seed, `OPERATOR_SAMPLES` their number) as many, less what a
+draw may lie below. All that differs is printed by `python -m tests.operators.test_operators 20000`.
 """
 
 from __future__ import annotations
@@ -168,6 +168,7 @@ def test_every_difference_has_a_reason() -> None:
     listed = known()
     assert all(len(reason) > 5 for reason in listed.values())
     found = outcomes(FIXED, 0)
+    assert rate(found) >= AGREE, report(found, 100)  # always the same calls: no allowance for the draw
     new = [o for o in found if o.said and o.said != NO_KERNEL and not reason_of(o, listed)]
     assert not new, report(new, 100)
 

@@ -236,6 +236,6 @@ WORDS: dict[str, Callable[[Scene], Any]] = {
     "pads": lambda s: tuple(s.rng.choice((0, 1, 2, -1)) for _ in range(2 * s.rng.randint(1, len(s.shape)))),
     "pad1": lambda s: (s.rng.choice((0, 1, 2)), s.rng.choice((0, 1, 3))), "win": lambda s: s.rng.choice((1, 2, 3)),
     "I1": image(1), "I2": image(2), "I3": image(3), "filter1": filters(1, False), "filter2": filters(2, False),
-    "filter3": filters(3, False), "turned1": filters(1, True), "turned2": filters(2, True),
+    "filter3": filters(3, False), "turned1": filters(1, True), "turned2": filters(2, True), "turned3": filters(3, True),
     "grid": lambda s: s.tensor((s.shape[0], 2, 3, 2)), "theta": lambda s: s.tensor((1, 2, 3)),
 }  # fmt: skip

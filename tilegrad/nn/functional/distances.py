@@ -27,7 +27,12 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             f"a weight of the shape {tuple(weight.shape)} takes"
         )
     product = input @ weight.t()
-    return product if bias is None else product + low(bias)
+    if bias is None:
+        return product
+    shape = tuple(product.shape)
+    if bias.dim() > len(shape) or any(n not in (1, m) for n, m in zip(bias.shape[::-1], shape[::-1], strict=False)):
+        raise ShapeError(f"linear: a bias of the shape {tuple(bias.shape)} does not fit the result's, {shape}")
+    return product + low(bias)
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
