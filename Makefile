@@ -6,7 +6,7 @@ N       ?= 100000
 BIN     = $(VENV)/bin
 FILES   = tilegrad tests bench examples
 # What is run with work cut as for a GPU, too: compared with PyTorch.
-MANY    = $(addprefix tests/nn/test_,attention.py conv.py)
+MANY    = $(addprefix tests/nn/test_,attention.py conv.py pool.py wide_recurrent.py)
 # What measures, or fills the memory of the GPU, has it for itself.
 ALONE   = $(addprefix tests/gpu/test_gpu_,execution.py networks.py several.py)
 
