@@ -5,7 +5,16 @@ from __future__ import annotations
 import random
 from itertools import pairwise, product
 
+import numpy as np
+import pytest
+
+from tests.ops.examples_windows import sliding
+from tests.schedule.test_lowering import check
+from tilegrad.ir.dtype import float32
+from tilegrad.ir.graph import Graph, Input, TensorType
 from tilegrad.ir.scalar import Expr, Index, size
+from tilegrad.ops.convolution import Convolve
+from tilegrad.runtime.grain import many_small
 from tilegrad.schedule.gaps import _steps
 
 
@@ -31,6 +40,16 @@ def test_axes_that_are_not_even_stay() -> None:
     for offset in (i * size(8), i * size(8) + j // size(2), i * size(8) - j, i * j, i * size(8) + j * Index("k", 3)):
         assert _steps((i, j), offset) is None, offset
     assert _steps((i, j), i * size(8) + j) == {i: 8, j: 1}
+
+
+@pytest.mark.parametrize("sides", [(6, 6), (5, 7), (4, 4, 4)], ids=str)
+def test_products_over_axes_with_gaps_are_the_same(sides: tuple[int, ...]) -> None:
+    axes = tuple([sliding(side, 3, 1, 1) for side in sides])
+    x = Input(TensorType(float32, (3, 1, 16, *sides)), "x")
+    w = Input(TensorType(float32, (1, 16, 16, *(3 for _ in sides))), "w")
+    rng = np.random.default_rng(0)
+    given = [rng.integers(-3, 4, v.shape).astype(np.float32) for v in (x, w)]
+    check(Graph((x, w), (Convolve(x, w, axes),)), given, many_small(132))
 
 
 def _range(index: Index) -> range:
