@@ -121,7 +121,7 @@ class _Plan:
     def _looped(self) -> list[Reduce]:
         """The reductions that loops compute; where one nest computes several, the outermost."""
         found = [e for e in walk(*self.flat.roots) if isinstance(e, Reduce) and e.index in self.looped]
-        inner = {e.body for e in found}
+        inner = {e.body for e in found if _goes_on(e)}
         return [e for e in found if e not in inner]
 
     def _levels(self, reductions: list[Reduce]) -> dict[Expr, int]:
@@ -226,7 +226,7 @@ class _Plan:
 
     def _innermost(self, e: Reduce) -> tuple[Reduce, Expr]:
         inner: Expr = e
-        while isinstance(inner, Reduce) and isinstance(inner.body, Reduce):
+        while isinstance(inner, Reduce) and _goes_on(inner):
             inner = inner.body
         assert isinstance(inner, Reduce)
         return inner, inner.body
@@ -294,3 +294,11 @@ class _Plan:
             total = emitter.assign(names[0] + "_", tile.Reduce(e.fn, total, kept.index(inner.index)))
             axes = tuple(a for a in kept if a is not inner.index)
         emitter.accumulated[e] = (total, axes)
+
+
+def _goes_on(e: Reduce) -> bool:
+    """Whether what is reduced is reduced alike along another index: one nest of loops computes both.
+
+    The sum of a row's greatest element, once for each column, is none: that takes a loop after the other.
+    """
+    return isinstance(e.body, Reduce) and e.body.fn == e.fn and e.body.index is not e.index
