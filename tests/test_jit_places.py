@@ -7,12 +7,15 @@ import os
 import random
 import sys
 import time
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tilegrad as tg
+from tilegrad import Tensor
+from tilegrad.jitted.watched import outside
 
 PLACES: dict[str, tuple[str, str, str]] = {
     # name: (what stands before, what the function reads, how another value is put there)
@@ -350,3 +353,36 @@ def test_long_lists_that_change_again_and_again_keep_few_programs() -> None:
         a[0] = n
         assert f(tg.zeros(2)).tolist() == [n, 0]
     assert len(f.programs) <= 40
+
+
+def test_a_long_chain_of_objects_is_followed() -> None:
+    """As deep as there are objects, without recursion."""
+    last = chain = SimpleNamespace(scale=2.0, next=None)
+    for _ in range(3000):
+        chain = SimpleNamespace(next=chain)
+
+    def f(x: Tensor) -> Tensor:
+        found = chain
+        while found.next is not None:
+            found = found.next
+        return x * found.scale
+
+    jitted = tg.jit(f)
+    x = tg.ones(2)
+    assert jitted(x).tolist() == [2, 2]
+    last.scale = 3.0
+    assert jitted(x).tolist() == [3, 3]
+
+
+def test_functions_of_an_installed_package_without_tilegrad_are_not_entered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function whose text is 4,000 functions of one package that mention each other: PyTorch's optimizers are so."""
+    package = ModuleType("foreign")
+    package.__file__ = "/lib/site-packages/foreign.py"
+    text = "\n".join(f"def f{n}(x): return f{(n + 1) % 4000}(x) if x is None else x * 2" for n in range(4000))
+    exec(text, vars(package))
+    monkeypatch.setitem(sys.modules, "foreign", package)
+    first = vars(package)["f0"]
+    jitted = tg.jit(lambda x: first(x) + 1)
+    for _ in range(2):
+        assert jitted(tg.ones(2)).tolist() == [3, 3]
+    assert len(outside(first).others) == 0

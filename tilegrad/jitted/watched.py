@@ -99,10 +99,9 @@ def outside(fn: Callable[..., Any], arguments: Sequence[Any] = ()) -> Outside:
     attributes = set(_CALLED)
     while True:
         search = _Search(attributes)
-        search.visit(fn)
+        search.follow([fn])
         numbers = len(search.numbers)
-        for x in arguments:
-            search.visit(x)
+        search.follow(arguments)
         if search.attributes == attributes:
             others = [*search.others, *((w, w.read()) for w in search.numbers[numbers:])]
             layers = [(x, settings_of(x)) for x in search.layers]
@@ -149,15 +148,27 @@ class _Search:
         self.others: list[tuple[Watched, Any]] = []
         self.layers: list[Any] = []
         self.seen: dict[int, Any] = {}
+        self.waiting: deque[Any] = deque()
         self.unseen = ""
         self.asks = False
         self.drawn: list[Any] = []
 
+    def follow(self, beginnings: Sequence[Any]) -> None:
+        """Walk from some things through all that they mention; a long chain of objects is no deep recursion."""
+        for x in beginnings:
+            self.visit(x)
+        while self.waiting:
+            self._enter(self.waiting.popleft())
+
     def visit(self, x: Any) -> None:
-        """Notes what is mentioned in a function, or kept in a container or an object."""
+        """Enter something later, unless it is known or mentions nothing."""
         if x is None or isinstance(x, (Handle, str, bytes)) or is_number(x) or id(x) in self.seen:
             return
         self.seen[id(x)] = x
+        self.waiting.append(x)
+
+    def _enter(self, x: Any) -> None:
+        """Notes what is mentioned in a function, or kept in a container or an object."""
         match x:
             case FunctionType():
                 self._function(x)
@@ -230,8 +241,8 @@ class _Search:
     def _function(self, fn: FunctionType) -> None:
         if _is_ours(fn.__module__):
             return
-        if _is_pythons(fn.__module__):
-            self._of_python(fn)
+        if _is_pythons(fn.__module__) or _is_foreign((fn.__module__ or "").partition(".")[0]):
+            self._of_others(fn)
             return
         if fn.__defaults__:
             self.others.append((Attribute(fn, "__defaults__"), fn.__defaults__))
@@ -250,8 +261,8 @@ class _Search:
             self.notice(vars(fn), name)
         self.visit(fn.__dict__.get("__wrapped__"))
 
-    def _of_python(self, fn: FunctionType) -> None:
-        """Search on from a function of the standard library; what it reads itself stays."""
+    def _of_others(self, fn: FunctionType) -> None:
+        """Search on from a function of the standard library or of a foreign package; what it reads itself stays."""
         self.asks = self.asks or is_asked(fn)
         if fn is os.getenv:
             self.visit(os.environ)
@@ -377,6 +388,20 @@ def _is_the_users(module: ModuleType) -> bool:
 def _is_pythons(module: str | None) -> bool:
     """Whether a module is of the standard library."""
     return (module or "").partition(".")[0] in sys.stdlib_module_names
+
+
+@functools.cache
+def _is_foreign(package: str) -> bool:
+    """Whether a package is installed and has nothing of tilegrad: its functions are not entered, as PyTorch's."""
+    modules = [m for m in list(sys.modules.values()) if isinstance(m, ModuleType)]
+    modules = [m for m in modules if m.__name__.partition(".")[0] == package]
+    if not any("-packages" in (getattr(m, "__file__", None) or "") for m in modules):
+        return False
+    parts = [
+        x for m in modules for x in list(vars(m).values()) if issubclass(type(x), (ModuleType, FunctionType, type))
+    ]
+    homes = [x.__name__ if issubclass(type(x), ModuleType) else x.__module__ for x in parts]
+    return not any(str(home).partition(".")[0] == "tilegrad" for home in homes)
 
 
 def _is_ours(module: str | None) -> bool:
