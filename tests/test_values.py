@@ -8,7 +8,7 @@ import pytest
 
 import tilegrad as tg
 from tilegrad.config import changed
-from tilegrad.errors import DivisionError, DTypeError
+from tilegrad.errors import DivisionError, DTypeError, ShapeError
 from tilegrad.ir.functions import FUNCTIONS
 
 F = tg.nn.functional
@@ -199,14 +199,18 @@ def test_a_mask_with_more_places_than_the_source_has_elements_is_refused() -> No
 
 
 def test_strides_tell_where_elements_lie() -> None:
-    """What is computed lies row by row, unlike in PyTorch; views do not."""
+    """Copies and what is computed element by element keep the order of the axes, as in PyTorch."""
     x = tg.arange(24.0).reshape(2, 3, 4).permute(2, 0, 1)
-    for y in (x * 2, x.clone(), x.half(), tg.empty_like(x), x.contiguous()):
-        assert y.stride() == (6, 3, 1)
-        assert y.is_contiguous()
-        assert y.view(-1).shape == (24,)
     assert x.stride() == (1, 12, 4)
-    assert not x.is_contiguous()
+    for y in (x * 2, x.clone(), x.half(), tg.empty_like(x)):
+        assert y.stride() == (1, 12, 4)
+        assert not y.is_contiguous()
+        assert y.permute(1, 2, 0).view(-1).shape == (24,)
+        with pytest.raises(ShapeError, match="reshape, or contiguous"):
+            y.view(-1)
+    assert x.contiguous().stride() == (6, 3, 1)
+    assert (x + x.contiguous()).stride() == (1, 12, 4)
+    assert (x.contiguous() + x).stride() == (6, 3, 1)
 
 
 def test_pixels_of_empty_images() -> None:

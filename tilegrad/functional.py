@@ -27,7 +27,7 @@ from .functions.arranging import *  # noqa: F403
 from .functions.comparing import *  # noqa: F403
 from .functions.constants import *  # noqa: F403
 from .functions.contractions import *  # noqa: F403
-from .functions.conversion import channels_last, channels_last_3d, clone, contiguous_format, preserve_format
+from .functions.conversion import clone
 from .functions.copies import *  # noqa: F403
 from .functions.creation import *  # noqa: F403
 from .functions.declared import taking_integers
@@ -41,6 +41,7 @@ from .functions.special import *  # noqa: F403
 from .functions.summaries import *  # noqa: F403
 from .functions.views import *  # noqa: F403
 from .functions.views import matrix_transposed as adjoint
+from .lazy.strides import channels_last, channels_last_3d, contiguous_format, preserve_format
 from .linalg import addbmm, chain_matmul, matrix_power, vdot
 from .linalg import first_cross as cross
 from .random import *  # noqa: F403

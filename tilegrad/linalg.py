@@ -12,6 +12,7 @@ from .functions.joining import stack
 from .functions.promotion import floats_of
 from .ir.dtype import DType
 from .lazy.handle import wrap
+from .lazy.strides import contiguous_format
 from .ops.broadcasting import shown
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def matrix_power(A: Tensor, n: int) -> Tensor:  # noqa: N803 - PyTorch's name
         square = matmul(square, square) if n else square
     if result is None:
         return A.new_ones(A.shape[-1]).diag().expand(A.shape).clone()
-    return result
+    return result if result is not A else A.clone(memory_format=contiguous_format)
 
 
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:

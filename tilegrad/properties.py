@@ -18,6 +18,7 @@ from .ir.graph import Value
 from .lazy import storage as sharing
 from .lazy.evaluation import compute, compute_together
 from .lazy.handle import Handle, Surroundings, alias, mode, state, wrap
+from .lazy.strides import strides_of
 from .ops.broadcasting import normal_axis, shown
 from .runtime.device import Device, device
 
@@ -204,14 +205,16 @@ class Properties(Handle):
 
     @data.setter
     def data(self, other: Tensor) -> None:
-        value = sharing.detached(other.value)
+        value, strides = sharing.detached(other.value), strides_of(other)
         if value.type == self._value.type:
             alias(self, hidden=True).write(value, "data")
+            if not self._moves:
+                self._strides = strides
             return
         if state.trace is not None:
             state.trace.reformed(self, "an assignment to .data")
         old = self.own_value()
-        self._base, self._moves = None, ()
+        self._base, self._moves, self._strides, self._layout = None, (), strides, None
         self._value = sharing.leaf(value, weakref.ref(self)) if "leaf" in old.__dict__ else value
 
     def detach(self) -> Tensor:
@@ -243,7 +246,8 @@ class Properties(Handle):
                     f"requires_grad_: {value.dtype.name} elements have no gradient; floating-point ones do: x.float()"
                 )
             if self._moves:
-                self._base, self._moves = None, ()
+                self._strides = strides_of(self)
+                self._base, self._moves, self._layout = None, (), None
             new = sharing.leaf(value, weakref.ref(self))
         else:
             if "leaf" not in value.__dict__:
@@ -406,6 +410,7 @@ class Properties(Handle):
         copied: Any = object.__new__(type(self))
         memo[id(self)] = copied
         copied._value = sharing.kept_separate(sharing.detached(self.value))
+        copied._strides = strides_of(self)
         if state.trace is not None:
             state.trace.made(copied)
         compute(copied)
@@ -417,7 +422,7 @@ class Properties(Handle):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         array = conversion.numpy(self.detach(), force=True)
-        return _restored, (type(self), array, self._value.type.device, self.requires_grad)
+        return _restored, (type(self), array, self._value.type.device, self.requires_grad, strides_of(self))
 
     __getitem__, __setitem__ = getitem, setitem
     __array__, __dlpack__, __dlpack_device__ = conversion.__array__, conversion.__dlpack__, conversion.__dlpack_device__
@@ -470,8 +475,11 @@ class Properties(Handle):
         return conversion.is_pinned(self)  # type: ignore[arg-type]
 
 
-def _restored(cls: type[Tensor], array: Any, name: str, requires_grad: bool) -> Tensor:
+def _restored(
+    cls: type[Tensor], array: Any, name: str, requires_grad: bool, strides: tuple[int, ...] | None = None
+) -> Tensor:
     """A tensor from its pickled form."""
     found = object.__new__(cls)
     found._value = from_array(array.copy(), name).value
+    found._strides = strides
     return found.requires_grad_() if requires_grad else found

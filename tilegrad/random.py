@@ -22,6 +22,7 @@ from .ir.size import Dim, product
 from .lazy.evaluation import SMALL, array_of, compute_together
 from .lazy.handle import Handle, state, wrap
 from .lazy.storage import one_writer
+from .lazy.strides import MemoryFormat, formatted, lay, like
 from .ops import random as ops
 from .ops.cast import cast
 
@@ -259,12 +260,12 @@ def rand_like(
     dtype: DType | None = None,
     device: DeviceLike = None,
     requires_grad: bool = False,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """Uniform in [0, 1), as many as another tensor has elements."""
     x = input.value
-    return rand(
-        x.shape, generator=generator, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad
-    )
+    made = rand(x.shape, generator=generator, dtype=dtype or x.dtype, device=device or x.device)
+    return lay(made, formatted(input, memory_format, "rand_like")).requires_grad_(requires_grad)
 
 
 def randn_like(
@@ -274,12 +275,12 @@ def randn_like(
     dtype: DType | None = None,
     device: DeviceLike = None,
     requires_grad: bool = False,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """Normal, as many as another tensor has elements."""
     x = input.value
-    return randn(
-        x.shape, generator=generator, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad
-    )
+    made = randn(x.shape, generator=generator, dtype=dtype or x.dtype, device=device or x.device)
+    return lay(made, formatted(input, memory_format, "randn_like")).requires_grad_(requires_grad)
 
 
 def randint_like(
@@ -291,12 +292,13 @@ def randint_like(
     dtype: DType | None = None,
     device: DeviceLike = None,
     requires_grad: bool = False,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """Whole numbers from low to below high, as many as another tensor has elements."""
     low, high = (0, low) if high is None else (low, high)
     x = input.value
     made = randint(low, high, x.shape, generator=generator, dtype=dtype or x.dtype, device=device or x.device)
-    return made.requires_grad_(requires_grad)
+    return lay(made, formatted(input, memory_format, "randint_like")).requires_grad_(requires_grad)
 
 
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
@@ -383,7 +385,7 @@ def dropout(input: Tensor, p: float = 0.5, train: bool = True) -> Tensor:
     if not train or p == 0:
         return input
     x = input.value
-    return wrap(ops.dropout(x, _drawn(x.type.count, None, x.device), p))
+    return like(ops.dropout(x, _drawn(x.type.count, None, x.device), p), input)
 
 
 # --- in place ----------------------------------------------------------------------------------

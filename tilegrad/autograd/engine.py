@@ -14,6 +14,7 @@ from ..lazy import storage as sharing
 from ..lazy.evaluation import compute_together
 from ..lazy.handle import Handle, mode, wrap
 from ..lazy.storage import detached
+from ..lazy.strides import like
 from ..ops.arithmetic import add
 from ..ops.broadcasting import fill, shown
 from ..ops.cast import cast
@@ -84,9 +85,9 @@ def accumulate(x: Tensor, gradient: Value, create_graph: bool) -> None:
     """Adds to the gradient that a leaf has."""
     known = x.grad
     if known is None:
-        x._gradient = wrap(gradient)
+        x._gradient = like(gradient, x)
     elif create_graph:
-        x._gradient = wrap(add(known.value, gradient))
+        x._gradient = like(add(known.value, gradient), x)
     else:
         before, mode.enabled = mode.enabled, False
         try:

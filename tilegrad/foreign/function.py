@@ -19,6 +19,7 @@ from ..ir.location import Location
 from ..lazy.evaluation import in_memory, is_recorded
 from ..lazy.handle import Handle, handle_on, mode, wrap
 from ..lazy.layout import is_dense, layout
+from ..lazy.strides import in_memory_order
 from ..ops.broadcasting import shown
 from ..runtime.buffer import Buffer
 from ..runtime.cache import key
@@ -236,6 +237,7 @@ class CppFunction(Foreign):
         marks: list[Any] = [numbers]
         buffers, addresses, inputs = [], [], []
         for n, x in enumerate(given):
+            x = in_memory_order(x) if x._moves else x
             strides, offset = (None, 0) if not x._moves else self._laid_out(n, x)
             value = in_memory(x if strides is None else handle_on(x.base().current()))
             type = x._value.type

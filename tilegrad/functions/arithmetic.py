@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from ..errors import ArgumentError, DTypeError
 from ..ir.dtype import bfloat16, bool_, float16, float32, int64, uint8
 from ..ir.graph import Value
-from ..lazy.handle import Handle, wrap
+from ..lazy.handle import Handle
+from ..lazy.storage import kept_separate
+from ..lazy.strides import elementwise, like
 from ..ops import arithmetic as ops
 from ..ops import bits, exponential, rounding
 from ..ops.broadcasting import Fill
@@ -50,7 +52,7 @@ def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     if alpha != 1:
         other = _times(other, alpha, input)
     x, y = pair(input, other, "add")
-    return wrap(ops.Add(x, y) if x.type.dtype is not bool_ else bits.bitwise_or(x, y))
+    return elementwise(ops.Add(x, y) if x.type.dtype is not bool_ else bits.bitwise_or(x, y), input, other)
 
 
 def _times(other: Operand, alpha: Number, input: Operand) -> Operand:
@@ -80,7 +82,7 @@ def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
             raise DTypeError("sub: there is no minus for bool elements; use x ^ y, or tilegrad.logical_not(x)")
     if alpha != 1:
         other = _times(other, alpha, input)
-    return wrap(ops.Sub(*pair(input, other, "sub")))
+    return elementwise(ops.Sub(*pair(input, other, "sub")), input, other)
 
 
 def rsub(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
@@ -92,7 +94,8 @@ def rsub(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
 def mul(input: Operand, other: Operand) -> Tensor:
     """input * other."""
     x, y = pair(input, other, "mul")
-    return wrap(_scaled(ops.Mul, x, y, input, other) if x.type.dtype is not bool_ else bits.bitwise_and(x, y))
+    product = _scaled(ops.Mul, x, y, input, other) if x.type.dtype is not bool_ else bits.bitwise_and(x, y)
+    return elementwise(product, input, other)
 
 
 def _scaled(op: Callable[[Value, Value], Value], x: Value, y: Value, input: Operand, other: Operand) -> Value:
@@ -120,27 +123,27 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
     """input / other; integers give floating-point numbers, unless the quotient is rounded ("floor", "trunc")."""
     match rounding_mode:
         case None:
-            return wrap(_scaled(ops.Div, *floating_pair(input, other, "div"), input, other))
+            return elementwise(_scaled(ops.Div, *floating_pair(input, other, "div"), input, other), input, other)
         case "floor":
             return floor_divide(input, other)
         case "trunc":
-            return wrap(ops.trunc_divide(*_divided(input, other, "div")))
+            return elementwise(ops.trunc_divide(*_divided(input, other, "div")), input, other)
     raise ArgumentError(f"div: rounding_mode is None, 'floor' or 'trunc', not {rounding_mode!r}")
 
 
 def floor_divide(input: Operand, other: Operand) -> Tensor:
     """The quotient, rounded down."""
-    return wrap(ops.floor_divide(*_divided(input, other, "floor_divide")))
+    return elementwise(ops.floor_divide(*_divided(input, other, "floor_divide")), input, other)
 
 
 def remainder(input: Operand, other: Operand) -> Tensor:
     """What division rounded down leaves: it has the sign of the divisor, as Python's %."""
-    return wrap(ops.remainder(*_divided(input, other, "remainder")))
+    return elementwise(ops.remainder(*_divided(input, other, "remainder")), input, other)
 
 
 def fmod(input: Operand, other: Operand) -> Tensor:
     """What division rounded towards zero leaves: it has the sign of the dividend, as C's %."""
-    return wrap(ops.fmod(*_divided(input, other, "fmod")))
+    return elementwise(ops.fmod(*_divided(input, other, "fmod")), input, other)
 
 
 def pow(input: Operand, exponent: Operand) -> Tensor:
@@ -148,18 +151,18 @@ def pow(input: Operand, exponent: Operand) -> Tensor:
     if isinstance(input, Handle):
         number = None if isinstance(exponent, Handle) else as_number(exponent)
         if number is not None:
-            return _power_by_number(input.value, number)
-    return wrap(exponential.power(*pair(input, exponent, "pow")))
+            return elementwise(_power_by_number(input.value, number), input)
+    return elementwise(exponential.power(*pair(input, exponent, "pow")), input, exponent)
 
 
-def _power_by_number(x: Value, exponent: Number) -> Tensor:
+def _power_by_number(x: Value, exponent: Number) -> Value:
     x = cast(x, result_type(x, exponent))
     if x.dtype.is_integer and exponent < 0:
         raise DTypeError(
             f"pow: integers cannot be raised to the power {exponent}: the result is no integer; use "
             f"x.float() ** {exponent}"
         )
-    return wrap(exponential.power(x, exponent if x.dtype.is_float else constant(exponent, x.dtype, x.device)))
+    return exponential.power(x, exponent if x.dtype.is_float else constant(exponent, x.dtype, x.device))
 
 
 def neg(input: Tensor) -> Tensor:
@@ -167,7 +170,7 @@ def neg(input: Tensor) -> Tensor:
     x = value_of(input, "neg")
     if x.dtype is bool_:
         raise DTypeError("neg: there is no minus for bool elements; use ~x, or tilegrad.logical_not(x)")
-    return wrap(ops.neg(x))
+    return elementwise(ops.neg(x), input)
 
 
 def positive(input: Tensor) -> Tensor:
@@ -178,59 +181,59 @@ def positive(input: Tensor) -> Tensor:
 
 def abs(input: Tensor) -> Tensor:
     """The magnitude."""
-    return wrap(ops.absolute(numbers_of(input, "abs")))
+    return elementwise(ops.absolute(numbers_of(input, "abs")), input)
 
 
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1."""
-    return wrap(ops.sign(value_of(input, "sign")))
+    return elementwise(ops.sign(value_of(input, "sign")), input)
 
 
 def signbit(input: Tensor) -> Tensor:
     """Whether the sign bit is set."""
-    return wrap(ops.signbit(value_of(input, "signbit")))
+    return elementwise(ops.signbit(value_of(input, "signbit")), input)
 
 
 def reciprocal(input: Tensor) -> Tensor:
     """1 / input."""
-    return wrap(ops.reciprocal(floating(input, "reciprocal")))
+    return elementwise(ops.reciprocal(floating(input, "reciprocal")), input)
 
 
 def square(input: Tensor) -> Tensor:
     """input * input."""
     x = value_of(input, "square")
-    return wrap(ops.square(cast(x, int64) if x.dtype is bool_ else x))
+    return elementwise(ops.square(cast(x, int64) if x.dtype is bool_ else x), input)
 
 
 def hypot(input: Tensor, other: Tensor) -> Tensor:
     """The length of the vector (input, other)."""
-    return wrap(ops.hypot(*pair(input, other, "hypot")))
+    return elementwise(ops.hypot(*pair(input, other, "hypot")), input, other)
 
 
 def copysign(input: Tensor, other: Operand) -> Tensor:
     """The magnitude of input with the sign of other."""
-    return wrap(ops.copysign(*floating_pair(input, other, "copysign")))
+    return elementwise(ops.copysign(*floating_pair(input, other, "copysign")), input, other)
 
 
 def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
     """input + weight * (end - input)."""
     if isinstance(weight, Handle):
-        return wrap(ops.lerp(*together([input, end, weight], "lerp")))
+        return elementwise(ops.lerp(*together([input, end, weight], "lerp")), input, end, weight)
     x, y = pair(input, end, "lerp")
-    return wrap(ops.lerp(x, y, weight))
+    return elementwise(ops.lerp(x, y, weight), input, end)
 
 
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """input + value * tensor1 * tensor2."""
     x, y, z = together([input, tensor1, tensor2], "addcmul")
     factor = _factor(value, "addcmul")
-    return wrap(ops.addcmul(x, y, z, int(factor) if x.dtype.is_integer else factor))
+    return elementwise(ops.addcmul(x, y, z, int(factor) if x.dtype.is_integer else factor), input, tensor1, tensor2)
 
 
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """input + value * tensor1 / tensor2."""
     x, y, z = together([input, tensor1, tensor2], "addcdiv")
-    return wrap(ops.addcdiv(x, y, z, _factor(value, "addcdiv")))
+    return elementwise(ops.addcdiv(x, y, z, _factor(value, "addcdiv")), input, tensor1, tensor2)
 
 
 def _factor(value: object, op: str) -> Number:
@@ -246,12 +249,12 @@ def _factor(value: object, op: str) -> Number:
 
 def maximum(input: Tensor, other: Tensor) -> Tensor:
     """The greater of each two elements, NaN if one is."""
-    return wrap(ops.maximum(*pair(input, other, "maximum")))
+    return elementwise(ops.maximum(*pair(input, other, "maximum")), input, other)
 
 
 def minimum(input: Tensor, other: Tensor) -> Tensor:
     """The less of each two elements, NaN if one is."""
-    return wrap(ops.minimum(*pair(input, other, "minimum")))
+    return elementwise(ops.minimum(*pair(input, other, "minimum")), input, other)
 
 
 def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
@@ -261,10 +264,11 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
     bounds = [bound for bound in (min, max) if bound is not None]
     x, *limits = together([input, *bounds], "clamp")
     low, high = (limits[0] if min is not None else None), (limits[-1] if max is not None else None)
+    tensors = [input, *[bound for bound in bounds if isinstance(bound, Handle)]]
     if x.dtype is bool_:
         x = x if low is None else bits.bitwise_or(x, low)
-        return wrap(x if high is None else bits.bitwise_and(x, high))
-    return wrap(ops.clamp(x, low, high))
+        return elementwise(x if high is None else bits.bitwise_and(x, high), *tensors)
+    return elementwise(ops.clamp(x, low, high), *tensors)
 
 
 def clamp_min(input: Tensor, min: Operand) -> Tensor:
@@ -292,12 +296,13 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
             f"where: the condition must be bool, not {test.dtype.name}; compare it with something, as in x != 0"
         )
     if isinstance(input, Handle) or isinstance(other, Handle):
-        return wrap(choose(test, *pair(input, other, "where")))
+        return elementwise(choose(test, *pair(input, other, "where")), condition, input, other)
     first, second = as_number(input), as_number(other)
     if first is None or second is None:
         raise refused("where", input if first is None else other)
     dtype = result_type(first, second)
-    return wrap(choose(test, constant(first, dtype, test.device), constant(second, dtype, test.device)))
+    chosen = choose(test, constant(first, dtype, test.device), constant(second, dtype, test.device))
+    return elementwise(chosen, condition)
 
 
 def where_method(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
@@ -310,60 +315,64 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
     x, y = value_of(input, "heaviside"), value_of(values, "heaviside")
     if x.dtype is not y.dtype:
         raise DTypeError(f"heaviside: {x.dtype.name} beside {y.dtype.name}; convert one, as in values.to(x.dtype)")
-    return wrap(ops.heaviside(x, y))
+    return elementwise(ops.heaviside(x, y), input, values)
 
 
 # --- logic and bits ----------------------------------------------------------------------------
 
 
+def _logical(op: Callable[[Value, Value], Value], input: Tensor, other: Tensor, name: str) -> Tensor:
+    return elementwise(op(to_bool(value_of(input, name)), to_bool(value_of(other, name))), input, other)
+
+
 def logical_and(input: Tensor, other: Tensor) -> Tensor:
     """Whether both are not zero."""
-    return wrap(bits.logical_and(to_bool(value_of(input, "logical_and")), to_bool(value_of(other, "logical_and"))))
+    return _logical(bits.logical_and, input, other, "logical_and")
 
 
 def logical_or(input: Tensor, other: Tensor) -> Tensor:
     """Whether one is not zero."""
-    return wrap(bits.logical_or(to_bool(value_of(input, "logical_or")), to_bool(value_of(other, "logical_or"))))
+    return _logical(bits.logical_or, input, other, "logical_or")
 
 
 def logical_xor(input: Tensor, other: Tensor) -> Tensor:
     """Whether exactly one is not zero."""
-    return wrap(bits.logical_xor(to_bool(value_of(input, "logical_xor")), to_bool(value_of(other, "logical_xor"))))
+    return _logical(bits.logical_xor, input, other, "logical_xor")
 
 
 def logical_not(input: Tensor) -> Tensor:
     """Whether it is zero."""
-    return wrap(bits.logical_not(to_bool(value_of(input, "logical_not"))))
+    return elementwise(bits.logical_not(to_bool(value_of(input, "logical_not"))), input)
 
 
 def bitwise_and(input: Operand, other: Operand) -> Tensor:
     """input & other."""
-    return wrap(bits.bitwise_and(*pair(input, other, "bitwise_and")))
+    return elementwise(bits.bitwise_and(*pair(input, other, "bitwise_and")), input, other)
 
 
 def bitwise_or(input: Operand, other: Operand) -> Tensor:
     """input | other."""
-    return wrap(bits.bitwise_or(*pair(input, other, "bitwise_or")))
+    return elementwise(bits.bitwise_or(*pair(input, other, "bitwise_or")), input, other)
 
 
 def bitwise_xor(input: Operand, other: Operand) -> Tensor:
     """input ^ other."""
-    return wrap(bits.bitwise_xor(*pair(input, other, "bitwise_xor")))
+    return elementwise(bits.bitwise_xor(*pair(input, other, "bitwise_xor")), input, other)
 
 
 def bitwise_not(input: Tensor) -> Tensor:
     """~input."""
-    return wrap(bits.bitwise_not(value_of(input, "bitwise_not")))
+    return elementwise(bits.bitwise_not(value_of(input, "bitwise_not")), input)
 
 
 def bitwise_left_shift(input: Operand, other: Operand) -> Tensor:
     """input << other."""
-    return wrap(bits.shift_left(*pair(input, other, "bitwise_left_shift")))
+    return elementwise(bits.shift_left(*pair(input, other, "bitwise_left_shift")), input, other)
 
 
 def bitwise_right_shift(input: Operand, other: Operand) -> Tensor:
     """input >> other."""
-    return wrap(bits.shift_right(*pair(input, other, "bitwise_right_shift")))
+    return elementwise(bits.shift_right(*pair(input, other, "bitwise_right_shift")), input, other)
 
 
 # --- rounding ----------------------------------------------------------------------------------
@@ -371,34 +380,34 @@ def bitwise_right_shift(input: Operand, other: Operand) -> Tensor:
 
 def floor(input: Tensor) -> Tensor:
     """The greatest whole number that is not above."""
-    return wrap(rounding.floor(numbers_of(input, "floor")))
+    return elementwise(rounding.floor(numbers_of(input, "floor")), input)
 
 
 def ceil(input: Tensor) -> Tensor:
     """The least whole number that is not below."""
-    return wrap(rounding.ceil(numbers_of(input, "ceil")))
+    return elementwise(rounding.ceil(numbers_of(input, "ceil")), input)
 
 
 def trunc(input: Tensor) -> Tensor:
     """The whole part."""
-    return wrap(rounding.trunc(numbers_of(input, "trunc")))
+    return elementwise(rounding.trunc(numbers_of(input, "trunc")), input)
 
 
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """The nearest number with so many decimals; halves go to the even one."""
-    return wrap(rounding.rounded(numbers_of(input, "round"), decimals))
+    return elementwise(rounding.rounded(numbers_of(input, "round"), decimals), input)
 
 
 def frac(input: Tensor) -> Tensor:
     """What is behind the point."""
-    return wrap(rounding.frac(floats_of(input, "frac")))
+    return elementwise(rounding.frac(floats_of(input, "frac")), input)
 
 
 def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """Numbers in place of NaN and infinities: the greatest and least finite ones unless others are given."""
     x = value_of(input, "nan_to_num")
     if not x.dtype.is_float:
-        return wrap(x)
+        return like(kept_separate(x), input)
     high, low = (x.dtype.max if posinf is None else posinf), (x.dtype.min if neginf is None else neginf)
     finite = where(isnan(input), nan, input)
     finite = where(input == float("inf"), high, finite)

@@ -16,6 +16,7 @@ from ..ops.broadcasting import normal_axis, shown
 from .creation import DeviceLike, arange, tensor
 from .declared import take_integers
 from .joining import cat, hstack, meshgrid, stack
+from .ordered import keeping_strides
 from .promotion import Shapes, Tensors, get_default_dtype, value_of
 
 if TYPE_CHECKING:
@@ -155,6 +156,7 @@ def unravel_index(indices: Tensor, shape: Sequence[int]) -> tuple[Tensor, ...]:
 # --- with a part replaced --------------------------------------------------------------------------
 
 
+@keeping_strides
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy in which one index of a dimension is replaced."""
     made = input.clone()
@@ -162,6 +164,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     return made
 
 
+@keeping_strides
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
@@ -171,6 +174,7 @@ def slice_scatter(
     return made
 
 
+@keeping_strides
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy in which a diagonal is replaced."""
     made = input.clone()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ArgumentError, DTypeError
 from ..ir.dtype import bool_
 from ..ir.graph import Value
-from ..lazy.handle import Handle, wrap
+from ..lazy.handle import Handle
+from ..lazy.strides import elementwise
 from ..ops import comparison
 from ..ops.broadcasting import fill
 from .declared import take_integers
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
 def _compared(op: Callable[[Value, Value], Value], input: Operand, other: Operand, name: str) -> Tensor:
     """A comparison. A number that no element of a type can be is less than all of them, or greater."""
     try:
-        return wrap(op(*pair(input, other, name)))
+        return elementwise(op(*pair(input, other, name)), input, other)
     except RangeError as beyond:
         number, x = (other, input) if isinstance(input, Handle) else (input, other)
         if not isinstance(x, Handle) or isinstance(number, Handle):
             raise
         above = (beyond.number > 0) == (number is other)
         truth = above if name in ("lt", "le") else not above if name in ("gt", "ge") else name == "ne"
-        return wrap(fill(truth, x.value.shape, bool_, x.value.device))
+        return elementwise(fill(truth, x.value.shape, bool_, x.value.device), input, other)
 
 
 def eq(input: Operand, other: Operand) -> Tensor:
@@ -63,17 +64,17 @@ def ge(input: Operand, other: Operand) -> Tensor:
 
 def isnan(input: Tensor) -> Tensor:
     """Test each element for NaN."""
-    return wrap(comparison.isnan(value_of(input, "isnan")))
+    return elementwise(comparison.isnan(value_of(input, "isnan")), input)
 
 
 def isinf(input: Tensor) -> Tensor:
     """Test each element for an infinity."""
-    return wrap(comparison.isinf(value_of(input, "isinf")))
+    return elementwise(comparison.isinf(value_of(input, "isinf")), input)
 
 
 def isfinite(input: Tensor) -> Tensor:
     """Test each element for being neither infinite nor NaN."""
-    return wrap(comparison.isfinite(value_of(input, "isfinite")))
+    return elementwise(comparison.isfinite(value_of(input, "isfinite")), input)
 
 
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,10 +25,23 @@ from ..ir.dtype import (
 from ..ir.graph import Input
 from ..lazy.evaluation import array_of, in_memory
 from ..lazy.handle import Handle, handle_on, wrap
-from ..lazy.layout import is_dense, layout
+from ..lazy.layout import layout
 from ..lazy.storage import kept_separate
+from ..lazy.strides import (
+    MemoryFormat,
+    contiguous_format,
+    formatted,
+    has_format,
+    in_memory_order,
+    lay,
+    like,
+    preserve_format,
+    strides_of,
+    suggested,
+)
 from ..ops.cast import cast
 from ..ops.joint import joint_outputs
+from ..ops.movement import inverse
 from ..runtime.device import Device, device, devices
 from .creation import DeviceLike, place, typed
 from .declared import take_integers
@@ -38,19 +51,6 @@ if TYPE_CHECKING:
 
 
 NAMES_OF_DTYPES = frozenset(d.name for d in (*DTYPES, *FLOAT8))
-
-
-class MemoryFormat(NamedTuple):
-    """A layout that PyTorch is asked for. Here the compiler chooses layouts: it is taken, and changes nothing."""
-
-    name: str
-
-    def __repr__(self) -> str:
-        return f"tilegrad.{self.name}"
-
-
-contiguous_format, preserve_format = MemoryFormat("contiguous_format"), MemoryFormat("preserve_format")
-channels_last, channels_last_3d = MemoryFormat("channels_last"), MemoryFormat("channels_last_3d")
 
 
 # --- types and devices -------------------------------------------------------------------------
@@ -84,8 +84,10 @@ def to(
             raise ArgumentError(f"to: takes a dtype, a device or a tensor, not {type(given).__name__}")
     moved = self if device is None or place(device) == self.value.device else _moved(self, place(device))
     if dtype is not None and dtype is not moved.value.dtype:
-        return wrap(cast(moved.value, dtype))
-    return moved.clone() if copy and moved is self else moved
+        return lay(wrap(cast(moved.value, dtype)), formatted(self, memory_format, "to"))
+    if memory_format is None or memory_format in (preserve_format, suggested(moved)):
+        return moved.clone() if copy and moved is self else moved
+    return clone(moved, memory_format=memory_format)
 
 
 def _moved(x: Tensor, name: str) -> Tensor:
@@ -94,10 +96,10 @@ def _moved(x: Tensor, name: str) -> Tensor:
     value = Input(type(here.type)(here.dtype, here.shape, name))
     value.hold(device(name).copy(here.buffer))
     if not here.tracked:
-        return wrap(value)
+        return like(value, x)
     home = here.device
     (made,) = joint_outputs([value], [here], lambda upstreams: [_moved(wrap(u), home).value for u in upstreams if u])
-    return wrap(made)
+    return like(made, x)
 
 
 def cpu(self: Tensor) -> Tensor:
@@ -109,7 +111,7 @@ def cuda(
     self: Tensor, device: DeviceLike = None, non_blocking: bool = False, memory_format: MemoryFormat | None = None
 ) -> Tensor:
     """In the memory of a GPU: of the one that the thread has chosen, if none is named."""
-    return to(self, device="cuda" if device is None else device)
+    return to(self, device="cuda" if device is None else device, memory_format=memory_format)
 
 
 def pinned(self: Tensor) -> Tensor:
@@ -142,62 +144,64 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 
 def as_float(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """As float32."""
-    return to(self, float32)
+    return to(self, float32, memory_format=memory_format)
 
 
 def double(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """As float64."""
-    return to(self, float64)
+    return to(self, float64, memory_format=memory_format)
 
 
 def half(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """As float16."""
-    return to(self, float16)
+    return to(self, float16, memory_format=memory_format)
 
 
 def as_bfloat16(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """As bfloat16."""
-    return to(self, bfloat16)
+    return to(self, bfloat16, memory_format=memory_format)
 
 
 def long(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """As int64."""
-    return to(self, int64)
+    return to(self, int64, memory_format=memory_format)
 
 
 def as_int(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """As int32."""
-    return to(self, int32)
+    return to(self, int32, memory_format=memory_format)
 
 
 def short(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """As int16."""
-    return to(self, int16)
+    return to(self, int16, memory_format=memory_format)
 
 
 def char(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """As int8."""
-    return to(self, int8)
+    return to(self, int8, memory_format=memory_format)
 
 
 def byte(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """As uint8."""
-    return to(self, uint8)
+    return to(self, uint8, memory_format=memory_format)
 
 
 def as_bool(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """As bool: what is not zero is true."""
-    return to(self, bool_)
+    return to(self, bool_, memory_format=memory_format)
 
 
 def contiguous(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """With elements one after the other: itself, or a copy."""
-    return self if is_dense(self) else clone(self)
+    """With elements one after the other, in the order that a memory format says: itself, or a copy."""
+    format = memory_format or contiguous_format
+    return self if has_format(self, format, "contiguous") else clone(self, memory_format=format)
 
 
 def clone(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
-    """A copy, through which gradients flow."""
-    return wrap(kept_separate(self.value))
+    """A copy, through which gradients flow. It has the strides of the tensor, or those of a memory format."""
+    strides = formatted(self, memory_format, "clone")
+    return lay(wrap(kept_separate(self.value)), strides)
 
 
 # --- to Python and numpy -----------------------------------------------------------------------
@@ -225,9 +229,35 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
         raise GradientError("numpy: the tensor requires gradients, which numpy cannot record; use x.detach().numpy()")
     if x.value.device != "cpu":
         raise DeviceError(f"numpy: the tensor is on {x.value.device}; copy it: x.cpu().numpy()")
-    array = array_of(x).view()
+    array = _as_it_lies(x).view()
     array.flags.writeable = False
     return array
+
+
+def _as_it_lies(x: Tensor) -> np.ndarray[Any, Any]:
+    """The elements as an array with the strides of the tensor: on the memory of what it is a view of, if that is
+    computed."""
+    whole = x.base().current() if x._moves and x._strides is None else None
+    if whole is None or whole.buffer is None or whole.dtype is not x._value.dtype:
+        return _in_order(array_of(x), strides_of(x))
+    return _strided(array_of(handle_on(whole)), x)
+
+
+def _in_order(array: np.ndarray[Any, Any], strides: Any) -> np.ndarray[Any, Any]:
+    """An array with strides that leave no gaps."""
+    if strides is None:
+        return array
+    order = sorted(range(array.ndim), key=lambda axis: -strides[axis])
+    return np.ascontiguousarray(array.transpose(order)).transpose(inverse(tuple(order)))
+
+
+def _strided(memory: np.ndarray[Any, Any], x: Tensor) -> np.ndarray[Any, Any]:
+    """A view as an array on the memory of all of its storage."""
+    found: Any = layout(x)
+    shape: Any = x._value.shape
+    steps = [stride * memory.itemsize for stride in found.strides]
+    start = memory.reshape(-1)[found.offset :]
+    return np.lib.stride_tricks.as_strided(start, shape, steps, writeable=memory.flags.writeable)
 
 
 def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -243,11 +273,16 @@ def __dlpack__(self: Tensor, **options: Any) -> Any:
 
     if self.value.dtype in (bfloat16, *FLOAT8):
         raise DTypeError(f"DLPack by numpy does not know {self.value.dtype.name}; convert it: x.float()")
-    value = in_memory(self)
+    x = in_memory_order(self)
+    whole = x.base().current() if x._moves else x.value
+    if whole.dtype is not x._value.dtype:
+        x, whole = self, self.value
+    value = in_memory(handle_on(whole))
     shared = device(value.device).view(value.buffer, value.dtype, value.shape)  # type: ignore[arg-type]
     if shared is None:
         raise DeviceError(f"the memory of {value.device} cannot be reached from here; copy it: x.cpu()")
     expose(value.buffer)
+    shared = _strided(shared, x) if whole is not x.value else shared
     return shared.__dlpack__(**{k: v for k, v in options.items() if k == "stream"})
 
 
@@ -269,18 +304,22 @@ def storage_offset(self: Tensor) -> int:
     return layout(self).offset  # type: ignore[return-value]
 
 
-def is_contiguous(self: Tensor) -> bool:
-    """Whether the elements lie one after the other."""
-    return is_dense(self)
+def is_contiguous(self: Tensor, memory_format: MemoryFormat = contiguous_format) -> bool:
+    """Whether the elements lie one after the other, in the order that a memory format says."""
+    return has_format(self, memory_format)
 
 
 def data_ptr(self: Tensor) -> int:
     """The address of the first element."""
     from ..runtime.exposed import expose
 
-    value = in_memory(handle_on(self.base().current()) if self._moves else self)
+    x = in_memory_order(self)
+    if x is not self:
+        self.__dict__["in_order"] = x  # the address is good as long as the tensor is
+    value = in_memory(handle_on(x.base().current()) if x._moves else x)
     expose(value.buffer)
-    return int(value.buffer.address) + int(storage_offset(self)) * self.value.dtype.bytes
+    offset: int = storage_offset(x) * x.value.dtype.bytes
+    return int(value.buffer.address) + offset
 
 
 take_integers(globals())

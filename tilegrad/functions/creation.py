@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -13,9 +14,11 @@ from ..config import settings
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.dtype import DType, bool_, float64, from_numpy_dtype, int64, uint64
 from ..ir.size import Dim
-from ..lazy.handle import Handle, read_outside, state, wrap
+from ..lazy.handle import Handle, read_outside, state, view, wrap
+from ..lazy.strides import MemoryFormat, formatted, lay
 from ..ops import creation as ops
 from ..ops.broadcasting import fill
+from ..ops.movement import inverse, permute
 from ..runtime.device import Device, device
 from .declared import take_integers
 from .promotion import Number, constant, get_default_dtype, held, kind_of, number_dtype
@@ -178,9 +181,13 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
         raise ArgumentError(f"from_numpy takes a numpy array, not {kind_of(ndarray)}; use tilegrad.tensor(...)")
     from ..runtime.exposed import expose
 
-    made = from_array(_array(ndarray, None), "cpu", share=True)
+    array = _array(ndarray, None)
+    order = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
+    if array.flags.c_contiguous or not array.transpose(order).flags.c_contiguous:
+        order = list(range(array.ndim))
+    made = from_array(array.transpose(order), "cpu", share=True)
     expose(made.value.buffer)
-    return made
+    return made if order == sorted(order) else view(made, partial(permute, axes=inverse(tuple(order))))
 
 
 def from_dlpack(ext_tensor: Any, *, device: DeviceLike = None, copy: bool | None = None) -> Tensor:
@@ -261,24 +268,41 @@ def _like(x: Tensor, dtype: DType | None, device: DeviceLike) -> dict[str, Any]:
 
 
 def zeros_like(
-    input: Tensor, *, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
+    input: Tensor,
+    *,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """Zeros, as many as another tensor has elements."""
-    return _filled((input.value.shape,), 0, **_like(input, dtype, device), requires_grad=requires_grad)
+    return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
 
 
 def ones_like(
-    input: Tensor, *, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
+    input: Tensor,
+    *,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """Ones, as many as another tensor has elements."""
-    return _filled((input.value.shape,), 1, **_like(input, dtype, device), requires_grad=requires_grad)
+    return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
 
 
 def empty_like(
-    input: Tensor, *, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
+    input: Tensor,
+    *,
+    dtype: DType | None = None,
+    device: DeviceLike = None,
+    requires_grad: bool = False,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """A tensor like another whose elements do not matter."""
-    return arbitrary(zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad))
+    return arbitrary(
+        zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
+    )
 
 
 def full_like(
@@ -288,9 +312,11 @@ def full_like(
     dtype: DType | None = None,
     device: DeviceLike = None,
     requires_grad: bool = False,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
-    """One number, as often as another tensor has elements."""
-    return _filled((input.value.shape,), fill_value, **_like(input, dtype, device), requires_grad=requires_grad)
+    """One number, as often as another tensor has elements, and with its strides or those of a memory format."""
+    made = _filled((input.value.shape,), fill_value, **_like(input, dtype, device), requires_grad=requires_grad)
+    return lay(made, formatted(input, memory_format, "full_like"))
 
 
 # --- rows of numbers ---------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from ..errors import ArgumentError
 from ..ir.dtype import DType
 from ..ir.graph import Value
 from ..lazy.handle import wrap
+from ..lazy.strides import elementwise
 from ..ops import activation, exponential, trigonometric
 from ..ops.cast import cast
 from .autocasting import widened
@@ -27,47 +28,47 @@ if TYPE_CHECKING:
 
 def exp(input: Tensor) -> Tensor:
     """e to the power of each element."""
-    return wrap(exponential.exp(floating(input, "exp")))
+    return elementwise(exponential.exp(floating(input, "exp")), input)
 
 
 def exp2(input: Tensor) -> Tensor:
     """2 to the power of each element."""
-    return wrap(exponential.exp2(floating(input, "exp2")))
+    return elementwise(exponential.exp2(floating(input, "exp2")), input)
 
 
 def expm1(input: Tensor) -> Tensor:
     """exp(input) - 1, exact near 0."""
-    return wrap(exponential.expm1(floating(input, "expm1")))
+    return elementwise(exponential.expm1(floating(input, "expm1")), input)
 
 
 def log(input: Tensor) -> Tensor:
     """The natural logarithm."""
-    return wrap(exponential.log(floating(input, "log")))
+    return elementwise(exponential.log(floating(input, "log")), input)
 
 
 def log2(input: Tensor) -> Tensor:
     """The logarithm to the base 2."""
-    return wrap(exponential.log2(floating(input, "log2")))
+    return elementwise(exponential.log2(floating(input, "log2")), input)
 
 
 def log10(input: Tensor) -> Tensor:
     """The logarithm to the base 10."""
-    return wrap(exponential.log10(floating(input, "log10")))
+    return elementwise(exponential.log10(floating(input, "log10")), input)
 
 
 def log1p(input: Tensor) -> Tensor:
     """log(1 + input), exact near 0."""
-    return wrap(exponential.log1p(floating(input, "log1p")))
+    return elementwise(exponential.log1p(floating(input, "log1p")), input)
 
 
 def sqrt(input: Tensor) -> Tensor:
     """The square root."""
-    return wrap(exponential.sqrt(floating(input, "sqrt")))
+    return elementwise(exponential.sqrt(floating(input, "sqrt")), input)
 
 
 def rsqrt(input: Tensor) -> Tensor:
     """1 / sqrt(input)."""
-    return wrap(exponential.rsqrt(floating(input, "rsqrt")))
+    return elementwise(exponential.rsqrt(floating(input, "rsqrt")), input)
 
 
 # --- trigonometry and the hyperbolic functions ---------------------------------------------------
@@ -75,87 +76,87 @@ def rsqrt(input: Tensor) -> Tensor:
 
 def sin(input: Tensor) -> Tensor:
     """The sine."""
-    return wrap(trigonometric.sin(floating(input, "sin")))
+    return elementwise(trigonometric.sin(floating(input, "sin")), input)
 
 
 def cos(input: Tensor) -> Tensor:
     """The cosine."""
-    return wrap(trigonometric.cos(floating(input, "cos")))
+    return elementwise(trigonometric.cos(floating(input, "cos")), input)
 
 
 def tan(input: Tensor) -> Tensor:
     """The tangent."""
-    return wrap(trigonometric.tan(floating(input, "tan")))
+    return elementwise(trigonometric.tan(floating(input, "tan")), input)
 
 
 def asin(input: Tensor) -> Tensor:
     """The angle with this sine."""
-    return wrap(trigonometric.asin(floating(input, "asin")))
+    return elementwise(trigonometric.asin(floating(input, "asin")), input)
 
 
 def acos(input: Tensor) -> Tensor:
     """The angle with this cosine."""
-    return wrap(trigonometric.acos(floating(input, "acos")))
+    return elementwise(trigonometric.acos(floating(input, "acos")), input)
 
 
 def atan(input: Tensor) -> Tensor:
     """The angle with this tangent."""
-    return wrap(trigonometric.atan(floating(input, "atan")))
+    return elementwise(trigonometric.atan(floating(input, "atan")), input)
 
 
 def sinh(input: Tensor) -> Tensor:
     """The hyperbolic sine."""
-    return wrap(trigonometric.sinh(floating(input, "sinh")))
+    return elementwise(trigonometric.sinh(floating(input, "sinh")), input)
 
 
 def cosh(input: Tensor) -> Tensor:
     """The hyperbolic cosine."""
-    return wrap(trigonometric.cosh(floating(input, "cosh")))
+    return elementwise(trigonometric.cosh(floating(input, "cosh")), input)
 
 
 def tanh(input: Tensor) -> Tensor:
     """The hyperbolic tangent."""
-    return wrap(trigonometric.tanh(floating(input, "tanh")))
+    return elementwise(trigonometric.tanh(floating(input, "tanh")), input)
 
 
 def asinh(input: Tensor) -> Tensor:
     """The number with this hyperbolic sine."""
-    return wrap(trigonometric.asinh(floating(input, "asinh")))
+    return elementwise(trigonometric.asinh(floating(input, "asinh")), input)
 
 
 def acosh(input: Tensor) -> Tensor:
     """The number with this hyperbolic cosine."""
-    return wrap(trigonometric.acosh(floating(input, "acosh")))
+    return elementwise(trigonometric.acosh(floating(input, "acosh")), input)
 
 
 def atanh(input: Tensor) -> Tensor:
     """The number with this hyperbolic tangent."""
-    return wrap(trigonometric.atanh(floating(input, "atanh")))
+    return elementwise(trigonometric.atanh(floating(input, "atanh")), input)
 
 
 def erf(input: Tensor) -> Tensor:
     """The error function."""
-    return wrap(trigonometric.erf(floating(input, "erf")))
+    return elementwise(trigonometric.erf(floating(input, "erf")), input)
 
 
 def erfc(input: Tensor) -> Tensor:
     """1 - erf(input), exact where erf is near 1."""
-    return wrap(trigonometric.erfc(floating(input, "erfc")))
+    return elementwise(trigonometric.erfc(floating(input, "erfc")), input)
 
 
 def sinc(input: Tensor) -> Tensor:
     """sin(pi x) / (pi x), 1 at 0."""
-    return wrap(trigonometric.sinc(floating(input, "sinc")))
+    return elementwise(trigonometric.sinc(floating(input, "sinc")), input)
 
 
 def deg2rad(input: Tensor) -> Tensor:
     """Degrees as radians."""
-    return wrap(trigonometric.deg2rad(floating(input, "deg2rad")))
+    return elementwise(trigonometric.deg2rad(floating(input, "deg2rad")), input)
 
 
 def rad2deg(input: Tensor) -> Tensor:
     """Radians as degrees."""
-    return wrap(trigonometric.rad2deg(floating(input, "rad2deg")))
+    return elementwise(trigonometric.rad2deg(floating(input, "rad2deg")), input)
 
 
 # --- activations ---------------------------------------------------------------------------------
@@ -163,12 +164,12 @@ def rad2deg(input: Tensor) -> Tensor:
 
 def sigmoid(input: Tensor) -> Tensor:
     """1 / (1 + exp(-input))."""
-    return wrap(activation.sigmoid(floating(input, "sigmoid")))
+    return elementwise(activation.sigmoid(floating(input, "sigmoid")), input)
 
 
 def relu(input: Tensor) -> Tensor:
     """input where it is positive, else 0."""
-    return wrap(activation.relu(value_of(input, "relu")))
+    return elementwise(activation.relu(value_of(input, "relu")), input)
 
 
 @numpy_names
@@ -201,27 +202,27 @@ def _floats(input: Operand, other: Operand, op: str) -> tuple[Value, Value]:
 
 def atan2(input: Operand, other: Operand) -> Tensor:
     """The angle of the point (other, input)."""
-    return wrap(trigonometric.atan2(*_floats(input, other, "atan2")))
+    return elementwise(trigonometric.atan2(*_floats(input, other, "atan2")), input, other)
 
 
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(input) + exp(other))."""
-    return wrap(exponential.logaddexp(*_floats(input, other, "logaddexp")))
+    return elementwise(exponential.logaddexp(*_floats(input, other, "logaddexp")), input, other)
 
 
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2 ** input + 2 ** other)."""
-    return wrap(exponential.logaddexp2(*_floats(input, other, "logaddexp2")))
+    return elementwise(exponential.logaddexp2(*_floats(input, other, "logaddexp2")), input, other)
 
 
 def xlogy(input: Operand, other: Operand) -> Tensor:
     """input * log(other), 0 where input is."""
-    return wrap(exponential.xlogy(*_floats(input, other, "xlogy")))
+    return elementwise(exponential.xlogy(*_floats(input, other, "xlogy")), input, other)
 
 
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(input / (1 - input)), the inverse of sigmoid; eps keeps input away from 0 and 1."""
-    return wrap(exponential.logit(floating(input, "logit"), eps))
+    return elementwise(exponential.logit(floating(input, "logit"), eps), input)
 
 
 arcsin, arccos, arctan, arctan2 = asin, acos, atan, atan2

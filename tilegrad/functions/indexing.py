@@ -18,7 +18,9 @@ from ..ir.graph import Value
 from ..ir.size import Dim
 from ..lazy.evaluation import check_index
 from ..lazy.handle import Handle, state, view, wrap
+from ..lazy.layout import is_dense, layout
 from ..lazy.storage import kept_separate
+from ..lazy.strides import Lying, computed, lay, lying, repeated_strides
 from ..ops import indexing as ops
 from ..ops import movement
 from ..ops.broadcasting import broadcast_shapes, expand, reshape, shown
@@ -55,7 +57,26 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     cut = view(x, partial(_basic, steps=steps))
     if not picks:
         return cut
-    return wrap(ops.index(cut.value, _indices(cut, picks), list(picks)))
+    made = wrap(ops.index(cut.value, _indices(cut, picks), list(picks)))
+    return (
+        made if is_dense(cut) and all(map(is_dense, picks.values())) else lay(made, _picked_strides(made, cut, picks))
+    )
+
+
+def _picked_strides(made: Tensor, cut: Tensor, picks: dict[int, Tensor]) -> Any:
+    """The strides of elements that were picked, as PyTorch computes them: along dimensions that are not picked those of
+    the tensor count, along the others those of the indices."""
+    shape, strides = made._value.shape, layout(cut).strides
+    axes = sorted(picks)
+    first = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
+    rest = [strides[n] for n in range(len(strides)) if n not in picks]
+    met = len(shape) - len(rest)
+    end = len(shape) - first - met
+    given = [Lying(shape, (*rest[:first], *(0,) * met, *rest[first:]))]
+    for pick in picks.values():
+        own = repeated_strides(lying(pick), shape[first : first + met])
+        given.append(Lying(shape, (*(0,) * first, *own, *(0,) * end)))
+    return computed(shape, tuple(given))
 
 
 def setitem(x: Tensor, key: Any, value: Any) -> None:

@@ -9,11 +9,13 @@ from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ..ir.dtype import int64
 from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
+from ..lazy.strides import contiguous_format, in_channels_last, lay, suggests_channels_last
 from ..ops import movement, windows
 from ..ops.broadcasting import broadcast_shapes
 from ..ops.cast import cast
 from .creation import arange, tensor
 from .declared import take_integers
+from .ordered import keeping_format, keeping_strides
 from .promotion import Number, Tensors, kind_of, result_type, value_of
 from .views import in_one_piece, numpy_names, sizes_of
 
@@ -36,6 +38,7 @@ def _values(tensors: Sequence[Tensor], op: str) -> list[Value]:
 
 
 @numpy_names
+@keeping_format(0)
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors one after the other along a dimension."""
     return wrap(movement.cat(_values(tensors, "cat"), dim))
@@ -44,7 +47,18 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 @numpy_names
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors of one shape along a new dimension."""
-    return wrap(movement.stack(_values(tensors, "stack"), dim))
+    values = _values(tensors, "stack")
+    made = wrap(movement.stack(values, dim))
+    axis = dim % made._value.type.rank
+    if axis < values[0].type.rank and all(map(suggests_channels_last, tensors)):
+        return lay(made, _stacked(values[0].shape, len(values), axis))
+    return made
+
+
+def _stacked(shape: Any, count: int, axis: int) -> Any:
+    """The strides of tensors that are joined with the channels innermost, before the axis is split."""
+    joined = in_channels_last((*shape[:axis], count * shape[axis], *shape[axis + 1 :]))
+    return (*joined[:axis], shape[axis] * joined[axis], *joined[axis:])
 
 
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
@@ -121,6 +135,7 @@ def repeat_interleave(
 
 
 @in_one_piece("dims")
+@keeping_strides
 def flip(input: Tensor, *dims: Any) -> Tensor:
     """The elements of some dimensions in reverse order, as a copy."""
     return wrap(movement.flip(value_of(input, "flip"), _counts(dims, "flip")))
@@ -152,9 +167,10 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
             return flip(input, first, second)
         case 3:
             return flip(input, first).transpose(first, second)
-    return input.clone()
+    return input.clone(memory_format=contiguous_format)
 
 
+@keeping_format(0)
 def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
     """Elements moved along dimensions, those that leave at the end coming in at the start."""
     x = value_of(input, "roll")
@@ -200,6 +216,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     return constant_pad_nd(input, pad, 0 if value is None else value)
 
 
+@keeping_format(0)
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Number = 0) -> Tensor:
     """Put a number before and after the elements of the last dimensions: (last before, last after, ...)."""
     rank = len(input.shape)

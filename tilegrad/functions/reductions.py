@@ -358,6 +358,8 @@ def diff(
         input = cat([x for x in (prepend, input, append) if x is not None], dim)
     if not input.dim():
         raise AxisError("diff: a single number has no neighbours: it needs at least one dimension")
+    if n == 0:
+        return input.clone()
     for _ in range(n):
         extent = input.shape[dim]
         if extent == 0:

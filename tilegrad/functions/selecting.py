@@ -10,6 +10,7 @@ from ..ir.functions import identity
 from ..ir.graph import Value
 from ..lazy.evaluation import array_of, check_index, compute
 from ..lazy.handle import Handle, wrap
+from ..lazy.strides import in_order, lay
 from ..ops import control, selection, sorting
 from ..ops import indexing as ops
 from ..ops.base import require_one_device
@@ -18,6 +19,7 @@ from ..ops.cast import cast
 from ..ops.comparison import ne
 from ..ops.reduction import count_nonzero
 from .declared import take_integers
+from .ordered import keeping_strides, row_by_row
 from .promotion import Number, as_number, constant, kind_of, numbers_of, pair, refused, value_of
 from .views import numpy_names
 
@@ -123,7 +125,8 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Tensor | tuple[Tensor, 
         if not x.shape:
             return (wrap(fill(0, (count,), int64, x.device)),)
         return tuple(map(wrap, selection.nonzero_along(x, count)))
-    return wrap(selection.nonzero(x, count))
+    made = wrap(selection.nonzero(x, count))
+    return lay(made, in_order((count, len(x.shape)), (1, 0))) if count > 1 and len(x.shape) > 1 else made
 
 
 def argwhere(input: Tensor) -> Tensor:
@@ -154,6 +157,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Number | Tensor) -> Tensor:
     return wrap(selection.masked_fill(x, test, cast(_source(value, x, "masked_fill"), x.dtype)))
 
 
+@row_by_row
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """input with the elements of source, in order, where the mask is true."""
     _mask(mask, "masked_scatter")
@@ -243,6 +247,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     return wrap(ops.index_put(x, [_index(index, x, dim, "index_copy")], [axis], value_of(source, "index_copy")))
 
 
+@keeping_strides
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Number | Tensor) -> Tensor:
     """input with one number where a list of indices says."""
     x = value_of(input, "index_fill")
@@ -286,6 +291,7 @@ def index_reduce(
     return scatter_reduce(input, dim, along, source, reduce, include_self=include_self)
 
 
+@keeping_strides
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """input with the elements of source put (or added) at these numbers, all elements in order."""
     whole, numbers = input.reshape(-1), index.reshape(-1)
@@ -297,12 +303,14 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 
 
 @numpy_names
+@keeping_strides
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Sorted:
     """The elements in order along a dimension, and where they stood."""
     return Sorted(*map(wrap, sorting.sort(value_of(input, "sort"), dim, descending)))
 
 
 @numpy_names
+@keeping_strides
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """Where the elements in order stood."""
     return wrap(sorting.argsort(value_of(input, "argsort"), dim, descending))

@@ -9,10 +9,13 @@ from ..errors import ArgumentError, DTypeError
 from ..ir.dtype import bool_, float64
 from ..ir.graph import Value
 from ..lazy.handle import wrap
+from ..lazy.strides import elementwise, like
 from ..ops.cast import cast
 from ..ops.comparison import isnan, lt
 from ..ops.control import where
+from .creation import ones_like
 from .declared import take_integers
+from .ordered import row_by_row
 from .promotion import Operand, floating, kind_of, pair, value_of
 
 if TYPE_CHECKING:
@@ -28,14 +31,14 @@ def lgamma(input: Tensor) -> Tensor:
     """
     from ..ops import special
 
-    return wrap(special.lgamma(floating(input, "lgamma")))
+    return elementwise(special.lgamma(floating(input, "lgamma")), input)
 
 
 def digamma(input: Tensor) -> Tensor:
     """The derivative of `lgamma`."""
     from ..ops import special
 
-    return wrap(special.digamma(floating(input, "digamma")))
+    return elementwise(special.digamma(floating(input, "digamma")), input)
 
 
 def polygamma(n: int, input: Tensor) -> Tensor:
@@ -44,12 +47,13 @@ def polygamma(n: int, input: Tensor) -> Tensor:
 
     if not 0 <= n < 2**31:
         raise ArgumentError(f"polygamma: there is no derivative number {kind_of(n)}; they are counted from 0")
-    return wrap(special.polygamma(n, floating(input, "polygamma")))
+    return elementwise(special.polygamma(n, floating(input, "polygamma")), input)
 
 
+@row_by_row
 def mvlgamma(input: Tensor, p: int) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension p."""
-    x = wrap(floating(input, "mvlgamma"))
+    x = like(floating(input, "mvlgamma"), input)
     total = lgamma(x)
     for k in range(1, p):
         total = total + lgamma(x - k / 2)
@@ -60,7 +64,7 @@ def erfinv(input: Tensor) -> Tensor:
     """The inverse of the error function."""
     from ..ops import special
 
-    return wrap(special.erfinv(floating(input, "erfinv")))
+    return elementwise(special.erfinv(floating(input, "erfinv")), input)
 
 
 def i0(input: Tensor) -> Tensor:
@@ -72,13 +76,13 @@ def i0(input: Tensor) -> Tensor:
     """
     from ..ops import special
 
-    return wrap(special.BesselI(floating(input, "i0"), 0))
+    return elementwise(special.BesselI(floating(input, "i0"), 0), input)
 
 
 def angle(input: Tensor) -> Tensor:
     """The angle of each number in the complex plane: pi for negative ones, 0 for others, NaN for NaN."""
     x = floating(input, "angle")
-    return wrap(where(lt(x, 0.0), math.pi, where(isnan(x), x, 0.0)))
+    return elementwise(where(lt(x, 0.0), math.pi, where(isnan(x), x, 0.0)), input)
 
 
 def real(input: Tensor) -> Tensor:
@@ -90,19 +94,19 @@ def nextafter(input: Tensor, other: Tensor) -> Tensor:
     """The next number of the type after `input` on the way to `other`."""
     from ..ops import special
 
-    return wrap(special.nextafter(*pair(input, other, "nextafter")))
+    return elementwise(special.nextafter(*pair(input, other, "nextafter")), input, other)
 
 
 def fmax(input: Tensor, other: Tensor) -> Tensor:
     """The greater of two elements; a number goes before NaN."""
     x, y = map(wrap, pair(input, other, "fmax"))
-    return x.where((x >= y) | y.isnan(), y)
+    return elementwise(x.where((x >= y) | y.isnan(), y).value, input, other)
 
 
 def fmin(input: Tensor, other: Tensor) -> Tensor:
     """The lesser of two elements; a number goes before NaN."""
     x, y = map(wrap, pair(input, other, "fmin"))
-    return x.where((x <= y) | y.isnan(), y)
+    return elementwise(x.where((x <= y) | y.isnan(), y).value, input, other)
 
 
 def sgn(input: Tensor) -> Tensor:
@@ -112,28 +116,28 @@ def sgn(input: Tensor) -> Tensor:
 
 def isposinf(input: Tensor) -> Tensor:
     """Whether each element is infinity."""
-    return wrap(value_of(input, "isposinf")) == math.inf
+    return elementwise(value_of(input, "isposinf"), input) == math.inf
 
 
 def isneginf(input: Tensor) -> Tensor:
     """Whether each element is minus infinity."""
-    return wrap(value_of(input, "isneginf")) == -math.inf
+    return elementwise(value_of(input, "isneginf"), input) == -math.inf
 
 
 def isreal(input: Tensor) -> Tensor:
     """True: there are no complex numbers here."""
-    return input.new_ones(input.shape, dtype=bool_)
+    return ones_like(input, dtype=bool_)
 
 
 def float_power(input: Operand, exponent: Operand) -> Tensor:
     """input ** exponent, in float64."""
     x, y = (wrap(cast(v, float64)) for v in pair(input, exponent, "float_power"))
-    return x**y
+    return elementwise((x**y).value, input, exponent)
 
 
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2 ** other."""
-    scaled = input * (2.0 ** wrap(floating(other, "ldexp")))
+    scaled = input * (2.0 ** like(floating(other, "ldexp"), other))
     return scaled.to(input.dtype) if input.dtype.is_float and not other.dtype.is_float else scaled
 
 
@@ -146,14 +150,14 @@ def gcd(input: Tensor, other: Tensor) -> Tensor:
     """
     from ..ops.divisor import gcd as op
 
-    return wrap(op(*_whole(input, other, "gcd")))
+    return elementwise(op(*_whole(input, other, "gcd")), input, other)
 
 
 def lcm(input: Tensor, other: Tensor) -> Tensor:
     """The least common multiple of two whole numbers."""
     x, y = map(wrap, _whole(input, other, "lcm"))
     common = gcd(x, y)
-    return (x // common.clamp(min=1) * y).abs()
+    return elementwise((x // common.clamp(min=1) * y).abs().value, input, other)
 
 
 def _whole(input: Tensor, other: Tensor, op: str) -> tuple[Value, Value]:

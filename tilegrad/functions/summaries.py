@@ -14,6 +14,7 @@ from ..ops.broadcasting import normal_axis, shown
 from ..ops.creation import positions
 from .creation import arange, linspace, zeros
 from .declared import take_integers
+from .ordered import keeping_strides, row_by_row
 from .promotion import floating, floats_of, kind_of, numbers_of, value_of
 from .selecting import Sorted, count_nonzeros, nonzero, scatter
 from .views import numpy_names
@@ -131,6 +132,7 @@ def _joined(*parts: Tensor) -> Tensor:
     return cat(parts, -1)
 
 
+@keeping_strides
 def msort(input: Tensor) -> Tensor:
     """The elements in order along the first dimension."""
     return input.sort(0).values
@@ -368,6 +370,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
     return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
 
 
+@row_by_row
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices along a dimension scaled down to a p-norm of at most maxnorm."""
     if maxnorm < 0:

@@ -124,7 +124,7 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
 
 
 def _reshaped(x: Tensor, sizes: tuple[Dim, ...]) -> Tensor | None:
-    if x._moves and not is_dense(x):
+    if (x._moves or x._strides is not None) and not is_dense(x):
         value = x.value
         if reshaped(value.shape, layout(x).strides, reformed(value, sizes).shape) is None:
             return None
@@ -148,7 +148,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 def ravel(input: Tensor) -> Tensor:
     """All dimensions as one."""
-    return reshape(input, -1)
+    return reshape(input, -1) if is_dense(input) else wrap(reformed(input.value, (-1,)))
 
 
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:

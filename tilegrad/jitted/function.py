@@ -30,6 +30,7 @@ from ..ir.dtype import float64
 from ..ir.graph import TensorType
 from ..ir.size import Dim, Size
 from ..lazy.handle import mode, state, wrap
+from ..lazy.strides import strides_of
 from ..runtime.buffer import Buffer
 from ..runtime.crowding import shrinkers
 from ..runtime.once import lock
@@ -455,12 +456,15 @@ def _kind(call: Call, types: list[TensorType | None], inputs: set[int], outside:
     )
     tracked = [isinstance(x, Tensor) and x._value.tracked for x in call.leaves]
     leaf = [isinstance(x, Tensor) and x.is_leaf for x in call.leaves]
-    return Kind(kept, types, tracked, leaf, frozenset(inputs), frozenset(outside))
+    strides = [strides_of(x) if isinstance(x, Tensor) else None for x in call.leaves]
+    return Kind(kept, types, tracked, leaf, strides, frozenset(inputs), frozenset(outside))
 
 
 def _generalised(known: Kind, call: Call, types: list[TensorType | None]) -> list[TensorType | None] | None:
     """Types in which the sizes that differ from those of a known kind are symbols, or None."""
     if known.call.structure != call.structure or known.call.recorded is not call.recorded:
+        return None
+    if any(known.strides) or any(isinstance(x, Tensor) and strides_of(x) for x in call.leaves):
         return None
     names: dict[tuple[Dim, Dim], Size] = {}
     result: list[TensorType | None] = []

@@ -6,8 +6,9 @@ from typing import Any
 
 from ..ir.graph import TensorType
 from ..ir.node import Node
-from ..ir.size import Size
+from ..ir.size import Shape, Size
 from ..lazy.handle import Handle
+from ..lazy.strides import strides_of
 from ..tree import Tree
 from .numbers import may_vary
 from .places import same
@@ -37,6 +38,8 @@ class Kind(Node):
     tracked: list[bool]
     leaf: list[bool]
     """Tells leaves from tracked tensors that were computed from others."""
+    strides: list[Shape | None]
+    """Those of tensors that do not lie row by row."""
     inputs: frozenset[int]
     """The numbers among the arguments that are inputs."""
     watched: frozenset[int]
@@ -60,6 +63,8 @@ class Kind(Node):
                     return None
                 if value.tracked and ("leaf" in value.__dict__) is not self.leaf[n]:
                     return None
+                if (x._strides is not None or x._moves or self.strides[n]) and not self._lies(x, n):
+                    return None
             elif n in self.inputs:
                 if x.__class__ is not known.leaves[n].__class__ or not may_vary(x):
                     return None
@@ -71,6 +76,10 @@ class Kind(Node):
             ):
                 return None
         return sizes
+
+    def _lies(self, x: Handle, n: int) -> bool:
+        """Whether a tensor has the strides that the program is for; one for all sizes is for tensors row by row."""
+        return strides_of(x) == self.strides[n]
 
 
 def _binds(type: TensorType, have: TensorType, sizes: dict[str, int]) -> bool:

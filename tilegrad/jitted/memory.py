@@ -9,10 +9,11 @@ import numpy as np
 
 from ..functions.creation import tensor
 from ..ir.graph import Input, TensorType, Value
-from ..ir.size import Size, known
+from ..ir.size import Shape, Size, known
 from ..lazy.handle import Handle
 from ..lazy.realize import realize
 from ..lazy.storage import Base
+from ..lazy.strides import strides_of
 from ..ops.broadcasting import Fill
 from ..runtime.buffer import Buffer
 from ..runtime.device import Device, device
@@ -24,8 +25,9 @@ from .tracing import HostNumber
 class Form:
     """Everything that the tensors of one output share but their memory."""
 
-    def __init__(self, type: TensorType) -> None:
+    def __init__(self, type: TensorType, strides: Shape | None = None) -> None:
         self.type = type
+        self.strides = strides
         self.varies = varying(type)
         self.shared = dict(Input(type).__dict__)
 
@@ -38,12 +40,19 @@ class Form:
         value.__dict__.update(self.shared, buffer=buffer)
         made: Tensor = object.__new__(Tensor)
         made._value = value
+        if self.strides is not None:
+            made._strides = self.strides
         return made
 
 
 def varying(type: TensorType) -> bool:
     """Whether a type has sizes that vary."""
     return any(isinstance(extent, Size) for extent in type.shape)
+
+
+def form_of(x: Handle | None) -> Form | None:
+    """What tensors have in common that are to be like one."""
+    return None if x is None else Form(x._value.type, strides_of(x))
 
 
 class HostMemory:

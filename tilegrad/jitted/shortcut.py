@@ -54,7 +54,7 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
     }
     names |= {f"T{n}": t for n, t in enumerate(kind.types)}
     names |= {f"watched{n}": watched[n] for n in values} | {f"number{n}": x for n, x in values.items()}
-    names["recorded"] = kind.call.recorded
+    names |= {f"strides{n}": strides for n, strides in enumerate(kind.strides)} | {"recorded": kind.call.recorded}
     one = program.result_structure is LEAF and len(program.forms) == 1 and program.forms[0] is not None
     one = one and not program.forms[0].varies  # type: ignore[union-attr]
     kept = one and _keeps(program, names["runner"])
@@ -65,7 +65,7 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
         }
         ending = [f"storage{n}.{count} += 1" for n in program.updated for count in ("version", "changes")]
         ending += ["value = new(Input)", "own = value.__dict__", "own |= shared", "own['buffer'] = made[0]"]
-        ending += ["result = new(Tensor)", "result._value = value", "return result"]
+        ending += ["result = new(Tensor)", "result._value = value", *_strides(program, names), "return result"]
     run = ["with one_writer: made = runner(given)" if program.common else "made = runner(given)"]
     if kept:
         names |= {f"holder{n}": holder for n, (holder, _) in enumerate(program.gradients)}
@@ -80,6 +80,12 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
         run = ["given = program.compiled.brought(given)", *run]
     exec(_source(kind.tracked, list(values), stateful, bool(program.constants), [*run, *ending]), names)
     return Shortcut(len(kind.types), names["call"], bool(program.writes or program.gradients))
+
+
+def _strides(program: Specialised, names: dict[str, Any]) -> list[str]:
+    """The line that gives a result its strides, if it does not lie row by row."""
+    names["strides"] = strides = program.forms[0].strides  # type: ignore[union-attr]
+    return ["result._strides = strides"] if strides is not None else []
 
 
 def _keeps(program: Specialised, runner: Any) -> bool:
@@ -102,7 +108,7 @@ def _source(
     >>> print(_source([False], [], False, False, ["made = runner(given)", "return made"]))
     def call(x0):
         if mode.enabled is not recorded: return MISS
-        if not isinstance(x0, Tensor) or x0._base is not None: return MISS
+        if not isinstance(x0, Tensor) or x0._base is not None or x0._strides != strides0: return MISS
         v0 = x0._value
         if (v0.type is not T0 and v0.type != T0) or v0.tracked: return MISS
         b0 = v0.buffer
@@ -114,7 +120,7 @@ def _source(
     lines = ["if mode.enabled is not recorded: return MISS"]
     for n, flag in enumerate(tracked):
         lines += [
-            f"if not isinstance(x{n}, Tensor) or x{n}._base is not None: return MISS",
+            f"if not isinstance(x{n}, Tensor) or x{n}._base is not None or x{n}._strides != strides{n}: return MISS",
             f"v{n} = x{n}._value",
             f"if (v{n}.type is not T{n} and v{n}.type != T{n}) or {'not ' if flag else ''}v{n}.tracked: return MISS",
             f"b{n} = v{n}.buffer",

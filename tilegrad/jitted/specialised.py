@@ -15,6 +15,7 @@ from ..lazy.handle import Handle, Left, Surroundings, mode, wrap
 from ..lazy.handle import alias as alias_of
 from ..lazy.realize import plain_graph
 from ..lazy.storage import detached, one_writer, replaced
+from ..lazy.strides import lay
 from ..ops.batched import Part, rebuilt
 from ..ops.joint import joint_outputs
 from ..runtime.buffer import Buffer
@@ -27,7 +28,7 @@ from .aliases import Alias, aliases
 from .assigned import put_back, write_assigned
 from .kept import Kept
 from .kind import Kind
-from .memory import Form, HostMemory, apart, memory_in, memory_of, renewed_memory, settled, varying
+from .memory import Form, HostMemory, apart, form_of, memory_in, memory_of, renewed_memory, settled, varying
 from .numbers import from_argument, from_outside, meaning, number_type, stand_for
 from .places import same
 from .sources import same_again
@@ -133,7 +134,11 @@ class Specialised:
         made = None
         if type is not None:
             placeholder = Input(type, f"x{n}")
-            made = wrap(placeholder) if isinstance(x, Tensor) else stand_for(placeholder, x, from_argument(n))
+            made = (
+                lay(wrap(placeholder), self.kind.strides[n])
+                if isinstance(x, Tensor)
+                else stand_for(placeholder, x, from_argument(n))
+            )
             if not isinstance(x, Tensor):
                 made._value.__dict__["number"] = True
         self.placeholders.append(None if made is None else made._value)  # type: ignore[arg-type]
@@ -162,14 +167,13 @@ class Specialised:
         first = len(given)
         given += [c.placeholder for _, c in captured] + [n.placeholder for n in trace.numbers]
         self.given = given
-        self.forms = [None if v is None else Form(v.type) for v in self.result_values]
-        self.gradient_forms = [None if g is None else Form(g._value.type) for _, g in self.gradients]
+        self.forms = [None if v is None else form_of(r) for v, r in zip(self.result_values, self.results, strict=True)]
+        self.gradient_forms = [form_of(g) for _, g in self.gradients]
         self.left = [Left(Input(form.type), form.filled) for form in self.gradient_forms if form is not None]
         outputs = [v for v in self.result_values if v is not None]
         outputs += [self._changed(n) for n in self.changed]
         outputs += [g.own_value() for _, g in self.gradients if g is not None]
-        own = [(n, self._gradient_of(n)) for n in self.graded]
-        self.own_gradients = [(n, None if g is None else Form(g._value.type), g) for n, g in own]
+        self.own_gradients = [(n, form_of(g), g) for n in self.graded for g in [self._gradient_of(n)]]
         outputs += [g.own_value() for _, _, g in self.own_gradients if g is not None]
         self.common = any(storage.common for storage in trace.written)
         self.updated = [n for n, (storage, _) in enumerate(captured) if storage in trace.written]
@@ -489,7 +493,7 @@ class Specialised:
         for value, without in zip(made, plain, strict=True):
             value.hold(without.buffer)
         for n, value in zip(self.differentiable, made, strict=False):
-            results[n] = wrap(value)
+            results[n] = lay(wrap(value), results[n]._strides)
         return made[len(self.differentiable) :]
 
 

@@ -94,7 +94,7 @@ class Trace:
         if id(tensor) in self.own:
             return tensor.own_value()
         self.seen.setdefault(id(tensor), (tensor, tensor._gradient))
-        base = tensor.base()
+        base = tensor.base(laid=False)
         if base.storage in self.written:
             self._check_history(base)
             return tensor.own_value()

@@ -16,6 +16,7 @@ from ..ir.tile import Parameter
 from ..jitted.function import Jitted
 from ..lazy.handle import Handle
 from ..lazy.layout import layout
+from ..lazy.strides import in_memory_order
 from .frames import KernelBase
 from .several import apart, is_several
 from .values import constexpr
@@ -70,7 +71,7 @@ def bound(kernel: KernelBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
             constants[name] = value
         else:
             parameters.append(made)
-            given.append(value)
+            given.append(in_memory_order(value) if isinstance(value, Handle) else value)
     same = aliases(parameters, given)
     fixed = tuple([(n, type(v), v) for n, v in constants.items()])
     key = (tuple([id(p) for p in parameters]), fixed, tuple(same.items()), tuple(several.items()))

@@ -102,6 +102,8 @@ def _write(name: str, p: Pointed, value: Value) -> None:
     if state.trace is not None:
         state.trace.writing(p.tensor, base)
     base.write(sharing.replaced(p.whole, value) if p.whole.tracked else value, name, value)
+    if p.tensor.stands_for is not None:
+        p.tensor.stands_for.write(p.tensor.value, name)
 
 
 def with_numbers(kernel: Kernel, numbers: dict[str, Any]) -> tuple[Kernel, list[str]]:

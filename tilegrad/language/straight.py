@@ -199,6 +199,8 @@ def is_plain(x: Handle) -> bool:
     """Whether a tensor is whole, up to date, in memory or made by `empty`, and no gradient flows through it."""
     base = x._base
     owned = None
+    if x._strides is not None:
+        return False
     if base is not None:
         if x._moves:
             return False

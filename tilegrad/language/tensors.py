@@ -185,6 +185,8 @@ def note_write(name: str, x: Any, before: Callable[[], Value | None], severs: bo
         whole["severed"] = name
     if old is not None and not base.hidden and "common" not in old.__dict__:
         old.__dict__["changed"] = base.storage.change
+    if x.stands_for is not None:
+        x.stands_for.write(x.own_value(), name)
 
 
 def take(x: Any) -> None:

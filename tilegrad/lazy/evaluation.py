@@ -145,10 +145,16 @@ def settle(x: Handle) -> None:
         memory = _spent(memory, value)
     x._value = memory
     base = x._base
-    if base is not None and not x._moves and base.value is value:
+    if base is None:
+        return
+    whole = base.value
+    if whole is value and not x._moves:
         base.value = memory
-        if base.storage.value is value:
-            base.storage.value = memory
+    elif "lays" in whole.__dict__ and whole.inputs[0] is value and whole.buffer is None:
+        base.value = Permute(memory, whole.axes)  # type: ignore[attr-defined]
+        base.value.__dict__["lays"] = True
+    if base.storage.value is whole:
+        base.storage.value = base.value
 
 
 def _forget(written: Value) -> None:

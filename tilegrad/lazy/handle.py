@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
 from ..errors import InPlaceError, ShapeError
 from ..ir.graph import TensorType, Value
+from ..ir.size import Shape
 from ..ops.cast import Detach
 from ..ops.indexing import put
+from ..ops.movement import inverse, permute
 from ..runtime.buffer import Buffer
 from ..runtime.once import lock
 from . import storage as sharing
@@ -138,6 +141,12 @@ class Handle:
     _value: Value
     _base: Base | None = None
     _moves: tuple[Move, ...] = ()
+    _strides: Shape | None = None
+    """Those of the whole that the moves cut from; None: it lies row by row."""
+    _layout: Any = None
+    """Where the elements of a view lie, once somebody asked."""
+    stands_for: Tensor | None = None
+    """The tensor that this one is a copy of, in the order that its strides say."""
     _seen: int = 0
     _gradient: Tensor | Left | None = None
 
@@ -177,17 +186,31 @@ class Handle:
             found = self._gradient = found.tensor()
         return found
 
-    def base(self) -> Base:
-        """What the tensor is a view of: itself, if it is none."""
+    def base(self, laid: bool = True) -> Base:
+        """What the tensor is a view of: itself, if it is none. One with strides of its own becomes a view of memory in
+        their order, unless it stays row by row: parameters, and (not `laid`) what a traced function reads."""
         if self._base is None:
             with _first_base:
                 if self._base is None:
-                    base = Base(Storage(self._value), self._value)
+                    value = self._value
+                    if laid and self._strides is not None and "leaf" not in value.__dict__:
+                        value = self._lay_out(self._strides)
+                    base = Base(Storage(value), value)
                     self._seen = base.seen
                     self._base = base
                     if state.trace is not None:
                         state.trace.stored(self, base.storage)
         return self._base
+
+    def _lay_out(self, strides: tuple[Any, ...]) -> Value:
+        """Become a view of memory in which the elements lie as the strides say: that memory."""
+        order = sorted(range(len(strides)), key=lambda axis: -strides[axis])
+        whole = permute(self._value, order)
+        if whole is not self._value:
+            whole.__dict__["lays"] = True
+            self._moves = (partial(permute, axes=inverse(tuple(order))),)
+        self._strides = None
+        return whole
 
     def write(self, value: Value, op: str) -> None:
         """Every element is replaced, for all who share the storage."""
@@ -312,6 +335,8 @@ def view(whole: Handle, move: Move) -> Tensor:
     made = shared(sharing.cut(whole.value, (move,)))
     made._base = base
     made._moves = (*whole._moves, move)
+    if whole._strides is not None:
+        made._strides = whole._strides
     made._seen = base.storage.changes
     if _watch is not None:
         _watch.is_view(made)
@@ -328,6 +353,7 @@ def become(tensor: Handle, cut: Handle, op: str) -> None:
             "be changed in place. Change it within `with tilegrad.no_grad():`, or use the method without underscore"
         )
     tensor._value, tensor._base, tensor._moves, tensor._seen = cut._value, cut._base, cut._moves, cut._seen
+    tensor._strides, tensor._layout = cut._strides, None
 
 
 def resize(tensor: Handle, value: Value, op: str) -> None:
@@ -338,6 +364,7 @@ def resize(tensor: Handle, value: Value, op: str) -> None:
             "must be equal"
         )
     tensor._value, tensor._base, tensor._moves, tensor._seen = own(value), None, (), 0
+    tensor._strides = None
 
 
 def alias(of: Handle, hidden: bool = False) -> Tensor:
@@ -348,6 +375,8 @@ def alias(of: Handle, hidden: bool = False) -> Tensor:
     owned = state.trace is None and origin.storage.owned is not None
     base = made._base = Base(origin.storage, sharing.stand_in(whole) if owned else whole, hidden)
     made._moves = of._moves
+    if of._strides is not None:
+        made._strides = of._strides
     made._seen = origin.storage.changes
     if owned and not of._moves:  # a tensor that nobody looks at reads nothing
         made._value, made._seen = base.value, NEVER

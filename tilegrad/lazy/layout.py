@@ -22,19 +22,22 @@ class Layout(NamedTuple):
 
 
 def layout(x: Handle) -> Layout:
-    """The layout of a tensor; one that is no view is dense."""
+    """The layout of a tensor; one that is no view is dense, unless other strides are noted."""
     if not x._moves:
-        return Layout(dense(x._value.shape), 0)
-    whole = Input(x.base().value.type)
-    cut: Value = whole
-    for move in x._moves:
-        cut = move(cut)
-    return _of(cut, whole)
+        return Layout(x._strides or dense(x._value.shape), 0)
+    if x._layout is None:
+        whole = Input(x.base().value.type)
+        cut: Value = whole
+        for move in x._moves:
+            cut = move(cut)
+        x._layout = _of(cut, whole, x._strides or dense(whole.shape))
+    found: Layout = x._layout
+    return found
 
 
 def is_dense(x: Handle) -> bool:
     """Whether the elements lie one after the other, in row-major order."""
-    if not x._moves:
+    if not x._moves and x._strides is None:
         return True
     shape, strides = x._value.shape, layout(x).strides
     wide = [n for n, extent in enumerate(shape) if extent != 1]
@@ -46,11 +49,11 @@ def dense(shape: Shape) -> Shape:
     return row_major(tuple([1 if extent == 0 else extent for extent in shape]))
 
 
-def _of(view: Value, whole: Value) -> Layout:
+def _of(view: Value, whole: Value, own: Shape) -> Layout:
     if view is whole:
-        return Layout(dense(whole.shape), 0)
+        return Layout(own, 0)
     x: Value = view.inputs[0]
-    strides, offset = _of(x, whole)
+    strides, offset = _of(x, whole, own)
     match view:
         case Permute(_, axes):
             return Layout(tuple([strides[axis] for axis in axes]), offset)

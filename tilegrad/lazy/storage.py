@@ -213,6 +213,7 @@ class Base:
         change = storage.change = Change(op, current_location(), ref(by))
         reader = None if self.reader is None else self.reader()
         olds = {self.value, storage.value} if storage.owned is None else {reader}
+        olds |= {old.inputs[0] for old in olds if old is not None and "lays" in old.__dict__}
         for old in olds:
             if old is not None and "common" not in old.__dict__:
                 old.__dict__["changed"] = change

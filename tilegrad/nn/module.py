@@ -10,6 +10,7 @@ from ..errors import ArgumentError, DTypeError
 from ..functions.creation import DeviceLike
 from ..ir.dtype import DType
 from ..lazy.handle import Surroundings, state
+from ..lazy.strides import RANKS
 from ..tensor import Tensor
 from .hooks import Hooked
 from .loading import EXTRA_STATE, LoadResult, load
@@ -301,11 +302,17 @@ class Module(Hooked):
         return self.to(device)
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Moves everything to a device, or casts the floating-point part to a dtype; `x.to`'s arguments."""
+        """Moves everything to a device, or casts the floating-point part to a dtype; `x.to`'s arguments.
+
+        A memory format is for what has as many axes as it is about.
+        """
         for dtype in (*args, *kwargs.values()):
             if isinstance(dtype, DType) and not dtype.is_float:
                 raise DTypeError(f"{type(self).__name__}.to: parameters are floating-point numbers, no {dtype.name}")
-        return self._converted(lambda x: x.to(*args, **kwargs))
+        format = kwargs.pop("memory_format", None)
+        return self._converted(
+            lambda x: x.to(*args, **kwargs, memory_format=format if x.dim() == RANKS.get(format) else None)
+        )
 
     def type(self, dst_type: Any) -> Self:
         return self._converted(lambda x: x.to(dst_type))

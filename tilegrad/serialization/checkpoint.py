@@ -16,10 +16,12 @@ import numpy as np
 
 from ..errors import ArgumentError, CheckpointError
 from ..ir.dtype import DTYPES, FLOAT8, DType
+from ..ir.graph import Value
 from ..lazy.evaluation import array_of, compute
 from ..lazy.handle import wrap
 from ..lazy.layout import dense, layout
 from ..lazy.storage import detached
+from ..lazy.strides import in_memory_order
 from ..nn.parameter import Parameter
 from ..runtime.device import Device
 from ..tensor import Tensor
@@ -73,10 +75,11 @@ def _places(tensors: list[Tensor]) -> tuple[dict[int, Placed], list[Tensor]]:
     for x in tensors:
         whole, memory = x, _memory(x)
         offset, strides = 0, dense(x.shape)
-        if x._moves and (shared[memory] > 1 or x.numel() == x.base().current().type.count):
-            base = wrap(detached(x.base().current()))
+        laid = in_memory_order(x) if shared[memory] == 1 else x
+        if laid._moves and laid._strides is None and (shared[memory] > 1 or x.numel() == _whole(laid).type.count):
+            base = wrap(detached(_whole(laid)))
             if base.dtype is x.dtype:
-                strides, offset = layout(x)  # type: ignore[assignment]
+                strides, offset = layout(laid)  # type: ignore[assignment]
                 whole = base
             else:
                 memory = id(x)
@@ -88,6 +91,11 @@ def _places(tensors: list[Tensor]) -> tuple[dict[int, Placed], list[Tensor]]:
         location = x.device.name if x.device.kind in SAVED_KINDS else "cpu"
         places[id(x)] = Placed(str(numbers[memory]), whole.numel(), location, offset, x.shape, strides)  # type: ignore[arg-type]
     return places, storages
+
+
+def _whole(x: Tensor) -> Value:
+    """The elements of all of the storage of a tensor."""
+    return x.base().current()
 
 
 def _memory(x: Tensor) -> int:

@@ -15,6 +15,7 @@ from ..ir.dtype import DType
 from ..ir.graph import Value
 from ..lazy.handle import view
 from ..lazy.layout import dense
+from ..lazy.strides import Lying, lay, without_gaps
 from ..ops.broadcasting import expand, reshape
 from ..ops.movement import narrow, permute
 from ..runtime.device import Device, device
@@ -139,7 +140,8 @@ class Filler:
         if not part.is_dense:
             self._spend(part.total * part.dtype.bytes, part)
         whole = np.ascontiguousarray(array).reshape(part.shape)
-        return from_array(whole, self.place(part.storage.location), share=True)
+        made = from_array(whole, self.place(part.storage.location), share=True)
+        return lay(made, without_gaps(Lying(part.shape, part.strides)))
 
     def _together(self, parts: Sequence[Part]) -> None:
         first, end = min(p.offset for p in parts), max(p.end for p in parts)
@@ -166,9 +168,8 @@ def _settle(part: Part, made: Tensor) -> None:
     """Puts what was made into the tensor that stands in the loaded object already."""
     target = part.tensor
     if type(target) is Tensor:
-        target.__dict__.update(made.__dict__)
+        target.__dict__.update((made.detach() if part.requires_grad else made).__dict__)
         if part.requires_grad:
-            target.__dict__.update(made.detach().__dict__)
             target.requires_grad_()
     else:
         type(target).__init__(target, made, part.requires_grad)

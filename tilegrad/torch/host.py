@@ -23,6 +23,7 @@ from ..ir.graph import Value
 from ..language.tensors import memory_of, no_value, note_write, own
 from ..lazy.evaluation import compute
 from ..lazy.handle import Handle, handle_on, is_tracing, state
+from ..lazy.strides import in_memory_order
 from ..nn import functional as layers
 from ..runtime.device import Device, device
 from ..tensor import Tensor
@@ -44,6 +45,19 @@ class Frame:
         self.sums: dict[int, tuple[Any, int, Callable[[], Value | None]]] = {}
         """Arguments whose memory C++ knows, with a sum of their bytes and the value before."""
         self.launched: set[Device] = set()
+        self.copies: dict[int, Any] = {}
+        """Tensors that C++ knows in memory of another order than their own, with those that are in this memory."""
+
+    def in_memory_order(self, x: Any) -> Any:
+        """A tensor in memory as its strides say."""
+        if x._strides is None:
+            return x
+        if id(x) not in self.copies:
+            made = in_memory_order(x)
+            if id(x.base().storage) in self.given:
+                self.given.add(id(made.base().storage))
+            self.copies[id(x)] = x, made
+        return self.copies[id(x)][1]
 
     def open(self) -> None:
         """C++ gets a pointer: from now on nothing waits."""
@@ -240,8 +254,12 @@ def _data(address: int, result: Any) -> None:
 def pointer(x: Any) -> int:
     """The address of the first element, for C++ to read and write."""
     if not now.frames:
-        return int(memory_of(x).window().address)
+        made = in_memory_order(x)
+        if made is not x:
+            x.__dict__["in_order"] = made  # the address is good as long as the tensor is
+        return int(memory_of(made).window().address)
     current = now.frames[-1]
+    x = current.in_memory_order(x)
     current.open()
     base = x.base()
     identity = id(base.storage)

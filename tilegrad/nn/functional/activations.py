@@ -9,9 +9,11 @@ from math import pi, sqrt
 from ...errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ...functions.arithmetic import where
 from ...functions.creation import zeros_like
+from ...functions.ordered import row_by_row
 from ...functions.promotion import floating
 from ...ir.dtype import DType, bool_
 from ...lazy.handle import wrap
+from ...lazy.strides import elementwise
 from ...ops import activation
 from ...random import rand_like
 from ...tensor import Tensor
@@ -104,6 +106,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return where(input > 0, input, input * weight)
 
 
+@row_by_row
 def rrelu(
     input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
@@ -186,7 +189,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """`input` times the probability that a normal value is below it; "tanh" approximates that."""
     match approximate:
         case "none":
-            return wrap(activation.gelu(floating(input, "gelu")))
+            return elementwise(activation.gelu(floating(input, "gelu")), input)
         case "tanh":
             x = _wide(input)
             return (x * 0.5 * (1 + ((x + x * x * x * 0.044715) * sqrt(2 / pi)).tanh())).to(input.dtype)
@@ -209,6 +212,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     return _placed(input, input * softplus(input).tanh(), inplace)
 
 
+@row_by_row
 def logsigmoid(input: Tensor) -> Tensor:
     """Smooth everywhere: min(x, 0) - log(1 + exp(-|x|)) has a corner at 0, where its gradient would be wrong."""
     return -softplus(-input, threshold=EXACT)

@@ -13,6 +13,8 @@ from ...ir.dtype import bool_
 from ...ir.graph import Value
 from ...ir.size import Dim, Shape, product
 from ...lazy.handle import wrap
+from ...lazy.layout import layout
+from ...lazy.strides import lay, strides_of
 from ...ops.attending import Setting
 from ...ops.attention import attention
 from ...ops.broadcasting import broadcast_shapes, expand, reshape, shown
@@ -55,7 +57,11 @@ def scaled_dot_product_attention(
     setting = Setting(mask, is_causal, scaling, state, dropout_p, product_precision(q.dtype))
     made = attention(_flat(q, batch, heads), _flat(k, batch, few), _flat(v, batch, few), setting)
     leading: Shape = (*batch, heads) if q.type.rank > 2 else ()
-    return wrap(reshape(made, (*leading, q.shape[-2], v.shape[-1])))
+    result = wrap(reshape(made, (*leading, q.shape[-2], v.shape[-1])))
+    whole = q.type.rank == 4 and result.shape == q.shape and not dropout_p
+    if whole and query._moves and all(layout(x).strides[-1] == 1 for x in (query, key, value)):
+        return lay(result, strides_of(query))
+    return result
 
 
 def causal_mask(queries: int, keys: int, device: Any = None) -> Tensor:

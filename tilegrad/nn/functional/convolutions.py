@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ...errors import ArgumentError, ShapeError
 from ...functions.autocasting import lowered, product_precision
+from ...functions.ordered import keeping_format
 from ...functions.promotion import result_type, value_of
 from ...ir.graph import Value
 from ...ir.size import Dim
@@ -56,6 +57,7 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor | None, pad: int = 0) -
     return conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad).permute(2, 0, 1)
 
 
+@keeping_format(0, 1)
 def conv2d(
     input: Tensor,
     weight: Tensor,
@@ -69,6 +71,7 @@ def conv2d(
     return _convolution(2, input, weight, bias, stride, padding, dilation, groups)
 
 
+@keeping_format(0, 1)
 def conv3d(
     input: Tensor,
     weight: Tensor,
@@ -101,6 +104,7 @@ def conv_transpose1d(
     return _transposed(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
+@keeping_format(0, 1)
 def conv_transpose2d(
     input: Tensor,
     weight: Tensor,
@@ -115,6 +119,7 @@ def conv_transpose2d(
     return _transposed(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
+@keeping_format(0, 1)
 def conv_transpose3d(
     input: Tensor,
     weight: Tensor,

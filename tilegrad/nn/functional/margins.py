@@ -46,7 +46,7 @@ def margin_ranking_loss(
     if not input1.dim() == input2.dim() == target.dim():
         shapes = ", ".join(str(tuple(x.shape)) for x in (input1, input2, target))
         raise ShapeError(f"margin_ranking_loss: inputs and target must have as many axes, but the shapes are {shapes}")
-    return reduced((target * (input2 - input1) + margin).clamp(min=0), reduction)
+    return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
 
 @in_float32

@@ -8,6 +8,7 @@ from ...autograd.modes import no_grad
 from ...errors import ArgumentError, ShapeError
 from ...functions.autocasting import in_float32
 from ...functions.joining import pad
+from ...functions.ordered import keeping_format, row_by_row
 from ...ir.dtype import DType, float32
 from ...tensor import Tensor
 
@@ -44,6 +45,7 @@ def _checked(name: str, channels: int, **given: Tensor | None) -> None:
             )
 
 
+@keeping_format(0)
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,
@@ -87,6 +89,7 @@ def _update(running: Tensor | None, statistic: Callable[[], Tensor], momentum: f
             running.copy_(running * (1 - momentum) + statistic() * momentum)
 
 
+@row_by_row
 def instance_norm(
     input: Tensor,
     running_mean: Tensor | None = None,
@@ -117,6 +120,7 @@ def instance_norm(
 
 
 @in_float32
+@keeping_format(0)
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
@@ -138,6 +142,7 @@ def group_norm(
 
 
 @in_float32
+@row_by_row
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -151,6 +156,7 @@ def layer_norm(
 
 
 @in_float32
+@keeping_format(0)
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ...errors import ArgumentError, ShapeError
 from ...functions.joining import cat
 from ...functions.joining import pad as constant_pad
+from ...functions.ordered import keeping_format, row_by_row
 from ...tensor import Tensor
 
 __all__ = ["pad"]
@@ -34,6 +35,11 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         raise ArgumentError(
             f"pad: {len(pad)} widths for an input of the shape {tuple(input.shape)}; two for each axis, the last first"
         )
+    # PyTorch forgets the memory format where it goes on at the other end
+    return (row_by_row if mode == "circular" else keeping_format(0))(_surrounded)(input, pad, mode)
+
+
+def _surrounded(input: Tensor, pad: Sequence[int], mode: str) -> Tensor:
     padded = input
     for n in range(len(pad) // 2):
         padded = _padded(padded, input.dim() - 1 - n, pad[2 * n], pad[2 * n + 1], mode)

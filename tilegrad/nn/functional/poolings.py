@@ -7,6 +7,7 @@ from math import inf, prod
 from typing import TypeAlias
 
 from ...errors import ArgumentError, ShapeError
+from ...functions.ordered import keeping_format
 from ...functions.promotion import value_of
 from ...ir.dtype import int64
 from ...ir.graph import Value
@@ -79,6 +80,7 @@ def max_pool1d(
     return _max(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@keeping_format(0)
 def max_pool2d(
     input: Tensor,
     kernel_size: Each,
@@ -92,6 +94,7 @@ def max_pool2d(
     return _max(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@keeping_format(0)
 def max_pool3d(
     input: Tensor,
     kernel_size: Each,
@@ -148,6 +151,7 @@ def avg_pool1d(
     return _average(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
+@keeping_format(0)
 def avg_pool2d(
     input: Tensor,
     kernel_size: Each,
@@ -233,6 +237,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Sizes, return_indices: bool 
     return _adaptive_max(1, input, output_size, return_indices)
 
 
+@keeping_format(0)
 def adaptive_max_pool2d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Pooled:
     """The greatest elements of windows that share images evenly."""
     return _adaptive_max(2, input, output_size, return_indices)
@@ -253,6 +258,7 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Sizes) -> Tensor:
     return _adaptive_average(1, input, output_size)
 
 
+@keeping_format(0)
 def adaptive_avg_pool2d(input: Tensor, output_size: Sizes) -> Tensor:
     """The averages of windows that share images evenly; None keeps an axis as it is."""
     return _adaptive_average(2, input, output_size)
@@ -292,6 +298,7 @@ def lp_pool1d(
     return _norm(1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
+@keeping_format(0)
 def lp_pool2d(
     input: Tensor, norm_type: float, kernel_size: Each, stride: Each | None = None, ceil_mode: bool = False
 ) -> Tensor:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ...errors import ArgumentError, ShapeError
 from ...functions.arithmetic import where
 from ...functions.creation import arange
+from ...functions.ordered import keeping_format, row_by_row
 from ...ir.dtype import DType, float32, float64, uint8
 from ...ir.size import product
 from ...runtime.device import Device
@@ -50,6 +51,7 @@ class Axis(NamedTuple):
     """Where the positions are needed."""
 
 
+@keeping_format(0)
 def interpolate(
     input: Tensor,
     size: int | Sequence[int] | None = None,
@@ -227,6 +229,7 @@ def upsample_bilinear(
     return interpolate(input, size, scale_factor, "bilinear", align_corners=True)
 
 
+@row_by_row
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(..., C r r, H, W) becomes (..., C, H r, W r)."""
     r = upscale_factor
@@ -240,6 +243,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return parts.reshape(*leading, channels // (r * r), height * r, width * r).clone()
 
 
+@keeping_format(0)
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """(..., C, H r, W r) becomes (..., C r r, H, W)."""
     r = downscale_factor
@@ -252,6 +256,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return parts.reshape(*leading, channels * r * r, height // r, width // r).clone()
 
 
+@keeping_format(0)
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Takes one channel (axis 1) of each group in turn."""
     if input.dim() < 3 or groups < 1 or input.shape[1] % groups:
