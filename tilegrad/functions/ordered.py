@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from ..lazy.handle import Handle, wrap
+from ..lazy.handle import Handle, shared, wrap
 from ..lazy.storage import kept_separate
 from ..lazy.strides import in_channels_last, lay, strides_of, suggests_channels_last
 
@@ -69,7 +69,7 @@ def _laid(result: Any, strides: Callable[[Any], Any], args: Sequence[Any]) -> An
         return result
     if any(result is x for x in args):
         result = wrap(kept_separate(result.value))
-    wanted = strides(result._value.shape)
-    if wanted is None and result._strides is None and result._base is None:
-        return result
-    return lay(wrap(result.value), wanted)
+    elif result._base is not None:
+        result = shared(result.value)
+    result._strides = None
+    return lay(result, strides(result._value.shape))

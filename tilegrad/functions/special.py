@@ -100,13 +100,13 @@ def nextafter(input: Tensor, other: Tensor) -> Tensor:
 def fmax(input: Tensor, other: Tensor) -> Tensor:
     """The greater of two elements; a number goes before NaN."""
     x, y = map(wrap, pair(input, other, "fmax"))
-    return elementwise(x.where((x >= y) | y.isnan(), y).value, input, other)
+    return elementwise(x.where((x >= y) | y.isnan(), y)._value, input, other)
 
 
 def fmin(input: Tensor, other: Tensor) -> Tensor:
     """The lesser of two elements; a number goes before NaN."""
     x, y = map(wrap, pair(input, other, "fmin"))
-    return elementwise(x.where((x <= y) | y.isnan(), y).value, input, other)
+    return elementwise(x.where((x <= y) | y.isnan(), y)._value, input, other)
 
 
 def sgn(input: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ def isreal(input: Tensor) -> Tensor:
 def float_power(input: Operand, exponent: Operand) -> Tensor:
     """input ** exponent, in float64."""
     x, y = (wrap(cast(v, float64)) for v in pair(input, exponent, "float_power"))
-    return elementwise((x**y).value, input, exponent)
+    return elementwise((x**y)._value, input, exponent)
 
 
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
@@ -157,7 +157,7 @@ def lcm(input: Tensor, other: Tensor) -> Tensor:
     """The least common multiple of two whole numbers."""
     x, y = map(wrap, _whole(input, other, "lcm"))
     common = gcd(x, y)
-    return elementwise((x // common.clamp(min=1) * y).abs().value, input, other)
+    return elementwise((x // common.clamp(min=1) * y).abs()._value, input, other)
 
 
 def _whole(input: Tensor, other: Tensor, op: str) -> tuple[Value, Value]:
