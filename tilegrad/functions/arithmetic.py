@@ -62,7 +62,7 @@ def _times(other: Operand, alpha: Number, input: Operand) -> Operand:
     met = result_type(input, other)
     if met is bool_:
         return mul(other, bool(alpha))
-    return mul(other if other.dtype is met else wrap(cast(other.value, met)), alpha)
+    return mul(other if other.dtype is met else like(cast(other.value, met), other), alpha)
 
 
 def _check_alpha(alpha: Number, input: Operand, other: Operand, op: str) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
+from ..lazy.strides import contiguous_format
 from ..ops.broadcasting import normal_axis
 from . import views
 
@@ -27,7 +28,8 @@ def _copying(view: Callable[..., Any], name: str = "") -> Callable[..., Any]:
 
     def copied(*given: Any, **options: Any) -> Any:
         made = view(*given, **options)
-        return tuple([x.clone() for x in made]) if isinstance(made, tuple) else made.clone()
+        parts = [x.clone(memory_format=contiguous_format) for x in (made if isinstance(made, tuple) else [made])]
+        return tuple(parts) if isinstance(made, tuple) else parts[0]
 
     update_wrapper(copied, view)
     copied.__name__ = copied.__qualname__ = name

@@ -315,10 +315,8 @@ class Specialised:
     @property
     def gradient_bytes(self) -> Dim:
         """What the gradients take that are left behind."""
-        total: Dim = 0
-        for form in self.gradient_forms:
-            total = total + (0 if form is None else form.type.bytes)
-        return total
+        found: list[Any] = [form.type.bytes for form in self.gradient_forms if form is not None]
+        return sum(found)  # type: ignore[no-any-return]
 
     def runs_plainly(self, leaves: Sequence[Any]) -> bool:
         """Whether the function itself is to run on these arguments: the program was not made for what they are."""
