@@ -41,7 +41,7 @@ from .functions.special import *  # noqa: F403
 from .functions.summaries import *  # noqa: F403
 from .functions.views import *  # noqa: F403
 from .functions.views import matrix_transposed as adjoint
-from .lazy.strides import channels_last, channels_last_3d, contiguous_format, preserve_format
+from .lazy.layout import channels_last, channels_last_3d, contiguous_format, preserve_format
 from .linalg import addbmm, chain_matmul, matrix_power, vdot
 from .linalg import first_cross as cross
 from .random import *  # noqa: F403

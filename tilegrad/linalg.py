@@ -12,7 +12,7 @@ from .functions.joining import stack
 from .functions.promotion import floats_of
 from .ir.dtype import DType
 from .lazy.handle import wrap
-from .lazy.strides import contiguous_format
+from .lazy.layout import contiguous_format
 from .ops.broadcasting import shown
 
 if TYPE_CHECKING:

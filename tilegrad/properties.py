@@ -18,7 +18,7 @@ from .ir.graph import Value
 from .lazy import storage as sharing
 from .lazy.evaluation import compute, compute_together
 from .lazy.handle import Handle, Surroundings, alias, mode, state, wrap
-from .lazy.strides import strides_of
+from .lazy.layout import strides_of
 from .ops.broadcasting import normal_axis, shown
 from .runtime.device import Device, device
 

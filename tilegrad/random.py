@@ -21,8 +21,8 @@ from .ir.graph import Value
 from .ir.size import Dim, product
 from .lazy.evaluation import SMALL, array_of, compute_together
 from .lazy.handle import Handle, state, wrap
+from .lazy.layout import MemoryFormat, formatted, lay, like
 from .lazy.storage import one_writer
-from .lazy.strides import MemoryFormat, formatted, lay, like
 from .ops import random as ops
 from .ops.cast import cast
 

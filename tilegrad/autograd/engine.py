@@ -13,8 +13,8 @@ from ..ir.graph import Value
 from ..lazy import storage as sharing
 from ..lazy.evaluation import compute_together
 from ..lazy.handle import Handle, mode, wrap
+from ..lazy.layout import like
 from ..lazy.storage import detached
-from ..lazy.strides import like
 from ..ops.arithmetic import add
 from ..ops.broadcasting import fill, shown
 from ..ops.cast import cast

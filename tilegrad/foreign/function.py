@@ -18,8 +18,7 @@ from ..ir.graph import Input, TensorType, Value
 from ..ir.location import Location
 from ..lazy.evaluation import in_memory, is_recorded
 from ..lazy.handle import Handle, handle_on, mode, wrap
-from ..lazy.layout import is_dense, layout
-from ..lazy.strides import in_memory_order
+from ..lazy.layout import in_memory_order, is_dense, layout
 from ..ops.broadcasting import shown
 from ..runtime.buffer import Buffer
 from ..runtime.cache import key

@@ -9,8 +9,8 @@ from ..errors import ArgumentError, DTypeError
 from ..ir.dtype import bfloat16, bool_, float16, float32, int64, uint8
 from ..ir.graph import Value
 from ..lazy.handle import Handle
+from ..lazy.layout import elementwise, like
 from ..lazy.storage import kept_separate
-from ..lazy.strides import elementwise, like
 from ..ops import arithmetic as ops
 from ..ops import bits, exponential, rounding
 from ..ops.broadcasting import Fill

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.dtype import DType, int64
 from ..lazy.handle import Handle
+from ..lazy.layout import keeping_strides
 from ..ops.broadcasting import broadcast_shapes as met
 from ..ops.broadcasting import normal_axis, shown
 from .creation import DeviceLike, arange, tensor
 from .declared import take_integers
 from .joining import cat, hstack, meshgrid, stack
-from .ordered import keeping_strides
 from .promotion import Shapes, Tensors, get_default_dtype, value_of
 
 if TYPE_CHECKING:

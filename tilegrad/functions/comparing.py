@@ -9,7 +9,7 @@ from ..errors import ArgumentError, DTypeError
 from ..ir.dtype import bool_
 from ..ir.graph import Value
 from ..lazy.handle import Handle
-from ..lazy.strides import elementwise
+from ..lazy.layout import elementwise
 from ..ops import comparison
 from ..ops.broadcasting import fill
 from .declared import take_integers

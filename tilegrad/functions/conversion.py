@@ -25,20 +25,20 @@ from ..ir.dtype import (
 from ..ir.graph import Input
 from ..lazy.evaluation import array_of, in_memory
 from ..lazy.handle import Handle, handle_on, wrap
-from ..lazy.layout import layout
-from ..lazy.storage import kept_separate
-from ..lazy.strides import (
+from ..lazy.layout import (
     MemoryFormat,
     contiguous_format,
     formatted,
     has_format,
     in_memory_order,
     lay,
+    layout,
     like,
     preserve_format,
     strides_of,
     suggested,
 )
+from ..lazy.storage import kept_separate
 from ..ops.cast import cast
 from ..ops.joint import joint_outputs
 from ..ops.movement import inverse

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
-from ..lazy.strides import contiguous_format
+from ..lazy.layout import contiguous_format
 from ..ops.broadcasting import normal_axis
 from . import views
 

@@ -15,7 +15,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.dtype import DType, bool_, float64, from_numpy_dtype, int64, uint64
 from ..ir.size import Dim
 from ..lazy.handle import Handle, read_outside, state, view, wrap
-from ..lazy.strides import MemoryFormat, formatted, lay
+from ..lazy.layout import MemoryFormat, formatted, lay
 from ..ops import creation as ops
 from ..ops.broadcasting import fill
 from ..ops.movement import inverse, permute

@@ -11,7 +11,7 @@ from ..errors import ArgumentError
 from ..ir.dtype import DType
 from ..ir.graph import Value
 from ..lazy.handle import wrap
-from ..lazy.strides import elementwise
+from ..lazy.layout import elementwise
 from ..ops import activation, exponential, trigonometric
 from ..ops.cast import cast
 from .autocasting import widened

@@ -18,9 +18,8 @@ from ..ir.graph import Value
 from ..ir.size import Dim
 from ..lazy.evaluation import check_index
 from ..lazy.handle import Handle, state, view, wrap
-from ..lazy.layout import is_dense, layout
+from ..lazy.layout import Lying, computed, is_dense, lay, layout, lying, repeated_strides
 from ..lazy.storage import kept_separate
-from ..lazy.strides import Lying, computed, lay, lying, repeated_strides
 from ..ops import indexing as ops
 from ..ops import movement
 from ..ops.broadcasting import broadcast_shapes, expand, reshape, shown

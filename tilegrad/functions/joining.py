@@ -9,13 +9,19 @@ from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ..ir.dtype import int64
 from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
-from ..lazy.strides import contiguous_format, in_channels_last, lay, suggests_channels_last
+from ..lazy.layout import (
+    contiguous_format,
+    in_channels_last,
+    keeping_format,
+    keeping_strides,
+    lay,
+    suggests_channels_last,
+)
 from ..ops import movement, windows
 from ..ops.broadcasting import broadcast_shapes
 from ..ops.cast import cast
 from .creation import arange, tensor
 from .declared import take_integers
-from .ordered import keeping_format, keeping_strides
 from .promotion import Number, Tensors, kind_of, result_type, value_of
 from .views import in_one_piece, numpy_names, sizes_of
 

@@ -10,7 +10,7 @@ from ..ir.functions import identity
 from ..ir.graph import Value
 from ..lazy.evaluation import array_of, check_index, compute
 from ..lazy.handle import Handle, wrap
-from ..lazy.strides import in_order, lay
+from ..lazy.layout import in_order, keeping_strides, lay, row_by_row
 from ..ops import control, selection, sorting
 from ..ops import indexing as ops
 from ..ops.base import require_one_device
@@ -19,7 +19,6 @@ from ..ops.cast import cast
 from ..ops.comparison import ne
 from ..ops.reduction import count_nonzero
 from .declared import take_integers
-from .ordered import keeping_strides, row_by_row
 from .promotion import Number, as_number, constant, kind_of, numbers_of, pair, refused, value_of
 from .views import numpy_names
 

@@ -9,13 +9,12 @@ from ..errors import ArgumentError, DTypeError
 from ..ir.dtype import bool_, float64
 from ..ir.graph import Value
 from ..lazy.handle import wrap
-from ..lazy.strides import elementwise, like
+from ..lazy.layout import elementwise, like, row_by_row
 from ..ops.cast import cast
 from ..ops.comparison import isnan, lt
 from ..ops.control import where
 from .creation import ones_like
 from .declared import take_integers
-from .ordered import row_by_row
 from .promotion import Operand, floating, kind_of, pair, value_of
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ..ir.dtype import DType, bool_, float32, float64, int64
 from ..lazy.handle import Handle, wrap
+from ..lazy.layout import keeping_strides, row_by_row
 from ..ops import selection, sorting
 from ..ops.broadcasting import normal_axis, shown
 from ..ops.creation import positions
 from .creation import arange, linspace, zeros
 from .declared import take_integers
-from .ordered import keeping_strides, row_by_row
 from .promotion import floating, floats_of, kind_of, numbers_of, value_of
 from .selecting import Sorted, count_nonzeros, nonzero, scatter
 from .views import numpy_names

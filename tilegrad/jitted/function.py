@@ -30,7 +30,7 @@ from ..ir.dtype import float64
 from ..ir.graph import TensorType
 from ..ir.size import Dim, Size
 from ..lazy.handle import mode, state, wrap
-from ..lazy.strides import strides_of
+from ..lazy.layout import strides_of
 from ..runtime.buffer import Buffer
 from ..runtime.crowding import shrinkers
 from ..runtime.once import lock

@@ -8,7 +8,7 @@ from ..ir.graph import TensorType
 from ..ir.node import Node
 from ..ir.size import Shape, Size
 from ..lazy.handle import Handle
-from ..lazy.strides import strides_of
+from ..lazy.layout import strides_of
 from ..tree import Tree
 from .numbers import may_vary
 from .places import same

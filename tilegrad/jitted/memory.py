@@ -11,9 +11,9 @@ from ..functions.creation import tensor
 from ..ir.graph import Input, TensorType, Value
 from ..ir.size import Shape, Size, known
 from ..lazy.handle import Handle
+from ..lazy.layout import strides_of
 from ..lazy.realize import realize
 from ..lazy.storage import Base
-from ..lazy.strides import strides_of
 from ..ops.broadcasting import Fill
 from ..runtime.buffer import Buffer
 from ..runtime.device import Device, device

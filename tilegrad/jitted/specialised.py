@@ -13,9 +13,9 @@ from ..ir.graph import Input, TensorType, Value, topological
 from ..ir.size import Dim
 from ..lazy.handle import Handle, Left, Surroundings, mode, wrap
 from ..lazy.handle import alias as alias_of
+from ..lazy.layout import lay
 from ..lazy.realize import plain_graph
 from ..lazy.storage import detached, one_writer, replaced
-from ..lazy.strides import lay
 from ..ops.batched import Part, rebuilt
 from ..ops.joint import joint_outputs
 from ..runtime.buffer import Buffer
@@ -134,12 +134,10 @@ class Specialised:
         made = None
         if type is not None:
             placeholder = Input(type, f"x{n}")
-            made = (
-                lay(wrap(placeholder), self.kind.strides[n])
-                if isinstance(x, Tensor)
-                else stand_for(placeholder, x, from_argument(n))
-            )
-            if not isinstance(x, Tensor):
+            if isinstance(x, Tensor):
+                made = lay(wrap(placeholder), self.kind.strides[n])
+            else:
+                made = stand_for(placeholder, x, from_argument(n))
                 made._value.__dict__["number"] = True
         self.placeholders.append(None if made is None else made._value)  # type: ignore[arg-type]
         if made is not None and self.kind.tracked[n]:

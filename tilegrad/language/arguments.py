@@ -15,8 +15,7 @@ from ..ir.size import Size
 from ..ir.tile import Parameter
 from ..jitted.function import Jitted
 from ..lazy.handle import Handle
-from ..lazy.layout import layout
-from ..lazy.strides import in_memory_order
+from ..lazy.layout import in_memory_order, layout
 from .frames import KernelBase
 from .several import apart, is_several
 from .values import constexpr

@@ -1,17 +1,29 @@
-"""Where the elements of a tensor lie in its storage: what `stride`, `is_contiguous` and `view` ask."""
+"""Where elements lie: strides of views, what `stride`, `is_contiguous` and `view` ask, and strides of results.
+
+The strides of results are PyTorch's: those of its operands where an operation works element by element. A result is
+recorded, computed and kept row by row, whatever its strides: they are noted at the tensor. `Handle.base` makes it a
+view of memory in that order when somebody asks for memory: kernels of users, C++, DLPack.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import lru_cache, reduce, wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+from ..errors import ArgumentError, ShapeError
+from ..ir.dtype import DType, bool_, promote
 from ..ir.graph import Input, Value
 from ..ir.position import row_major
 from ..ir.size import Dim, Shape
 from ..ops.broadcasting import Expand, Reshape
 from ..ops.movement import Permute, Slice
 from ..ops.windows import Diagonal, Unfold
-from .handle import Handle
+from .handle import Handle, current, shared, view, wrap
+from .storage import kept_separate
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 
 class Layout(NamedTuple):
@@ -118,3 +130,358 @@ def _runs(axes: Sequence[tuple[Dim, Dim]]) -> list[tuple[Dim, Dim]]:
         else:
             runs.append((extent, stride))
     return runs
+
+
+# --- strides of results ---------------------------------------------------------------------------
+
+
+CHANNELS_LAST = {4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
+"""By rank: the axes of (batch, channels, ...) from the outermost in memory to the innermost."""
+
+
+class MemoryFormat(NamedTuple):
+    """A name for the order of axes in memory."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return f"tilegrad.{self.name}"
+
+
+contiguous_format, preserve_format = MemoryFormat("contiguous_format"), MemoryFormat("preserve_format")
+channels_last, channels_last_3d = MemoryFormat("channels_last"), MemoryFormat("channels_last_3d")
+RANKS = {channels_last: 4, channels_last_3d: 5}
+
+
+class Lying(NamedTuple):
+    """How an operand lies."""
+
+    shape: tuple[Any, ...]
+    strides: tuple[Any, ...]
+
+
+def strides_of(x: Handle) -> Shape | None:
+    """The strides of a tensor, without the gaps that it has as a part of another; None if it lies row by row."""
+    if (not x._moves and x._strides is None) or not _is_sized(x):
+        return None
+    strides = preserved(x)
+    return None if strides is None or strides == dense(x._value.shape) else strides
+
+
+def elementwise(value: Value, *operands: Any) -> Tensor:
+    """The tensor of what was computed element by element: it has the strides that PyTorch computes for it.
+
+    >>> import tilegrad as tg
+    >>> x = tg.zeros(2, 3, 4).permute(1, 2, 0)
+    >>> x.stride(), (x * 2).stride(), (x + tg.zeros(4, 1)).stride(), (tg.zeros(3, 4, 2) + x).stride()
+    ((4, 1, 12), (4, 1, 12), (4, 1, 12), (8, 2, 1))
+    """
+    made = wrap(value)
+    for x in operands:
+        if getattr(x, "_moves", ()) or getattr(x, "_strides", None):
+            if _is_sized(made):
+                made._strides = computed(made._value.type.shape, _as_computed(made, operands))
+            break
+    return made
+
+
+def _as_computed(made: Handle, operands: Sequence[Any]) -> tuple[Lying, ...]:
+    """How operands lie when they meet: those that are converted to a common type first are copied for that."""
+    given = [y for y in operands if y is not None]
+    types = {y._value.type.dtype for y in given if isinstance(y, Handle) and y._value.type.shape}
+    if not types:
+        return ()
+    common = types.pop() if len(types) == 1 else reduce(promote, types)
+    if made._value.type.dtype.is_float and not common.is_float:
+        common = made._value.type.dtype
+    return tuple([lying(y) if _is_of(y, common) else _copied(y) for y in given])
+
+
+def _is_of(x: Any, dtype: DType) -> bool:
+    """Whether an operand is not converted: numbers and tensors without axes lie in no order anyway."""
+    if not isinstance(x, Handle) or not x._value.type.shape:
+        return True
+    return x._value.type.dtype is dtype or x._value.type.dtype is bool_
+
+
+def _copied(x: Handle) -> Lying:
+    """How a copy of a tensor lies."""
+    shape = x._value.type.shape
+    return Lying(shape, preserved(x) or dense(shape))
+
+
+def like(value: Value, x: Any) -> Tensor:
+    """The tensor of what has the shape of another one, and its strides as far as these leave no gaps."""
+    made = wrap(value)
+    return lay(made, strides_of(x)) if x._moves or x._strides is not None else made
+
+
+def lay(x: Tensor, strides: Shape | None) -> Tensor:
+    """Give a new tensor strides; None: row by row."""
+    if strides is not None and x._base is None and strides != dense(x._value.shape):
+        x._strides = strides
+    return x
+
+
+def _is_sized(x: Handle) -> bool:
+    """Whether all extents of a tensor are known."""
+    return all(extent.__class__ is int for extent in x._value.type.shape)
+
+
+def lying(x: Any) -> Lying:
+    """How an operand lies; a number is a tensor without axes."""
+    return Lying(x._value.type.shape, layout(x).strides) if isinstance(x, Handle) else Lying((), ())
+
+
+def preserved(x: Handle) -> Shape | None:
+    """The strides of a copy of a tensor, as of `clone` and `empty_like`."""
+    return without_gaps(lying(x))
+
+
+def without_gaps(given: Lying) -> Shape | None:
+    """Strides in the same order as some, that leave no gaps; None: row by row."""
+    return given.strides if _is_known(given) and leaves_no_gaps(*given) else computed(given.shape, (given,))
+
+
+def formatted(x: Handle, format: MemoryFormat | None, op: str) -> Shape | None:
+    """The strides of a copy of a tensor in a memory format; None: row by row."""
+    if format is None or format == preserve_format:
+        return strides_of(x)
+    return None if format == contiguous_format else in_channels_last(_fitting(x, format, op))
+
+
+def has_format(x: Handle, format: MemoryFormat, op: str = "is_contiguous") -> bool:
+    """Whether the elements of a tensor lie one after the other in a memory format."""
+    if format == contiguous_format:
+        return is_dense(x)
+    if format == preserve_format:
+        raise ArgumentError(f"{op}: preserve_format says nothing of how elements lie; ask for another format")
+    given = lying(x)
+    return (
+        RANKS[format] == len(given.shape) and _is_known(given) and lies_in_order(*given, CHANNELS_LAST[RANKS[format]])
+    )
+
+
+def _fitting(x: Handle, format: MemoryFormat, op: str) -> Shape:
+    shape = x._value.shape
+    if format not in RANKS:
+        raise ArgumentError(f"{op}: memory_format is one of PyTorch's memory formats, not {format!r}")
+    if len(shape) != RANKS[format]:
+        raise ShapeError(f"{op}: {format.name} is for tensors of {RANKS[format]} dimensions, not for shape {shape}")
+    return shape
+
+
+def suggested(x: Handle) -> MemoryFormat:
+    """The format that PyTorch takes a tensor to be in: `suggest_memory_format`."""
+    if not suggests_channels_last(x):
+        return contiguous_format
+    return channels_last if len(x._value.shape) == 4 else channels_last_3d
+
+
+def in_channels_last(shape: Shape) -> Shape:
+    """The strides of (batch, channels, ...) with the channels innermost."""
+    return in_order(shape, CHANNELS_LAST[len(shape)])
+
+
+def in_memory_order(x: Any) -> Any:
+    """A tensor whose elements are in memory as its strides say: the tensor itself, or where its elements have to stay
+    row by row (parameters, what shares their memory) a copy of it. What is written to that is written to the tensor,
+    too, by whoever writes (`stands_for`)."""
+    if x._strides is not None:
+        x.base()
+    if x._strides is None:
+        return x
+    whole = wrap(kept_separate(current(x.base())))
+    whole._strides = x._strides
+    whole.base()
+    made: Any = whole
+    for move in x._moves:
+        made = view(made, move)
+    made.stands_for = x
+    return made
+
+
+def suggests_channels_last(x: Handle) -> bool:
+    """Whether results of layers are to have the channels innermost, as an operand has: PyTorch's
+    `suggest_memory_format`."""
+    if not x._moves and x._strides is None:
+        return False
+    given = lying(x)
+    order = CHANNELS_LAST.get(len(given.shape))
+    if order is None or not _is_known(given):
+        return False
+    least: Any = 0
+    for axis in reversed(order):
+        stride, extent = given.strides[axis], given.shape[axis]
+        if stride < least or extent == 0 or given.strides[1] == 0:
+            return False
+        if axis == 0 and least == given.strides[1]:  # (batch, 1, 1, 1) lies in both orders
+            return False
+        least = stride * extent
+    return True
+
+
+@lru_cache(4096)
+def computed(shape: Shape, given: tuple[Lying, ...]) -> Shape | None:
+    """The strides of what is computed of operands element by element; None: row by row.
+
+    Operands that agree keep theirs. Else axes go by the strides of the first operand that can tell them apart.
+    """
+    if not all(_is_known(x) for x in given) or not all(isinstance(extent, int) for extent in shape):
+        return None
+    if all(x.shape == shape for x in given):
+        if all(lies_in_order(*x) for x in given):
+            return None
+        if len(shape) == 4 and all(lies_in_order(*x, CHANNELS_LAST[4]) for x in given):
+            return in_channels_last(shape)
+        if all(x.strides == given[0].strides and leaves_no_gaps(*x) for x in given):
+            return given[0].strides
+    order = _sorted_axes(shape, [repeated_strides(x, shape) for x in given])
+    if order == list(range(len(shape))):
+        return None
+    return _spread(shape, order)
+
+
+def _is_known(x: Lying) -> bool:
+    return all(isinstance(n, int) for n in (*x.shape, *x.strides))
+
+
+def repeated_strides(x: Lying, shape: Shape) -> Shape:
+    """The strides of an operand in the shape of the result: 0 where it is repeated."""
+    lead = len(shape) - len(x.shape)
+    own = zip(x.shape, x.strides, shape[lead:], strict=True)
+    return (0,) * lead + tuple([0 if extent == 1 and whole != 1 else stride for extent, stride, whole in own])
+
+
+def _sorted_axes(shape: tuple[Any, ...], strides: Sequence[tuple[Any, ...]]) -> list[int]:
+    """The axes from the outermost to the innermost. Insertion, since not all pairs can be compared."""
+    order = list(range(len(shape)))[::-1]
+    for n in range(1, len(order)):
+        at = n
+        for before in range(n - 1, -1, -1):
+            sign = _compared(order[before], order[at], shape, strides)
+            if sign > 0:
+                order[before], order[at] = order[at], order[before]
+                at = before
+            elif sign < 0:
+                break
+    return order[::-1]
+
+
+def _compared(a: int, b: int, shape: tuple[Any, ...], strides: Sequence[tuple[Any, ...]]) -> int:
+    """Which of two axes is the inner one by the first operand that is repeated along neither; 0: none says."""
+    for own in strides:
+        if own[a] == 0 or own[b] == 0:
+            continue
+        if own[a] != own[b]:
+            return -1 if own[a] < own[b] else 1
+        if shape[a] > shape[b]:
+            return 1
+    return 0
+
+
+def in_order(shape: Shape, order: Sequence[int]) -> Shape:
+    """The strides of elements one after the other, the axes in this order from the outermost."""
+    return _spread(tuple([extent if extent != 0 else 1 for extent in shape]), order)
+
+
+def _spread(shape: tuple[Any, ...], order: Sequence[int]) -> Shape:
+    strides: list[Any] = [0] * len(shape)
+    step: Any = 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step = step * shape[axis]
+    return tuple(strides)
+
+
+def lies_in_order(shape: tuple[Any, ...], strides: tuple[Any, ...], order: Sequence[int] | None = None) -> bool:
+    """Whether elements lie one after the other, the axes in an order from the outermost: that in which they stand."""
+    axes = range(len(shape)) if order is None else order
+    if order is None and 0 in shape:
+        return True
+    step: Any = 1
+    for axis in reversed(axes):
+        if shape[axis] != 1:
+            if strides[axis] != step:
+                return False
+            step = step * shape[axis]
+    return True
+
+
+def leaves_no_gaps(shape: tuple[Any, ...], strides: tuple[Any, ...]) -> bool:
+    """Whether elements lie one after the other in some order of the axes; an empty axis counts as PyTorch counts it."""
+    if len(shape) == 1 and shape[0] == 0:
+        return True
+    step: Any = 1
+    for stride, extent in sorted([(s, n) for n, s in zip(shape, strides, strict=True) if n >= 2]):
+        if stride != step:
+            return False
+        step = step * extent
+    return True
+
+
+# --- functions that do not work element by element ------------------------------------------------
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def keeping_strides(function: F) -> F:
+    """A function whose results have the strides of its first argument."""
+
+    @wraps(function)
+    def kept(*args: Any, **kwargs: Any) -> Any:
+        x: Any = args[0] if args else kwargs.get("input")
+        result = function(*args, **kwargs)
+        strides = strides_of(x) if isinstance(x, Handle) else None
+        return _laid(result, lambda shape: strides if shape == x._value.shape else None, (x,))
+
+    return cast(F, kept)
+
+
+def row_by_row(function: F) -> F:
+    """A function whose results lie row by row, though what it computes on the way need not."""
+
+    @wraps(function)
+    def kept(*args: Any, **kwargs: Any) -> Any:
+        return _laid(function(*args, **kwargs), lambda _: None, args)
+
+    return cast(F, kept)
+
+
+def keeping_format(*places: int) -> Callable[[F], F]:
+    """A function whose results have the channels innermost if one of the arguments at these places has, be that a
+    tensor or a list of them that all have; else they lie row by row."""
+
+    def decorated(function: F) -> F:
+        @wraps(function)
+        def kept(*args: Any, **kwargs: Any) -> Any:
+            given = [args[n] for n in places if n < len(args)] or [kwargs.get("input")]
+            result = function(*args, **kwargs)
+            last = any(map(_has_channels_last, given))
+            return _laid(result, in_channels_last if last else lambda _: None, args)
+
+        return cast(F, kept)
+
+    return decorated
+
+
+def _has_channels_last(given: Any) -> bool:
+    if isinstance(given, Handle):
+        return suggests_channels_last(given)
+    parts = given if isinstance(given, (tuple, list)) else ()
+    return len(parts) > 0 and all(isinstance(x, Handle) and suggests_channels_last(x) for x in parts)
+
+
+def _laid(result: Any, strides: Callable[[Any], Any], args: Sequence[Any]) -> Any:
+    """Results with other strides than they have; of what is an argument a copy."""
+    if isinstance(result, tuple):
+        parts = [_laid(x, strides, args) for x in result]
+        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+    if not isinstance(result, Handle):
+        return result
+    if any(result is x for x in args):
+        result = wrap(kept_separate(result.value))
+    elif result._base is not None:
+        result = shared(result.value)
+    result._strides = None
+    return lay(result, strides(result._value.shape))

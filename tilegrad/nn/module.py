@@ -10,7 +10,7 @@ from ..errors import ArgumentError, DTypeError
 from ..functions.creation import DeviceLike
 from ..ir.dtype import DType
 from ..lazy.handle import Surroundings, state
-from ..lazy.strides import RANKS
+from ..lazy.layout import RANKS
 from ..tensor import Tensor
 from .hooks import Hooked
 from .loading import EXTRA_STATE, LoadResult, load

@@ -14,8 +14,7 @@ from ..functions.creation import from_array
 from ..ir.dtype import DType
 from ..ir.graph import Value
 from ..lazy.handle import view
-from ..lazy.layout import dense
-from ..lazy.strides import Lying, lay, without_gaps
+from ..lazy.layout import Lying, dense, lay, without_gaps
 from ..ops.broadcasting import expand, reshape
 from ..ops.movement import narrow, permute
 from ..runtime.device import Device, device

@@ -23,7 +23,7 @@ from ..ir.graph import Value
 from ..language.tensors import memory_of, no_value, note_write, own
 from ..lazy.evaluation import compute
 from ..lazy.handle import Handle, handle_on, is_tracing, state
-from ..lazy.strides import in_memory_order
+from ..lazy.layout import in_memory_order
 from ..nn import functional as layers
 from ..runtime.device import Device, device
 from ..tensor import Tensor

@@ -9,11 +9,9 @@ from math import pi, sqrt
 from ...errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ...functions.arithmetic import where
 from ...functions.creation import zeros_like
-from ...functions.ordered import row_by_row
 from ...functions.promotion import floating
 from ...ir.dtype import DType, bool_
-from ...lazy.handle import wrap
-from ...lazy.strides import elementwise
+from ...lazy.layout import elementwise, row_by_row
 from ...ops import activation
 from ...random import rand_like
 from ...tensor import Tensor

@@ -13,8 +13,7 @@ from ...ir.dtype import bool_
 from ...ir.graph import Value
 from ...ir.size import Dim, Shape, product
 from ...lazy.handle import wrap
-from ...lazy.layout import layout
-from ...lazy.strides import lay, strides_of
+from ...lazy.layout import lay, layout, strides_of
 from ...ops.attending import Setting
 from ...ops.attention import attention
 from ...ops.broadcasting import broadcast_shapes, expand, reshape, shown

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from ...errors import ArgumentError, ShapeError
 from ...functions.autocasting import lowered, product_precision
-from ...functions.ordered import keeping_format
 from ...functions.promotion import result_type, value_of
 from ...ir.graph import Value
 from ...ir.size import Dim
 from ...lazy.handle import wrap
+from ...lazy.layout import keeping_format
 from ...ops.arithmetic import add
 from ...ops.broadcasting import least, reshape, shown
 from ...ops.cast import cast

@@ -8,8 +8,8 @@ from ...autograd.modes import no_grad
 from ...errors import ArgumentError, ShapeError
 from ...functions.autocasting import in_float32
 from ...functions.joining import pad
-from ...functions.ordered import keeping_format, row_by_row
 from ...ir.dtype import DType, float32
+from ...lazy.layout import keeping_format, row_by_row
 from ...tensor import Tensor
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "rms_norm"]

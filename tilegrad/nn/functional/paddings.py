@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...errors import ArgumentError, ShapeError
 from ...functions.joining import cat
 from ...functions.joining import pad as constant_pad
-from ...functions.ordered import keeping_format, row_by_row
+from ...lazy.layout import keeping_format, row_by_row
 from ...tensor import Tensor
 
 __all__ = ["pad"]

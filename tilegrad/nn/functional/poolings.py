@@ -7,11 +7,11 @@ from math import inf, prod
 from typing import TypeAlias
 
 from ...errors import ArgumentError, ShapeError
-from ...functions.ordered import keeping_format
 from ...functions.promotion import value_of
 from ...ir.dtype import int64
 from ...ir.graph import Value
 from ...lazy.handle import wrap
+from ...lazy.layout import keeping_format
 from ...ops.broadcasting import shown
 from ...ops.pooling import average_pool, max_pool, pool_indices
 from ...ops.sliding import Adaptive, Sliding

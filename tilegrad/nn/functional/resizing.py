@@ -13,9 +13,9 @@ from typing import NamedTuple
 from ...errors import ArgumentError, ShapeError
 from ...functions.arithmetic import where
 from ...functions.creation import arange
-from ...functions.ordered import keeping_format, row_by_row
 from ...ir.dtype import DType, float32, float64, uint8
 from ...ir.size import product
+from ...lazy.layout import keeping_format, row_by_row
 from ...runtime.device import Device
 from ...tensor import Tensor
 
