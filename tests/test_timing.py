@@ -149,6 +149,16 @@ def test_what_is_looked_at_was_computed() -> None:
     assert not seen("launch", lambda: (y.numpy(), z.numpy()))
 
 
+def test_steps_to_what_was_looked_at_are_not_computed_again() -> None:
+    """They are part of its program; alone they may not even fit into memory."""
+    tg.synchronize()
+    assert tg.zeros(1 << 45).sum().item() == 0
+    doubled = X * 2
+    assert doubled.exp().sum().item() > 0
+    del doubled
+    assert not seen("launch", tg.synchronize)
+
+
 def test_what_was_recorded_before_anybody_measured() -> None:
     y = X * 3
     assert seen("launch", tg.synchronize)

@@ -25,7 +25,7 @@ from ..runtime.device import device
 from ..runtime.executable import Runner
 from ..runtime.once import lock
 from ..transform.share import moved
-from .handle import state
+from .handle import state, watching
 
 Key: TypeAlias = tuple[Any, ...]
 
@@ -79,6 +79,9 @@ def _realize_on_one_device(wanted: list[Value]) -> None:
         buffers = compiled.brought(buffers)
     for value, buffer in zip(wanted, runner(buffers), strict=True):
         value.hold(buffer.device.copy(buffer) if buffer.shared else buffer)  # an input: others may write there
+    if watching() is not None:
+        for v in order:
+            v.__dict__["done"] = True  # `timing` does not compute it once more
 
 
 def _program(key: Key, order: Sequence[Value], numbers: Sequence[Fill]) -> tuple[tuple[Compiled, Runner], list[Fill]]:

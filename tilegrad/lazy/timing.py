@@ -116,7 +116,11 @@ class Watch:
         order = topological([*dropped, *(v for _, v in roots)], _is_computed)
         self.room = max(LEAST_DROPPED, len(topological([v for _, v in roots], _is_computed)))
         read = {id(x) for v in order if v.buffer is None for x in v.inputs}
-        results = {id(v): v for v in dropped if v.buffer is None and id(v) not in read and "failed" not in v.__dict__}
+        results = {
+            id(v): v
+            for v in dropped
+            if v.buffer is None and id(v) not in read and not {"failed", "done"} & v.__dict__.keys()
+        }
         for _, v in roots:
             results.pop(id(v), None)
         for number in [n for n, noted in list(self.held.items()) if noted.value.buffer is not None]:
