@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -88,7 +89,7 @@ def tells_the_wrong_index(use: str, place: str) -> None:
         assert f"index {wrong} is outside axis" in said
         assert said.startswith(op)
         assert f"has {ROWS} elements (indices {least} to {ROWS - 1})" in said
-        assert "recorded at test_index_faults.py:" in said
+        assert re.search(r"recorded at (\S+ or )*test_index_faults.py:", said), "a program may be shared"
 
 
 @pytest.mark.parametrize("count", [1, 3, 8, 17, 37, 130])

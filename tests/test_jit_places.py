@@ -376,11 +376,11 @@ def test_a_long_chain_of_objects_is_followed() -> None:
 
 def test_functions_of_an_installed_package_without_tilegrad_are_not_entered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A function whose text is 4,000 functions of one package that mention each other: PyTorch's optimizers are so."""
-    package = ModuleType("foreign")
-    package.__file__ = "/lib/site-packages/foreign.py"
+    package = ModuleType("of_4000_functions")
+    package.__file__ = "/lib/site-packages/of_4000_functions.py"
     text = "\n".join(f"def f{n}(x): return f{(n + 1) % 4000}(x) if x is None else x * 2" for n in range(4000))
     exec(text, vars(package))
-    monkeypatch.setitem(sys.modules, "foreign", package)
+    monkeypatch.setitem(sys.modules, "of_4000_functions", package)
     first = vars(package)["f0"]
     jitted = tg.jit(lambda x: first(x) + 1)
     for _ in range(2):

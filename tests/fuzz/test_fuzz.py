@@ -31,9 +31,11 @@ OWN_KERNELS = {"Attention", "AttentionGradient", "Recurrence", "RecurrenceGradie
 OWN_KERNELS |= {"TiledAttention", "TiledQueryGradient", "TiledKeyGradient"}
 OWN_KERNELS |= {"Counts", "PowerSums", "Searched", "DigitCounts", "ByDigit", "OfRanges"}
 """Each is one kernel, written by hand, that no neighbour is fused with: tests/ops and tests/nn draw its shapes."""
+CHECKED = {"Inside"}
+"""Reports what it is given: tests/test_index_faults.py."""
 OF_USERS = {"Declared", "Outside"}
 """What they mean is a user's: tests/custom and tests/test_outside.py."""
-NOT_DRAWN = MADE | OWN_KERNELS | OF_USERS
+NOT_DRAWN = MADE | OWN_KERNELS | CHECKED | OF_USERS
 
 
 @checklist(151)

@@ -9,13 +9,10 @@ from tests.ops.registry import floats, ints
 from tests.ops.registry import given as given_array
 from tests.ops.test_opaque import check_kernel, given
 from tilegrad.backend.reference.graph import interpret
-from tilegrad.errors import GradientError
 from tilegrad.ir.dtype import bfloat16, float32, int64
 from tilegrad.ir.graph import Graph
-from tilegrad.ops.broadcasting import fill_like
-from tilegrad.ops.indexing import Index, Scatter, index_add, scatter_along
+from tilegrad.ops.indexing import Index, Scatter, index_add
 from tilegrad.ops.scatter import MEETING, broadcast_strides
-from tilegrad.transform.autodiff import gradients
 
 
 @pytest.mark.parametrize("fn", MEETING)
@@ -46,13 +43,6 @@ def test_half_precision_rounds_every_sum() -> None:
     value = Scatter(given(bfloat16), (given(int64, 300),), given(bfloat16, 300), (0,), (2,), "add")
     ones = np.ones(300, bfloat16.numpy)
     check_kernel(value, [np.zeros((), bfloat16.numpy), np.zeros(300, np.int64), ones], {})
-
-
-def test_no_gradient_for_products() -> None:
-    x = given_array(floats(3))
-    y = scatter_along(x, given_array(ints(3, low=0, high=3)), given_array(floats(3)), 0, "mul")
-    with pytest.raises(GradientError, match="'mul' has no gradient"):
-        gradients([y], [fill_like(y, 1.0)], [x])
 
 
 def test_strides_of_what_is_repeated() -> None:

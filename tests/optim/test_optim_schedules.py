@@ -218,7 +218,7 @@ def test_a_tensor_as_learning_rate() -> None:
     ("make", "message"),
     [
         (lambda s, o: s.StepLR(o, 0), "step_size is 0"),
-        (lambda s, o: s.StepLR(3, 1), "takes an optimizer, not a int"),
+        (lambda s, o: s.StepLR(3, 1), "optimizer is 3 .int., not an optimizer"),
         (lambda s, o: s.ConstantLR(o, 2.0), "factor is 2.0"),
         (lambda s, o: s.LinearLR(o, 0.0), "start_factor=0.0 must be above 0"),
         (lambda s, o: s.StepLR(o, 1, last_epoch=4), "no 'initial_lr'"),

@@ -25,7 +25,7 @@ def test_values_are_read_by_type() -> None:
         ("TILEGRAD_THREADS", "many", "whole number"),
         ("TILEGRAD_THREADS", "-1", "whole number"),
         ("TILEGRAD_HUGE_PAGES", "maybe", "1 or 0"),
-        ("TILEGRAD_CHECK", "kernel", "of division, foreign, indices, kernels, race, some"),
+        ("TILEGRAD_CHECK", "kernel", "of division, foreign, kernels, race, some"),
         ("TILEGRAD_CASHE", "x", "did you mean TILEGRAD_CACHE"),
         ("TILEGRAD_", "x", "not a knob"),
     ],

@@ -180,7 +180,7 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
     """Elements moved along dimensions, those that leave at the end coming in at the start."""
     x = value_of(input, "roll")
-    if dims is not None and dims != () and not x.shape:
+    if dims not in (None, (), []) and not x.shape:
         raise AxisError(f"roll: the dimensions {dims} of a tensor without dimensions")
     return wrap(movement.roll(x, shifts, dims))
 

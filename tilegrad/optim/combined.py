@@ -63,8 +63,9 @@ class ChainedScheduler(CombinedLR):
     """All schedulers at every step, one after the other."""
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
-        first = optimizer or (schedulers[0].optimizer if schedulers else None)
-        super().__init__(first, schedulers)  # type: ignore[arg-type]
+        if not schedulers:
+            raise ArgumentError(f"{self.name} needs at least one scheduler")
+        super().__init__(optimizer or schedulers[0].optimizer, schedulers)
         self._last_lr = self.rates()
 
     def start(self) -> None:

@@ -53,7 +53,7 @@ class Entries(Node):
 def by_place(value: Value, grain: Grain) -> Value | None:
     """A scatter with many entries as what each place of the result takes of them; None if it is something else.
 
-    >>> from ..ir.dtype import float32
+    >>> from ..ir.dtype import float32, int64
     >>> from ..ops.broadcasting import fill
     >>> from ..runtime.grain import many_small
     >>> from ..ir.graph import Input, TensorType

@@ -24,6 +24,7 @@ LEAST_COLUMNS = 32
 def by_rows(value: Value, least_columns: int = LEAST_COLUMNS) -> Value | None:
     """A sum of entries into the rows of a table of zeros, row by row; None if it is anything else, or too narrow.
 
+    >>> from ..ir.dtype import int64
     >>> from ..ir.graph import Input, TensorType
     >>> from ..ops.broadcasting import fill
     >>> index, source = Input(TensorType(int64, (512,))), Input(TensorType(float32, (512, 64)))

@@ -105,6 +105,10 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 
 @row_by_row
+def _leaky(input: Tensor, slope: Tensor | float) -> Tensor:
+    return where(input > 0, input, input * slope)
+
+
 def rrelu(
     input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
@@ -112,7 +116,7 @@ def rrelu(
     if not lower <= upper:
         raise ArgumentError(f"rrelu: lower={lower} is above upper={upper}")
     slope = rand_like(input) * (upper - lower) + lower if training else (lower + upper) / 2
-    return _placed(input, where(input > 0, input, input * slope), inplace)
+    return _placed(input, _leaky(input, slope), inplace)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:

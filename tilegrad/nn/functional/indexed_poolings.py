@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import unwrap
 from typing import Any
 
 from ...tensor import Tensor
@@ -28,7 +29,8 @@ def _with_indices(pooling: Callable[..., Any]) -> Found:
 
     @wraps(pooling)
     def both(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        given = pooling.__code__.co_varnames[: pooling.__code__.co_argcount]
+        code = unwrap(pooling).__code__
+        given = code.co_varnames[: code.co_argcount]
         named = dict(zip(given, args, strict=False)) | kwargs
         return pooling(**(named | {"return_indices": True}))  # type: ignore[no-any-return]
 
