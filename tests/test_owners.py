@@ -16,6 +16,7 @@ import pytest
 
 import tilegrad as tg
 import tilegrad.language as tl
+from tilegrad.errors import GradientError
 
 SHAPES = ((4,), (2, 3), (1,), (3, 2))
 
@@ -343,3 +344,18 @@ def test_kernels_write_in_place() -> None:
 def test_no_reference_counts_of_the_interpreter_decide() -> None:
     package = Path(tg.__file__).parent
     assert [p for p in package.rglob("*.py") if "getrefcount" in p.read_text(encoding="utf-8")] == []
+
+
+def test_a_leaf_made_of_a_part_has_memory_of_its_own() -> None:
+    """As docs/comparison.md says; in PyTorch they share it."""
+    x = tg.arange(4.0)
+    for w in (x[:2].detach().requires_grad_(), tg.nn.Parameter(x[:2])):
+        with tg.no_grad():
+            w.add_(10)
+        assert (x.tolist(), w.tolist()) == ([0, 1, 2, 3], [10, 11])
+    p = tg.nn.Parameter(tg.zeros(2))
+    p.data = source = tg.ones(2)
+    source.mul_(5)
+    assert p.tolist() == [1, 1]
+    with pytest.raises(GradientError, match="does not require gradients"):
+        tg.ones(2, requires_grad=True).clone().zero_().sum().backward()

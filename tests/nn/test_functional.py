@@ -1,5 +1,6 @@
 """Every function of nn.functional against PyTorch: values and gradients."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -228,3 +229,14 @@ def test_dropout_keeps_the_mean_and_scales() -> None:
     np.testing.assert_array_equal(x.grad.numpy(), values)
     assert F.dropout(x, 0.25, training=False) is x
     assert not F.dropout(x, 1.0).detach().numpy().any()
+
+
+@pytest.mark.parametrize("name", ["huber_loss", "smooth_l1_loss"])
+def test_second_derivatives_of_a_loss_that_is_a_square_near_its_target(name: str) -> None:
+    """1 where both are equal, too; 0 where the two parts meet and beyond, at infinity as well."""
+    x = tg.tensor([0.0, 0.5, -0.9, 1.0, -3.0, math.inf], requires_grad=True)
+    loss = getattr(F, name)(x, tg.zeros(6), reduction="sum")
+    (first,) = tg.autograd.grad(loss, x, create_graph=True)
+    (second,) = tg.autograd.grad(first.sum(), x)
+    assert first.tolist() == pytest.approx([0.0, 0.5, -0.9, 1.0, -1.0, 1.0])
+    assert second.tolist() == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]

@@ -41,7 +41,7 @@ def borrowed(x: Any, name: object) -> Any:
         made = from_dlpack(x)
     except (TypeError, BufferError, RuntimeError) as problem:
         raise KernelLaunchError(f"{what} cannot be shared: {problem}") from None
-    if _address(x) != made.data_ptr():
+    if _address(x) != made.data_ptr() or not made.is_contiguous():
         raise KernelLaunchError(
             f"{what} cannot be shared, and a copy would not be written to: its elements must lie one after the other "
             "in memory that may be written to; give x.contiguous()"

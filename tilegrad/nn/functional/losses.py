@@ -277,9 +277,10 @@ def huber_loss(
     same_shape("huber_loss", input, target)
     if delta <= 0:
         raise ArgumentError(f"huber_loss: delta={delta}: the distance where the loss becomes linear is more than 0")
-    distance = (input - target).abs()
-    small = distance.clamp(max=delta)
-    losses = small * (distance - 0.5 * small)
+    difference = input - target
+    distance = difference.abs()
+    near = difference.clamp(-delta, delta)  # not of `distance`: the second derivative where both are equal is 1
+    losses = where(distance < delta, 0.5 * near * near, delta * (distance - 0.5 * delta))
     return reduced(losses if weight is None else losses * _same_size(weight, losses), reduction)
 
 
