@@ -49,6 +49,7 @@ OF_EVERY_KIND: dict[str, Callable[..., Any]] = {
     "cat": lambda t, F, k: t.cat([k(t, 2), whole(t, 2)]),
     "flip": lambda t, F, k: k(t, 4).flip(0).roll(1),
     "einsum with one operand": lambda t, F, k: t.einsum("ij->j", k(t, 2, 3)),
+    "einsum beside an extent of 1": lambda t, F, k: t.einsum("ij,jk->ki", k(t, 2, 3), k(t, 1, 2)),
     "einsum without sums": lambda t, F, k: t.einsum("i,ij,j->ij", k(t, 2), k(t, 2, 3), k(t, 3)),
     "square": lambda t, F, k: k(t, 4).square(),
     "vander": lambda t, F, k: t.vander(k(t, 4)),

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, ShapeError
-from ..ir.dtype import bool_, int32, uint8
+from ..ir.dtype import bool_, int32, int64, uint8
 from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
 from ..ops import contraction as ops
@@ -31,10 +31,12 @@ def _same(op: str, *tensors: Any) -> list[Value]:
 
 
 def _product(op: str, function: Callable[..., Value], *tensors: Any, precision: str | None = None) -> Tensor:
-    """A function of values of one dtype, at the precision that is asked for or set; sums of bools are disjunctions."""
+    """A function of values of one dtype, at the precision that is asked for or set; sums of bools are disjunctions,
+    unless the function counts them in int64."""
     values = _same(op, *tensors)
     if values[0].type.dtype is bool_ and len(values) > 1:
-        return wrap(cast(function(*[cast(v, int32) for v in values], precision=None), bool_))
+        found = function(*[cast(v, int32) for v in values], precision=None)
+        return wrap(found if found.dtype is int64 else cast(found, bool_))
     return wrap(function(*values, precision=product_precision(values[0].type.dtype, precision)))
 
 

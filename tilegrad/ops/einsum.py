@@ -49,7 +49,15 @@ def einsum(equation: str, *operands: Value, precision: Precision = "highest") ->
 
 
 def _product(x: Value, of_x: str, y: Value, of_y: str, out: str, precision: Precision) -> Value:
-    """The contraction of two operands; without a sum, a product that broadcasts."""
+    """The contraction of two operands; without a sum, a product that broadcasts.
+
+    Integers that an axis of extent 1 stands beside are summed before, in int64.
+    """
+    if not x.dtype.is_float:
+        beside = [a for a in of_x if a in of_y and a not in out and x.shape[of_x.index(a)] != y.shape[of_y.index(a)]]
+        if beside:
+            x, of_x = _without(x, of_x, beside)
+            y, of_y = _without(y, of_y, beside)
     if any(a in of_y and a not in out for a in of_x):
         return contract(x, y, f"{of_x},{of_y}->{out}", precision)
     x, y = _spread(x, of_x, out), _spread(y, of_y, out)
@@ -59,6 +67,11 @@ def _product(x: Value, of_x: str, y: Value, of_y: str, out: str, precision: Prec
 def _summed(x: Value, axes: Sequence[int]) -> Value:
     """The sum along axes; of truth values and integers in int64."""
     return reduce_sum(x if x.dtype.is_float else cast(x, int64), axes)
+
+
+def _without(x: Value, of_x: str, letters: Sequence[str]) -> tuple[Value, str]:
+    """An operand summed over some of its letters, and the letters that are left."""
+    return _summed(x, [of_x.index(a) for a in letters]), "".join(a for a in of_x if a not in letters)
 
 
 def _spread(x: Value, of_x: str, out: str) -> Value:
