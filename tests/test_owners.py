@@ -4,6 +4,7 @@ in-place operations write to them, against a model in numpy. Every handle shows 
 from __future__ import annotations
 
 import copy
+import gc
 import io
 import random
 import threading
@@ -318,12 +319,14 @@ def test_memory_is_written_in_place_and_not_copied_in_the_steady_state() -> None
     for _ in range(3):
         step(x)
     places = [p.data_ptr() for p in model.parameters()]
+    gc.collect()  # what other tests left
     live = tg.live_bytes()
     for n in range(6):
         step(x)
         if n % 2:
             str(model(x).sum().item())  # whoever looks at parameters and lets go of them costs no copy
     assert [p.data_ptr() for p in model.parameters()] == places
+    gc.collect()
     assert tg.live_bytes() == live
 
 

@@ -1,5 +1,6 @@
 """The acceptance checks of items about networks, their layers and their training."""
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,7 @@ def test_logistic_regression_is_that_by_hand(digits: dict[str, Any]) -> None:
     x, y = (tg.tensor(part[:100]) for part in digits["test"])
     y = y.long()
     step(x, y)
+    gc.collect()  # what other tests left
     before = tg.live_bytes()
     for _ in range(20):
         loss = step(x, y)
