@@ -21,7 +21,7 @@ from tilegrad.random import forget
 from tilegrad.runtime import device as registry
 
 ROWS, WIDE = 7, 24
-"""Of the table that is indexed."""
+"""The extents of the table that is indexed."""
 USES: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], str, int]] = {
     "embedding": (lambda x, i: F.embedding(i, x), "embedding", 0),
     "indexing": (lambda x, i: x[i] * 2, "indexing", -ROWS),

@@ -176,7 +176,7 @@ def shown(x: Any) -> Any:
 
 
 def story(place: str, value: str, jit: bool) -> list[Any]:
-    """What a function gives, call after call."""
+    """Call a function before and after a change; list its results."""
     before, read, put = PLACES[place]
     values, use = VALUES[value]
     names: dict[str, Any] = {"__name__": f"users_{place}", "OLD": values[0]}
@@ -338,7 +338,7 @@ def test_a_clock_that_is_only_mentioned_costs_nothing(capsys: Any) -> None:
 
 
 def test_generators_go_on_as_without_jit() -> None:
-    """What was drawn while the function was traced is drawn again by the run that follows."""
+    """Tracing draws too: the run that follows draws the same again."""
     random.seed(3)
     f = tg.jit(lambda x: x * random.random())
     got = [f(tg.ones(1)).item() for _ in range(3)]

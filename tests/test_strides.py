@@ -92,7 +92,7 @@ def raised(x, stride, n: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("kind", made())
 def test_kernels_find_elements_by_strides(kind: str) -> None:
-    """What they write is seen by the tensor, and by its views."""
+    """The tensor and its views see what kernels write."""
     x = made()[kind]
     out = tg.zeros(4)
     with tg.no_grad():

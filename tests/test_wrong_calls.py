@@ -38,7 +38,7 @@ RECORD = Path(__file__).parent / "recorded" / "wrong_calls.json"
 REASONS = Path(__file__).parent / "accepted_calls.txt"
 """Patterns of calls that we take and PyTorch refuses, each with the reason."""
 MOST_ACCEPTED = 0.025
-"""Of the calls that PyTorch refuses."""
+"""The share of the calls that PyTorch refuses which we may take."""
 
 
 class TooLong(Exception):
@@ -82,7 +82,7 @@ def _is_there(target: Target, library: Any) -> bool:
 
 @cache
 def reported() -> dict[str, Any]:
-    """What a process of its own found, in an empty folder."""
+    """Run all wrong calls in a process of its own and an empty folder; return its report."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             [sys.executable, "-c", "from tests.test_wrong_calls import report; report()"],

@@ -51,9 +51,9 @@ USUAL = {
     "clip_value": "1.0", "vec": "x(3)", "val": "1.0", "mean": "0.5", "std": "1.0", "gain": "1.0", "sparsity": "0.5",
     "nonlinearity": "'relu'", "obj": "1", "f": "'file'", "total_norm": "x()",
 }  # fmt: skip
-"""What a parameter of a name usually takes; a tensor otherwise."""
+"""Usual arguments by the name of the parameter; a tensor otherwise."""
 SEVERAL = {"repeats": "1", "data": "1", "size": "2", "sizes": "(2, 3)", "shape": "(2, 3)", "dims": "(0, 1)"}
-"""What `*name` usually takes."""
+"""Usual arguments of `*name`."""
 OTHERS = (
     "x(3)", "x(3, 3)", "x(2, 3).long()", "x(3).long()", "x(1, 3, 3)", "x(1, 2, 4, 4)", "x(1, 2, 4, 4, 4)",
     "x(3).bool()", "x()", "x(1, 2, 3, 4)", "x(2, 4, 4)",
@@ -62,7 +62,7 @@ LEFT_OUT = frozenset(
     "DType Device dtype device import_module manual_seed seed set_default_dtype set_rng_state Generator Any wrap "
     "from_numpy from_dlpack enable_grad no_grad inference_mode apply_ map_ register_hook op write set_grad_enabled "
     "register_post_accumulate_grad_hook backward cuda share_memory_ Extreme Sorted StdMean VarMean Size as_subclass "
-    "taking_integers tensors_only take_integers take_integers_in_constructors shown floats_of handle set_ retain_grad "
+    "checking_arguments tensors_only check_arguments check_constructors shown floats_of handle set_ retain_grad "
     "Module RNNBase RNNCellBase ModuleList ModuleDict ParameterList ParameterDict Optimizer Parameter Buffer "
     "UninitializedParameter UninitializedBuffer FunctionType LRScheduler WorkerInfo MNIST Digits Dataset "
     "IterableDataset Sampler DistributedSampler get_worker_info read_idx skip_init".split()
@@ -90,11 +90,11 @@ class Space:
     """A package whose public names are called."""
 
     path: str
-    """Where it lies; what PyTorch calls otherwise stands after a slash."""
+    """The path of the package; PyTorch's path stands after a slash if it differs."""
     use: Callable[[Any, Any], Any] = used_by_nothing
-    """What is done with that which a call makes; modules are called with a tensor."""
+    """Uses the result of a call; modules are called with a tensor."""
     kinds: tuple[type, ...] = (object,)
-    """What of its names are called: functions, classes, or both."""
+    """The kinds of names that are called: functions, classes, or both."""
     more: tuple[str, ...] = ()
     """Names that are loaded late, so that `dir` does not list them."""
 
@@ -145,7 +145,7 @@ class Call:
     places: tuple[str, ...]
     names: dict[str, str]
     input: str = TENSOR
-    """What a module is called with."""
+    """The argument of a module that is called."""
 
     def __str__(self) -> str:
         given = [*self.places, *(f"{k}={v}" for k, v in self.names.items())]
@@ -238,7 +238,7 @@ def wrong(target: Target, rng: random.Random, count: int) -> Iterator[Call]:
 
 
 def outcome(call: Call, library: Any) -> BaseException | None:
-    """What a call raises."""
+    """Make a call and return what it raises."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -257,7 +257,7 @@ INNER = tuple(f"tilegrad/{room}/" for room in ("ir", "ops", "transform", "schedu
 
 
 def fault(error: BaseException | None) -> str:
-    """What is wrong with the error of a wrong call, nothing if it is ours, or Python's on the arguments."""
+    """Name the defect of a wrong call's error; empty if it is ours, or Python's on the arguments."""
     from tilegrad.errors import TilegradError
 
     if error is None:

@@ -30,7 +30,7 @@ from .functions.contractions import *  # noqa: F403
 from .functions.conversion import clone
 from .functions.copies import *  # noqa: F403
 from .functions.creation import *  # noqa: F403
-from .functions.declared import taking_integers
+from .functions.declared import checking_arguments
 from .functions.elementary import *  # noqa: F403
 from .functions.into import WITH_OUT, taking_out
 from .functions.joining import *  # noqa: F403
@@ -135,6 +135,6 @@ def is_floating_point(input: Tensor) -> bool:
 
 for _name in __all__:
     if isinstance(globals()[_name], FunctionType):
-        globals()[_name] = taking_integers(globals()[_name])
+        globals()[_name] = checking_arguments(globals()[_name])
 for _name in WITH_OUT:
     globals()[_name] = taking_out(globals()[_name], _name)

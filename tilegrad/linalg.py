@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .errors import ArgumentError, ShapeError
 from .functions.contractions import dot, einsum, matmul
-from .functions.declared import take_integers
+from .functions.declared import check_arguments
 from .functions.joining import stack
 from .functions.promotion import floats_of
 from .ir.dtype import DType
@@ -183,4 +183,4 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
     return A.diagonal(offset, dim1, dim2)
 
 
-take_integers(globals())
+check_arguments(globals())

@@ -11,7 +11,7 @@ from .errors import ArgumentError, DTypeError, GradientError, ShapeError
 from .functions import conversion, views
 from .functions.creation import from_array, full, ones, zeros
 from .functions.creation import tensor as made
-from .functions.declared import flag, integer, taking_integers
+from .functions.declared import checking_arguments, flag, integer
 from .functions.indexing import getitem, setitem
 from .ir.dtype import DType
 from .ir.graph import Value
@@ -343,7 +343,7 @@ class Properties(Handle):
         """Whether the one element is not 0."""
         return bool(self)
 
-    @taking_integers
+    @checking_arguments
     def is_same_size(self, other: Tensor) -> bool:
         """Whether another tensor has the same shape."""
         return self.shape == other.shape

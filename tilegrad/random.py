@@ -13,7 +13,7 @@ import numpy as np
 
 from .errors import ArgumentError, DTypeError
 from .functions.creation import DeviceLike, from_array, new_shape, place, typed
-from .functions.declared import take_integers
+from .functions.declared import check_arguments
 from .functions.promotion import Number, get_default_dtype, kind_of
 from .functions.views import in_one_piece
 from .ir.dtype import DType, int64
@@ -473,7 +473,7 @@ def _uniform(like: Tensor, generator: Generator | None) -> Tensor:
     return 1 - rand(x.shape, dtype=dtype, device=x.device, generator=generator)
 
 
-take_integers(globals())
+check_arguments(globals())
 
 __all__ = [
     "Generator",

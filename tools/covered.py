@@ -23,7 +23,7 @@ RECORD = ROOT / "build" / "mutation" / "covered.json"
 MANY = RECORD.with_name("covered_many.json")
 """With work cut as for a GPU."""
 NAMES: list[str] = []
-"""Of the statements, by number."""
+"""The names of the statements, by number."""
 MOST = 1 << 16
 EVERY = 200
 """Tests after which the record is written: a run may be interrupted, and goes on where it was."""

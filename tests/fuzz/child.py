@@ -109,7 +109,7 @@ def serve(answer: Any) -> None:
 
 
 def _processor_seconds(pid: int) -> float:
-    """What a process has used so far, of all its threads; where nothing tells, what the clock says."""
+    """Read the processor time of all threads of a process; the clock where nothing tells."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             used = file.read().rpartition(")")[2].split()[11:13]

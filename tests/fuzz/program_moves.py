@@ -12,9 +12,9 @@ Move = Callable[[Drawing], str]
 MOVES: list[tuple[Move, str]] = []
 IN_PLACE: list[tuple[Move, str]] = []
 LOOKS: list[tuple[Move, str]] = []
-"""What reads elements on the way, or makes as many as there are true ones: not for `jit`."""
+"""Moves that read elements on the way, or make as many as there are true ones: not for `jit`."""
 STEPS: list[tuple[Move, str]] = []
-"""What differentiates on the way: not for programs that are differentiated as a whole."""
+"""Moves that differentiate on the way: not for programs that are differentiated as a whole."""
 
 
 def move(kind: str = "exact", times: int = 2, table: list[tuple[Move, str]] = MOVES) -> Callable[[Move], Move]:

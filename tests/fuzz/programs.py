@@ -38,13 +38,13 @@ STATE_VIEWS = (
     "S[..., -1]",
     "S",
 )
-"""What else of the state a program may have at hand."""
+"""Views of the state that a program may have at hand."""
 REFUSALS = (RuntimeError, IndexError, TypeError, ValueError, ZeroDivisionError, NameError, AttributeError)
 """What PyTorch raises for a line that does not fit."""
 
 
 VIEWS_OR_COPIES = re.compile(r"\.(reshape|reshape_as|flatten|view|view_as|contiguous|ravel)\(")
-"""What shares memory or does not, or is refused, by how elements lie in memory."""
+"""Methods that share memory, copy or refuse, by the strides of their operand."""
 
 
 class Unfit(Exception):

@@ -123,7 +123,7 @@ def test_a_convolution_and_its_gradients_are_products_of_matrices(stride: int, p
 
 @pytest.mark.parametrize("varying", range(4))
 def test_axes_that_vary_are_not_joined(varying: int) -> None:
-    """What is summed along is an axis of an operand each, in the middle of it: nothing else makes them one."""
+    """The summed axis lies in the middle of each operand: only equal extents could make it one with another."""
     k, i, m, j = (Size.named("n") if n == varying else 5 + n for n in range(4))
     x, y = Input(TensorType(float32, (k, i, m)), "x"), Input(TensorType(float32, (j, k, m)), "y")
     graph = Graph((x, y), (Contract(x, y, "kim,jkm->ij"),))

@@ -57,7 +57,7 @@ if last[0] == 1:
 
 @pytest.mark.parametrize("wrong", ["", "threads do not wait", "counted first"])
 def test_the_last_block_adds_up(wrong: str) -> None:
-    """What one thread learns by an atomic operation its block knows after a barrier, of whole blocks."""
+    """After a barrier a block knows what one of its threads learned of other blocks by an atomic operation."""
     text = LAST.replace("part, last = ", "part = ").replace(
         "shared(float32, 64), shared(int32, 1)", "shared(float32, 64)"
     )

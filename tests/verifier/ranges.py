@@ -100,7 +100,7 @@ def _in_context(e: Expr, wanted: set[Read]) -> Iterator[tuple[Read, Conditions]]
     places = {read for w in wanted for p in w.position for read in facts(p).reads}
 
     def told(c: Expr | None) -> Conditions:
-        """What a condition says of positions: one on other data would only tell apart what is equal."""
+        """Keep the parts of a condition that concern positions: others would only tell apart what is equal."""
         return frozenset([x for x in conjuncts(c) if all(read in places for read in facts(x).reads)])
 
     while stack:

@@ -17,7 +17,7 @@ from ..ops.broadcasting import Fill
 from ..ops.cast import cast, to_bool
 from ..ops.control import where as choose
 from .comparing import isnan
-from .declared import take_integers
+from .declared import check_arguments
 from .promotion import (
     Number,
     Operand,
@@ -426,7 +426,7 @@ def reflected(fn: Callable[[Operand, Operand], Tensor]) -> Callable[[Tensor, Ope
 subtract, multiply, divide, true_divide, negative, absolute = sub, mul, div, div, neg, abs
 clip, fix = clamp, trunc
 
-take_integers(globals())
+check_arguments(globals())
 
 __all__ = [
     "abs",

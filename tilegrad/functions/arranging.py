@@ -15,7 +15,7 @@ from ..lazy.layout import keeping_strides
 from ..ops.broadcasting import broadcast_shapes as met
 from ..ops.broadcasting import normal_axis, shown
 from .creation import DeviceLike, arange, tensor
-from .declared import take_integers
+from .declared import check_arguments
 from .joining import cat, hstack, meshgrid, stack
 from .promotion import Shapes, Tensors, get_default_dtype, value_of
 
@@ -264,7 +264,7 @@ def _places(length: int, periodic: bool, dtype: DType | None, device: DeviceLike
     return arange(length, dtype=dtype or get_default_dtype(), device=device), max(length - (not periodic), 1)
 
 
-take_integers(globals())
+check_arguments(globals())
 
 __all__ = [
     "atleast_1d",

@@ -12,7 +12,7 @@ from ..lazy.handle import Handle
 from ..lazy.layout import elementwise
 from ..ops import comparison
 from ..ops.broadcasting import fill
-from .declared import take_integers
+from .declared import check_arguments
 from .promotion import Operand, RangeError, pair, value_of
 
 if TYPE_CHECKING:
@@ -132,4 +132,4 @@ __all__ = [
     "not_equal",
 ]
 
-take_integers(globals())
+check_arguments(globals())

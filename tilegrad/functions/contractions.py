@@ -14,7 +14,7 @@ from ..ops import contraction as ops
 from ..ops.broadcasting import shown
 from ..ops.cast import cast
 from .autocasting import lowered, product_precision
-from .declared import take_integers
+from .declared import check_arguments
 from .promotion import Number, Tensors, kind_of, operands, result_type
 
 if TYPE_CHECKING:
@@ -172,4 +172,4 @@ __all__ = [
     "tensordot",
 ]
 
-take_integers(globals())
+check_arguments(globals())

@@ -44,7 +44,7 @@ from ..ops.joint import joint_outputs
 from ..ops.movement import inverse
 from ..runtime.device import Device, device, devices
 from .creation import DeviceLike, place, typed
-from .declared import take_integers
+from .declared import check_arguments
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -322,4 +322,4 @@ def data_ptr(self: Tensor) -> int:
     return int(value.buffer.address) + offset
 
 
-take_integers(globals())
+check_arguments(globals())

@@ -20,7 +20,7 @@ from ..ops import creation as ops
 from ..ops.broadcasting import fill
 from ..ops.movement import inverse, permute
 from ..runtime.device import Device, device
-from .declared import take_integers
+from .declared import check_arguments
 from .promotion import Number, constant, get_default_dtype, held, kind_of, number_dtype
 from .views import in_one_piece, sizes_of
 
@@ -410,7 +410,7 @@ def _places(triangle: Tensor, dtype: DType | None) -> Tensor:
     return nonzero(triangle).transpose(0, 1).to(dtype=dtype)  # type: ignore[union-attr]
 
 
-take_integers(globals())
+check_arguments(globals())
 
 __all__ = [
     "arange",

@@ -234,12 +234,12 @@ def check_of(annotation: str, is_loose: bool, is_made: bool = False) -> Check | 
     return Check(fitting, compared)
 
 
-def taking_integers(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which gets what it declares: integers where it annotates them, and nothing that does not fit."""
+def checking_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function so that it gets what it declares: integers where it annotates them, nothing that does not fit."""
     inner: Any = function
     while hasattr(inner, "__wrapped__"):
         inner = inner.__wrapped__
-    if not isinstance(inner, FunctionType) or "takes_integers" in function.__dict__:
+    if not isinstance(inner, FunctionType) or "checks_arguments" in function.__dict__:
         return function
     code = inner.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -280,7 +280,7 @@ def taking_integers(function: Callable[..., Any]) -> Callable[..., Any]:
             explain(error, called, function, args, kwargs)
             raise
 
-    checked.__dict__["takes_integers"] = True
+    checked.__dict__["checks_arguments"] = True
     return checked
 
 
@@ -297,19 +297,19 @@ def _checks(function: FunctionType, names: tuple[str, ...]) -> dict[str, Check]:
     return found
 
 
-def take_integers(space: dict[str, Any]) -> None:
-    """Every public function that a module defines converts its integers: called at the module's end."""
+def check_arguments(space: dict[str, Any]) -> None:
+    """Check the arguments of every public function that a module defines: called at the module's end."""
     for name, found in list(space.items()):
         if name[0] != "_" and isinstance(found, FunctionType) and found.__module__ == space["__name__"]:
-            space[name] = taking_integers(found)
+            space[name] = checking_arguments(found)
 
 
-def take_integers_in_constructors(classes: Iterable[Any]) -> None:
-    """Modules and optimizers convert the integers that they are made with."""
+def check_constructors(classes: Iterable[Any]) -> None:
+    """Check the arguments that modules and optimizers are made with."""
     made: Any
     for made in {base for given in classes if isinstance(given, type) for base in given.__mro__}:
         if made.__module__.startswith("tilegrad.") and "__init__" in vars(made):
-            made.__init__ = taking_integers(made.__init__)
+            made.__init__ = checking_arguments(made.__init__)
 
 
 def explain(error: Exception, called: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> None:

@@ -15,7 +15,7 @@ from ..lazy.layout import elementwise
 from ..ops import activation, exponential, trigonometric
 from ..ops.cast import cast
 from .autocasting import widened
-from .declared import take_integers
+from .declared import check_arguments
 from .promotion import Operand, floating, get_default_dtype, pair, value_of
 from .views import numpy_names
 
@@ -228,7 +228,7 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
 arcsin, arccos, arctan, arctan2 = asin, acos, atan, atan2
 arcsinh, arccosh, arctanh = asinh, acosh, atanh
 
-take_integers(globals())
+check_arguments(globals())
 
 __all__ = [
     "acos",

@@ -21,7 +21,7 @@ from ..ops import movement, windows
 from ..ops.broadcasting import broadcast_shapes
 from ..ops.cast import cast
 from .creation import arange, tensor
-from .declared import take_integers
+from .declared import check_arguments
 from .promotion import Number, Tensors, kind_of, result_type, value_of
 from .views import in_one_piece, numpy_names, sizes_of
 
@@ -236,7 +236,7 @@ def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Number = 0) -> Ten
 concat = concatenate = cat
 row_stack = vstack
 
-take_integers(globals())
+check_arguments(globals())
 
 __all__ = [
     "broadcast_tensors",

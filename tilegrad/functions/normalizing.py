@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import ShapeError
 from ..ops.broadcasting import shown
-from .declared import take_integers
+from .declared import check_arguments
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -98,4 +98,4 @@ def _scaled(x: Tensor, axis: int, weight: Tensor | None, bias: Tensor | None) ->
     return x if bias is None else x + bias.reshape(along)
 
 
-take_integers(globals())
+check_arguments(globals())

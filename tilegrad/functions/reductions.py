@@ -14,7 +14,7 @@ from ..ops import broadcasting, reduction, scan, statistics
 from ..ops.cast import cast, to_bool
 from .autocasting import widened
 from .creation import typed
-from .declared import integers, take_integers
+from .declared import check_arguments, integers
 from .promotion import Number, floating, floats_of, kind_of, numbers_of, value_of
 from .views import numpy_names, sizes_of
 
@@ -423,7 +423,7 @@ def _slope(x: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
     return cat([first, middle, last], axis)
 
 
-take_integers(globals())
+check_arguments(globals())
 
 __all__ = [
     "Extreme",

@@ -18,7 +18,7 @@ from ..ops.broadcasting import broadcast_shapes, expand, fill, normal_axis, resh
 from ..ops.cast import cast
 from ..ops.comparison import ne
 from ..ops.reduction import count_nonzero
-from .declared import take_integers
+from .declared import check_arguments
 from .promotion import Number, as_number, constant, kind_of, numbers_of, pair, refused, value_of
 from .views import numpy_names
 
@@ -407,7 +407,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     return given.new_zeros(max(most, minlength)).scatter_add(0, input.long(), given)
 
 
-take_integers(globals())
+check_arguments(globals())
 
 __all__ = [
     "Sorted",

@@ -14,7 +14,7 @@ from ..ops.cast import cast
 from ..ops.comparison import isnan, lt
 from ..ops.control import where
 from .creation import ones_like
-from .declared import take_integers
+from .declared import check_arguments
 from .promotion import Operand, floating, kind_of, pair, value_of
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _whole(input: Tensor, other: Tensor, op: str) -> tuple[Value, Value]:
     return x, y
 
 
-take_integers(globals())
+check_arguments(globals())
 
 __all__ = [
     "angle",

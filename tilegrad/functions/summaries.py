@@ -14,7 +14,7 @@ from ..ops import selection, sorting
 from ..ops.broadcasting import normal_axis, shown
 from ..ops.creation import positions
 from .creation import arange, linspace, zeros
-from .declared import take_integers
+from .declared import check_arguments
 from .promotion import floating, floats_of, kind_of, numbers_of, value_of
 from .selecting import Sorted, count_nonzeros, nonzero, scatter
 from .views import numpy_names
@@ -411,7 +411,7 @@ def _slices(y: Tensor, x: Tensor | None, dx: float, dim: int) -> Tensor:
 
 trapz = trapezoid
 
-take_integers(globals())
+check_arguments(globals())
 
 __all__ = [
     "unique",

@@ -17,7 +17,7 @@ from ..ops.broadcasting import expand as repeated
 from ..ops.broadcasting import normal_axis, shown
 from ..ops.broadcasting import reshape as reformed
 from ..ops.cast import bitcast
-from .declared import LARGEST, NO_LIST, integer, integers, take_integers
+from .declared import LARGEST, NO_LIST, check_arguments, integer, integers
 from .promotion import kind_of
 
 if TYPE_CHECKING:
@@ -326,7 +326,7 @@ def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
 swapdims = transpose
 moveaxis = movedim
 
-take_integers(globals())
+check_arguments(globals())
 
 __all__ = [
     "broadcast_to",

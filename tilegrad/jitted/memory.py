@@ -51,7 +51,7 @@ def varying(type: TensorType) -> bool:
 
 
 def form_of(x: Handle | None) -> Form | None:
-    """What tensors have in common that are to be like one."""
+    """Return the type and the strides that tensors like this one have."""
     return None if x is None else Form(x._value.type, strides_of(x))
 
 

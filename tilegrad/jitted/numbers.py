@@ -89,7 +89,7 @@ Reckoned: TypeAlias = Callable[[list[Any]], Any]
 
 
 class Reckoning:
-    """What Python computes of numbers that vary, step by step, so that a call can be refused as Python refuses it.
+    """Computes what Python would compute of numbers that vary, so that a call is refused as Python refuses it.
 
     A program divides by 0 without a word. So where numbers are divided, or raised to a power, a call first does what
     the function does with them.
@@ -243,8 +243,11 @@ def meaning(graph: Graph, numbers: Mapping[Value, float], constants: Sequence[Bu
 
 
 def _what(value: Value, known: Mapping[Value, Any]) -> tuple[Any, ...]:
-    """Which op a value is. Work from outside may have a number in its code that others load: it goes by its name, and
-    an operator of users by what its reference and its code for the device do, which may ask what a number is."""
+    """Identify the op of a value.
+
+    Work from outside may have a number in its code that others load: it goes by its name, and an operator of users by
+    what its reference and its code for the device do, which may ask what a number is.
+    """
     if isinstance(value, Declared):
         meant: Meaning = value.meaning
         numbers = {n: known[x].item() for n, x in enumerate(value.arguments) if x in known and not x.type.shape}

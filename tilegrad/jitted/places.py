@@ -12,7 +12,7 @@ from ..lazy.handle import Handle
 from .numbers import Number, same_number
 
 ABSENT = object()
-"""What is read where nothing is any more."""
+"""Read at a place that is empty now."""
 
 MOST_BYTES = 1 << 20
 """Arrays that can change are compared with what they were up to this size."""
@@ -166,7 +166,7 @@ class Entries(Snapshot):
 
 
 class Members(Snapshot):
-    """What is in a set."""
+    """The members of a set."""
 
     def read(self) -> Any:
         return frozenset(self.place)
@@ -209,7 +209,7 @@ class InContext(Watched):
 
 
 class Referent(Watched):
-    """What a weak reference refers to."""
+    """The object of a weak reference."""
 
     writable = False
 

@@ -84,7 +84,7 @@ class Outside(Node):
     layers: list[tuple[Any, Any]]
     """Layers of the library, and their settings and hooks, which are looked at when `Surroundings` change."""
     unseen: str
-    """What it reads that cannot be looked at before each call, in words, if there is such a thing."""
+    """A reason, in words, why what it reads cannot be compared before each call; empty if there is none."""
     asks: bool
     """Whether it mentions a clock, a file or the like."""
     drawn: list[Any]

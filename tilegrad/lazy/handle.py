@@ -144,7 +144,7 @@ class Handle:
     _strides: Shape | None = None
     """Those of the whole that the moves cut from; None: it lies row by row."""
     _layout: Any = None
-    """Where the elements of a view lie, once somebody asked."""
+    """The offset and the strides of a view, once somebody asked."""
     stands_for: Tensor | None = None
     """The tensor that this one is a copy of, in the order that its strides say."""
     _seen: int = 0
@@ -187,8 +187,11 @@ class Handle:
         return found
 
     def base(self, laid: bool = True) -> Base:
-        """What the tensor is a view of: itself, if it is none. One with strides of its own becomes a view of memory in
-        their order, unless it stays row by row: parameters, and (not `laid`) what a traced function reads."""
+        """Return the whole that the tensor is a view of: itself, if it is none.
+
+        One with strides of its own becomes a view of memory in their order, unless it stays row by row: parameters,
+        and (not `laid`) what a traced function reads.
+        """
         if self._base is None:
             with _first_base:
                 if self._base is None:

@@ -1,4 +1,4 @@
-"""Where elements lie: strides of views, what `stride`, `is_contiguous` and `view` ask, and strides of results.
+"""Layouts of elements: strides of views, what `stride`, `is_contiguous` and `view` ask, and strides of results.
 
 The strides of results are PyTorch's: those of its operands where an operation works element by element. A result is
 recorded, computed and kept row by row, whatever its strides: they are noted at the tensor. `Handle.base` makes it a
@@ -369,7 +369,7 @@ def _sorted_axes(shape: tuple[Any, ...], strides: Sequence[tuple[Any, ...]]) -> 
 
 
 def _compared(a: int, b: int, shape: tuple[Any, ...], strides: Sequence[tuple[Any, ...]]) -> int:
-    """Which of two axes is the inner one by the first operand that is repeated along neither; 0: none says."""
+    """Compare two axes by the first operand that is repeated along neither: below 0 if the first is the inner one."""
     for own in strides:
         if own[a] == 0 or own[b] == 0:
             continue

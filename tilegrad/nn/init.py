@@ -9,7 +9,7 @@ from ..autograd.modes import no_grad
 from ..errors import ArgumentError, ShapeError
 from ..functions.arithmetic import where
 from ..functions.creation import eye, zeros
-from ..functions.declared import take_integers
+from ..functions.declared import check_arguments
 from ..ir.dtype import float64
 from ..random import Generator, rand, randn
 from ..tensor import Tensor
@@ -259,4 +259,4 @@ def _kaiming_std(tensor: Tensor, a: float, mode: FanMode, nonlinearity: str) -> 
     return calculate_gain(nonlinearity, a) / sqrt(fan) if fan else 0.0
 
 
-take_integers(globals())
+check_arguments(globals())

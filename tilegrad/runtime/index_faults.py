@@ -16,7 +16,7 @@ from ..ir.location import Location
 from ..ir.size import Dim
 
 BYTES = 32
-"""Of a record: the number of the place plus 1 (0: nothing was wrong), the index, and the extent of its axis."""
+"""The size of a record: the number of the place plus 1 (0: nothing was wrong), the index, the extent of its axis."""
 SYMBOL = "tilegrad_index_faults"
 """The record in machine code that is linked with it."""
 MOST_LINES = 3
@@ -31,7 +31,7 @@ class Place(NamedTuple):
     from_end: bool
     """Whether negative indices count from the end."""
     lines: dict[Location, None]
-    """Where the user wrote it; used as a set that keeps its order."""
+    """The user's lines; used as a set that keeps its order."""
 
 
 _places: dict[int, Place] = {}

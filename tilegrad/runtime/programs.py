@@ -53,7 +53,7 @@ class Name(NamedTuple):
 
 
 def name_of(graph: Graph, updates: Mapping[int, int], name: str, *choices: object) -> Name | None:
-    """What the program of a graph is kept under, or None if it cannot be told from others or nothing is kept.
+    """Name the program of a graph for the cache; None if it cannot be told from others or nothing is kept.
 
     `choices` are what the scheduler goes by besides: the grain of the device, and what was settled for kernels.
     """

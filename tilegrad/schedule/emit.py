@@ -176,7 +176,7 @@ class Emitter:
             self.emit(part, held)
 
     def _guarded(self, e: Expr, guard: Expr) -> list[tuple[Expr, Expr]]:
-        """What an expression is made of, each with what is known where it is wanted."""
+        """List the operands of an expression, each with the condition that holds where it is wanted."""
         match e:
             case Apply("where", (condition, Read() as x, Const(0))) if self._is_masked(condition, x):
                 return []

@@ -57,7 +57,7 @@ def changed(how: str, data: np.ndarray, places: np.ndarray, operands: list[np.nd
 
 
 def altered(how: str, old: np.ndarray, operands: list[np.ndarray]) -> np.ndarray:
-    """Where an atomic operation has changed an element: not where a lock was not free, nor where 0 was added.
+    """Mark the elements that an atomic operation has changed: not where a lock was not free, nor where 0 was added.
 
     >>> altered("atomicCAS", np.array([0, 1]), [np.array([0, 0]), np.array([1, 1])])
     array([ True, False])

@@ -27,7 +27,7 @@ class Anew(Exception):
 
 
 class ThreadOrder(Order):
-    """What each thread of a launch knows of the others, by atomic operations and by barriers.
+    """The happens-before order of the threads of a launch, by atomic operations and by barriers.
 
     A clock says of a thread how many of its releases are known. A negative number stands for all threads of a block or
     of a warp, with the barriers until which all that they did is known.
@@ -38,7 +38,7 @@ class ThreadOrder(Order):
         self.threads, self.blocks = shape.threads, shape.blocks
         self.warps = -(-shape.threads // WARP)
         self.common: dict[int, Clock] = {}
-        """What all threads of a block knew at their last barrier."""
+        """The clock of all threads of a block at their last barrier."""
         self.fresh: dict[int, set[int]] = {}
         """The threads of a block that have learned something since."""
 
@@ -132,7 +132,7 @@ class FollowedShadow(Shadow):
 
 
 class Watch:
-    """Which arrays of a launch are followed."""
+    """Follows accesses to some arrays of a launch."""
 
     def __init__(self, shape: Shape, arrays: frozenset[int] = frozenset()) -> None:
         self.arrays, self.order = arrays, ThreadOrder(shape)

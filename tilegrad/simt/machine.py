@@ -276,7 +276,7 @@ class Machine(Memory):
         return released
 
     def meet(self, lanes: Lanes, whole: bool) -> None:
-        """What one thread knows by atomic operations all know after a barrier."""
+        """Join the clocks of threads that meet at a barrier: what one knows by atomic operations all know after it."""
         order = self.watch.order
         if not any(order.fresh.values()):
             return

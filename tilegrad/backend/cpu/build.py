@@ -41,7 +41,7 @@ _linked: WeakValueDictionary[tuple[str, bool], objects.Code] = WeakValueDictiona
 """By the form of a kernel, and whether it may use the matrix unit."""
 _lock = lock()
 index_faults = IndexFaults()
-"""What kernels of this process report."""
+"""The indices outside of their axes that kernels of this process report."""
 MOST_LINKED = 10_000
 """Pieces of code in memory from which on programs are let go of that were not made lately."""
 

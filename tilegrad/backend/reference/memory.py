@@ -112,7 +112,7 @@ _UPDATED: dict[str, Callable[..., Any]] = {
 
 
 class History:
-    """Of each element: whether it has a value, which instance stored it and which have read it.
+    """For each element whether it has a value, the instance that stored it and those that have read it.
 
     With an `order` the accesses are followed one by one, as atomic operations may order them; without one, any two
     instances may run at once all the time, which whole tiles can be asked about.

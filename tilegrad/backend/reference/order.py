@@ -29,7 +29,7 @@ class User(NamedTuple):
 
 
 class Order:
-    """What each thread knows of the others."""
+    """The happens-before order of threads: for each a vector clock of the others."""
 
     def __init__(self) -> None:
         self.clocks: dict[int, Clock] = {}

@@ -3,7 +3,7 @@ what one of them costs is for the compiler to decide."""
 
 from __future__ import annotations
 
-from ...functions.declared import taking_integers
+from ...functions.declared import checking_arguments
 from . import (
     activations,
     alignment,
@@ -64,4 +64,4 @@ __all__ += sampling.__all__
 __all__ += unpooling.__all__
 
 for _name in __all__:
-    globals()[_name] = tensors_only(_name, taking_integers(globals()[_name]))
+    globals()[_name] = tensors_only(_name, checking_arguments(globals()[_name]))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ...autograd.modes import no_grad
 from ...errors import ArgumentError
 from ...functions.creation import zeros
-from ...functions.declared import take_integers
+from ...functions.declared import check_arguments
 from ...functions.joining import stack
 from ...tensor import Tensor
 
@@ -85,4 +85,4 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, f
             gradient.clamp_(-clip_value, clip_value)
 
 
-take_integers(globals())
+check_arguments(globals())

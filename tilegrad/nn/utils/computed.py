@@ -10,7 +10,7 @@ from typing import Any
 
 from ...autograd.modes import no_grad
 from ...errors import ArgumentError
-from ...functions.declared import take_integers
+from ...functions.declared import check_arguments
 from ...tensor import Tensor
 from ..functional.norms import normalize
 from ..hooks import Handle
@@ -136,4 +136,4 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
     return module_cls(*args, **kwargs)
 
 
-take_integers(globals())
+check_arguments(globals())

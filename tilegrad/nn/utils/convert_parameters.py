@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ...autograd.modes import no_grad
 from ...errors import ShapeError
-from ...functions.declared import take_integers
+from ...functions.declared import check_arguments
 from ...functions.joining import cat
 from ...tensor import Tensor
 
@@ -33,4 +33,4 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
             start += x.numel()
 
 
-take_integers(globals())
+check_arguments(globals())

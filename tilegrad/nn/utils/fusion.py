@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 from ...errors import ArgumentError, ShapeError
-from ...functions.declared import take_integers
+from ...functions.declared import check_arguments
 from ...functions.promotion import kind_of
 from ...tensor import Tensor
 from ..module import Module
@@ -95,4 +95,4 @@ def _check(op: str, layer: Module, norm: Any) -> None:
         raise ArgumentError(f"{op}: the batch norm has no running statistics (track_running_stats=False)")
 
 
-take_integers(globals())
+check_arguments(globals())

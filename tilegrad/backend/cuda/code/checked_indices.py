@@ -11,7 +11,7 @@ from collections.abc import Sequence
 PLACE = "index_faults_at"
 """The parameter of kernels that check indices: the address of the record."""
 RECORD = "index_faults"
-"""What an index that is outside goes to: registers, or the record itself."""
+"""The variable that keeps an index outside of its axis: registers, or the record itself."""
 
 CHECKED_INDICES = """
 // report_outside: notes an index that is outside of its axis for the host, if none is noted.

@@ -318,7 +318,7 @@ class Definitions:
 
     @once
     def terms(self, x: ir.Tile) -> Counter[ir.Tile]:
-        """What an integer (or the offset of an address) is a sum of, and how often."""
+        """Count the terms that an integer (or the offset of an address) is a sum of."""
         x = self.resolved(x)
         match x:
             case ir.Literal(value) if value == 0:
