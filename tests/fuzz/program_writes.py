@@ -54,7 +54,8 @@ def source(d: Drawing, of: str) -> str:
             all(a == b or b == 1 for a, b in zip(reversed(shape.shape), reversed(y.shape))) and y.dim() <= shape.dim()
         )
     )
-    shared = d.names[y].untyped_storage()._cdata == shape.untyped_storage()._cdata
+    written = d.names[of.partition("[")[0].partition(".")[0]]  # what an index by a list shows is a copy
+    shared = d.names[y].untyped_storage()._cdata == written.untyped_storage()._cdata
     return f"{y}.clone()" if shared else y
 
 

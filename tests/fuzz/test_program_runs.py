@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tests.fuzz.child import Child, Ended
-from tests.fuzz.program_check import Wrong, by_intermediates, compare, expected, measured
+from tests.fuzz.program_check import Wrong, compare, expected, measured
+from tests.fuzz.program_rounding import compare_within_roundings
 from tests.fuzz.program_runs import Finding, Question, Run, work
 from tests.fuzz.program_shrinking import shrunk
 from tests.fuzz.programs import Argument, Call, Program, drawn, from_plain, to_plain
@@ -85,24 +86,70 @@ def test_a_wrong_element_is_found() -> None:
     assert numbers
 
 
-SOFTMAX = Program(
-    seed=0,
-    mode="gradient",
-    calls=(Call({"x0": Argument(11, (1, 16), "float32")}, {}, {}),),
-    state={},
-    lines=("v3 = F.softmax(x0 @ x0.mT, -1) @ x0", "v3.reshape(-1).mul_(0.3)"),
-    results=("v3",),
-)
-"""The derivative of the softmax of one number is a difference of two large numbers, which PyTorch computes alike."""
+def one(mode: str, lines: tuple[str, ...], **tensors: Argument) -> Program:
+    """A program of one call whose only result is v."""
+    return Program(0, mode, (Call(tensors, {}, {}),), {}, lines, ("v",))
+
+
+ILL_CONDITIONED = {
+    "what cancels exactly in the derivative of a softmax of one number": one(
+        "gradient",
+        ("v = F.softmax(x0 @ x0.mT, -1) @ x0", "v.reshape(-1).mul_(0.3)"),
+        x0=Argument(11, (1, 16), "float32"),
+    ),
+    "a mean taken off equal numbers": one(
+        "plain",
+        ("x0[-1] = x1.var()", "v = F.layer_norm(x0, x0.shape[1:])"),
+        x0=Argument(0, (1, 7), "float32"),
+        x1=Argument(1, (7,), "float32"),
+    ),
+    "a product of means of which one is nearly zero": one(
+        "gradient", ("v = T.cumprod(x0.mean(-1).tanh(), 0)",), x0=Argument(11, (16, 16), "float64")
+    ),
+    "a square that overflows in PyTorch alone": one(
+        "plain", ("v = F.group_norm((x0 * -20).exp(), 3)",), x0=Argument(0, (3, 3), "float32")
+    ),
+    "integers of a float16 that overflowed": one(
+        "plain", ("v = (x0 * x0 * 10000).long()",), x0=Argument(0, (2, 2), "float16")
+    ),
+}
 
 
 @needs_torch
-def test_gradients_may_be_off_by_roundings_of_what_cancels() -> None:
-    want, near = expected(SOFTMAX)
-    wider = by_intermediates(SOFTMAX, want, near)
-    for s, before, after in zip(want, near, wider, strict=True):
-        assert 1 < after / before < 100 if "gradient" in s.name else after == before
-    compare(measured(SOFTMAX), want, wider)
+@pytest.mark.parametrize("program", ILL_CONDITIONED.values(), ids=[*ILL_CONDITIONED])
+def test_roundings_are_let_pass(program: Program) -> None:
+    want, near = expected(program)
+    compare_within_roundings(program, measured(program), want, near)
+
+
+@needs_torch
+def test_a_second_look_finds_what_is_wrong() -> None:
+    """Of elements that are 5 % off, or stand in each other's place, nearly all are found."""
+    found = passed = 0
+    random = np.random.default_rng(0)
+    for seed in range(600, 640):
+        program = drawn(seed, ("plain", "jit", "gradient", "looks")[seed % 4])
+        try:
+            want, near = expected(program)
+        except Exception:  # PyTorch refuses the program
+            continue
+        for n, s in enumerate(want):
+            if s.elements.dtype.kind != "f" or not s.elements.size:
+                continue
+            elements = s.elements.copy()
+            at = random.integers(elements.size)
+            elements.flat[at] = elements.flat[at] * 1.05 + 0.05
+            got = [*want[:n], s._replace(elements=elements), *want[n + 1 :]]
+            if not np.isfinite(elements).all():
+                continue
+            try:
+                compare_within_roundings(program, got, want, near)
+                passed += 1
+            except Wrong:
+                found += 1
+            break
+    assert found > 15
+    assert passed <= 0.1 * found
 
 
 @needs_torch
