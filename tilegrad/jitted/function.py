@@ -138,6 +138,7 @@ class Jitted(Generic[P, R]):
         self.deciding: set[tuple[bool, int]] = set()
         """Numbers that decide what is computed, so that they cannot be inputs; with whether they are outside."""
         self.former: dict[tuple[bool, int], float] = {}
+        self.said: set[str] = set()
         """The values that varying numbers had in another call."""
         self.shortcut: Shortcut | None = None
         self.fixed: set[tuple[Any, ...]] = set()
@@ -328,6 +329,8 @@ class Jitted(Generic[P, R]):
         varying += [(True, n) for n in sorted(self.varying_outside) if may_vary(call.numbers[n])]
         tried = [v for v in varying if v not in self.deciding]
         fixed = self._recorded(call, types, [])
+        if fixed.plainly:
+            return self._plain(fixed)
         points = [fixed, *self._elsewhere(call, types, tried)] if tried else []
         if len(points) < 2:
             return fixed.compile()
@@ -343,6 +346,14 @@ class Jitted(Generic[P, R]):
             else:
                 best, inputs = made, [*inputs, v]
         return best.compile()
+
+    def _plain(self, made: Specialised) -> Specialised:
+        """Note that calls of a kind run the function itself, whatever the numbers are that it changes each time."""
+        made.kind = made.kind.replaced(watched=made.written_numbers & self.varying_outside)
+        if made.plainly not in self.said:
+            self.said.add(made.plainly)
+            print(f"tilegrad: {made.name} runs without a program: {made.plainly}", file=sys.stderr)
+        return made
 
     def _elsewhere(
         self, call: Call, types: list[TensorType | None], varying: list[tuple[bool, int]]

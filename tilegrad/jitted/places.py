@@ -56,11 +56,15 @@ class Watched(Node):
     """Whether a placeholder of a number can be put there."""
 
     def read(self) -> Any:
+        found = self.there()
+        return found._number if found.__class__ is Number else found  # another thread traces
+
+    def there(self) -> Any:
+        """The same, or the placeholder that stands there while the function is traced."""
         try:
-            found = self.place.cell_contents if self.place.__class__ is CellType else self.place[self.name]
+            return self.place.cell_contents if self.place.__class__ is CellType else self.place[self.name]
         except (LookupError, ValueError):
             return ABSENT
-        return found._number if found.__class__ is Number else found  # another thread traces
 
     def write(self, value: Any) -> None:
         if self.place.__class__ is CellType:
@@ -94,7 +98,7 @@ class ReadOnly(Watched):
 class Length(Watched):
     """How many entries there are."""
 
-    def read(self) -> int:
+    def there(self) -> int:
         return len(self.place)
 
     def test(self, n: str, found: Any) -> str:
@@ -104,7 +108,7 @@ class Length(Watched):
 class Attribute(Watched):
     """An attribute without a dict: defaults of a function, slots."""
 
-    def read(self) -> Any:
+    def there(self) -> Any:
         return getattr(self.place, self.name, ABSENT)
 
     def write(self, value: Any) -> None:
@@ -117,7 +121,7 @@ class Attribute(Watched):
 class OfClass(Attribute):
     """An attribute of a class itself."""
 
-    def read(self) -> Any:
+    def there(self) -> Any:
         return vars(self.place).get(self.name, ABSENT)
 
     def test(self, n: str, found: Any) -> str:
@@ -198,7 +202,7 @@ class Bytes(Contents):
 class InContext(Watched):
     """The value of a context variable."""
 
-    def read(self) -> Any:
+    def there(self) -> Any:
         return self.place.get(ABSENT)
 
     def write(self, value: Any) -> None:
@@ -213,7 +217,7 @@ class Referent(Watched):
 
     writable = False
 
-    def read(self) -> Any:
+    def there(self) -> Any:
         return self.place()
 
     def test(self, n: str, found: Any) -> str:

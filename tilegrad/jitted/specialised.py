@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..autograd.modes import no_grad
 from ..compiler import Compiled, compile
 from ..functions.creation import tensor
-from ..ir.graph import Input, TensorType, Value, topological
+from ..ir.graph import Input, Value, topological
 from ..ir.size import Dim
 from ..lazy.handle import Handle, Left, Surroundings, mode, wrap
 from ..lazy.handle import alias as alias_of
@@ -26,10 +25,11 @@ from ..transform.autodiff import gradient_place, gradients
 from ..tree import flatten, unflatten
 from .aliases import Alias, aliases
 from .assigned import put_back, write_assigned
+from .effects import Effects
 from .kept import Kept
 from .kind import Kind
 from .memory import Form, HostMemory, apart, form_of, memory_in, memory_of, renewed_memory, settled, varying
-from .numbers import from_argument, from_outside, meaning, number_type, stand_for
+from .numbers import from_argument, from_outside, meaning, number_type, stand_for, standing_for
 from .places import same
 from .sources import same_again
 from .straight import Look, look_at
@@ -58,26 +58,25 @@ class Specialised:
         self.runners: dict[tuple[tuple[str, int], ...], Runner] = {}
         self._look: Look | None = None
         self._looks = 0
-        """How often what `look` compares was settled."""
         self._surroundings = Surroundings.changes
         self.plainly = ""
         """Why there is no program, if so: the function runs like any other."""
-        trace = Trace()
+        trace, effects = Trace(), Effects(outside)
         try:
             with one_writer:
                 try:
-                    self._trace(trace, fn, leaves, outside)
+                    self._trace(trace, fn, leaves, effects)
                 finally:
                     trace.finish()
         except NoProgram as reason:
             self.plainly = reason.args[0]
-            self._forget()
-            trace = Trace()
-            trace.finish()
+            effects.undo()
+            trace = self._forget()
+        self.written_numbers = effects.written
         self.hooked = [(x, hooks_of(x)) for x, _ in trace.seen.values()]
         self._plan(trace)
 
-    def _forget(self) -> None:
+    def _forget(self) -> Trace:
         """Nothing comes in, and nothing goes out."""
         for made in (self.placeholders, self.arguments, self.standing):
             made.clear()
@@ -86,9 +85,13 @@ class Specialised:
         self.changed: list[int] = []
         self.graded: list[int] = []
         self.aliases: dict[int, Alias] = {}
+        trace = Trace()
+        trace.finish()
+        return trace
 
-    def _trace(self, trace: Trace, fn: Callable[..., Any], leaves: Sequence[Any], outside: Outside) -> None:
+    def _trace(self, trace: Trace, fn: Callable[..., Any], leaves: Sequence[Any], effects: Effects) -> None:
         """Runs the function on placeholders."""
+        outside = effects.outside
         self.placeholders: list[Input | None] = []
         self.arguments: list[Tensor | None] = []
         self.standing: list[Value | None] = []
@@ -99,12 +102,13 @@ class Specialised:
         before = [(w, now, x, varies) for w, now, x, varies in before if varies or not same(now, x)]
         with same_again(outside.asks, outside.drawn, outside.unseen), trace:
             stand_ins = [self._stand_in(n, x) for n, x in enumerate(leaves)]
-            trace.arguments.update([id(x) for x in self.arguments if x is not None])
+            trace.arguments.update(id(x) for x in self.arguments if x is not None)
             args, kwargs = unflatten(self.kind.call.structure, stand_ins)
             try:
                 for w, _, number, varies in before:
                     made = trace.number(w.read, number_type(number), number.__class__) if varies else None
                     w.write(number if made is None else stand_for(made, number, from_outside(w.read)))
+                effects.begin()
                 self.results, self.result_structure = flatten(fn(*args, **kwargs))
                 symbols = any(type is not None and varying(type) for type in self.kind.types)
                 self.aliases = aliases(self.results, self.arguments, trace, symbols)
@@ -112,11 +116,13 @@ class Specialised:
                     r.value if isinstance(r, Tensor) and n not in self.aliases else None
                     for n, r in enumerate(self.results)
                 ]
-                write_assigned(outside)
+                if effects.note():
+                    write_assigned(outside)
             finally:
                 put_back(trace, outside)
                 for w, now, _, _ in before:
                     w.write(now)
+        effects.refuse()
         self.changed = [
             n
             for n, t in enumerate(self.arguments)
@@ -237,9 +243,6 @@ class Specialised:
 
     def compile(self) -> Specialised:
         """Makes it ready to run."""
-        if self.plainly:
-            print(f"tilegrad: {self.name} runs without a program: {self.plainly}", file=sys.stderr)
-            return self
         first = len([p for p in self.placeholders if p is not None])
         fixed = self._read_only(first)
         self.compiled: Compiled = compile(self.graph, self.updates, self.name, fit=self.fit, steady=fixed)
@@ -478,7 +481,7 @@ class Specialised:
 
         def rule(upstreams: Sequence[Value | None]) -> Sequence[Value | None]:
             pairs = [(v, u) for v, u in zip(outputs, upstreams, strict=True) if u is not None]
-            given = [_standing_for(u, v.type) if sizes else u for v, u in pairs]
+            given = [standing_for(u, v.type) if sizes else u for v, u in pairs]
             found = gradients([v for v, _ in pairs], given, inputs)
             known = parts | {one: Part(u, False) for one, (_, u) in zip(given, pairs, strict=True)}
             made = iter(rebuilt([g for g in found if g is not None], known if sizes else parts, sizes))
@@ -491,10 +494,3 @@ class Specialised:
         for n, value in zip(self.differentiable, made, strict=False):
             results[n] = lay(wrap(value), results[n]._strides)
         return made[len(self.differentiable) :]
-
-
-def _standing_for(upstream: Value, type: TensorType) -> Value:
-    """A placeholder of the type that a gradient has where sizes are symbols."""
-    made = Input(type)
-    made.__dict__["tracked"] = upstream.tracked
-    return made
