@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import copy
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
@@ -27,12 +28,14 @@ Params = Iterable[Any]
 State = dict[str, Tensor]
 
 
-class Optimizer(Hooked, ABC):
+class Optimizer(Hooked):
     """The base of all optimizers, with PyTorch's interface.
 
     A subclass names its state and writes the update of one parameter as tensor expressions. The whole
     step then runs at once: as few kernels as the compiler can make of it, or as a part of a `jit`ted
     function. State is made with the optimizer, not at the first step, so that a traced step finds it there.
+
+    Or it writes `step` itself, as subclasses of PyTorch's base do, and keeps in `state[parameter]` what it likes.
     """
 
     state_names: ClassVar[tuple[str, ...]] = ()
@@ -44,7 +47,7 @@ class Optimizer(Hooked, ABC):
         check_hints(self.name, hints or {})
         self._hooks = {}
         self.defaults = defaults
-        self.state: dict[Tensor, State] = {}
+        self.state: dict[Any, dict[str, Any]] = defaultdict(dict)
         self.param_groups: list[Group] = []
         self.separations = 0
         """How often counters were given to other parameters: programs from before are not valid then."""
@@ -76,15 +79,18 @@ class Optimizer(Hooked, ABC):
         unknown = sorted(set(param_group) - set(self.defaults) - {"params", "param_names", "initial_lr", *HINTS})
         # a text is no setting with a slip in its name, but a label of the group
         unknown = [name for name in unknown if not isinstance(param_group[name], str)]
-        if unknown:
+        if unknown and not self.steps_itself:
             raise ArgumentError(
                 f"{self.name} has no {', '.join(unknown)}; it has {', '.join(self.defaults)}. What is only your own "
                 "goes into optimizer.param_groups afterwards"
             )
         own = {name: value for name, value in param_group.items() if name not in HINTS}
         group = {**self.defaults, **own, **names, "params": members}
-        self.check(group)
+        if not self.steps_itself:
+            self.check(group)
         self.param_groups.append(group)
+        if self.steps_itself:
+            return
         shared = counters.start(members, self.counted(group))
         for parameter in members:
             self.state[parameter] = {**shared[parameter], **self.first_state(parameter, group)}
@@ -131,6 +137,11 @@ class Optimizer(Hooked, ABC):
     def name(self) -> str:
         return type(self).__name__
 
+    @property
+    def steps_itself(self) -> bool:
+        """Whether a subclass writes `step`, and no `update`: its settings and state are its own."""
+        return type(self).update is Optimizer.update
+
     def check(self, group: Group) -> None:
         """Raises if a setting makes no sense."""
         for name in ("lr", "weight_decay", "eps", "momentum", "lr_decay", "initial_accumulator_value"):
@@ -163,9 +174,9 @@ class Optimizer(Hooked, ABC):
         """Counts one step, and computes what is the same for all parameters that share the counters."""
         state["step"].add_(1)
 
-    @abstractmethod
     def update(self, parameter: Tensor, gradient: Tensor, state: State, group: Settings, common: Any) -> None:
         """Changes one parameter and its state in place; `common` is what `tick` gave."""
+        raise NotImplementedError(f"{self.name} has no step() of its own, and no update()")
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Updates every parameter that has a gradient. `closure` computes the loss anew, if it is given."""
@@ -230,6 +241,9 @@ class Optimizer(Hooked, ABC):
                 else:
                     parameter.grad = zeros_like(parameter.grad.detach())
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
     def state_dict(self) -> dict[str, Any]:
         """State and settings, with numbers in place of the parameters, as PyTorch writes them."""
         for hook in self._in_order("saving"):
@@ -240,7 +254,8 @@ class Optimizer(Hooked, ABC):
         order = [p for group in self.param_groups for p in group["params"]]
         numbers = {id(p): n for n, p in enumerate(order)}
         groups = [g | {"params": [numbers[id(p)] for p in g["params"]]} for g in self.param_groups]
-        state = {n: {k: t.detach() for k, t in self.state[p].items()} for n, p in enumerate(order) if self.state[p]}
+        kept = {numbers.get(id(key), key): values for key, values in self.state.items() if values}
+        state = {n: {k: t.detach() if isinstance(t, Tensor) else t for k, t in x.items()} for n, x in kept.items()}
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -292,7 +307,8 @@ class Optimizer(Hooked, ABC):
                     f"{self.name}.load_state_dict: a group has no {', '.join(missing)}{has}: is it the state of "
                     "another optimizer?"
                 )
-            self.check({**own, **other})
+            if not self.steps_itself:
+                self.check({**own, **other})
 
     def _check_shapes(self, states: Sequence[Sequence[Mapping[str, Any]]]) -> None:
         wrong = [
@@ -314,6 +330,10 @@ class Optimizer(Hooked, ABC):
 
     def _load(self, group: Group, states: Sequence[Mapping[str, Any]]) -> None:
         """Sets the state of a group; what is not given starts anew."""
+        if self.steps_itself:
+            for parameter, given in zip(group["params"], states, strict=True):
+                self.state[parameter] = {name: _of(parameter, name, value) for name, value in given.items()}
+            return
         for parameter, given in zip(group["params"], states, strict=True):
             for name, first in self.first_state(parameter, group).items():
                 value = given.get(name)
@@ -339,6 +359,14 @@ class Optimizer(Hooked, ABC):
             settings = [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
             lines += [f"Parameter Group {n}", *settings]
         return "\n".join([*lines, ")"])
+
+
+def _of(parameter: Tensor, name: str, value: Any) -> Any:
+    """A copy of what was saved for a parameter, of its type but for counted steps, as PyTorch takes it over."""
+    if not isinstance(value, Tensor):
+        return copy.deepcopy(value)
+    dtype = parameter.dtype if parameter.dtype.is_floating_point and name != "step" else value.dtype
+    return value.to(dtype=dtype, device=parameter.device).clone()
 
 
 def _shape(value: Any) -> Any:
