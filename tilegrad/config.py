@@ -46,15 +46,19 @@ class Config(NamedTuple):
 
     @property
     def cache_folder(self) -> Path | None:
-        """Where compiled code is kept between processes; None: nowhere."""
+        """Where compiled code is kept between processes; None: nowhere.
+
+        A user without a home has no such folder: what is executed is not looked for in whatever folder work goes on.
+        """
         from pathlib import Path  # takes as long as a tenth of tilegrad
 
         match self.cache:
             case "off":
                 return None
             case "":
-                base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-                return Path(base) / "tilegrad"
+                named = os.environ.get("XDG_CACHE_HOME", "")  # if it is absolute, says the standard
+                base = named if os.path.isabs(named) else os.path.join(os.path.expanduser("~"), ".cache")
+                return Path(base) / "tilegrad" if os.path.isabs(base) else None
             case folder:
                 return Path(folder)
 
@@ -161,6 +165,11 @@ def _checks(text: str) -> str:
     return ",".join(words)
 
 
+def _folder(text: str) -> str:
+    """A folder that stays the same one when the process changes its working directory."""
+    return text if text in ("", "off") else os.path.abspath(os.path.expanduser(text))
+
+
 def _vectors(text: str) -> str:
     if text.lower() not in ("", *VECTORS):
         raise ValueError(f"one of {', '.join(VECTORS)} is wanted")
@@ -168,4 +177,4 @@ def _vectors(text: str) -> str:
 
 
 _PARSERS: dict[type, Callable[[str], Any]] = {str: str, int: _whole, bool: _switch}
-_PARSERS_BY_KNOB: dict[str, Callable[[str], Any]] = {"check": _checks, "vectors": _vectors}
+_PARSERS_BY_KNOB: dict[str, Callable[[str], Any]] = {"cache": _folder, "check": _checks, "vectors": _vectors}

@@ -1,5 +1,8 @@
 """Every knob, read from the environment."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from tilegrad import config
@@ -34,6 +37,31 @@ def test_a_bad_knob_is_refused_with_a_list_of_all(variable: str, value: str, mes
     with pytest.raises(ArgumentError, match=message) as caught:
         config.read({variable: value})
     assert "TILEGRAD_SPIN" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "variables, expected",
+    [
+        ({"HOME": "/h"}, "/h/.cache/tilegrad"),
+        ({"HOME": "/h", "XDG_CACHE_HOME": "/c"}, "/c/tilegrad"),
+        ({"HOME": "/h", "XDG_CACHE_HOME": "c"}, "/h/.cache/tilegrad"),
+        ({"HOME": "/h", "XDG_CACHE_HOME": ""}, "/h/.cache/tilegrad"),
+        ({"HOME": "h"}, None),
+        ({"HOME": "/h", "TILEGRAD_CACHE": "~/c"}, "/h/c"),
+        ({"HOME": "/h", "TILEGRAD_CACHE": "off"}, None),
+    ],
+)
+@pytest.mark.skipif(os.name == "nt", reason="there are others for this")
+def test_the_cache_is_in_no_folder_that_a_process_happens_to_work_in(
+    variables: dict[str, str], expected: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    knobs = {name: value for name, value in variables.items() if name.startswith("TILEGRAD_")}
+    assert config.read(knobs).cache_folder == (Path(expected) if expected else None)
+    monkeypatch.chdir(tmp_path)
+    assert config.read({"TILEGRAD_CACHE": "here"}).cache_folder == tmp_path / "here"
 
 
 def test_knobs_change_for_a_block() -> None:

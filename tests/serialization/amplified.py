@@ -36,10 +36,9 @@ class Amplified(NamedTuple):
 
 def zipped(pickle: bytes, *entries: tuple[str, bytes]) -> bytes:
     file = io.BytesIO()
-    archive = ArchiveWriter(file)
-    for name, content in (("data.pkl", b"\x80\x02" + pickle + b"."), *entries):
-        archive.add(name, content)
-    archive.close()
+    with ArchiveWriter(file) as archive:
+        for name, content in (("data.pkl", b"\x80\x02" + pickle + b"."), *entries):
+            archive.add(name, content)
     return file.getvalue()
 
 

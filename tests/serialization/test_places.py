@@ -1,10 +1,14 @@
 """Where files are written: links, devices, pipes, who may read them, threads that save at once, what is left."""
 
+import gc
+import io
 import os
 import stat
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ from tilegrad.runtime import replacing
 from tilegrad.serialization import safetensors
 
 posix = pytest.mark.skipif(os.name == "nt", reason="files are others there")
+root = pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only root can be another user")
 
 Writer = Callable[[Any, Any], None]
 WRITERS = {
@@ -78,6 +83,94 @@ def test_a_file_without_a_name_is_written_to(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
+@contextmanager
+def as_user(user: int, group: int, groups: list[int]) -> Iterator[None]:
+    """Do something as somebody else: only root can."""
+    before = os.getgroups()
+    os.setgroups(groups)
+    os.setegid(group)
+    os.seteuid(user)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(before)
+
+
+@pytest.fixture
+def open_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder that all can reach and write to."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        Path(name).chmod(0o777)
+        yield Path(name)
+
+
+@root
+@kinds
+def test_what_must_not_be_written_is_not_replaced(kind: str, open_folder: Path) -> None:
+    """Whoever may write to a folder could put another file in the place of one that is protected."""
+    write, read = WRITERS[kind]
+    path = open_folder / "file"
+    with as_user(12345, 12345, []):
+        write(tg.ones(2), path)
+        path.chmod(0o444)
+        with pytest.raises(CheckpointError, match="cannot be written: Permission denied"):
+            write(tg.zeros(2), path)
+        (open_folder / "link").symlink_to(path)
+        with pytest.raises(CheckpointError, match="cannot be written: Permission denied"):
+            write(tg.zeros(2), open_folder / "link")
+        assert read(path).tolist() == [1, 1]
+    with as_user(23456, 23456, []), pytest.raises(CheckpointError, match="cannot be written: Permission denied"):
+        write(tg.zeros(2), path)
+    assert sorted(os.listdir(open_folder)) == ["file", "link"]
+
+
+@root
+@pytest.mark.parametrize(
+    "groups, group, mode", [([34567], 34567, 0o660), ([34567, 5], 34567, 0o660), ([], 23456, 0o606)]
+)
+def test_no_other_group_may_read_a_file(groups: list[int], group: int, mode: int, open_folder: Path) -> None:
+    """A file of somebody else in one's group stays with the group; else it is nobody's but the new owner's."""
+    path = open_folder / "file"
+    tg.save(1, path)
+    os.chown(path, 12345, 34567)
+    path.chmod(0o4666 if not groups else 0o4660)
+    with as_user(23456, 23456, groups):
+        tg.save(2, path)
+    status = path.stat()
+    assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (23456, group, mode)
+
+
+@kinds
+def test_a_folder_is_no_file(kind: str, tmp_path: Path) -> None:
+    write, _ = WRITERS[kind]
+    for place in (f"{tmp_path}/", f"{tmp_path}/new/", tmp_path):
+        with pytest.raises(CheckpointError, match="Is a directory"):
+            write(tg.ones(2), place)
+    assert os.listdir(tmp_path) == []
+
+
+class Full(io.BytesIO):
+    """A file that takes no more than some bytes."""
+
+    def write(self, data: Any) -> int:
+        if self.tell() + len(data) > 1000:
+            raise OSError(28, "No space left on device")
+        return super().write(data)
+
+
+def test_nothing_is_written_after_a_failure(tmp_path: Path) -> None:
+    """Neither to a file that is the user's, when what wrote to it is collected, nor words to the user."""
+    file = Full()
+    with pytest.raises(OSError, match="No space left"):
+        tg.save({"x": tg.ones(10_000)}, file)
+    written = file.getvalue()
+    gc.collect()
+    assert file.getvalue() == written
+    assert b"PK\5\6" not in written
+
+
 @posix
 @kinds
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o444])
@@ -89,6 +182,8 @@ def test_who_may_read_a_file_stays(kind: str, mode: int, tmp_path: Path) -> None
     os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~before
     path.chmod(mode)
+    if not os.access(path, os.W_OK):
+        return  # only root may write to it all the same
     write(tg.zeros(2), path)
     assert stat.S_IMODE(path.stat().st_mode) == mode
     assert read(path).tolist() == [0, 0]

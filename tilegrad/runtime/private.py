@@ -178,8 +178,9 @@ def _made(path: Path) -> None:
             above.mkdir(mode=0o700)
     new = tempfile.mkdtemp(prefix=f"{path.name}.", dir=path.parent)
     try:
-        Path(new, MARK).touch(mode=0o600)
-        os.rename(new, path)
+        with opened(new) as folder:  # no link that somebody has put in its place
+            folder.write(MARK, b"")
+            os.rename(new, path)
     except OSError:  # somebody else was faster
         with suppress(OSError):
             os.unlink(os.path.join(new, MARK))

@@ -1,11 +1,13 @@
 """Writes files whole or not at all: aside under a random name, then renamed over what was there.
 
 What is replaced is the file that a path leads to: links stay links, a file keeps who may read it, and devices and pipes
-are written to. Whoever writes at the same time has a file of their own; the last one to finish wins.
+are written to. A file that could not be opened for writing is not replaced. Whoever writes at the same time has a file
+of their own; the last one to finish wins.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import time
@@ -26,6 +28,7 @@ def replacing(path: str | os.PathLike[str], links: bool = True) -> Iterator[IO[b
     """A file to write to, put at the path when all is written. Without `links` it takes the place of a link."""
     given = os.fspath(path)
     before = _status(given, links)
+    _permitted(given, before)
     folder, name = os.path.split(os.path.realpath(given) if links else given)
     target = os.path.join(folder if links else os.path.realpath(folder), name)
     if before is not None and not _is_file(before, target):
@@ -51,6 +54,15 @@ def _status(path: str, links: bool) -> os.stat_result | None:
         return os.stat(path, follow_symlinks=links)
     except FileNotFoundError:
         return None
+
+
+def _permitted(path: str, before: os.stat_result | None) -> None:
+    """Raise where a file could not be opened for writing: to replace it, its folder's permission would be enough."""
+    if before is None and not os.path.basename(path):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    effective = os.access in os.supports_effective_ids
+    if before is not None and stat.S_ISREG(before.st_mode) and not os.access(path, os.W_OK, effective_ids=effective):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
 
 def _is_file(found: os.stat_result, target: str) -> bool:
@@ -80,13 +92,23 @@ def _aside(target: str, mode: int) -> tuple[str, int]:
 
 
 def _like(file: int, before: os.stat_result) -> None:
-    """Gives a new file the owner and the permissions of the one that it replaces, as far as that is permitted."""
-    if hasattr(os, "fchown"):
-        made = os.fstat(file)
-        if (made.st_uid, made.st_gid) != (before.st_uid, before.st_gid):
-            with suppress(OSError):
-                os.fchown(file, before.st_uid, before.st_gid)
-        os.fchmod(file, stat.S_IMODE(before.st_mode))
+    """Give a new file the owner and the permissions of the one that it replaces, as far as that is permitted.
+
+    Where the group cannot be kept, what the group could do is not permitted to another one.
+    """
+    if not hasattr(os, "fchown"):
+        return
+    mode = stat.S_IMODE(before.st_mode)
+    for owner in (before.st_uid, -1):  # who is no owner may keep a group that is one of theirs
+        with suppress(OSError):
+            os.fchown(file, owner, before.st_gid)
+            break
+    made = os.fstat(file)
+    if made.st_gid != before.st_gid:
+        mode &= ~(stat.S_IRWXG | stat.S_ISGID)
+    if made.st_uid != before.st_uid:
+        mode &= ~stat.S_ISUID
+    os.fchmod(file, mode)
 
 
 _seen: set[str] = set()

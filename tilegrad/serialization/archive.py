@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Self
 from zipfile import ZipFile, ZipInfo
 from zlib import crc32
 
@@ -173,11 +173,19 @@ class Archive:
 
 
 class ArchiveWriter:
-    """Writes entries one after the other, the same bytes for the same contents."""
+    """Writes entries one after the other, the same bytes for the same contents; the directory comes at the end."""
 
     def __init__(self, file: IO[bytes], folder: str = "archive") -> None:
         self.zip = ZipFile(file, "w")
         self.folder = folder
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self.zip.fp = None  # else the zip module writes to the file some time later, when it is collected
+        self.zip.close()
 
     def add(self, name: str, data: bytes | np.ndarray[Any, Any]) -> None:
         content = data if isinstance(data, bytes) else data.tobytes() if not len(data) else data.data
@@ -187,6 +195,3 @@ class ArchiveWriter:
         padding = -begin % ALIGNMENT
         info.extra = struct.pack("<2sH", b"FB", padding) + b"Z" * padding
         self.zip.writestr(info, content)
-
-    def close(self) -> None:
-        self.zip.close()

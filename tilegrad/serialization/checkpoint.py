@@ -55,14 +55,12 @@ def save(obj: Any, f: File) -> None:
     compute(*[x for x in tensors if not x._moves])
     places, storages = _places(tensors)
     pickle = Pickler(places).dump(obj)
-    with replacing(f) as file:
-        archive = ArchiveWriter(file)
+    with replacing(f) as file, ArchiveWriter(file) as archive:
         archive.add("data.pkl", pickle)
         archive.add("byteorder", byteorder.encode())
         for n, storage in enumerate(storages):
             archive.add(f"data/{n}", np.ascontiguousarray(array_of(storage)).reshape(-1).view(np.uint8))
         archive.add("version", b"3\n")
-        archive.close()
 
 
 def _places(tensors: list[Tensor]) -> tuple[dict[int, Placed], list[Tensor]]:
