@@ -127,9 +127,29 @@ def assigned(x: tg.Tensor) -> tg.Tensor:
     return v
 
 
+def leaf_written(x: tg.Tensor) -> tg.Tensor:
+    v = x.tanh()
+    with tg.no_grad():
+        x.add_(0.5)
+    w = x * 2
+    w[..., 0] *= v.mean()
+    return w
+
+
+def leaf_written_between(x: tg.Tensor) -> tg.Tensor:
+    v = x.clone()
+    v += 1
+    with tg.no_grad():
+        x[None].add_(0.5)
+    v.mul_(v.clone())
+    return v
+
+
 @pytest.mark.parametrize(
     "function, first, second",
     [
+        (leaf_written, [65.7648697, 60.9627609, 59.173172], [3386.34717, 2940.73877, 3109.05567]),
+        (leaf_written_between, [232.0, 348.0, 464.0], [161472.0, 242208.0, 322944.0]),
         (squared, [4536.0, 9072.0, 13608.0], [123451776.0, 246903552.0, 370355328.0]),
         (part_by_sum, [1904.0, 408.0, 408.0], [9034752.0, 2432768.0, 2432768.0]),
         (part_by_sine, [-0.0485836267, -0.0485836267, 0.097167238], [-0.0446605831, -0.0446605831, 0.0893211886]),

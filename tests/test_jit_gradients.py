@@ -59,6 +59,15 @@ def stepped(x: Tensor) -> Tensor:
     return x.sin() * x * total
 
 
+def filled(x: Tensor) -> Tensor:
+    """Writes to what was made of numbers."""
+    y = tg.full_like(x, 2)
+    y[...] *= x
+    z = tg.zeros_like(x)
+    z.view(-1).add_(x)
+    return y * z.mul_(y)
+
+
 def stepped_view(x: Tensor) -> Tensor:
     with tg.no_grad():
         x.T.sub_(0.5)
@@ -85,6 +94,7 @@ LINES: dict[str, Function] = {
     "inner": inner,
     "updated": updated,
     "stepped": stepped,
+    "filled": filled,
 }
 MATRICES: dict[str, Function] = {
     "mean": lambda x: x.mean(0, keepdim=True),

@@ -18,7 +18,7 @@ from tilegrad.errors import CompileError, ShapeError
 from tilegrad.ir.dtype import float32, float64
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.scalar import Index, Read, Reduce, const, reduce, substitute
-from tilegrad.ops.arithmetic import add, maximum, mul
+from tilegrad.ops.arithmetic import add, maximum, mul, neg
 from tilegrad.ops.broadcasting import expand, fill, reduce_sum, reshape
 from tilegrad.ops.cast import cast
 from tilegrad.ops.exponential import exp
@@ -74,6 +74,17 @@ def test_what_a_reduction_of_a_cube_is_read_for(axis: int, grain: Grain) -> None
         s = reduce_sum(inputs[0], (axis,))
         made = [READERS[name](s, inputs[n]) for n, name in enumerate(names)]
         check(Graph(inputs, tuple(made)), arrays, grain)
+
+
+@pytest.mark.parametrize("grain", GRAINS, ids=["cpu", "gpu"])
+@pytest.mark.parametrize("place", PLACES)
+def test_a_reduction_beside_rows_that_are_normalised(place: str, grain: Grain) -> None:
+    """Both are computed in one loop over an axis that a kernel takes one place at a time."""
+    for shape, axis in product(((3, 3, 3), (5, 5, 17), (2, 3, 4, 4)), (0, 1, 2)):
+        inputs, arrays = square(*shape)
+        (x,) = inputs
+        made = (add(x, neg(reduce_sum(x, (x.type.rank - 1,), True))), PLACES[place](x, axis))
+        check(Graph(inputs, made), arrays, grain)
 
 
 def drawn(seed: int) -> tuple[Graph, list[np.ndarray]]:

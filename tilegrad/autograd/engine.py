@@ -68,7 +68,7 @@ def backward(
             given = gradients(values, upstreams, [x.value for x in wanted], retain)
             arrived = [(x, g) for x, g in zip(wanted, given, strict=True) if g is not None]
     if create_graph and sharing.changes_of_saved_values:
-        accept_changes([g for _, g in arrived])
+        accept_changes([g for _, g in arrived], values)
     for holder, gradient in arrived:
         if holder is not None:
             accumulate(holder, gradient if create_graph else detached(gradient), create_graph)
@@ -134,7 +134,7 @@ def grad(
             "allow_unused=True to get None for it, or materialize_grads=True to get zeros"
         )
     if create_graph and sharing.changes_of_saved_values:
-        accept_changes([g for g in found if g is not None])
+        accept_changes([g for g in found if g is not None], values)
     made: list[Tensor | None] = []
     for x, g in zip(wanted, found, strict=True):
         if g is None:

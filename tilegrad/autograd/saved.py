@@ -27,13 +27,13 @@ def check_saved(outputs: Sequence[Value]) -> None:
             _refuse_if_read(value, changed)
 
 
-def accept_changes(gradients: Sequence[Value]) -> None:
-    """Notes at gradients, which are differentiated later, what had been changed when they were made: they read what an
-    operation in place has replaced, as it was."""
-    stack, seen = list(gradients), set[Value]()
+def accept_changes(gradients: Sequence[Value], outputs: Sequence[Value]) -> None:
+    """Notes at gradients of outputs, which are differentiated later, what had been changed when they were made: they
+    read what an operation in place has replaced, as it was. So does all that was computed again for them (`jit`)."""
+    stack, seen = list(gradients), set(topological(outputs))
     while stack:
         value = stack.pop()
-        if value in seen or value.location is None or not value.location.derived:
+        if value in seen:
             continue
         seen.add(value)
         if "knew" not in value.__dict__:

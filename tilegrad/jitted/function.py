@@ -138,8 +138,9 @@ class Jitted(Generic[P, R]):
         self.deciding: set[tuple[bool, int]] = set()
         """Numbers that decide what is computed, so that they cannot be inputs; with whether they are outside."""
         self.former: dict[tuple[bool, int], float] = {}
-        self.said: set[str] = set()
         """The values that varying numbers had in another call."""
+        self.said: set[str] = set()
+        """Why there is no program for some calls, as far as users were told."""
         self.shortcut: Shortcut | None = None
         self.fixed: set[tuple[Any, ...]] = set()
         """Kinds with symbols for which the function cannot be traced."""

@@ -16,7 +16,7 @@ from typing import Any, Never, TypeAlias
 import numpy as np
 
 from ..ir.dtype import DType, float64, int64
-from ..ir.graph import Graph, Input, TensorType, Value
+from ..ir.graph import Graph, TensorType, Value
 from ..lazy.handle import state, wrap
 from ..ops.arithmetic import Abs, Add, Div, FloorDivide, Mul, Neg, Remainder, Sub
 from ..ops.broadcasting import Expand, Fill, Reshape, exact
@@ -82,13 +82,6 @@ def stand_for(value: Value, number: float | None = None, reckoned: Reckoned | No
     if reckoned is not None:
         made._reckoned = reckoned
     return made  # type: ignore[no-any-return]
-
-
-def standing_for(upstream: Value, type: TensorType) -> Value:
-    """A placeholder of the type that a gradient has where sizes are symbols."""
-    made = Input(type)
-    made.__dict__["tracked"] = upstream.tracked
-    return made
 
 
 Reckoned: TypeAlias = Callable[[list[Any]], Any]

@@ -14,22 +14,21 @@ from ..lazy.handle import Handle, Left, Surroundings, mode, wrap
 from ..lazy.handle import alias as alias_of
 from ..lazy.layout import lay
 from ..lazy.realize import plain_graph
-from ..lazy.storage import detached, one_writer, replaced
-from ..ops.batched import Part, rebuilt
+from ..lazy.storage import one_writer
 from ..ops.joint import joint_outputs
 from ..runtime.buffer import Buffer
 from ..runtime.device import device
 from ..runtime.executable import Runner
 from ..tensor import Tensor
-from ..transform.autodiff import gradient_place, gradients
 from ..tree import flatten, unflatten
 from .aliases import Alias, aliases
 from .assigned import put_back, write_assigned
 from .effects import Effects
+from .history import given_values, with_history
 from .kept import Kept
 from .kind import Kind
 from .memory import Form, HostMemory, apart, form_of, memory_in, memory_of, renewed_memory, settled, varying
-from .numbers import from_argument, from_outside, meaning, number_type, stand_for, standing_for
+from .numbers import from_argument, from_outside, meaning, number_type, stand_for
 from .places import same
 from .sources import same_again
 from .straight import Look, look_at
@@ -351,7 +350,7 @@ class Specialised:
             return self._run(runner, leaves, sizes)
 
     def _run(self, runner: Runner, leaves: Sequence[Any], sizes: Mapping[str, int]) -> Any:
-        present = self._present(leaves) if self.tracked and mode.enabled else None
+        present = given_values(self, leaves) if self.tracked and mode.enabled else None
         buffers = self._buffers(leaves)
         self.let_go()
         return self.finished(leaves, runner(buffers), sizes, present)
@@ -427,7 +426,7 @@ class Specialised:
             if n not in self.moved or present is None:
                 self._write(leaves[n], n, value)
         if present is not None:
-            moved = self._with_history(results, [changed[n] for n in self.moved], present, sizes)
+            moved = with_history(self, results, [changed[n] for n in self.moved], present, sizes)
             for n, value in zip(self.moved, moved, strict=True):
                 self._write(leaves[n], n, value)
         for n, alias in self.aliases.items():
@@ -450,47 +449,3 @@ class Specialised:
         own = made[sum(form is not None for form in self.forms) :]
         for left, buffer in zip(self.left, own, strict=False):
             left.owned = buffer
-
-    def _present(self, leaves: Sequence[Any]) -> dict[Value, Value]:
-        """Map inputs to their values before the call, for the gradients of its results."""
-        present: dict[Value, Value] = {}
-        for x, placeholder in zip(leaves, self.placeholders, strict=True):
-            if placeholder is not None:
-                present[placeholder] = x.value if isinstance(x, Handle) else tensor(x, dtype=placeholder.dtype).value
-        first, updated = len(present), frozenset(self.updated)
-        for n, base in enumerate(self.captured):
-            forgotten = n in updated and n not in self.remembered  # nothing reads its elements
-            present[self.given[first + n]] = base.standing() if forgotten else base.current()
-        present |= {n.placeholder: tensor(n.read(), dtype=n.placeholder.dtype).value for n in self.host}
-        standing = [s for s in [*self.standing, *self.captured_standing] if s is not None]
-        return present | {s: present[s.inputs[0]] for s in standing if s not in present}
-
-    def _with_history(
-        self, results: list[Any], moved: Sequence[Value], present: Mapping[Value, Value], sizes: Mapping[str, int]
-    ) -> list[Value]:
-        """Gives results and changed arguments a way back: their gradients are those of the traced graph, recorded when
-        they are asked for. In those of a program for all sizes the sizes of the call are put in."""
-        inputs = [s for s in [*self.standing, *self.captured_standing] if s is not None and s.tracked]
-        outputs, actual = self.tracked, [present[s] for s in inputs]
-        parts = {x: Part(value, False) for x, value in present.items()}
-        leaves = {gradient_place(s): present[s] for s in inputs}
-        for later in self.rewritten:  # gradients go to what stood for the leaf at first, if to any
-            elements = detached(rebuilt([later.inputs[0]], parts, sizes)[0].value)
-            first = leaves.get(gradient_place(later))
-            parts[later] = Part(elements if first is None else replaced(first, elements), False)
-
-        def rule(upstreams: Sequence[Value | None]) -> Sequence[Value | None]:
-            pairs = [(v, u) for v, u in zip(outputs, upstreams, strict=True) if u is not None]
-            given = [standing_for(u, v.type) if sizes else u for v, u in pairs]
-            found = gradients([v for v, _ in pairs], given, inputs)
-            known = parts | {one: Part(u, False) for one, (_, u) in zip(given, pairs, strict=True)}
-            made = iter(rebuilt([g for g in found if g is not None], known if sizes else parts, sizes))
-            return [None if g is None else next(made).value for g in found]
-
-        plain = [*[results[n]._value for n in self.differentiable], *moved]
-        made = joint_outputs(plain, actual, rule)
-        for value, without in zip(made, plain, strict=True):
-            value.hold(without.buffer)
-        for n, value in zip(self.differentiable, made, strict=False):
-            results[n] = lay(wrap(value), results[n]._strides)
-        return made[len(self.differentiable) :]

@@ -267,13 +267,18 @@ class _Plan:
     def _accumulate_place(
         self, emitter: Emitter, e: Reduce, names: tuple[str, ...], value: Tile, axes: Axes, inner: Reduce, start: str
     ) -> None:
-        if inner.index not in axes:
+        if inner.index in self.axes and inner.index not in axes:
             value, axes = emitter.spread(emitter.strong(value, inner.body.dtype), axes, inner.index)
-        axis = axes.index(inner.index)
-        value = emitter.assign("v", value)
         best, place = Name(names[0]), Name(names[1])
-        top = emitter.assign("top", tile.Reduce("maximum" if e.fn == "argmax" else "minimum", value, axis))
-        where = tile.Apply("add", (tile.Cast(tile.Reduce(e.fn, value, axis), e.dtype), Name(start)))
+        where: Tile
+        if inner.index in axes:
+            axis = axes.index(inner.index)
+            value = emitter.assign("v", value)
+            top = emitter.assign("top", tile.Reduce("maximum" if e.fn == "argmax" else "minimum", value, axis))
+            where = tile.Apply("add", (tile.Cast(tile.Reduce(e.fn, value, axis), e.dtype), Name(start)))
+        else:  # one element at a time, of each column
+            top = emitter.assign("top", emitter.lift(emitter.strong(value, inner.body.dtype), axes, self.axes))
+            where = tile.Cast(Name(emitter.variables[inner.index]), e.dtype)
         better: Tile = tile.Apply("gt" if e.fn == "argmax" else "lt", (top, best))
         if inner.body.dtype.is_float:
             known = tile.Apply("invert", (tile.Apply("isnan", (best,)),))
