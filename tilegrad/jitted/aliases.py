@@ -84,7 +84,7 @@ def aliases(results: list[Any], arguments: Sequence[Tensor | None], trace: Trace
 
 def _cut(x: Any, whole: Any, place: tuple[int | None, int | None, Any]) -> Alias:
     base = whole._base
-    detached = x._base is not base or (whole._value.tracked and not x._value.tracked)
+    detached = x._base is not base or (whole.own_value().tracked and not x.own_value().tracked)
     return Alias(*place, x._moves[len(whole._moves) :], detached, x._base.hidden)
 
 

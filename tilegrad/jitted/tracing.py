@@ -71,6 +71,8 @@ class Trace:
         self.own_storages: set[Storage] = set()
         self.captured: dict[Storage, Captured] = {}
         self.standing: dict[Base, Value] = {}
+        self.histories: dict[Base, Value] = {}
+        """What bases from outside had when they were read first."""
         self.written: dict[Storage, Written] = {}
         self.finals: dict[Storage, Value] = {}
         """What written storages have in the end."""
@@ -92,6 +94,9 @@ class Trace:
     def read(self, tensor: Handle) -> Value:
         """The value of a tensor, or what stands for it."""
         if id(tensor) in self.own:
+            whole = tensor._base
+            if whole is not None and whole.storage in self.written:  # a view of what was written through another tensor
+                self._check_history(whole)
             return tensor.own_value()
         self.seen.setdefault(id(tensor), (tensor, tensor._gradient))
         base = tensor.base(laid=False)
@@ -112,7 +117,8 @@ class Trace:
             found = self.captured[storage] = Captured(base, Input(type, f"state{len(self.captured)}"))
         standing = self.standing.get(base)
         if standing is None:
-            standing = self.standing[base] = sharing.replaced(base.standing(), found.placeholder)
+            history = self.histories[base] = base.standing()
+            standing = self.standing[base] = sharing.replaced(history, found.placeholder)
         return standing
 
     def _check_history(self, base: Base) -> None:
@@ -221,5 +227,8 @@ class Trace:
             self.finals[storage] = storage.value
             written.base.restore(written.before)
             storage.traced = 0
+        for base, history in self.histories.items():
+            if base.storage in self.written:  # it may have looked at what was written
+                base.value, base.seen = history, base.storage.changes
         for tensor, before in self.seen.values():
             tensor._gradient = before
