@@ -1,10 +1,12 @@
 """Folders that only their user could write to: whatever others do to a path, their bytes are not taken."""
 
+import functools
 import os
 import shutil
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -177,6 +179,41 @@ def test_what_a_path_leads_to_later_does_not_matter(
             raise AssertionError("more steps than are looked at")
     assert found <= {MINE, None}
     assert cache.read(NAME) == MINE
+
+
+def test_a_folder_that_is_made_is_not_exchanged_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may rename it before it is in its place could have files removed or written elsewhere."""
+    place, precious = tmp_path / "place", tmp_path / "precious"
+    precious.mkdir()
+    files = {MARK: b"mine", NAME + SUFFIX: b"mine", "x" + ASIDE: b"mine"}
+    for name, data in files.items():
+        (precious / name).write_bytes(data)
+    calls = {"place": 0, "at": 0}
+
+    def counted(real: Callable[..., object], *args: object, **options: object) -> object:
+        calls["place"] += 1
+        if calls["place"] == calls["at"]:
+            for new in place.iterdir():
+                new.rename(tmp_path / f"taken{calls['at']}")
+                new.symlink_to(precious)
+            with suppress(FileExistsError):
+                (place / "folder").mkdir()
+                (place / "folder" / "theirs").touch()
+        return real(*args, **options)
+
+    for name in ("open", "fstat", "stat", "replace", "write", "close", "urandom", "rename", "unlink", "rmdir"):
+        monkeypatch.setattr(private.os, name, functools.partial(counted, getattr(os, name)))
+    for at in range(1, 40):
+        calls["at"] = 0
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        calls.update(place=0, at=at)
+        with suppress(OSError), owned(place / "folder"):
+            pass
+        assert {file.name: file.read_bytes() for file in precious.iterdir()} == files
+        if calls["place"] < at:
+            return
+    raise AssertionError("more steps than are looked at")
 
 
 def test_names_aside_cannot_be_foreseen(tmp_path: Path) -> None:

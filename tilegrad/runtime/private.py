@@ -177,13 +177,12 @@ def _made(path: Path) -> None:
         with suppress(FileExistsError):
             above.mkdir(mode=0o700)
     new = tempfile.mkdtemp(prefix=f"{path.name}.", dir=path.parent)
-    try:
-        with opened(new) as folder:  # no link that somebody has put in its place
-            folder.write(MARK, b"")
+    with suppress(OSError), opened(new) as folder:  # by its descriptor: somebody may put a link in its place
+        folder.write(MARK, b"")
+        try:
             os.rename(new, path)
-    except OSError:  # somebody else was faster
-        with suppress(OSError):
-            os.unlink(os.path.join(new, MARK))
+        except OSError:  # somebody else was faster
+            folder.remove(MARK)
             os.rmdir(new)
 
 
