@@ -130,9 +130,23 @@ def with_kept_tensor() -> Story:
     return fn, lambda: (thing.mask.tolist(), kept["activation"].tolist())
 
 
+def with_growing_cache() -> Story:
+    cache: dict[str, Any] = {"keys": None}
+    weight = tg.ones(2, requires_grad=True)
+    thing = SimpleNamespace(a=tg.zeros(2), b=tg.ones(2))
+
+    def fn(x: tg.Tensor) -> tg.Tensor:
+        thing.a, thing.b = thing.b, thing.a + x
+        cache["keys"] = x[None] if cache["keys"] is None else tg.cat([cache["keys"], x[None]])
+        cache["last"] = weight * x
+        return (cache["keys"].sum(0) * cache["last"] * thing.a).detach()
+
+    return fn, lambda: (cache["keys"].tolist(), cache["last"].tolist(), thing.a.tolist(), thing.b.tolist())
+
+
 STORIES = [
     with_global, with_closure, with_layer, with_object, with_cursor, with_turned_list, with_lists_that_grow,
-    with_first_time, with_kept_tensor,
+    with_first_time, with_kept_tensor, with_growing_cache,
 ]  # fmt: skip
 
 

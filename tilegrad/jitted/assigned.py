@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ..autograd.modes import no_grad
-from ..errors import TraceError
 from ..lazy.handle import Handle
-from .tracing import Trace
+from .tracing import NoProgram, Trace
 from .watched import Outside
 
 
@@ -17,11 +16,11 @@ def write_assigned(outside: Outside) -> None:
         if now is not found and isinstance(found, Handle) and isinstance(now, Handle):
             value, type = now.value, found.value.type
             if value.type != type or value.tracked:
-                problem = "must not require gradients: x.detach()" if value.tracked else "must have the same type"
+                kind = "requires gradients" if value.tracked else "has another shape or type"
                 name = "a variable" if watched.name is None else repr(watched.name)
-                raise TraceError(
-                    f"{name} outside of a jitted function, a tensor {type}, is given {value.type}; what is assigned "
-                    f"to is updated in place, so the new tensor {problem}; or return it"
+                raise NoProgram(
+                    f"it puts a tensor that {kind} where one was outside, at {name}: what is assigned to is updated in "
+                    "place; detach() it, keep its type, or return it"
                 )
             assigned.append((watched, found, value))
     for watched, found, value in assigned:

@@ -58,7 +58,7 @@ class Effects:
         for holder, saved in self.contents:
             _refill(holder.place, saved)
         for w, found in [*self.numbers, *self.outside.others]:
-            if w.writable and not isinstance(w, Length) and not isinstance(found, Handle) and w.there() is not found:
+            if w.writable and not isinstance(w, Length) and w.there() is not found:
                 _put(w, found)
 
 
