@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .errors import ArgumentError, ShapeError
+from .functions.arithmetic import where
 from .functions.contractions import dot, einsum, matmul
 from .functions.declared import check_arguments
 from .functions.joining import stack
 from .functions.promotion import floats_of
-from .ir.dtype import DType
+from .ir.dtype import DType, bool_
 from .lazy.handle import wrap
 from .lazy.layout import contiguous_format
 from .ops.broadcasting import shown
@@ -38,6 +39,8 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     >>> cross(tg.tensor([1.0, 0.0, 0.0]), tg.tensor([0.0, 1.0, 0.0]))
     tensor([0., 0., 1.])
     """
+    if input.dim() != other.dim():
+        raise ShapeError(f"cross: {shown(input.shape)} and {shown(other.shape)} have not the same number of dimensions")
     if input.shape[dim] != 3 or other.shape[dim] != 3:
         raise ShapeError(
             f"cross: dimension {dim} of {shown(input.shape)} and {shown(other.shape)} must have 3 elements"
@@ -148,7 +151,7 @@ def matrix_power(A: Tensor, n: int) -> Tensor:  # noqa: N803 - PyTorch's name
         n >>= 1
         square = matmul(square, square) if n else square
     if result is None:
-        return A.new_ones(A.shape[-1]).diag().expand(A.shape).clone()
+        return where(A.new_ones((), dtype=bool_), A.new_ones(A.shape[-1]).diag(), A)  # A has a gradient, of zeros
     return result if result is not A else A.clone(memory_format=contiguous_format)
 
 

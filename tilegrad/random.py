@@ -362,6 +362,8 @@ def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
 ) -> Tensor:
     """Indices drawn with the probabilities (or weights) that stand in each row."""
+    if input.dim() not in (1, 2) or num_samples < 1:
+        raise ArgumentError(f"multinomial: {num_samples} of {tuple(input.shape)}: at least one, of a row or of rows")
     known = _seen(input)
     if known is not None and not ((known >= 0).all() and np.isfinite(known).all() and (known.sum(-1) > 0).all()):
         raise ArgumentError("multinomial: weights are finite, 0 or more, and in each row at least one is more than 0")

@@ -111,15 +111,16 @@ def _differentiate(library: Any, found: Found, leaves: list[Any], results: list[
         return
     found["gradient"] = [library.zeros_like(x) if g is None else g for g, x in zip(first, leaves, strict=True)]
     again = [g for g in first if g is not None and g.requires_grad]
-    found["second"] = [library.zeros_like(x) for x in leaves]
+    nothing = [library.zeros_like(x) for x in leaves]
     if any(str(x.dtype).rpartition(".")[2] not in ("float64", "f64") for x in (*leaves, *results)) or not again:
+        found["second"] = nothing
         return
     try:
         second = library.autograd.grad(again, leaves, [_upstream(library, g) for g in again], allow_unused=True)
     except Exception as error:
         found["no second gradient"] = error
         return
-    found["second"] = [z if g is None else g for g, z in zip(second, found["second"], strict=True)]
+    found["second"] = [z if g is None else g for g, z in zip(second, nothing, strict=True)]
 
 
 def _upstream(library: Any, x: Any) -> Any:
@@ -201,7 +202,8 @@ def _array(x: Any) -> np.ndarray[Any, Any]:
     x = x.detach()
     if hasattr(x, "_is_zerotensor") and x._is_zerotensor():
         return np.zeros(tuple(x.shape))
-    return np.array((x.double() if "float" in str(x.dtype) or x.dtype.is_floating_point else x).tolist())
+    listed = (x.double() if "float" in str(x.dtype) or x.dtype.is_floating_point else x).tolist()
+    return np.array(listed).reshape(tuple(x.shape))
 
 
 def _values(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], dtype: str, slack: int) -> str:

@@ -66,7 +66,7 @@ quantile nanquantile: X '0.0|0.3|0.5|1.0' ?dim=dim ?keepdim=flag
 diff: X ?n='0|1|2' ?dim=dim
 dist: X C ?p='1|2|0'
 cov: X ?correction='0|1'
-histc: X ?bins='3|5' ?min='-1' ?max='2'
+histc: X ?bins='3|5' ?min='-1|1' ?max='2|1'
 bincount: V(positive) ?minlength=k
 renorm: X1 '1|2' dim '0.5|2.0'
 cdist: B Bcd
@@ -74,7 +74,7 @@ trapezoid trapz: X1
 cumulative_trapezoid: X1
 unique unique_consecutive: X ?dim=dim ?return_inverse=flag ?return_counts=flag
 gradient: X2 ?spacing='1.0|2|0.5' ?dim=dim ?edge_order='1|2'
-histogram: F '3|5'
+histogram: F '3|5' ?range='(0.0,0.0)|(1.0,1.0)|(-1.0,1.0)|None' ?density=flag
 unique: X sorted='True' return_inverse='True' return_counts='True'
 reshape view view_copy: X shape
 slice_copy: X1 ?dim='0' ?start='0|1|-1' ?end='1|2|-1' ?step='1|2'

@@ -273,11 +273,13 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
 
 def clamp_min(input: Tensor, min: Operand) -> Tensor:
     """Every element, but at least min."""
+    value_of(input, "clamp_min")
     return clamp(input, min=min)
 
 
 def clamp_max(input: Tensor, max: Operand) -> Tensor:
     """Every element, but at most max."""
+    value_of(input, "clamp_max")
     return clamp(input, max=max)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.dtype import bool_, int32, int64, uint8
 from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
@@ -111,10 +111,18 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, 
 
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)."""
-    if input.dtype is bool_ and vec1.dtype is bool_:
-        product = outer(vec1, vec2) & bool(alpha)
-        return product | (input & bool(beta))
-    return input * beta + outer(vec1, vec2) * alpha
+    product = outer(vec1, vec2)
+    dtypes = {input.dtype, product.dtype}
+    for name, given in (("beta", beta), ("alpha", alpha)):
+        whole = isinstance(given, float) and not any(dtype.is_float for dtype in dtypes)
+        if whole or (isinstance(given, bool) and dtypes != {bool_}):
+            raise DTypeError(
+                f"addr: {name}={given!r} beside {input.dtype.name} and {product.dtype.name} elements: floats go with "
+                "floats, bools with bools"
+            )
+    if dtypes == {bool_}:
+        return (product & bool(alpha)) | (input & bool(beta))
+    return input * beta + product * alpha
 
 
 def kron(input: Tensor, other: Tensor) -> Tensor:

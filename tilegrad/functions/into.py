@@ -26,13 +26,13 @@ exp2 expand_copy expm1 eye fix float_power floor floor_divide fmax fmin fmod fra
 greater_equal gt heaviside histc histogram hstack hypot i0 index_add index_copy index_reduce index_select inner isin
 isneginf isposinf kron kthvalue lcm ldexp le lerp less less_equal lgamma linspace log log10 log1p log2 log_softmax
 logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or logical_xor logit logspace logsumexp lt
-masked_select matmul matrix_power max maximum mean median min minimum mm mode msort mul multinomial multiply mv
-mvlgamma nan_to_num nanmean nanmedian nanquantile nansum narrow narrow_copy ne neg negative nextafter nonzero norm
-normal not_equal ones outer permute_copy polygamma pow prod quantile rad2deg rand randint randn randperm reciprocal
+masked_select matmul matrix_power max maximum mean median min minimum mm mode msort mul multinomial multiply mv mvlgamma
+nan_to_num nanmean nanmedian nanquantile nansum narrow narrow_copy native_batch_norm ne neg negative nextafter nonzero
+norm normal not_equal ones outer permute_copy polygamma pow prod quantile rad2deg rand randint randn randperm reciprocal
 remainder renorm round row_stack rsqrt scatter scatter_add scatter_reduce searchsorted select_copy sgn sigmoid sign
 signbit sin sinc sinh slice_copy slice_scatter softmax sort split_copy split_with_sizes_copy sqrt square squeeze_copy
-stack std sub subtract sum t_copy take take_along_dim tan tanh tensordot topk transpose_copy tril triu true_divide
-trunc unbind_copy unfold_copy unsqueeze_copy var vdot view_copy vstack where xlogy zeros
+stack std sub subtract sum t_copy take take_along_dim tan tanh tensordot topk transpose_copy tril triu true_divide trunc
+unbind_copy unfold_copy unsqueeze_copy var vdot view_copy vstack where xlogy zeros
 """.split()
 """Functions that take `out=`, as in PyTorch."""
 EXACT = frozenset(
@@ -59,6 +59,8 @@ def taking_out(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     def into(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None:
             return function(*args, **kwargs)
+        if name == "nonzero" and isinstance(out, (tuple, list)):
+            raise ArgumentError("nonzero: out is a tensor, which takes the places as rows, not vectors")
         places = list(out) if isinstance(out, (tuple, list)) else [out]
         for place in places:
             if not isinstance(place, Handle):

@@ -18,7 +18,7 @@ from ..lazy.layout import (
     suggests_channels_last,
 )
 from ..ops import movement, windows
-from ..ops.broadcasting import broadcast_shapes
+from ..ops.broadcasting import broadcast_shapes, normal_axis
 from ..ops.cast import cast
 from .creation import arange, tensor
 from .declared import check_arguments
@@ -166,6 +166,8 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     if len(dims) != 2:
         raise ArgumentError(f"rot90: dims={dims!r}: give two dimensions")
     first, second = dims
+    if normal_axis(first, input.dim(), "rot90") == normal_axis(second, input.dim(), "rot90"):
+        raise AxisError(f"rot90: dims={dims!r} are one dimension; a plane has two")
     match k % 4:
         case 1:
             return flip(input, second).transpose(first, second)

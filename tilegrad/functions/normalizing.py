@@ -34,7 +34,7 @@ def native_layer_norm(
     tensor([[2.]])
     """
     shape = tuple(normalized_shape)
-    if tuple(input.shape[input.dim() - len(shape) :]) != shape:
+    if not shape or tuple(input.shape[input.dim() - len(shape) :]) != shape:
         raise ShapeError(f"native_layer_norm: {shown(input.shape)} does not end in {shown(shape)}")
     for name, given in (("weight", weight), ("bias", bias)):
         if given is not None and tuple(given.shape) != shape:

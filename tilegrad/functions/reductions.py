@@ -387,14 +387,17 @@ def gradient(
     if input.dtype is bool_ or input.dtype is uint8:
         raise DTypeError(f"gradient: differences of {input.dtype.name} have no sign; convert it first, as in x.float()")
     spacing = 1.0 if spacing is None else spacing
-    dims = range(input.dim()) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    named = range(input.dim()) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    dims = [broadcasting.normal_axis(axis, input.dim(), "gradient") for axis in named]
+    if len(set(dims)) < len(dims):
+        raise AxisError(f"gradient: dim={dim!r} names a dimension twice")
     if edge_order not in (1, 2):
         raise ArgumentError(f"gradient: edge_order is 1 or 2, not {edge_order!r}")
     distances = list(spacing) if isinstance(spacing, (list, tuple)) else [spacing] * len(dims)
     if len(distances) != len(dims):
         raise ArgumentError(f"gradient: {len(distances)} spacings for {len(dims)} dimensions")
     x = input if input.dtype.is_float else input.float()
-    return tuple([_slope(x, axis % x.dim(), h, edge_order) for axis, h in zip(dims, distances, strict=True)])
+    return tuple([_slope(x, axis, h, edge_order) for axis, h in zip(dims, distances, strict=True)])
 
 
 def _slope(x: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:

@@ -8,6 +8,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.dtype import bool_, float32, int32, int64, uint8
 from ..ir.functions import identity
 from ..ir.graph import Value
+from ..ir.size import Shape
 from ..lazy.evaluation import array_of, check_index, compute
 from ..lazy.handle import Handle, wrap
 from ..lazy.layout import in_order, keeping_strides, lay, row_by_row
@@ -235,7 +236,17 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     if x.dtype.is_integer:
         alpha = int(alpha)
     given = value_of(source if alpha == 1 else source * alpha, "index_add")
+    axis = normal_axis(dim, len(x.shape), "index_add")
+    if given.shape and x.shape and _without(given.shape, axis) != _without(x.shape, axis):
+        raise ShapeError(
+            f"index_add: a source of the shape {shown(given.shape)} for {shown(x.shape)}: but for dimension {dim} they "
+            "are equal"
+        )
     return wrap(ops.index_add(x, dim, _index(index, x, dim, "index_add"), cast(given, x.dtype)))
+
+
+def _without(shape: Shape, axis: int) -> Shape:
+    return (*shape[:axis], *shape[axis + 1 :])
 
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
@@ -324,7 +335,7 @@ def topk(input: Tensor, k: int, dim: int | None = -1, largest: bool = True, sort
 @numpy_names
 def kthvalue(input: Tensor, k: int, dim: int | None = -1, keepdim: bool = False) -> Sorted:
     """The k-th least element along a dimension."""
-    return Sorted(*map(wrap, sorting.kthvalue(numbers_of(input, "kthvalue"), k, -1 if dim is None else dim, keepdim)))
+    return Sorted(*map(wrap, sorting.kthvalue(value_of(input, "kthvalue"), k, -1 if dim is None else dim, keepdim)))
 
 
 @numpy_names
@@ -341,12 +352,14 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """Rows with a 1 where the index says."""
     x = value_of(input, "one_hot")
+    if x.dtype is not int64:
+        raise DTypeError(f"one_hot: takes int64 indices, not {x.dtype.name}; convert them, as in x.long()")
     if num_classes < -1:
         raise ArgumentError(f"one_hot: num_classes={num_classes}: give their number, or -1 for what the indices need")
     if num_classes < 0 and not x.type.count:
         raise ArgumentError("one_hot: nothing says how many classes there are: give num_classes")
     if num_classes < 0:
-        num_classes = int(array_of(wrap(cast(x, int64)).max())) + 1  # type: ignore[arg-type]
+        num_classes = int(array_of(wrap(x).max())) + 1  # type: ignore[arg-type]
     if x.type.count:
         x = check_index(x, num_classes, -1, "one_hot", from_end=False)
     return wrap(selection.one_hot(x, num_classes))
@@ -354,6 +367,8 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
 
 def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """The interval between sorted boundaries into which each element falls."""
+    if boundaries.dim() != 1:
+        raise ShapeError(f"bucketize: boundaries of the shape {shown(boundaries.shape)}; they are one vector")
     return _searched(boundaries, input, right, out_int32, "bucketize")
 
 

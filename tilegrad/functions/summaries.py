@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ..ir.dtype import DType, bool_, float32, float64, int64
 from ..lazy.handle import Handle, wrap
-from ..lazy.layout import keeping_strides, row_by_row
+from ..lazy.layout import in_order, keeping_strides, lay, row_by_row
 from ..ops import selection, sorting
 from ..ops.broadcasting import normal_axis, shown
 from ..ops.creation import positions
@@ -43,9 +43,7 @@ def quantile(
     >>> quantile(tg.tensor([3.0, 1.0, 2.0]), 0.25)
     tensor(1.5000)
     """
-    result = nanquantile(input, q, dim, keepdim, interpolation=interpolation)
-    bad = input.isnan().any() if dim is None else input.isnan().any(dim, keepdim)
-    return result.masked_fill(bad, math.nan)
+    return _quantile(input, q, dim, keepdim, interpolation, False)
 
 
 @numpy_names
@@ -53,6 +51,12 @@ def nanquantile(
     input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
     """The same of the elements that are numbers."""
+    return _quantile(input, q, dim, keepdim, interpolation, True)
+
+
+def _quantile(
+    input: Tensor, q: float | Tensor, dim: int | None, keepdim: bool, interpolation: str, skip_nan: bool
+) -> Tensor:
     if interpolation not in INTERPOLATIONS:
         raise ArgumentError(f"quantile: interpolation is one of {', '.join(INTERPOLATIONS)}, not {interpolation!r}")
     x = wrap(floats_of(input, "quantile"))
@@ -69,7 +73,8 @@ def nanquantile(
     count = (~flat.isnan()).sum(-1, keepdim=True)
     place = fractions.reshape(-1).to(x.dtype) * (count - 1).clamp(min=0).to(x.dtype)
     found = _between(ordered, place, interpolation)
-    found = found.masked_fill(count == 0, math.nan).movedim(-1, 0)
+    unknown = count == 0 if skip_nan else flat.isnan().any(-1, keepdim=True)
+    found = found.masked_fill(unknown, math.nan).movedim(-1, 0)
     if keepdim:
         found = found.reshape(-1, *[1] * rank) if dim is None else found.unsqueeze(dim if dim < 0 else dim + 1)
     return (found if fractions.dim() else found.squeeze(0)) if rank else found.reshape(fractions.shape)
@@ -161,7 +166,7 @@ def unique(
     if dim is None:
         found = [wrap(selection.masked_select(values, starts, count))]
     else:
-        found = [input.index_select(dim, wrap(selection.masked_select(order, starts, count)))]
+        found = [_selected(input, dim, wrap(selection.masked_select(order, starts, count)))]
     if return_inverse:
         run = wrap(starts).long().cumsum(0) - 1
         inverse = scatter(run, 0, wrap(order), run)
@@ -183,6 +188,13 @@ def _rows(input: Tensor, dim: int, op: str) -> Tensor:
         raise ShapeError(f"{op}: the slices along dimension {dim} of {shown(x.shape)} have no elements")
     moved = input.movedim(axis, 0)
     return moved.reshape(moved.shape[0], moved[:1].numel()) if moved.shape[0] else moved.reshape(0, 1)
+
+
+def _selected(input: Tensor, dim: int, places: Tensor) -> Tensor:
+    """Select slices along a dimension, one behind the other in memory, as in PyTorch."""
+    rank = input.dim()
+    found = lay(input.index_select(dim, places), None)
+    return lay(found, in_order(found.value.shape, (dim % rank, *[n for n in range(rank) if n != dim % rank])))
 
 
 def _rank(rows: Tensor) -> Tensor:
@@ -215,7 +227,7 @@ def unique_consecutive(
     """
     x = input.reshape(-1) if dim is None else _rows(input, dim, "unique_consecutive")
     new = _joined(x.new_ones(1).bool(), _differ(x[1:], x[:-1])) if x.shape[0] else x.reshape(-1).bool()
-    found = [x[new] if dim is None else input.index_select(dim, nonzero(new, as_tuple=True)[0])]
+    found = [x[new] if dim is None else _selected(input, dim, nonzero(new, as_tuple=True)[0])]
     run = new.long().cumsum(0) - 1
     if return_inverse:
         found.append(run.reshape(input.shape) if dim is None else run)
@@ -253,7 +265,8 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     >>> histc(tg.tensor([1.0, 2.0, 1.0]), bins=4, min=0, max=3)
     tensor([0., 2., 1., 0.])
     """
-    return _histogram(wrap(floats_of(input, "histc")), bins, min, max, None, 1.0)[0]
+    x = wrap(floats_of(input, "histc"))
+    return _histogram(x, bins, *((min, max) if min != max else _bounds(x, 0.0, 0.0)), None, 1.0)[0]
 
 
 def histogram(
@@ -269,7 +282,7 @@ def histogram(
     if isinstance(bins, Handle):
         hist, edges = _into(x, bins, weight), bins
     else:
-        low, high = (0.0, 0.0) if range is None else range
+        low, high = _bounds(x, 0.0, 1.0) if range is None else range
         hist, edges = _histogram(x, bins, low, high, weight, 0.5)
     if density:
         hist = hist / hist.sum() / edges.diff()
@@ -281,8 +294,6 @@ def _histogram(
 ) -> tuple[Tensor, Tensor]:
     if bins < 1 or low > high:
         raise ArgumentError(f"histogram: {bins} intervals from {low} to {high}: there must be some, in order")
-    if low == high and x.numel():
-        low, high = float(x.amin().item()), float(x.amax().item())
     if low == high:
         low, high = low - around, high + around
     edges = linspace(low, high, bins + 1, dtype=x.dtype, device=x.device)
@@ -290,6 +301,11 @@ def _histogram(
     place = ((flat - low) * (bins / (high - low))).nan_to_num(-1.0).floor().clamp(-1, bins).long()
     place = place.where(flat != high, bins - 1)
     return _counted(place, (flat >= low) & (flat <= high), bins, x, weight), edges
+
+
+def _bounds(x: Tensor, low: float, high: float) -> tuple[float, float]:
+    """The least and the greatest element, or what is given where there is none."""
+    return (float(x.amin().item()), float(x.amax().item())) if x.numel() else (low, high)
 
 
 def _into(x: Tensor, edges: Tensor, weight: Tensor | None) -> Tensor:
@@ -323,6 +339,8 @@ def cov(
     for name, given in (("fweights", fweights), ("aweights", aweights)):
         if given is not None and tuple(given.shape) != tuple(x.shape[1:]):
             raise ShapeError(f"cov: {name} has the shape {shown(given.shape)}; there are {x.shape[1]} observations")
+    if fweights is not None and not fweights.dtype.is_integer:
+        raise DTypeError(f"cov: fweights count how often an observation was made, not {fweights.dtype.name} elements")
     weight = None if fweights is None else fweights.to(x.dtype)
     if aweights is not None:
         weight = aweights if weight is None else weight * aweights

@@ -90,6 +90,8 @@ def gelu(x: Value) -> Value:
 
 def softmax(x: Value, axis: Axes = -1) -> Value:
     """exp(x), divided by its sum; the greatest element is subtracted first, so nothing overflows."""
+    if 0 in x.shape and not x.dtype.is_float:
+        return x  # without elements the type does not matter, as in PyTorch
     if not x.shape or 0 in x.shape:
         return exp(sub(x, x))
     wide = widened(x)
@@ -99,6 +101,8 @@ def softmax(x: Value, axis: Axes = -1) -> Value:
 
 def log_softmax(x: Value, axis: Axes = -1) -> Value:
     """The logarithm of softmax, exact where softmax is 0."""
+    if 0 in x.shape and not x.dtype.is_float:
+        return x
     if not x.shape or 0 in x.shape:
         return sub(x, x)
     wide = widened(x)

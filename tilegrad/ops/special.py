@@ -16,6 +16,8 @@ from ..ir.scalar import Expr, apply, bitcast, const, where
 from ..ir.scalar import cast as cast_element
 from .arithmetic import add, mul, square
 from .base import Binary, Unary
+from .comparison import ne
+from .control import where as choose
 from .exponential import exp
 
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798)
@@ -223,7 +225,6 @@ class Nextafter(Binary):
     """The next number of the type after x on the way to y."""
 
     takes = "f"
-    differentiable = False
 
     def scalar(self, *elements: Expr) -> Expr:
         x, y = elements
@@ -237,10 +238,10 @@ class Nextafter(Binary):
         return where(apply("isnan", x) | apply("isnan", y), const(math.nan, x.dtype), moved)
 
     def share_x(self, upstream: Value) -> Value | None:
-        return None
+        return choose(ne(self.x, self.y), upstream, 0)
 
     def share_y(self, upstream: Value) -> Value | None:
-        return None
+        return mul(upstream, 0)
 
 
 def lgamma(x: Value) -> Value:

@@ -92,6 +92,8 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """A leaky ReLU with a trained slope: one for all, or one for each channel (axis 1)."""
+    if weight.dim() > 1:
+        raise ShapeError(f"prelu: a weight of the shape {tuple(weight.shape)}: slopes are one number or a vector")
     if weight.numel() > 1:
         if input.dim() < 2 or input.shape[1] != weight.numel():
             raise ShapeError(
@@ -140,10 +142,10 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     """The identity between two limits; nothing flows back at the limits themselves, unlike in `clamp`."""
     if min_val > max_val:
         raise ArgumentError(f"hardtanh: min_val={min_val} is more than max_val={max_val}")
-    if input.dtype is bool_ or (input.dtype.kind == "uint" and min_val < 0):
-        raise DTypeError(f"hardtanh: takes floating-point or signed elements for these limits, not {input.dtype.name}")
     if input.dtype.is_integer:
         min_val, max_val = int(min_val), int(max_val)
+    if input.dtype is bool_ or (input.dtype.kind == "uint" and min_val < 0):
+        raise DTypeError(f"hardtanh: takes floating-point or signed elements for these limits, not {input.dtype.name}")
     inside = (input > min_val) & (input < max_val)
     return _placed(input, where(inside, input, input.detach().clamp(min_val, max_val)), inplace)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...autograd.modes import no_grad
-from ...errors import ArgumentError, ShapeError
+from ...errors import ArgumentError, DTypeError, ShapeError
 from ...functions.arithmetic import where
 from ...functions.creation import arange, zeros
 from ...functions.selecting import embedding as rows_of
@@ -81,6 +81,8 @@ def embedding_bag(
 ) -> Tensor:
     """The sum, mean or maximum of the rows of each bag: a row of `input`, or what lies between two `offsets`."""
     check_mode(mode)
+    if not weight.dtype.is_float:
+        raise DTypeError(f"embedding_bag: takes a weight of floating-point elements, not {weight.dtype.name}")
     if per_sample_weights is not None and (mode != "sum" or per_sample_weights.shape != input.shape):
         raise ArgumentError(
             f"embedding_bag: per_sample_weights {tuple(per_sample_weights.shape)} need the mode 'sum' (not {mode!r}) "

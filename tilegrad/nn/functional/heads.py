@@ -7,9 +7,10 @@ from functools import partial
 from math import sqrt
 from typing import NamedTuple
 
-from ...errors import ArgumentError, ShapeError
+from ...errors import ArgumentError, DTypeError, ShapeError
 from ...functions.creation import zeros
 from ...functions.joining import cat
+from ...ir.dtype import bool_
 from ...tensor import Tensor
 from .attending import causal_mask, scaled_dot_product_attention
 from .distances import linear
@@ -143,6 +144,9 @@ class Heads(NamedTuple):
         batch, heads, queries, keys = (*q.shape[:3], k.shape[2])
         added = keys - (self.bias_k is not None) - self.add_zero_attn
         parts = []
+        for name, given in (("attn_mask", mask), ("key_padding_mask", padding)):
+            if given is not None and not given.dtype.is_float and given.dtype is not bool_:
+                raise DTypeError(f"{self.op}: {name} has bool or floating-point elements, not {given.dtype.name}")
         if mask is not None:
             known = [(queries, added), (batch * heads, queries, added)]
             if tuple(mask.shape) not in known:

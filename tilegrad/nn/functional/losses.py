@@ -102,6 +102,11 @@ def linear_cross_entropy(
             f"linear_cross_entropy: an input {shown(input.shape)} and a weight {shown(linear_weight.shape)}: they are "
             "(N, features), or (features,), and (classes, ..., features)"
         )
+    if linear_weight.dim() > 2 and input.dim() == 1:
+        raise ShapeError(
+            f"linear_cross_entropy: a weight of the shape {shown(linear_weight.shape)} needs rows of input, not "
+            f"{shown(input.shape)}"
+        )
     shape = (*input.shape[:-1], *linear_weight.shape[:-1])
     rows = linear_weight.reshape(-1, linear_weight.shape[-1])
     scores = linear(input, rows, None if linear_bias is None else linear_bias.reshape(-1)).reshape(shape)

@@ -11,6 +11,7 @@ from ...functions.autocasting import in_float32
 from ...functions.creation import arange
 from ...jitted.function import tracing
 from ...lazy.evaluation import SMALL, array_of
+from ...lazy.layout import keeping_strides
 from ...tensor import Tensor
 from .activations import logsigmoid
 from .distances import pairwise_distance
@@ -72,7 +73,12 @@ def soft_margin_loss(
     reduction = reduction_of(size_average, reduce, reduction)
     same_shape("soft_margin_loss", input, target)
     refuse_tracked("soft_margin_loss", target=target)
-    return reduced(-logsigmoid(input * target), reduction)
+    return reduced(_logistic(input * target), reduction)
+
+
+@keeping_strides
+def _logistic(above: Tensor) -> Tensor:
+    return -logsigmoid(above)
 
 
 @in_float32
@@ -162,8 +168,8 @@ def multi_margin_loss(
     if p not in (1, 2):
         raise ArgumentError(f"multi_margin_loss: p={p} must be 1 or 2")
     refuse_tracked("multi_margin_loss", weight=weight)
-    if input.dim() == target.dim() == 1:
-        input = input.unsqueeze(0)
+    if input.dim() == target.dim() <= 1:
+        input = input.reshape(*target.shape, -1) if not input.dim() else input.unsqueeze(0)
     axis = input.dim() - 1
     check_classes(input, target, axis)
     count = input.shape[axis]
@@ -184,6 +190,8 @@ def multilabel_margin_loss(
     """Each right class should be above each wrong one by 1; a row of the target lists the right ones up to a -1."""
     reduction = reduction_of(size_average, reduce, reduction)
     same_shape("multilabel_margin_loss", input, target)
+    if 0 in input.shape[-1:]:
+        raise ShapeError(f"multilabel_margin_loss: an input of the shape {tuple(input.shape)} has no classes")
     if not input.dim():
         input, target = input.unsqueeze(0), target.unsqueeze(0)
     count = input.shape[-1]

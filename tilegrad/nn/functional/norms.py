@@ -190,6 +190,8 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
         raise ShapeError(f"local_response_norm: needs (N, C, ...), but the shape is {tuple(input.shape)}")
     if size < 1:
         raise ArgumentError(f"local_response_norm: size={size} channels: give 1 or more")
+    if 0 in input.shape:
+        return input
     squares = pad(input * input, (*(0, 0) * (input.dim() - 2), size // 2, (size - 1) // 2))
     total = squares.unfold(1, size, 1).sum(-1)
     mean = total / size if input.dtype.is_float else total // size  # means of integers are whole, as in PyTorch

@@ -188,6 +188,8 @@ def _sliding(
     dilation: Each,
     ceil_mode: bool,
 ) -> tuple[Sliding, ...]:
+    if 0 in x.shape[1:]:
+        raise ShapeError(f"{op}: an input of the shape {shown(x.shape)}: only the batch can be without elements")
     taps = each(kernel_size, rank, "kernel_size", op)
     strides = taps if stride is None or stride == () else each(stride, rank, "stride", op)
     paddings, dilations = each(padding, rank, "padding", op, 0), each(dilation, rank, "dilation", op)

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from ...errors import ShapeError
+from ...lazy.layout import keeping_format
 from ...ops.broadcasting import shown
 from ...tensor import Tensor
 from .geometry import Each, each
@@ -58,6 +59,7 @@ def max_unpool1d(
     return unpooled(1, input, indices, kernel_size, stride, padding, output_size)
 
 
+@keeping_format(0)
 def max_unpool2d(
     input: Tensor,
     indices: Tensor,
