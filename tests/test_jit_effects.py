@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -144,16 +146,75 @@ def with_growing_cache() -> Story:
     return fn, lambda: (cache["keys"].tolist(), cache["last"].tolist(), thing.a.tolist(), thing.b.tolist())
 
 
+def with_class_and_slots() -> Story:
+    class Both:
+        __slots__ = ("n",)
+        times = 0
+
+    held = Both()
+    held.n = 0
+
+    def fn(x: tg.Tensor) -> tg.Tensor:
+        held.n += 1
+        Both.times += 2
+        return x * held.n + Both.times
+
+    return fn, lambda: (held.n, Both.times)
+
+
+def with_arguments() -> Story:
+    told: dict[str, Any] = {"n": 0.0, "list": [1], "mean": tg.zeros(2)}
+
+    def fn(x: tg.Tensor, told: dict[str, Any]) -> tg.Tensor:
+        told["n"] += 1
+        told["list"].append(told["list"].pop(0) + 1)
+        told["mean"] = told["mean"] * 0.5 + x
+        told["last"] = x * told["n"]
+        return told["mean"] + told["list"][0]
+
+    return partial(fn, told=told), lambda: (told["n"], told["list"], told["mean"].tolist(), told["last"].tolist())
+
+
+def with_rate() -> Story:
+    weight = tg.zeros(2, requires_grad=True)
+    optimizer = tg.optim.SGD([weight], 1.0)
+
+    def fn(x: tg.Tensor) -> tg.Tensor:
+        optimizer.zero_grad()
+        (weight * x).sum().backward()
+        optimizer.step()
+        for group in optimizer.param_groups:
+            group["lr"] *= 0.5
+        return weight.detach().clone()
+
+    return fn, lambda: optimizer.param_groups[0]["lr"]
+
+
+def with_recording() -> Story:
+    tg.set_grad_enabled(True)
+
+    def fn(x: tg.Tensor) -> tg.Tensor:
+        tg.set_grad_enabled(not tg.is_grad_enabled())
+        return x * 2
+
+    return fn, tg.is_grad_enabled
+
+
 STORIES = [
     with_global, with_closure, with_layer, with_object, with_cursor, with_turned_list, with_lists_that_grow,
-    with_first_time, with_kept_tensor, with_growing_cache,
+    with_first_time, with_kept_tensor, with_growing_cache, with_class_and_slots, with_arguments, with_rate,
+    with_recording,
 ]  # fmt: skip
 
 
 def told(story: Callable[[], Story], jitted: bool) -> list[Any]:
     fn, look = story()
-    called: Callable[[tg.Tensor], tg.Tensor] = tg.jit(fn) if jitted else fn
-    return [(called(tg.full((2,), float(n + 1))).tolist(), look()) for n in range(CALLS)]
+    given = fn.keywords if isinstance(fn, partial) else {}
+    called: Callable[..., tg.Tensor] = fn.func if isinstance(fn, partial) else fn
+    called = tg.jit(called) if jitted else called
+    seen = [(called(tg.full((2,), float(n + 1)), **given).tolist(), copy.deepcopy(look())) for n in range(CALLS)]
+    tg.set_grad_enabled(True)
+    return seen
 
 
 @pytest.mark.parametrize("story", STORIES)

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..lazy.handle import Handle
+from ..lazy.handle import Handle, mode
+from ..tree import Tree, flatten
 from .places import ABSENT, Attribute, Length, Snapshot, Watched, is_number, same, unchanged
 from .tracing import NoProgram
 from .watched import Outside
@@ -25,9 +26,11 @@ class Effects:
         self.outside = outside
         self.numbers = [(w, w.read()) for w in outside.numbers]
         held = [w for w, _ in outside.others if isinstance(w, (Length, Snapshot))]
-        self.contents = [(w, _contents(w.place)) for w in held]
+        self.contents = [(w.place, _contents(w.place)) for w in held]
+        self.settings = [group.copy() for group in outside.groups]
+        self.recording = mode.enabled
         self.standing: list[Any] = []
-        self.changed: list[Watched] = []
+        self.reason = ""
         self.written: frozenset[int] = frozenset()
         """The numbers that the function changed, by their place among all that it reads."""
 
@@ -35,28 +38,36 @@ class Effects:
         """Note the placeholders that stand where numbers were, before the function runs."""
         self.standing = [w.there() for w, _ in self.numbers]
 
-    def note(self) -> bool:
-        """Compare with what stands there when the function has run; whether nothing was changed."""
+    def note(self, given: Any, structure: Tree, leaves: list[Any]) -> bool:
+        """Compare with what is there when the function has run on arguments; whether nothing was changed."""
         pairs = zip(self.numbers, self.standing, strict=True)
         moved = [n for n, ((w, _), before) in enumerate(pairs) if not _stays(w.there(), before)]
         self.written = frozenset(moved)
-        self.changed = [self.numbers[n][0] for n in moved] + [
-            w for w, found in self.outside.others if _is_changed(w, found)
-        ]
-        return not self.changed
+        changed = [self.numbers[n][0] for n in moved] + [w for w, found in self.outside.others if _is_changed(w, found)]
+        found, form = flatten(given)
+        if changed:
+            self.reason = f"{_name(changed[0])} outside"
+        elif form != structure or _differ(found, leaves):
+            self.reason = "a list or dict among its arguments"
+        elif any(map(_rewritten, self.outside.groups, self.settings)):
+            self.reason = "a setting of an optimizer"
+        elif mode.enabled is not self.recording:
+            self.reason = "whether gradients are recorded"
+        return not self.reason
 
     def refuse(self) -> None:
         """Refuse a program for a function that changed something."""
-        if self.changed:
+        if self.reason:
             raise NoProgram(
-                f"it changes {_name(self.changed[0])} outside, which a program would not do again: make a number a "
-                "tensor that is updated in place (n.add_(1)), or change it after the call"
+                f"it changes {self.reason}, which a program would not do again: make a number a tensor that is "
+                "updated in place (n.add_(1)), or change it after the call"
             )
 
     def undo(self) -> None:
         """Put back what was there before."""
-        for holder, saved in self.contents:
-            _refill(holder.place, saved)
+        mode.enabled = self.recording
+        for place, saved in [*self.contents, *zip(self.outside.groups, self.settings, strict=True)]:
+            _refill(place, saved)
         for w, found in [*self.numbers, *self.outside.others]:
             if w.writable and not isinstance(w, Length) and w.there() is not found:
                 _put(w, found)
@@ -72,6 +83,10 @@ def _is_changed(w: Watched, found: Any) -> bool:
         return not w.keeps(found)
     now = w.there()
     return not unchanged(now, found) and not (isinstance(found, Handle) and isinstance(now, Handle))
+
+
+def _rewritten(now: dict[str, Any], before: dict[str, Any]) -> bool:
+    return _differ([*now, *now.values()], [*before, *before.values()])
 
 
 def _name(w: Watched) -> str:
@@ -95,7 +110,7 @@ def _refill(place: Any, saved: Any) -> None:
     """Give a container the entries that it had, unless it has them."""
     match place:
         case dict():
-            if _differ([*place, *place.values()], [*saved, *saved.values()]):
+            if _rewritten(place, saved):
                 place.clear()
                 place.update(saved)
         case set():

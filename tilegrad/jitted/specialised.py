@@ -115,7 +115,7 @@ class Specialised:
                     r.value if isinstance(r, Tensor) and n not in self.aliases else None
                     for n, r in enumerate(self.results)
                 ]
-                if effects.note():
+                if effects.note((args, kwargs), self.kind.call.structure, stand_ins):
                     write_assigned(outside)
             finally:
                 put_back(trace, outside)

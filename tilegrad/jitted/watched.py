@@ -89,6 +89,8 @@ class Outside(Node):
     """Whether it mentions a clock, a file or the like."""
     drawn: list[Any]
     """Generators of random numbers, of Python's or of numpy's."""
+    groups: list[dict[str, Any]]
+    """Settings of the library's optimizers that the user's code reaches: programs read them anew at every call."""
 
 
 def outside(fn: Callable[..., Any], arguments: Sequence[Any] = ()) -> Outside:
@@ -109,7 +111,8 @@ def outside(fn: Callable[..., Any], arguments: Sequence[Any] = ()) -> Outside:
                 search.unseen = (
                     f"it reads {len(others)} places in lists, dicts and objects: give what varies as arguments"
                 )
-            return Outside(search.numbers[:numbers], others, layers, search.unseen, search.asks, search.drawn)
+            found = layers, search.unseen, search.asks, search.drawn, search.groups
+            return Outside(search.numbers[:numbers], others, *found)
         attributes = search.attributes
 
 
@@ -152,6 +155,7 @@ class _Search:
         self.unseen = ""
         self.asks = False
         self.drawn: list[Any] = []
+        self.groups: list[dict[str, Any]] = []
 
     def follow(self, beginnings: Sequence[Any]) -> None:
         """Walk from some things through all that they mention; a long chain of objects is no deep recursion."""
@@ -331,6 +335,8 @@ class _Search:
                     self._container(own[name])
             if hasattr(type(x), "_of_ours") and "_hooks" in own:
                 self.layers.append(x)
+            if _is_ours(module) and "param_groups" in self.known:
+                self.groups += own.get("param_groups", ())
         if isinstance(x, ModuleType):
             if not _is_ours(module):
                 self._module(x)
