@@ -121,3 +121,17 @@ def test_a_subclass_without_a_step_says_so() -> None:
     w.sum().backward()
     with pytest.raises(NotImplementedError, match="Empty has no step"):
         Empty([w], {}).step()
+
+
+def test_counters_are_of_the_default_type() -> None:
+    w = tg.ones(2, requires_grad=True)
+    before = tg.get_default_dtype()
+    found = []
+    for dtype in (tg.float64, tg.bfloat16, tg.float32):
+        tg.set_default_dtype(dtype)
+        try:
+            found.append({k: x.dtype for k, x in tg.optim.NAdam([w]).state[w].items() if not x.shape})
+        finally:
+            tg.set_default_dtype(before)
+    kept = [dict.fromkeys(("step", "mu_product"), dtype) for dtype in (tg.float64, tg.float32, tg.float32)]
+    assert found == kept

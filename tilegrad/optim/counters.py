@@ -13,7 +13,8 @@ from typing import Any
 
 from ..errors import TraceError
 from ..functions.creation import full
-from ..ir.dtype import float32
+from ..functions.promotion import get_default_dtype
+from ..ir.dtype import float32, float64
 from ..lazy.handle import state
 from ..tensor import Tensor
 
@@ -31,8 +32,9 @@ def start(params: Sequence[Tensor], first: Mapping[str, float]) -> dict[Tensor, 
 
 
 def counter(value: float, like: Tensor) -> Tensor:
-    """A tensor, so that a compiled step counts on; float32, as in PyTorch."""
-    return full((), value, dtype=float32, device=like.device)
+    """A tensor, so that a compiled step counts on; float32 unless the default is float64, as in PyTorch."""
+    dtype = float64 if get_default_dtype() is float64 else float32
+    return full((), value, dtype=dtype, device=like.device)
 
 
 def separate(params: Sequence[Tensor], states: State, names: Sequence[str]) -> bool:
