@@ -66,6 +66,41 @@ def is_float(x: Any) -> bool:
     return isinstance(x, torch.Tensor) and str(x.dtype).removeprefix("torch.") in BITS
 
 
+def exact(by: Rounding, function: Any, args: Any, kwargs: Any, writes: bool) -> Any:
+    """What an operation gives in float64; what sums add up is a rounding off, but for what they write to."""
+    import torch
+
+    sums = SUMS.match(str(function)) is not None
+
+    def wide(x: Any, written: bool) -> Any:
+        if isinstance(x, (list, tuple)):
+            return type(x)(wide(part, False) for part in x)
+        if isinstance(x, torch.dtype):
+            return torch.float64 if x.is_floating_point else x
+        if not isinstance(x, torch.Tensor):
+            return x
+        if not is_float(x):
+            return x.clone() if written else x
+        copy = x.to(torch.float64, copy=True)
+        return by.moved(copy, x.dtype) if sums and x.numel() and not written else copy
+
+    given = [wide(x, writes and n == 0) for n, x in enumerate(args)]
+    return function(*given, **{k: wide(x, writes and k == "out") for k, x in kwargs.items()})
+
+
+def replaced(by: Rounding, made: Any, better: Any, written: bool) -> Any:
+    """A result with better elements, rounded; what was written stays where it lies."""
+    import torch
+
+    if not is_float(made) or not made.numel() or better.shape != made.shape:
+        return made
+    if not written:
+        return by.rounded(better, made.dtype)
+    if torch._debug_has_internal_overlap(made) == 0:
+        made.copy_(by.rounded(better, made.dtype))
+    return made
+
+
 @contextmanager
 def rounding_at_random(seed: int) -> Iterator[None]:
     """Compute every operation within the block in float64, those of derivatives included, and round by chance."""
@@ -73,26 +108,6 @@ def rounding_at_random(seed: int) -> Iterator[None]:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     by = Rounding(seed)
-
-    def exact(function: Any, args: Any, kwargs: Any, writes: bool) -> Any:
-        """What an operation gives in float64; what sums add up is a rounding off, but for what they write to."""
-        sums = SUMS.match(str(function)) is not None
-
-        def wide(x: Any, first: bool) -> Any:
-            if isinstance(x, (list, tuple)):
-                return type(x)(wide(part, False) for part in x)
-            if isinstance(x, torch.dtype):
-                return torch.float64 if x.is_floating_point else x
-            if not isinstance(x, torch.Tensor):
-                return x
-            if not is_float(x):
-                return x.clone() if first and writes else x
-            copy = x.to(torch.float64, copy=True)
-            return by.moved(copy, x.dtype) if sums and x.numel() and not (first and writes) else copy
-
-        return function(
-            *(wide(x, n == 0) for n, x in enumerate(args)), **{k: wide(x, k == "out") for k, x in kwargs.items()}
-        )
 
     class Mode(TorchDispatchMode):
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -103,21 +118,11 @@ def rounding_at_random(seed: int) -> Iterator[None]:
             writes = any(a is not None and a.is_write for a in aliases)
             if not aliases or (aliases[0] is not None and not writes):
                 return function(*args, **kwargs)
-            better = exact(function, args, kwargs, writes)
+            better = exact(by, function, args, kwargs, writes)
             made = function(*args, **kwargs)
             if not isinstance(made, (tuple, list)):
-                return replaced(made, better, writes)
-            return type(made)(replaced(x, y, writes) for x, y in zip(made, better, strict=True))
-
-    def replaced(made: Any, better: Any, written: bool) -> Any:
-        """A result with better elements; what was written stays where it lies."""
-        if not is_float(made) or not made.numel() or better.shape != made.shape:
-            return made
-        if not written:
-            return by.rounded(better, made.dtype)
-        if torch._debug_has_internal_overlap(made) == 0:
-            made.copy_(by.rounded(better, made.dtype))
-        return made
+                return replaced(by, made, better, writes)
+            return type(made)(replaced(by, x, y, writes) for x, y in zip(made, better, strict=True))
 
     with Mode():
         yield
