@@ -215,6 +215,7 @@ class Properties(Handle):
             state.trace.reformed(self, "an assignment to .data")
         old = self.own_value()
         self._base, self._moves, self._strides, self._layout = None, (), strides, None
+        Surroundings.changes += 1
         self._value = sharing.leaf(value, weakref.ref(self)) if "leaf" in old.__dict__ else value
 
     def detach(self) -> Tensor:
@@ -248,6 +249,7 @@ class Properties(Handle):
             if self._moves:
                 self._strides = strides_of(self)
                 self._base, self._moves, self._layout = None, (), None
+                Surroundings.changes += 1
             new = sharing.leaf(value, weakref.ref(self))
         else:
             if "leaf" not in value.__dict__:

@@ -33,7 +33,7 @@ from .places import same
 from .sources import same_again
 from .straight import Look, look_at
 from .tracing import NoProgram, Trace
-from .watched import Outside, hooks_of, same_settings, settings_of, title
+from .watched import Outside, form_outside, same_settings, settings_of, title
 
 MOST_LOOKS = 4
 
@@ -72,7 +72,7 @@ class Specialised:
             effects.undo()
             trace = self._forget()
         self.written_numbers = effects.written
-        self.hooked = [(x, hooks_of(x)) for x, _ in trace.seen.values()]
+        self.seen = [(x, form_outside(x)) for x, _ in trace.seen.values()]
         self._plan(trace)
 
     def _forget(self) -> Trace:
@@ -304,10 +304,10 @@ class Specialised:
         return all(number.is_its_kind() for number in self.host) and all(read() == v for read, v in self.guards)
 
     def _is_in_its_surroundings(self) -> bool:
-        """Whether the settings of layers, and all hooks, are those that the program was made with."""
+        """Whether the settings of layers, all hooks, and where tensors lie are as the program was made with."""
         now = Surroundings.changes
         same = all(same_settings(settings_of(layer), before) for layer, before in self.layers)
-        if same and all(hooks_of(tensor) == before for tensor, before in self.hooked):
+        if same and all(form_outside(tensor) == before for tensor, before in self.seen):
             self._surroundings = now
             return True
         return False

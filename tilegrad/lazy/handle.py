@@ -84,7 +84,7 @@ state = State()
 
 
 class Surroundings:
-    """State that seldom changes besides tensors: hooks and settings of layers."""
+    """State that seldom changes besides elements: hooks and settings of layers, tensors that become others in place."""
 
     changes = 0
     """How often any of it did: a program that was made before looks whether something is another thing for it."""
@@ -356,6 +356,7 @@ def become(tensor: Handle, cut: Handle, op: str) -> None:
             "be changed in place. Change it within `with tilegrad.no_grad():`, or use the method without underscore"
         )
     tensor._value, tensor._base, tensor._moves, tensor._seen = cut._value, cut._base, cut._moves, cut._seen
+    Surroundings.changes += 1
     tensor._strides, tensor._layout = cut._strides, None
 
 
@@ -367,6 +368,7 @@ def resize(tensor: Handle, value: Value, op: str) -> None:
             "must be equal"
         )
     tensor._value, tensor._base, tensor._moves, tensor._seen = own(value), None, (), 0
+    Surroundings.changes += 1
     tensor._strides = None
 
 
