@@ -51,6 +51,8 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
 
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """The sums of the products of elements along a dimension."""
+    if x.dim() == y.dim() == 1 and x.shape != y.shape:
+        raise ShapeError(f"vecdot: vectors of the shapes {shown(x.shape)} and {shown(y.shape)}")
     return (wrap(floats_of(x, "vecdot")) * wrap(floats_of(y, "vecdot"))).sum(dim)
 
 
@@ -151,7 +153,8 @@ def matrix_power(A: Tensor, n: int) -> Tensor:  # noqa: N803 - PyTorch's name
         n >>= 1
         square = matmul(square, square) if n else square
     if result is None:
-        return where(A.new_ones((), dtype=bool_), A.new_ones(A.shape[-1]).diag(), A)  # A has a gradient, of zeros
+        always = A.new_ones((), dtype=bool_)  # so that A has a gradient: zeros
+        return where(always, A.new_ones(A.shape[-1]).diag(), A).contiguous()
     return result if result is not A else A.clone(memory_format=contiguous_format)
 
 

@@ -266,6 +266,11 @@ nn.functional.pixel_shuffle nn.functional.pixel_unshuffle nn.functional.channel_
 nn.functional.grid_sample: I2 grid ?mode='"bilinear"|"nearest"|"bicubic"' ?padding_mode='"zeros"|"border"|"reflection"' align_corners=flag
 nn.functional.affine_grid: theta '(1,1,2,3)' align_corners=flag
 nn.functional.scaled_dot_product_attention: B Bsame Bsame ?is_causal=flag
+native_layer_norm: X1 last 'None' 'None' '1e-5'
+nn.functional.embedding_bag: bags table ?mode='"sum"|"mean"|"max"' ?padding_idx='0|-1'
+nn.functional.fold: columns '(4,4)' '2'
+nn.functional.linear_cross_entropy: A weight2 rows_out ?reduction=reduction ?label_smoothing='0.2'
+nn.functional.multilabel_margin_loss: A labels ?reduction=reduction
 nn.functional.dropout nn.functional.alpha_dropout nn.functional.feature_alpha_dropout nn.functional.dropout1d
 nn.functional.dropout2d nn.functional.dropout3d: X ?p='0.0|0.3|1.0' ?training=flag
 """  # noqa: E501

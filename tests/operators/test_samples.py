@@ -16,6 +16,10 @@ addr(ones(2, 2).int(), ones(2).int(), ones(2).int(), beta=True)
 addr(ones(2, 2).int(), ones(2).int(), ones(2).int(), alpha=0.5)
 addr(ones(2, 2), ones(2), ones(2), alpha=True)
 bucketize(ones(3), ones(2, 2))
+linalg.vecdot(ones(4), ones(1))
+softmax(tensor(1.0), 1)
+swapdims(tensor(1), 1, 0)
+tensor(1).transpose(0, -2)
 clamp_max(2, 3)
 clamp_min(2, tensor([1, 2]))
 cov(ones(5), fweights=ones(5))
@@ -53,8 +57,17 @@ histogram(tensor([1.0, 3.0, 2.0]), 2, range=(2.0, 2.0)).bin_edges | [1.5, 2.0, 2
 histogram(empty(0), 2).bin_edges | [0.0, 0.5, 1.0] float32 (1,)
 histogram(tensor([2.0]), 2).bin_edges | [1.5, 2.0, 2.5] float32 (1,)
 kthvalue(tensor(True), 1).values | True bool ()
+atan2(tensor([1, 4], dtype=uint8), tensor(-4)) > 2 | [True, True] bool (1,)
+tensor([1, 4], dtype=uint8) / tensor(-4, dtype=int32) | [-0.25, -1.0] float32 (1,)
+copysign(tensor([1, 4], dtype=uint8), tensor(-4)) | [-1.0, -4.0] float32 (1,)
+float_power(tensor([1, 2], dtype=uint8), tensor(-2)) | [1.0, 0.25] float64 (1,)
+xlogy(tensor(-4), tensor([1, 1], dtype=uint8)) | [-0.0, -0.0] float32 (1,)
+cov(tensor([1.0])) | nan float32 ()
+cov(tensor([[1.0, 2.0], [3.0, 5.0]]), correction=3) | [[inf, inf], [inf, inf]] float32 (2, 1)
+logspace(1.5, 2.5, 1, dtype=int64) | [31] int64 (1,)
 linalg.matrix_power(ones(2, 2, requires_grad=True), 0).requires_grad | True
 nextafter(ones(1, requires_grad=True), ones(1)).requires_grad | True
+nn.functional.fold(tensor([[[1, 0], [1, 0]]], dtype=bool), (1, 3), (1, 2)) | [[[[True, True, False]]]] bool (3, 3, 3, 1)
 nn.functional.hardtanh(tensor([0, 3], dtype=uint8), -0.5, 2.5) | [0, 2] uint8 (1,)
 nn.functional.local_response_norm(ones(0, 1, 2).long(), 1) | [] int64 (2, 2, 1)
 nn.functional.max_unpool2d(ones(1, 2, 2, 3).to(memory_format=channels_last), zeros(1, 2, 2, 3).long(), 2).stride() | (48, 1, 12, 2)
@@ -112,3 +125,18 @@ def test_normalising_puts_its_results_into_given_tensors() -> None:
     x, places = tg.tensor([[1.0], [3.0]]), tuple(tg.empty(0) for _ in range(3))
     tg.native_batch_norm(x, None, None, None, None, True, 0.1, 0.0, out=places)
     assert [p.tolist() for p in places] == [[[-1.0], [1.0]], [2.0], [1.0]]
+
+
+def test_places_of_the_nearest_elements_have_a_gradient_of_zeros() -> None:
+    x, grid = tg.arange(4.0).reshape(1, 1, 2, 2), tg.tensor([[[[-1.0, 1.0]]]], requires_grad=True)
+    y = tg.nn.functional.grid_sample(x, grid, mode="nearest", align_corners=True)
+    assert y.tolist() == [[[[2.0]]]]
+    assert tg.autograd.grad(y.sum(), grid)[0].tolist() == [[[[0.0, 0.0]]]]
+
+
+def test_what_is_infinite_or_0_has_a_finite_gradient() -> None:
+    x, slope = tg.tensor([[math.inf, -1.0]]), tg.tensor([0.5, 0.5], requires_grad=True)
+    assert tg.autograd.grad(tg.nn.functional.prelu(x, slope).sum(), slope)[0].tolist() == [0.0, -1.0]
+    images = tg.tensor([[0.0, 2.0, -2.0]], requires_grad=True)
+    pooled = tg.nn.functional.lp_pool1d(images, 2.0, 1)
+    assert tg.autograd.grad(pooled.sum(), images)[0].tolist() == [[0.0, 1.0, -1.0]]

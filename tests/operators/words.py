@@ -178,7 +178,7 @@ def summand(rank: int, *extents: Any) -> Callable[[Scene], Drawn]:
 def statistic(s: Scene) -> Drawn:
     """A running mean or variance, which nobody differentiates."""
     made = s.tensor((s.known["channels"],), positive=True)
-    made.tracked = False
+    made.tracked, made.layout = False, "dense"
     return made
 
 
@@ -237,5 +237,9 @@ WORDS: dict[str, Callable[[Scene], Any]] = {
     "pad1": lambda s: (s.rng.choice((0, 1, 2)), s.rng.choice((0, 1, 3))), "win": lambda s: s.rng.choice((1, 2, 3)),
     "I1": image(1), "I2": image(2), "I3": image(3), "filter1": filters(1, False), "filter2": filters(2, False),
     "filter3": filters(3, False), "turned1": filters(1, True), "turned2": filters(2, True), "turned3": filters(3, True),
+    "bags": lambda s: s.index((s.rng.randint(1, 3), s.rng.randint(1, 3)), 4),
+    "labels": lambda s: s.index(s.shape, s.shape[-1]),
+    "columns": lambda s: s.tensor((2, 4 * s.rng.randint(1, 2), 9)),
+    "rows_out": lambda s: s.index(s.shape[:1], s.known["out"]),
     "grid": lambda s: s.tensor((s.shape[0], 2, 3, 2)), "theta": lambda s: s.tensor((1, 2, 3)),
 }  # fmt: skip

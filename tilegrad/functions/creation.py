@@ -375,7 +375,7 @@ def logspace(
 ) -> Tensor:
     """base to the powers from start to end."""
     made = typed(dtype) or get_default_dtype()
-    first, last = _ends(start, end, made)
+    first, last = _ends(start, end, made) if steps != 1 else (float(start), float(end))  # as in PyTorch
     return _asked(wrap(ops.logspace(first, last, steps, base, made, place(device))), requires_grad)
 
 

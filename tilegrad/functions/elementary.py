@@ -13,10 +13,11 @@ from ..ir.graph import Value
 from ..lazy.handle import wrap
 from ..lazy.layout import elementwise
 from ..ops import activation, exponential, trigonometric
+from ..ops.broadcasting import normal_axis
 from ..ops.cast import cast
 from .autocasting import widened
 from .declared import check_arguments
-from .promotion import Operand, floating, get_default_dtype, pair, value_of
+from .promotion import Operand, floating, floating_pair, value_of
 from .views import numpy_names
 
 if TYPE_CHECKING:
@@ -176,48 +177,43 @@ def relu(input: Tensor) -> Tensor:
 def softmax(input: Tensor, dim: int | None = None, dtype: DType | None = None) -> Tensor:
     """exp(input) as shares of its sum along a dimension."""
     x = widened(value_of(input, "softmax")) if dtype is None else cast(value_of(input, "softmax"), dtype)
-    return wrap(activation.softmax(x, _dimension(dim, "softmax")))
+    return wrap(activation.softmax(x, _dimension(dim, x, "softmax")))
 
 
 @numpy_names
 def log_softmax(input: Tensor, dim: int | None = None, dtype: DType | None = None) -> Tensor:
     """The logarithm of softmax, without overflow on the way."""
     x = widened(value_of(input, "log_softmax")) if dtype is None else cast(value_of(input, "log_softmax"), dtype)
-    return wrap(activation.log_softmax(x, _dimension(dim, "log_softmax")))
+    return wrap(activation.log_softmax(x, _dimension(dim, x, "log_softmax")))
 
 
-def _dimension(dim: int | None, op: str) -> int:
+def _dimension(dim: int | None, x: Value, op: str) -> int:
     if dim is None:
         raise ArgumentError(f"{op}: say along which dimension, as in dim=-1")
-    return dim
+    return normal_axis(dim, max(len(x.shape), 1), op)
 
 
 # --- functions of two tensors ------------------------------------------------------------------
 
 
-def _floats(input: Operand, other: Operand, op: str) -> tuple[Value, Value]:
-    x, y = pair(input, other, op)
-    return (x, y) if x.dtype.is_float else (cast(x, get_default_dtype()), cast(y, get_default_dtype()))
-
-
 def atan2(input: Operand, other: Operand) -> Tensor:
     """The angle of the point (other, input)."""
-    return elementwise(trigonometric.atan2(*_floats(input, other, "atan2")), input, other)
+    return elementwise(trigonometric.atan2(*floating_pair(input, other, "atan2")), input, other)
 
 
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(input) + exp(other))."""
-    return elementwise(exponential.logaddexp(*_floats(input, other, "logaddexp")), input, other)
+    return elementwise(exponential.logaddexp(*floating_pair(input, other, "logaddexp")), input, other)
 
 
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2 ** input + 2 ** other)."""
-    return elementwise(exponential.logaddexp2(*_floats(input, other, "logaddexp2")), input, other)
+    return elementwise(exponential.logaddexp2(*floating_pair(input, other, "logaddexp2")), input, other)
 
 
 def xlogy(input: Operand, other: Operand) -> Tensor:
     """input * log(other), 0 where input is."""
-    return elementwise(exponential.xlogy(*_floats(input, other, "xlogy")), input, other)
+    return elementwise(exponential.xlogy(*floating_pair(input, other, "xlogy")), input, other)
 
 
 def logit(input: Tensor, eps: float | None = None) -> Tensor:

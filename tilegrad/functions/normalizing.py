@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import ShapeError
+from ..lazy.layout import keeping_format, row_by_row
 from ..ops.broadcasting import shown
 from .declared import check_arguments
 
@@ -24,6 +25,7 @@ class Normalized(NamedTuple):
     rstd: Tensor
 
 
+@row_by_row
 def native_layer_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> Normalized:
@@ -52,6 +54,7 @@ def native_group_norm(
     return Normalized(result, made.mean.reshape(N, group), made.rstd.reshape(N, group))
 
 
+@keeping_format(0)
 def native_batch_norm(
     input: Tensor,
     weight: Tensor | None,

@@ -221,6 +221,9 @@ def floating_pair(x: Operand, y: Operand, op: str) -> tuple[Value, Value]:
         return _with_number(cast(x.value, get_default_dtype()), y, op)
     if isinstance(y, Handle) and not isinstance(x, Handle) and not y.value.type.dtype.is_float:
         return _after_number(x, cast(y.value, get_default_dtype()), op)
+    if isinstance(x, Handle) and isinstance(y, Handle) and not (x.value.dtype.is_float or y.value.dtype.is_float):
+        # each by itself: the type of both would wrap a negative number without axes beside uint8
+        return cast(x.value, get_default_dtype()), cast(y.value, get_default_dtype())
     a, b = pair(x, y, op)
     return (a, b) if a.type.dtype.kind == "float" else (cast(a, get_default_dtype()), cast(b, get_default_dtype()))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..errors import ArgumentError, DTypeError
 from ..ir.dtype import bool_, float64
 from ..ir.graph import Value
-from ..lazy.handle import wrap
+from ..lazy.handle import Handle, wrap
 from ..lazy.layout import elementwise, like, row_by_row
 from ..ops.cast import cast
 from ..ops.comparison import isnan, lt
@@ -130,7 +130,11 @@ def isreal(input: Tensor) -> Tensor:
 
 def float_power(input: Operand, exponent: Operand) -> Tensor:
     """input ** exponent, in float64."""
-    x, y = (wrap(cast(v, float64)) for v in pair(input, exponent, "float_power"))
+    if isinstance(input, Handle) and isinstance(exponent, Handle):
+        given = input.value, exponent.value
+    else:
+        given = pair(input, exponent, "float_power")
+    x, y = (wrap(cast(v, float64)) for v in given)
     return elementwise((x**y)._value, input, exponent)
 
 

@@ -347,7 +347,7 @@ def cov(
     if weight is None:
         total: Any = x.shape[1]
         centred = x - x.mean(1, keepdim=True)
-        product, norm = centred @ centred.t(), total - correction
+        product, norm = centred @ centred.t(), max(total - correction, 0)
     else:
         total = weight.sum()
         centred = x - (x * weight).sum(1, keepdim=True) / total
@@ -355,6 +355,7 @@ def cov(
         norm = total - correction
         if aweights is not None and correction:
             norm = total - correction * (weight * aweights).sum() / total
+        norm = norm.clamp(min=0)
     result: Tensor = product / norm
     return result.squeeze()
 

@@ -192,9 +192,10 @@ def permute(x: Value, axes: Sequence[int]) -> Value:
 
 def transpose(x: Value, axis1: int = -2, axis2: int = -1) -> Value:
     """Two axes exchanged."""
+    rank = max(x.type.rank, 1)
+    i, j = normal_axis(axis1, rank, "transpose"), normal_axis(axis2, rank, "transpose")
     if not x.shape:
         return x
-    i, j = normal_axis(axis1, x.type.rank, "transpose"), normal_axis(axis2, x.type.rank, "transpose")
     order = list(range(x.type.rank))
     order[i], order[j] = j, i
     return permute(x, order)

@@ -103,7 +103,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         weight = weight.reshape(-1, *(1,) * (input.dim() - 2))
     else:
         weight = weight.reshape(())
-    return where(input > 0, input, input * weight)
+    return where(input > 0, input, input.clamp(max=0) * weight)  # the slope has no part in what is infinite
 
 
 @row_by_row

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ...errors import ArgumentError, ShapeError
 from ...functions.autocasting import lowered, product_precision
 from ...functions.promotion import result_type, value_of
+from ...ir.dtype import bool_, int32
 from ...ir.graph import Value
 from ...ir.size import Dim
 from ...lazy.handle import wrap
@@ -301,8 +302,9 @@ def fold(
             f"fold: an input of the shape {shown(input.shape)} does not fit: {taps[0]} x {taps[1]} windows on images "
             f"of {extents[0]} x {extents[1]} are C * {math.prod(taps)} by {counts[0] * counts[1]}"
         )
-    made = Overlay(reshape(y, (batch, columns // math.prod(taps), *taps, *counts)), axes)
-    return wrap(unbatched(made, had_batch))
+    numbers = cast(y, int32) if y.dtype is bool_ else y  # of bools: whether one of those that meet is true
+    made = Overlay(reshape(numbers, (batch, columns // math.prod(taps), *taps, *counts)), axes)
+    return wrap(unbatched(cast(made, y.dtype), had_batch))
 
 
 def _image_axes(

@@ -7,6 +7,7 @@ from math import inf, prod
 from typing import TypeAlias
 
 from ...errors import ArgumentError, ShapeError
+from ...functions.arithmetic import where
 from ...functions.promotion import value_of
 from ...ir.dtype import int64
 from ...ir.graph import Value
@@ -281,7 +282,9 @@ def _norm(
         return greatest * _sign(norm_type)
     # the sum of a window that reaches over the end counts for a whole one, as in PyTorch
     average = _average(rank, input**norm_type, kernel_size, stride, 0, ceil_mode, True)
-    return (average * prod(each(kernel_size, rank, "kernel_size", op))) ** (1.0 / norm_type)
+    total = average * prod(each(kernel_size, rank, "kernel_size", op))
+    # the root of 0 has the gradient 0, as in PyTorch, which leaves the branch of where() that is not taken finite
+    return where(total == 0, 0.0, where(total == 0, 1.0, total) ** (1.0 / norm_type))
 
 
 def _sign(x: float) -> int:

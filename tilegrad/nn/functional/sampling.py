@@ -7,8 +7,10 @@ from itertools import product
 from typing import Any
 
 from ...errors import ArgumentError, ShapeError
+from ...functions.arithmetic import where
 from ...functions.creation import arange
 from ...functions.joining import stack
+from ...ir.dtype import bool_
 from ...ops.broadcasting import shown
 from ...tensor import Tensor
 
@@ -75,7 +77,9 @@ def grid_sample(
         _place(grid[..., rank - 1 - n], extent, padding_mode, bool(align_corners)) for n, extent in enumerate(extents)
     ]
     if mode == "nearest":
-        return _read(input, [place.round() for place in places], extents)
+        made = _read(input, [place.round() for place in places], extents)
+        # the places have a gradient, of zeros
+        return where(made.new_ones((), dtype=bool_), made, grid.sum()) if grid.requires_grad else made
     low = [place.floor() for place in places]
     total: Any = 0
     for corner in product((0, 1), repeat=rank):
