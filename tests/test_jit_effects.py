@@ -252,3 +252,17 @@ def test_changes_stay_undone_when_the_trace_is_given_up() -> None:
     with contextlib.redirect_stderr(io.StringIO()):
         tg.jit(fn)(x)
     assert told == [1]
+
+
+def test_an_error_that_is_caught_may_depend_on_sizes(capsys: Any) -> None:
+    def fn(x: tg.Tensor) -> tg.Tensor:
+        try:
+            return x.view(7)
+        except RuntimeError:
+            return x * 2
+
+    jitted = tg.jit(fn)
+    for size in (2, 7, 3, 7, 2):
+        x = tg.arange(float(size))
+        assert jitted(x).tolist() == fn(x).tolist()
+    assert "compiled for all sizes" not in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 
 def _nowhere() -> object:
@@ -16,8 +17,12 @@ locate: Callable[[], object] = _nowhere
 class TilegradError(RuntimeError):
     """Anything that tilegrad refuses to do."""
 
+    raised: ClassVar[int] = 0
+    """How many there were: whether a traced function caught some."""
+
     def __init__(self, *message: object) -> None:
         super().__init__(*message)
+        TilegradError.raised += 1
         self.location = locate()
         """The user's line that was being worked for."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..autograd.modes import no_grad
 from ..compiler import Compiled, compile
+from ..errors import ShapeError, TilegradError
 from ..functions.creation import tensor
 from ..ir.graph import Input, Value, topological
 from ..ir.size import Dim
@@ -108,8 +109,13 @@ class Specialised:
                     made = trace.number(w.read, number_type(number), number.__class__) if varies else None
                     w.write(number if made is None else stand_for(made, number, from_outside(w.read)))
                 effects.begin()
+                raised, symbols = (
+                    TilegradError.raised,
+                    any(type is not None and varying(type) for type in self.kind.types),
+                )
                 self.results, self.result_structure = flatten(fn(*args, **kwargs))
-                symbols = any(type is not None and varying(type) for type in self.kind.types)
+                if symbols and TilegradError.raised != raised:
+                    raise ShapeError(f"{self.name}: an error that it caught may depend on sizes that vary")
                 self.aliases = aliases(self.results, self.arguments, trace, symbols)
                 self.result_values = [
                     r.value if isinstance(r, Tensor) and n not in self.aliases else None
