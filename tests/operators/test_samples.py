@@ -140,3 +140,10 @@ def test_what_is_infinite_or_0_has_a_finite_gradient() -> None:
     images = tg.tensor([[0.0, 2.0, -2.0]], requires_grad=True)
     pooled = tg.nn.functional.lp_pool1d(images, 2.0, 1)
     assert tg.autograd.grad(pooled.sum(), images)[0].tolist() == [[0.0, 1.0, -1.0]]
+
+
+@pytest.mark.parametrize("padding", ["border", "reflection"])
+def test_places_at_the_border_have_no_gradient(padding: str) -> None:
+    x, grid = tg.arange(4.0).reshape(1, 1, 2, 2), tg.tensor([[[[-1.0, 0.0], [1.0, 0.5]]]], requires_grad=True)
+    y = tg.nn.functional.grid_sample(x, grid, padding_mode=padding, align_corners=True)
+    assert tg.autograd.grad(y.sum(), grid)[0].tolist() == [[[[0.0, 1.0], [0.0, 1.0]]]]

@@ -132,7 +132,10 @@ def _folded(place: Tensor, extent: int, padding: str, align: bool) -> Tensor:
         away = (place - low).abs()
         turns, rest = (away / span).floor(), away % span
         place = rest.where(turns % 2 == 0, span - rest) + low
-    return place if padding == "zeros" else place.clamp(0, extent - 1)
+    if padding == "zeros":
+        return place
+    within = (place > 0) & (place < extent - 1)  # at the border itself no gradient flows, as in PyTorch
+    return where(within, place, place.detach().clamp(0, extent - 1))
 
 
 def _read(x: Tensor, places: Sequence[Tensor], extents: Sequence[int]) -> Tensor:
