@@ -59,7 +59,6 @@ T.exp($.tanh())
 T.rsqrt($ * $ + 1)
 F.gelu($)
 F.silu($)
-F.softplus($)
 T.erf($)
 T.atan($)
 T.log1p($ * $)
@@ -76,7 +75,8 @@ simple("exact", 2, "~$\n$ | True\n$ & $\n$ + 1\n$ * 2\n$.logical_not()\n1.5 * $\
 simple(
     "kink",
     4,
-    "$.abs()\nF.relu($)\n$.clamp(-1, 1)\n$.clamp(min=0)\nF.relu6($)\nF.leaky_relu($, 0.5)\n$.clamp(max=1.5)",
+    "$.abs()\nF.relu($)\n$.clamp(-1, 1)\n$.clamp(min=0)\nF.relu6($)\nF.leaky_relu($, 0.5)\n$.clamp(max=1.5)\n"
+    "F.softplus($)",
     "number",
 )
 simple(
