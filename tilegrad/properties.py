@@ -17,7 +17,7 @@ from .ir.dtype import DType
 from .ir.graph import Value
 from .lazy import storage as sharing
 from .lazy.evaluation import compute, compute_together
-from .lazy.handle import Handle, Surroundings, alias, mode, state, wrap
+from .lazy.handle import Handle, Surroundings, alias, mode, root_at, state, wrap
 from .lazy.layout import strides_of
 from .ops.broadcasting import normal_axis, shown
 from .runtime.device import Device, device
@@ -205,18 +205,22 @@ class Properties(Handle):
 
     @data.setter
     def data(self, other: Tensor) -> None:
-        value, strides = sharing.detached(other.value), strides_of(other)
-        if value.type == self._value.type:
-            alias(self, hidden=True).write(value, "data")
+        trace = state.trace
+        if trace is not None and not trace.takes(self, other):
+            alias(self, hidden=True).write(sharing.detached(other.value), "data")
             if not self._moves:
-                self._strides = strides
+                self._strides = strides_of(other)
+            root_at(other, self, other.own_value())
             return
-        if state.trace is not None:
-            state.trace.reformed(self, "an assignment to .data")
         old = self.own_value()
-        self._base, self._moves, self._strides, self._layout = None, (), strides, None
-        Surroundings.changes += 1
-        self._value = sharing.leaf(value, weakref.ref(self)) if "leaf" in old.__dict__ else value
+        if old.tracked and other.dtype.kind != "float":
+            raise GradientError(
+                f"data: the tensor requires gradients, which {other.dtype.name} elements do not have: convert them, as "
+                "in other.float()"
+            )
+        other.base(laid=False)
+        shared = alias(other)
+        root_at(self, shared, sharing.replaced(old, shared._value) if old.tracked else shared._value)
 
     def detach(self) -> Tensor:
         """The same storage without history."""
@@ -228,8 +232,10 @@ class Properties(Handle):
         """Forgets its history."""
         if state.trace is not None:
             state.trace.reformed(self, "detach_")
+        if self._moves:
+            raise GradientError("detach_: a view cannot be detached in place; take x.detach()")
         self._value = sharing.detached(self.value)
-        if self._base is not None and not self._moves:
+        if self._base is not None:
             self._base.value = self._value
         return self
 
@@ -246,19 +252,22 @@ class Properties(Handle):
                 raise GradientError(
                     f"requires_grad_: {value.dtype.name} elements have no gradient; floating-point ones do: x.float()"
                 )
-            if self._moves:
-                self._strides = strides_of(self)
-                self._base, self._moves, self._layout = None, (), None
-                Surroundings.changes += 1
             new = sharing.leaf(value, weakref.ref(self))
+            if self._base is not None and (self._moves or self._base.hidden):
+                root_at(self, self, new)
+                return self
         else:
             if "leaf" not in value.__dict__:
                 raise GradientError(
                     "requires_grad can be switched off for leaves only; of what was computed take x.detach()"
                 )
             new = sharing.detached(value)
+            if self._moves:
+                root_at(self, self, new)
+                return self
         self._value = new
         if self._base is not None:
+            self._base.storage.seen_by(new)
             self._base.value = new
         return self
 

@@ -127,10 +127,19 @@ def given(number: int, shape: Iterable[int], dtype: str) -> np.ndarray:
     return (n % 19 - (0 if dtype == "uint8" else 9)).reshape(shape)
 
 
+SHARING = 1
+"""The argument that is part of a larger tensor, as a leaf too."""
+
+
 def tensor(T: Any, a: Argument, tracked: bool = False, wide: bool = False) -> Any:
     """An argument as a tensor of PyTorch or tilegrad."""
     dtype = "float64" if wide and a.dtype in GRID else a.dtype
-    made = T.tensor(given(*a).tolist(), dtype=getattr(T, dtype)).reshape(a.shape).clone()  # a view has no history
+    elements = given(*a).reshape(-1)
+    if a.number == SHARING:  # detached: PyTorch takes a view that is no leaf's for one whose history can change
+        elements = np.concatenate([np.zeros(2, elements.dtype), elements, np.zeros(1, elements.dtype)])
+        made = T.tensor(elements.tolist(), dtype=getattr(T, dtype))[2:-1].reshape(a.shape).detach()
+    else:
+        made = T.tensor(elements.tolist(), dtype=getattr(T, dtype)).reshape(a.shape).clone()
     return made.requires_grad_() if tracked and a.dtype in GRID else made
 
 

@@ -44,7 +44,10 @@ def accept_changes(gradients: Sequence[Value], outputs: Sequence[Value]) -> None
 def _change(x: Value) -> Change | None:
     """What happened to the memory of a value, or of the whole that it is a view of."""
     while True:
-        change: Change | None = x.__dict__.get("changed")
+        own = x.__dict__
+        change: Change | None = own.get("changed")
+        if change is None and "epoch" in own:
+            change = own["epoch"].change
         if change is not None:
             return change
         if "within" not in x.__dict__ or not x.inputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import ArgumentError, DTypeError, ShapeError
@@ -345,8 +346,16 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
     if dim is None and keepdim:
         raise ArgumentError("median: keepdim goes with a dimension")
     if dim is None:
-        return wrap(sorting.median(value_of(input.reshape(-1), "median"), 0).values)
+        return shared_among_equals(input, wrap(sorting.median(value_of(input.reshape(-1), "median"), 0).values))
     return Sorted(*map(wrap, sorting.median(x, dim, keepdim)))
+
+
+def shared_among_equals(input: Tensor, chosen: Tensor) -> Tensor:
+    """One of the elements, whose gradient all elements that are equal to it share."""
+    if not input.requires_grad or not input.numel():
+        return chosen
+    chosen = chosen.detach()
+    return input.where((input == chosen) | (input.isnan() & chosen.isnan()), -inf).amax()
 
 
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:

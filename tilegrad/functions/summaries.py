@@ -16,7 +16,7 @@ from ..ops.creation import positions
 from .creation import arange, linspace, zeros
 from .declared import check_arguments
 from .promotion import floating, floats_of, kind_of, numbers_of, value_of
-from .selecting import Sorted, count_nonzeros, nonzero, scatter
+from .selecting import Sorted, count_nonzeros, nonzero, scatter, shared_among_equals
 from .views import numpy_names
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> T
     """The median of the elements that are numbers."""
     numbers_of(input, "nanmedian")
     if dim is None:
-        return nanmedian(input.reshape(-1), 0).values  # type: ignore[union-attr]
+        return shared_among_equals(input, nanmedian(input.reshape(-1), 0).values)  # type: ignore[union-attr]
     ordered, order = input.sort(dim)
     count = (~input.isnan()).sum(dim, keepdim=True)
     middle = (count - 1).clamp(min=0) // 2

@@ -6,7 +6,7 @@ a function is written that does with straight code what `Kind.sizes` and `Specia
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..ir.graph import Input
@@ -40,21 +40,7 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
         return None
     values = {n: x for n, x in enumerate(kind.call.numbers) if n not in kind.watched}
     stateful = bool(program.captured or program.host or program.guards or program.outside)
-    names: dict[str, Any] = {
-        "MISS": MISS,
-        "Input": Input,
-        "Tensor": Tensor,
-        "new": object.__new__,
-        "runner": program.compiled.executable.bound(),
-        "program": program,
-        "mode": mode,
-        "constants": tuple(program.constants),
-        "one_writer": one_writer,
-        "same_number": same_number,
-    }
-    names |= {f"T{n}": t for n, t in enumerate(kind.types)}
-    names |= {f"watched{n}": watched[n] for n in values} | {f"number{n}": x for n, x in values.items()}
-    names |= {f"strides{n}": strides for n, strides in enumerate(kind.strides)} | {"recorded": kind.call.recorded}
+    names = _names(program, values, watched)
     one = program.result_structure is LEAF and len(program.forms) == 1 and program.forms[0] is not None
     one = one and not program.forms[0].varies  # type: ignore[union-attr]
     kept = one and _keeps(program, names["runner"])
@@ -80,6 +66,28 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
         run = ["given = program.compiled.brought(given)", *run]
     exec(_source(kind.tracked, list(values), stateful, bool(program.constants), [*run, *ending]), names)
     return Shortcut(len(kind.types), names["call"], bool(program.writes or program.gradients))
+
+
+def _names(program: Specialised, values: Mapping[int, Any], watched: Sequence[Watched]) -> dict[str, Any]:
+    """What the text of the function mentions."""
+    kind = program.kind
+    names: dict[str, Any] = {
+        "MISS": MISS,
+        "Input": Input,
+        "Tensor": Tensor,
+        "new": object.__new__,
+        "runner": program.compiled.executable.bound(),
+        "program": program,
+        "mode": mode,
+        "constants": tuple(program.constants),
+        "one_writer": one_writer,
+        "same_number": same_number,
+        "recorded": kind.call.recorded,
+        "moves": program.moves,
+    }
+    names |= {f"T{n}": t for n, t in enumerate(kind.types)}
+    names |= {f"watched{n}": watched[n] for n in values} | {f"number{n}": x for n, x in values.items()}
+    return names | {f"strides{n}": strides for n, strides in enumerate(kind.strides)}
 
 
 def _strides(program: Specialised, names: dict[str, Any]) -> list[str]:
@@ -132,7 +140,10 @@ def _source(
     given = [f"b{n}" for n in range(len(tracked))]
     if stateful:
         lines += ["state = program.look()", "if state is None:"]
-        lines += ["    if not program.is_current(): return MISS", "    state = program.state()"]
+        lines += [
+            "    if not program.is_current() or program.moves != moves: return MISS",
+            "    state = program.state()",
+        ]
         given.append("*state")
     if constants:
         given.append("*constants")

@@ -29,6 +29,7 @@ from .history import given_values, with_history
 from .kept import Kept
 from .kind import Kind
 from .memory import Form, HostMemory, apart, form_of, memory_in, memory_of, renewed_memory, settled, varying
+from .moved import follow, overlapping, places_of
 from .numbers import from_argument, from_outside, meaning, number_type, stand_for
 from .places import same
 from .sources import same_again
@@ -59,6 +60,8 @@ class Specialised:
         self._look: Look | None = None
         self._looks = 0
         self._surroundings = Surroundings.changes
+        self.moves = 0
+        """How often captured tensors were found on other memory than before."""
         self.plainly = ""
         """Why there is no program, if so: the function runs like any other."""
         trace, effects = Trace(), Effects(outside)
@@ -74,6 +77,7 @@ class Specialised:
             trace = self._forget()
         self.written_numbers = effects.written
         self.seen = [(x, form_outside(x)) for x, _ in trace.seen.values()]
+        self.places = places_of(x for x, _ in trace.seen.values())
         self._plan(trace)
 
     def _forget(self) -> Trace:
@@ -123,6 +127,7 @@ class Specialised:
                 ]
                 if effects.note((args, kwargs), self.kind.call.structure, stand_ins):
                     write_assigned(outside)
+                trace.refuse_history([v for v in self.result_values if v is not None])
             finally:
                 put_back(trace, outside)
                 for w, now, _, _ in before:
@@ -292,6 +297,11 @@ class Specialised:
             self._looks = MOST_LOOKS
         return None
 
+    def forget_look(self) -> None:
+        """Storages that were looked at are others now."""
+        self._look, self._looks = None, 0
+        self.moves += 1
+
     def _are_read(self) -> bool:
         """Whether somebody reads the elements that the program would write over."""
         return any(self.captured[n].storage.free() is None for n in self.updated)
@@ -313,7 +323,7 @@ class Specialised:
         """Whether the settings of layers, all hooks, and where tensors lie are as the program was made with."""
         now = Surroundings.changes
         same = all(same_settings(settings_of(layer), before) for layer, before in self.layers)
-        if same and all(form_outside(tensor) == before for tensor, before in self.seen):
+        if same and all(form_outside(tensor) == before for tensor, before in self.seen) and follow(self):
             self._surroundings = now
             return True
         return False
@@ -326,23 +336,11 @@ class Specialised:
 
     def runs_plainly(self, leaves: Sequence[Any]) -> bool:
         """Whether the function itself is to run on these arguments: the program was not made for what they are."""
-        if self.plainly or (self.writes and self.overlapping(leaves)):
+        if self.plainly or (self.writes and overlapping(self, leaves)):
             return True
         if any(leaves[n]._gradient is not None for n in self.graded):
             return True
         return any(flag and leaves[n].own_value().__dict__.get("hooks") for n, flag in enumerate(self.kind.tracked))
-
-    def overlapping(self, leaves: Sequence[Any]) -> bool:
-        """Whether memory that the program writes to is reached in two ways, which it was not made for."""
-        written, read = set(self.written), set(self.kept)
-        for n, x in enumerate(leaves):
-            if not isinstance(x, Handle):
-                continue
-            memory = id(x if x._base is None else x._base.storage)
-            if memory in written or (n in self.changed and memory in read):
-                return True
-            (written if n in self.changed else read).add(memory)
-        return False
 
     def __call__(self, leaves: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         """Runs the program."""

@@ -7,17 +7,18 @@ it writes to captured tensors is found afterwards, and undone; the compiled prog
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TraceError
-from ..ir.graph import Input, TensorType, Value
+from ..ir.graph import Input, TensorType, Value, topological
 from ..ir.node import Node
 from ..lazy import storage as sharing
 from ..lazy.handle import Handle, Left, state
-from ..lazy.storage import Base, State, Storage
+from ..lazy.storage import Base, Part, State, Storage
+from ..transform.autodiff import gradient_place, is_leaf
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -88,6 +89,8 @@ class Trace:
         self.asked: set[int] = set()
         """Of these, the ones whose gradient was asked for or given."""
         self.numbers: list[HostNumber] = []
+        self.parts: list[Value] = []
+        """Leaves from outside that are views, and views of them."""
         self.guards: list[tuple[Callable[[], Any], Any]] = []
         """What the function read of Python's state (whether a module trains), and how to read it again."""
 
@@ -103,7 +106,10 @@ class Trace:
         if base.storage in self.written:
             self._check_history(base)
             return tensor.own_value()
-        return sharing.cut(self.read_whole(base), tensor._moves)
+        found = base.cut(self.read_whole(base), tensor._moves)
+        if isinstance(base, Part):
+            self.parts.append(found)
+        return found
 
     def read_whole(self, base: Base) -> Value:
         """The same for all of a storage, with the history of a base."""
@@ -201,6 +207,24 @@ class Trace:
         """A tensor becomes another in place: its shape, its type, or whether it requires gradients."""
         if id(tensor) not in self.own or id(tensor) in self.arguments:
             raise NoProgram(f"{what} changes what a tensor from outside is, not only its elements")
+
+    def takes(self, tensor: Handle, elements: Handle) -> bool:
+        """Whether a tensor moves to the memory of another (`.data = ...`). One from outside keeps its memory: what was
+        made inside is written to it."""
+        if id(tensor) in self.own and id(tensor) not in self.arguments:
+            return True
+        fresh = id(elements) in self.own and elements._base is None
+        if not fresh or elements._value.type != tensor._value.type:
+            self.reformed(tensor, "an assignment to .data")
+        return False
+
+    def refuse_history(self, results: Sequence[Value]) -> None:
+        """Results that have gradients with respect to a leaf from outside that is a view: the program has no place for
+        that leaf."""
+        parts = {gradient_place(v) for v in topological(self.parts) if is_leaf(v)}
+        tracked = [v for v in results if v.tracked]
+        if parts and any(gradient_place(v) in parts for v in topological(tracked) if is_leaf(v)):
+            raise NoProgram("the gradient of a result flows to a leaf that is a view of another tensor")
 
     def gradients(self) -> list[tuple[Handle, Tensor | None]]:
         """The captured tensors that were given another gradient."""

@@ -100,7 +100,7 @@ def _elements(x: Any) -> Buffer:
 def prepare_write(name: str, parameter: str, x: Any) -> Callable[[], Value | None]:
     """Gives a tensor memory of its own, unless it has; the value that it had, if somebody still has that."""
     base = x.base()
-    if mode.enabled and not base.hidden and base.standing().tracked:
+    if mode.enabled and not base.hidden and base.is_tracked():
         raise InPlaceError(
             f"kernel {name} writes to `{parameter}`, which gradients flow through: a kernel has no derivative. Launch "
             "it within `with tilegrad.no_grad():`, or on x.detach()"
@@ -119,7 +119,7 @@ def own(x: Any) -> Callable[[], Value | None]:
     if base.storage.free() is not None:
         return no_value
     before, memory = ref(base.current()), None
-    if base.storage.owned is None and not base.standing().tracked:
+    if base.storage.owned is None and not base.is_tracked():
         memory = _taken_over(x, base)
     if memory is None:
         value = in_memory(handle_on(base.current()))

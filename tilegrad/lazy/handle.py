@@ -63,6 +63,8 @@ class Trace(Protocol):
 
     def reformed(self, tensor: Handle, what: str) -> None: ...
 
+    def takes(self, tensor: Handle, elements: Handle) -> bool: ...
+
     def within(self, op: str) -> AbstractContextManager[None]: ...
 
     def making(self, op: str) -> AbstractContextManager[set[Storage]]: ...
@@ -175,7 +177,7 @@ class Handle:
         if not self._moves and base.storage.owned is not None:
             self._value, self._seen = base.standing(), NEVER
             return base.current()
-        self._value = whole = sharing.cut(base.current(), self._moves)
+        self._value = whole = base.cut(base.current(), self._moves)
         self._seen = changes
         return whole
 
@@ -219,7 +221,13 @@ class Handle:
         """Every element is replaced, for all who share the storage."""
         base, value = self.base(), own(value)
         whole = current(base)
-        if mode.enabled and "leaf" in whole.__dict__ and not base.hidden:
+        if mode.enabled and not base.hidden and (base.unrecorded or base.is_leaf(whole)):
+            if base.unrecorded:
+                raise InPlaceError(
+                    f"{op}: a view of shape {_shape(self)} that was made within no_grad, of a tensor that requires "
+                    "gradients, is changed in place where gradients are recorded. Do both within `with "
+                    "tilegrad.no_grad():`, or both outside of it"
+                )
             raise InPlaceError(
                 f"{op}: a tensor of shape {_shape(self)} that requires gradients and was not computed from others "
                 "cannot be changed in place. Change it within `with tilegrad.no_grad():`, or work on a copy: x = "
@@ -238,6 +246,8 @@ class Handle:
         whole = current(base)
         cut = sharing.cut(whole, self._moves)
         part = put(whole, sharing.path_to(cut, whole), value) if self._moves else value
+        if mode.enabled and not base.hidden and whole.tracked and not part.tracked:
+            part = sharing.vanishing(part, whole)
         if not mode.enabled or base.hidden:
             part = sharing.replaced(whole, part) if whole.tracked else sharing.detached(part)
         if state.trace is not None:
@@ -247,7 +257,10 @@ class Handle:
                 part = Detach(part)  # when it is computed it forgets what it was made of, for all who have it
             written.storages[id(base.storage)] = base.storage
         base.write(part, op, value)
-        self._value, self._seen = (value, -1) if self._moves else (part, base.seen)
+        if isinstance(base, sharing.Part):
+            self._value, self._seen = base.cut(base.value, self._moves), base.seen
+        else:
+            self._value, self._seen = (value, -1) if self._moves else (part, base.seen)
         if _watch is not None and state.trace is None:
             _watch.note(self, part)
 
@@ -334,9 +347,9 @@ def handle_on(value: Value) -> Tensor:
 
 def view(whole: Handle, move: Move) -> Tensor:
     """A tensor that is part of another and shares its storage."""
-    base = whole.base()
-    made = shared(sharing.cut(whole.value, (move,)))
-    made._base = base
+    base, value = whole.base(), whole.value
+    made = shared(sharing.cut(value, (move,)))
+    made._base = base if mode.enabled or not value.tracked else _unrecorded(base)
     made._moves = (*whole._moves, move)
     if whole._strides is not None:
         made._strides = whole._strides
@@ -344,6 +357,23 @@ def view(whole: Handle, move: Move) -> Tensor:
     if _watch is not None:
         _watch.is_view(made)
     return made
+
+
+def _unrecorded(base: Base) -> Base:
+    """The same storage for views that are made where nothing is recorded: without history."""
+    made = _without_history(base, sharing.detached(current(base)), base.hidden)
+    made.unrecorded = not base.hidden
+    return made
+
+
+def _without_history(base: Base, whole: Value, hidden: bool) -> Base:
+    """The same storage, of which this is the whole."""
+    storage = base.storage
+    if state.trace is None and storage.owned is not None:
+        return Base(storage, sharing.stand_in(whole), hidden)
+    if whole is not storage.value and not hidden:
+        storage.seen_by(whole)
+    return Base(storage, whole, hidden)
 
 
 def become(tensor: Handle, cut: Handle, op: str) -> None:
@@ -358,6 +388,22 @@ def become(tensor: Handle, cut: Handle, op: str) -> None:
     tensor._value, tensor._base, tensor._moves, tensor._seen = cut._value, cut._base, cut._moves, cut._seen
     Surroundings.changes += 1
     tensor._strides, tensor._layout = cut._strides, None
+    Surroundings.changes += 1
+
+
+def root_at(tensor: Handle, shared: Handle, root: Value) -> None:
+    """The tensor is from now on on the memory that another shares, with a history of its own that begins with `root`.
+
+    Programs that read or wrote its memory look where it is now.
+    """
+    base, moves = shared.base(), shared._moves
+    whole = sharing.detached(current(base))
+    unread = state.trace is None and base.storage.owned is not None and not moves
+    root = sharing.stand_in(root) if unread else root  # a tensor that nobody looks at reads nothing
+    tensor._base = sharing.rooted(base, whole, moves, root) if root.tracked else _without_history(base, whole, False)
+    tensor._value, tensor._seen = root, NEVER if unread else base.storage.changes
+    tensor._moves, tensor._strides, tensor._layout = moves, shared._strides, None
+    Surroundings.changes += 1
 
 
 def resize(tensor: Handle, value: Value, op: str) -> None:
@@ -374,11 +420,13 @@ def resize(tensor: Handle, value: Value, op: str) -> None:
 
 def alias(of: Handle, hidden: bool = False) -> Tensor:
     """A tensor on the same storage without history (`detach`; hidden: `.data`)."""
+    if state.trace is not None:
+        state.trace.read(of)
     origin = of.base()
     whole = sharing.detached(current(origin))
     made = shared(sharing.cut(whole, of._moves))
     owned = state.trace is None and origin.storage.owned is not None
-    base = made._base = Base(origin.storage, sharing.stand_in(whole) if owned else whole, hidden)
+    base = made._base = _without_history(origin, whole, hidden)
     made._moves = of._moves
     if of._strides is not None:
         made._strides = of._strides

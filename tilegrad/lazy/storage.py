@@ -15,14 +15,14 @@ buffer gets from value to value: nothing that was ever read changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from threading import get_ident
 from typing import Any, NamedTuple, TypeAlias
 from weakref import ref
 
 from ..ir.graph import Input, Value
 from ..ir.location import Location, current_location
-from ..ops.broadcasting import Fill
+from ..ops.broadcasting import Fill, fill
 from ..ops.cast import Detach
 from ..ops.joint import joint_outputs
 from ..runtime.buffer import Buffer, Loan
@@ -48,10 +48,20 @@ class Change(NamedTuple):
     """What the operation computed; weak, as that is often computed from the value to which this happened."""
 
 
+class Epoch:
+    """The time between two writes to a storage."""
+
+    __slots__ = ("change",)
+
+    def __init__(self) -> None:
+        self.change: Change | None = None
+        """The write that ended it."""
+
+
 class Storage:
     """One piece of memory, as users see it."""
 
-    __slots__ = ("__weakref__", "change", "changes", "common", "lent", "owned", "traced", "value", "version")
+    __slots__ = ("__weakref__", "change", "changes", "common", "epoch", "lent", "owned", "traced", "value", "version")
 
     def __init__(self, value: Value) -> None:
         self.traced = 0
@@ -62,6 +72,8 @@ class Storage:
         """Counts writes, for users and for the check of saved values."""
         self.change: Change | None = None
         """The last of them."""
+        self.epoch: Epoch | None = None
+        """Where the next change is noted for values that are not `value` itself, if there are any."""
         self.changes = 0
         """Counts all writes, those through `.data` too, which hide from that check."""
         self.common = False
@@ -90,6 +102,13 @@ class Storage:
                 self.lent = ref(found)
             return found if owned is not None else None
 
+    def seen_by(self, value: Value) -> None:
+        """Lets the check of saved values find the next change at a value of another history, which has the elements
+        that the storage has now."""
+        if self.epoch is None:
+            self.epoch = Epoch()
+        value.__dict__["epoch"] = self.epoch
+
 
 class State(NamedTuple):
     """The state of a base and its storage, to restore it."""
@@ -98,12 +117,13 @@ class State(NamedTuple):
     whole: Value
     owned: Buffer | None
     lent: Callable[[], Loan | None] | None
+    epoch: Epoch | None
 
 
 class Base:
     """A storage together with one history for gradients."""
 
-    __slots__ = ("__weakref__", "hidden", "keeper", "reader", "seen", "storage", "value")
+    __slots__ = ("__weakref__", "hidden", "keeper", "reader", "seen", "storage", "unrecorded", "value")
 
     def __init__(self, storage: Storage, value: Value, hidden: bool = False) -> None:
         self.storage = storage
@@ -112,6 +132,8 @@ class Base:
         self.seen = storage.changes
         self.hidden = hidden
         """Whether writes hide from the check of saved values (`.data`)."""
+        self.unrecorded = False
+        """Whether it was made within `no_grad`, from what requires gradients: writes are allowed there only."""
         self.reader: ref[Value] | None = None
         """The last value on a loan of memory that is owned."""
         self.keeper: tuple[list[Any], Any] | None = None
@@ -130,9 +152,24 @@ class Base:
             changes, whole, value = storage.changes, storage.value, self.value
             if storage.owned is None and storage.changes == changes:
                 if self.seen != changes:
-                    value = self.value = replaced(value, whole)
+                    value = replaced(value, whole)
+                    if value is not whole:
+                        storage.seen_by(value)
+                    self.value = value
                     self.seen = changes
                 return value
+
+    def cut(self, whole: Value, moves: Sequence[Move]) -> Value:
+        """What a tensor of this history has of a whole."""
+        return cut(whole, moves)
+
+    def is_leaf(self, whole: Value) -> bool:
+        """Whether gradients arrive here, so that writes have to be within `no_grad`."""
+        return "leaf" in whole.__dict__
+
+    def is_tracked(self) -> bool:
+        """Whether what is computed of it has gradients."""
+        return self.standing().tracked
 
     def standing(self) -> Value:
         """The type and the history of the whole value, without its elements where memory is owned."""
@@ -217,24 +254,70 @@ class Base:
         for old in olds:
             if old is not None and "common" not in old.__dict__:
                 old.__dict__["changed"] = change
+        if storage.epoch is not None:
+            storage.epoch.change, storage.epoch = change, None
         mark_changes()
         storage.version += 1
 
     def state(self) -> State:
         """Save the state for `restore`."""
         storage = self.storage
-        return State(self.standing(), storage.value, storage.owned, storage.lent)
+        return State(self.standing(), storage.value, storage.owned, storage.lent, storage.epoch)
 
     def restore(self, state: State) -> None:
         """Has again what it had before writes that must not count."""
         storage = self.storage
-        self.value, storage.value, storage.owned, storage.lent = state
+        self.value, storage.value, storage.owned, storage.lent, storage.epoch = state
+        if state.epoch is not None:
+            state.epoch.change = None
         reader = None if self.reader is None else self.reader()
         for old in (state.value, state.whole, reader):
             if old is not None:
                 old.__dict__.pop("changed", None)
         storage.changes += 1
         self.seen = storage.changes
+
+
+class Part(Base):
+    """A storage with a history that begins at a part of it: that of a leaf which is a view."""
+
+    __slots__ = ("_found", "_of", "moves", "root")
+
+    def __init__(self, of: Base, whole: Value, moves: tuple[Move, ...], root: Value) -> None:
+        super().__init__(of.storage, whole)
+        self.moves = moves
+        """How the part is cut from the whole, of which `value` has no history."""
+        root.__dict__.setdefault("hooks", [])
+        self.root = stand_in(root)
+        """The history of the part, without its elements."""
+        self._of, self._found = ref(whole), ref(root)
+
+    def cut(self, whole: Value, moves: Sequence[Move]) -> Value:
+        """What a tensor of this history has of a whole: the part, or a view of the part."""
+        return cut(self._part(whole), moves[len(self.moves) :])
+
+    def _part(self, whole: Value) -> Value:
+        """The part of a whole with its history; the same value as long as somebody has it."""
+        found = self._found()
+        if found is None or self._of() is not whole:
+            found = replaced(self.root, cut(whole, self.moves))
+            self.storage.seen_by(found)
+            self._of, self._found = ref(whole), ref(found)
+        return found
+
+    def is_leaf(self, whole: Value) -> bool:
+        """Whether gradients arrive here, so that writes have to be within `no_grad`."""
+        return "leaf" in self.root.__dict__
+
+    def is_tracked(self) -> bool:
+        """Whether what is computed of it has gradients."""
+        return self.root.tracked
+
+
+def rooted(of: Base, whole: Value, moves: tuple[Move, ...], root: Value) -> Base:
+    """A history of its own for what a tensor shares with others; `root` is the first value of it."""
+    of.storage.seen_by(root)
+    return Part(of, whole, moves, root) if moves else Base(of.storage, root)
 
 
 write_listeners: list[Callable[[Base, State], None]] = []
@@ -261,6 +344,12 @@ def replaced(old: Value, new: Value) -> Value:
         kept.__dict__["renews"] = old
         return kept
     return detached(new)
+
+
+def vanishing(new: Value, old: Value) -> Value:
+    """Elements that do not depend on those which they replace in place: the gradient of those is zero."""
+    zeros = fill(0.0, old.shape, old.dtype, old.device)
+    return joint_outputs([new], [old], lambda upstreams: [zeros])[0]
 
 
 def stand_in(value: Value) -> Value:

@@ -96,6 +96,9 @@ class OneByOne:
 
     def reformed(self, tensor: Any, what: str) -> None: ...
 
+    def takes(self, tensor: Any, elements: Any) -> bool:
+        return True
+
     def within(self, op: str) -> AbstractContextManager[None]:
         return nullcontext()
 

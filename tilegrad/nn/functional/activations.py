@@ -122,12 +122,22 @@ def rrelu(
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    # the branch that is not taken must not overflow: its gradient would be 0 times infinity
-    return _placed(input, where(input > 0, input, alpha * input.clamp(max=0).expm1()), inplace)
+    return _placed(input, where(input > 0, input, alpha * _expm1_below(input, 1)), inplace)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    return _placed(input, where(input > 0, input, alpha * (input.clamp(max=0) / alpha).expm1()), inplace)
+    return _placed(input, where(input > 0, input, alpha * _expm1_below(input, alpha)), inplace)
+
+
+def _expm1_below(input: Tensor, alpha: float) -> Tensor:
+    """expm1(x / alpha) below 0, straight from there on: with that slope at 0, but no second derivative there.
+
+    The branch that is not taken must not overflow: its gradient would be 0 times infinity.
+    """
+    below = input.clamp(max=0)
+    if alpha == 1:
+        return where(input < 0, below.expm1(), input)
+    return where(input < 0, (below / alpha).expm1(), input / alpha)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:

@@ -1,0 +1,83 @@
+"""Tensors that stand on other memory than when a program was made: `.data = ...`, a leaf made of a view, `t_()`.
+
+The program looks for their elements where they are now, if what shared memory then still does, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..lazy.handle import Handle
+from ..lazy.layout import layout
+from ..lazy.storage import Base, Storage
+from .kept import Kept
+
+if TYPE_CHECKING:
+    from .specialised import Specialised
+
+
+class Place(NamedTuple):
+    """Where a tensor had its elements."""
+
+    tensor: Handle
+    base: Base
+    storage: Storage
+    lies: Any
+    """How they lie in the storage."""
+
+
+def places_of(tensors: Iterable[Handle]) -> list[Place]:
+    """The places of those tensors that have memory which others could share."""
+    return [Place(x, x._base, x._base.storage, _lies(x)) for x in tensors if x._base is not None]
+
+
+def _lies(x: Handle) -> Any:
+    """What must stay as it was: how the elements lie in the whole, and where gradients arrive."""
+    base = x._base
+    assert base is not None
+    return layout(x) if x._moves else x._strides, x._value.type, base.storage.value.type, type(base), base.is_tracked()
+
+
+def follow(program: Specialised) -> bool:
+    """Points a program to the memory that its tensors have now; whether that could be done."""
+    before = [p for p in program.places if p.base is not p.tensor._base or p.storage is not p.base.storage]
+    if not before:
+        return True
+    now = places_of(p.tensor for p in program.places)
+    if len(now) != len(program.places) or any(a.lies != b.lies for a, b in zip(program.places, now, strict=True)):
+        return False
+    pairs = {(a.storage, b.storage) for a, b in zip(program.places, now, strict=True)}
+    if len({a for a, _ in pairs}) != len(pairs) or len({b for _, b in pairs}) != len(pairs):
+        return False
+    bases = {id(a.base): b.base for a, b in zip(program.places, now, strict=True)}
+    captured = [bases.get(id(base)) for base in program.captured]
+    if None in captured or any(a.outside is not None for a in program.aliases.values()):
+        return False
+    program.captured = [base for base in captured if base is not None]
+    program.places = now
+    _renew(program)
+    return True
+
+
+def _renew(program: Specialised) -> None:
+    """What a program knows of the storages that it captured."""
+    program.written = {id(program.captured[n].storage) for n in program.updated}
+    program.kept = {id(base.storage) for base in program.captured} - program.written
+    if program.steady is not None:
+        first, steady = len(program.given) - len(program.host) - len(program.captured), program.steady.steady
+        program.steady = Kept(steady, [program.captured[n - first].storage for n in steady.inputs])
+    program.forget_look()
+
+
+def overlapping(program: Specialised, leaves: Sequence[Any]) -> bool:
+    """Whether memory that a program writes to is reached in two ways, which it was not made for."""
+    written, read = set(program.written), set(program.kept)
+    for n, x in enumerate(leaves):
+        if not isinstance(x, Handle):
+            continue
+        memory = id(x if x._base is None else x._base.storage)
+        if memory in written or (n in program.changed and memory in read):
+            return True
+        (written if n in program.changed else read).add(memory)
+    return False
