@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
+from tests.programs import sharing, updating  # noqa: F401 - they fill the table
 from tests.programs.ownership import STORIES
 from tests.recorded import pytorch
 

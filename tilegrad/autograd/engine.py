@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, GradientError, ShapeError
 from ..functions.promotion import kind_of
-from ..ir.graph import Value
+from ..ir.graph import Value, topological
 from ..lazy import storage as sharing
 from ..lazy.evaluation import compute_together
 from ..lazy.handle import Handle, mode, wrap
@@ -67,6 +67,8 @@ def backward(
         else:
             given = gradients(values, upstreams, [x.value for x in wanted], retain)
             arrived = [(x, g) for x, g in zip(wanted, given, strict=True) if g is not None]
+        if create_graph:
+            arrived = [(x, _differentiable(g)) for x, g in arrived]
     if create_graph and sharing.changes_of_saved_values:
         accept_changes([g for _, g in arrived], values)
     for holder, gradient in arrived:
@@ -74,6 +76,15 @@ def backward(
             accumulate(holder, gradient if create_graph else detached(gradient), create_graph)
     reached = [] if create_graph else [x.own_gradient() for x, _ in arrived if x is not None]
     compute_together([x for x in (*outputs, *reached) if x is not None])
+
+
+def _differentiable(gradient: Value) -> Value:
+    """A gradient that is to be differentiated: where only its conditions depend on what has gradients (the slope of a
+    ReLU), its own gradient is zero, and not missing."""
+    if gradient.tracked:
+        return gradient
+    reached = [v for v in topological([gradient], lambda v: v.tracked) if v.tracked and v.dtype.is_float]
+    return sharing.vanishing(gradient, *reached) if reached else gradient
 
 
 def _holder(leaf: Value) -> Any:
@@ -125,6 +136,8 @@ def grad(
         check_saved(values)
     with walking(retain, create_graph):
         found = gradients(values, upstreams, [x.value for x in wanted], retain)
+        if create_graph:
+            found = [None if g is None else _differentiable(g) for g in found]
     if None in found and not (allow_unused or materialize_grads):
         n = found.index(None)
         spent = next(filter(None, (_noted_before(value, "spent") for value in values)), "")

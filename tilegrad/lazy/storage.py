@@ -346,10 +346,10 @@ def replaced(old: Value, new: Value) -> Value:
     return detached(new)
 
 
-def vanishing(new: Value, old: Value) -> Value:
-    """Elements that do not depend on those which they replace in place: the gradient of those is zero."""
-    zeros = fill(0.0, old.shape, old.dtype, old.device)
-    return joint_outputs([new], [old], lambda upstreams: [zeros])[0]
+def vanishing(new: Value, *olds: Value) -> Value:
+    """Elements whose gradients with respect to others are zero: those that they replace in place, for example."""
+    zeros = [fill(0.0, old.shape, old.dtype, old.device) for old in olds]
+    return joint_outputs([new], olds, lambda upstreams: zeros)[0]
 
 
 def stand_in(value: Value) -> Value:
