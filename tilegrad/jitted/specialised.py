@@ -35,7 +35,7 @@ from .places import same
 from .sources import same_again
 from .straight import Look, look_at
 from .tracing import NoProgram, Trace
-from .watched import Outside, form_outside, same_settings, settings_of, title
+from .watched import Outside, hooks_of, same_settings, settings_of, title
 
 MOST_LOOKS = 4
 
@@ -76,7 +76,7 @@ class Specialised:
             effects.undo()
             trace = self._forget()
         self.written_numbers = effects.written
-        self.seen = [(x, form_outside(x)) for x, _ in trace.seen.values()]
+        self.seen = [(x, hooks_of(x)) for x, _ in trace.seen.values()]
         self.places = places_of(x for x, _ in trace.seen.values())
         self._plan(trace)
 
@@ -323,7 +323,7 @@ class Specialised:
         """Whether the settings of layers, all hooks, and where tensors lie are as the program was made with."""
         now = Surroundings.changes
         same = all(same_settings(settings_of(layer), before) for layer, before in self.layers)
-        if same and all(form_outside(tensor) == before for tensor, before in self.seen) and follow(self):
+        if same and all(hooks_of(tensor) == before for tensor, before in self.seen) and follow(self):
             self._surroundings = now
             return True
         return False

@@ -125,10 +125,10 @@ def settings_of(layer: Any) -> dict[str, Any]:
     return found
 
 
-def form_outside(tensor: Handle) -> tuple[Any, ...]:
-    """Collect what a tensor shows of a storage, and the hooks that are called with its gradients."""
+def hooks_of(tensor: Handle) -> tuple[Any, ...]:
+    """Collect the hooks that are called with gradients of a tensor."""
     hooks = tensor.own_value().__dict__.get("hooks", ())
-    return tensor._base, tensor._moves, *hooks, None, *tensor.__dict__.get("_after_gradient", ())
+    return *hooks, None, *tensor.__dict__.get("_after_gradient", ())
 
 
 def same_settings(now: dict[str, Any], before: dict[str, Any]) -> bool:
