@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..lazy.handle import Handle
 from ..lazy.layout import layout
-from ..lazy.storage import Base, Storage
+from ..lazy.storage import Base, Move, Storage
 from .kept import Kept
 
 if TYPE_CHECKING:
@@ -23,13 +23,14 @@ class Place(NamedTuple):
     tensor: Handle
     base: Base
     storage: Storage
+    moves: tuple[Move, ...]
     lies: Any
     """How they lie in the storage."""
 
 
 def places_of(tensors: Iterable[Handle]) -> list[Place]:
     """The places of those tensors that have memory which others could share."""
-    return [Place(x, x._base, x._base.storage, _lies(x)) for x in tensors if x._base is not None]
+    return [Place(x, x._base, x._base.storage, x._moves, _lies(x)) for x in tensors if x._base is not None]
 
 
 def _lies(x: Handle) -> Any:
@@ -41,8 +42,7 @@ def _lies(x: Handle) -> Any:
 
 def follow(program: Specialised) -> bool:
     """Points a program to the memory that its tensors have now; whether that could be done."""
-    before = [p for p in program.places if p.base is not p.tensor._base or p.storage is not p.base.storage]
-    if not before:
+    if all(p.base is p.tensor._base and p.moves == p.tensor._moves for p in program.places):
         return True
     now = places_of(p.tensor for p in program.places)
     if len(now) != len(program.places) or any(a.lies != b.lies for a, b in zip(program.places, now, strict=True)):
