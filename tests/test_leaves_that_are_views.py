@@ -256,6 +256,23 @@ def test_an_assignment_to_data_within_jit() -> None:
     assert p.tolist() == [3, 3]
 
 
+def test_data_that_is_changed_in_place_has_a_program() -> None:
+    p, lines = tg.nn.Parameter(tg.zeros(3)), [0.0]
+
+    @tg.jit
+    def step(x: tg.Tensor) -> tg.Tensor:
+        loss = ((p - x) ** 2).sum()
+        (slope,) = tg.autograd.grad(loss, p)
+        p.data -= 0.25 * slope
+        return loss
+
+    for _ in range(4):
+        step(tg.ones(3))
+        lines.append((lines[-1] + 1) / 2)
+        assert p.tolist() == [lines[-1]] * 3
+    assert [program.plainly for program in step.programs] == [""]
+
+
 def test_views_made_within_no_grad() -> None:
     """They never require gradients, and are not written to elsewhere."""
     p = tg.nn.Parameter(tg.zeros(3))

@@ -205,13 +205,11 @@ class Properties(Handle):
 
     @data.setter
     def data(self, other: Tensor) -> None:
-        trace = state.trace
-        if trace is not None and not trace.takes(self, other):
-            alias(self, hidden=True).write(sharing.detached(other.value), "data")
-            if not self._moves:
-                self._strides = strides_of(other)
-            root_at(other, self, other.own_value())
-            return
+        if self._base is not None and other._base is not None and self._moves == other._moves:
+            if self._base.storage is other._base.storage:
+                return  # `p.data -= step` assigns what it has changed
+        if state.trace is not None:
+            state.trace.reformed(self, "an assignment to .data")
         old = self.own_value()
         if old.tracked and other.dtype.kind != "float":
             raise GradientError(

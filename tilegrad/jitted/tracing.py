@@ -208,16 +208,6 @@ class Trace:
         if id(tensor) not in self.own or id(tensor) in self.arguments:
             raise NoProgram(f"{what} changes what a tensor from outside is, not only its elements")
 
-    def takes(self, tensor: Handle, elements: Handle) -> bool:
-        """Whether a tensor moves to the memory of another (`.data = ...`). One from outside keeps its memory: what was
-        made inside is written to it."""
-        if id(tensor) in self.own and id(tensor) not in self.arguments:
-            return True
-        fresh = id(elements) in self.own and elements._base is None
-        if not fresh or elements._value.type != tensor._value.type:
-            self.reformed(tensor, "an assignment to .data")
-        return False
-
     def refuse_history(self, results: Sequence[Value]) -> None:
         """Results that have gradients with respect to a leaf from outside that is a view: the program has no place for
         that leaf."""
