@@ -71,3 +71,35 @@ def test_what_changes_at_every_call_is_seen() -> None:
         for n in range(12):
             model[0].weight.copy_(tg.full((3, 4), float(n)))
             np.testing.assert_allclose(quick(x).numpy(), model(x).numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_looks_at_what_hangs_on_extents_alone() -> None:
+    """A choice by elements that are known, of as many as the argument has: each extent gets a program of its own."""
+
+    @tg.jit
+    def cleared(x: tg.Tensor) -> tg.Tensor:
+        x.zero_()
+        return x.to(tg.uint8) if x.min() >= 0 else x
+
+    for n in (2, 3, 5, 3):
+        made = cleared(tg.ones(n))
+        assert made.dtype == tg.uint8
+        assert made.tolist() == [0] * n
+
+
+def test_a_number_in_another_group_than_rows() -> None:
+    """Optimizers' numbers without axes beside rows that are read in another order, also for all sizes."""
+
+    def step(x: tg.Tensor) -> tg.Tensor:
+        w = x.detach().clone().requires_grad_()
+        optimizer = tg.optim.Adagrad([w], lr=0.05, eps=0.25)
+        for _ in range(2):
+            optimizer.zero_grad()
+            tg.cat([w, x.detach()]).sigmoid().prod().backward()
+            optimizer.step()
+        return x.sum(dim=2) + w.sum(dim=2)
+
+    jitted = tg.jit(step)
+    for n in (3, 2, 4):
+        x = tg.arange(float(n**3)).reshape(n, n, n) / n**3
+        assert (jitted(x) - step(x)).abs().max().item() < 1e-5

@@ -35,6 +35,7 @@ DEFAULT_SEED = 1_000_000
 KNOWN_REFUSALS: tuple[tuple[str, str], ...] = (
     (r"the gradient of (max|min) \(", "PyTorch saves where extremes stand, tilegrad the elements that it compares"),
     (r"the gradient of contract .* of shape \[1(, 1)*\]", "PyTorch's tensordot sums axes of extent 1 before it saves"),
+    (r"_loss: the input has the shape .* and the target", "PyTorch broadcasts with a warning"),
     (r"several of its elements may be one element of the base", "PyTorch allows it where the elements are distinct"),
     (r"elements of a tensor are asked for while a jitted function is traced", "an index that depends on data"),
     (r"`out` has shape .*: within a traced function they must be equal", "an `out` that is enlarged within jit"),

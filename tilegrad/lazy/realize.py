@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ..compiler import Compiled, compile
-from ..errors import TraceError
+from ..errors import ShapeError, TraceError
 from ..ir.dtype import bool_
 from ..ir.graph import Graph, Input, TensorType, Value, topological
-from ..ir.size import product
+from ..ir.size import Size, product
 from ..ops.arithmetic import Add, Div, Mul, Sub
 from ..ops.broadcasting import Fill, Reshape, exact
 from ..ops.movement import Slice
@@ -95,6 +95,8 @@ def _program(key: Key, order: Sequence[Value], numbers: Sequence[Fill]) -> tuple
     if known is None:
         if len(_programs) >= MOST_PROGRAMS:
             _forget_half()
+        if any(isinstance(extent, Size) for v in order for extent in v.shape):
+            raise ShapeError("the elements of a tensor are asked for whose extents vary")  # `jit` takes each by itself
         compiled = compile(_graph_of(key, order, given))
         known = _programs[fixed] = (compiled, compiled.executable.bound())
         _numbers[key] = Numbers(first, varied)

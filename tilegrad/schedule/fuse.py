@@ -418,7 +418,7 @@ def _turns(a: Group, b: Group) -> bool:
         return False
     reads = [e.position[-1] for m in a.members for e in facts(m.expr).reads if e.position]
     along = {i for at in reads for i in a.rows if stride(at, i) == 1}
-    return any(along and m.position[-1] not in along for m in a.members)
+    return any(along and m.position and m.position[-1] not in along for m in a.members)
 
 
 def _effort(exprs: Iterable[Expr]) -> int:
