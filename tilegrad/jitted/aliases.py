@@ -56,6 +56,7 @@ def aliases(results: list[Any], arguments: Sequence[Tensor | None], trace: Trace
     numbers = {id(x): n for n, x in enumerate(arguments) if x is not None}
     storages = {x._base.storage: n for n, x in enumerate(arguments) if x is not None and x._base is not None}
     found: dict[int, Alias] = {}
+    twice: dict[int, Alias] = {}
     first: dict[int, int] = {}
     local: dict[Any, list[int]] = {}
     for n, x in enumerate(results):
@@ -64,7 +65,7 @@ def aliases(results: list[Any], arguments: Sequence[Tensor | None], trace: Trace
         if id(x) in numbers:
             found[n] = Alias(numbers[id(x)], None, None, (), False, False)
         elif id(x) in first:
-            found[n] = Alias(None, first[id(x)], None, (), False, False)
+            twice[n] = Alias(None, first[id(x)], None, (), False, False)
         elif id(x) not in trace.own:
             found[n] = Alias(None, None, x, (), False, False)
         elif x._base is not None and x._base.storage in storages:
@@ -79,7 +80,7 @@ def aliases(results: list[Any], arguments: Sequence[Tensor | None], trace: Trace
         found |= _among(results, sharing, trace)
     if varies and any(a.moves for a in found.values()):
         raise ArgumentError("jit: a view among the results is cut for sizes that are known")
-    return found
+    return found | twice  # in this order: what is there twice may itself be a view
 
 
 def _cut(x: Any, whole: Any, place: tuple[int | None, int | None, Any]) -> Alias:
