@@ -10,7 +10,10 @@ import pytest
 
 import tilegrad as tg
 import tilegrad.torch as torch
+from tilegrad.ir.dtype import float32
+from tilegrad.ir.graph import Input, TensorType
 from tilegrad.lazy import handle, timing
+from tilegrad.lazy.handle import wrap
 from tilegrad.runtime import events
 from tilegrad.torch import accelerator, cpu
 
@@ -178,8 +181,12 @@ def test_a_view_is_no_work() -> None:
     assert len(views) == 4
 
 
-def test_dropped_results_do_not_keep_what_they_hold() -> None:
-    """A loop that nobody ends is no leak."""
+@pytest.mark.parametrize("traced", [0, 500])
+def test_dropped_results_do_not_keep_what_they_hold(traced: int) -> None:
+    """A loop that nobody ends is no leak, whatever traces have left."""
+    left = [wrap(Input(TensorType(float32, (2,)), "x"))]
+    for _ in range(traced):
+        left.append(left[-1] * 2)
     tg.synchronize()
     made = []
     for n in range(400):

@@ -114,8 +114,11 @@ class Watch:
         own = [(handle_on(v) if x._moves else x, v) for x in tensors for v in (_own_or_whole(x),)]
         roots = [(x, v) for x, v in own if v.buffer is None and "failed" not in v.__dict__]
         order = topological([*dropped, *(v for _, v in roots)], _is_computed)
+        unknown = _unknown(order)
+        roots = [(x, v) for x, v in roots if id(v) not in unknown]
         self.room = max(LEAST_DROPPED, len(topological([v for _, v in roots], _is_computed)))
         read = {id(x) for v in order if v.buffer is None for x in v.inputs}
+        read |= unknown
         results = {
             id(v): v
             for v in dropped
@@ -123,8 +126,9 @@ class Watch:
         }
         for _, v in roots:
             results.pop(id(v), None)
-        for number in [n for n, noted in list(self.held.items()) if noted.value.buffer is not None]:
-            self.held.pop(number, None)
+        for number, noted in list(self.held.items()):
+            if noted.value.buffer is not None or id(noted.value) in unknown:
+                self.held.pop(number, None)
         groups = _joined(order, [*roots, *((handle_on(v), v) for v in results.values())])
         return [group for group in groups if held or any(id(x._value) in results for x in group)]
 
@@ -138,11 +142,19 @@ def _is_computed(value: Value) -> bool:
     return value.buffer is not None
 
 
+def _unknown(order: Iterable[Value]) -> set[int]:
+    """The values that depend on a placeholder, such as those that a trace has left: nobody can compute them."""
+    found: set[int] = set()
+    for v in order:
+        if v.buffer is None and (isinstance(v, Input) or any(id(x) in found for x in v.inputs)):
+            found.add(id(v))
+    return found
+
+
 def _joined(order: Iterable[Value], roots: Iterable[tuple[Handle, Value]]) -> list[list[Handle]]:
-    """Tensors by the work that they have in common; those that depend on a placeholder are left out."""
+    """Tensors by the work that they have in common."""
     group: dict[int, int] = {}
     above: list[int] = []
-    unknown: set[int] = set()
 
     def first(n: int) -> int:
         while above[n] != n:
@@ -153,8 +165,6 @@ def _joined(order: Iterable[Value], roots: Iterable[tuple[Handle, Value]]) -> li
         if v.buffer is not None:
             continue
         mine = {first(group[id(x)]) for x in v.inputs if id(x) in group}
-        if isinstance(v, Input) or any(id(x) in unknown for x in v.inputs):
-            unknown.add(id(v))
         if not mine:
             mine = {len(above)}
             above.append(len(above))
@@ -163,8 +173,7 @@ def _joined(order: Iterable[Value], roots: Iterable[tuple[Handle, Value]]) -> li
             above[n] = least
     found: dict[int, list[Handle]] = {}
     for x, v in roots:
-        if id(v) not in unknown:
-            found.setdefault(first(group[id(v)]), []).append(x)
+        found.setdefault(first(group[id(v)]), []).append(x)
     return list(found.values())
 
 
