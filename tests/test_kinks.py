@@ -77,3 +77,27 @@ def test_powers_at_zero() -> None:
     for transform in (tg.jacfwd, tg.jacrev):
         found = transform(tg.jacrev(power, (0, 1)), (0, 1))(zero, two)
         assert [[part.item() for part in row] for row in found] == [[2, 0], [0, 0]]
+
+
+def test_sinc_near_zero() -> None:
+    """First and second derivatives, where the quotient would lose all digits."""
+    places = [0.0, 1e-9, 1e-4, 0.02, 0.049, 0.051, 0.3]
+    for dtype, near in ((tg.float64, 1e-9), (tg.float32, 2e-3)):
+        x = tg.tensor(places, dtype=dtype, requires_grad=True)
+        (first,) = tg.autograd.grad(x.sinc().sum(), x, create_graph=True)
+        (second,) = tg.autograd.grad(first.sum(), x)
+        for at, a, b in zip(places, first.tolist(), second.tolist(), strict=True):
+            terms = [(-1) ** n * math.pi ** (2 * n) / math.factorial(2 * n + 1) for n in range(12)]
+            assert a == pytest.approx(sum(2 * n * c * at ** (2 * n - 1) for n, c in enumerate(terms) if n), abs=near)
+            slopes = [2 * n * (2 * n - 1) * c * at ** (2 * n - 2) for n, c in enumerate(terms) if n]
+            assert b == pytest.approx(sum(slopes), abs=near)
+
+
+@pytest.mark.parametrize("dtype", [tg.float16, tg.bfloat16])
+def test_norms_of_equal_halves(dtype: tg.DType) -> None:
+    """1 / the standard deviation is 316 there, and its cube in the gradient no float16."""
+    x = tg.ones(2, 4, dtype=dtype, requires_grad=True)
+    made = tg.native_layer_norm(x, (4,), None, None, 1e-5)
+    assert [part.dtype for part in made] == [dtype] * 3
+    (slopes,) = tg.autograd.grad((made[0] * tg.tensor([1.0, 2, 3, 4], dtype=dtype)).sum(), x)
+    assert slopes.float()[0].tolist() == pytest.approx([-474.3, -158.1, 158.1, 474.3], rel=0.02)

@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import ShapeError
+from ..ir.dtype import bfloat16, float16
 from ..lazy.layout import keeping_format, row_by_row
 from ..ops.broadcasting import shown
 from .declared import check_arguments
@@ -85,9 +86,12 @@ def native_batch_norm(
 
 
 def _normalized(x: Tensor, axes: tuple[int, ...], weight: Tensor | None, bias: Tensor | None, eps: float) -> Normalized:
-    mean = x.mean(axes, keepdim=True)
-    rstd = (x.var(axes, correction=0, keepdim=True) + eps).rsqrt()
-    result = (x - mean) * rstd
+    """Normalise along axes; in 16 bits powers of the root's inverse would overflow, in gradients too."""
+    wide = x.float() if x.dtype in (float16, bfloat16) else x
+    mean = wide.mean(axes, keepdim=True)
+    rstd = (wide.var(axes, correction=0, keepdim=True) + eps).rsqrt()
+    result = (wide - mean) * rstd
+    mean, rstd, result = (part.to(x.dtype) for part in (mean, rstd, result))
     if weight is not None:
         result = result * weight
     return Normalized(result if bias is None else result + bias, mean, rstd)

@@ -6,11 +6,14 @@ import math
 from typing import final
 
 from ..ir.graph import Value
-from .arithmetic import add, div, mul, neg, square, sub
+from .arithmetic import absolute, add, div, mul, neg, square, sub
 from .base import Binary, Operand, pair
-from .comparison import eq
+from .comparison import eq, lt
 from .control import where
 from .exponential import Dear, exp, rsqrt
+
+NEAR_ZERO, SINC_TERMS = 0.05, 5
+"""Where sinc is its series, and of how many terms: the next one is below 3e-16 there."""
 
 
 @final
@@ -208,10 +211,14 @@ def erfc(x: Value) -> Value:
 
 
 def sinc(x: Value) -> Value:
-    """sin(pi x) / (pi x), and 1 at 0."""
-    zero = eq(x, 0.0)
-    angle = mul(where(zero, 1.0, x), math.pi)
-    return where(zero, 1.0, div(sin(angle), angle))
+    """sin(pi x) / (pi x), and 1 at 0: near there by its series, as derivatives of the quotient lose all digits."""
+    near = lt(absolute(x), NEAR_ZERO)
+    angle = mul(where(near, 1.0, x), math.pi)
+    z = square(mul(where(near, x, 0.0), math.pi))
+    series: Value = mul(z, 0.0)
+    for n in range(SINC_TERMS - 1, 0, -1):
+        series = mul(z, add(series, (-1) ** n / math.factorial(2 * n + 1)))
+    return where(near, add(series, 1.0), div(sin(angle), angle))
 
 
 def deg2rad(x: Value) -> Value:
