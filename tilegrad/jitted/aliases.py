@@ -31,7 +31,14 @@ class Alias(Node):
     detached: bool
     hidden: bool
 
-    def made(self, leaves: Sequence[Any], results: Sequence[Any]) -> Any:
+    def text(self, n: str, leaves: str) -> str:
+        """The text that makes it of `result0`, `result1` ... and of arguments `x0`, `x1` ..., which are the leaves."""
+        if not self.moves and not self.detached and self.outside is None:
+            return f"x{self.argument}" if self.result is None else f"result{self.result}"
+        results = "()" if self.result is None else f"{{{self.result}: result{self.result}}}"
+        return f"alias{n}.made({leaves}, {results})"
+
+    def made(self, leaves: Sequence[Any], results: Any) -> Any:
         """The result of one call."""
         whole = self.outside
         if self.argument is not None:

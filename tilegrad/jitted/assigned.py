@@ -1,37 +1,110 @@
-"""Names outside to which a traced function assigns: the tensors that stood there have the new elements afterwards."""
+"""Places outside in which a function puts other tensors: what stands there comes in as an argument does, and what the
+function leaves there goes out as a result does.
+
+So each call puts a new tensor there, as in Python, and whoever holds the one from before keeps its elements. A place
+in which others put tensors between calls (another jitted function does, say) is looked at in the same way.
+"""
 
 from __future__ import annotations
 
-from ..autograd.modes import no_grad
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 from ..lazy.handle import Handle
+from ..tree import LEAF, Tree
+from .kind import Call
+from .places import Watched
 from .tracing import NoProgram, Trace
 from .watched import Outside
 
+if TYPE_CHECKING:
+    from .specialised import Specialised
 
-def write_assigned(outside: Outside) -> None:
-    """Write what a traced function assigned in the place of a tensor outside to that tensor."""
-    assigned = []
+
+class NewPlaces(Exception):  # noqa: N818 - no error: the function is traced again
+    """Raised when a traced function has put tensors in places that do not come in as arguments yet."""
+
+    def __init__(self, places: Sequence[Watched]) -> None:
+        self.places = places
+
+
+def with_places(call: Call, places: Sequence[Watched]) -> Call | None:
+    """Add the tensors that stand at places to the leaves of a call, each tensor once; None if one is no tensor."""
+    if not places:
+        return call
+    leaves = list(call.leaves)
+    known = {id(x): n for n, x in enumerate(leaves) if isinstance(x, Handle)}
+    numbers: list[int] = []
+    for watched in places:
+        x = watched.read()
+        if not isinstance(x, Handle):
+            return None
+        n = known.setdefault(id(x), len(leaves))
+        if n == len(leaves):
+            leaves.append(x)
+        numbers.append(n)
+    added = [LEAF] * (len(leaves) - len(call.leaves))
+    structure = Tree(tuple, tuple(numbers), (*call.structure.parts, *added))
+    return Call(structure, leaves, call.numbers, call.recorded, tuple(places))
+
+
+def places_for(outside: Outside, programs: Sequence[Specialised], more: Sequence[Watched]) -> list[Watched]:
+    """List the places whose tensors come in: those of other programs, those where somebody puts another tensor of the
+    type again and again, and more."""
+    wanted = {w.key() for p in programs for w in p.incoming} | {w.key() for w in more}
+    replaced = Counter([key for p in programs for key in {w.key() for w, x in p.outside if _is_replaced(p, w, x)}])
+    wanted |= {key for key, count in replaced.items() if count > 1}
+    found = {w.key(): w for w, x in outside.others if isinstance(x, Handle) and w.key() in wanted and w.writable}
+    return [w for w in found.values() if isinstance(now := w.read(), Handle) and not now.own_value().tracked]
+
+
+def _is_replaced(program: Specialised, watched: Watched, found: Any) -> bool:
+    """Whether another tensor stands where a program found one that it only reads."""
+    if not isinstance(found, Handle) or (now := watched.read()) is found or not isinstance(now, Handle):
+        return False
+    if found._base is not None and id(found._base.storage) in program.written:
+        return False
+    before, after = found.own_value(), now.own_value()
+    return before.type == after.type and not before.tracked and not after.tracked
+
+
+def left_behind(outside: Outside, standing: dict[tuple[int, Any], Handle]) -> list[tuple[Watched, Handle]]:
+    """List the places in which a traced function has put other tensors, with those; `standing` is what stood at the
+    places that come in."""
+    made: dict[tuple[int, Any], tuple[Watched, Handle]] = {}
     for watched, found in outside.others:
-        now = watched.read()
-        if now is not found and isinstance(found, Handle) and isinstance(now, Handle):
-            value, type = now.value, found.value.type
-            if value.type != type or value.tracked:
-                kind = "requires gradients" if value.tracked else "has another shape or type"
-                name = "a variable" if watched.name is None else repr(watched.name)
-                raise NoProgram(
-                    f"it puts a tensor that {kind} where one was outside, at {name}: what is assigned to is updated in "
-                    "place; detach() it, keep its type, or return it"
-                )
-            assigned.append((watched, found, value))
-    for watched, found, value in assigned:
-        watched.write(found)
-        with no_grad():
-            found.write(value, "assignment")
+        if not isinstance(found, Handle):
+            continue
+        now, before = watched.there(), standing.get(watched.key(), found)
+        if now is before or not isinstance(now, Handle):
+            continue
+        value, was = now.own_value(), before.own_value()
+        name = "a variable" if watched.name is None else repr(watched.name)
+        if was.tracked or not watched.writable:
+            kind = "requires gradients" if was.tracked else "is only read"
+            raise NoProgram(f"it puts another tensor in the place of one that {kind}, at {name}: change its elements")
+        if value.type != was.type or value.tracked:
+            kind = "requires gradients" if value.tracked else "has another shape or type"
+            raise NoProgram(
+                f"it puts a tensor that {kind} where one was outside, at {name}: detach() it, keep its type, or "
+                "return it"
+            )
+        made[watched.key()] = watched, now
+    new = [watched for key, (watched, _) in made.items() if key not in standing]
+    if new:
+        gone = {id(found) for watched, found in outside.others if watched.key() in made}
+        for watched, found in outside.others:
+            if watched.key() in made:
+                watched.write(found)
+        raise NewPlaces([w for w, found in outside.others if id(found) in gone])
+    return list(made.values())
 
 
-def put_back(trace: Trace, outside: Outside) -> None:
+def put_back(trace: Trace, outside: Outside, before: Sequence[tuple[Watched, Any]]) -> None:
     """No placeholder stays where a tensor was before the function was traced."""
     for watched, found in outside.others:
-        now = watched.read()
-        if now is not found and isinstance(found, Handle) and id(now) in trace.own:
+        if isinstance(found, Handle) and (now := watched.there()) is not found and id(now) in trace.own:
             watched.write(found)
+    for watched, found in before:
+        watched.write(found)

@@ -3,7 +3,8 @@
 The first call with arguments of some kind runs the Python function once, on placeholders (`tracing.py`),
 and compiles what it recorded (`specialised.py`). Later calls gather memory, run the program, and hand out results.
 
-- Tensors that the function reads from outside are inputs too; those it writes are updated in place.
+- Tensors that the function reads from outside are inputs too; those it writes are updated in place; where it assigns
+  to a name outside, what stood there is an input, and what it puts there a result.
 - Python numbers, among the arguments or outside, are taken as they are; one that varies becomes an input.
 - When a size varies, a second program is compiled for all its values at once (a symbol).
 """
@@ -28,16 +29,17 @@ from ..errors import ArgumentError, TilegradError, TraceError, check_callable
 from ..functions.creation import tensor
 from ..ir.dtype import float64
 from ..ir.graph import TensorType
-from ..ir.size import Dim, Size
+from ..ir.size import Size
 from ..lazy.handle import mode, state, wrap
-from ..lazy.layout import strides_of
 from ..runtime.buffer import Buffer
 from ..runtime.crowding import shrinkers
 from ..runtime.once import lock
 from ..tensor import Tensor
 from ..tree import flatten
-from .kind import Call, Kind
+from .assigned import NewPlaces, places_for, with_places
+from .kind import Call, Kind, generalised, kind_of
 from .numbers import may_vary, present, same_number
+from .places import Watched
 from .shortcut import MISS, Shortcut, shortcut
 from .specialised import Specialised
 from .watched import Outside, outside, title
@@ -228,7 +230,7 @@ class Jitted(Generic[P, R]):
         if program.runs_plainly(leaves):
             return self.fn(*args, **kwargs)
         result = program(leaves, sizes)
-        if not kwargs and not sizes:
+        if not kwargs and not sizes and (self.shortcut is None or self.shortcut.program is not program):
             self.shortcut = shortcut(program, self.outside.numbers if self.outside else [])
         return result
 
@@ -252,8 +254,7 @@ class Jitted(Generic[P, R]):
         known = self._known(call)
         if known is not None:
             return known
-        call = self._look_outside(call)
-        program = self._specialise(call)
+        program, call = self._made(self._look_outside(call))
         sizes = program.kind.sizes(call)
         assert sizes is not None
         made = Prepared(self, program, call.leaves, sizes)
@@ -270,15 +271,16 @@ class Jitted(Generic[P, R]):
         if self.outside is None:
             self.outside = outside(self.fn)
         leaves, structure = flatten((args, kwargs))
-        return Call(structure, [_taken(x) for x in leaves], [w.read() for w in self.outside.numbers], mode.enabled)
+        return Call(structure, [_taken(x) for x in leaves], [w.read() for w in self.outside.numbers], mode.enabled, ())
 
     def _known(self, call: Call) -> Prepared | None:
         """The program for a call, if there is one."""
         present.leaves = call.leaves
         for program in self.programs:
-            sizes = program.kind.sizes(call)
-            if sizes is not None and program.is_current():
-                return Prepared(self, program, call.leaves, sizes)
+            given = with_places(call, program.incoming)
+            sizes = None if given is None else program.kind.sizes(given)
+            if given is not None and sizes is not None and program.is_current():
+                return Prepared(self, program, given.leaves, sizes)
         return None
 
     def _tune(self, program: Specialised, sizes: dict[str, int]) -> None:
@@ -297,14 +299,26 @@ class Jitted(Generic[P, R]):
             self.varying_outside.clear()
             self.deciding.clear()
             self.former.clear()
-        return Call(call.structure, call.leaves, [w.read() for w in self.outside.numbers], call.recorded)
+        return Call(call.structure, call.leaves, [w.read() for w in self.outside.numbers], call.recorded, call.places)
+
+    def _made(self, call: Call) -> tuple[Specialised, Call]:
+        """Make a program for a call that none fits; what stands at places to which it assigns is given to it, too."""
+        assert self.outside is not None
+        more: list[Watched] = []
+        while True:
+            given = with_places(call, places_for(self.outside, self.programs, more))
+            assert given is not None
+            try:
+                return self._specialise(given), given
+            except NewPlaces as found:
+                more += found.places
 
     def _specialise(self, call: Call) -> Specialised:
         """Makes a program for a call that none fits."""
         self._notice_numbers(call)
         types = [x.value.type if isinstance(x, Tensor) else None for x in call.leaves]
         for known in self.programs if not self.fit else ():  # how much fits depends on the sizes
-            symbolic = _generalised(known.kind, call, types)
+            symbolic = generalised(known.kind, call, types)
             if symbolic is None or tuple(symbolic) in self.fixed:
                 continue
             try:
@@ -371,7 +385,7 @@ class Jitted(Generic[P, R]):
                 return []
             given[n] = before
         try:
-            return [self._recorded(Call(call.structure, leaves, numbers, call.recorded), types, [])]
+            return [self._recorded(call.replaced(leaves=leaves, numbers=numbers), types, [])]
         except Exception:  # what was a number for another call need not be one for this
             return []
 
@@ -379,7 +393,7 @@ class Jitted(Generic[P, R]):
         """A program with some numbers as inputs, that is not compiled."""
         assert self.outside is not None
         among, outside = ({n for kind, n in inputs if kind is wanted} for wanted in (False, True))
-        return Specialised(self.fn, _kind(call, types, among, outside), call.leaves, self.outside, self.fit)
+        return Specialised(self.fn, kind_of(call, types, among, outside), call.leaves, self.outside, self.fit)
 
     def _with_inputs(
         self, call: Call, types: list[TensorType | None], inputs: list[tuple[bool, int]], points: list[Specialised]
@@ -460,41 +474,3 @@ def _differs_in_numbers(kind: Kind, call: Call, types: list[TensorType | None]) 
         return False
     pairs = zip([*known.leaves, *known.numbers], [*call.leaves, *call.numbers], strict=True)
     return all(x.__class__ is y.__class__ or isinstance(y, Tensor) for x, y in pairs)
-
-
-def _kind(call: Call, types: list[TensorType | None], inputs: set[int], outside: set[int]) -> Kind:
-    kept = Call(
-        call.structure, [None if isinstance(x, Tensor) else x for x in call.leaves], call.numbers, call.recorded
-    )
-    tracked = [isinstance(x, Tensor) and x._value.tracked for x in call.leaves]
-    leaf = [isinstance(x, Tensor) and x.is_leaf for x in call.leaves]
-    strides = [strides_of(x) if isinstance(x, Tensor) else None for x in call.leaves]
-    return Kind(kept, types, tracked, leaf, strides, frozenset(inputs), frozenset(outside))
-
-
-def _generalised(known: Kind, call: Call, types: list[TensorType | None]) -> list[TensorType | None] | None:
-    """Types in which the sizes that differ from those of a known kind are symbols, or None."""
-    if known.call.structure != call.structure or known.call.recorded is not call.recorded:
-        return None
-    if any(known.strides) or any(isinstance(x, Tensor) and strides_of(x) for x in call.leaves):
-        return None
-    names: dict[tuple[Dim, Dim], Size] = {}
-    result: list[TensorType | None] = []
-    for type, before in zip(types, known.types, strict=True):
-        if type is None or before is None:
-            if type is not before:
-                return None
-            result.append(None)
-            continue
-        if type.dtype is not before.dtype or len(type.shape) != len(before.shape):
-            return None
-        extents: list[Dim] = []
-        for new, old in zip(type.shape, before.shape, strict=True):
-            if new == old:
-                extents.append(new)
-            elif isinstance(old, Size) or isinstance(new, Size) or old < 2 or new < 2:
-                return None
-            else:
-                extents.append(names.setdefault((old, new), Size.named("nmpq"[len(names) % 4] * (1 + len(names) // 4))))
-        result.append(type.with_shape(tuple(extents)))
-    return result if names else None

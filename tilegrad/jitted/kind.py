@@ -6,12 +6,13 @@ from typing import Any
 
 from ..ir.graph import TensorType
 from ..ir.node import Node
-from ..ir.size import Shape, Size
+from ..ir.size import Dim, Shape, Size
 from ..lazy.handle import Handle
 from ..lazy.layout import strides_of
+from ..tensor import Tensor
 from ..tree import Tree
 from .numbers import may_vary
-from .places import same
+from .places import Watched, same
 
 
 class Call(Node):
@@ -22,6 +23,20 @@ class Call(Node):
     numbers: list[Any]
     recorded: bool
     """Whether gradients can be taken of what is computed."""
+    places: tuple[Watched, ...]
+    """Outside, whose tensors are leaves, too (`assigned.py`)."""
+
+    def arguments(self) -> Tree:
+        """The structure of the arguments alone."""
+        return Tree(tuple, (), self.structure.parts[:2])
+
+    def of_arguments(self, leaves: list[Any]) -> list[Any]:
+        """Those of some leaves that are in the arguments."""
+        return leaves[: len(leaves) - len(self.structure.parts) + 2]
+
+    def at_places(self) -> list[int]:
+        """Which leaves stand at the places."""
+        return list(self.structure.keys)
 
 
 MOST_EXTENT = 2**31
@@ -94,3 +109,40 @@ def _binds(type: TensorType, have: TensorType, sizes: dict[str, int]) -> bool:
         elif wanted != extent:
             return False
     return True
+
+
+def kind_of(call: Call, types: list[TensorType | None], inputs: set[int], outside: set[int]) -> Kind:
+    """Make the kind of a call, with some numbers among its arguments and outside as inputs."""
+    kept = call.replaced(leaves=[None if isinstance(x, Handle) else x for x in call.leaves])
+    tracked = [isinstance(x, Handle) and x._value.tracked for x in call.leaves]
+    leaf = [isinstance(x, Tensor) and x.is_leaf for x in call.leaves]
+    strides = [strides_of(x) if isinstance(x, Handle) else None for x in call.leaves]
+    return Kind(kept, types, tracked, leaf, strides, frozenset(inputs), frozenset(outside))
+
+
+def generalised(known: Kind, call: Call, types: list[TensorType | None]) -> list[TensorType | None] | None:
+    """Types in which the sizes that differ from those of a known kind are symbols, or None."""
+    if known.call.structure != call.structure or known.call.recorded is not call.recorded:
+        return None
+    if any(known.strides) or any(isinstance(x, Handle) and strides_of(x) for x in call.leaves):
+        return None
+    names: dict[tuple[Dim, Dim], Size] = {}
+    result: list[TensorType | None] = []
+    for type, before in zip(types, known.types, strict=True):
+        if type is None or before is None:
+            if type is not before:
+                return None
+            result.append(None)
+            continue
+        if type.dtype is not before.dtype or len(type.shape) != len(before.shape):
+            return None
+        extents: list[Dim] = []
+        for new, old in zip(type.shape, before.shape, strict=True):
+            if new == old:
+                extents.append(new)
+            elif isinstance(old, Size) or isinstance(new, Size) or old < 2 or new < 2:
+                return None
+            else:
+                extents.append(names.setdefault((old, new), Size.named("nmpq"[len(names) % 4] * (1 + len(names) // 4))))
+        result.append(type.with_shape(tuple(extents)))
+    return result if names else None

@@ -11,6 +11,9 @@ from ..ir.node import Node
 from ..lazy.handle import Handle
 from .numbers import Number, same_number
 
+stood: dict[int, Handle] = {}
+"""The tensors at whose places something else stands while a function is traced, by the number of what stands there."""
+
 ABSENT = object()
 """Read at a place that is empty now."""
 
@@ -57,7 +60,9 @@ class Watched(Node):
 
     def read(self) -> Any:
         found = self.there()
-        return found._number if found.__class__ is Number else found  # another thread traces
+        if found.__class__ is Number:  # another thread traces
+            return found._number
+        return stood.get(id(found), found) if stood else found
 
     def there(self) -> Any:
         """The same, or the placeholder that stands there while the function is traced."""
@@ -71,6 +76,15 @@ class Watched(Node):
             self.place.cell_contents = value
         else:
             self.place[self.name] = value
+
+    def reading(self, n: str) -> str:
+        """The text that reads what stands there."""
+        cell = self.place.__class__ is CellType
+        return f"place{n}.cell_contents" if cell else f"place{n}[name{n}]"
+
+    def writing(self, n: str, value: str) -> str:
+        """The text that puts something there."""
+        return f"{self.reading(n)} = {value}"
 
     def test(self, n: str, found: Any) -> str:
         """The text of the test that what was found is still there; `n` is behind the names of what it compares."""
@@ -114,6 +128,12 @@ class Attribute(Watched):
     def write(self, value: Any) -> None:
         setattr(self.place, self.name, value)
 
+    def reading(self, n: str) -> str:
+        return f"getattr(place{n}, name{n}, None)"
+
+    def writing(self, n: str, value: str) -> str:
+        return f"setattr(place{n}, name{n}, {value})"
+
     def test(self, n: str, found: Any) -> str:
         return f"getattr(place{n}, name{n}, None) is found{n}"
 
@@ -123,6 +143,9 @@ class OfClass(Attribute):
 
     def there(self) -> Any:
         return vars(self.place).get(self.name, ABSENT)
+
+    def reading(self, n: str) -> str:
+        return f"vars(place{n})[name{n}]"
 
     def test(self, n: str, found: Any) -> str:
         return f"vars(place{n})[name{n}] is found{n}"
@@ -207,6 +230,12 @@ class InContext(Watched):
 
     def write(self, value: Any) -> None:
         self.place.set(value)
+
+    def reading(self, n: str) -> str:
+        return f"place{n}.get(None)"
+
+    def writing(self, n: str, value: str) -> str:
+        return f"place{n}.set({value})"
 
     def test(self, n: str, found: Any) -> str:
         return f"place{n}.get(None) is found{n}"

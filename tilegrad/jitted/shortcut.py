@@ -13,7 +13,7 @@ from ..ir.graph import Input
 from ..lazy.handle import mode
 from ..lazy.storage import one_writer
 from ..tensor import Tensor
-from ..tree import LEAF
+from ..tree import LEAF, NOTHING
 from .numbers import same_number
 from .places import Watched
 from .specialised import Specialised
@@ -28,12 +28,13 @@ class Shortcut(NamedTuple):
     call: Callable[..., Any]
     writes: bool
     """Whether it changes anything that outlives the call."""
+    program: Specialised
 
 
 def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | None:
     """The function for a program, if its calls are of the simple kind."""
     kind = program.kind
-    special = program.changed or program.differentiable or program.passed or program.aliases or any(kind.tracked)
+    special = program.changed or program.differentiable or program.passed or any(kind.tracked)
     if special or any(p is not LEAF for p in kind.call.structure.parts[0].parts):
         return None
     if kind.inputs or kind.call.structure.parts[1].parts or any(t is None for t in kind.types):
@@ -41,17 +42,26 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
     values = {n: x for n, x in enumerate(kind.call.numbers) if n not in kind.watched}
     stateful = bool(program.captured or program.host or program.guards or program.outside)
     names = _names(program, values, watched)
-    one = program.result_structure is LEAF and len(program.forms) == 1 and program.forms[0] is not None
-    one = one and not program.forms[0].varies  # type: ignore[union-attr]
+    one = _is_simple(program)
     kept = one and _keeps(program, names["runner"])
-    ending = ["return program.finished((), made)"]
+    ending = [f"return program.finished({_leaves(program)}, made)"]
     if kept or (one and not program.gradients and not program.updated):
-        names |= {"shared": program.forms[0].shared} | {  # type: ignore[union-attr]
-            f"storage{n}": program.captured[n].storage for n in program.updated
-        }
+        names |= {f"storage{n}": program.captured[n].storage for n in program.updated}
         ending = [f"storage{n}.{count} += 1" for n in program.updated for count in ("version", "changes")]
-        ending += ["value = new(Input)", "own = value.__dict__", "own |= shared", "own['buffer'] = made[0]"]
-        ending += ["result = new(Tensor)", "result._value = value", *_strides(program, names), "return result"]
+        ending += _results(program, names)
+    found = _at_places(program, names)
+    if found is None:
+        return None
+    run = _running(program, names, kept)
+    inside = found, len(program.incoming), not program.updated
+    exec(_source(kind.tracked, list(values), stateful, bool(program.constants), [*run, *ending], *inside), names)
+    return Shortcut(
+        len(kind.types) - len(program.incoming), names["call"], bool(program.writes or program.gradients), program
+    )
+
+
+def _running(program: Specialised, names: dict[str, Any], kept: bool) -> list[str]:
+    """The lines that run the program on what is given."""
     run = ["with one_writer: made = runner(given)" if program.common else "made = runner(given)"]
     if kept:
         names |= {f"holder{n}": holder for n, (holder, _) in enumerate(program.gradients)}
@@ -64,8 +74,7 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
         run = ["given = (*given, *kept(given))", *run]
     if program.compiled.elsewhere:
         run = ["given = program.compiled.brought(given)", *run]
-    exec(_source(kind.tracked, list(values), stateful, bool(program.constants), [*run, *ending]), names)
-    return Shortcut(len(kind.types), names["call"], bool(program.writes or program.gradients))
+    return run
 
 
 def _names(program: Specialised, values: Mapping[int, Any], watched: Sequence[Watched]) -> dict[str, Any]:
@@ -90,10 +99,57 @@ def _names(program: Specialised, values: Mapping[int, Any], watched: Sequence[Wa
     return names | {f"strides{n}": strides for n, strides in enumerate(kind.strides)}
 
 
-def _strides(program: Specialised, names: dict[str, Any]) -> list[str]:
-    """The line that gives a result its strides, if it does not lie row by row."""
-    names["strides"] = strides = program.forms[0].strides  # type: ignore[union-attr]
-    return ["result._strides = strides"] if strides is not None else []
+def _is_simple(program: Specialised) -> bool:
+    """Whether the function returns a tensor, or leaves nothing but tensors outside, of sizes that are known."""
+    returned = program.result_structure is LEAF or (program.result_structure is NOTHING and bool(program.assigned))
+    made = all(form is not None and not form.varies for n, form in enumerate(program.forms) if n not in program.aliases)
+    return returned and made and len(program.results) >= (program.result_structure is LEAF) + len(program.assigned)
+
+
+def _results(program: Specialised, names: dict[str, Any]) -> list[str]:
+    """The lines that make the tensors of the results and put them in their places; the one that is returned last."""
+    lines: list[str] = []
+    for n, form in enumerate(program.forms):
+        if form is None:
+            continue
+        names[f"shared{n}"] = form.shared
+        lines += ["value = new(Input)", "own = value.__dict__", f"own |= shared{n}"]
+        lines += [f"own['buffer'] = made[{sum(form is not None for form in program.forms[:n])}]"]
+        lines += [f"result{n} = new(Tensor)", f"result{n}._value = value"]
+        if form.strides is not None:  # it does not lie row by row
+            names[f"result{n}_strides"] = form.strides
+            lines.append(f"result{n}._strides = result{n}_strides")
+    for n, alias in program.aliases.items():
+        names[f"alias{n}"] = alias
+        lines.append(f"result{n} = {alias.text(str(n), _leaves(program))}")
+    for watched, n in program.assigned:
+        place = next(k for k, w in enumerate(program.incoming) if w.key() == watched.key())
+        lines.append(watched.writing(str(place), f"result{n}"))
+    return [*lines, "return result0" if program.result_structure is LEAF else "return None"]
+
+
+def _leaves(program: Specialised) -> str:
+    """The text of the arguments and what stands at places."""
+    return f"({''.join(f'x{n}, ' for n in range(len(program.kind.types)))})"
+
+
+def _at_places(program: Specialised, names: dict[str, Any]) -> list[str] | None:
+    """The lines that look what stands at places; None where one tensor comes in twice."""
+    places, count = program.incoming, len(program.kind.types)
+    first = count - len(places)
+    if program.kind.call.at_places() != [*range(first, count)]:
+        return None
+    lines = []
+    for k, watched in enumerate(places):
+        names |= {f"place{k}": watched.place, f"name{k}": watched.name}
+        lines.append(f"    x{first + k} = {watched.reading(str(k))}")
+    if not places:
+        return []
+    lines = ["try:", *lines, "except (LookupError, ValueError): return MISS"]
+    if count > 1:
+        same = f"len({{{', '.join(f'id(x{n})' for n in range(count))}}}) != {count}" if count > 2 else "x0 is x1"
+        lines.append(f"if {same}: return MISS")
+    return lines
 
 
 def _keeps(program: Specialised, runner: Any) -> bool:
@@ -110,8 +166,13 @@ def _source(
     stateful: bool,
     constants: bool,
     run: Sequence[str],
+    places: Sequence[str] = (),
+    inside: int = 0,
+    shared: bool = False,
 ) -> str:
-    """The text of the function; `run` is how the program runs on what is given, and what becomes of its results.
+    """The text of the function; `run` is how the program runs on what is given, and what becomes of its results;
+    `places` finds what comes in from outside as arguments do, behind them: so many are `inside`, and whether others may
+    share their memory is `shared`.
 
     >>> print(_source([False], [], False, False, ["made = runner(given)", "return made"]))
     def call(x0):
@@ -125,15 +186,9 @@ def _source(
         made = runner(given)
         return made
     """
-    lines = ["if mode.enabled is not recorded: return MISS"]
+    lines, count = ["if mode.enabled is not recorded: return MISS", *places], len(tracked) - inside
     for n, flag in enumerate(tracked):
-        lines += [
-            f"if not isinstance(x{n}, Tensor) or x{n}._base is not None or x{n}._strides != strides{n}: return MISS",
-            f"v{n} = x{n}._value",
-            f"if (v{n}.type is not T{n} and v{n}.type != T{n}) or {'not ' if flag else ''}v{n}.tracked: return MISS",
-            f"b{n} = v{n}.buffer",
-            f"if b{n} is None: return MISS",
-        ]
+        lines += _looked_at(n, flag, shared and n >= count)
     for n in watched:
         other = f"now{n}.__class__ is not number{n}.__class__ or not same_number(now{n}, number{n})"
         lines += [f"now{n} = watched{n}.read()", f"if now{n} is not number{n} and ({other}): return MISS"]
@@ -148,5 +203,17 @@ def _source(
     if constants:
         given.append("*constants")
     lines += [f"given = ({''.join(g + ', ' for g in given).rstrip()})", *run]
-    arguments = ", ".join(f"x{n}" for n in range(len(tracked)))
+    arguments = ", ".join(f"x{n}" for n in range(count))
     return "\n    ".join([f"def call({arguments}):", *lines])
+
+
+def _looked_at(n: int, tracked: bool, shared: bool) -> list[str]:
+    """The lines that look whether a tensor is of the kind, and find its memory, which others may share."""
+    shares = f"x{n}._moves" if shared else f"x{n}._base is not None"
+    return [
+        f"if not isinstance(x{n}, Tensor) or {shares} or x{n}._strides != strides{n}: return MISS",
+        f"v{n} = x{n}.value" if shared else f"v{n} = x{n}._value",
+        f"if (v{n}.type is not T{n} and v{n}.type != T{n}) or {'not ' if tracked else ''}v{n}.tracked: return MISS",
+        f"b{n} = v{n}.buffer",
+        f"if b{n} is None: return MISS",
+    ]

@@ -23,7 +23,7 @@ from ..runtime.executable import Runner
 from ..tensor import Tensor
 from ..tree import flatten, unflatten
 from .aliases import Alias, aliases
-from .assigned import put_back, write_assigned
+from .assigned import left_behind, put_back
 from .effects import Effects
 from .history import given_values, with_history
 from .kept import Kept
@@ -31,7 +31,7 @@ from .kind import Kind
 from .memory import Form, HostMemory, apart, form_of, memory_in, memory_of, renewed_memory, settled, varying
 from .moved import follow, overlapping, places_of
 from .numbers import from_argument, from_outside, meaning, number_type, stand_for
-from .places import same
+from .places import Watched, same, stood
 from .sources import same_again
 from .straight import Look, look_at
 from .tracing import NoProgram, Trace
@@ -52,7 +52,12 @@ class Specialised:
         self, fn: Callable[..., Any], kind: Kind, leaves: Sequence[Any], outside: Outside, fit: int = 0
     ) -> None:
         self.kind = kind
-        self.outside = outside.others
+        self.incoming = kind.call.places
+        """Whose tensors are arguments, too, behind the others."""
+        given = {w.key() for w in self.incoming}
+        self.outside = [(w, found) for w, found in outside.others if not given or w.key() not in given]
+        self.assigned: list[tuple[Watched, int]] = []
+        """Places, and which result is put there."""
         self.layers = outside.layers
         self.name = title(fn)
         self.fit = fit
@@ -82,7 +87,7 @@ class Specialised:
 
     def _forget(self) -> Trace:
         """Nothing comes in, and nothing goes out."""
-        for made in (self.placeholders, self.arguments, self.standing):
+        for made in (self.placeholders, self.arguments, self.standing, self.assigned):
             made.clear()
         self.results, self.result_structure = flatten(None)
         self.result_values: list[Value | None] = []
@@ -107,29 +112,30 @@ class Specialised:
         with same_again(outside.asks, outside.drawn, outside.unseen), trace:
             stand_ins = [self._stand_in(n, x) for n, x in enumerate(leaves)]
             trace.arguments.update(id(x) for x in self.arguments if x is not None)
-            args, kwargs = unflatten(self.kind.call.structure, stand_ins)
+            call = self.kind.call
+            args, kwargs, *_ = unflatten(call.structure, stand_ins)
+            at = list(zip(self.incoming, call.at_places(), strict=True))
             try:
                 for w, _, number, varies in before:
                     made = trace.number(w.read, number_type(number), number.__class__) if varies else None
                     w.write(number if made is None else stand_for(made, number, from_outside(w.read)))
+                for watched, n in at:
+                    stood[id(stand_ins[n])] = leaves[n]
+                    watched.write(stand_ins[n])
                 effects.begin()
-                raised, symbols = (
-                    TilegradError.raised,
-                    any(type is not None and varying(type) for type in self.kind.types),
-                )
-                self.results, self.result_structure = flatten(fn(*args, **kwargs))
-                if symbols and TilegradError.raised != raised:
-                    raise ShapeError(f"{self.name}: an error that it caught may depend on sizes that vary")
+                symbols = any(type is not None and varying(type) for type in self.kind.types)
+                self._run_traced(fn, args, kwargs, symbols)
+                if effects.note((args, kwargs), call.arguments(), call.of_arguments(stand_ins)):
+                    self._note_assigned(left_behind(outside, {w.key(): stand_ins[n] for w, n in at}))
                 self.aliases = aliases(self.results, self.arguments, trace, symbols)
                 self.result_values = [
                     r.value if isinstance(r, Tensor) and n not in self.aliases else None
                     for n, r in enumerate(self.results)
                 ]
-                if effects.note((args, kwargs), self.kind.call.structure, stand_ins):
-                    write_assigned(outside)
                 trace.refuse_history([v for v in self.result_values if v is not None])
             finally:
-                put_back(trace, outside)
+                put_back(trace, outside, [(w, leaves[n]) for w, n in at])
+                stood.clear()
                 for w, now, _, _ in before:
                     w.write(now)
         effects.refuse()
@@ -142,6 +148,19 @@ class Specialised:
         """The arguments whose gradient is asked for or given: they have none before a call, or there is no program."""
         if any(source._gradient is not None for source in self.sources.values()):
             raise NoProgram("a gradient flows out of it, to what an argument was computed from")
+
+    def _run_traced(self, fn: Callable[..., Any], args: Any, kwargs: Any, symbols: bool) -> None:
+        """Keep what the function returns for placeholders."""
+        raised = TilegradError.raised
+        self.results, self.result_structure = flatten(fn(*args, **kwargs))
+        if symbols and TilegradError.raised != raised:
+            raise ShapeError(f"{self.name}: an error that it caught may depend on sizes that vary")
+
+    def _note_assigned(self, made: Sequence[tuple[Watched, Handle]]) -> None:
+        """What the function has put in places outside is given out behind its results."""
+        for watched, x in made:
+            self.assigned.append((watched, len(self.results)))
+            self.results.append(x)
 
     def _stand_in(self, n: int, x: Any) -> Any:
         type = self.kind.types[n]
@@ -193,7 +212,7 @@ class Specialised:
         self.updated = [n for n, (storage, _) in enumerate(captured) if storage in trace.written]
         self.written = {id(captured[n][0]) for n in self.updated}
         self.kept = {id(storage) for storage, _ in captured} - self.written
-        self.writes = bool(self.changed or self.updated or self.graded)
+        self.writes = bool(self.changed or self.updated or self.graded or self.assigned)
         self.updates = {len(outputs) + m: first + n for m, n in enumerate(self.updated)}
         outputs += [trace.finals[captured[n][0]] for n in self.updated]
         self.graph, self.constants = plain_graph(outputs, given)
@@ -248,6 +267,7 @@ class Specialised:
         return (
             self.result_structure, forms, self.changed, self.updated, [id(base.storage) for base in self.captured],
             ends, self.differentiable, [(n, a.key()) for n, a in self.aliases.items()], self.moved,
+            [(w.key(), n) for w, n in self.assigned],
             [(n, form and form.type) for n, form, _ in self.own_gradients], meaning(self.graph, known, self.constants),
         )  # fmt: skip
 
@@ -435,6 +455,8 @@ class Specialised:
                 self._write(leaves[n], n, value)
         for n, alias in self.aliases.items():
             results[n] = alias.made(leaves, results)
+        for watched, n in self.assigned:
+            watched.write(results[n])
         return unflatten(self.result_structure, results)
 
     def _write(self, x: Any, n: int, value: Value) -> None:
