@@ -229,6 +229,8 @@ ASSIGNED: dict[str, Callable[..., Any]] = {
     "parts": lambda m, n, x: parts(x + n),
     "shape": lambda m, n, x: (tg.cat([m, x]), n, m * 1),
     "type": lambda m, n, x: (m + x.double(), n, m * 1),
+    "same first": lambda m, n, x: (m + x, n, x * (2 if m is n else 3)),
+    "same last": lambda m, n, x: (m, n * x, x * (2 if m is n else 3)),
     "same there": lambda m, n, x: (m + 1 if m is n else m + x, n, x * 1),
 }
 
@@ -248,11 +250,13 @@ def meanwhile(place: Place, k: int, do: str) -> None:
             b[:1].mul_(3)
         case "shared", 0 | 3:
             place.put(b, b)
+        case "shared later", 2 | 4:
+            place.put(b, b)
         case "a part", 2:
             place.put(a, tg.cat([a, b])[1:3])
 
 
-DOINGS = ["", "replaced", "written", "shared", "a part"]
+DOINGS = ["", "replaced", "written", "shared", "shared later", "a part"]
 
 
 def story(wrap: Wrap, place: Place, then: Any, do: str) -> list[Any]:

@@ -8,7 +8,7 @@ in which others put tensors between calls (another jitted function does, say) is
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..lazy.handle import Handle
@@ -29,8 +29,9 @@ class NewPlaces(Exception):  # noqa: N818 - no error: the function is traced aga
         self.places = places
 
 
-def with_places(call: Call, places: Sequence[Watched]) -> Call | None:
-    """Add the tensors that stand at places to the leaves of a call, each tensor once; None if one is no tensor."""
+def with_places(call: Call, places: Sequence[Watched], elsewhere: Collection[int] = ()) -> Call | None:
+    """Add the tensors that stand at places to the leaves of a call, each tensor once; None if one is no tensor, or also
+    stands where a program looks for the very same ones (`elsewhere`, by identity)."""
     if not places:
         return call
     leaves = list(call.leaves)
@@ -38,7 +39,7 @@ def with_places(call: Call, places: Sequence[Watched]) -> Call | None:
     numbers: list[int] = []
     for watched in places:
         x = watched.read()
-        if not isinstance(x, Handle):
+        if not isinstance(x, Handle) or id(x) in elsewhere:
             return None
         n = known.setdefault(id(x), len(leaves))
         if n == len(leaves):
@@ -55,6 +56,8 @@ def places_for(outside: Outside, programs: Sequence[Specialised], more: Sequence
     wanted = {w.key() for p in programs for w in p.incoming} | {w.key() for w in more}
     replaced = Counter([key for p in programs for key in {w.key() for w, x in p.outside if _is_replaced(p, w, x)}])
     wanted |= {key for key, count in replaced.items() if count > 1}
+    same = {id(w.read()) for w, x in outside.others if isinstance(x, Handle) and w.key() in wanted}
+    wanted |= {w.key() for w, x in outside.others if isinstance(x, Handle) and id(w.read()) in same}
     found = {w.key(): w for w, x in outside.others if isinstance(x, Handle) and w.key() in wanted and w.writable}
     return [w for w in found.values() if isinstance(now := w.read(), Handle) and not now.own_value().tracked]
 

@@ -277,7 +277,7 @@ class Jitted(Generic[P, R]):
         """The program for a call, if there is one."""
         present.leaves = call.leaves
         for program in self.programs:
-            given = with_places(call, program.incoming)
+            given = with_places(call, program.incoming, program.elsewhere)
             sizes = None if given is None else program.kind.sizes(given)
             if given is not None and sizes is not None and program.is_current():
                 return Prepared(self, program, given.leaves, sizes)

@@ -149,6 +149,9 @@ def _at_places(program: Specialised, names: dict[str, Any]) -> list[str] | None:
     if count > 1:
         same = f"len({{{', '.join(f'id(x{n})' for n in range(count))}}}) != {count}" if count > 2 else "x0 is x1"
         lines.append(f"if {same}: return MISS")
+    if program.elsewhere:
+        names["elsewhere"] = program.elsewhere
+        lines += [f"if id(x{n}) in elsewhere: return MISS" for n in range(first, count)]
     return lines
 
 

@@ -56,6 +56,8 @@ class Specialised:
         """Whose tensors are arguments, too, behind the others."""
         given = {w.key() for w in self.incoming}
         self.outside = [(w, found) for w, found in outside.others if not given or w.key() not in given]
+        self.elsewhere = {id(x) for w, x in self.outside if given and isinstance(x, Handle) and w.writable}
+        """The tensors from outside that must be the very same ones, if there are others that need not be."""
         self.assigned: list[tuple[Watched, int]] = []
         """Places, and which result is put there."""
         self.layers = outside.layers
