@@ -11,6 +11,7 @@ import gzip
 import re
 from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -180,8 +181,6 @@ GRADIENTS: list[Row] = [
 
 # --- functions that are traced -----------------------------------------------------------------
 
-kept: list[tg.Tensor] = []
-
 
 @tg.jit
 def branching(x: tg.Tensor) -> tg.Tensor:
@@ -198,8 +197,9 @@ def looping(x: tg.Tensor, count: tg.Tensor) -> tg.Tensor:
 
 
 def leaked() -> Any:
-    tg.jit(lambda x: kept.append(x * 2))(A)
-    return kept.pop().tolist()
+    queue: SimpleQueue[tg.Tensor] = SimpleQueue()
+    tg.jit(lambda x: queue.put(x * 2))(A)
+    return queue.get().tolist()
 
 
 def two_devices() -> Any:

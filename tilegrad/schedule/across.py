@@ -46,6 +46,8 @@ def in_blocks(along: Group, parts: Group, longest: int) -> Group | str:
     sums = [e for e in walk(*(s.expr for s in made.stores)) if isinstance(e, Reduce) and e.index is r]
     if any(isinstance(e.body, Reduce) for e in sums):
         return "what is summed along rows is summed across them, too"
+    if not sums_across(made.columns, (s.expr for s in made.stores), longest):
+        return "so many rows are no block: a loop over them would take each sum along a row as one of all of them"
     return made if len(sums) <= MOST_SUMS else "the kernel would keep too many sums"
 
 
