@@ -279,7 +279,7 @@ class Jitted(Generic[P, R]):
         for program in self.programs:
             given = with_places(call, program.incoming, program.elsewhere)
             sizes = None if given is None else program.kind.sizes(given)
-            if given is not None and sizes is not None and program.is_current():
+            if given is not None and sizes is not None and program.serves(sizes) and program.is_current():
                 return Prepared(self, program, given.leaves, sizes)
         return None
 
@@ -319,7 +319,7 @@ class Jitted(Generic[P, R]):
         types = [x.value.type if isinstance(x, Tensor) else None for x in call.leaves]
         for known in self.programs if not self.fit else ():  # how much fits depends on the sizes
             symbolic = generalised(known.kind, call, types)
-            if symbolic is None or tuple(symbolic) in self.fixed:
+            if symbolic is None or tuple(symbolic) in self.fixed or self._is_told_apart(call, symbolic):
                 continue
             try:
                 made = self._traced(call, symbolic)
@@ -327,6 +327,10 @@ class Jitted(Generic[P, R]):
                 raise
             except (TilegradError, ValueError, TypeError, AssertionError):
                 self.fixed.add(tuple(symbolic))
+                continue
+            sizes = made.kind.sizes(call)
+            if sizes is not None and not made.serves(sizes):
+                self.programs.append(made)  # for other calls
                 continue
             self._say_what_varies(types, known.kind.types, symbolic)
             break
@@ -337,6 +341,14 @@ class Jitted(Generic[P, R]):
         for old in stale[MOST_STALE:]:
             self.programs.remove(old)
         return made
+
+    def _is_told_apart(self, call: Call, symbolic: list[TensorType | None]) -> bool:
+        """Whether the program for all sizes is not for those of a call: it took some for different that are equal."""
+        for program in self.programs:
+            sizes = program.kind.sizes(call) if program.kind.types == symbolic else None
+            if sizes is not None and not program.serves(sizes):
+                return True
+        return False
 
     def _traced(self, call: Call, types: list[TensorType | None]) -> Specialised:
         """A program in which the numbers that vary are inputs, but for those that decide what is computed."""

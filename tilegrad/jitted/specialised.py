@@ -10,7 +10,7 @@ from ..compiler import Compiled, compile
 from ..errors import ShapeError, TilegradError
 from ..functions.creation import tensor
 from ..ir.graph import Input, Value, topological
-from ..ir.size import Dim
+from ..ir.size import Dim, Size, comparisons, known
 from ..lazy.handle import Handle, Left, Surroundings, mode, wrap
 from ..lazy.handle import alias as alias_of
 from ..lazy.layout import lay
@@ -69,6 +69,8 @@ class Specialised:
         self._surroundings = Surroundings.changes
         self.moves = 0
         """How often captured tensors were found on other memory than before."""
+        self.different: list[tuple[Size, Dim]] = []
+        """Sizes that the program takes for different: it is not for calls in which they are equal."""
         self.plainly = ""
         """Why there is no program, if so: the function runs like any other."""
         trace, effects = Trace(), Effects(outside)
@@ -154,9 +156,17 @@ class Specialised:
     def _run_traced(self, fn: Callable[..., Any], args: Any, kwargs: Any, symbols: bool) -> None:
         """Keep what the function returns for placeholders."""
         raised = TilegradError.raised
-        self.results, self.result_structure = flatten(fn(*args, **kwargs))
+        with comparisons() as found:
+            self.results, self.result_structure = flatten(fn(*args, **kwargs))
+        self.different = [*found.values()]
         if symbols and TilegradError.raised != raised:
             raise ShapeError(f"{self.name}: an error that it caught may depend on sizes that vary")
+
+    def serves(self, sizes: Mapping[str, int]) -> bool:
+        """Whether sizes that the function took for different ones are that in a call."""
+        if not self.different or tuple(sizes.items()) in self.runners:
+            return True
+        return all(a.value(sizes) != known(b, sizes) for a, b in self.different)
 
     def _note_assigned(self, made: Sequence[tuple[Watched, Handle]]) -> None:
         """What the function has put in places outside is given out behind its results."""
