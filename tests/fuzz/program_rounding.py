@@ -35,6 +35,8 @@ SUMS = re.compile(
 EXACT = re.compile(r"aten\.(sum|nansum|mm|bmm|addmm|dot|mv|conv|cumsum|index_add|scatter_add|trace)")
 """Of these, such as give whole numbers for whole numbers."""
 
+BACKWARD = re.compile(r"aten\._(log_)?softmax_backward_data")
+
 MEANS = re.compile(r"aten\.(var|std)_mean\.correction")
 
 LONGEST = 1024
@@ -62,6 +64,12 @@ class Rounding:
         mantissa, exponent = self.torch.frexp(x)
         whole = (mantissa * 2.0**bits + self.drawn(x)).floor()
         return self.torch.where(x.isfinite(), self.torch.ldexp(whole, exponent - bits), x).to(dtype)
+
+    def apart(self, x: Any, of: Any) -> Any:
+        """Elements that are up to a rounding of the largest element of another tensor off."""
+        largest = float(of.abs().max()) if of.numel() else 0.0
+        rounding = 2.0 ** -BITS[str(of.dtype).removeprefix("torch.")]
+        return x + (self.drawn(x) * 2 - 1) * (largest * rounding if np.isfinite(largest) else 0.0)
 
     def moved(self, x: Any, dtype: Any, exact: bool) -> Any:
         """Elements of which each is a rounding off, and all together as far as a long sum in their type may be.
@@ -105,6 +113,8 @@ def exact(by: Rounding, function: Any, args: Any, kwargs: Any, writes: bool) -> 
         spread, mean = made
         axes = args[1] if len(args) > 1 and args[1] else list(range(args[0].dim()))
         made = spread, args[0].double().mean(axes, keepdim=True).reshape(mean.shape)
+    if BACKWARD.match(str(function)) and is_float(args[0]) and isinstance(made, torch.Tensor):
+        made = by.apart(made, args[0])  # a difference of what comes in, rounded, and of a part of it
     return made
 
 

@@ -78,10 +78,14 @@ class Finding(NamedTuple):
 
 
 def asked(child: Child, question: Mapping[str, Any]) -> tuple[str, str, Program | None]:
-    """The verdict of a worker; its end is one, too."""
+    """The verdict of a worker; its end is one, too, if drawing the program does not end it: PyTorch does that then."""
     try:
         answer = child.ask(question)
     except Ended as e:
+        try:
+            child.ask({**question, "only drawn": True})
+        except Ended:
+            return "unfit", "PyTorch ended the process", None
         return "crash", str(e), None
     return answer["verdict"], answer["text"], answer.get("program") and from_plain(answer["program"])
 

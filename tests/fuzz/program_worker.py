@@ -22,6 +22,8 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
         p = from_plain(question["program"]) if "program" in question else drawn(question["seed"], question.get("mode"))
     except Unfit:
         return {"verdict": "unfit", "text": "nothing was drawn"}
+    if question.get("only drawn"):
+        return {"verdict": "", "text": ""}
     verdict, text = verdict_on(p, question.get("device", "cpu"))
     return {"verdict": verdict, "text": text, "program": to_plain(p) if verdict in ("wrong", "refused") else None}
 

@@ -110,7 +110,7 @@ def assigned(d: Drawing) -> str:
 
 @move(times=6, table=IN_PLACE)
 def assigned_by_tensor(d: Drawing) -> str:
-    x = d.pick(lambda x: x.dim() > 0 and x.shape[0] > 0)
+    x = d.pick(lambda x: x.dim() > 0 and x.numel() > 0)  # of no elements PyTorch takes any index
     n = d.number(not d.is_float(x))
     if d.random.random() < 0.5:
         mask = d.pick(lambda m: m.shape == d.names[x].shape[: m.dim()] and m.dim() > 0, "bool")
