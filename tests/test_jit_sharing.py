@@ -48,6 +48,8 @@ GIVES: dict[str, Do] = {
     "parts": lambda x, y: tuple((x * 2).unbind(0)),
     "new, and views of it": lambda x, y: (lambda z: (z, z[1], z.detach(), z.T, z))(x * y),
     "a part twice": lambda x, y: (lambda z: (lambda part: (part, part, z))(z[1]))(x * y),
+    "detached, then itself": lambda x, y: (lambda z: (z.detach(), z, z.detach()[1]))(x * y),
+    "a detached part, then another": lambda x, y: (lambda z: (z.detach()[:1], z[1]))(x * y),
     "without history": lambda x, y: (x.detach(), x.data, y.detach()[0]),
     "a view of the other": lambda x, y: (y[:, 1:], x.sum()),
     "a copy": lambda x, y: (x.clone(), x + 0),

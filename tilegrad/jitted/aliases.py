@@ -14,7 +14,7 @@ from ..ir.node import Node
 from ..lazy.handle import Handle, alias, handle_on, view
 from ..lazy.storage import Base, Move
 from ..tensor import Tensor
-from .tracing import Trace
+from .tracing import NoProgram, Trace
 
 
 class Alias(Node):
@@ -93,6 +93,8 @@ def aliases(results: list[Any], arguments: Sequence[Tensor | None], trace: Trace
 def _cut(x: Any, whole: Any, place: tuple[int | None, int | None, Any]) -> Alias:
     base = whole._base
     detached = x._base is not base or (whole.own_value().tracked and not x.own_value().tracked)
+    if detached and x.own_value().tracked:
+        raise NoProgram("two results share memory, each with a history of its own")
     return Alias(*place, x._moves[len(whole._moves) :], detached, x._base.hidden)
 
 
@@ -107,9 +109,10 @@ def _among(results: list[Any], sharing: list[int], trace: Trace) -> dict[int, Al
     """Results that share memory which the function made."""
     if len(sharing) < 2:
         return {}
-    owner = next((n for n in sharing if not results[n]._moves), None)
+    recorded = [n for n in sharing if results[n].own_value().tracked] or sharing  # others are detached from these
+    owner = next((n for n in recorded if not results[n]._moves), None)
     if owner is None:
         owner = len(results)
-        results.append(_on(results[sharing[0]]._base))
+        results.append(_on(results[recorded[0]]._base))
         trace.made(results[owner])
     return {n: _cut(results[n], results[owner], (None, owner, None)) for n in sharing if n != owner}
