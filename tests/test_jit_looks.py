@@ -103,3 +103,40 @@ def test_a_number_in_another_group_than_rows() -> None:
     for n in (3, 2, 4):
         x = tg.arange(float(n**3)).reshape(n, n, n) / n**3
         assert (jitted(x) - step(x)).abs().max().item() < 1e-5
+
+
+FIRST: dict[str, Callable[[tg.Tensor, tg.Tensor], object]] = {
+    "copied": lambda s, x: s.copy_(x),
+    "multiplied": lambda s, x: s.mul_(2),
+    "given": lambda s, x: tg.add(x, 1, out=s),
+    "nothing": lambda s, x: None,
+}
+THEN: dict[str, Callable[[tg.Tensor], tg.Tensor]] = {
+    "a leaf": lambda r: tg.nn.Parameter(tg.ones(2)),
+    "a leaf of it": lambda r: tg.nn.Parameter(r.detach())[0],
+    "computed of both": lambda r: (tg.nn.Parameter(tg.ones(3, 2)) * r)[0],
+    "detached": lambda r: r.detach()[0],
+}
+
+
+@pytest.mark.parametrize("then", THEN)
+@pytest.mark.parametrize("first", FIRST)
+def test_another_view_first_met_after_a_write(first: str, then: str) -> None:
+    """A tensor that shares memory with one that was written to: nothing of a trace stays in it."""
+
+    def elements(jit: Callable[..., Any]) -> list[Any]:
+        s = tg.ones(3, 2)
+        r, seen = s.detach(), []
+
+        def fn(x: tg.Tensor, k: float) -> tg.Tensor:
+            FIRST[first](s, x)
+            r[2] = THEN[then](r)
+            return x * k
+
+        called = jit(fn)
+        for k in (0.5, 2, 3.5, 4):
+            made = called(tg.full((3, 2), float(k)), k)
+            seen += [made.tolist(), s.tolist(), r.tolist()]
+        return seen
+
+    assert elements(tg.jit) == elements(lambda fn: fn)

@@ -89,6 +89,7 @@ class Trace:
         self.asked: set[int] = set()
         """Of these, the ones whose gradient was asked for or given."""
         self.numbers: list[HostNumber] = []
+        self.late: dict[Base, Value] = {}
         self.parts: list[Value] = []
         """Leaves from outside that are views, and views of them."""
         self.guards: list[tuple[Callable[[], Any], Any]] = []
@@ -100,11 +101,13 @@ class Trace:
             whole = tensor._base
             if whole is not None and whole.storage in self.written:  # a view of what was written through another tensor
                 self._check_history(whole)
+                self._note_history(whole)
             return tensor.own_value()
         self.seen.setdefault(id(tensor), (tensor, tensor._gradient))
         base = tensor.base(laid=False)
         if base.storage in self.written:
             self._check_history(base)
+            self._note_history(base)
             return tensor.own_value()
         found = base.cut(self.read_whole(base), tensor._moves)
         if isinstance(base, Part):
@@ -116,6 +119,7 @@ class Trace:
         storage = base.storage
         if storage in self.own_storages or storage in self.written:
             self._check_history(base)
+            self._note_history(base)
             return base.current()
         found = self.captured.get(storage)
         if found is None:
@@ -132,6 +136,11 @@ class Trace:
         known = base.value
         if base.storage not in self.own_storages and known.tracked and "leaf" not in known.__dict__:
             raise NoProgram("it writes to a tensor from outside that is computed from what requires gradients")
+
+    def _note_history(self, base: Base) -> None:
+        """Keep the history of a base that is first met when its storage has been written to: it goes back to it."""
+        if base not in self.histories and base.storage not in self.own_storages:
+            self.late.setdefault(base, base.value)
 
     def made(self, tensor: Handle) -> None:
         """A tensor was made inside."""
@@ -155,7 +164,9 @@ class Trace:
                 f"{self.branch.op}: a tensor from outside is changed in place, which would happen whatever the "
                 "condition is: return the new value, and assign it after the choice"
             )
-        if storage not in self.own_storages and storage not in self.written:
+        if storage in self.written:
+            self._note_history(base)
+        elif storage not in self.own_storages:
             self._check_history(base)
             self.read_whole(base)
             self.written[storage] = Written(base, base.state())
@@ -244,5 +255,7 @@ class Trace:
         for base, history in self.histories.items():
             if base.storage in self.written:  # it may have looked at what was written
                 base.value, base.seen = history, base.storage.changes
+        for base, history in self.late.items():
+            base.value, base.seen = history, base.storage.changes - 1  # its elements are those of the storage
         for tensor, before in self.seen.values():
             tensor._gradient = before
