@@ -30,7 +30,7 @@ from tilegrad.ir.tile import Kernel
 from tilegrad.ir.tile_access import accesses
 from tilegrad.ir.tile_checker import check
 from tilegrad.runtime.device import register
-from tilegrad.runtime.grain import Grain, many_small
+from tilegrad.runtime.target_model import Grain, many_small
 
 REPEATS = 10
 """Runs in one graph."""

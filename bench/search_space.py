@@ -18,8 +18,8 @@ import tilegrad as tg
 from tilegrad.ir.graph import Graph
 from tilegrad.runtime.choice import Choice, chosen
 from tilegrad.runtime.device import device
-from tilegrad.runtime.grain import Grain
-from tilegrad.schedule import blocks
+from tilegrad.runtime.target_model import Grain
+from tilegrad.schedule import matmul_tiles
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.trial import Contender, Trial
 
@@ -28,7 +28,7 @@ RECORD = Path(__file__).parents[1] / "tests" / "schedule" / "search_space.json"
 RUNS = 4
 
 
-def space(extents: blocks.Extents, grain: Grain) -> list[Choice]:
+def space(extents: matmul_tiles.Extents, grain: Grain) -> list[Choice]:
     """All pairs of pieces that the tuner could take, at each depth that it knows."""
     m, n, k, *_ = extents
     limits = grain.products
@@ -36,9 +36,9 @@ def space(extents: blocks.Extents, grain: Grain) -> list[Choice]:
     assert isinstance(n, int)
     assert isinstance(k, int)
     wide = limits._replace(rows=2 * limits.rows, columns=2 * limits.columns)
-    usual = blocks.blocks(extents, grain).size("k")
-    depths = [usual, *blocks._depths(k, usual, grain)]
-    pairs = list(dict.fromkeys(blocks._equal_pieces(m, n, wide)))
+    usual = matmul_tiles.blocks(extents, grain).size("k")
+    depths = [usual, *matmul_tiles._depths(k, usual, grain)]
+    pairs = list(dict.fromkeys(matmul_tiles._equal_pieces(m, n, wide)))
     return [chosen(m=h, n=w, k=depth) for depth in depths for h, w in pairs]
 
 
@@ -63,7 +63,7 @@ def main() -> None:
     grain = Grain(workers=1)
     trial = Trial(group, {}, {}, device("cpu"))
     seconds = {}
-    for choice in space(blocks.Extents(SIZE, SIZE, SIZE), grain):
+    for choice in space(matmul_tiles.Extents(SIZE, SIZE, SIZE), grain):
         seconds[str(choice)] = processor_seconds(trial.contender(choice))
     best = min(seconds, key=seconds.__getitem__)
     print(f"{len(seconds)} choices, from {best} ({1e3 * seconds[best]:.2f} ms) to {1e3 * max(seconds.values()):.2f} ms")

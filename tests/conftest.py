@@ -112,9 +112,9 @@ def nobody_measures_time() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def same_grain(request: pytest.FixtureRequest) -> None:
     """Work is cut for the CPU of every machine alike: what is compiled, and in `golden`, does not depend on it."""
-    from tests.grains import GPU
+    from tests.target_models import GPU
     from tilegrad.runtime.device import device
-    from tilegrad.runtime.grain import Grain
+    from tilegrad.runtime.target_model import Grain
 
     many = request.config.getoption("--grain") == "many"
     device("cpu").__dict__["grain"] = GPU if many else Grain()

@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
                 return tune_script(options.script, options.arguments, options.budget, options.lock)
             case "build":
-                from .foreign.ahead import build
+                from .foreign.ahead_of_time import build
 
                 package, wheel = build(options.folder, options.output, options.name)
                 print(f"the package: {package}\nthe wheel:   {wheel}")

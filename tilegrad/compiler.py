@@ -22,9 +22,9 @@ from .runtime import programs
 from .runtime.buffer import Buffer
 from .runtime.device import Device, device
 from .runtime.executable import Executable
-from .runtime.grain import Grain
 from .runtime.lock import Entry, Lock, lock_of
 from .runtime.once import lock as new_lock
+from .runtime.target_model import Grain
 
 Artifact = TypeVar("Artifact")
 
@@ -174,8 +174,8 @@ def compiled_in_stages(
     from .schedule.assemble import assemble
     from .schedule.fuse import fuse
     from .schedule.order import order
-    from .transform.apart import apart
     from .transform.expand import expand, has_declared
+    from .transform.hoist_constants import apart
     from .transform.pipeline import PASSES, fitted
 
     stages = Stages()

@@ -1,7 +1,7 @@
 """Choices and loops that depend on data: `cond`, `while_loop`, `scan`. They differentiate, and jit traces them.
 
 Outside of jit they look at the data and are Python's own `if` and `for`; a long `scan` is computed in parts
-(`stretches.py`). Inside, both branches of a `cond` are computed and one is taken; a `while_loop` says how often it
+(`chunked_scan.py`). Inside, both branches of a `cond` are computed and one is taken; a `while_loop` says how often it
 runs at most, and stands still when it is done.
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from .chunked_scan import LENGTH, in_memory, in_stretches
 from .errors import ArgumentError, ShapeError, TraceError, check_callable
 from .functional import stack, where
 from .functions.creation import as_tensor, zeros
 from .lazy.handle import is_tracing, state
-from .stretches import LENGTH, in_memory, in_stretches
 from .tensor import Tensor
 from .tree import flatten, mapped, unflatten
 

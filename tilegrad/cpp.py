@@ -17,9 +17,9 @@ from .foreign.inline import cpp_inline as inline
 
 def load(package: str | os.PathLike[str]) -> Any:
     """The functions of a folder that `python -m tilegrad build` has made; no compiler is needed."""
-    from .foreign import ahead
+    from .foreign import ahead_of_time
 
-    return ahead.load(package)
+    return ahead_of_time.load(package)
 
 
 __all__ = ["include", "inline", "is_available", "load"]

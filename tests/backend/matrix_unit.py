@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from tilegrad.backend.cpu import objects
+from tilegrad.backend.cpu.code.bf16_dot import INSTRUCTION
 from tilegrad.backend.cpu.code.lower import lower
-from tilegrad.backend.cpu.code.pairs import INSTRUCTION
 from tilegrad.backend.cpu.objects import Host
 from tilegrad.backend.cpu.target import Target
 from tilegrad.ir.program import Launch, Program

@@ -9,8 +9,8 @@ import textwrap
 from pathlib import Path
 
 from tilegrad.backend.cpu import native, objects
-from tilegrad.backend.cpu.deal import Call, deal
-from tilegrad.backend.cpu.table import Patch, Table
+from tilegrad.backend.cpu.partition import Call, deal
+from tilegrad.backend.cpu.task_table import Patch, Table
 
 ROOT = Path(__file__).parents[2]
 QUIET = ("-W", "ignore:This process:DeprecationWarning")

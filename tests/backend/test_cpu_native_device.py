@@ -14,8 +14,8 @@ pytest.importorskip("llvmlite")
 from tests.backend.native_programs import in_child
 from tilegrad import config
 from tilegrad.backend.cpu import build, objects
+from tilegrad.backend.cpu.buffer_factory import maker, small_buffer
 from tilegrad.backend.cpu.memory import PoolBuffer
-from tilegrad.backend.cpu.moulds import maker, small_buffer
 from tilegrad.backend.cpu.pool import CHUNK, LARGE, Pool
 from tilegrad.backend.cpu.target import target
 from tilegrad.errors import CompileError, OutOfMemoryError, RuntimeFault
@@ -312,7 +312,7 @@ def test_buffers_may_outlive_everything() -> None:
     printed = in_child("""
         import builtins, sys
         from tilegrad.runtime.device import device
-        from tilegrad.backend.cpu.moulds import maker
+        from tilegrad.backend.cpu.buffer_factory import maker
         make = maker(device("cpu"), 64)
         builtins.kept = [make() for _ in range(3)]
         sys.kept = make()

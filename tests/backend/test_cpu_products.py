@@ -25,10 +25,10 @@ from tilegrad.ops.arithmetic import add
 from tilegrad.ops.contraction import matmul
 from tilegrad.ops.convolution import Convolve
 from tilegrad.ops.sliding import Sliding
-from tilegrad.runtime.grain import Grain
+from tilegrad.runtime.target_model import Grain
 from tilegrad.schedule.flatten import flatten
 from tilegrad.schedule.fuse import fuse
-from tilegrad.schedule.ways import usual
+from tilegrad.schedule.strategies import usual
 
 TARGETS = [Target("x86", 32, 16), Target("x86", 64, 32), Target("arm", 16, 32)]
 

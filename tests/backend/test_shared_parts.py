@@ -11,13 +11,13 @@ import pytest
 
 import tilegrad as tg
 import tilegrad.nn.functional as F
-from tests.grains import GPU, cut_as
+from tests.target_models import GPU, cut_as
 from tilegrad.backend.cuda.code.lower import lower
 from tilegrad.config import changed
 from tilegrad.ir.program import Launch
 from tilegrad.ir.tile import Kernel
 from tilegrad.ir.tile_parser import parse
-from tilegrad.runtime.grain import Grain
+from tilegrad.runtime.target_model import Grain
 
 DEPTH = 40
 """Each value is used three times by the next: 3 ** 40 ways."""

@@ -16,7 +16,7 @@ from tilegrad.ir.program_checker import check_program
 from tilegrad.ir.size import known
 from tilegrad.ir.stored import node_of, text_of
 from tilegrad.ir.tile_parser import parse
-from tilegrad.runtime.grain import Grain
+from tilegrad.runtime.target_model import Grain
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.order import order

@@ -20,7 +20,7 @@ from tests.fuzz.check import backward, check_gradients, check_passes, check_road
 from tests.fuzz.graphs import drawn
 from tests.fuzz.worker import Workers
 from tilegrad.ir.graph import Value
-from tilegrad.runtime.grain import many_small
+from tilegrad.runtime.target_model import many_small
 
 CHOICES = st.lists(st.integers(0, 9999), min_size=60, max_size=120)
 

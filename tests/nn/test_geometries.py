@@ -9,10 +9,10 @@ import pytest
 import tilegrad as tg
 from tests.geometries.comparing import ARITHMETICS, both, faults, given
 from tests.geometries.table import Case, cases
-from tests.grains import GPU, cut_as
+from tests.target_models import GPU, cut_as
 from tests.verifier import net
 from tilegrad.ir.program import Launch
-from tilegrad.runtime.grain import Grain
+from tilegrad.runtime.target_model import Grain
 
 EVERY = int(os.environ.get("GEOMETRIES", 4))
 """One in so many is looked at here; `GEOMETRIES=1` is all of them, and `make gpu-test` has all at their own sizes."""

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
-from tests.grains import GPU, cut_as
+from tests.target_models import GPU, cut_as
 from tilegrad.backend.cuda.code.lower import lower
 from tilegrad.ir.program import Launch
-from tilegrad.runtime.grain import many_small
+from tilegrad.runtime.target_model import many_small
 
 GRAINS = {"sm_90a": GPU, "sm_80": many_small(108, 163 << 10), "sm_120": many_small(84, 99 << 10)}
 """How work is cut for GPUs that have much shared memory, and less."""

@@ -10,9 +10,9 @@ from tests.ops.registry import bools, example, floats
 from tilegrad.errors import ShapeError
 from tilegrad.ir.dtype import bfloat16, float32
 from tilegrad.ir.graph import Value
-from tilegrad.ops.attending import Setting
 from tilegrad.ops.attention import Attention, attention
 from tilegrad.ops.attention_gradient import AttentionGradient
+from tilegrad.ops.attention_shapes import Setting
 from tilegrad.ops.cast import cast, detach
 from tilegrad.ops.tiled_attention import TiledAttention, TiledKeyGradient, TiledQueryGradient, may_be_tiled, tiled
 from tilegrad.transform.autodiff import gradients

@@ -18,20 +18,20 @@ from tilegrad.ops import (
     control,
     counting,
     digits,
+    exact_sums,
     indexing,
     joint,
     movement,
-    powers,
     random,
     ranges,
     searching,
+    segment_sums,
     selection,
     sorting,
-    tables,
 )
 from tilegrad.ops.broadcasting import reduce_sum
 from tilegrad.transform.batch import batch
-from tilegrad.transform.sorts import in_order, places
+from tilegrad.transform.radix_sorts import in_order, places
 
 ROWS = ints(4, 3, low=-5, high=5)  # indices into an axis of 5, some counted from the end
 
@@ -291,14 +291,14 @@ example(
 
 ENTRIES = np.array([3, 0, 3, 5, 0, 3, 3, 3], np.int32)
 example(
-    tables.RowStarts,
-    lambda x: tables.RowStarts(sorting.SortedKeys(x), 7),
+    segment_sums.RowStarts,
+    lambda x: segment_sums.RowStarts(sorting.SortedKeys(x), 7),
     ENTRIES,
     numpy=lambda x: np.searchsorted(np.sort(x), np.arange(8)),
 )
 example(
-    tables.SummedRows,
-    lambda x, y: tables.SummedRows(o := sorting.SortedKeys(x), tables.RowStarts(o, 7), y, 5),
+    segment_sums.SummedRows,
+    lambda x, y: segment_sums.SummedRows(o := sorting.SortedKeys(x), segment_sums.RowStarts(o, 7), y, 5),
     ENTRIES,
     ints(2, 4, 5, dtype=np.float32),
     numpy=lambda x, y: np.stack([y.reshape(8, 5)[x == n].sum(0) for n in range(7)]),
@@ -326,8 +326,8 @@ example(
     numpy=lambda x: np.bincount(x, minlength=7).astype(np.int32),
 )
 example(
-    powers.PowerSums,
-    lambda x, y: powers.total_of(powers.PowerSums(x, y, 7, 3)),
+    exact_sums.PowerSums,
+    lambda x, y: exact_sums.total_of(exact_sums.PowerSums(x, y, 7, 3)),
     ints(5000, low=0, high=7, dtype=np.int32),
     np.append(np.exp2(ints(4996, low=-20, high=20)) * 1.25, [np.inf, 0.0, -1e-40, 3e38]).astype(np.float32),
     numpy=lambda x, y: np.bincount(x, y.astype(np.float64), 7),

@@ -11,7 +11,7 @@ from tests.ops.registry import SMALL, example, floats
 from tilegrad.ir.program import Tiles
 from tilegrad.ir.tile_parser import parse
 from tilegrad.ops.declared import Declared
-from tilegrad.ops.outside import Outside, TileWork, outside
+from tilegrad.ops.external_call import Outside, TileWork, outside
 from tilegrad.runtime.work import ArrayWork
 
 KERNEL = parse("""

@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 
 from tests.ops.registry import example, floats
-from tilegrad.ops.lines import Laid, LineProduct, LineWeight, Stored
 from tilegrad.ops.odd_tiles import Filters, OddTiles, Restored
-from tilegrad.ops.transformed import Places, Transformed
+from tilegrad.ops.packed_rows import Laid, LineProduct, LineWeight, Stored
+from tilegrad.ops.winograd_tiles import Places, Transformed
 
 example(Laid, Laid, floats(2, 3, 4), numpy=lambda x: x.reshape(2, 12))
 

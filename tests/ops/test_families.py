@@ -16,7 +16,7 @@ from tilegrad.ops.arithmetic import add, mul
 from tilegrad.ops.broadcasting import reduce_sum
 from tilegrad.ops.movement import permute
 from tilegrad.ops.reduction import amax
-from tilegrad.runtime.grain import Grain, many_small
+from tilegrad.runtime.target_model import Grain, many_small
 from tilegrad.transform.autodiff import leaf_gradients
 
 FAMILIES = families()

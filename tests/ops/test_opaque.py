@@ -19,11 +19,11 @@ from tilegrad.ir.tile_parser import parse
 from tilegrad.ops.attention import Attention
 from tilegrad.ops.attention_gradient import AttentionGradient
 from tilegrad.ops.batched import Batched
+from tilegrad.ops.bind_sizes import settled
+from tilegrad.ops.external_call import Outside
 from tilegrad.ops.indexing import index_add
-from tilegrad.ops.numbered import settled
 from tilegrad.ops.odd_tiles import Restored
 from tilegrad.ops.opaque import Opaque
-from tilegrad.ops.outside import Outside
 from tilegrad.ops.ranges import OfRanges, levels_of
 from tilegrad.ops.recurrence import Recurrence, RecurrenceGradient
 from tilegrad.ops.recurrence_tangent import RecurrenceTangent

@@ -25,7 +25,7 @@ from tilegrad.ops.exponential import exp
 from tilegrad.ops.movement import flip, permute, roll, slice_axis
 from tilegrad.ops.reduction import amax, argmax
 from tilegrad.ops.scan import cumsum
-from tilegrad.runtime.grain import Grain, many_small
+from tilegrad.runtime.target_model import Grain, many_small
 from tilegrad.schedule.flatten import flatten
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.group import Group, Schedule, Store, merged

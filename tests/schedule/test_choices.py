@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.ops.registry import Example, all_examples
-from tests.schedule.test_grain import SMALL, given
 from tests.schedule.test_lowering import execute
+from tests.schedule.test_target_model import SMALL, given
 from tilegrad.backend.reference.graph import interpret
 from tilegrad.errors import ArgumentError
 from tilegrad.ir.dtype import float32
@@ -24,8 +24,8 @@ from tilegrad.ops.movement import permute
 from tilegrad.ops.scan import cumsum
 from tilegrad.ops.sorting import sort
 from tilegrad.runtime.choice import Choice, chosen, parse_choice
-from tilegrad.runtime.grain import Grain, many_small
 from tilegrad.runtime.lock import Entry, Lock
+from tilegrad.runtime.target_model import Grain, many_small
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.options import about, candidates, digest_of, refusal, settled, usual

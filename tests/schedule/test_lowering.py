@@ -15,8 +15,8 @@ from tilegrad.ir.size import known
 from tilegrad.ir.tile_parser import parse
 from tilegrad.ops.activation import relu
 from tilegrad.ops.arithmetic import add, mul
-from tilegrad.ops.outside import outside
-from tilegrad.runtime.grain import Grain
+from tilegrad.ops.external_call import outside
+from tilegrad.runtime.target_model import Grain
 from tilegrad.runtime.work import ArrayWork
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse

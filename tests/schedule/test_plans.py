@@ -20,10 +20,10 @@ from tilegrad.backend.null.device import NullDevice
 from tilegrad.ir.program import Launch, Program
 from tilegrad.ir.size import Size
 from tilegrad.runtime.device import register
-from tilegrad.runtime.grain import MATRIX_UNIT, PAIRS, Grain, few_large, many_small
-from tilegrad.schedule.blocks import Extents
-from tilegrad.schedule.blocks import candidates as candidates_of
+from tilegrad.runtime.target_model import MATRIX_UNIT, PAIRS, Grain, few_large, many_small
 from tilegrad.schedule.group import Group
+from tilegrad.schedule.matmul_tiles import Extents
+from tilegrad.schedule.matmul_tiles import candidates as candidates_of
 from tilegrad.schedule.options import candidates, usual
 
 GRAINS = {

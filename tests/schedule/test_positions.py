@@ -15,7 +15,7 @@ from tilegrad.ir.tile_checker import check
 from tilegrad.ops.arithmetic import add
 from tilegrad.ops.movement import permute
 from tilegrad.ops.scan import Cumsum
-from tilegrad.runtime.grain import Grain, many_small
+from tilegrad.runtime.target_model import Grain, many_small
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 

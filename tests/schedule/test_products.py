@@ -19,11 +19,11 @@ from tilegrad.ops.exponential import exp
 from tilegrad.ops.movement import permute
 from tilegrad.ops.sliding import Sliding
 from tilegrad.ops.trigonometric import tanh
-from tilegrad.runtime.grain import many_small
+from tilegrad.runtime.target_model import many_small
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.flatten import flatten
 from tilegrad.schedule.fuse import fuse
-from tilegrad.schedule.matrix import as_matrix
+from tilegrad.schedule.merge_axes import as_matrix
 from tilegrad.schedule.products import MOST_PRODUCTS, totals
 
 

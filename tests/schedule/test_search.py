@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 from tests.checklist import checklist
-from tests.schedule.test_grain import given
+from tests.schedule.test_target_model import given
 from tilegrad.backend.null.device import NullDevice
 from tilegrad.ir.graph import Graph
 from tilegrad.ops.contraction import matmul
 from tilegrad.runtime.device import register
-from tilegrad.runtime.grain import Grain
+from tilegrad.runtime.target_model import Grain
 from tilegrad.schedule import tune
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.trial import Contender

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
-from tests.schedule.test_grain import given
+from tests.schedule.test_target_model import given
 from tilegrad import compiler, config
 from tilegrad.errors import ArgumentError
 from tilegrad.ir.graph import Graph
@@ -20,7 +20,7 @@ from tilegrad.ops.activation import softmax
 from tilegrad.ops.contraction import matmul
 from tilegrad.runtime.choice import Choice, chosen
 from tilegrad.runtime.device import device
-from tilegrad.runtime.grain import Grain
+from tilegrad.runtime.target_model import Grain
 from tilegrad.schedule import trial, tune
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.options import candidates, usual

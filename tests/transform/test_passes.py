@@ -25,8 +25,8 @@ from tilegrad.ops.reduction import amax, argmin, reduce_all, reduce_prod
 from tilegrad.ops.scan import cumsum
 from tilegrad.ops.sorting import sort
 from tilegrad.schedule.fuse import fuse
-from tilegrad.transform.casts import casts
-from tilegrad.transform.fold import fold
+from tilegrad.transform.fold_movement import fold
+from tilegrad.transform.move_casts import casts
 from tilegrad.transform.pipeline import PASSES
 from tilegrad.transform.simplify import simplify
 

@@ -15,9 +15,9 @@ from tilegrad.ops.indexing import Scatter, ScatterAlong, scatter_along
 from tilegrad.ops.reduction import argmax, argmin
 from tilegrad.ops.scan import CumArgmax, CumArgmin, Cummax, Cummin, Cumprod, Cumsum, Running
 from tilegrad.ops.sorting import argsort, median, sort, topk
-from tilegrad.runtime.grain import Grain, many_small
-from tilegrad.transform import scans, scattered, sorts
-from tilegrad.transform.split import split
+from tilegrad.runtime.target_model import Grain, many_small
+from tilegrad.transform import radix_sorts, sorted_scatter, split_scans
+from tilegrad.transform.split_reductions import split
 
 GPU = many_small(4)
 
@@ -26,14 +26,14 @@ GPU = many_small(4)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits such that what takes no time is cut already."""
     for place, name, limit in (
-        (scans, "LEAST", 64),
-        (scans, "ALONG", (8, 16)),
-        (scans, "ACROSS", (4, 8)),
-        (sorts, "LEAST_ROW", 100),
-        (sorts, "LEAST_COMPARED", 100_000),
-        (sorts, "LEAST_CHOSEN", 200),
-        (sorts, "CHOSEN_FROM", 32),
-        (scattered, "LEAST", 100),
+        (split_scans, "LEAST", 64),
+        (split_scans, "ALONG", (8, 16)),
+        (split_scans, "ACROSS", (4, 8)),
+        (radix_sorts, "LEAST_ROW", 100),
+        (radix_sorts, "LEAST_COMPARED", 100_000),
+        (radix_sorts, "LEAST_CHOSEN", 200),
+        (radix_sorts, "CHOSEN_FROM", 32),
+        (sorted_scatter, "LEAST", 100),
     ):
         monkeypatch.setattr(place, name, limit)
 
@@ -161,7 +161,7 @@ def test_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     made = (ScatterAlong(zeros, index, ones, 0, (10,), "add"),)
     graph = agree((index,), made, np.arange(5000) % 7)
     assert {"of_ranges", "by_digit"}.isdisjoint(ops(graph))
-    monkeypatch.setattr(scattered, "MOST_COUNTED", 5)
+    monkeypatch.setattr(sorted_scatter, "MOST_COUNTED", 5)
     graph = agree((index,), made, np.arange(5000) % 7)
     assert "row_starts" in ops(graph)
     assert {"of_ranges", "counts"}.isdisjoint(ops(graph))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
-from tests.grains import GPU, cut_as
-from tilegrad.runtime.grain import Grain
+from tests.target_models import GPU, cut_as
+from tilegrad.runtime.target_model import Grain
 
 
 @pytest.mark.parametrize("grain", [Grain(), GPU], ids=["few", "many"])

@@ -17,11 +17,11 @@ from tilegrad.ops import convolution
 from tilegrad.ops.convolution import Convolve, ConvolveBack, ConvolveWeight
 from tilegrad.ops.movement import Permute
 from tilegrad.ops.odd_tiles import Restored
-from tilegrad.ops.transformed import Transformed
+from tilegrad.ops.winograd_tiles import Transformed
 from tilegrad.runtime.device import device
-from tilegrad.runtime.grain import MATRIX_UNIT, Grain, Products
+from tilegrad.runtime.target_model import MATRIX_UNIT, Grain, Products
 from tilegrad.transform import winograd
-from tilegrad.transform.laid import laid
+from tilegrad.transform.implicit_gemm import laid
 
 
 def grain(least: int, unit: Products | None = None) -> Grain:

@@ -15,11 +15,11 @@ from ..ir.graph import Graph, Input, TensorType, Value, topological
 from ..lazy.handle import Handle, mode, state, wrap
 from ..ops.broadcasting import fill
 from ..ops.declared import Meaning
-from ..ops.outside import Outside, outside
+from ..ops.external_call import Outside, outside
 from ..runtime.work import ArrayWork, settled
 from ..transform.autodiff import gradients, tracked_input
+from .direct_call import Straight, straight
 from .signature import Form
-from .straight import Straight, straight
 
 if TYPE_CHECKING:
     from .operator import Operator

@@ -28,7 +28,7 @@ from ..runtime.once import lock
 from . import glue
 from .abi import Host, Record, Strided, known, prototype
 from .build import Choices, Library, Report, built
-from .direct import Direct, Ready, direct, kinds_of, ready
+from .direct_call import Direct, Ready, direct, kinds_of, ready
 from .patterns import Match, Signature
 from .recorded import recorded, without_gradient
 from .source import Source, placed

@@ -9,8 +9,8 @@ from typing import Any
 from ..errors import DeviceError, GradientError
 from ..ir.graph import TensorType, Value
 from ..lazy.handle import mode
+from ..ops.external_call import outside
 from ..ops.joint import joint_outputs
-from ..ops.outside import outside
 from ..runtime.device import device as device_of
 from ..runtime.work import ENTRY, Prepared, Work
 from .abi import Host, Record, Strided

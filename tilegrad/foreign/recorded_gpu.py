@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ir.graph import TensorType, Value
-from ..ops.outside import outside
+from ..ops.external_call import outside
 from ..runtime.device import device as device_of
 from ..runtime.work import Prepared, Work
 from .recorded import without_gradient

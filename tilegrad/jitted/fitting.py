@@ -11,7 +11,7 @@ from ..ir.graph import Graph
 from ..ir.program import Program
 from ..ir.program_printer import peak
 from ..ir.size import Dim, Size
-from ..transform.effort import operations
+from ..transform.operation_count import operations
 from ..transform.rematerialise import computed_again, shown
 
 AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?([kKMGT]?)(i?)B?")

@@ -37,10 +37,10 @@ from ..runtime.once import lock
 from ..tensor import Tensor
 from ..tree import flatten
 from .assigned import NewPlaces, places_for, with_places
+from .fast_call import MISS, Shortcut, shortcut
 from .kind import Call, Kind, generalised, kind_of
 from .numbers import may_vary, present, same_number
 from .places import Watched
-from .shortcut import MISS, Shortcut, shortcut
 from .specialised import Specialised
 from .watched import Outside, outside, title
 

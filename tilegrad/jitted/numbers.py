@@ -23,7 +23,7 @@ from ..ops.broadcasting import Expand, Fill, Reshape, exact
 from ..ops.cast import Cast, Detach, cast
 from ..ops.declared import Declared, Meaning
 from ..ops.exponential import Power
-from ..ops.outside import Outside
+from ..ops.external_call import Outside
 from ..runtime.buffer import Buffer
 from ..runtime.device import device
 from ..tensor import Tensor

@@ -25,6 +25,7 @@ from ..tree import flatten, unflatten
 from .aliases import Alias, aliases
 from .assigned import left_behind, put_back
 from .effects import Effects
+from .guards import Look, look_at
 from .history import given_values, with_history
 from .kept import Kept
 from .kind import Kind
@@ -33,7 +34,6 @@ from .moved import follow, overlapping, places_of
 from .numbers import from_argument, from_outside, meaning, number_type, stand_for
 from .places import Watched, same, stood
 from .sources import same_again
-from .straight import Look, look_at
 from .tracing import NoProgram, Trace
 from .watched import Outside, hooks_of, same_settings, settings_of, title
 

@@ -24,17 +24,17 @@ from .checking import race as run_in_orders
 from .forms import assembly, source
 from .frames import KernelBase
 from .instrumented import Instrumented, Watch, instrumented
+from .launch_cache import Form, form_of, is_simple
 from .launched import Launched, Seen, seen
 from .measuring import seconds_of
 from .moving import moved_apart
-from .naming import reductions_named
+from .name_reductions import reductions_named
 from .pointing import Unsupported
 from .reader import Read, read
 from .recording import not_in_a_launch, record
 from .report import Report, report
 from .several import inside
 from .sharing import Shared
-from .straight import Form, form_of, is_simple
 from .tensors import Memory, all_memory, memory_of, refuse_addresses, refuse_overlap, severed, unwritten, written
 from .values import Block
 

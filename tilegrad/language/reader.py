@@ -16,10 +16,10 @@ from ..errors import KernelError, KernelSourceError
 from ..ir.tile import Kernel, Literal, Name, Parameter, Statement, Tile
 from ..ir.tile_checker import Mistake, Types, check
 from ..ir.tile_types import Refused, TileType
+from .dead_code import tidied
 from .flow import FlowReader
 from .frames import Frame, KernelBase
 from .source import Place
-from .tidying import tidied
 from .values import Block, Unknown, rebuilt, shown
 
 DEEPEST = 60

@@ -1,7 +1,7 @@
 """Launches that are recorded instead of run: within `jit` and `vmap`, and in the kernels of operators.
 
 A kernel writes where its tensors are. In a graph the tensors that it writes get *new* values, as in-place operators
-give them: each is an output of the launch, which starts from the elements that were there (`ops/outside.py`).
+give them: each is an output of the launch, which starts from the elements that were there (`ops/external_call.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..lazy import storage as sharing
 from ..lazy.handle import Handle, current, mode, state
 from ..lazy.layout import layout
 from ..lazy.storage import Storage
-from ..ops.outside import TileWork, outside
+from ..ops.external_call import TileWork, outside
 from ..ops.tile_code import changed, size_tile
 from ..ops.tile_code import parameter as size_name
 from .arguments import Bound

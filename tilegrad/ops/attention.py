@@ -16,8 +16,8 @@ from ..ir.dtype import bool_
 from ..ir.graph import TensorType, Value
 from ..ir.size import product
 from .arithmetic import add, div, mul, sub
-from .attending import Attending, Setting, kept_pairs, met_before
 from .attention_gradient import AttentionGradient
+from .attention_shapes import Attending, Setting, kept_pairs, met_before
 from .broadcasting import least, quotient, reduce_sum, reshape
 from .cast import cast, detach, widened
 from .comparison import eq

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ..ir.dtype import bool_, float64
 from ..runtime.device import device
-from .attending import Attending, threshold
+from .attention_shapes import Attending, threshold
 from .random import KEY_STEPS, MULTIPLIERS, ROUNDS
 from .tile_code import TileCode, Tiles, filled, tile_code
 

@@ -17,7 +17,7 @@ import numpy as np
 from ..ir.dtype import bool_
 from ..ir.graph import TensorType, Value
 from .arithmetic import add, mul, neg, sub
-from .attending import Attending, Setting, kept_pairs, met_before
+from .attention_shapes import Attending, Setting, kept_pairs, met_before
 from .broadcasting import expand, reduce_sum, reshape
 from .cast import cast, widened
 from .contraction import matmul

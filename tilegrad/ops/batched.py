@@ -18,13 +18,13 @@ from ..ir.location import working_for
 from ..ir.scalar import Expr, Position
 from ..ir.size import Dim
 from .base import Elementwise
+from .bind_sizes import numbered_attributes
 from .broadcasting import Expand, Reduction, Reshape, expand, reduce_sum, reshape
 from .declared import Declared
+from .external_call import Outside
+from .external_call import mapped as mapped_call
 from .joint import Joint, JointOutput, joint_output
-from .numbered import numbered_attributes
 from .opaque import Opaque
-from .outside import Outside
-from .outside import mapped as mapped_call
 from .tile_code import TileCode, repeated
 
 Repeated: TypeAlias = "Value"

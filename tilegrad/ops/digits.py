@@ -5,7 +5,7 @@
                   one, and those before it in its block leave it
 
 Counts of a block stand in 8 bits each, eight in a number, so that a scan of two numbers ranks all of it.
-`transform/sorts.py` makes sorts of them, on devices of many instances.
+`transform/radix_sorts.py` makes sorts of them, on devices of many instances.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ where the elements of a tile are of a size. Where they are not, and where some a
 the range, results are summed directly, product by product:
 
     OddTiles   which tiles these are, from the sums of magnitudes at each position, and of the weights
-    Restored   results of all tiles: transformed back (`transformed.py`), or summed
+    Restored   results of all tiles: transformed back (`winograd_tiles.py`), or summed
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..ir.graph import TensorType, Value
 from ..ir.node import Structure
 from ..ir.size import product
 from .opaque import Opaque
-from .transformed import BLOCK, Matrix, Places, lines_of, transformed_by, view_of
+from .winograd_tiles import BLOCK, Matrix, Places, lines_of, transformed_by, view_of
 
 if TYPE_CHECKING:
     from .tile_code import TileCode

@@ -18,8 +18,8 @@ from ..ir.graph import TensorType, Value
 from ..ir.size import known, product
 from ..runtime.device import device
 from .arithmetic import add, mul, sub
-from .attending import Attending, Setting, Sizes
 from .attention_gradient import AttentionGradient
+from .attention_shapes import Attending, Setting, Sizes
 from .broadcasting import reduce_sum, reshape
 from .cast import cast, widened
 from .creation import zeros

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from ..ir.dtype import bfloat16
-from .attending import Attending
+from .attention_shapes import Attending
 from .tile_code import TileCode, Tiles, filled, tile_code
 
 LOG2E = 1 / math.log(2)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.program import Foreign, Launch, name_of
-from ..runtime.grain import Grain
 from ..runtime.lock import Lock
+from ..runtime.target_model import Grain
 from ..schedule.group import Group
 from ..schedule.options import settled
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..ir.program import Program
     from ..ir.tile import Kernel
     from .executable import CompiledKernel, Executable
-    from .grain import Grain
+    from .target_model import Grain
 
 
 class Statistics(NamedTuple):
@@ -169,7 +169,7 @@ class Device(ABC):
     @cached_property
     def grain(self) -> Grain:
         """How finely work is cut for this device: what the scheduler goes by."""
-        from .grain import Grain
+        from .target_model import Grain
 
         return Grain()
 

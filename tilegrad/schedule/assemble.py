@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from ..ir.graph import Value
 from ..ir.program import Buffer, Copy, Launch, Program, Role, Step, uses
 from ..ir.size import Dim, Size
-from ..ops.outside import Outside
+from ..ops.external_call import Outside
 from ..runtime.choice import Choice
 from ..runtime.lock import Lock
+from .external_calls import in_one_place, steps_of
 from .group import Group, Schedule
 from .instances import Lowered
 from .lower import lower
 from .memory import Lifetime, plan
 from .options import locked
-from .outside import in_one_place, steps_of
 
 
 def assemble(

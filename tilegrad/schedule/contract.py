@@ -21,14 +21,14 @@ from ..ir.scalar import TRUE, Apply, Expr, Index, Read, Reduce, walk
 from ..ir.size import product
 from ..ir.tile import Assign, For, Literal, Name, Statement, Tile
 from ..runtime.choice import Choice
-from ..runtime.grain import Grain
-from .blocks import Extents, blocks
+from ..runtime.target_model import Grain
 from .emit import Emitter
 from .flatten import FlatGroup
 from .group import Group
 from .instances import Lowered, declare_programs, extent_of, finished, kernel_names, number_of
+from .matmul_tiles import Extents, blocks
 from .products import SHORT, free_indices, lying_across, operands, precision_of
-from .ways import stride
+from .strategies import stride
 
 
 class Product(NamedTuple):

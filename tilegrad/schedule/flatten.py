@@ -7,7 +7,7 @@ from ..ir.node import Node
 from ..ir.position import flat_position, linear, row_major
 from ..ir.scalar import TRUE, Expr, Index, Read, Reduce, Scan, facts, fresh_index, parts, rebuild, remade, size, walk
 from .group import Group
-from .phases import in_phases
+from .split_axes import in_phases
 
 PIECE, LONGEST_PIECE = 16, 1024
 """Elements of a piece of memory from which on it is read well, and up to which it is little for many threads."""

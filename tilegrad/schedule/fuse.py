@@ -12,20 +12,20 @@ from ..ir.dtype import int64
 from ..ir.graph import Graph, Value
 from ..ir.scalar import Apply, Const, Expr, Index, Read, Reduce, Scan, facts, substitute, walk
 from ..ir.size import Dim, product
-from ..ops.outside import Outside
-from ..runtime.grain import Grain
-from .across import in_blocks
-from .again import computed_again
+from ..ops.external_call import Outside
+from ..runtime.target_model import Grain
+from .external_calls import call_of
+from .fuse_partial_sums import in_blocks
 from .group import Group, Kind, Mapping, Schedule, Store, merged, taken_over
 from .group_checker import check_schedule
 from .inline import MOST_CHOICES, RECOMPUTED, Element, elements, typical, weight_of
 from .nests import nest
-from .outside import call_of
-from .pieces import in_pieces
+from .order_edges import Waits, of_nodes, waiting
 from .products import free_indices, operands, side_by_side
-from .waiting import Waits, of_nodes, waiting
-from .ways import stride
-from .whole import in_one_piece
+from .recompute import computed_again
+from .small_tensors import in_one_piece
+from .split_k import in_pieces
+from .strategies import stride
 
 MOST_MEMBERS = 64
 MOST_BUFFERS = 24

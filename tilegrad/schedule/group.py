@@ -30,7 +30,7 @@ from ..ir.scalar import (
     substituted,
     walk,
 )
-from ..runtime.grain import Grain
+from ..runtime.target_model import Grain
 
 LONG_PART = 60
 """Letters from which on what is used more than once is printed once."""

@@ -17,8 +17,8 @@ from ..ir.position import flat_position, row_major
 from ..ir.scalar import Expr, Index, Position, Read, const, facts, substitute
 from ..ir.size import Dim, Size, product
 from ..ops.cast import Cast
-from ..runtime.grain import Grain
-from .picked import picked
+from ..runtime.target_model import Grain
+from .one_hot_reduce import picked
 from .products import SHORT
 
 WEIGHTS = {"free": 0, "cheap": 1, "dear": 8}

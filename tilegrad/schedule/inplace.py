@@ -12,9 +12,9 @@ from heapq import heappop, heappush
 
 from ..ir.graph import Value
 from ..ir.scalar import Read, Reduce, Scan, walk
-from ..ops.outside import Outside
+from ..ops.external_call import Outside
 from .group import Group, Schedule
-from .whole import is_whole
+from .small_tensors import is_whole
 
 Before = list[set[int]]
 """For each group the numbers of those that must run before it."""

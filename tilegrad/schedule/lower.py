@@ -19,15 +19,15 @@ from ..ir.program import Tiles
 from ..ir.scalar import Apply, Const, Expr, Index, Reduce, Scan, parts, walk
 from ..ir.tile import Assign, For, Literal, Name, Tile
 from ..runtime.choice import Choice
-from ..runtime.grain import Grain
+from ..runtime.target_model import Grain
 from .contract import lower_contraction
 from .emit import Axes, Emitter
 from .flatten import FlatGroup, FlatStore, flatten
 from .group import Group
 from .inline import weight_of
 from .instances import Lowered, declare_programs, divides, extent_of, finished, fits, kernel_names, number_of
-from .matrix import as_matrix
-from .ways import cut, usual
+from .merge_axes import as_matrix
+from .strategies import cut, usual
 
 RUNNING = {"argmax": "maximum", "argmin": "minimum"}
 """What decides about the running places of extremes."""

@@ -9,13 +9,13 @@ from ..ir.graph import Value
 from ..ir.scalar import Read, facts
 from ..runtime.cache import key
 from ..runtime.choice import Choice
-from ..runtime.grain import Grain
 from ..runtime.lock import Lock
-from . import blocks, ways
+from ..runtime.target_model import Grain
+from . import matmul_tiles, strategies
 from .contract import sides
 from .flatten import flatten
 from .group import Group
-from .matrix import as_matrix
+from .merge_axes import as_matrix
 
 
 class Settled(NamedTuple):
@@ -34,8 +34,8 @@ def usual(group: Group, grain: Grain) -> Choice | None:
         return None
     flat = flatten(group, not grain.powers)
     if group.kind == "contraction":
-        return blocks.blocks(sides(as_matrix(flat, grain), grain).extents, grain)
-    return ways.usual(flat, grain)
+        return matmul_tiles.blocks(sides(as_matrix(flat, grain), grain).extents, grain)
+    return strategies.usual(flat, grain)
 
 
 def candidates(group: Group, grain: Grain) -> list[Choice]:
@@ -44,8 +44,8 @@ def candidates(group: Group, grain: Grain) -> list[Choice]:
         return []
     flat = flatten(group, not grain.powers)
     if group.kind == "contraction":
-        return blocks.candidates(sides(as_matrix(flat, grain), grain).extents, grain)
-    return ways.candidates(flat, grain)
+        return matmul_tiles.candidates(sides(as_matrix(flat, grain), grain).extents, grain)
+    return strategies.candidates(flat, grain)
 
 
 def refusal(group: Group, choice: Choice, grain: Grain) -> str:
@@ -54,8 +54,8 @@ def refusal(group: Group, choice: Choice, grain: Grain) -> str:
         return "the kernel is as its op brings it"
     flat = flatten(group, not grain.powers)
     if group.kind == "contraction":
-        return blocks.refusal(sides(as_matrix(flat, grain), grain).extents, choice, grain)
-    return ways.refusal(flat, choice, grain)
+        return matmul_tiles.refusal(sides(as_matrix(flat, grain), grain).extents, choice, grain)
+    return strategies.refusal(flat, choice, grain)
 
 
 def settled(group: Group, grain: Grain, lock: Lock) -> Settled | None:

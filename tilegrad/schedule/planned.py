@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..ir.graph import Graph, Value
-from ..runtime.grain import Grain
+from ..runtime.target_model import Grain
 from ..transform.rematerialise import Plan
 from .fuse import fuse_waiting
 from .group import Schedule
 from .inline import typical
 from .memory import Lifetime, plan
 from .order import order
-from .waiting import waiting
+from .order_edges import waiting
 
 
 def planned(graph: Graph, updates: Mapping[int, int] = {}, grain: Grain = Grain()) -> Plan:

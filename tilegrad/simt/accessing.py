@@ -10,9 +10,9 @@ from ..errors import KernelFault
 from .atomics import altered, changed
 from .counters import Counters
 from .faults import fault, race_told
-from .flat import Change, Code, Load, Save
 from .following import Anew, FollowedShadow
 from .form import Array
+from .instructions import Change, Code, Load, Save
 from .lanes import Chunk, Lanes, Shape
 from .memory import Storage
 from .races import Access, Race, differing

@@ -15,15 +15,15 @@ import numpy as np
 from .accessing import Memory
 from .builtin import WARP
 from .counters import Counters
+from .deadlock import stuck
 from .evaluating import Trouble
-from .flat import Branch, Change, Check, Code, End, Jump, Load, Save, Set, Start, Swap, Turn, Wait, flat
 from .following import Watch
 from .form import Array, Routine
+from .instructions import Branch, Change, Check, Code, End, Jump, Load, Save, Set, Start, Swap, Turn, Wait, flat
 from .lanes import WARPS_BITS, Chunk, Lanes, Shape
 from .limits import Gpu, check_launch
 from .memory import Storage, resident, shared_layout
-from .stuck import stuck
-from .together import swapped
+from .warp_functions import swapped
 
 CHUNK = 1 << 16
 """Threads that are resident in lockstep: their values fit in the cache."""

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from functools import partial
 
 from ..ir.graph import Graph
-from ..runtime.grain import Grain
-from .across import across
-from .casts import casts
-from .fold import fold
-from .laid import laid
-from .looked_up import looked_up
+from ..runtime.target_model import Grain
+from .column_sums import across
+from .embedding_matmul import looked_up
+from .fold_movement import fold
+from .implicit_gemm import laid
+from .move_casts import casts
+from .pool_gradient import sooner
 from .share import share
 from .simplify import simplify
-from .sooner import sooner
-from .split import split
+from .split_reductions import split
 
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     fold,

@@ -15,7 +15,7 @@ from ..ir.graph import Graph, Value
 from ..ir.node import Node
 from ..ir.size import Dim
 from ..ops.joint import Again
-from .effort import operations
+from .operation_count import operations
 from .share import moved
 
 ROUNDS = 40

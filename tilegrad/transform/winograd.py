@@ -31,8 +31,8 @@ from ..ops.convolution import Convolve, ConvolveBack, ConvolveWeight, Windows
 from ..ops.movement import Permute, narrow, pad, permute
 from ..ops.odd_tiles import Filters, OddTiles, Restored
 from ..ops.sliding import Sliding
-from ..ops.transformed import Matrix, Places, Transformed
-from ..runtime.grain import Grain
+from ..ops.winograd_tiles import Matrix, Places, Transformed
+from ..runtime.target_model import Grain
 
 POINTS = tuple([Fraction(n, 4) for n in (0, 3, -3, 6, -6)])
 """And infinity."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 import tilegrad as tg
-from tests.grains import GPU, cut_as
+from tests.target_models import GPU, cut_as
 from tilegrad import Tensor, nn
 from tilegrad.backend.cuda.code.lower import lower
 from tilegrad.config import changed

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.backend.cuda import emulated
-from tilegrad.backend.cuda.code.dot_group import Grouped
+from tilegrad.backend.cuda.code.dot_warpgroup import Grouped
 from tilegrad.backend.cuda.code.lower import Lowering
 from tilegrad.backend.reference.tile import run
 from tilegrad.ir.tile import Kernel

@@ -9,7 +9,7 @@ from tests.backend.cuda import emulated
 from tests.backend.cuda.test_dot import compiled
 from tests.ops.examples_windows import sliding
 from tilegrad.backend.cuda.build import built
-from tilegrad.backend.cuda.code.dot_group import Grouped
+from tilegrad.backend.cuda.code.dot_warpgroup import Grouped
 from tilegrad.backend.cuda.code.lower import Lowering, lower
 from tilegrad.backend.cuda.tensor_map import TensorMap
 from tilegrad.backend.reference.tile import run
@@ -21,7 +21,7 @@ from tilegrad.ops import convolution
 from tilegrad.ops.activation import relu
 from tilegrad.ops.comparison import gt
 from tilegrad.ops.control import where
-from tilegrad.runtime.grain import many_small
+from tilegrad.runtime.target_model import many_small
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.transform.pipeline import PASSES, fitted

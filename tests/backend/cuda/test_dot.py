@@ -9,12 +9,12 @@ from tests.backend.cuda import emulated
 from tests.backend.cuda.some_kernels import together
 from tilegrad.backend.cuda.build import ARCHITECTURES, built, kernel_source
 from tilegrad.backend.cuda.code.dot import Products
-from tilegrad.backend.cuda.code.dot_ahead import Ahead
-from tilegrad.backend.cuda.code.dot_group import Grouped
 from tilegrad.backend.cuda.code.dot_loop import Copied
 from tilegrad.backend.cuda.code.dot_operands import Definitions
+from tilegrad.backend.cuda.code.dot_prefetch import Ahead
 from tilegrad.backend.cuda.code.dot_thread import Threaded
 from tilegrad.backend.cuda.code.dot_tiling import tiling
+from tilegrad.backend.cuda.code.dot_warpgroup import Grouped
 from tilegrad.backend.cuda.code.lower import Lowering
 from tilegrad.backend.cuda.nvrtc import compile, disassembled, version
 from tilegrad.backend.reference.tile import run

@@ -14,7 +14,7 @@ from tilegrad.backend.cuda.code.lower import lower
 from tilegrad.ir.program import Launch
 from tilegrad.ir.tile import Assign, Dot, Kernel
 from tilegrad.ir.tile_access import statements, walk
-from tilegrad.runtime.grain import many_small
+from tilegrad.runtime.target_model import many_small
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.transform.pipeline import PASSES, fitted

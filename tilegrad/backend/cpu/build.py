@@ -18,7 +18,7 @@ from ...runtime.crowding import shrink
 from ...runtime.index_faults import SYMBOL, IndexFaults
 from ...runtime.once import lock
 from . import objects
-from .beside import Beside
+from .background_codegen import Beside
 
 
 class KernelCode:
@@ -91,7 +91,12 @@ def _begun(kernel: Kernel, submit: Callable[..., Any] | None) -> Callable[[], by
     store = shared("kernels")
     host = objects.host()
     name = key(
-        "kernel", sources("backend/cpu", "ir", "runtime/grain.py"), *host, *target(), objects.version(), kernel.form()
+        "kernel",
+        sources("backend/cpu", "ir", "runtime/target_model.py"),
+        *host,
+        *target(),
+        objects.version(),
+        kernel.form(),
     )
     found = store.read(name)
     if found is not None:
@@ -120,7 +125,7 @@ def kernel_ir(kernel: Kernel) -> str:
 
 def of_parts(kernel: Kernel) -> str:
     """What is to be said of products of bfloat16 numbers and short integers; nothing if there are none."""
-    from .code.pairs import INSTRUCTION
+    from .code.bf16_dot import INSTRUCTION
     from .target import target
 
     machine = target()

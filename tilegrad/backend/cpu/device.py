@@ -16,8 +16,8 @@ from ...ir.tile import Kernel
 from ...runtime.buffer import Buffer, Everything
 from ...runtime.device import Device, Statistics
 from ...runtime.executable import CompiledKernel, Executable
-from ...runtime.grain import MATRIX_UNIT, PAIRS, Grain, few_large
 from ...runtime.once import lock
+from ...runtime.target_model import MATRIX_UNIT, PAIRS, Grain, few_large
 from .memory import BorrowedBuffer, PoolBuffer, address_of, copied, fill, view
 from .pool import ALIGNMENT, Pool
 
@@ -47,7 +47,7 @@ class CpuDevice(Device):
         return Everything(self)
 
     def maker(self, bytes: int) -> Callable[[], PoolBuffer]:
-        from .moulds import maker  # loads what makes machine code
+        from .buffer_factory import maker  # loads what makes machine code
 
         return maker(self, bytes)
 

@@ -17,15 +17,15 @@ from ...runtime import events
 from ...runtime.executable import Executable, Runner, Steady
 from ..steady import parted
 from . import native
-from .beforehand import beforehand
+from .bind_sizes import settle, written
 from .borders import resolved
+from .buffer_factory import maker
 from .build import KernelCode, built, index_faults
-from .deal import Call, deal
-from .moulds import maker
-from .outside import look
-from .settle import settle, written
-from .table import Table
+from .external_calls import look
+from .partition import Call, deal
+from .prepack import beforehand
 from .target import target
+from .task_table import Table
 
 if TYPE_CHECKING:
     from .device import CpuDevice

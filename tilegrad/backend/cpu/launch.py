@@ -20,9 +20,9 @@ from ...runtime.buffer import Buffer
 from . import native
 from .borders import resolved
 from .build import built, kernel_assembly, kernel_ir
-from .deal import Call, deal
 from .executable import LONG
-from .table import Patch, Table
+from .partition import Call, deal
+from .task_table import Patch, Table
 
 MOST_TABLES = 256
 MEASURED = 3

@@ -16,9 +16,9 @@ from typing import Any
 from ...runtime.cache import key, shared
 from ...runtime.once import once
 from . import native, objects
-from .deal import Call, deal
+from .partition import Call, deal
 from .pool import Pool
-from .table import Patch, Table
+from .task_table import Patch, Table
 
 ACCUMULATORS = 12
 """Independent sums: more than two units with a latency of five cycles can take, fewer than there are registers."""

@@ -706,7 +706,7 @@ leave:
 
 ; --------------------------------------------------------------------------------------------------- buffers
 
-; Making and dropping a buffer takes Python four times as long as a kernel of a few elements. `moulds.py` finds out
+; Making and dropping a buffer takes Python four times as long as a kernel of a few elements. `buffer_factory.py` finds out
 ; where in an object its slots are.
 
 %mould = type { ptr, ptr, ptr, ptr, ptr }                                ; class, device, bytes, free blocks, fresh

@@ -20,12 +20,12 @@ from ...ir.tile import Kernel
 from ...runtime import events
 from ...runtime.cache import key, shared, sources
 from . import libraries
-from .adding import added_by
 from .convolutions import Convolution, convolution_of
 from .driver import KernelCall, LibraryCall, NodeCall, OpenLibrary
 from .libraries import CUBLASLT, CUDNN, Library, allowed, asked
 from .plan import Launched
 from .products import Product, product_of
+from .split_k_sums import added_by
 
 if TYPE_CHECKING:
     from .device import CudaDevice

@@ -1,8 +1,8 @@
 """Kernels that are a convolution with little more: what a library that has convolutions could do in their place.
 
-Such a kernel multiplies two matrices of which one has lines that overlap (`transform/laid.py`): windows of an input
-whose padding and strides are in memory already. So there is neither here, and an axis of the input may be longer than
-it is far to the next one. Gradients for an input have the form of a convolution, too.
+Such a kernel multiplies two matrices of which one has lines that overlap (`transform/implicit_gemm.py`): windows of an
+input whose padding and strides are in memory already. So there is neither here, and an axis of the input may be longer
+than it is far to the next one. Gradients for an input have the form of a convolution, too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ...ir import tile as ir
 from ...ir.dtype import DType, float32
-from .adding import Added
+from .split_k_sums import Added
 from .sums import Other, Sums, Terms, need
 
 MOST_AXES = 3

@@ -20,9 +20,9 @@ from ...ir.tile import Kernel
 from ...runtime.buffer import Buffer
 from ...runtime.device import Device, Statistics, known_devices
 from ...runtime.executable import CompiledKernel, Executable
-from ...runtime.grain import Grain, many_small
 from ...runtime.index_faults import BYTES, IndexFaults
 from ...runtime.once import lock
+from ...runtime.target_model import Grain, many_small
 from .choosing import Choices
 from .driver import Driver, DriverFault
 from .functions import Functions

@@ -10,8 +10,8 @@ import numpy as np
 from ...ir.graph import Graph, Value
 from ...ir.scalar import Expr, Index, Position, Read
 from ...ir.size import known
-from ...ops.numbered import settled
-from ...ops.outside import Outside, TileWork
+from ...ops.bind_sizes import settled
+from ...ops.external_call import Outside, TileWork
 from ...runtime.work import settled as settled_type
 from .scalar import evaluate
 from .tile import run

@@ -14,8 +14,8 @@ from ...ir.graph import Value
 from ...ir.size import Dim, Shape, product
 from ...lazy.handle import wrap
 from ...lazy.layout import lay, layout, strides_of
-from ...ops.attending import Setting
 from ...ops.attention import attention
+from ...ops.attention_shapes import Setting
 from ...ops.broadcasting import broadcast_shapes, expand, reshape, shown
 from ...random import generator_of
 from ...tensor import Tensor

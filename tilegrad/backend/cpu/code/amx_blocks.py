@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..emit import I1, I64, Builder, Type, Value, constant
 from .amx_packing import ROWS, TILE, WORDS, Tiles
 from .elements import Memory
-from .forms import Form
+from .low_precision_forms import Form
 from .nests import Nests, Taker
 
 CONFIGURATION = "@tile_configuration"

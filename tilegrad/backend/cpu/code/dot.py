@@ -18,13 +18,13 @@ from ....ir import tile as ir
 from ....ir.dtype import int8, int32, uint8
 from .. import vectors
 from ..emit import I64, PTR, Type, Value, constant
-from . import narrow
-from .ahead import Wanted, ask, wanted
+from . import low_precision
 from .blocks import ALIASED, NARROW, NARROWER, STREAMS, Piece, block_of, pieces
 from .elements import Memory, defined
-from .forms import form_of
+from .low_precision_forms import form_of
 from .nests import Nests, Taker
 from .packing import Panels, across, pack, pack_turned, panels, panels_at
+from .prefetch import Wanted, ask, wanted
 
 UNROLLED = 2
 """Turns of the innermost loop that are written out."""
@@ -79,7 +79,7 @@ def dot(nests: Nests, out: Memory, x: ir.Dot) -> None:
     if form is None:
         _Dot(nests, out, y, z).write(fresh)
     else:
-        narrow.dot(nests, out, (y, z), form, not fresh, lambda: _Dot(nests, out, y, z).write(fresh))
+        low_precision.dot(nests, out, (y, z), form, not fresh, lambda: _Dot(nests, out, y, z).write(fresh))
 
 
 def finished(nests: Nests, x: ir.Dot, finish: Finish) -> None:

@@ -21,7 +21,7 @@ from .chains import LONGEST_DESCENT, names_below
 from .checked_indices import kept_inside
 from .gathering import gather, is_read_by_halves, is_strided, read_apart, read_halves, read_strided
 from .ranges import Ranges, divided
-from .steps import step
+from .strides import step
 
 At = list[Value]
 """A position: an int64 for each axis. With lanes, that of the first."""

@@ -17,23 +17,23 @@ from ....ir.dtype import DType, bool_, uint8
 from ....ir.tile_access import roots, statements, walk
 from ....ir.tile_checker import check
 from .. import vectors
-from ..beforehand import Fed, Packing, makes, whole_sum
 from ..emit import I64, PTR, Builder, Type, Value, constant
+from ..prepack import Fed, Packing, makes, whole_sum
 from ..target import Target
-from . import narrow
+from . import low_precision
+from .accumulate_in_place import added_in_place
 from .amx_packing import Packer
 from .blocks import room_for
 from .chains import parts_first
 from .dot import dot
 from .effects import atomic, show
 from .elements import Elements, Memory
-from .forms import Turn
+from .fused_statements import DEAR, Run, at_position, begin, do_run, everywhere, run_at
+from .low_precision_forms import Turn
 from .nests import Nests
 from .packing import below, lay
 from .parts import Part, in_parts, turns
-from .runs import DEAR, Run, at_position, begin, do_run, everywhere, run_at
-from .squares import store_by_squares
-from .sums import added_in_place
+from .transpose_tiles import store_by_squares
 
 LOOPS = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
 """Expressions that need loops of their own."""
@@ -240,7 +240,7 @@ class Lowering:
             if run is not None:
                 everywhere(self, run)
 
-        narrow.whole(self.nests, memory, turns, finish, otherwise)
+        low_precision.whole(self.nests, memory, turns, finish, otherwise)
         return rest
 
     def _run_of_blocks(
@@ -249,7 +249,7 @@ class Lowering:
         """What is done with each block of a sum as soon as it is there, and what is left of the statements."""
         every = statements(self.kernel.body if turn.loop is None else turn.loop.body)
         product = next(s for s in every if isinstance(s, ir.Assign) and s.value is turn.product)
-        if not narrow.may_be_finished(self.nests.target, shape):
+        if not low_precision.may_be_finished(self.nests.target, shape):
             return None, body
         run = run_at(self, body, product)
         if isinstance(run, int):

@@ -11,10 +11,10 @@ from ....ir.tile_types import TileType
 from .. import vectors
 from ..emit import I64, Loop, Value, constant, dtype_constant, lane_constants
 from ..target import Target
-from .ahead import ask_across
+from .bf16_reads import half, in_halves
 from .elements import At, Elements, Memory
-from .extremes import reduce_place
-from .halves import half, in_halves
+from .first_extreme import reduce_place
+from .prefetch import ask_across
 
 Body = Callable[[At, int], None]
 """What is done at a position, for so many lanes (0: one element)."""

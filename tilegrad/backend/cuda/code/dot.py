@@ -1,7 +1,7 @@
 """Matrix products of tiles: `tl.dot`, and whole loops around it.
 
 Sums are registers, spread over the threads as their tiling says (`dot_tiling.py`). A loop whose operands lie evenly in
-memory has them copied by the machine while it multiplies: in boxes (`dot_group.py`), by pieces for tensor cores
+memory has them copied by the machine while it multiplies: in boxes (`dot_warpgroup.py`), by pieces for tensor cores
 (`dot_loop.py`) or for threads (`dot_thread.py`). Any other operand is computed, put into shared memory, and multiplied
 when all of it is there.
 """
@@ -18,16 +18,16 @@ from ....ir.tile_access import accesses, statements
 from ....ir.tile_types import Types
 from ..tensor_map import TensorMap
 from . import dot_helpers as helpers
-from .dot_ahead import Ahead, write_ahead
 from .dot_fill import clear, fill_lines, fill_rows, room
-from .dot_flow import Flow, flow, is_early
-from .dot_group import Grouped, beginning, copies, corner, grouped, inside, parted, products
 from .dot_loop import Copied, copied_loop, copied_text
 from .dot_operands import Definitions, Strided
-from .dot_stay import stays, write_staying
+from .dot_persistent import stays, write_staying
+from .dot_prefetch import Ahead, write_ahead
+from .dot_specialised_warps import Flow, flow, is_early
 from .dot_text import Operand, Turn, places, thread_products, warp_products
 from .dot_thread import Threaded, threaded_loop, threaded_text
 from .dot_tiling import Tiling, fewest_warps, operand_dtype, tiling
+from .dot_warpgroup import Grouped, beginning, copies, corner, grouped, inside, parted, products
 from .elements import START
 from .functions import TYPES, cast
 from .layout import Layout
@@ -238,7 +238,7 @@ class Products:
 
     def flows(self, low: Lowering, statement: ir.Statement, before: Callable[[], None]) -> bool:
         """Writes a statement that is another one where tiles flow; `before` writes what is waiting to be."""
-        from .dot_flow_text import begin, write_loop
+        from .dot_specialised_warps_text import begin, write_loop
 
         plan = self.flow
         if plan is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .dot_flow import Multiplied
+    from .dot_specialised_warps import Multiplied
 
 SHARED = """\
 __device__ __forceinline__ uint32 address_of(const void* p) { return uint32(__cvta_generic_to_shared(p)); }

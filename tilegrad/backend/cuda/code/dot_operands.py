@@ -14,7 +14,7 @@ from ....ir import tile as ir
 from ....ir.dtype import DType
 from ....ir.tile_access import statements
 from ....ir.tile_types import Types
-from .answered import Answers, once
+from .memoised import Answers, once
 
 
 class Bound(NamedTuple):

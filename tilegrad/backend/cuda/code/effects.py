@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from ....ir import tile as ir
 from ....ir.dtype import bool_, int32, int64
 from .elements import Kept, View, lane_of
+from .foreign_registers import missing
 from .functions import AND, TYPES, Text, call, cast
 from .layout import Layout
-from .missing import missing
 
 if TYPE_CHECKING:
     from .lower import Lowering

@@ -1,7 +1,7 @@
 """From a tile kernel to CUDA C++: a block of threads for each instance.
 
-Statements over one layout are gathered and share a loop over registers (`segments.py`); numbers are computed by all
-threads; loops and branches are those of the kernel, the same way for all threads of a block.
+Statements over one layout are gathered and share a loop over registers (`fused_statements.py`); numbers are computed by
+all threads; loops and branches are those of the kernel, the same way for all threads of a block.
 """
 
 from __future__ import annotations
@@ -17,11 +17,8 @@ from ....ir.tile_access import stored_through, walk
 from ....ir.tile_checker import check
 from ....ir.tile_types import TileType
 from ..tensor_map import TensorMap
-from .across import copy_tiles
-from .ahead import Ahead
-from .answered import Answers, once
 from .checked_indices import PLACE, RECORD, checks_indices, head, tail
-from .deferred import deferred
+from .deferred_reductions import deferred
 from .dot import Products
 from .dot_names import lone_product_in_loop, operands_named, tiles_last
 from .effects import atomic, show
@@ -29,11 +26,14 @@ from .elements import Elements
 from .functions import MEMORY, TYPES, Text, cast, from_memory
 from .guard import Guard
 from .layout import NUMBER
-from .named import Named, assignments, position_parts
+from .memoised import Answers, once
+from .name_expressions import Named, assignments, position_parts
 from .patterns import Patterns
 from .plan import Plan
+from .prefetch import Ahead
 from .prelude import prelude
 from .registers import Registers
+from .warp_reduce import copy_tiles
 from .writing import Lines, Names, Shared
 
 BYTES = {"bool": 1, "int8": 1, "uint8": 1, "uint16": 2, "short": 2, "int": 4, "uint32": 4, "float": 4}
@@ -269,7 +269,7 @@ class Lowering(Registers):
 
     def statements(self, body: Sequence[ir.Statement]) -> None:
         """Statements, one after the other."""
-        from .gathering import Gathered
+        from .group_statements import Gathered
 
         gathered = Gathered(self)
         for statement in body:

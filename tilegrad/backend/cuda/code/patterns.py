@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ....ir import tile as ir
 from ....ir.tile_types import Types
-from .answered import Answers, once
+from .memoised import Answers, once
 
 ALWAYS = 1 << 30
 """0 is a multiple of everything."""

@@ -1,0 +1,148 @@
+"""A program with its sizes settled: which launches there are, and where the data of a call (`places.py`) go in their
+arguments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from ...ir.program import Copy, Foreign, Launch, Program
+from ...ir.size import Dim, Size, known
+from ...ir.tile import Kernel, Name, Store
+from ...ir.tile_access import statements, walk
+from ...runtime.work import settled
+from ..places import INPUTS, Places, Span
+from .external_calls import OutsideCall
+from .partition import Call
+from .pool import ALIGNMENT
+from .prepack import Packing
+from .task_table import Patch
+
+OPERATIONS = 4.0
+"""A guess of the operations in a nanosecond, until the program has been measured."""
+BYTES = 8.0
+"""A guess of the bytes copied in a nanosecond."""
+COPIED = 1 << 16
+"""What one instance of the kernel `copy_bytes` copies."""
+OUTSIDE = 80_000.0
+"""A guess of the operations of a function of somebody else."""
+
+Native = Mapping[str, int]
+
+
+class Settled(NamedTuple):
+    """`made` has the bytes of each new output, `results` the datum of each result, `arena` the bytes it needs."""
+
+    calls: list[Call]
+    patches: list[Patch]
+    inputs: int
+    made: list[int]
+    results: list[int]
+    arena: int
+    calls_outside: list[OutsideCall]
+
+    @property
+    def data(self) -> int:
+        return self.inputs + len(self.made) + bool(self.arena)
+
+
+def settle(program: Program, address: Callable[[Kernel], int], native: Native, sizes: Mapping[str, int]) -> Settled:
+    """The program for these sizes. `address` gives the code of a kernel, `native` has that of ours."""
+    return _Settler(program, sizes).settled(address, native)
+
+
+class _Settler:
+    def __init__(self, program: Program, sizes: Mapping[str, int]) -> None:
+        self.program = program
+        self.sizes = sizes
+        self.places = Places(program, sizes, ALIGNMENT)
+        self.calls: list[Call] = []
+        self.patches: list[Patch] = []
+        self.calls_outside: list[OutsideCall] = []
+
+    def settled(self, address: Callable[[Kernel], int], native: Native) -> Settled:
+        for step in self.program.steps:
+            match step:
+                case Launch(kernel, arguments, grid, _, work):
+                    values = [known(a, self.sizes) if isinstance(a, Size) else a for a in arguments]
+                    extents = [tiles.count(self.sizes) for tiles in grid]
+                    self._add(kernel.name, address(kernel), values, extents, written(kernel, values), work)
+                    if isinstance(kernel, Packing) and self.calls:
+                        self.calls[-1] = self.calls[-1]._replace(prepares=True)
+                case Copy(source, target):
+                    bytes = self.places.bytes(source)
+                    work = OPERATIONS * COPIED / BYTES
+                    self._add(
+                        f"copy {target}",
+                        native["copy_bytes"],
+                        [source, target, bytes],
+                        [-(-bytes // COPIED)],
+                        {target},
+                        work,
+                    )
+                case Foreign():
+                    self._call_outside(step, native["call_outside"])
+                case _:
+                    pass  # memory is planned, and steps run in order
+        p = self.places
+        return Settled(self.calls, self.patches, p.inputs, p.made, p.results, p.arena, self.calls_outside)
+
+    def _call_outside(self, step: Foreign, code: int) -> None:
+        """A call of somebody else's function, as a kernel of one instance."""
+        names = (*step.inputs, *step.outputs)
+        types = [settled(self.places.buffers[name].type, self.sizes) for name in names]
+        count = len(step.inputs)
+        call = OutsideCall(step.work.prepared(types[:count], types[count:], "cpu"), step.work.kind)
+        self.calls_outside.append(call)
+        tensors = [word for pair in zip(names, call.prepared.data, strict=True) for word in pair]
+        self._add(step.work.name, code, [*call.words, *tensors], [1], set(step.outputs), OUTSIDE)
+
+    def _add(
+        self,
+        name: str,
+        kernel: int,
+        arguments: Sequence[str | int],
+        grid: Sequence[int],
+        written: set[str],
+        work: float,
+    ) -> None:
+        instances = math.prod(grid)
+        if instances == 0:
+            return
+        for slot, argument in enumerate(arguments):
+            if isinstance(argument, str):
+                place = self.places[argument]
+                self.patches.append(Patch(place.datum, len(self.calls), slot, place.offset))
+        used = dict.fromkeys(a for a in arguments if isinstance(a, str))
+        self.calls.append(
+            Call(
+                name,
+                kernel,
+                tuple([0 if isinstance(a, str) else a for a in arguments]) + (*grid, 1, 1, 1)[:3],
+                instances,
+                instances * work / OPERATIONS,
+                tuple([self._span(b) for b in used if b not in written]),
+                tuple([self._span(b) for b in used if b in written]),
+                sum([self.places.bytes(b) for b in used]),
+                instances * work,
+            )
+        )
+
+    def _span(self, name: str) -> Span:
+        return INPUTS if self.places[name].datum < self.places.inputs else self.places.span(name)
+
+
+def written(kernel: Kernel, arguments: Sequence[str | Dim]) -> set[str]:
+    """The buffers that a launch writes; all that it has where its stores do not say."""
+    pointers = {p.name: a for p, a in zip(kernel.parameters, arguments, strict=True) if isinstance(a, str)}
+    if isinstance(kernel, Packing):
+        return {pointers[kernel.parameters[-1].name]}
+    found: set[str] = set()
+    for statement in statements(kernel.body):
+        if isinstance(statement, Store):
+            stored = {x.name for x in walk(statement.pointer) if isinstance(x, Name) and x.name in pointers}
+            if not stored:
+                return set(pointers.values())
+            found |= {pointers[name] for name in stored}
+    return found or set(pointers.values())

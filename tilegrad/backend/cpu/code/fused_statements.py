@@ -1,0 +1,383 @@
+"""Statements that are done together, position by position, rather than one after another over whole tiles.
+
+    gate = sigmoid(given + gate)                for each vector:
+    cell = cell * gate                              all of these, in registers
+    tl.store(out + place, cell)
+
+A run is some statements after one another that give tiles of one shape, or store them, and take from each other only
+what is at the same position. A tile that nothing else asks for needs no memory. A product just before a run may do it
+for each of its blocks, as soon as that is computed: what is stored then comes from registers or the first cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from ....ir import tile as ir
+from ....ir.dtype import DType, bool_
+from ....ir.tile_access import roots, walk
+from ..emit import Value
+from .dot import Finish, finished
+from .elements import At, defined
+from .low_precision_forms import form_of
+
+if TYPE_CHECKING:
+    from .elements import Elements
+    from .lower import Lowering
+
+Member: TypeAlias = ir.Assign | ir.Store
+DEAR = frozenset(
+    "exp exp2 expm1 log log2 log10 log1p sigmoid sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf "
+    "erfc pow div sqrt rsqrt mod floordiv fmod truncdiv".split()
+)
+CHEAP = 12
+"""Expressions of a run that is written out for each vector of a block."""
+ALONE = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
+"""Expressions that are computed before the run that needs them."""
+
+
+class Run(NamedTuple):
+    members: tuple[Member, ...]
+    shape: tuple[int, ...]
+    length: int
+    """How many statements it takes, with those whose values are evaluated where they are used."""
+    loads: tuple[ir.Load, ...]
+    kept: frozenset[str]
+    """The names that others ask for."""
+
+    @property
+    def assigned(self) -> set[str]:
+        return {s.name for s in self.members if isinstance(s, ir.Assign)}
+
+
+class Reads:
+    """The names in the expressions of a statement, by where their elements are."""
+
+    def __init__(self, e: Elements, shape: tuple[int, ...]) -> None:
+        self.e, self.shape = e, shape
+        self.here: set[str] = set()
+        """At the same position."""
+        self.elsewhere: set[str] = set()
+        self.before: set[str] = set()
+        """In what is computed before."""
+        self.loads: list[ir.Load] = []
+        self._noted: set[int] = set()
+
+    def note(self, x: ir.Tile) -> None:
+        """Once for each expression: expressions share what they consist of."""
+        if isinstance(x, ir.Literal) or id(x) in self._noted:
+            return
+        self._noted.add(id(x))
+        match x:
+            case ir.Name(name):
+                if name in self.e.lazy:
+                    self.note(self.e.lazy[name])
+                else:
+                    (self.here if self.e.types.of(x).shape == self.shape else self.elsewhere).add(name)
+            case ir.Apply() | ir.Cast() | ir.Bitcast() if not self.e.types.of(x).pointer:
+                for part in ir.parts(x):
+                    self.note(part)
+            case ir.Load(pointer, mask, other):
+                self.loads.append(x)
+                self.elsewhere |= self.named(pointer)
+                for also in (mask, other):
+                    if also is not None:
+                        self.note(also)
+            case _ if isinstance(x, ALONE):
+                self.before |= self.named(x)
+            case _:
+                self.elsewhere |= self.named(x)
+
+    def named(self, x: ir.Tile) -> set[str]:
+        """All names in an expression, through those that stand for expressions."""
+        found: set[str] = set()
+        stack = [x]
+        while stack:
+            for part in walk(defined(self.e, stack.pop())):
+                if isinstance(part, ir.Load):
+                    self.loads.append(part)
+                if isinstance(part, ir.Name) and part.name not in found:
+                    found.add(part.name)
+                    stack += [part] if part.name in self.e.lazy else []
+        return found
+
+
+def do_run(of: Lowering, body: Sequence[ir.Statement]) -> int:
+    """Does the run that some statements begin with, or a product and the run after it; gives how many these are.
+
+    If they begin with none: less one for each of the first ones before which there is no need to look again.
+    """
+    product = body[0] if isinstance(body[0], ir.Assign) and _may_be_finished(of, body[0]) else None
+    first = 0 if product is None else 1
+    run = run_at(of, body[first:], product)
+    if isinstance(run, int):
+        return 0 if product is not None else -run
+    begin(of, run, body[first:], product)
+    if product is None:
+        everywhere(of, run)
+    else:
+        name = product.name
+        finish = Finish(lambda at, lanes, x: at_position(of, run, at, lanes, (name, x)), _is_dear(of, run), run.loads)
+        assert isinstance(product.value, ir.Dot)
+        finished(of.nests, product.value, finish)
+    of.fresh()
+    return first + run.length
+
+
+def begin(of: Lowering, run: Run, body: Sequence[ir.Statement], product: ir.Assign | None) -> None:
+    """What has to be there before a run."""
+    for s in body[: run.length]:
+        if isinstance(s, ir.Assign) and s not in run.members:
+            of.assign(s.name, s.value)
+    of.fresh()
+    for x in (*(factors(product) if product is not None else ()), *(root for s in run.members for root in roots(s))):
+        of.prepare(x)
+    for name in sorted(run.kept):  # in one order in every process
+        t = of.e.types.variables[name]
+        of.memory(name, t.dtype, t.shape, False)
+
+
+def everywhere(of: Lowering, run: Run) -> None:
+    """The run, at all positions."""
+    of.nests.over(run.shape, lambda at, lanes: at_position(of, run, at, lanes), _widest(of, run))
+
+
+def _may_be_finished(of: Lowering, s: ir.Assign) -> bool:
+    """Whether a product may be finished block by block: a whole sum, by multiply-adds."""
+    x = s.value
+    if not isinstance(x, ir.Dot) or not (x.accumulator is None or id(x) in of.first) or 0 in of.e.types.of(x).shape:
+        return False
+    if of.target.vector_bytes == 64 and of.e.types.of(x).shape[1] <= of.target.lanes(4):
+        return False  # one such vector wide: an LSTM's step took 1.5 times as long
+    return of.nests.plain or form_of(of.target, of.e.types, x) is None
+
+
+def at_position(of: Lowering, run: Run, at: At, lanes: int, product: tuple[str, Value] | None = None) -> None:
+    """All members of a run at a position. Nothing is written before everything has been read."""
+    e, last = of.e, list[Callable[[], None]]()
+    if product is not None:
+        e.registers[product[0]] = product[1]
+        if product[0] in run.kept - run.assigned:
+            last.append(partial(e.keep, e.memory[product[0]], at, product[1], lanes))
+    for s in run.members:
+        if isinstance(s, ir.Store):
+            last.append(of.nests.stored(s, at, lanes))
+            continue
+        value = of.b.splat(e.of(s.value, at, lanes, e.types.variables[s.name].dtype), lanes)
+        if of.assigned[s.name] > 1:
+            e.memo = {}
+        e.registers[s.name] = value
+        if s.name in run.kept:
+            last.append(partial(e.keep, e.memory[s.name], at, value, lanes))
+    for finish in last:
+        finish()
+    for name in {*run.assigned, *(product[:1] if product is not None else ())}:
+        del e.registers[name]
+    e.memo = {}
+
+
+def _widest(of: Lowering, run: Run) -> DType:
+    s = run.members[0]
+    return of.e.types.variables[s.name].dtype if isinstance(s, ir.Assign) else of.e.types.of(s.pointer).dtype
+
+
+def _is_dear(of: Lowering, run: Run) -> bool:
+    """Whether a run is many instructions."""
+    every = walk(*(root for s in run.members for root in roots(s)))
+    fns = [x.fn if isinstance(x, ir.Apply) else "" for x in every if isinstance(x, ir.Apply | ir.Load)]
+    return len(fns) > CHEAP or not DEAR.isdisjoint(fns)
+
+
+def run_at(of: Lowering, body: Sequence[ir.Statement], product: ir.Assign | None = None) -> Run | int:
+    """The run that a block of statements begins with; `product`: the one that would do it for each of its blocks.
+
+    Or how many of the statements begin none: the first that would be a member has none to go with, so that it is not
+    looked for again from each of those before it.
+    """
+    scan = _Scan(of, product)
+    for statement in body:
+        if not scan.takes(statement):
+            break
+    if not scan.members:
+        return scan.seen - 1
+    if product is None and len(scan.members) < 2:
+        return scan.length
+    shape = scan.space[0]
+    return Run(tuple(scan.members), shape, scan.length, tuple(scan.loads), frozenset(scan.kept()))
+
+
+class _Scan:
+    def __init__(self, of: Lowering, product: ir.Assign | None) -> None:
+        self.of, self.e, self.product = of, of.e, product
+        self.members: list[Member] = []
+        self.length = self.seen = 0
+        self.space: tuple[tuple[int, ...], int] = ((), 0)
+        self.given: set[str] = set()
+        """Names that have their values at the present position only."""
+        self.elsewhere: set[str] = set()
+        self.loads: list[ir.Load] = []
+        self.read: list[ir.Load] = []
+        """What the product reads."""
+        self.stored: list[ir.Tile] = []
+        """The pointers that members store through."""
+        if product is not None:
+            self.space, self.given = self._space(product.name), {product.name}
+            operands = Reads(self.e, ())
+            for operand in factors(product):
+                operands.note(operand)
+            self.elsewhere = operands.here | operands.elsewhere | operands.before
+            self.read = operands.loads
+
+    def _space(self, name: str) -> tuple[tuple[int, ...], int]:
+        t = self.e.types.variables[name]
+        return t.shape, max(4, t.dtype.bytes)
+
+    def takes(self, s: ir.Statement) -> bool:
+        """Whether a statement joins the run, or stands between its members without being done there."""
+        self.seen += 1
+        match s:
+            case ir.Assign(name, ir.Full()) if name in self.of.summed:
+                return False  # a product follows, which would begin with nothing
+            case ir.Assign(name, value):
+                later, reads = self._is_evaluated_later(name, value), Reads(self.e, self._space(name)[0])
+                if self.given or self.stored or not later:
+                    reads.note(value)
+                if self._is_member(name, value, reads, later):
+                    return self._joins(s, self._space(name), name, reads)
+                return self._stands_between(name, value, reads, later)
+            case ir.Store(pointer):
+                t = self.e.types.of(pointer)
+                reads = Reads(self.e, t.shape)
+                reads.elsewhere |= reads.named(pointer)
+                if s.mask is not None:
+                    reads.note(s.mask)
+                reads.note(s.value)
+                return self._joins(s, (t.shape, max(4, t.dtype.bytes)), "", reads)
+        return False
+
+    def _is_member(self, name: str, value: ir.Tile, reads: Reads, later: bool) -> bool:
+        t = self.e.types.variables[name]
+        if not t.shape or t.pointer or not (t.dtype.is_float or t.dtype is bool_) or isinstance(value, ALONE):
+            return False
+        if self.of.nests.is_turned(t.dtype, t.shape, value):
+            return False  # by squares, not number by number
+        return not later or not self.given.isdisjoint(reads.here | reads.elsewhere)
+
+    def _is_evaluated_later(self, name: str, value: ir.Tile) -> bool:
+        return self.of.assigned[name] == 1 and self.of.is_lazy(name, value)
+
+    def _stands_between(self, name: str, value: ir.Tile, reads: Reads, later: bool) -> bool:
+        """A number, which is computed before the run, or a tile that is evaluated where it is used."""
+        t = self.e.types.variables[name]
+        if self.of.assigned[name] != 1 or (t.shape and not later):
+            return False
+        if (reads.here | reads.elsewhere | reads.before) & self.given:
+            return False
+        if not t.shape and any(isinstance(x, ALONE) for x in walk(value)):
+            return False
+        if any(self._meets(x.pointer, pointer) for x in reads.loads for pointer in self.stored):
+            return False
+        if t.shape:
+            self.e.lazy[name] = self.e.ranges.values[name] = value
+        return True
+
+    def _now(self) -> set[str]:
+        return {s.name for s in self.members if isinstance(s, ir.Assign)}
+
+    def _joins(self, s: Member, space: tuple[tuple[int, ...], int], name: str, reads: Reads) -> bool:
+        if space != (self.space if self.space[1] else space) or not space[0]:
+            return False
+        elsewhere = self.elsewhere | reads.elsewhere
+        if (reads.elsewhere | reads.before) & self.given or name in elsewhere:
+            return False
+        if any(self._meets(x.pointer, pointer) for x in reads.loads for pointer in self.stored):
+            return False
+        if isinstance(s, ir.Store) and not self._may_store(s.pointer, [*self.loads, *reads.loads]):
+            return False
+        self.space, self.elsewhere = space, elsewhere
+        self.loads += reads.loads
+        self.stored += [s.pointer] if isinstance(s, ir.Store) else []
+        self.given |= {name} if name else set()
+        self.members.append(s)
+        self.length = self.seen
+        return True
+
+    def _meets(self, one: ir.Tile, other: ir.Tile) -> bool:
+        return bool(self.of.pointed(one) & self.of.pointed(other))
+
+    def _may_store(self, pointer: ir.Tile, loads: list[ir.Load]) -> bool:
+        """Whether nothing is stored where another position loads or stores."""
+        if any(self._meets(x.pointer, pointer) for x in self.read):
+            return False
+        for x in loads:
+            if self._meets(x.pointer, pointer) and (x.pointer != pointer or self._span(pointer) is None):
+                return False
+        return all(not self._meets(other, pointer) or self._apart(other, pointer) for other in self.stored)
+
+    def _span(self, pointer: ir.Tile) -> int | None:
+        """How far the first and the last element are from each other, if each has a place of its own."""
+        shape, reach = self.space[0] or self.e.types.of(pointer).shape, 0
+        steps = []
+        for axis, extent in enumerate(shape):
+            step = self.e.step(pointer, axis - len(shape))
+            if step is None:
+                return None
+            steps += [(abs(step), extent)] if extent > 1 else []
+        for step, extent in sorted(steps):
+            if step <= reach:
+                return None
+            reach += step * (extent - 1)
+        return reach
+
+    def _apart(self, one: ir.Tile, other: ir.Tile) -> bool:
+        """Whether two pointers are so far from each other that their tiles do not meet."""
+        distance, terms = 0, list[ir.Tile]()
+        for x in _terms(self.e, one):
+            distance, terms = (distance + x, terms) if isinstance(x, int) else (distance, [*terms, x])
+        for x in _terms(self.e, other):
+            if isinstance(x, int):
+                distance -= x
+            elif x in terms:
+                terms.remove(x)
+            else:
+                return False
+        span = self._span(one)
+        return not terms and span is not None and abs(distance) > span
+
+    def kept(self) -> set[str]:
+        """The names that something else asks for, too."""
+        named: dict[str, int] = {}
+        for s in [*self.members, *([self.product] if self.product is not None else [])]:
+            for name in {x.name for root in roots(s) for x in walk(root) if isinstance(x, ir.Name)}:
+                named[name] = named.get(name, 0) + 1
+        mine = self._now()
+        own = {self.product.name} - mine if self.product is not None else set()
+        most = dict.fromkeys(mine, 1) | dict.fromkeys(own, 2)
+        return {
+            name
+            for name in most
+            if self.of.assigned[name] > most[name] or self.of.used.get(name, 0) > named.get(name, 0)
+        }
+
+
+def factors(product: ir.Assign) -> tuple[ir.Tile, ...]:
+    """What is multiplied."""
+    match product.value:
+        case ir.Dot(x, y, _):
+            return x, y
+    return ()
+
+
+def _terms(e: Elements, x: ir.Tile) -> list[ir.Tile | int]:
+    """What a pointer is a sum of; constants as numbers."""
+    x = defined(e, x)
+    match x:
+        case ir.Literal(int() as number):
+            return [number]
+        case ir.Apply("mul", (ir.Literal(int() as y), ir.Literal(int() as z))):
+            return [y * z]
+        case ir.Apply("add", (y, z)):
+            return _terms(e, y) + _terms(e, z)
+    return [x]

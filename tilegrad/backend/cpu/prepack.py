@@ -1,0 +1,360 @@
+"""Operands of products that several instances need are packed once, by a launch of their own.
+
+An instance of a product packs narrow operands as it comes to them (`code/low_precision.py`). Of a product of 1024 x
+1024 matrices in tiles of 256 x 512, each row is so packed twice and each column four times, which takes longer than
+multiplying them. So a launch becomes up to three, of which the last one reads what those before it have packed:
+
+    contract(x, y, out)      ->      contract_left(x, left_tiles)
+                                     contract_right(y, right_tiles)
+                                     contract(x, y, out, left_tiles, right_tiles)
+
+The kernels that pack are cut out of the kernel that multiplies: what is assigned on the way to the operand, for one
+turn of the loop along the sum. What is packed for a turn is an area of the memory for the tiles; which one follows from
+the numbers of the program along the axes that the operand depends on. The product reads its operands themselves where
+numbers are odd.
+
+Operands of products by multiply-adds are packed beforehand where several instances need them, or where they are made
+of constants, such as the weights of an inference: these are packed once for many runs (`steady.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from math import prod
+from typing import NamedTuple
+
+from ...ir.dtype import float32, int64, uint8
+from ...ir.graph import TensorType
+from ...ir.node import Structure
+from ...ir.program import Buffer, Launch, Program, Step, Tiles
+from ...ir.size import Dim, known
+from ...ir.tile import (
+    Assign,
+    Cast,
+    Dot,
+    For,
+    Full,
+    Gather,
+    If,
+    Kernel,
+    Literal,
+    Name,
+    NumPrograms,
+    Parameter,
+    ProgramId,
+    Reduce,
+    Reshape,
+    Scan,
+    Statement,
+    Tile,
+)
+from ...ir.tile_access import accesses, roots, statements, walk
+from ...ir.tile_checker import check
+from ...ir.tile_types import Types
+from .code.amx_packing import area_bytes
+from .code.blocks import block_of
+from .code.low_precision_forms import PLAIN, Turn, form_of
+from .code.packing import panel_bytes
+from .pool import ALIGNMENT
+from .target import Target
+
+REPEATS = 2
+"""Instances that need an operand, from which on it is packed for all of them."""
+PANEL_REPEATS = 4
+"""The same for multiply-adds. Read from where they lie, rows come in short pieces from many places: filters of 16
+images took 5 % longer. Columns that each instance packed for itself cost products of 1000 x 1000 3 to 9 %; with
+two instances there is no difference."""
+MOST_PANELS = 16 << 20
+"""Bytes of such panels."""
+MOST, FREE = 4, 1 << 20
+"""What is packed may take so many times the memory that it is read from, or so many bytes."""
+MOST_AXES = 3
+"""Of a grid."""
+PACKING = 2.0
+"""Operations that an element takes, for each bfloat16 number that it becomes."""
+LOOPS = (Reduce, Scan, Dot, Reshape, Gather, NumPrograms)
+
+
+class Packed(Structure):
+    """Where an operand of a product is found packed: for the matrix unit, or in panels."""
+
+    operand: Tile
+    right: bool
+    place: Tile
+    panels: bool = False
+
+
+class Fed(Kernel):
+    """A kernel with operands that were packed before it."""
+
+    packed: tuple[Packed, ...] = ()
+
+
+class Packing(Kernel):
+    """A kernel that packs an operand: the tiles that it assigns to `names` go to `place`."""
+
+    names: tuple[str, ...] = ()
+    place: Tile = Literal(0)
+    right: bool = False
+    parts: int = 1
+    """The bfloat16 numbers that one is packed as; 0: panels of float32 numbers, ... """
+    width: int = 0
+    """... which are so wide."""
+
+
+def beforehand(program: Program, target: Target, constants: Set[str] = frozenset()) -> Program:
+    """The program with what pays off packed beforehand. `constants` are inputs for which that need not be done in
+    each run."""
+    steps: list[Step] = []
+    buffers: list[Buffer] = []
+    for step in program.steps:
+        made = _in_steps(step, target, program, len(buffers), constants) if isinstance(step, Launch) else None
+        steps += [step] if made is None else made[0]
+        buffers += [] if made is None else made[1]
+    if not buffers:
+        return program
+    arena = program.arena
+    if type(arena) is int:
+        arena = max(b.offset + known(b.type.bytes, {}) for b in buffers if type(b.offset) is int)
+    return program.replaced(  # type: ignore[no-any-return]
+        steps=tuple(steps), buffers=(*program.buffers, *buffers), arena=arena
+    )
+
+
+def _in_steps(
+    launch: Launch, target: Target, program: Program, count: int, constants: Set[str]
+) -> tuple[list[Step], list[Buffer]] | None:
+    """What a launch becomes, and the memory for it: behind all other, the same for every launch."""
+    grid = [tiles.count({}) for tiles in launch.grid if type(tiles.extent) is int]
+    known = {p.name for p, a in zip(launch.kernel.parameters, launch.arguments, strict=True) if a in constants}
+    repeats = REPEATS if target.matrix_unit or target.pairs else PANEL_REPEATS
+    if len(grid) < len(launch.grid) or (prod(grid) < repeats and not known) or launch.users:
+        return None
+    splitter = _Splitter(launch.kernel, grid, target, known)
+    arguments = {p.name: a for p, a in zip(launch.kernel.parameters, launch.arguments, strict=True)}
+    bytes = {b.name: b.type.bytes for b in program.buffers}
+    sides = [side for right in (False, True) if (side := splitter.side(right)) is not None]
+    sides = [
+        side
+        for side in sides
+        if _is_small(side, [bytes.get(str(arguments.get(p.name)), 0) for p in side.kernel.parameters])
+    ]
+    if not sides:
+        return None
+    device = program.buffers[0].type.device
+    at = -(-program.arena // ALIGNMENT) * ALIGNMENT if type(program.arena) is int else None
+    steps: list[Step] = []
+    buffers: list[Buffer] = []
+    for n, side in enumerate(sides):
+        name = f"{side.memory}_{count + n}"
+        buffers.append(Buffer(name, TensorType(uint8, (side.bytes,), device), "temporary", at))
+        at = None if at is None else at + side.bytes
+        own = tuple([name if p.name == side.memory else arguments[p.name] for p in side.kernel.parameters])
+        steps.append(Launch(side.kernel, own, tuple([Tiles(n, 1) for n in side.grid]), launch.stream, side.work))
+    fed = Fed(
+        launch.kernel.name,
+        (*launch.kernel.parameters, *[Parameter(side.memory, uint8) for side in sides]),
+        launch.kernel.body,
+        launch.kernel.origin,
+        tuple([p for side in sides for p in side.packed]),
+    )
+    steps.append(launch.replaced(kernel=fed, arguments=(*launch.arguments, *[b.name for b in buffers])))
+    return steps, buffers
+
+
+class Side(NamedTuple):
+    """An operand that is packed beforehand: by which kernel, and where it is."""
+
+    kernel: Packing
+    grid: list[int]
+    memory: str
+    bytes: int
+    work: float
+    packed: list[Packed]
+
+
+def _is_small(side: Side, given: list[Dim]) -> bool:
+    """Whether what is packed takes not much more than what it is read from: windows of images would."""
+    return side.bytes <= max(FREE, MOST * sum([n for n in given if type(n) is int]))
+
+
+class _Splitter:
+    """Cuts what packs an operand out of a kernel."""
+
+    def __init__(self, kernel: Kernel, grid: Sequence[int], target: Target, constants: Set[str]) -> None:
+        self.kernel, self.grid, self.target, self.constants = kernel, list(grid), target, constants
+        self.turns: list[Turn] = []
+        self.names = {
+            x.name for x in (*kernel.parameters, *_expressions(kernel.body)) if isinstance(x, Name | Parameter)
+        }
+        if any(isinstance(x, Dot) for x in _expressions(kernel.body)):
+            self.types = check(kernel)
+            self.turns = turns_of(kernel, self.types, target, True)
+            self.stored = accesses(kernel, self.types).stored
+
+    def side(self, right: bool) -> Side | None:
+        """What packs the left or the right operand, if it is needed often enough."""
+        if not self.turns:
+            return None
+        ways = [self._way(turn, right) for turn in self.turns]
+        needed = list(_expressions(s for way in ways for s in way))
+        axes = {x.axis for x in needed if isinstance(x, ProgramId)}
+        read = {x.name for x in needed if isinstance(x, Name)} & {p.name for p in self.kernel.parameters}
+        parts, constant = self.turns[0].form.parts, bool(read) and read <= self.constants
+        if not any(axis not in axes for axis in range(len(self.grid))) and len(self.grid) < MOST_AXES:
+            self.grid.append(1)
+        others = [axis for axis in range(len(self.grid)) if axis not in axes]
+        repeats = prod(self.grid[axis] for axis in others)
+        enough = repeats >= REPEATS if parts else repeats >= PANEL_REPEATS
+        if not others or not (enough or constant) or not self._can_be_moved(ways, needed):
+            return None
+        side = self._side(ways, axes, others[0], right)
+        return None if not parts and not constant and side.bytes > MOST_PANELS else side
+
+    def _side(self, ways: list[list[Statement]], axes: Set[int], spare: int, right: bool) -> Side:
+        """The kernel that packs an operand, which depends on some axes of the grid; turns are along a spare one."""
+        name = "right" if right else "left"
+        memory = self._fresh(f"{name}_tiles")
+        names = tuple([self._fresh(f"packed_{n}") for n in range(len(ways))])
+        parts, pieces = self.turns[0].form.parts, sum(turn.times for turn in self.turns)
+        width = 0 if parts else self._width(right)
+        shapes = [self._shape(turn, right) for turn in self.turns]
+        area = max(self._area(shape, right, parts, width) for shape in shapes)
+        instance: Tile = Literal(0)
+        for axis in sorted(axes):
+            instance = Cast(ProgramId(axis), int64) if instance == Literal(0) else _on(instance, self.grid[axis], axis)
+        before = [instance * pieces + turn.number() for turn in self.turns]
+        packed = [
+            Packed(turn.operand(right), right, Name(memory) + _wide(at) * area, bool(width))
+            for turn, at in zip(self.turns, before, strict=True)
+        ]
+        grid = [n if axis in axes else 1 for axis, n in enumerate(self.grid)]
+        bytes = prod(grid) * pieces * area
+        grid[spare] = pieces
+        body = self._body(ways, names, right, spare)
+        used = {x.name for x in _expressions(body) if isinstance(x, Name)}
+        kernel = Packing(
+            f"{self.kernel.name}_{name}",
+            (*[p for p in self.kernel.parameters if p.name in used], Parameter(memory, uint8)),
+            tuple(body),
+            self.kernel.origin,
+            names,
+            Name(memory) + _wide(instance * pieces + ProgramId(spare)) * area,
+            right,
+            parts,
+            width,
+        )
+        return Side(kernel, grid, memory, bytes, prod(shapes[0]) * PACKING * max(1, parts), packed)
+
+    def _area(self, shape: tuple[int, ...], right: bool, parts: int, width: int) -> int:
+        """The bytes of an operand of one turn."""
+        if width:
+            return panel_bytes(shape, right, width, self.target.lanes(float32.bytes))
+        return area_bytes(self.types.of(self.turns[0].product.x).dtype, shape, right, parts)
+
+    def _width(self, right: bool) -> int:
+        """How wide panels are: as the blocks that read them."""
+        shape = self.types.of(self.turns[0].product).shape
+        block = block_of(self.target, float32, shape)
+        return block.wide * self.target.lanes(float32.bytes) if right else block.rows
+
+    def _fresh(self, name: str) -> str:
+        """A name that the kernel has not."""
+        return name if name not in self.names else self._fresh(f"{name}_")
+
+    def _shape(self, turn: Turn, right: bool) -> tuple[int, ...]:
+        return self.types.of(turn.operand(right)).shape
+
+    def _way(self, turn: Turn, right: bool) -> list[Statement]:
+        """The assignments on the way to an operand: those before the loop, and those in it."""
+        inner = turn.loop.body if turn.loop else ()
+        before = self.kernel.body
+        names = {x.name for x in walk(turn.operand(right)) if isinstance(x, Name)}
+        found: list[Statement] = []
+        for s in (*reversed(inner), *reversed(before)):
+            if isinstance(s, Assign) and s.name in names:
+                found.append(s)
+                names |= {x.name for x in walk(s.value) if isinstance(x, Name)}
+        found.reverse()
+        return found
+
+    def _can_be_moved(self, ways: list[list[Statement]], needed: list[Tile]) -> bool:
+        """Whether operands are the same before the launch as in it, and each instance finds what it needs."""
+        assigned = [s.name for s in statements(self.kernel.body) if isinstance(s, Assign)]
+        used = {s.name for way in ways for s in way if isinstance(s, Assign)}
+        once = all(assigned.count(name) == 1 for name in used)
+        loaded = {x.name for x in needed if isinstance(x, Name)}
+        return once and not loaded & self.stored and not any(isinstance(x, LOOPS) for x in needed)
+
+    def _body(self, ways: list[list[Statement]], names: Sequence[str], right: bool, spare: int) -> list[Statement]:
+        """One turn of one instance: which one is the number of the program along an axis that is spare."""
+        body: tuple[Statement, ...] = ()
+        for n, (turn, way) in reversed(list(enumerate(zip(self.turns, ways, strict=True)))):
+            own: list[Statement] = []
+            if turn.loop is not None:
+                number = ProgramId(spare) - turn.first
+                own.append(Assign(turn.loop.index, number * turn.step))
+            own += [*way, Assign(names[n], turn.operand(right))]
+            body = (If(ProgramId(spare) < turn.first + turn.times, tuple(own), body),) if body else tuple(own)
+        return list(body)
+
+
+def turns_of(kernel: Kernel, types: Types, target: Target, plain: bool = False) -> list[Turn]:
+    """The products of a kernel, in their order; none if there are others than one after another.
+
+    Those by multiply-adds count if that is wanted (`plain`).
+    """
+    found: list[Turn] = []
+    for s in kernel.body:
+        dots = [x for x in _expressions((s,)) if isinstance(x, Dot)]
+        match s:
+            case _ if not dots:
+                continue
+            case Assign(_, Dot() as dot) if len(dots) == 1:
+                loop, count = None, 1
+            case For(_, Literal(0), Literal(int() as stop), Literal(int() as step), body) if len(dots) == 1:
+                if not any(isinstance(inner, Assign) and inner.value is dots[0] for inner in body):
+                    return []
+                dot, loop, count = dots[0], s, -(-stop // step)
+            case _:
+                return []
+        form = form_of(target, types, dot, bool(found) and found[0].form.parts > 0)
+        if form is None and plain and _is_float32(dot, types):
+            form = PLAIN
+        if form is None or (found and form is not found[0].form):
+            return []
+        found.append(Turn(dot, loop, sum(turn.times for turn in found), count, form))
+    return found
+
+
+def _is_float32(product: Dot, types: Types) -> bool:
+    return all(types.of(x).dtype is float32 for x in (product, product.x, product.y))
+
+
+def makes(statement: Statement, turn: Turn) -> bool:
+    """Whether a statement is where a product is made, or the loop around it."""
+    return statement is turn.loop or (isinstance(statement, Assign) and statement.value is turn.product)
+
+
+def whole_sum(kernel: Fed, types: Types, target: Target) -> list[Turn]:
+    """The products of a kernel, if they begin a sum of their own and all of their operands have been packed."""
+    packed = {(p.operand, p.right) for p in kernel.packed}
+    turns = turns_of(kernel, types, target)
+    if any((turn.operand(right), right) not in packed for turn in turns for right in (False, True)):
+        return []
+    names = {turn.product.accumulator for turn in turns}
+    begins = [s for s in kernel.body if isinstance(s, Assign) and Name(s.name) in names and isinstance(s.value, Full)]
+    return turns if len(begins) == 1 == len(names) else []
+
+
+def _expressions(body: Iterable[Statement]) -> list[Tile]:
+    return list(walk(*(root for s in statements(tuple(body)) for root in roots(s))))
+
+
+def _on(instance: Tile, extent: int, axis: int) -> Tile:
+    return instance * extent + Cast(ProgramId(axis), int64)
+
+
+def _wide(x: Tile) -> Tile:
+    """A place as int64: tiles may take more than 2 GiB."""
+    return Cast(x, int64)

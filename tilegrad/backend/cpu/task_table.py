@@ -1,0 +1,169 @@
+"""A program as the native runner wants it: a table of segments, chunks and tasks in memory (see `runtime.ll`)."""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...errors import RuntimeFault
+from . import native
+from .partition import Call, Segment, is_alone
+
+
+class Patch(NamedTuple):
+    """Where a datum of a call goes: argument number `slot` of launch `call` becomes data[datum] + offset."""
+
+    datum: int
+    call: int
+    slot: int
+    offset: int = 0
+
+
+class _Draft:
+    """Words of which some are the addresses of others, which are not known before the end."""
+
+    def __init__(self) -> None:
+        self.words: list[int] = []
+        self.pointers: list[int] = []
+
+    def place(self, words: Sequence[int], align: int = 1) -> int:
+        """Appends words and says where they are."""
+        self.words.extend([0] * (-len(self.words) % align))
+        at = len(self.words)
+        self.words.extend(words)
+        return at
+
+    def point(self, at: int, target: int) -> None:
+        """Makes a word the address of another."""
+        self.words[at] = target
+        self.pointers.append(at)
+
+    def finish(self) -> native.Words:
+        memory = native.Words(len(self.words))
+        for at in self.pointers:
+            self.words[at] = memory.at(self.words[at])
+        try:
+            memory.view[:] = array("q", self.words)
+        except OverflowError as e:
+            raise RuntimeFault(
+                "a program is for tensors of more elements than the memory has addresses (2^63): use smaller ones"
+            ) from e
+        return memory
+
+
+# Words of a program, a segment and a lane in `runtime.ll`.
+SEGMENTS, FIRST_SEGMENT, TEAM, DATA, PATCHES, FIRST_PATCH, ALONE, LONG, TIMES = range(8, 17)
+CHUNKS, LANES, FIRST_LANE, SEGMENT = 8, 9, 10, 16
+LANE = 8
+
+
+class _Handle(int):
+    """The address of a program, as the `self` of its native function: while somebody calls that, the memory stays."""
+
+    def __new__(cls, team: native.Team, words: native.Words, *, looked_at: bool) -> _Handle:
+        handle = super().__new__(cls, words.address)
+        handle.team, handle.words, handle.looked_at = team, words, looked_at
+        return handle
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.team: native.Team
+        self.words: native.Words
+        self.looked_at: bool
+
+    def __del__(self) -> None:
+        if self.looked_at and callable(bury):  # at the interpreter's end the names of modules go first
+            bury(self.team, self.words)
+
+
+class Table:
+    """A program in native memory. `run(*data)` runs it, where data are addresses (or numbers) to patch in.
+
+    `long` programs run without the interpreter's lock. With `timed` the runner notes when each segment was done.
+    """
+
+    def __init__(
+        self,
+        team: native.Team,
+        calls: Sequence[Call],
+        segments: Sequence[Segment],
+        patches: Sequence[Patch],
+        data: int,
+        *,
+        long: bool = False,
+        timed: bool = False,
+    ) -> None:
+        self.team = team
+        self.segments = segments
+        self.alone = is_alone(segments)
+        draft = _Draft()
+        head = draft.place([0] * 24)
+        slots = [draft.place(call.slots) for call in calls]
+        pointers = draft.place([0] * len(segments))
+        for n, segment in enumerate(segments):
+            draft.point(pointers + n, _place_segment(draft, segment, calls, slots))
+        first_patch = draft.place([0] * (3 * len(patches)))
+        for n, patch in enumerate(patches):
+            at = first_patch + 3 * n
+            draft.words[at], draft.words[at + 2] = patch.datum, patch.offset
+            draft.point(at + 1, slots[patch.call] + patch.slot)
+        self._times_at = draft.place([0] * (1 + len(segments))) if timed else 0
+        for field, value in ((SEGMENTS, len(segments)), (TEAM, team.address), (DATA, data), (PATCHES, len(patches))):
+            draft.words[head + field] = value
+        draft.words[head + ALONE], draft.words[head + LONG] = int(self.alone), int(long and native.has_threads())
+        draft.point(head + FIRST_SEGMENT, pointers)
+        draft.point(head + FIRST_PATCH, first_patch)
+        if timed:
+            draft.point(head + TIMES, self._times_at)
+        self.words = draft.finish()
+        if not self.alone:
+            team.start()
+        self.run = native.runs(_Handle(team, self.words, looked_at=not self.alone))
+
+    @property
+    def times(self) -> list[int]:
+        """When the last run started and each segment was done, in nanoseconds of the monotonic clock."""
+        return self.words.view[self._times_at : self._times_at + 1 + len(self.segments)].tolist()
+
+
+def _place_segment(draft: _Draft, segment: Segment, calls: Sequence[Call], slots: Sequence[int]) -> int:
+    chunks = [chunk for lane in segment.lanes for chunk in lane]
+    first_chunk = draft.place([0] * (2 * len(chunks)))
+    for n, chunk in enumerate(chunks):
+        first_task = draft.place([0] * (4 * len(chunk)))
+        for k, part in enumerate(chunk):
+            at = first_task + 4 * k
+            draft.words[at] = calls[part.call].kernel
+            draft.point(at + 1, slots[part.call])
+            draft.words[at + 2], draft.words[at + 3] = part.begin, part.end
+        draft.point(first_chunk + 2 * n, first_task)
+        draft.words[first_chunk + 2 * n + 1] = len(chunk)
+    start = draft.place([0] * SEGMENT, align=native.LINE)
+    draft.words[start + CHUNKS], draft.words[start + LANES] = len(chunks), len(segment.lanes)
+    before = 0
+    for n, lane in enumerate(segment.lanes):
+        at = draft.place([0, len(lane)] + [0] * (LANE - 2))
+        if n == 0:
+            draft.point(start + FIRST_LANE, at)
+        draft.point(at + 2, first_chunk + 2 * before)
+        before += len(lane)
+    return start
+
+
+_graveyard: set[native.Words] = set()
+
+
+def bury(team: native.Team, words: native.Words) -> None:
+    """Frees the memory of a program as soon as no worker can be looking at it.
+
+    A worker that has lost its core may be in the middle of an old program for milliseconds, so this does not
+    wait: the memory is freed when a later program dies and finds all workers outside. Only those may go that were
+    in the graveyard before the workers were looked at.
+    """
+    earlier = set(_graveyard)
+    retire = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(native.code().addresses["retire"])
+    if retire(team.address, words.address):
+        _graveyard.difference_update(earlier)
+    else:
+        _graveyard.add(words)

@@ -1,0 +1,141 @@
+"""Loads of some turns of a loop made together, before what is computed from the first of them is stored.
+
+What follows a product reads tensors of the result's shape through masks, and stores through them. A thread that does
+this element after element waits for memory each time: 64 times half a microsecond is as long as a third of the
+products. So the loop is written as turns of several elements:
+
+    for (int first = 0; first < 64; first += 16) {
+        float x_[16][2];
+        for (int n = 0; n < 16; ++n)        loads
+        for (int n = 0; n < 16; ++n)        everything else, and stores
+
+Loads have no branches: where a mask is false, they take the beginning of the tensor, and the number is replaced.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from ....ir import tile as ir
+from ....ir.tile_types import TileType
+from . import functions
+from .elements import lane_of
+from .functions import Text
+from .layout import Layout
+from .writing import Lines, unrolling
+
+if TYPE_CHECKING:
+    from .fused_statements import Segment
+    from .lower import Lowering
+
+REGISTERS = 32
+"""Of a thread, for what is loaded together."""
+LEAST = 4
+"""Turns that are worth it."""
+
+
+def outermost(low: Lowering, layout: Layout) -> tuple[str, int]:
+    """The index of the outermost loop over registers that is not along a vector, and how many turns it has."""
+    found = [r for r in layout.registers() if r != (layout.vector, 0)]
+    if not found:
+        return "", 1
+    axis, place = found[-1] if low.products.is_pairs(layout) else found[0]
+    return low.variable(layout, axis, place), layout.axes[axis][place].extent
+
+
+def at_once_at(segment: Segment) -> tuple[str, str]:
+    """Of an array with what some turns load: its extents, and the indices of the vector at hand."""
+    low, layout = segment.low, segment.layout
+    first, _ = outermost(low, layout)
+    extents = at = ""
+    for axis, place in layout.registers():
+        index, extent = low.variable(layout, axis, place), layout.axes[axis][place].extent
+        extents += f"[{segment.at_once if index == first else extent}]"
+        if (axis, place) != (layout.vector, 0):
+            at += "[n]" if index == first else f"[{index}]"
+    return extents, at
+
+
+def is_early(low: Lowering, load: ir.Load) -> bool:
+    """Whether what a load reads is known by its position, and so is the tensor that it is from."""
+    known = low.products.definitions.parameter(load.pointer) is not None
+    return known and all(low.is_positional(x) for x in (load.pointer, load.mask, load.other))
+
+
+def turns_at_once(segment: Segment) -> int:
+    """For how many turns of its outermost loop a segment loads together; 1: each turn loads for itself.
+
+    That is done when sums have left their registers for shared memory, so that there are registers enough.
+    """
+    low, layout = segment.low, segment.layout
+    of_all = [m.value for m in segment.members if isinstance(m, ir.Assign)]
+    loads = [x for x in of_all if isinstance(x, ir.Load) and is_early(low, x)]
+    others = [x for x in of_all if isinstance(x, ir.Reduce | ir.Scan)]
+    if others or not loads or not low.products.dots or segment.staged or segment.words:
+        return 1
+    if not any(isinstance(m, ir.Store) for m in segment.members):
+        return 1
+    _, turns = outermost(low, layout)
+    inner = math.prod(layout.extents()) // turns
+    most = REGISTERS // (inner * len(loads))
+    found = max((n for n in range(1, min(turns, max(1, most)) + 1) if turns % n == 0), default=1)
+    return found if found >= LEAST else 1
+
+
+def load_early(segment: Segment, name: str, load: ir.Load, t: TileType, other: Text) -> None:
+    """Loads elements one by one, with those of other turns."""
+    low, elements, wide = segment.low, segment.elements, segment.layout.width > 1
+    target = segment.target(name, True)
+    met, source = segment.met(load.mask), low.products.definitions.parameter(load.pointer)
+    elements.lane = lane_of(segment.layout)
+    memory = elements.memory(load.pointer, segment.view)
+    elements.lane = None
+    if met:
+        assert source is not None
+        memory = Text(f"*({met} ? &{memory} : {low.names.of(source)})", functions.UNARY)
+    head = f"for (int v = 0; v < {segment.layout.width}; ++v)"
+    with segment.fetches.block(head, unrolled=True) if wide else nullcontext():
+        segment.fetches.add(f"{target} = {functions.from_memory(memory, t.dtype)};")
+        if met:
+            segment.fetches.add(f"if (!({met})) {target} = {other};")
+
+
+def read(segment: Segment, load: ir.Load, function: str, target: str, pointer: Text, met: str, other: Text) -> None:
+    """Loads neighbours, if a condition is met."""
+    add, source = segment.fetches.add, segment.low.products.definitions.parameter(load.pointer)
+    if not met:
+        add(f"{function}({target}, {pointer});")
+    elif segment.at_once > 1 and source is not None:
+        add(f"{function}({target}, {met} ? {pointer} : {segment.low.names.of(source)});")
+        add(f"if (!({met})) fill({target}, {other});")
+    else:
+        add(f"if ({met}) {function}({target}, {pointer});")
+        add(f"else fill({target}, {other});")
+
+
+def write_at_once(segment: Segment, heads: list[str], lanes: list[str]) -> None:
+    """Writes the loop of a segment whose lines are known; `heads`: of the loops within the outermost one."""
+    out, low = segment.low.out, segment.low
+    variable, turns = outermost(low, segment.layout)
+    count = segment.at_once
+    with out.block(f"for (int first = 0; first < {turns}; first += {count})", unrolled=True):
+        for array in segment.arrays:
+            out.add(array)
+        for lines in (segment.fetches.lines, [*segment.loads.lines, *lanes, *segment.stores.lines]):
+            with out.block(f"for (int n = 0; n < {count}; ++n)", unrolled=True):
+                out.add(f"const int {variable} = first + n;")
+                _nested(out, heads, [*segment.heads.lines, *lines])
+            if lines is segment.fetches.lines:
+                for array in segment.arrays:
+                    out.add(f"loaded({array.split()[1].partition('[')[0]});")
+
+
+def _nested(out: Lines, heads: list[str], lines: list[str]) -> None:
+    """Lines, which have their indentation, in loops."""
+    for n, head in enumerate(heads):
+        indent = "    " * (out.depth + n)
+        out.lines += [f"{indent}{unrolling(head)}", f"{indent}{head} {{"]
+    out.lines += lines
+    out.lines += ["    " * (out.depth + n) + "}" for n in reversed(range(len(heads)))]

@@ -1,0 +1,100 @@
+"""Reductions inside of loops, put off until the loop is done.
+
+    for k in range(0, n, 16):                   parts = tl.zeros([16, 128], tl.float32)
+        x_ = tl.load(...)                       for k in range(0, n, 16):
+        acc += tl.sum(x_, axis=0)        =>         x_ = tl.load(...)
+                                                    parts = parts + x_
+                                                acc = acc + tl.sum(parts, axis=0)
+
+What threads hold of a reduction they would have to combine in each turn; now they do it once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ....ir import tile as ir
+from ....ir.functions import identity
+from ....ir.tile_access import roots, statements, walk
+from ....ir.tile_types import TileType, Types
+from .warp_reduce import wide
+
+LARGEST = 1 << 14
+"""Elements that are kept; larger tiles would take too many registers."""
+PUT_OFF = ("add", "mul", "maximum", "minimum", "bitand", "bitor")
+
+
+def deferred(body: Sequence[ir.Statement], types: Types, counts: dict[str, int]) -> tuple[ir.Statement, ...]:
+    """Statements whose loops keep parts of sums; `types` and `counts` learn the new names."""
+    made: list[ir.Statement] = []
+    for s in body:
+        match s:
+            case ir.For(index, start, stop, step, inner):
+                loop = ir.For(index, start, stop, step, deferred(inner, types, counts))
+                made += _put_off(loop, types, counts)
+            case ir.While(condition, inner):
+                made.append(ir.While(condition, deferred(inner, types, counts)))
+            case ir.If(condition, then, otherwise):
+                both = [deferred(inner, types, counts) for inner in (then, otherwise)]
+                made.append(ir.If(condition, both[0], both[1]))
+            case _:
+                made.append(s)
+    return tuple(made)
+
+
+def _put_off(loop: ir.For, types: Types, counts: dict[str, int]) -> list[ir.Statement]:
+    """The loop with what must be done before and after it."""
+    reduces = {s.name: s.value for s in loop.body if isinstance(s, ir.Assign) and isinstance(s.value, ir.Reduce)}
+    before: list[ir.Statement] = []
+    after: list[ir.Statement] = []
+    body: list[ir.Statement] = []
+    gone: set[str] = set()
+    for s in loop.body:
+        found = _sum(s, reduces)
+        if found is None or not _only_here(found, loop, reduces):
+            body.append(s)
+            continue
+        total, part, fn = found
+        x = reduces[part].x
+        t = types.of(x)
+        if (
+            fn != reduces[part].fn
+            or math.prod(t.shape) > LARGEST
+            or wide(t.dtype) is not t.dtype
+            or counts.get(part, 1) > 1
+        ):
+            body.append(s)
+            continue
+        name = next(f"parts{n}" for n in range(1, 1 << 30) if f"parts{n}" not in types.variables)
+        types.variables[name], counts[name] = TileType(t.dtype, t.shape), 2
+        before.append(ir.Assign(name, ir.Full(t.shape, ir.Literal(identity(fn, t.dtype)), t.dtype)))
+        body.append(ir.Assign(name, ir.Apply(fn, (ir.Name(name), x))))
+        after.append(ir.Assign(part, ir.Reduce(fn, ir.Name(name), reduces[part].axis)))
+        after.append(ir.Assign(total, ir.Apply(fn, (ir.Name(total), ir.Name(part)))))
+        gone.add(part)
+    body = [s for s in body if not (isinstance(s, ir.Assign) and s.name in gone)]
+    return [*before, loop.replaced(body=tuple(body)), *after]
+
+
+def _sum(s: ir.Statement, reduces: dict[str, ir.Reduce]) -> tuple[str, str, str] | None:
+    """(total, part, function) of `total = total + part`, for a part that was reduced in the loop."""
+    match s:
+        case ir.Assign(total, ir.Apply(fn, (ir.Name(x), ir.Name(y)))) if fn in PUT_OFF:
+            if x == total and y in reduces:
+                return total, y, fn
+            if y == total and x in reduces:
+                return total, x, fn
+    return None
+
+
+def _only_here(found: tuple[str, str, str], loop: ir.For, reduces: dict[str, ir.Reduce]) -> bool:
+    """Whether the loop does nothing else with the total and the part."""
+    total, part, _ = found
+    uses = {total: 0, part: 0}
+    for s in statements(loop.body):
+        for name in {x.name for root in roots(s) for x in walk(root) if isinstance(x, ir.Name)} & {total, part}:
+            uses[name] += 1
+        if isinstance(s, ir.Assign) and s.name == total and _sum(s, reduces) != found:
+            return False
+    return uses == {total: 1, part: 1}

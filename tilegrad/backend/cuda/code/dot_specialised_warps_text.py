@@ -1,0 +1,205 @@
+"""The text of loops of several products (`dot_specialised_warps.py`): the roles of the warps, and what they do in a
+turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ....ir import tile as ir
+from . import dot_helpers as helpers
+from .dot_specialised_warps import LINE, Brought, Flow, Multiplied, Side, is_dot
+from .dot_warpgroup import box_corner
+from .elements import START, Kept
+from .functions import TYPES
+
+if TYPE_CHECKING:
+    from .dot import Products
+    from .lower import Lowering
+
+REGISTERS = {1: (40, 232), 2: (40, 232), 3: (32, 160)}
+"""Of a thread that copies and of one that computes, by the groups of those, where a multiprocessor has one block."""
+
+
+def begin(products: Products, low: Lowering, plan: Flow) -> None:
+    """Parts the roles: those who copy do so, and are done; the others go on."""
+    products.use(helpers.SHARED, helpers.BARRIERS, helpers.GROUPS, helpers.FLOW)
+    place = low.take(plan.shared)
+    out, tiles = low.out, plan.held + plan.stages * plan.stage
+    count = len(plan.staged)
+    out.add(f"const uint32 tiles = address_of({place}), ready = tiles + {tiles}, full = ready + 8;")
+    out.add(f"const uint32 empty = full + {8 * plan.stages * count};")
+    with out.block("if (threadIdx.x == 0)"):
+        out.add("start_barrier(ready, 1);")
+        out.add(f"for (int n = 0; n < {plan.stages * count}; ++n) start_barrier(full + n * 8, 1);")
+        out.add(f"for (int n = 0; n < {plan.stages}; ++n) start_barrier(empty + n * 8, {plan.tiling.down});")
+        out.add('asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");')
+    out.add("__syncthreads();")
+    few, many = REGISTERS[plan.tiling.down]
+    given = plan.blocks == 1
+    with out.block(f"if (threadIdx.x >= {plan.tiling.threads})"):
+        if given:
+            out.add(f'asm volatile("setmaxnreg.dec.sync.aligned.u32 {few};");')
+        with out.block(f"if (threadIdx.x == {plan.tiling.threads})"):
+            _copy_all(products, low, plan)
+        out.add("return;")
+    products.parted = len(out.lines)
+    if given:
+        out.add(f'asm volatile("setmaxnreg.inc.sync.aligned.u32 {many};");')
+    out.add("const int group = threadIdx.x / 128;")
+    out.add("int stage = 0, phase = 0;")
+    out.add("wait(ready, 0);")
+
+
+def _copy_all(products: Products, low: Lowering, plan: Flow) -> None:
+    """One thread has all tiles brought."""
+    out = low.out
+    if plan.resident:
+        out.add(f"arrive_and_expect(ready, {plan.held});")
+    else:
+        out.add("arrive(ready);")
+    at = 0
+    for n, tile in enumerate(plan.resident):
+        source = str(low.elements.of(tile.memory.pointer, (START, START), tile.memory.dtype))
+        _copy(products, low, tile, n, source, f"tiles + {at}", "ready")
+        at += tile.bytes
+    out.add("int stage = 0, phase = 0;")
+    for turn in plan.turns:
+        numbers, sources, (bounds,), _ = products.in_turn(low, [turn.loop], [tile.memory for tile in turn.tiles])
+        k = low.names.of(turn.loop.index)
+        type = TYPES[low.types.variables[turn.loop.index].dtype.name]
+        with out.block(f"for ({type} {k} = {bounds[0]}; {k} < {bounds[1]}; {k} += {bounds[2]})"):
+            for line in numbers:
+                out.add(line)
+            out.add("wait(empty + stage * 8, phase ^ 1);")
+            at = plan.held
+            for n, (tile, source) in enumerate(zip(turn.tiles, sources, strict=True)):
+                barrier = f"full + (stage * {len(turn.tiles)} + {n}) * 8"
+                out.add(f"arrive_and_expect({barrier}, {tile.bytes});")
+                place = f"tiles + {at} + stage * {plan.stage}"
+                _copy(products, low, tile, len(plan.resident) + n, source, place, barrier)
+                at += tile.bytes
+            out.add(f"if (++stage == {plan.stages}) stage = 0, phase ^= 1;")
+
+
+def _copy(products: Products, low: Lowering, tile: Brought, map: int, source: str, place: str, barrier: str) -> None:
+    """Brings a tile, panel by panel; one that is not known to stay in its line may begin in the next."""
+    name, offset = f"tile{map}", f"{source} - {low.names.of(tile.memory.parameter)}"
+    stays = products.definitions.is_within_lines(tile.memory)
+    for line in box_corner(name, tile.memory, offset) if stays else [f"const int64 {name}_first = {offset};"]:
+        low.out.add(line)
+    for panel in range(tile.panels):
+        to = f"{place} + {panel * tile.lines * LINE}" if panel else place
+        across = f" + {panel * tile.map.box[0]}" if panel else ""
+        column, row = f"{name}_column{across}", f"{name}_line"
+        if not stays:
+            first, pitch = f"({name}_first{across})", tile.memory.pitch
+            column, row = f"int({first} % {pitch})", f"int({first} / {pitch})"
+        low.out.add(f"copy_box({to}, map_{map}, {column}, {row}, {barrier});")
+
+
+def write_loop(products: Products, low: Lowering, plan: Flow, loop: ir.For) -> None:
+    """What the others do in a loop."""
+    index, dtype = low.names.of(loop.index), low.types.variables[loop.index].dtype
+    numbers = [low.elements.of(x, (), dtype) for x in (loop.start, loop.stop, loop.step)]
+    start, stop, step = (x.within(9) for x in numbers)
+    outer = dict(low.elements.lazy), dict(low.elements.kept)
+    with (
+        low.repeated(loop),
+        low.out.block(f"for ({TYPES[dtype.name]} {index} = {start}; {index} < {stop}; {index} += {step})"),
+    ):
+        low.scopes.append({loop.index})
+        _Turn(products, low, plan).write(loop.body)
+        low.out.add("if (threadIdx.x % 128 == 0) arrive(empty + stage * 8);")
+        low.out.add(f"if (++stage == {plan.stages}) stage = 0, phase ^= 1;")
+        low.scopes.pop()
+    low.elements.lazy, low.elements.kept = outer
+
+
+class _Turn:
+    """The statements of a turn. Products are waited for when something else is done: neighbours run together."""
+
+    def __init__(self, products: Products, low: Lowering, plan: Flow) -> None:
+        self.products, self.low, self.plan = products, low, plan
+        self.running: list[str] = []
+        """The sums of products that have begun."""
+        self.arrived: set[int] = set()
+        """Tiles of the stage that have been waited for."""
+
+    def write(self, body: Sequence[ir.Statement]) -> None:
+        from .group_statements import Gathered
+
+        low, gathered = self.low, Gathered(self.low)
+        for s in body:
+            if id(s) in self.plan.skipped:
+                continue
+            if is_dot(s):
+                gathered.finish()
+                self._begin(self.plan.products[id(s)])
+            elif isinstance(s, ir.Assign) and s.name in low.meanings and low.types.of(s.value).shape:
+                low.elements.lazy[s.name] = s.value
+            elif isinstance(s, ir.Assign) and not low.types.of(s.value).shape and not isinstance(s.value, ir.Reduce):
+                gathered.before(s)
+            else:
+                self._wait()
+                assert isinstance(s, ir.Assign | ir.Store)
+                gathered.add(s)
+        gathered.finish()
+        self._wait()
+
+    def _begin(self, product: Multiplied) -> None:
+        low, out = self.low, self.low.out
+        self.products.use(helpers.flow_product(product))
+        sums = self._declared(product)
+        held = low.elements.kept[product.left].text if isinstance(product.left, str) else ""
+        if {sums, held} & set(self.running):
+            self._wait()
+        for side in (product.left, product.right):
+            if isinstance(side, Side) and side.place >= 0 and side.place not in self.arrived:
+                self.arrived.add(side.place)
+                out.add(f"wait(full + (stage * {len(self.plan.staged)} + {side.place}) * 8, phase);")
+        left = "packed[step]" if isinstance(product.left, str) else self._address(product.left, own=True)
+        with out.block(""):
+            if isinstance(product.left, str):
+                self.products.use(helpers.packing(product.dtype.name))
+                out.add(f"uint32 packed[{product.depth // 16}][4];")
+                out.add(f"pack(packed, {held});")
+            out.add("begin_products();")
+            with out.block(f"for (int step = 0; step < {product.depth // 16}; ++step)", unrolled=True):
+                more = "step" if product.fresh else "1"
+                out.add(f"{product.function}({sums}, {left}, {self._address(product.right, own=False)}, {more});")
+            out.add("commit_products();")
+        self.running.append(sums)
+
+    def _declared(self, product: Multiplied) -> str:
+        low, name = self.low, product.sums
+        called = low.names.of(name)
+        if not any(name in scope for scope in low.scopes):
+            low.out.add(f"float {called}[2][{product.tiling.n // 8}][2];")
+            low.scopes[-1].add(name)
+            low.elements.kept[name] = Kept(called, product.tiling.layout)
+        return low.elements.kept[name].text
+
+    def _address(self, side: Side, own: bool) -> str:
+        """Of an operand in a step; on the left a group has 64 rows of its own."""
+        plan, tile = self.plan, side.tile
+        if side.place < 0:
+            at = sum(t.bytes for t in plan.resident[: plan.resident.index(tile)])
+            place = f"tiles + {at}"
+        else:
+            at = plan.held + sum(t.bytes for t in plan.staged[: side.place])
+            place = f"tiles + {at} + stage * {plan.stage}"
+        panel = tile.lines * LINE
+        if own and plan.tiling.down > 1:
+            place += f" + group * {panel if side.turned else 64 * LINE}"
+        if side.turned:
+            return f"operand_at({place} + step * {16 * LINE}, {panel}, {8 * LINE})"
+        return f"operand_at({place} + step / 4 * {panel} + step % 4 * 32, 16, {8 * LINE})"
+
+    def _wait(self) -> None:
+        if self.running:
+            self.low.out.add("wait_for_products<0>();")
+            for sums in self.running:
+                self.low.out.add(f"settle({sums});")
+            self.running = []

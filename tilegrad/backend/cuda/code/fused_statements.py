@@ -1,0 +1,474 @@
+"""Neighbouring statements over one layout, written as one loop over the registers of a thread.
+
+    for each chunk of registers:
+        positions
+        loads of vectors
+        for each element of the vector: everything else
+        stores of vectors
+
+What only this loop uses is local to its turn; results of reductions are known after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from ....ir import tile as ir
+from ....ir.dtype import bool_
+from ....ir.tile_access import walk
+from ....ir.tile_types import TileType
+from . import functions
+from .batched_loads import at_once_at, is_early, load_early, read, turns_at_once, write_at_once
+from .dot_exchange import begin_exchange, exchanged, is_exchanged, unrounded
+from .dot_store import Staged, staged, write_staged
+from .elements import Kept, View, fits, lane_of
+from .foreign_registers import missing
+from .functions import MEMORY, TYPES, Text, literal
+from .layout import NUMBER, Layout
+from .neighbours import in_one_piece, is_one
+from .warp_reduce import COMBINE, neutral, reduce_threads, scan_threads, wide
+from .writing import Lines, unrolling
+
+if TYPE_CHECKING:
+    from .lower import Lowering
+
+
+class Segment:
+    """One loop, being written."""
+
+    def __init__(self, low: Lowering, layout: Layout, members: Sequence[ir.Assign | ir.Store]) -> None:
+        self.low, self.layout, self.members = low, layout, list(members)
+        self.elements = low.elements
+        self.own = {id(m) for m in members}
+        self.heads, self.loads, self.lanes, self.stores = Lines(), Lines(), Lines(), Lines()
+        self.view: View = ()
+        self.inside: list[str] = []
+        self.indices = low.indices(layout)
+        self.totals: dict[str, str] = {}
+        self.staged: dict[int, Staged] = {}
+        self.words: dict[int, str] = {}
+        """Of stores whose values are exchanged by lanes: where these are kept for it."""
+        self.at_once = 1
+        """Turns of the loop whose loads are made together (`batched_loads.py`)."""
+        self.arrays: list[str] = []
+        """What they are kept in."""
+        self.fetches = self.loads
+
+    def write(self) -> None:
+        low = self.low
+        for m in self.members:  # barriers first
+            if isinstance(m, ir.Assign) and isinstance(m.value, ir.Load):
+                low.wait_for(low.guard.loading(m.value.pointer, self.layout))
+        for m in self.members:
+            if isinstance(m, ir.Store):
+                low.wait_for(low.guard.storing(m.pointer, self.layout))
+        taken = low.memory.taken
+        low.copy(sorted(missing(low, self.members, self.layout)))
+        copied = low.memory.taken > taken
+        for m in self.members:
+            if isinstance(m, ir.Assign):
+                self._declare(m)
+        stores = [m for m in self.members if isinstance(m, ir.Store)]
+        if not copied:  # what this loop reads would lie where it puts what it stores
+            self.words = {id(m): begin_exchange(low, m) for m in stores if is_exchanged(low, m, self.layout)}
+            self.staged = staged(low, [m for m in stores if id(m) not in self.words], self.layout)
+        self.at_once = turns_at_once(self) if copied else 1
+        self._loop()
+        if self.staged:
+            low.meet()
+        for m in stores:
+            if id(m) in self.staged:
+                write_staged(low, m, self.staged[id(m)])
+        for m in self.members:
+            if isinstance(m, ir.Assign) and isinstance(m.value, ir.Reduce):
+                self._reduced(m.name, m.value)
+            elif isinstance(m, ir.Assign) and isinstance(m.value, ir.Scan):
+                t = low.types.variables[m.name]
+                scan_threads(low, m.value.fn, t.dtype, low.names.of(m.name), m.value.axis, self.layout)
+        for name in [n for n, kept in self.elements.kept.items() if kept.element]:
+            del self.elements.kept[name]
+        low.copy([])
+
+    # --- variables -------------------------------------------------------------------------------
+
+    def _is_local(self, name: str) -> bool:
+        """Whether only this loop uses a variable."""
+        return self.low.counts.get(name, 1) == 1 and all(use in self.own for use in self.low.uses.get(name, ()))
+
+    def _declare(self, m: ir.Assign) -> None:
+        """Declares what lives longer than the loop."""
+        low, name = self.low, m.name
+        t = low.types.variables[name]
+        match m.value:
+            case ir.Reduce(fn, x, axis):
+                source = low.types.of(x).dtype
+                element = TYPES[wide(source).name]
+                type = f"Place<{element}>" if fn.startswith("arg") else element
+                total = low.names.fresh(f"{low.names.of(name)}_found") if fn.startswith("arg") else low.names.of(name)
+                rest = self.layout.without([axis])
+                start = neutral(fn, wide(source))
+                if fn.startswith("arg"):
+                    start = Text(f"{{{start}, {low.position(self.layout, axis, first=True)}}}")
+                self._array(type, total, rest, start)
+                self.totals[name] = total
+                low.scopes[-1].add(name)
+                if t.shape and not fn.startswith("arg"):
+                    self.elements.kept[name] = Kept(total, rest)
+                return
+            case ir.Scan():
+                self._array(low.register_type(t, name), low.names.of(name), self.layout, None)
+                self.elements.kept[name] = Kept(low.names.of(name), self.layout)
+                return
+        if self._is_local(name):
+            return
+        if not any(name in scope for scope in low.scopes):
+            self._array(low.register_type(t, name), low.names.of(name), self.layout, None)
+            low.scopes[-1].add(name)
+            self.elements.kept[name] = Kept(low.names.of(name), self.layout)
+
+    def _array(self, type: str, name: str, layout: Layout, start: Text | None) -> None:
+        """Declares an array over the registers of a layout."""
+        extents = "".join(f"[{n}]" for n in layout.extents())
+        if start is None or not extents:
+            self.low.out.add(f"{type} {name}{extents}{'' if start is None else f' = {start}'};")
+            return
+        self.low.out.add(f"{type} {name}{extents};")
+        with self.low.over(layout) as at:
+            self.low.out.add(f"{name}{at} = {type if start.text.startswith('{') else ''}{start};")
+
+    # --- the loop --------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        low, out = self.low, self.low.out
+        heads = low.loops(self.layout, {(self.layout.vector, 0)})
+        if low.products.is_pairs(self.layout):
+            heads.reverse()  # a column has its position computed once for its rows, not kept for another time
+        depth = out.depth + max(1, len(heads)) + (self.at_once > 1)
+        wide = self.layout.width > 1
+        if self.at_once > 1:
+            self.fetches = Lines()
+        for lines in (self.heads, self.loads, self.fetches, self.stores):
+            lines.depth = depth
+        self.lanes.depth = depth + wide
+        low.out = self.heads
+        self.view, self.inside = low.positions(self.layout, named=True)
+        self.elements.declare, self.elements.known = self._name, {}
+        for m in self.members:
+            self._member(m)
+        self.elements.declare = None
+        low.out = out
+        lanes = self._over_lanes(depth) if self.lanes.lines and wide else self.lanes.lines
+        if self.at_once > 1:
+            write_at_once(self, heads[1:], lanes)
+            return
+        for n, head in enumerate(heads):
+            out.lines += ["    " * (out.depth + n) + unrolling(head), "    " * (out.depth + n) + head + " {"]
+        if not heads:
+            out.add("{")
+        out.lines += [*self.heads.lines, *self.loads.lines, *lanes, *self.stores.lines]
+        out.lines += ["    " * (depth - 1 - n) + "}" for n in range(max(1, len(heads)))]
+
+    def _over_lanes(self, depth: int) -> list[str]:
+        """The lines for each element of a vector, in their loop."""
+        index = "    " * depth
+        alone = len(self.lanes.lines) == 1 and not self.lanes.lines[0].strip().startswith("const")
+        head = f"{index}for (int v = 0; v < {self.layout.width}; ++v){'' if alone else ' {'}"
+        return [f"{index}#pragma unroll", head, *self.lanes.lines, *([] if alone else [index + "}"])]
+
+    def _name(self, type: str, stem: str, value: Text) -> str:
+        """Gives a position a name at the head of the loop."""
+        taken = self.low.names.taken
+        name = stem if not any(f" {stem} = " in line for line in self.heads.lines) else self.low.names.fresh(stem)
+        taken.add(name)
+        self.heads.add(f"{'' if type == 'auto' else 'const '}{type} {name} = {value};")
+        return name
+
+    def _member(self, m: ir.Assign | ir.Store) -> None:
+        match m:
+            case ir.Store():
+                self._store(m)
+            case ir.Assign(name, ir.Load() as load):
+                self._load(name, load)
+            case ir.Assign(name, ir.Reduce(fn, x, axis)):
+                self._accumulate(name, fn, x, axis)
+            case ir.Assign(name, ir.Scan(fn, x, _)):
+                t = self.low.types.of(x)
+                value = self._at(x, t)
+                if self.inside:
+                    value = Text(f"{self._all(self.inside)} ? {value.within(3)} : {neutral(fn, wide(t.dtype))}", 0)
+                self.lanes.add(f"{self.low.names.of(name)}{self.indices} = {value};")
+            case ir.Assign(name, value):
+                self._set(name, self._at(value, self.low.types.variables[name]))
+
+    def _at(self, x: ir.Tile, t: TileType) -> Text:
+        """An expression at the element at hand."""
+        self.elements.lane = lane_of(self.layout)
+        made = self.elements.part(x, self.view, self.layout.shape, t.dtype)
+        self.elements.lane = None
+        return made
+
+    def _base(self, x: ir.Tile, t: TileType) -> Text:
+        """An expression where the vector begins."""
+        return self.elements.part(x, self.view, self.layout.shape, t.dtype)
+
+    def _all(self, conditions: Sequence[str]) -> str:
+        return " && ".join(conditions)
+
+    def met(self, mask: ir.Tile | None, first: bool = False) -> str:
+        """Whether the element at hand is one of the tile, and its mask true; `first`: that where the vector begins."""
+        if mask is None:
+            return self._all(self.inside)
+        made = (self._base if first else self._at)(mask, TileType(bool_))
+        return self._all([*self.inside, str(made.within(functions.AND))])
+
+    def target(self, name: str, vector: bool) -> str:
+        """Where an element is put: an array that lives on, or something local to the turn (which is declared)."""
+        low, t = self.low, self.low.types.variables[name]
+        called = low.names.of(name)
+        kept = self.elements.kept.get(name)
+        if kept is not None and not kept.element:
+            return f"{called}{self.indices}"
+        if vector:
+            return self._vector_target(name, low.register_type(t, name))
+        self.elements.kept[name] = Kept(called, self.layout, called)
+        return f"const {low.register_type(t) if not t.pointer else 'auto'} {called}"
+
+    def _vector_target(self, name: str, type: str) -> str:
+        """A vector of the turn: one of those that are loaded together, or its own."""
+        called, width = self.low.names.of(name), self.layout.width
+        if self.at_once > 1:
+            extents, at = at_once_at(self)
+            self.arrays.append(f"{type} {called}{extents};")
+            called += at
+        else:
+            self.loads.add(f"{type} {called}[{width}];")
+        element = f"{called}[v]" if width > 1 else called
+        self.elements.kept[name] = Kept(called, self.layout, element)
+        return element
+
+    def _set(self, name: str, value: Text) -> None:
+        self.lanes.add(f"{self.target(name, False)} = {value};")
+
+    # --- memory ----------------------------------------------------------------------------------
+
+    def _is_vector(self, pointer: ir.Tile) -> bool:
+        """Whether an access takes a vector in one piece."""
+        width, axis = self.layout.width, self._axis(pointer)
+        if width == 1 or axis < 0 or not self.low.is_positional(pointer):
+            return False
+        return self.low.patterns.of(pointer, axis, width).step == 1
+
+    def _axis(self, x: ir.Tile) -> int:
+        """The axis of an operand along which the vector runs."""
+        own = self.elements.shape(x)
+        axis = self.layout.vector - (len(self.layout.shape) - len(own))
+        return axis if axis >= 0 and own and own[axis] == self.layout.shape[self.layout.vector] else -1
+
+    def _even(self, x: ir.Tile | None) -> bool:
+        """Whether a mask is the same for all elements of a vector."""
+        if x is None:
+            return True
+        return self.low.is_positional(x) and self.low.patterns.of(x, self._axis(x), self.layout.width).step == 0
+
+    def _is_aligned(self, pointer: ir.Tile, t: TileType) -> bool:
+        multiple = self.low.patterns.of(pointer, self._axis(pointer), self.layout.width).multiple
+        return multiple * t.dtype.bytes >= min(16, self.layout.width * t.dtype.bytes)
+
+    def _load(self, name: str, load: ir.Load) -> None:
+        t = self.low.types.variables[name]
+        if self._is_vector(load.pointer) and self.low.is_positional(load.mask) and self.low.is_positional(load.other):
+            self._load_vector(name, load, t)
+            return
+        each, other = in_one_piece(self.low, load, self.layout.width, self._axis), self._filling(load, t)
+        if each > 1 and other is not None:
+            self._load_pieces(name, load, t, each, other)
+            return
+        if self.at_once > 1 and is_early(self.low, load) and other is not None:
+            load_early(self, name, load, t, other)
+            return
+        once = is_one(self.low, load, self.layout.width, self._axis(load.pointer), self._even) and self._is_local(name)
+        self.elements.lane = None if once else lane_of(self.layout)
+        value = functions.from_memory(self.elements.memory(load.pointer, self._seen(load.pointer)), t.dtype)
+        self.elements.lane = None
+        met = self.met(load.mask, first=once)
+        if met:
+            other = literal(0, t.dtype) if load.other is None else (self._base if once else self._at)(load.other, t)
+            other = other if t.dtype is not bool_ else Text("false") if load.other is None else other
+            value = Text(f"{met} ? {value.within(3)} : {other.within(3)}", 0)
+            if TYPES[t.dtype.name] not in ("float", "double", "int", "int64"):
+                value = Text(f"{TYPES[t.dtype.name]}({value})")
+        if once:
+            self.loads.add(f"{self.target(name, False)} = {value};")
+        else:
+            self._set(name, value)
+
+    def _load_pieces(self, name: str, load: ir.Load, t: TileType, each: int, other: Text) -> None:
+        target = self.target(name, True).removesuffix("[v]")
+        pointer, met = self._at(load.pointer, t), self.met(load.mask)
+        with self.fetches.block(f"for (int v = 0; v < {self.layout.width}; v += {each})", unrolled=True):
+            read(self, load, "read", f"some<{each}>({target} + v)", pointer, met, other)
+
+    def _seen(self, pointer: ir.Tile) -> View:
+        shape = self.elements.shape(pointer)
+        assert len(shape) == len(self.view) or not shape
+        return self.view if shape else ()
+
+    def _load_vector(self, name: str, load: ir.Load, t: TileType) -> None:
+        target = self.target(name, True).removesuffix("[v]")
+        pointer = self._base(load.pointer, t)
+        function = "read" if self._is_aligned(load.pointer, t) else "read_anywhere"
+        if name in self.low.fetched:
+            pointer = Text(self.low.fetched[name])
+        other = self._filling(load, t)
+        if self._even(load.mask) and other is not None:
+            read(self, load, function, target, pointer, self.met(load.mask, first=True), other)
+            return
+        mask = self._mask(self.fetches, name, load.mask)
+        with self._each(self.fetches):
+            start = literal(0, t.dtype) if load.other is None else self._at(load.other, t)
+            self.fetches.add(f"{target}[v] = {start};")
+        self.fetches.add(f"read_masked({target}, {pointer}, {mask});")
+
+    def _filling(self, load: ir.Load, t: TileType) -> Text | None:
+        """What stands for elements that are not read, if it is one number."""
+        if load.other is None:
+            return (
+                functions.call(TYPES[t.dtype.name], literal(0, t.dtype))
+                if not t.dtype.is_float
+                else literal(0, t.dtype)
+            )
+        if self.elements.shape(load.other):
+            return None
+        made = self.elements.of(load.other, (), t.dtype)
+        return made if t.dtype.is_float else functions.call(TYPES[t.dtype.name], made)
+
+    def _each(self, lines: Lines) -> AbstractContextManager[None]:
+        return lines.block(f"for (int v = 0; v < {self.layout.width}; ++v)", unrolled=True)
+
+    def _mask(self, lines: Lines, name: str, mask: ir.Tile | None) -> str:
+        """Which elements of a vector are accessed."""
+        called = self.low.names.fresh(f"{name}_mask".replace("__", "_"))
+        lines.add(f"bool {called}[{self.layout.width}];")
+        with self._each(lines):
+            lines.add(f"{called}[v] = {self.met(mask) or 'true'};")
+        return called
+
+    def _store(self, store: ir.Store) -> None:
+        t = self.low.types.of(store.pointer)
+        owners = self.low.owners(self.layout)
+        if id(store) in self.staged:
+            self._store_staged(store, t, owners, self.staged[id(store)])
+            return
+        if id(store) in self.words:
+            values = self._values(store, t, rounded=False)
+            for line in exchanged(self.low, store, self.layout, self.words[id(store)], values, self.view):
+                self.stores.add(line)
+            return
+        if self._is_vector(store.pointer):
+            self._store_vector(store, t, owners)
+            return
+        self.elements.lane = lane_of(self.layout)
+        memory = self.elements.memory(store.pointer, self._seen(store.pointer))
+        self.elements.lane = None
+        conditions = [*owners, *self.inside]
+        if store.mask is not None:
+            conditions.append(self._at(store.mask, TileType(bool_)).within(functions.AND))
+        guard = f"if ({self._all(conditions)}) " if conditions else ""
+        self.lanes.add(f"{guard}{memory} = {functions.to_memory(self._at(store.value, t), t.dtype)};")
+
+    def _store_staged(self, store: ir.Store, t: TileType, owners: list[str], stage: Staged) -> None:
+        """To shared memory, from where `write_staged` brings it on."""
+        conditions = [*owners, *self.inside]
+        guard = f"if ({self._all(conditions)}) " if conditions else ""
+        if self.layout.vector == 1:
+            self.stores.add(f"{guard}write({stage.at(self.view)}, {self._values(store, t)});")
+            return
+        self.elements.lane = lane_of(self.layout)
+        row, column = (self.elements.position(axis) for axis in self.view)
+        self.elements.lane = None
+        value = functions.to_memory(self._at(store.value, t), t.dtype)
+        self.lanes.add(f"{guard}{stage.name}[{row.within(10)} * {stage.pitch} + {column}] = {value};")
+
+    def _store_vector(self, store: ir.Store, t: TileType, owners: list[str]) -> None:
+        values = self._values(store, t)
+        pointer = self._base(store.pointer, t)
+        conditions = [*owners, *self.inside]
+        even = self._even(store.mask)
+        if even and store.mask is not None:
+            conditions.append(self._base(store.mask, TileType(bool_)).within(functions.AND))
+        guard = f"if ({self._all(conditions)}) " if conditions else ""
+        if even:
+            write = "write" if self._is_aligned(store.pointer, t) else "write_anywhere"
+            self.stores.add(f"{guard}{write}({pointer}, {values});")
+            return
+        assert store.mask is not None
+        called = self.low.names.fresh(f"{values.split('[')[0]}_mask".replace("__", "_"))
+        self.loads.add(f"bool {called}[{self.layout.width}];")
+        self.lanes.add(f"{called}[v] = {self._at(store.mask, TileType(bool_))};")
+        self.stores.add(f"{guard}write_masked({pointer}, {values}, {called});")
+
+    def _values(self, store: ir.Store, t: TileType, rounded: bool = True) -> str:
+        """An array with what a vector of memory becomes."""
+        if isinstance(store.value, ir.Name):
+            kept = self.elements.kept.get(store.value.name)
+            if kept is not None and fits(kept.layout, self.view) and kept.element != kept.text:
+                element = kept.element or f"{kept.text}{self.indices}"
+                return element.removesuffix("[v]")
+        base = next(
+            (x.name for x in walk(store.pointer) if isinstance(x, ir.Name) and x.name not in self.elements.lazy), "x"
+        )
+        called = self.low.names.fresh(f"{base}_out".replace("__", "_"))
+        self.loads.add(f"{TYPES[t.dtype.name]} {called}[{self.layout.width}];")
+        value = self._at(store.value, t)
+        self.lanes.add(f"{called}[v] = {value if rounded else unrounded(value)};")
+        return called
+
+    # --- reductions ------------------------------------------------------------------------------
+
+    def _accumulate(self, name: str, fn: str, x: ir.Tile, axis: int) -> None:
+        t = self.low.types.of(x)
+        value = self._at(x, t)
+        at = self._rest_indices(axis)
+        total = f"{self.totals[name]}{at}"
+        guard = f"if ({self._all(self.inside)}) " if self.inside else ""
+        if fn.startswith("arg"):
+            self.elements.lane = lane_of(self.layout)
+            place = self.elements.position(self.view[axis])
+            self.elements.lane = None
+            conditions = [*self.inside, f"{COMBINE[fn]}::beats({value}, {total}.value)"]
+            self.lanes.add(f"if ({self._all(conditions)}) {total} = {{{value}, {place}}};")
+        elif fn in ("add", "mul") and t.dtype.is_float:
+            self.lanes.add(f"{guard}{total} {'+' if fn == 'add' else '*'}= {value};")
+        else:
+            combined = functions.applied(fn, wide(t.dtype), [Text(total), value])
+            self.lanes.add(f"{guard}{total} = {combined};")
+
+    def _rest_indices(self, axis: int) -> str:
+        """The indices of the registers of the other axes, as the loop of the whole counts them."""
+        return "".join(
+            f"[{self.low.variable(self.layout, a, place)}]" for a, place in self.layout.registers() if a != axis
+        )
+
+    def _reduced(self, name: str, reduce: ir.Reduce) -> None:
+        low = self.low
+        source = low.types.of(reduce.x).dtype
+        element = TYPES[wide(source).name]
+        arg = reduce.fn.startswith("arg")
+        rest = self.layout.without([reduce.axis])
+        total = self.totals[name]
+        type = f"Place<{element}>" if arg else element
+        reduce_threads(low, reduce.fn, type, total, self.layout.axes[reduce.axis], rest)
+        if arg:
+            called = low.names.of(name)
+            if rest == NUMBER:
+                low.out.add(f"const int {called} = {total}.at;")
+                return
+            self._array("int", called, rest, None)
+            with low.over(rest) as at:
+                low.out.add(f"{called}{at} = {total}{at}.at;")
+            self.elements.kept[name] = Kept(called, rest)
+        elif source.is_float and MEMORY[source.name] != element:
+            with low.over(rest) as at:
+                low.out.add(f"{total}{at} = {functions.narrowed(Text(f'{total}{at}'), source)};")

@@ -1,0 +1,56 @@
+"""Operators whose kernel is one call of a function in C++: on tensors in memory it is made at once.
+
+Nothing would be gained by recording it: a call of foreign code is fused with nothing. That its kernel is such a call is
+found when the operator is first compiled for some types; from then on there is no graph, and no program to look for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..ir.graph import Graph
+from ..lazy.handle import Handle
+from ..ops.external_call import Outside
+
+if TYPE_CHECKING:
+    from ..foreign.function import CppFunction
+
+
+class Straight:
+    """A call of a function with the arguments of an operator. `order` has for each argument of the function its number
+    among the operator's tensors, `numbers` those that are given with it."""
+
+    def __init__(self, function: CppFunction, order: Sequence[int | None], numbers: Sequence[Any], code: Graph) -> None:
+        self.function = function
+        self.order = tuple(order)
+        self.numbers = tuple(numbers)
+        self.plain = self.order == tuple(range(len(code.inputs)))
+        types = [code.inputs[n].type for n in self.order if n is not None]
+        self.ready = function.readied(types, self.numbers)
+
+    def __call__(self, tensors: Sequence[Handle]) -> Any:
+        """The results without a gradient; None if something has to be computed or recorded first."""
+        if self.plain:
+            return self.function.direct(tuple(tensors), self.ready, True)
+        numbers = iter(self.numbers)
+        given = [next(numbers) if n is None else tensors[n] for n in self.order]
+        return self.function.direct(tuple(given), self.ready, True)
+
+
+def straight(code: Graph) -> Straight | None:
+    """The call that a kernel consists of, if it is one."""
+    first = code.outputs[0]
+    if not isinstance(first, Outside) or not hasattr(first.work, "function"):
+        return None
+    siblings = [v for v in code.outputs if isinstance(v, Outside) and v.call == first.call]
+    if [v.place for v in siblings] != list(range(len(first.results))) or len(siblings) != len(code.outputs):
+        return None
+    if any(v not in code.inputs for v in first.arguments) or any(start is not None for start in first.starts):
+        return None
+    function, numbers = first.work.function, first.work.numbers
+    if function.makes_tensors or function.device != "cpu" or first.type.device != "cpu":
+        return None
+    places = iter([code.inputs.index(v) for v in first.arguments])
+    order = [next(places) if p.is_tensor else None for p in function.signature.parameters]
+    return Straight(function, order, numbers, code)

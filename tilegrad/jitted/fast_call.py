@@ -1,0 +1,222 @@
+"""The shortest way from a call to its program: for tensors as plain arguments, checked and called by written code.
+
+Looping over arguments and results takes longer than a small program runs; so for the program that was used last
+a function is written that does with straight code what `Kind.sizes` and `Specialised.__call__` do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..ir.graph import Input
+from ..lazy.handle import mode
+from ..lazy.storage import one_writer
+from ..tensor import Tensor
+from ..tree import LEAF, NOTHING
+from .guards import kept_gradients
+from .numbers import same_number
+from .places import Watched
+from .specialised import Specialised
+
+MISS = object()
+"""What the function gives for a call that it is not for."""
+
+
+class Shortcut(NamedTuple):
+    arity: int
+    call: Callable[..., Any]
+    writes: bool
+    """Whether it changes anything that outlives the call."""
+    program: Specialised
+
+
+def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | None:
+    """The function for a program, if its calls are of the simple kind."""
+    kind = program.kind
+    special = program.changed or program.differentiable or program.passed or any(kind.tracked)
+    if special or any(p is not LEAF for p in kind.call.structure.parts[0].parts):
+        return None
+    if kind.inputs or kind.call.structure.parts[1].parts or any(t is None for t in kind.types):
+        return None
+    values = {n: x for n, x in enumerate(kind.call.numbers) if n not in kind.watched}
+    stateful = bool(program.captured or program.host or program.guards or program.outside)
+    names = _names(program, values, watched)
+    one = _is_simple(program)
+    kept = one and _keeps(program, names["runner"])
+    ending = [f"return program.finished({_leaves(program)}, made)"]
+    if kept or (one and not program.gradients and not program.updated):
+        names |= {f"storage{n}": program.captured[n].storage for n in program.updated}
+        ending = [f"storage{n}.{count} += 1" for n in program.updated for count in ("version", "changes")]
+        ending += _results(program, names)
+    found = _at_places(program, names)
+    if found is None:
+        return None
+    run = _running(program, names, kept)
+    inside = found, len(program.incoming), not program.updated
+    exec(_source(kind.tracked, list(values), stateful, bool(program.constants), [*run, *ending], *inside), names)
+    return Shortcut(
+        len(kind.types) - len(program.incoming), names["call"], bool(program.writes or program.gradients), program
+    )
+
+
+def _running(program: Specialised, names: dict[str, Any], kept: bool) -> list[str]:
+    """The lines that run the program on what is given."""
+    run = ["with one_writer: made = runner(given)" if program.common else "made = runner(given)"]
+    if kept:
+        names |= {f"holder{n}": holder for n, (holder, _) in enumerate(program.gradients)}
+        names |= {f"left{n}": left for n, left in enumerate(program.left)}
+        run = kept_gradients(len(program.gradients))
+    elif program.gradients:
+        run = ["program.let_go()", *run]
+    if program.steady is not None:
+        names["kept"] = program.steady.buffers
+        run = ["given = (*given, *kept(given))", *run]
+    if program.compiled.elsewhere:
+        run = ["given = program.compiled.brought(given)", *run]
+    return run
+
+
+def _names(program: Specialised, values: Mapping[int, Any], watched: Sequence[Watched]) -> dict[str, Any]:
+    """What the text of the function mentions."""
+    kind = program.kind
+    names: dict[str, Any] = {
+        "MISS": MISS,
+        "Input": Input,
+        "Tensor": Tensor,
+        "new": object.__new__,
+        "runner": program.compiled.executable.bound(),
+        "program": program,
+        "mode": mode,
+        "constants": tuple(program.constants),
+        "one_writer": one_writer,
+        "same_number": same_number,
+        "recorded": kind.call.recorded,
+        "moves": program.moves,
+    }
+    names |= {f"T{n}": t for n, t in enumerate(kind.types)}
+    names |= {f"watched{n}": watched[n] for n in values} | {f"number{n}": x for n, x in values.items()}
+    return names | {f"strides{n}": strides for n, strides in enumerate(kind.strides)}
+
+
+def _is_simple(program: Specialised) -> bool:
+    """Whether the function returns a tensor, or leaves nothing but tensors outside, of sizes that are known."""
+    returned = program.result_structure is LEAF or (program.result_structure is NOTHING and bool(program.assigned))
+    made = all(form is not None and not form.varies for n, form in enumerate(program.forms) if n not in program.aliases)
+    return returned and made and len(program.results) >= (program.result_structure is LEAF) + len(program.assigned)
+
+
+def _results(program: Specialised, names: dict[str, Any]) -> list[str]:
+    """The lines that make the tensors of the results and put them in their places; the one that is returned last."""
+    lines: list[str] = []
+    for n, form in enumerate(program.forms):
+        if form is None:
+            continue
+        names[f"shared{n}"] = form.shared
+        lines += ["value = new(Input)", "own = value.__dict__", f"own |= shared{n}"]
+        lines += [f"own['buffer'] = made[{sum(form is not None for form in program.forms[:n])}]"]
+        lines += [f"result{n} = new(Tensor)", f"result{n}._value = value"]
+        if form.strides is not None:  # it does not lie row by row
+            names[f"result{n}_strides"] = form.strides
+            lines.append(f"result{n}._strides = result{n}_strides")
+    for n, alias in program.aliases.items():
+        names[f"alias{n}"] = alias
+        lines.append(f"result{n} = {alias.text(str(n), _leaves(program))}")
+    for watched, n in program.assigned:
+        place = next(k for k, w in enumerate(program.incoming) if w.key() == watched.key())
+        lines.append(watched.writing(str(place), f"result{n}"))
+    return [*lines, "return result0" if program.result_structure is LEAF else "return None"]
+
+
+def _leaves(program: Specialised) -> str:
+    """The text of the arguments and what stands at places."""
+    return f"({''.join(f'x{n}, ' for n in range(len(program.kind.types)))})"
+
+
+def _at_places(program: Specialised, names: dict[str, Any]) -> list[str] | None:
+    """The lines that look what stands at places; None where one tensor comes in twice."""
+    places, count = program.incoming, len(program.kind.types)
+    first = count - len(places)
+    if program.kind.call.at_places() != [*range(first, count)]:
+        return None
+    lines = []
+    for k, watched in enumerate(places):
+        names |= {f"place{k}": watched.place, f"name{k}": watched.name}
+        lines.append(f"    x{first + k} = {watched.reading(str(k))}")
+    if not places:
+        return []
+    lines = ["try:", *lines, "except (LookupError, ValueError): return MISS"]
+    if count > 1:
+        same = f"len({{{', '.join(f'id(x{n})' for n in range(count))}}}) != {count}" if count > 2 else "x0 is x1"
+        lines.append(f"if {same}: return MISS")
+    if program.elsewhere:
+        names["elsewhere"] = program.elsewhere
+        lines += [f"if id(x{n}) in elsewhere: return MISS" for n in range(first, count)]
+    return lines
+
+
+def _keeps(program: Specialised, runner: Any) -> bool:
+    """Whether a run may write its gradients to the memory of those of the run before."""
+    forms = program.gradient_forms
+    if not forms or program.common or any(form is None or form.varies for form in forms):
+        return False
+    return bool(getattr(runner, "can_keep", False))
+
+
+def _source(
+    tracked: Sequence[bool],
+    watched: Sequence[int],
+    stateful: bool,
+    constants: bool,
+    run: Sequence[str],
+    places: Sequence[str] = (),
+    inside: int = 0,
+    shared: bool = False,
+) -> str:
+    """The text of the function; `run` is how the program runs on what is given, and what becomes of its results;
+    `places` finds what comes in from outside as arguments do, behind them: so many are `inside`, and whether others may
+    share their memory is `shared`.
+
+    >>> print(_source([False], [], False, False, ["made = runner(given)", "return made"]))
+    def call(x0):
+        if mode.enabled is not recorded: return MISS
+        if not isinstance(x0, Tensor) or x0._base is not None or x0._strides != strides0: return MISS
+        v0 = x0._value
+        if (v0.type is not T0 and v0.type != T0) or v0.tracked: return MISS
+        b0 = v0.buffer
+        if b0 is None: return MISS
+        given = (b0,)
+        made = runner(given)
+        return made
+    """
+    lines, count = ["if mode.enabled is not recorded: return MISS", *places], len(tracked) - inside
+    for n, flag in enumerate(tracked):
+        lines += _looked_at(n, flag, shared and n >= count)
+    for n in watched:
+        other = f"now{n}.__class__ is not number{n}.__class__ or not same_number(now{n}, number{n})"
+        lines += [f"now{n} = watched{n}.read()", f"if now{n} is not number{n} and ({other}): return MISS"]
+    given = [f"b{n}" for n in range(len(tracked))]
+    if stateful:
+        lines += ["state = program.look()", "if state is None:"]
+        lines += [
+            "    if not program.is_current() or program.moves != moves: return MISS",
+            "    state = program.state()",
+        ]
+        given.append("*state")
+    if constants:
+        given.append("*constants")
+    lines += [f"given = ({''.join(g + ', ' for g in given).rstrip()})", *run]
+    arguments = ", ".join(f"x{n}" for n in range(count))
+    return "\n    ".join([f"def call({arguments}):", *lines])
+
+
+def _looked_at(n: int, tracked: bool, shared: bool) -> list[str]:
+    """The lines that look whether a tensor is of the kind, and find its memory, which others may share."""
+    shares = f"x{n}._moves" if shared else f"x{n}._base is not None"
+    return [
+        f"if not isinstance(x{n}, Tensor) or {shares} or x{n}._strides != strides{n}: return MISS",
+        f"v{n} = x{n}.value" if shared else f"v{n} = x{n}._value",
+        f"if (v{n}.type is not T{n} and v{n}.type != T{n}) or {'not ' if tracked else ''}v{n}.tracked: return MISS",
+        f"b{n} = v{n}.buffer",
+        f"if b{n} is None: return MISS",
+    ]

@@ -1,0 +1,182 @@
+"""Convolutions of what has been laid out for them: channels side by side, positions in lines.
+
+A tensor (groups, images, *positions, channels), padded so that windows never leave it, is one long row of numbers for
+each group. A position is a line of it, and a tap of a window is a number of lines further on, wherever the window is:
+
+    x[g, q, t, j]  =  row[g, (q + shift(t)) * channels + j]         for a window q, a tap t, and j along the row
+
+Along the last axis the taps of a window are neighbours, so `j` may run on through all of them. So both ops are
+products of matrices whose lines may overlap, and no position is computed element by element
+(`transform/implicit_gemm.py` makes them of `convolution.py`, when gradients have been taken).
+
+    Laid          x in memory, in this order
+    Stored        x in memory, with the axes that it has
+    LineProduct   for each window the products with weights, summed
+    LineWeight    for each weight what it met times what came of it, summed over all lines
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import final
+
+from ..ir.dtype import int64
+from ..ir.graph import Reader, TensorType, Value
+from ..ir.precision import Precision
+from ..ir.scalar import Expr, Index, Position, const, fresh_index, reduce, size
+from ..ir.scalar import cast as cast_element
+from ..ir.size import product
+from .base import require_alike
+from .broadcasting import ZERO, accumulator, require, reshape, reshaped_position
+from .contraction import noted, times
+from .movement import Movement
+
+
+@final
+class Laid(Movement):
+    """x in memory, in this order: a row of numbers for each element of its first axis."""
+
+    x: Value
+
+    def infer(self) -> TensorType:
+        return self.x.type.with_shape((self.x.shape[0], product(self.x.shape[1:])))
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        return read(self.x, (position[0], *reshaped_position(position[1:], self.shape[1:], self.x.shape[1:])))
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (reshape(upstream, self.x.shape),)
+
+
+@final
+class Stored(Movement):
+    """x in memory, in the order of its axes."""
+
+    x: Value
+
+    def infer(self) -> TensorType:
+        return self.x.type
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        return read(self.x, position)
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (upstream,)
+
+
+def pitches(grid: tuple[int, ...]) -> tuple[int, ...]:
+    """Lines from one position to the next along each axis.
+
+    >>> pitches((5, 28, 30))
+    (840, 30, 1)
+    """
+    return tuple([math.prod(grid[n + 1 :]) for n in range(len(grid))])
+
+
+def _summed(x: Expr, y: Expr, over: Sequence[Expr], precision: Precision) -> Expr:
+    dtype = x.dtype
+    result = times(cast_element(x, accumulator(dtype)), cast_element(y, accumulator(dtype)), precision)
+    for index in reversed(over):
+        if isinstance(index, Index):
+            result = reduce("add", index, result)
+    return cast_element(result, dtype)
+
+
+def _index(extent: int) -> Expr:
+    return fresh_index(extent) if extent != 1 else const(0, int64)
+
+
+def _line(at: Sequence[Expr], lines: Sequence[int]) -> Expr:
+    total: Expr = ZERO
+    for p, n in zip(at, lines, strict=True):
+        total = total + p * n
+    return total
+
+
+@final
+class LineProduct(Value):
+    """(images, groups, outputs, *windows) from rows of x and of weights (outputs, *taps, run).
+
+    `grid`: the positions of an image of x; `apart`: how far apart taps are along each axis, in positions.
+    """
+
+    cost = "dear"
+    differentiable = False
+    x: Value
+    w: Value
+    images: int
+    grid: tuple[int, ...]
+    channels: int
+    outputs: int
+    taps: tuple[int, ...]
+    run: int
+    counts: tuple[int, ...]
+    apart: tuple[int, ...]
+    precision: Precision = "highest"
+
+    def infer(self) -> TensorType:
+        require_alike("convolution", (self.x, self.w))
+        require("f", self.x.dtype, "convolution")
+        return self.x.type.with_shape((self.images, self.w.shape[0], self.outputs, *self.counts))
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        image, group, output, *windows = position
+        *taps, along = over = [_index(n) for n in (*self.taps, self.run)]
+        lines = pitches((1, *self.grid))
+        at = [q + t * d for q, t, d in zip(windows, taps, self.apart, strict=True)]
+        x = read(self.x, (group, _line((image, *at), lines) * self.channels + along))
+        w = read(self.w, (group, _line((output, *over), pitches((self.outputs, *self.taps, self.run)))))
+        return _summed(w, x, over, self.precision)
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return None, None
+
+    def __str__(self) -> str:
+        return f"line_product[{self.counts} of {self.grid}{noted(self.precision)}]"
+
+
+@final
+class LineWeight(Value):
+    """(groups, outputs, *taps, run) from rows x and y, summed over lines.
+
+    `lines`: how many of them are summed; `first`: the line of y that belongs to the first window; `taps`, `run`: those
+    of the result.
+    """
+
+    cost = "dear"
+    differentiable = False
+    x: Value
+    y: Value
+    lines: int
+    grid: tuple[int, ...]
+    channels: tuple[int, int]
+    """Of a line of x, and of y."""
+    outputs: int
+    first: int
+    taps: tuple[int, ...]
+    run: int
+    apart: tuple[int, ...]
+    precision: Precision = "highest"
+    pitch: int = 1
+    """From one output to the next in y: 1 where they are the channels of a line."""
+
+    def infer(self) -> TensorType:
+        require_alike("convolution", (self.x, self.y))
+        require("f", self.x.dtype, "convolution")
+        return self.x.type.with_shape((self.x.shape[0], self.outputs, *self.taps, self.run))
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        group, output, *taps, along = position
+        line = fresh_index(self.lines)
+        of_x, of_y = self.channels
+        shift = _line([t * d for t, d in zip(taps, self.apart, strict=True)], pitches(self.grid))
+        x = read(self.x, (group, (line + shift) * of_x + along))
+        y = read(self.y, (group, (line + size(self.first)) * of_y + output * self.pitch))
+        return _summed(y, x, [line], self.precision)
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return None, None
+
+    def __str__(self) -> str:
+        return f"line_weight[{self.taps} of {self.grid}{noted(self.precision)}]"

@@ -1,0 +1,137 @@
+"""Sums of the rows that go to one row of a table, when what goes where has been put in order.
+
+    SortedKeys    the entries of an index in the order of the rows that they name (`sorting.py`)
+    RowStarts     where in that order each row of the table begins
+    SummedRows    for each row of the table the sum of what goes there
+
+So each row is written once, by one instance, and nobody goes through all entries for it.
+`transform/embedding_gradient.py` makes them of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from ..ir.graph import TensorType, Value
+from .opaque import Opaque
+
+if TYPE_CHECKING:
+    from .tile_code import TileCode
+
+STARTS = 256
+"""Rows of a table whose first entries an instance looks for."""
+TOGETHER = 4
+"""Entries that are added up at a time: most rows have few, and some have thousands."""
+
+
+@final
+class RowStarts(Opaque):
+    """For each row of a table, and what would be the next, how many entries name an earlier one.
+
+    `order` is that of `SortedKeys`.
+
+    >>> from ..ir.dtype import int64
+    >>> from ..ir.graph import Input
+    >>> RowStarts(Input(TensorType(int64, (2, 3))), 4).reference(np.array([[1, 0, 2], [0, 2, 2]]))
+    array([0, 1, 1, 3, 3])
+    """
+
+    differentiable = False
+    order: Value
+    rows: int
+
+    def infer(self) -> TensorType:
+        return self.order.type.with_shape((self.rows + 1,))
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return (None,)
+
+    def reference(self, order: Any) -> Any:
+        return np.searchsorted(order[1], np.arange(self.rows + 1)).astype(np.int64)
+
+    def kernel(self) -> TileCode:
+        from .tile_code import Tiles, filled, tile_code
+
+        entries = self.order.shape[1]
+        assert isinstance(entries, int)
+        text = filled(
+            ROW_STARTS,
+            {},
+            {"BLOCK": STARTS, "ENTRIES": entries, "ENDS": self.rows + 1, "TURNS": entries.bit_length()}
+            | {"FARTHEST": 1 << entries.bit_length() >> 1},
+        )
+        return tile_code(text, {"order": self.order.type}, self.type, (Tiles(self.rows + 1, STARTS),))
+
+
+ROW_STARTS = """
+@tg.kernel
+def row_starts(PARAMETERS):
+    row = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    before = row * 0
+    step = (FARTHEST).to(tl.int64)
+    for turn in range(0, TURNS):
+        at = before + step
+        key = tl.load(order + (ENTRIES - 1 + at), mask=at <= ENTRIES, other=9223372036854775807)
+        before = tl.where(key < row, at, before)
+        step = step // 2
+    tl.store(out + row, before, mask=row < ENDS)
+"""
+
+
+@final
+class SummedRows(Opaque):
+    """For each row of a table the sum of the rows of a source that go there, in the order of the entries, some at a
+    time."""
+
+    differentiable = False
+    order: Value
+    starts: Value
+    source: Value
+    columns: int
+    """How long the rows of the source are: it may have more axes."""
+
+    def infer(self) -> TensorType:
+        rows = self.starts.shape[0]
+        assert isinstance(rows, int)
+        return self.source.type.with_shape((rows - 1, self.columns))
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        return None, None, None
+
+    def reference(self, order: Any, starts: Any, source: Any) -> Any:
+        result = np.zeros((len(starts) - 1, self.columns), source.dtype)
+        np.add.at(result, order[1], source.reshape(-1, self.columns)[order[0]])
+        return result
+
+    def kernel(self) -> TileCode:
+        from .tile_code import Tiles, filled, tile_code
+
+        block = min(1024, 1 << (self.columns - 1).bit_length())
+        found = "".join([ONE_ROW.replace("NUMBER", str(n)) for n in range(TOGETHER)])
+        total = " + ".join([f"x{n}" for n in range(TOGETHER)])
+        words = {"BLOCK": block, "COLUMNS": self.columns, "TOGETHER": TOGETHER, "SUM": total}
+        text = filled(SUMMED_ROWS, {"FOUND": found}, words)
+        inputs = {"order": self.order.type, "starts": self.starts.type, "source": self.source.type}
+        return tile_code(text, inputs, self.type, (Tiles(self.type.shape[0], 1), Tiles(self.columns, block)))
+
+
+ONE_ROW = """
+entryNUMBER = tl.load(order + (first + NUMBER), mask=first + NUMBER < end, other=0)
+xNUMBER = tl.load(source + (entryNUMBER * COLUMNS + column), mask=inside & (first + NUMBER < end), other=0.0)
+"""
+SUMMED_ROWS = """
+@tg.kernel
+def summed_rows(PARAMETERS):
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = column < COLUMNS
+    end = tl.load(starts + row + 1)
+    total = tl.zeros((BLOCK,), dtype=tl.float32)
+    for first in range(tl.load(starts + row), end, TOGETHER):
+        FOUND
+        total += SUM
+    tl.store(out + (row * COLUMNS + column), total, mask=inside)
+"""

@@ -1,0 +1,65 @@
+"""Calls of work from outside: one group each, with all of their outputs.
+
+An output that starts from an argument is in the argument's memory where nobody needs that any more, so that a chain of
+kernels which write to one tensor copies nothing; elsewhere the argument is copied first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ..ir.dtype import int64
+from ..ir.graph import Value
+from ..ir.program import Copy, Foreign, Launch, Step
+from ..ir.scalar import const
+from ..ops.external_call import Outside, TileWork
+from .group import Group, Schedule, Store
+from .inline import canonical
+
+WORK = 1e5
+"""A guess of the operations of an instance of a kernel that somebody has written."""
+
+
+def call_of(value: Outside, nodes: Iterable[Value]) -> Group:
+    """The group of a call; outputs that nobody reads are added, since the call makes them."""
+    known = {v.place: v for v in nodes if isinstance(v, Outside) and (v is value or v.call == value.call)}
+    outputs = [known.get(place) or value.sibling(place) for place in range(len(value.results))]
+    members = tuple([Store(v, canonical(v.shape), const(0, int64)) for v in outputs])
+    return Group("opaque", (), (), members, tuple(outputs))
+
+
+def in_one_place(schedule: Schedule, names: Mapping[Value, str]) -> dict[Value, str]:
+    """Other names for temporaries from which an output starts and that nobody needs afterwards: that of the output."""
+    last: dict[Value, int] = {}
+    for n, group in enumerate(schedule.groups):
+        last.update(dict.fromkeys(group.needs(), n))
+    made = {v for group in schedule.groups for v in group.stored} - set(schedule.outputs)
+    taken = {new for new, _ in schedule.overwritten}
+    renamed: dict[Value, str] = {}
+    for n, group in reversed(list(enumerate(schedule.groups))):
+        for new in group.stored:
+            if not isinstance(new, Outside) or new in taken or new.starts[new.place] is None:
+                continue
+            old = new.arguments[new.starts[new.place] or 0]
+            if old in made and last[old] == n and new.overwrites(old):
+                renamed[old] = renamed.get(new, names[new])
+    return renamed
+
+
+def steps_of(group: Group, names: Mapping[Value, str]) -> list[Step]:
+    """The steps of a call: what outputs start from is copied, unless it is there already; then the call."""
+    value = group.stored[0]
+    assert isinstance(value, Outside)
+    inputs = [names[x] for x in value.arguments]
+    outputs = [names[v] for v in group.stored]
+    steps: list[Step] = []
+    for output, start in zip(outputs, value.starts, strict=True):
+        if start is not None and inputs[start] != output:
+            steps.append(Copy(inputs[start], output))
+            inputs[start] = output
+    if not isinstance(value.work, TileWork):
+        return [*steps, Foreign(value.work, tuple(inputs), tuple(outputs))]
+    work, everything = value.work, [*inputs, *outputs]
+    places, sizes = iter(work.places), iter(work.sizes)
+    arguments = tuple([everything[next(places)] if p.pointer else next(sizes) for p in work.kernel.parameters])
+    return [*steps, Launch(work.kernel, arguments, work.grid, 0, WORK, True)]

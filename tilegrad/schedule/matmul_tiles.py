@@ -1,0 +1,337 @@
+"""How large the tiles of a matrix product are: by an estimate of the time that the last worker takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..ir.size import Dim
+from ..runtime.choice import Choice, chosen, power
+from ..runtime.target_model import Grain, Products, pays_in_unit
+from .instances import number_of
+
+LEAST_WIDTH = 128
+"""Columns of the tiles of a kernel with many sums there."""
+WIDEST = 512
+"""The longest side of a tile that is tried where they fit extents."""
+LOWEST = 64
+"""The rows that four warps of a GPU multiply: those of the tile, or, if there are more of these, its columns."""
+DEEP = 1024
+"""The least sum for which that is done: results leave such tiles more slowly."""
+SMALLEST = 16
+"""The least side of a tile whose sides are powers of two."""
+TALL = 384
+"""Rows of a tile in a matrix unit whose right operand is computed: windows of a convolution, say."""
+TOGETHER, WAIT = 64, 1.0
+"""The least side of a tile for which operands are brought some turns ahead; without, a turn takes 1000 cycles: so many
+for each bit and k."""
+
+
+STREAM, STREAM_DEPTH = (64, 128), 256
+"""The tile of a product that is little beside the memory it meets, and the longest sums for which that is so.
+
+4096 x 6400 weights, renewed after a batch of 32 or 128, took 61 us on an H200 so, of which memory takes 49, and 101 to
+143 in the tiles of other products; where the gradient is kept, too, 88, of which memory takes 74, and 171 to 296."""
+LINES, LONG, LINES_DEPTH, MUCH = 32, 4096, 64, 32 << 20
+"""The same on a CPU: rows and the most columns of such tiles, the longest sums, and the least bytes beside. Weights of
+4096 x 6400, renewed after a batch of 16, 32 or 64, took 0.68, 0.8 and 0.93 of the time in tiles of 256 x 294."""
+
+
+class Extents(NamedTuple):
+    """Products m x k by k x n of numbers of some bits, and how many of them; a kernel adds up several `sums`.
+
+    `parts` are the numbers that a factor may be made of in a matrix unit (bfloat16, or integers of 8 bits), and
+    `products` those of theirs that are added.
+    """
+
+    m: Dim
+    n: Dim
+    k: Dim
+    others: int = 1
+    bits: int = 32
+    sums: int = 1
+    parts: int = 0
+    products: int = 0
+    across: tuple[bool, bool] | None = None
+    """Of numbers for which units want that operands do not lie across what is summed: whether they do."""
+    turns: int = 1
+    """How often k is gone through."""
+    nested: bool = False
+    """Whether k is gone through in loops, one in the other, as convolutions do."""
+    beside: int = 0
+    """Bytes that are read for each result besides, and written."""
+    computed: bool = False
+    """Whether the right operand is computed while it is packed for a matrix unit, by each instance that needs it."""
+    gaps: bool = False
+    """Whether lines of tiles are gathered before they are stored, as some numbers of them are left out: nothing of the
+    next tile comes meanwhile."""
+    room: int = 0
+    """Elements of a tile that there is room for; 0: any number."""
+
+
+class Sized(NamedTuple):
+    """The same with numbers."""
+
+    m: int
+    n: int
+    k: int
+    others: int = 1
+    bits: int = 32
+    sums: int = 1
+    parts: int = 0
+    products: int = 0
+    wait: float = 0.0
+    """Cycles at least for each k, in tiles that four warps cannot multiply together."""
+    gaps: bool = False
+
+
+def limits_of(extents: Extents | Sized, grain: Grain) -> Products:
+    """What tiles go by: in the matrix unit, if there is one and the product is large enough for it."""
+    unit = grain.unit
+    if unit is None or not extents.products or extents.parts > unit.parts or (extents.bits == 8 and not unit.integers):
+        return grain.products
+    m, k, n = number_of(extents.m), number_of(extents.k), number_of(extents.n)
+    if not pays_in_unit(m, k, n, extents.parts):
+        return grain.products
+    narrow = 2 if extents.bits == 8 else 1
+    depth, rate = narrow * unit.depth, narrow * unit.rate / extents.products
+    columns = max(LEAST_WIDTH, unit.columns // extents.sums)
+    return unit._replace(
+        columns=columns,
+        depth=depth,
+        rate=rate,
+        pack=unit.pack * extents.parts / narrow,
+        unit_depth=narrow * unit.unit_depth,
+    )
+
+
+def _room(extents: Extents, grain: Grain) -> Products:
+    """The same; what is dear to pack is packed once if tiles have all rows.
+
+    >>> from ..runtime.grain import MATRIX_UNIT
+    >>> windows = Extents(384, 144, 3456, 16, parts=3, products=6)
+    >>> print(*[blocks(windows._replace(computed=c), Grain(unit=MATRIX_UNIT)) for c in (False, True)], sep="; ")
+    m=192 n=144 k=384; m=384 n=144 k=384
+    """
+    limits = limits_of(extents, grain)
+    return limits._replace(rows=max(limits.rows, TALL)) if extents.computed and limits is not grain.products else limits
+
+
+def blocks(extents: Extents, grain: Grain) -> Choice:
+    """Rows, columns and depth of the tiles of a product.
+
+    >>> from ..runtime.grain import many_small
+    >>> print(blocks(Extents(1024, 1024, 1024), Grain()), blocks(Extents(128, 784, 512), Grain()), sep="; ")
+    m=256 n=256 k=256; m=128 n=208 k=256
+    >>> print(blocks(Extents(4096, 4096, 4096, 1, 16), many_small(132)))
+    m=128 n=256 k=64
+    >>> print(blocks(Extents(4096, 6400, 16, beside=8), Grain()))
+    m=32 n=3200 k=16
+    """
+    m, n, k, others, *_ = extents
+    limits = _room(extents, grain)
+    if grain.powers and not extents.room and _is_stream(extents):
+        return chosen(m=STREAM[0], n=STREAM[1], k=_power_depth(extents, limits))
+    if grain.powers:
+        known = _sized(extents, grain)
+        sized = [(_time(known, grain, *c), -c[0] * c[1], -c[1], c) for c in _powers(extents, limits)]
+        height, width = min(sized)[-1]
+        return chosen(m=height, n=width, k=_power_depth(extents, limits))
+    depth = _depth(k, limits.depth, limits.unit_depth) if type(k) is int else limits.depth // 2
+    if type(m) is not int or type(n) is not int:
+        return chosen(m=_sole(m, limits.rows // 2), n=_sole(n, limits.columns // 4), k=depth)
+    known = Sized(m, n, number_of(k), *extents[3:8])
+    if _waits_for_memory(extents):
+        return chosen(m=min(m, LINES), n=_piece(n, -(-n // LONG), 2 * limits.unit_columns, LONG), k=depth)
+    pairs = _equal_pieces(m, n, limits, extents.sums if limits is grain.products else 1)
+    height, width = min(pairs, key=lambda c: (_time(known, grain, *c), -c[0] * c[1]))
+    return chosen(m=_fitted(height, m, limits), n=width, k=depth)
+
+
+def _fitted(height: int, m: int, limits: Products) -> int:
+    """The height of as many tiles that do not overlap, if blocks of a row less compute less in vain then.
+
+    Two tiles of 256 rows in blocks of 13 took 0.96 to 0.98 of the time of two of 266 in blocks of 14, for 512.
+
+    >>> from ..runtime.grain import few_large
+    >>> wide = few_large(2, 1 << 20, lanes=16, registers=32).products
+    >>> _fitted(266, 512, wide), _fitted(350, 2048, wide), _fitted(258, 512, Products())
+    (256, 350, 258)
+    """
+    even = -(-m // -(-m // height))
+    units = range(limits.unit_rows, limits.unit_rows * 7 // 8, -1)
+    least = min(-(-even // unit) * unit for unit in units)
+    return even if limits.unit_depth == 1 and least < height else height
+
+
+def _waits_for_memory(extents: Extents) -> bool:
+    """Whether memory that meets the results takes longer than the products, in caches too small for it: long rows of it
+    come in less time, and need fewer pages."""
+    m, n, k, *_ = extents
+    if type(m) is not int or type(n) is not int or type(k) is not int or extents.others > 1 or extents.sums > 1:
+        return False
+    return extents.beside >= 8 and k * extents.turns <= LINES_DEPTH and m >= LINES and m * n * extents.beside >= MUCH
+
+
+def _is_stream(extents: Extents) -> bool:
+    """Whether memory that meets the results takes all of the time, as where weights are renewed after a small batch:
+    of small tiles, several share a worker, and some read while others write."""
+    m, n, k, *_ = extents
+    if type(m) is not int or type(n) is not int or type(k) is not int or m % STREAM[0] or n % STREAM[1]:
+        return False
+    return extents.bits <= 32 and extents.beside >= 8 and extents.sums == 1 and k * extents.turns <= STREAM_DEPTH
+
+
+def quickest(extents: Extents, grain: Grain) -> float:
+    """About how many cycles a product takes."""
+    known = _sized(extents, grain)
+    return min(_time(known, grain, *c) for c in _powers(extents, grain.products))
+
+
+def _sized(extents: Extents, grain: Grain) -> Sized:
+    m, k, n = number_of(extents.m), number_of(extents.k), number_of(extents.n)
+    few = m * n * extents.others <= grain.workers * TOGETHER * TOGETHER  # there is nothing else to do meanwhile
+    wait = WAIT * extents.bits if few and (extents.nested or extents.turns > 1) else 0.0
+    return Sized(m, n, k * extents.turns, *extents[3:8], wait, extents.gaps)
+
+
+def candidates(extents: Extents, grain: Grain, most: int = 16) -> list[Choice]:
+    """What may be tried, the usual choice first, then by the estimate."""
+    m, n, k, *_ = extents
+    usual = blocks(extents, grain)
+    if type(m) is not int or type(n) is not int or type(k) is not int:
+        return [usual]
+    limits = _room(extents, grain)
+    wide = limits._replace(rows=min(WIDEST, 2 * limits.rows), columns=min(WIDEST, 2 * limits.columns))
+    pairs = _powers(extents, limits) if grain.powers else _equal_pieces(m, n, wide, extents.sums)
+    known = Sized(m, n, k, *extents[3:8])
+    pairs = sorted(pairs, key=lambda c: _time(known, grain, *c))[:most]
+    found = [chosen(m=h, n=w, k=usual.size("k")) for h, w in pairs]
+    for depth in _depths(k, usual.size("k"), grain):
+        found += [chosen(m=c.size("m"), n=c.size("n"), k=depth) for c in [usual, *found[:2]]]
+    return list(dict.fromkeys([usual, *found]))
+
+
+def refusal(extents: Extents, choice: Choice, grain: Grain) -> str:
+    """Why a choice, from wherever it came, is none for a product; empty if it is."""
+    if choice.way or sorted(choice.names) != ["k", "m", "n"]:
+        return "a product has the sizes m=... n=... k=..."
+    known = grain.powers and (choice.size("m"), choice.size("n")) in _powers(extents, limits_of(extents, grain))
+    if grain.powers and not known and any(size != power(size) or size < SMALLEST for _, size in choice.sizes):
+        return f"sizes are powers of two here, and at least {SMALLEST}"
+    for name, extent in zip("mnk", extents, strict=False):
+        if not grain.powers and type(extent) is int and choice.size(name) > extent:
+            return f"{name} is at most {extent}"
+    most = 4 * grain.products.area
+    if choice.size("m") * choice.size("n") > most or choice.size("k") > 1 << 12:
+        return f"m times n is at most {most}, and k {1 << 12}"
+    return ""
+
+
+def _depths(k: int, usual: int, grain: Grain) -> list[int]:
+    if grain.powers:
+        return [d for d in (usual // 2, usual * 2) if SMALLEST <= d <= power(k)]
+    return [d for d in (min(k, usual * 2), -(-usual // 8) * 4) if 4 <= d <= k and d != usual]
+
+
+def _equal_pieces(m: int, n: int, limits: Products, sums: int) -> list[tuple[int, int]]:
+    """Tiles of equal pieces; several sums, and what is computed from each, share the room of one."""
+    wide = 2 * limits.unit_columns
+    found = [(h, w) for h in _pieces(m, limits.rows, limits.unit_rows) for w in _pieces(n, limits.columns, wide)]
+    return [(h, w) for h, w in found if h * w * sums <= limits.rows * limits.columns] or found[:1]
+
+
+def _powers(extents: Extents, limits: Products) -> list[tuple[int, int]]:
+    """Tiles whose sides are powers of two, no larger than need be, that an instance can keep.
+
+    Those of 16-bit numbers may also have all rows, or all columns; or a width that columns are a multiple of: 96 tiles
+    of 192 are shared out better than 72 of 256, and two of 240 are 480.
+    """
+    bits = extents.bits if extents.across is None else 64 if all(extents.across) else 16
+    if extents.bits == 8:
+        bits = 16 if extents.across == (False, False) else 32
+    area = min(2 * limits.area, limits.area * 32 // bits) // extents.sums
+    sides = [1 << n for n in range(4, 13)]
+    rows, columns = limits.rows, limits.columns
+    if (
+        extents.bits > 8 and extents.across is not None and any(extents.across)
+    ):  # what lies across goes through registers: of few rows
+        rows, columns = (rows // 2, columns) if extents.across[0] else (rows, columns // 2)
+    heights = [h for h in sides if h <= min(rows, _covering(extents.m))]
+    widths = [w for w in sides if w <= min(columns, _covering(extents.n))]
+    pairs = [(h, w) for h in heights for w in widths]
+    if type(extents.n) is int and extents.n % SMALLEST == 0 and SMALLEST * 4 < extents.n <= columns:
+        pairs += [(h, extents.n) for h in heights if h >= 128]
+    if type(extents.n) is int and extents.bits == 16 and extents.n > columns:
+        between = (w for w in (columns * 3 // 4, columns - SMALLEST) if extents.n % w == 0)
+        pairs += [(h, w) for w in between for h in heights if h >= 128]
+    grouped = extents.bits == 16 or extents.across == (False, False)
+    deep = number_of(extents.k) * extents.turns >= DEEP
+    if type(extents.m) is int and grouped and deep and extents.m % SMALLEST == 0 and LOWEST < extents.m < rows:
+        pairs += [(extents.m, w) for w in widths if w in (LOWEST, 2 * LOWEST) and extents.m not in heights]
+    if extents.room:  # a line is a number longer there
+        pairs = [(h, w) for h, w in pairs if (h + 1) * (w + 1) <= extents.room]
+    return [(h, w) for h, w in pairs if h * w <= area] or [(SMALLEST, SMALLEST)]
+
+
+def _covering(extent: Dim) -> int:
+    return max(SMALLEST, power(number_of(extent)))
+
+
+def _power_depth(extents: Extents, limits: Products) -> int:
+    return max(SMALLEST, min(limits.depth * 32 // extents.bits, _covering(extents.k)))
+
+
+def _sole(extent: Dim, most: int) -> int:
+    return min(extent, most) if type(extent) is int else most
+
+
+def _depth(k: int, most: int, unit: int = 1) -> int:
+    """Pieces of a sum without a rest if they are not much shorter for it: a rest is the same code once more.
+
+    >>> [_depth(k, 256) for k in (150, 676, 1024, 3456, 1021)]
+    [150, 169, 256, 216, 256]
+    >>> [_depth(k, 192, 32) for k in (150, 676, 1024, 3456, 1021)]
+    [150, 192, 128, 192, 192]
+    """
+    fewest = -(-k // most)
+    pieces = next((n for n in range(fewest, fewest * 3 // 2 + 1) if k % (n * unit) == 0), None)
+    return k // pieces if pieces else _piece(k, fewest, max(4, unit), most)
+
+
+def _pieces(extent: int, most: int, unit: int) -> Iterator[int]:
+    """Lengths of equal pieces that cover an axis."""
+    fewest = -(-extent // most)
+    return iter(sorted({_piece(extent, pieces, unit, most) for pieces in range(fewest, 4 * fewest + 4)}))
+
+
+def _piece(extent: int, pieces: int, unit: int, most: int) -> int:
+    """The length of so many pieces: a multiple of a unit, where there are several and it fits."""
+    if pieces == 1:
+        return extent
+    rounded = min(extent, -(-extent // (pieces * unit)) * unit)
+    return rounded if rounded <= most else -(-extent // pieces)
+
+
+def _time(extents: Sized, grain: Grain, height: int, width: int) -> float:
+    """Cycles of the worker that has most to do."""
+    m, n, k, others, *_ = extents
+    limits = limits_of(extents, grain)
+    most = -(-others * -(-m // height) * -(-n // width) // grain.workers)
+    rows = -(-height // limits.unit_rows) * limits.unit_rows
+    columns = -(-width // limits.unit_columns) * limits.unit_columns
+    if limits.load:  # operands come while products are computed; the smaller a tile, the less of it is products
+        rate = limits.rate * 32 / extents.bits
+        products = max(
+            (rows * columns + 8 * (rows + columns)) / rate, (width + height) * limits.load * extents.bits / 32
+        )
+        products = max(products, extents.wait) if min(height, width) < TOGETHER else products
+    else:
+        products = rows * columns / limits.rate
+        products *= 1.03 if width > limits.columns / 2 else 1.0  # operands and result no longer share the second cache
+    around = height * width / 4 + limits.start
+    if limits.load and height * width > limits.area and height <= limits.stay and not extents.gaps:
+        around *= 0.45  # operands of the next one come meanwhile
+    elif limits.load and height * width <= limits.area:  # two share a worker: while one stores, the other multiplies
+        around *= 0.8
+    return (most + limits.late) * (k * (products + (width + height) * limits.pack) + around)

@@ -1,0 +1,221 @@
+"""Sums of products with few results are made in pieces, so that every core has some.
+
+A kernel adds up the pieces of each sum, and another one adds those up, in their order. This is done to what the
+elements of values are, and so to products of matrices, convolutions and their gradients alike:
+
+%0[i, j] = sum(x[i, k] * y[k, j] for k in 8192)      ->   %1[p, i, j] = sum(x[i, p * 512 + k] * y[p * 512 + k, j]
+                                                                            for k in 512)
+                                                          %0[i, j] = sum(%1[p, i, j] for p in 16)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import final
+
+from ..ir.dtype import DType
+from ..ir.graph import Reader, TensorType, Value
+from ..ir.location import working_for
+from ..ir.position import flat_position, row_major
+from ..ir.scalar import Expr, Index, Position, Read, Reduce, facts, fresh_index, rebuild, size, substitute
+from ..runtime.target_model import Grain
+from .inline import Element
+from .matmul_tiles import Extents, blocks, quickest
+from .nests import nest
+from .products import free_indices, operands
+from .strategies import stride
+
+DEEP = 2048
+"""A sum from which on it pays to add up pieces of tiles that are large enough."""
+SIDE = 64
+"""About the smallest tile that a core computes at its rate."""
+ALONE = 1.4
+"""How much longer a tile takes that could share a multiprocessor with another, where there are too few of them."""
+DEPTH = 64
+"""Of which the length of a piece is a multiple, where operands are copied."""
+PASSED, LAUNCH = 0.5, 4000.0
+"""Cycles of a core for a number that is written and read again, and of all for one more kernel."""
+
+
+@final
+class Pieces(Value):
+    """What a value is the sum of, in memory between two kernels; `axes`: those of the value, in the order there."""
+
+    whole: Value
+    count: int
+    sums: DType
+    axes: tuple[int, ...]
+
+    def infer(self) -> TensorType:
+        shape = [self.whole.shape[a] for a in self.axes]
+        return TensorType(self.sums, (self.count, *shape), self.whole.device)
+
+    def element(self, position: Position, read: Reader) -> Expr:
+        raise AssertionError("pieces of sums are made of elements, not the other way round")
+
+    def gradient(self, upstream: Value) -> Sequence[Value | None]:
+        raise AssertionError("what is scheduled has been differentiated before")
+
+
+def in_pieces(nodes: Mapping[Value, Element], grain: Grain) -> Mapping[Value, Element]:
+    """The nodes of a graph, with long sums of products that have few results in pieces."""
+    if not grain.products.fill:
+        return nodes
+    made: dict[Value, Element] = {}
+    for value, element in nodes.items():
+        if value.cost == "dear" and not value.opaque:
+            made |= _in_pieces(value, element, grain, nodes)
+        else:
+            made[value] = element
+    return made
+
+
+def _in_pieces(value: Value, element: Element, grain: Grain, nodes: Mapping[Value, Element]) -> dict[Value, Element]:
+    """The node of a value, after one for the pieces of its sum, if it is better made in pieces."""
+    position, expr = element.position, element.expr
+    whole, chosen = {value: element}, _longest(position, expr, grain)
+    if chosen is None:
+        return whole
+    sums, column, count = chosen
+    length, rest = divmod(_count([column]), count)
+    assert not rest, "pieces of different lengths are not the whole sum"
+    piece, inner = fresh_index(count), fresh_index(length)
+    made: Expr = substitute(sums[-1].body, {column: piece * size(length) + inner if length > 1 else piece})
+    for e in reversed(sums):
+        if e.index is not column or length > 1:
+            made = Reduce("add", inner if e.index is column else e.index, made, e.dtype)
+    axes = _as_read(value, nodes)
+    with working_for(value.location):
+        pieces = Pieces(value, count, made.dtype, axes)
+    there = tuple([position[a] for a in axes])
+    pieces.__dict__["op"] = f"{value.op}_pieces"
+    number = fresh_index(count)
+    total = Reduce("add", number, Read(pieces, (number, *there), made.dtype), made.dtype)
+    (result,) = rebuild((expr,), lambda e: total if e is sums[0] else None)
+    return {pieces: Element((piece, *there), made), value: Element(position, result)}
+
+
+def _as_read(value: Value, nodes: Mapping[Value, Element]) -> tuple[int, ...]:
+    """The axes of a value in the order in which its readers go through them, where they agree on one: gradients for
+    weights are turned when they meet the weights, and those are more to read than the pieces."""
+    usual = tuple(range(value.type.rank))
+    found = set()
+    for element in nodes.values():
+        for read in (e for e in facts(element.expr).reads if e.source is value):
+            own = {p: n for n, p in enumerate(element.position)}
+            known = all(isinstance(p, Index) and p in own for p in read.position)
+            at = read.position
+            found.add(tuple(sorted(usual, key=lambda a: own[at[a]])) if known else usual)
+    return found.pop() if len(found) == 1 else usual
+
+
+def _longest(position: Position, expr: Expr, grain: Grain) -> tuple[list[Reduce], Index, int] | None:
+    """The sums of a product, that which is cut, and into how many pieces; None: it stays whole."""
+    sums = nest(expr)
+    if not sums or any(outer.body is not inner for outer, inner in zip(sums, sums[1:], strict=False)):
+        return None
+    rows = tuple(i for i in position if isinstance(i, Index))
+    columns = tuple(e.index for e in sums)
+    factors = operands(sums[0], rows, columns)
+    if factors is None or not all(type(i.extent) is int for i in (*rows, *columns)):
+        return None
+    in_x, in_y = map(free_indices, factors)
+    x, y, both = (_count(i for i in rows if i in side) for side in (in_x - in_y, in_y - in_x, in_x & in_y))
+    tiles = both * -(-x // SIDE) * -(-y // SIDE)
+    limits = grain.products
+    bits = max((e.dtype.bits for factor in factors for e in facts(factor).reads), default=32)
+    least = limits.least_depth * max(1, 32 // bits) ** 2  # a GPU: 128 for float32, 512 for bfloat16
+    length = _count(columns) // max(least, limits.least_work // _count(rows))
+    if limits.piece and length >= limits.most_pieces and min(x, y) <= 128 and max(x, y) <= 256:
+        tiles = both  # a piece of such a sum is long enough for all results: operands are read once
+    wanted = min(limits.fill // max(1, tiles), length, limits.most_pieces)
+    if limits.piece and len(rows) > 2 and all(len(facts(factor).reads) == 1 for factor in factors):
+        sides = (in_x - in_y, in_y - in_x)
+        m, n = (_as_one([i for i in rows if i in side], factor) for side, factor in zip(sides, factors, strict=True))
+        others = _count(rows) // (m * n)
+        count = _quickest(Extents(m, n, _count(columns), others, bits, nested=True), columns, least, grain)
+        best = next(i for i in reversed(columns) if _count([i]) % count == 0)
+        return (sums, best, count) if count > 1 else None
+    if wanted < 2 and grain.powers:
+        wanted = _shared_out(Extents(x, y, _count(columns), both, bits), grain)
+    best = max(columns, key=lambda i: _divisor(_count([i]), wanted))
+    count = _divisor(_count([best]), wanted, DEPTH if limits.piece else 1)
+    return (sums, best, count) if count > 1 else None
+
+
+def _quickest(whole: Extents, columns: Sequence[Index], least: int, grain: Grain) -> int:
+    """Into how many pieces a sum is cut that operands are copied for: such that no core waits for long.
+
+    One column is cut, so the count divides the extent of one of them.
+    """
+    assert type(whole.k) is int
+    extents = [_count([i]) for i in columns]
+    even = [
+        n
+        for n in range(2, grain.products.most_pieces + 1)
+        if any(extent % n == 0 for extent in extents) and whole.k // n >= least and whole.k // n % DEPTH == 0
+    ]
+    return min([1, *even], key=lambda n: _time_in_pieces(whole, n, grain))
+
+
+def _as_one(rows: list[Index], factor: Expr) -> int:
+    """How many rows of a product lie evenly in the memory of its operand, and become one axis of the tiles."""
+    (read,) = facts(factor).reads
+    offset = flat_position(read.position, row_major(read.source.shape))
+    most, step, count = 1, 0, 0
+    for own, extent in sorted((stride(offset, i) or 0, _count([i])) for i in rows):
+        step, count = (step, count * extent) if own == step * count else (own, extent)
+        most = max(most, count)
+    return most
+
+
+def _shared_out(whole: Extents, grain: Grain) -> int:
+    """In how many pieces few large tiles are shared out best: so that no worker has much more than others.
+
+    >>> from ..runtime.grain import many_small
+    >>> sizes = ((768, 3072, 16384), (768, 2304, 16384), (4096, 4096, 16384), (512, 4096, 4096), (768, 3072, 768))
+    >>> [_shared_out(Extents(*size, 1, 16), many_small(132)) for size in sizes]
+    [4, 2, 1, 1, 1]
+    >>> _shared_out(Extents(4096, 4096, 4096, 1, 32), many_small(132))
+    1
+    """
+    assert type(whole.m) is int
+    assert type(whole.n) is int
+    assert type(whole.k) is int
+    counts = [n for n in (1, 2, 4, 8) if whole.k % n == 0 and (n == 1 or whole.k // n >= DEEP)]
+    times = {n: _time_in_pieces(whole, n, grain) for n in counts}
+    tile = blocks(whole, grain)
+    height, width = tile.size("m"), tile.size("n")
+    tiles = -(-whole.m // height) * -(-whole.n // width) * whole.others
+    if height * width <= grain.products.area and tiles <= grain.workers:
+        times[1] *= ALONE
+    return min(counts, key=times.__getitem__)
+
+
+def _time_in_pieces(whole: Extents, count: int, grain: Grain) -> float:
+    """About how many cycles a product takes whose sums are cut, with those that add up the pieces."""
+    assert type(whole.m) is int
+    assert type(whole.n) is int
+    assert type(whole.k) is int
+    results = whole.m * whole.n * whole.others
+    own = quickest(whole._replace(k=whole.k // count, others=whole.others * count), grain)
+    return own + (count > 1) * (count * results * PASSED / grain.workers + LAUNCH)
+
+
+def _count(indices: Iterable[Index]) -> int:
+    """How many values indices have together."""
+    total = 1
+    for index in indices:
+        assert type(index.extent) is int
+        total *= index.extent
+    return total
+
+
+def _divisor(extent: int, most: int, unit: int = 1) -> int:
+    """The largest divisor that is not above a number; a little less, if pieces are multiples of a unit then.
+
+    >>> _divisor(128, 20), _divisor(100, 30), _divisor(7, 5), _divisor(387072, 128), _divisor(387072, 128, 64)
+    (16, 25, 1, 128, 126)
+    """
+    found = [n for n in range(min(extent, most), 0, -1) if extent % n == 0] or [1]
+    return next((n for n in found if n * 4 >= found[0] * 3 and extent % (n * unit) == 0), found[0])

@@ -1,0 +1,148 @@
+"""Sums across rows, where something else is reduced along them, are made in parts: of a few rows at a time.
+
+Whoever goes through rows, to normalise them or to take a gradient back through that, has their elements at
+hand, but not those of all rows at once. Parts of a sum over rows are made on that way, and memory is gone through once.
+"""
+
+from __future__ import annotations
+
+from ..ir.graph import Graph, Value
+from ..ir.location import working_for
+from ..ir.size import product
+from ..ops.base import Elementwise
+from ..ops.broadcasting import Reduction, Sum, reshape
+from ..runtime.target_model import Grain
+from .share import moved
+
+LEAST = 1 << 16
+"""Elements from which on it matters how often memory is gone through."""
+FEWEST, MOST = 8, 32
+"""Rows of a part: the more, the less is left to sum."""
+MOST_OF_MANY = 128
+"""The same where there are many workers, and enough for all."""
+DEEPEST = 48
+"""How many values are looked at to find out what a reduction is made of."""
+
+
+def across(graph: Graph, grain: Grain = Grain()) -> Graph:
+    """A sum over all rows of what is also reduced along the rows becomes one of sums over a few rows.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ir.graph import Input, TensorType
+    >>> from ..ops.broadcasting import reduce_sum
+    >>> x = Input(TensorType(float32, (2048, 512)), "x")
+    >>> print(across(Graph((x,), (reduce_sum(x, (1,)), reduce_sum(x, (0,))))))
+    graph(x: f32[2048,512])
+      %0: f32[2048] = sum[axes=(1), keepdim=False] x
+      %1: f32[64,32,512] = reshape[sizes=(64, 32, 512)] x
+      %2: f32[64,512] = sum[axes=(1), keepdim=False] %1
+      %3: f32[512] = sum[axes=(0), keepdim=False] %2
+      return %0, %3
+    """
+    cut = _to_be_cut(graph, grain)
+    if not cut:
+        return graph
+    given = set(graph.inputs)
+    new: dict[Value, Value] = {}
+    for value in graph.values():
+        if value in given or not value.inputs:
+            new[value] = value
+            continue
+        made = moved(value, tuple([new[x] for x in value.inputs]))
+        new[value] = _in_blocks(made, cut[value]) if value in cut else made  # type: ignore[arg-type]
+    return Graph(graph.inputs, tuple(new[v] for v in graph.outputs))
+
+
+def _to_be_cut(graph: Graph, grain: Grain) -> dict[Value, int]:
+    """The sums that are made in parts, and how many rows each part has."""
+    sums = {v: rows for v in graph.values() if isinstance(v, Sum) and (rows := _rows_of_a_part(v, grain))}
+    if not sums:
+        return {}
+    along: dict[tuple[object, ...], list[Reduction]] = {}
+    for value in graph.values():
+        if isinstance(value, Reduction) and value.axes == (value.x.type.rank - 1,):
+            along.setdefault(value.x.shape, []).append(value)
+    return {v: rows for v, rows in sums.items() if _has_company(v, along.get(v.inputs[0].shape, []))}
+
+
+def _rows_of_a_part(value: Sum, grain: Grain) -> int:
+    """How many rows are summed at a time; 0: the sum stays as it is."""
+    shape = value.x.shape
+    if len(shape) < 2 or value.axes != tuple(range(len(shape) - 1)) or value.dtype.bits < 32:
+        return 0
+    count = product(shape)
+    if type(count) is not int or count < LEAST or shape[-1] > grain.longest_row:  # type: ignore[operator]
+        return 0
+    last, all_rows = shape[-2], count // shape[-1]  # type: ignore[operator]
+    if grain.powers:
+        wanted = max(min(MOST, all_rows // grain.blocks), min(MOST_OF_MANY, all_rows // grain.instances))
+        return _evenly(last, all_rows, grain) if shape[-1] > grain.loop else _divisor(last, wanted)  # type: ignore[operator,arg-type]
+    wanted = all_rows // grain.blocks if shape[-1] <= grain.loop else -(-all_rows // grain.blocks)  # type: ignore[operator]
+    return _divisor(last, min(MOST, wanted))  # type: ignore[arg-type]
+
+
+def _divisor(extent: int, most: int) -> int:
+    """The largest divisor that is not above a number, if it is no less than `FEWEST`; else 0.
+
+    >>> _divisor(3072, 50), _divisor(3163, 50)
+    (48, 0)
+    """
+    return next((n for n in range(most, FEWEST - 1, -1) if extent % n == 0), 0)
+
+
+def _evenly(extent: int, all_rows: int, grain: Grain) -> int:
+    """How many of such long rows a part has that a worker has room for one part only: such that all are done soonest,
+    and then as many as possible.
+
+    >>> from ..runtime.grain import many_small
+    >>> _evenly(8192, 8192, many_small(132)), _evenly(2048, 2048, many_small(132)), _evenly(1000, 1000, many_small(132))
+    (64, 16, 8)
+    """
+    counts = [n for n in range(FEWEST, MOST_OF_MANY + 1) if extent % n == 0]
+    return min(counts, key=lambda n: (-(-all_rows // n // grain.workers) * n, -n), default=0)
+
+
+def _has_company(value: Sum, along: list[Reduction]) -> bool:
+    """Whether rows of the same elements are reduced, by something that need not wait for other kernels."""
+    if not along:
+        return False
+    own = _made_of(value.x)
+    near = [v for v in along if not own.isdisjoint(_made_of(v.x))]
+    if any(v in own for v in near):
+        return True
+    return bool(near) and not set(near) <= _before(value)
+
+
+def _made_of(x: Value) -> set[Value]:
+    """What the elements of a value are made of at the same place, or at their row."""
+    found: set[Value] = set()
+    stack = [x]
+    while stack and len(found) < DEEPEST:
+        value = stack.pop()
+        if value not in found:
+            found.add(value)
+            row = isinstance(value, Reduction) and value.axes == (value.x.type.rank - 1,)
+            if isinstance(value, Elementwise) or row:
+                stack.extend(value.inputs)
+    return found
+
+
+def _before(value: Value) -> set[Value]:
+    """All that a value is computed from."""
+    found: set[Value] = set()
+    stack = [value]
+    while stack:
+        for x in stack.pop().inputs:
+            if x not in found:
+                found.add(x)
+                stack.append(x)
+    return found
+
+
+def _in_blocks(value: Sum, rows: int) -> Value:
+    """The same sum, over a few rows first."""
+    with working_for(value.location):
+        shape = value.x.shape
+        axis = len(shape) - 2
+        parts = Sum(reshape(value.x, (*shape[:axis], shape[axis] // rows, rows, shape[-1])), (axis + 1,), False)
+        return Sum(parts, value.axes, value.keepdim)

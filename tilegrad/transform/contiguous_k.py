@@ -1,0 +1,64 @@
+"""Operands of 32 bits lie along what is summed: tensor cores take them in no other order.
+
+One that does not goes through registers on its way; where neither does, the smaller one is put in order before, which
+takes a small part of what the product takes.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..ir.dtype import float32
+from ..ir.graph import Value
+from ..ops.contraction import Contract, letters
+from ..ops.movement import Permute, permute
+from ..ops.packed_rows import Stored
+
+WORTH = 1 << 28
+"""Products from which on a kernel more is soon made up for."""
+SHORTEST = 64
+EVEN = 4
+"""Elements of a piece of memory: lines are a multiple of it."""
+
+
+def laid_along(value: Value) -> Value | None:
+    """A large product at `high` with one of its operands in order, if neither is.
+
+    >>> from ..ir.graph import Input, TensorType
+    >>> x, y = (Input(TensorType(float32, (4096, 512)), name) for name in "xy")
+    >>> laid_along(Contract(x, y, "ki,kj->ij", "high")).equation
+    'ki,jk->ij'
+    >>> laid_along(Contract(x, y, "ik,jk->ij", "high"))
+    """
+    if not isinstance(value, Contract) or value.precision != "high" or value.x.dtype is not float32:
+        return None
+    of_x, of_y, out = letters(value.equation)
+    extents = dict(zip((*of_x, *of_y), (*value.x.shape, *value.y.shape), strict=True))
+    if not all(isinstance(n, int) for n in extents.values()):
+        return None
+    summed = [a for a in of_x if a not in out]
+    sizes = [math.prod([extents[a] for a in group]) for group in (summed, set(of_x) - set(of_y), set(of_y) - set(of_x))]
+    if min(sizes) < SHORTEST or math.prod(extents.values()) < WORTH or sizes[0] % EVEN:
+        return None
+    if any(last(v, axes) in summed for v, axes in ((value.x, of_x), (value.y, of_y))):
+        return None
+    if value.x.type.count < value.y.type.count:  # type: ignore[operator]
+        x, of_x = _in_order(value.x, of_x, summed)
+        return Contract(x, value.y, f"{of_x},{of_y}->{out}", value.precision)
+    y, of_y = _in_order(value.y, of_y, summed)
+    return Contract(value.x, y, f"{of_x},{of_y}->{out}", value.precision)
+
+
+def last(value: Value, axes: str) -> str:
+    """The letter of the axis whose elements are neighbours in memory."""
+    while isinstance(value, Permute):
+        axes = "".join(axes[value.axes.index(n)] for n in range(len(axes)))
+        value = value.x
+    return axes[-1]
+
+
+def _in_order(value: Value, axes: str, summed: list[str]) -> tuple[Value, str]:
+    """In memory with what is summed as the last axes."""
+    order = [n for n, a in enumerate(axes) if a not in summed] + [axes.index(a) for a in summed]
+    moved = value if order == sorted(order) else permute(value, order)
+    return Stored(moved), "".join(axes[n] for n in order)

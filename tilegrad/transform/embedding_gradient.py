@@ -1,0 +1,46 @@
+"""The gradient of a table: which entries go to a row is found first, so that no row looks through all of them.
+
+A scatter that adds must add what meets in one place in one order. Where that is left to one instance for some columns,
+it goes through all entries one after the other: 8 ms for the 16,384 letters of a step of GPT-2, on a GPU that could
+write the table in 0.04.
+"""
+
+from __future__ import annotations
+
+from ..ir.dtype import float32, int32
+from ..ir.graph import Value
+from ..ir.size import product
+from ..ops.broadcasting import Expand, Fill, reshape
+from ..ops.cast import cast
+from ..ops.indexing import Scatter, kept_inside
+from ..ops.segment_sums import RowStarts, SummedRows
+from ..ops.sorting import SortedKeys
+
+LEAST_ENTRIES, MOST_ENTRIES = 256, 1 << 17
+"""Of an index: for fewer the scatter is soon done, for more it would take long to count for each who comes before."""
+LEAST_COLUMNS = 32
+
+
+def by_rows(value: Value, least_columns: int = LEAST_COLUMNS) -> Value | None:
+    """A sum of entries into the rows of a table of zeros, row by row; None if it is anything else, or too narrow.
+
+    >>> from ..ir.dtype import int64
+    >>> from ..ir.graph import Input, TensorType
+    >>> from ..ops.broadcasting import fill
+    >>> index, source = Input(TensorType(int64, (512,))), Input(TensorType(float32, (512, 64)))
+    >>> by_rows(Scatter(fill(0.0, (), float32), (index,), source, (0,), (1000, 64), "add")).op
+    'summed_rows'
+    """
+    if not isinstance(value, Scatter) or value.fn != "add" or value.axes != (0,) or value.dtype is not float32:
+        return None
+    base = value.base.inputs[0] if isinstance(value.base, Expand) else value.base
+    (index,) = value.checked_indices
+    entries, rows, columns = product(index.shape), value.sizes[0], product(value.sizes[1:])
+    if not isinstance(entries, int) or not isinstance(rows, int) or not isinstance(columns, int):
+        return None
+    if not isinstance(base, Fill) or base.value != 0 or not 0 < rows < 1 << 31:
+        return None
+    if not LEAST_ENTRIES <= entries <= MOST_ENTRIES or columns < least_columns:
+        return None
+    order = SortedKeys(cast(reshape(kept_inside(index, rows), (entries,)), int32))
+    return reshape(SummedRows(order, RowStarts(order, rows), value.source, columns), value.sizes)

@@ -1,0 +1,168 @@
+"""What is written where an index says, with the entries in the order of where they go: each place looks for its own.
+
+A scatter must write what meets in one place in one order, so one instance goes through all entries. On a device of
+many instances that is what takes long: 16 million entries took seconds. Sorted, those of a place are neighbours.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from ..ir.dtype import bfloat16, bool_, float16, float32, float64, int32
+from ..ir.graph import Value
+from ..ir.node import Node
+from ..ops.arithmetic import add, maximum, minimum, mul, sub
+from ..ops.broadcasting import Expand, Fill, Reshape, expand, reduce_sum, reshape
+from ..ops.cast import cast, widened
+from ..ops.comparison import lt
+from ..ops.control import checked, where
+from ..ops.counting import Counts
+from ..ops.creation import positions
+from ..ops.exact_sums import WORDS, PowerSums, total_of
+from ..ops.indexing import Index, Scatter, ScatterAlong, kept_inside
+from ..ops.movement import narrow, select
+from ..ops.ranges import OfRanges, levels_of
+from ..ops.segment_sums import RowStarts
+from ..runtime.target_model import Grain
+from .radix_sorts import order_of
+
+LEAST = 1 << 17
+"""Nanoseconds, about, of the kernels that this takes; and one for each entry."""
+STEP = 512
+"""Nanoseconds of an entry that is written after another."""
+MOST_COUNTED, PART, ROOM = 1 << 14, 1 << 12, 1 << 22
+"""Places that each instance keeps a count of, entries of an instance, and counts of all."""
+MOST_SUMMED = 1 << 12
+"""Places of sums in a word for each few powers of two: with more, too few instances have room for their own."""
+BOTH = {"add": add, "mul": mul, "maximum": maximum, "minimum": minimum}
+
+
+class Entries(Node):
+    """What goes where: rows of a source to rows of a result."""
+
+    to: Value
+    """int32, for each entry its row."""
+    rows: int
+    columns: int
+    source: Value
+    """(entries, columns)."""
+    in_turn: int
+    """How many entries one instance would write."""
+
+
+def by_place(value: Value, grain: Grain) -> Value | None:
+    """A scatter with many entries as what each place of the result takes of them; None if it is something else.
+
+    >>> from ..ir.dtype import float32, int64
+    >>> from ..ops.broadcasting import fill
+    >>> from ..runtime.grain import many_small
+    >>> from ..ir.graph import Input, TensorType
+    >>> index, x = Input(TensorType(int64, (5000,))), Input(TensorType(float32, (5000,)))
+    >>> by_place(ScatterAlong(fill(0.0, (), float32), index, x, 0, (100,), "add"), many_small(132)).op
+    'reshape'
+    """
+    if not isinstance(value, Scatter | ScatterAlong) or value.dtype is bool_ and value.fn:
+        return None
+    dims = (*value.sizes, *(d for x in value.inputs for d in x.shape))
+    if not all(type(d) is int and d > 0 for d in dims):
+        return None
+    found = _entries(value) if isinstance(value, Scatter) else _entries_along(value)
+    if found is None or found.rows >= 1 << 31:
+        return None
+    count: int = found.to.shape[0]  # type: ignore[assignment]
+    if found.in_turn * STEP < LEAST + count * found.columns:
+        return None
+    made = _counted(value, found, grain) or _by_powers(value, found, grain)
+    if made is not None:
+        return reshape(made, value.sizes)
+    order = order_of(found.to, found.rows)
+    starts = RowStarts(order, found.rows)
+    base = _base(value, found)
+    made = _combined(base, found, order, starts, value.fn) if value.fn else _last(base, found, order, starts)
+    return reshape(made, value.sizes)
+
+
+def _last(base: Value, found: Entries, order: Value, starts: Value) -> Value:
+    """Of the entries of a place the last one."""
+    begin, end = (narrow(starts, 0, n, found.rows) for n in range(2))
+    which = Index(select(order, 0, 0), (maximum(sub(end, 1), 0),), (0,))
+    new = Index(found.source, (which,), (0,))
+    there = expand(reshape(lt(begin, end), (found.rows, 1)), base.shape)
+    return where(there, new, base)
+
+
+def _counted(value: Scatter | ScatterAlong, found: Entries, grain: Grain) -> Value | None:
+    """One number that is added for each entry: how often that is, times the number."""
+    number = found.source
+    while isinstance(number, Expand | Reshape):
+        number = number.inputs[0]
+    if value.fn != "add" or not isinstance(number, Fill):
+        return None
+    if found.rows <= MOST_COUNTED:
+        count: int = found.to.shape[0]  # type: ignore[assignment]
+        parts = max(1, min(grain.instances, count // PART, ROOM // found.rows))
+        many = reduce_sum(Counts(found.to, found.rows, parts), 0)
+    else:
+        starts = RowStarts(order_of(found.to, found.rows), found.rows)
+        many = sub(*(narrow(starts, 0, n, found.rows) for n in (1, 0)))
+    base = widened(_base(value, found))
+    total = reshape(mul(cast(many, base.dtype), number.value), (found.rows, 1))
+    return cast(add(base, expand(total, base.shape)), value.dtype)
+
+
+def _by_powers(value: Scatter | ScatterAlong, found: Entries, grain: Grain) -> Value | None:
+    """Sums of numbers at few places, that all instances add to as to whole numbers."""
+    if value.fn != "add" or value.dtype not in (float32, float16, bfloat16) or found.columns > 1:
+        return None
+    if found.rows > MOST_SUMMED:
+        return None
+    count: int = found.to.shape[0]  # type: ignore[assignment]
+    parts = max(1, min(grain.instances, count // PART, ROOM // (WORDS * found.rows)))
+    source = value.source if value.source.shape == (count,) else reshape(found.source, (count,))
+    total = reshape(total_of(PowerSums(found.to, widened(source), found.rows, parts)), (found.rows, 1))
+    return cast(add(cast(_base(value, found), float64), total), value.dtype)
+
+
+def _base(value: Scatter | ScatterAlong, found: Entries) -> Value:
+    return reshape(expand(value.base, value.sizes), (found.rows, found.columns))
+
+
+def _combined(base: Value, found: Entries, order: Value, starts: Value, fn: str) -> Value:
+    """Of the entries of a place what they make together."""
+    sorted_source = Index(found.source, (select(order, 0, 0),), (0,))
+    total = OfRanges(starts, levels_of(widened(sorted_source), fn), fn)
+    return cast(BOTH[fn](widened(base), total), base.dtype)
+
+
+def _entries(value: Scatter) -> Entries | None:
+    """Of index tensors for the first axes."""
+    sizes: tuple[int, ...] = value.sizes  # type: ignore[assignment]
+    count = len(value.axes)
+    if value.axes != tuple(range(count)):
+        return None
+    indices = value.checked_indices
+    to = kept_inside(indices[0], sizes[0])
+    for index, extent in zip(indices[1:], sizes[1:], strict=False):
+        to = add(mul(to, extent), kept_inside(index, extent))
+    shape: tuple[int, ...] = to.shape  # type: ignore[assignment]
+    entries, columns = prod(shape), prod(sizes[count:])
+    source = reshape(value.source, (entries, columns))
+    return Entries(cast(reshape(to, (entries,)), int32), prod(sizes[:count]), columns, source, entries)
+
+
+def _entries_along(value: ScatterAlong) -> Entries:
+    """Of an index for each element: all elements are places of their own."""
+    sizes: tuple[int, ...] = value.sizes  # type: ignore[assignment]
+    shape: tuple[int, ...] = value.index.shape  # type: ignore[assignment]
+    to: Value | None = None
+    for n, extent in enumerate(sizes):
+        if n == value.axis:
+            here = kept_inside(checked(value.index, extent, value.check), extent)
+        else:
+            line = reshape(positions(shape[n], value.device), tuple([d if k == n else 1 for k, d in enumerate(shape)]))
+            here = expand(line, shape)
+        to = here if to is None else add(mul(to, extent), here)
+    assert to is not None
+    entries = prod(shape)
+    flat = cast(reshape(to, (entries,)), int32)
+    return Entries(flat, prod(sizes), 1, reshape(value.source, (entries, 1)), shape[value.axis])

@@ -1,0 +1,169 @@
+"""Long reductions to few results are cut into parts, so that every core has some; on devices of many instances running
+results, sorts and what is written where an index says, too."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ..ir.dtype import float32, int64
+from ..ir.functions import identity
+from ..ir.graph import Graph, Value
+from ..ir.location import working_for
+from ..ir.size import product
+from ..ops.arithmetic import add, mul
+from ..ops.base import Elementwise
+from ..ops.bits import bitwise_or
+from ..ops.broadcasting import Reduction, reshape
+from ..ops.cast import cast
+from ..ops.comparison import eq, isnan
+from ..ops.control import where
+from ..ops.creation import positions
+from ..ops.movement import pad
+from ..ops.reduction import Argmax, Max, Min, Place
+from ..runtime.target_model import Grain
+from .radix_sorts import by_digits, first_in_parts
+from .rewrite import rewrite
+from .share import moved
+from .sorted_scatter import by_place
+from .split_scans import in_parts
+
+OF_PLACES = {"argmax": "maximum", "argmin": "minimum"}
+DEEPEST = 24
+"""How many values are looked at to find out what a reduction is made of."""
+
+
+def split(graph: Graph, grain: Grain = Grain()) -> Graph:
+    """A reduction of very many elements to few becomes one to more, and one of those.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ir.graph import Input, TensorType
+    >>> from ..ops.broadcasting import reduce_sum
+    >>> x = Input(TensorType(float32, (1048576,)), "x")
+    >>> print(split(Graph((x,), (reduce_sum(x),))))
+    graph(x: f32[1048576])
+      %0: f32[64,16384] = reshape[sizes=(64, 16384)] x
+      %1: f32[64] = sum[axes=(1), keepdim=False] %0
+      %2: f32[] = sum[axes=(0), keepdim=False] %1
+      return %2
+    """
+    if grain.powers:
+        graph = rewrite(graph, partial(_shared, grain))
+    given = set(graph.inputs)
+    new: dict[Value, Value] = {}
+    for value in graph.values():
+        if value in given or not value.inputs:
+            new[value] = value
+            continue
+        made = moved(value, tuple([new[x] for x in value.inputs]))
+        parts = parts_of(made, grain) if isinstance(made, Reduction) else 1
+        if isinstance(made, Reduction) and parts > 1:
+            made = _in_parts(made, parts)
+        elif isinstance(made, Reduction) and _follows_rows(made):
+            made = _rows_first(made)
+        new[value] = made
+    if all(x is y for x, y in new.items()):
+        return graph
+    return Graph(graph.inputs, tuple(new[v] for v in graph.outputs))
+
+
+def _shared(grain: Grain, value: Value, busy: set[Value]) -> Value | None:
+    """What one instance would do alone as something that all do together, or None."""
+    return in_parts(value, grain) or by_digits(value) or first_in_parts(value, grain) or by_place(value, grain)
+
+
+def parts_of(value: Reduction, grain: Grain) -> int:
+    """Into how many parts a reduction is cut.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ir.graph import Input, TensorType
+    >>> from ..ops.broadcasting import reduce_sum
+    >>> from ..runtime.grain import many_small
+    >>> x = Input(TensorType(float32, (16384, 16384)), "x")
+    >>> [parts_of(reduce_sum(x, axes), many_small(132)) for axes in ((0,), (1,), (0, 1))]
+    [4, 1, 512]
+    """
+    results, count = product(value.shape), value.count
+    if type(results) is not int or type(count) is not int or results == 0:
+        return 1
+    extent = value.x.shape[_longest(value)]
+    assert type(extent) is int
+    along = value.x.type.rank - 1 in value.axes
+    if results <= (min(grain.few_results, grain.few_rows * grain.workers) if along else grain.few_results):
+        if count < grain.long or extent < 2 * grain.parts:
+            return 1
+        streams = -(-count // grain.longest_row) if along and grain.streams > 1 else 1
+        return max(grain.parts, min(1 << (streams - 1).bit_length(), extent // 2))
+    beside = 1 if along else min(results, grain.beside)
+    if count * beside < grain.long:
+        return 1
+    instances = -(-results // beside)
+    wanted = min(grain.parts, grain.instances // instances, extent // 2, count * beside // grain.tile)
+    return 1 << max(0, wanted.bit_length() - 1)
+
+
+def _longest(value: Reduction) -> int:
+    return max(value.axes, key=lambda a: value.x.shape[a])  # type: ignore[arg-type,return-value]
+
+
+def _in_parts(value: Reduction, count: int) -> Value:
+    """The same reduction over parts of its longest axis first: of short floats in float32, and rounded once."""
+    if not isinstance(value, Place) and value.dtype.is_float and value.dtype.bits < 32:
+        with working_for(value.location):
+            wide = type(value)(cast(value.x, float32), value.axes, value.keepdim)
+            return cast(_in_parts(wide, count), value.dtype)
+    axis = _longest(value)
+    extent = value.x.shape[axis]
+    assert type(extent) is int
+    with working_for(value.location):
+        length = -(-extent // count)
+        x = value.x
+        if extent % count:
+            widths = [(0, count * length - extent) if n == axis else (0, 0) for n in range(x.type.rank)]
+            x = pad(x, widths, identity(OF_PLACES.get(value.fn, value.fn), x.dtype))
+        cut = reshape(x, (*x.shape[:axis], count, length, *x.shape[axis + 1 :]))
+        if isinstance(value, Place):
+            return reshape(_place(value, cut, axis), value.shape)
+        inner = tuple(a + (a >= axis) for a in value.axes)
+        parts = type(value)(cut, inner, False)
+        left = sum(a not in value.axes for a in range(axis))
+        whole = type(value)(parts, (left,), False)
+        return reshape(whole, value.shape)
+
+
+def _place(value: Place, cut: Value, axis: int) -> Value:
+    """The first place in any part that has the extreme of all, or NaN if there is one; `cut` has parts along an axis,
+    and their elements along the next."""
+    places = type(value)(cut, (axis + 1,), False)
+    extreme = Max if isinstance(value, Argmax) else Min
+    ends = extreme(cut, (axis + 1,), False)
+    chosen = eq(ends, extreme(ends, (axis,), True))
+    if cut.dtype.is_float:
+        chosen = bitwise_or(chosen, isnan(ends))
+    count, length = cut.shape[axis : axis + 2]
+    assert type(length) is int
+    along = [count if n == axis else 1 for n in range(places.type.rank)]
+    begins = reshape(mul(positions(count, cut.device), length), along)
+    return Min(where(chosen, add(places, begins), int64.max), (axis,), False)
+
+
+def _follows_rows(value: Reduction) -> bool:
+    """Whether something is reduced, along its last axis and others, that is made of reductions of its rows."""
+    last = value.x.type.rank - 1
+    if len(value.axes) < 2 or last not in value.axes or value.fn.startswith("arg"):
+        return False
+    stack, seen = [value.x], 0
+    while stack and seen < DEEPEST:
+        x = stack.pop()
+        seen += 1
+        if isinstance(x, Reduction) and x.axes == (last,) and x.keepdim:
+            return True
+        if isinstance(x, Elementwise):
+            stack.extend(x.inputs)
+    return False
+
+
+def _rows_first(value: Reduction) -> Value:
+    """The same reduction, first along the rows: that joins the kernel in which they are made."""
+    with working_for(value.location):
+        rows = type(value)(value.x, (value.axes[-1],), True)
+        return type(value)(rows, value.axes, value.keepdim)

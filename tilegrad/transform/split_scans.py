@@ -1,0 +1,101 @@
+"""Running results along few long axes are made in parts, so that every core has some.
+
+What runs along each part is put behind what all parts before have together: elements are read twice, and written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from ..ir.functions import identity
+from ..ir.graph import Value
+from ..ops.arithmetic import add, maximum, minimum, mul
+from ..ops.base import Operand
+from ..ops.bits import bitwise_or
+from ..ops.broadcasting import Reduction, Sum, expand, fill, reshape
+from ..ops.cast import cast, widened
+from ..ops.comparison import ge, isnan, le
+from ..ops.control import where
+from ..ops.creation import positions
+from ..ops.movement import cat, narrow, pad
+from ..ops.reduction import Max, Min, Prod
+from ..ops.scan import CumArgmax, CumArgmin, Cummax, Cummin, Cumprod, Cumsum, Running, RunningPlace
+from ..runtime.target_model import Grain
+
+LEAST = 1 << 15
+"""Elements of an axis that one instance goes through about as soon as three kernels are started."""
+ALONG, ACROSS = (1024, 8192), (64, 512)
+"""How long parts are, where the axis lies in memory and where it does not."""
+WHOLE: dict[type[Running], type[Reduction]] = {Cumsum: Sum, Cumprod: Prod, Cummax: Max, Cummin: Min}
+BOTH: dict[type[Running], Callable[[Operand, Operand], Value]] = {
+    Cumsum: add,
+    Cumprod: mul,
+    Cummax: maximum,
+    Cummin: minimum,
+}
+
+
+def in_parts(value: Value, grain: Grain) -> Value | None:
+    """A running sum, product or extreme (or its places) of few long rows in parts of these; None if it stays whole.
+
+    >>> from ..ir.dtype import float32
+    >>> from ..ir.graph import Graph, Input, TensorType
+    >>> from ..runtime.grain import many_small
+    >>> x = Input(TensorType(float32, (1 << 20,)), "x")
+    >>> print(in_parts(Cumsum(x, 0), many_small(132)).type)
+    f32[1048576]
+    """
+    if not isinstance(value, Running) or not all(type(d) is int for d in value.shape):
+        return None
+    x, axis = value.x, value.axis
+    shape: tuple[int, ...] = x.shape  # type: ignore[assignment]
+    beside = prod(shape[axis + 1 :])
+    instances = prod(shape[:axis]) * -(-beside // grain.beside)
+    if shape[axis] < LEAST or instances >= grain.workers:
+        return None
+    if isinstance(value, RunningPlace):
+        return _places(value)
+    length = _length(shape[axis], grain.instances // max(1, instances), *(ALONG if beside == 1 else ACROSS))
+    return cast(_combined(value, widened(x), axis, length), value.dtype)
+
+
+def _length(extent: int, parts: int, least: int, most: int) -> int:
+    """How long a part is: about as long as there are wanted parts, and such that all are alike, if that is possible.
+
+    >>> _length(1 << 26, 528, 1024, 8192), _length(1 << 20, 528, 1024, 8192), _length(1000003, 528, 1024, 8192)
+    (8192, 2048, 2048)
+    """
+    wanted = min(most, max(least, 1 << (extent // max(1, parts)).bit_length()))
+    return next((n for n in range(wanted, wanted // 2, -1) if extent % n == 0), wanted)
+
+
+def _combined(value: Running, x: Value, axis: int, length: int) -> Value:
+    """What runs along parts of x, behind what the parts before have together."""
+    kind = type(value)
+    extent = x.shape[axis]
+    assert type(extent) is int
+    parts = -(-extent // length)
+    nothing = identity(kind.fn, x.dtype)
+    if parts * length != extent:
+        x = pad(x, [(0, parts * length - extent) if n == axis else (0, 0) for n in range(x.type.rank)], nothing)
+    cut = reshape(x, (*x.shape[:axis], parts, length, *x.shape[axis + 1 :]))
+    whole = kind(WHOLE[kind](cut, (axis + 1,), True), axis)
+    first = fill(nothing, (*cut.shape[:axis], 1, 1, *cut.shape[axis + 2 :]), x.dtype, x.device)
+    before = cat([first, narrow(whole, axis, 0, parts - 1)], axis)
+    made = BOTH[kind](expand(before, cut.shape), kind(cut, axis + 1))
+    return narrow(reshape(made, x.shape), axis, 0, extent)
+
+
+def _places(value: RunningPlace) -> Value:
+    """The last place so far where the extreme was met is the greatest of such places."""
+    x, axis = value.x, value.axis
+    greatest = isinstance(value, CumArgmax)
+    assert greatest or isinstance(value, CumArgmin)
+    extreme = (Cummax if greatest else Cummin)(x, axis)
+    met = (ge if greatest else le)(x, extreme)
+    if x.dtype.is_float:
+        met = bitwise_or(met, isnan(x))
+    along = positions(x.shape[axis], x.device)
+    place = reshape(along, tuple([d if n == axis else 1 for n, d in enumerate(x.shape)]))
+    return Cummax(where(met, expand(place, x.shape), 0), axis)
